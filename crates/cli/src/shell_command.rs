@@ -3,8 +3,6 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use clap::ValueEnum as _;
-
 use crate::args::{ChatWith, ModelArgs, StoreArgs};
 
 /// The flags that a later command on the same session needs again, as a shell reads them.
@@ -50,8 +48,8 @@ impl SameFlags {
         if let Some(steps) = with.max_steps {
             flags.push("--max-steps", &steps.to_string());
         }
-        if let Some(on_stop) = with.on_stop.and_then(|on_stop| on_stop.to_possible_value()) {
-            flags.push("--on-stop", on_stop.get_name());
+        if let Some(on_stop) = with.on_stop {
+            flags.push("--on-stop", on_stop.as_str());
         }
         for (flag, is_set) in [
             (" --yes", with.permissions.yes),

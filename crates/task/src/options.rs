@@ -9,6 +9,9 @@ use allstop_core::Timestamp;
 /// Options of a task manager. All bounds apply to one manager.
 #[derive(Clone)]
 pub struct TaskOptions {
+    /// Time during which a second message with an id of the same owner is a repetition and starts nothing. `None`:
+    /// for ever. Zero recognises no repetitions.
+    pub repetition_max: Option<Duration>,
     /// Executions at the same time.
     pub running_max: Option<usize>,
     /// Executions of one owner at the same time.
@@ -56,6 +59,7 @@ const EVENT_QUEUE_LEN_MAX: usize = 64;
 impl Default for TaskOptions {
     fn default() -> Self {
         Self {
+            repetition_max: None,
             running_max: None,
             running_per_owner_max: None,
             when_full: WhenFull::Queue {

@@ -8,6 +8,7 @@ use allstop_log::{
     AppendError, AppendId, LockAttempt, Log, LogError, LogErrorKind, LogFuture, RecordBytes,
     StreamLock, StreamName, Version,
 };
+use futures::executor::block_on;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
@@ -33,6 +34,7 @@ pub struct FaultyLog {
     held: Mutex<Vec<HeldAppend>>,
     reached: Notify,
     watch: Option<PartWatch>,
+    is_immediate: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -68,6 +70,7 @@ impl FaultyLog {
             held: Mutex::default(),
             reached: Notify::new(),
             watch: None,
+            is_immediate: false,
         }
     }
 
@@ -79,35 +82,43 @@ impl FaultyLog {
         }
     }
 
+    /// A log over this one whose answers are there at once: the thread waits for it. Paused time would else run ahead.
+    pub(crate) fn immediate(inner: Arc<dyn Log>) -> Self {
+        Self {
+            is_immediate: true,
+            ..Self::new(inner)
+        }
+    }
+
     /// Fails each append that holds a record of this type (`turn_committed`), until [`FaultyLog::heal`].
     pub fn fail_at(&self, record_type: &'static str, fault: LogFault) {
-        self.arm(ArmedFault {
-            record_type: Some(record_type),
-            fault,
-            once: false,
-        });
+        self.arm(Some(record_type), fault, false);
     }
 
     /// Fails each append from the next one on.
     pub fn fail_all(&self, fault: LogFault) {
-        self.arm(ArmedFault {
-            record_type: None,
-            fault,
-            once: false,
-        });
+        self.arm(None, fault, false);
     }
 
     /// Fails the next append alone.
     pub fn fail_once(&self, fault: LogFault) {
-        self.arm(ArmedFault {
-            record_type: None,
+        self.arm(None, fault, true);
+    }
+
+    fn arm(&self, record_type: Option<&'static str>, fault: LogFault, once: bool) {
+        *self.armed.lock() = Some(ArmedFault {
+            record_type,
             fault,
-            once: true,
+            once,
         });
     }
 
-    fn arm(&self, fault: ArmedFault) {
-        *self.armed.lock() = Some(fault);
+    /// The answer of the log below, waited for here if it must be there at once.
+    fn forward<T: Send + 'static>(&self, answer: LogFuture<T>) -> LogFuture<T> {
+        if self.is_immediate {
+            return LogFuture::ready(block_on(answer));
+        }
+        answer
     }
 
     /// Takes the fault out. What is held stays so.
@@ -140,7 +151,9 @@ impl FaultyLog {
         let held = std::mem::take(&mut *self.held.lock());
         for HeldAppend { append, answer } in held {
             let written = append.on(&*self.inner).await;
-            self.note_durable(&written);
+            if let Some(watch) = &self.watch {
+                note_durable(watch, &written);
+            }
             // Nobody may be waiting any more.
             let _unread = answer.send(written);
         }
@@ -201,11 +214,13 @@ impl FaultyLog {
         self.reached.notify_one();
         answer
     }
+}
 
-    fn note_durable(&self, written: &Result<Version, AppendError>) {
-        if let (Some(watch), Ok(version)) = (&self.watch, written) {
-            watch.witness.note_durable(version.0);
-        }
+fn note_durable(watch: &PartWatch, written: &Result<Version, AppendError>) {
+    if let Ok(version) = written {
+        watch
+            .witness
+            .note(|notes, now| notes.durable.push((now, version.0)));
     }
 }
 
@@ -225,9 +240,7 @@ async fn watched(
     // Dropped here it never happens, dropped below it has: a log promises only that it is one of the two.
     tokio::time::sleep(INSIDE).await;
     let answer = append.on(&*inner).await;
-    if let Ok(version) = &answer {
-        watch.witness.note_durable(version.0);
-    }
+    note_durable(&watch, &answer);
     watch.points.reach(Moment::Inside, APPEND, Arc::clone(&of));
     tokio::time::sleep(INSIDE).await;
     watch.points.reach(Moment::After, APPEND, of);
@@ -259,7 +272,7 @@ impl Log for FaultyLog {
             (None, Some(watch), Some(of)) => {
                 LogFuture::waiting(watched(watch.clone(), of, Arc::clone(&self.inner), append))
             }
-            _ => append.on(&*self.inner),
+            _ => self.forward(append.on(&*self.inner)),
         }
     }
 
@@ -269,7 +282,7 @@ impl Log for FaultyLog {
         from: Version,
         limit: usize,
     ) -> LogFuture<Result<Vec<(Version, RecordBytes)>, LogError>> {
-        self.inner.read(stream, from, limit)
+        self.forward(self.inner.read(stream, from, limit))
     }
 
     fn tail(
@@ -282,22 +295,22 @@ impl Log for FaultyLog {
     }
 
     fn list(&self, prefix: &str) -> LogFuture<Result<Vec<(StreamName, Version)>, LogError>> {
-        self.inner.list(prefix)
+        self.forward(self.inner.list(prefix))
     }
 
     fn try_lock(&self, stream: &StreamName) -> LogFuture<Result<LockAttempt, LogError>> {
-        self.inner.try_lock(stream)
+        self.forward(self.inner.try_lock(stream))
     }
 
     fn lock_owner(
         &self,
         stream: &StreamName,
     ) -> LogFuture<Result<Option<ProcessIdentity>, LogError>> {
-        self.inner.lock_owner(stream)
+        self.forward(self.inner.lock_owner(stream))
     }
 
     fn delete(&self, lock: StreamLock) -> LogFuture<Result<(), LogError>> {
-        self.inner.delete(lock)
+        self.forward(self.inner.delete(lock))
     }
 }
 

@@ -10,6 +10,7 @@ pub mod guide;
 pub mod llama;
 pub mod observe;
 pub mod openai_server;
+mod random;
 mod report;
 pub mod scenarios;
 mod simulated_system;
@@ -26,17 +27,14 @@ pub mod explore {
     pub use crate::observe::{Moment, NEXT_MESSAGE, POLL, Point, Points, RunWitness};
     pub use crate::report::{CaseName, CheckReport, Failure, UnknownCase, VARIABLE};
     pub use crate::stage::{
-        FOLLOW_UP, RunStage, RunningSubject, Scenario, ScriptedUser, SessionPlay, Setup, Subject,
-        SubjectPlay,
+        FOLLOW_UP, RunStage, RunningSubject, Scenario, ScriptedUser, Setup, Subject, SubjectPlay,
     };
     pub use crate::stop_method::{CAUSES, StopMethod, StoreFault, UnknownStopMethod};
 }
 
 pub use faulty_log::{FaultyLog, LogFault};
-pub use simulated_system::{
-    Behaviour, SimulatedLife, SimulatedSystem, SimulatedTree, SystemEvent, SystemEventKind,
-    TreeView, contain,
-};
+pub use random::Random;
+pub use simulated_system::{Behaviour, SimulatedSystem, SystemEvent, SystemEventKind, TreeView};
 pub use stop_safe::StopSafe;
 pub use tool_fn::ToolFn;
 

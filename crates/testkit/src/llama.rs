@@ -4,21 +4,18 @@
 //! server's own CPU time, which no book of ours can fake. The model is tiny (135 million
 //! parameters, about 70 tokens a second on one thread): good for streams, not for decisions.
 //!
-//! The part is fetched by `cargo xtask parts` (which `cargo xtask test` runs first); without it
-//! [`LlamaServer::start`] fails and says so. A test never skips because a part is missing.
+//! The part is fetched by `cargo xtask parts` (which `cargo xtask test` runs first); without it [`LlamaServer::start`]
+//! panics and says so. A test never skips because a part is missing.
 //!
 //! ```no_run
-//! # fn main() -> Result<(), allstop_testkit::llama::LlamaError> {
 //! use allstop_testkit::llama::LlamaServer;
 //!
-//! let server = LlamaServer::start()?;
+//! let server = LlamaServer::start();
 //! println!("--base-url {} --model {}", server.base_url(), LlamaServer::MODEL);
-//! # Ok(())
-//! # }
 //! ```
 
 use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{fs, io};
@@ -44,29 +41,6 @@ pub struct LlamaServer {
     port: u16,
 }
 
-/// Reason why the server did not start.
-#[derive(Debug, thiserror::Error)]
-pub enum LlamaError {
-    /// The part was never fetched, or only for another build folder.
-    #[error(
-        "the llama part is missing (looked in {looked_in}): run `cargo xtask parts` and try again"
-    )]
-    Missing {
-        /// The place where it would be.
-        looked_in: String,
-    },
-    /// Python could not be started.
-    #[error("cannot start python3")]
-    Spawn(#[source] io::Error),
-    /// The server ended, or said something else than its port. What it complained about is on
-    /// standard error.
-    #[error("the llama server did not become ready (it said {said:?})")]
-    NotReady {
-        /// Output until then.
-        said: String,
-    },
-}
-
 impl LlamaServer {
     /// The name that the server gives its model.
     pub const MODEL: &str = "smollm2";
@@ -74,44 +48,39 @@ impl LlamaServer {
     /// Starts a server and waits until it answers: about a second.
     ///
     /// Blocks the thread meanwhile; the server itself gives up after a minute.
-    pub fn start() -> Result<Self, LlamaError> {
-        let site = installed_part()?;
+    ///
+    /// # Panics
+    /// If the part was never fetched, Python cannot be started, or the server does not become ready: what it complained
+    /// about is on standard error then.
+    pub fn start() -> Self {
         let child = Command::new("python3")
             .arg(concat!(
                 env!("CARGO_MANIFEST_DIR"),
                 "/parts/llama_server.py"
             ))
-            .arg(site)
+            .arg(installed_part())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .map_err(LlamaError::Spawn)?;
+            .expect("python3 can be started");
         // From here on dropping `server` kills the child.
         let mut server = Self { child, port: 0 };
         let mut said = String::new();
-        if let Some(stdout) = server.child.stdout.take() {
-            // An unreadable line parses no better than an empty one.
-            BufReader::new(stdout)
-                .read_line(&mut said)
-                .unwrap_or_default();
-        }
-        match said.trim().parse() {
-            Ok(port) => server.port = port,
-            Err(_) => return Err(LlamaError::NotReady { said }),
-        }
-        Ok(server)
+        let stdout = server.child.stdout.take().expect("it is piped");
+        // An unreadable line parses no better than an empty one.
+        BufReader::new(stdout)
+            .read_line(&mut said)
+            .unwrap_or_default();
+        let port = said.trim().parse();
+        server.port =
+            port.unwrap_or_else(|_| panic!("the llama server is not ready (it said {said:?})"));
+        server
     }
 
     /// The address for an OpenAI-compatible client, `http://127.0.0.1:PORT/v1/`.
     #[must_use]
     pub fn base_url(&self) -> String {
         format!("http://127.0.0.1:{}/v1/", self.port)
-    }
-
-    /// The loopback port that it listens on.
-    #[must_use]
-    pub fn port(&self) -> u16 {
-        self.port
     }
 
     /// The server's process.
@@ -190,21 +159,16 @@ fn fields_after_name(stat: &str) -> Vec<&str> {
 
 /// Finds `parts/llama` in the build folder that this program was built into.
 ///
-/// The program's own path leads there without a look at the environment, and works for every
-/// profile and for another `CARGO_TARGET_DIR`.
-fn installed_part() -> Result<PathBuf, LlamaError> {
+/// The program's own path leads there without a look at the environment, and works for every profile and for another
+/// `CARGO_TARGET_DIR`.
+fn installed_part() -> PathBuf {
     let program = std::env::current_exe().unwrap_or_default();
-    program
-        .ancestors()
-        .map(|folder| folder.join("parts/llama"))
-        .find(|site| site.join(".complete").is_file())
-        .ok_or_else(|| LlamaError::Missing {
-            looked_in: program
-                .parent()
-                .unwrap_or(Path::new(""))
-                .display()
-                .to_string(),
-        })
+    let mut sites = program.ancestors().map(|folder| folder.join("parts/llama"));
+    let site = sites.find(|site| site.join(".complete").is_file());
+    site.unwrap_or_else(|| {
+        let program = program.display();
+        panic!("the llama part is missing (looked above {program}): run `cargo xtask parts`")
+    })
 }
 
 #[cfg(test)]
@@ -232,7 +196,7 @@ mod tests {
                    "messages":[{{"role":"user","content":"Count from one to one thousand."}}]}}"#,
                 LlamaServer::MODEL
             );
-            let mut connection = TcpStream::connect(("127.0.0.1", server.port())).expect("connect");
+            let mut connection = TcpStream::connect(("127.0.0.1", server.port)).expect("connect");
             write!(
                 connection,
                 "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n\
@@ -245,7 +209,7 @@ mod tests {
 
         #[tokio::test]
         async fn a_closed_stream_leaves_the_server_idle_at_once() {
-            let server = LlamaServer::start().expect("the llama part");
+            let server = LlamaServer::start();
             let mut connection = begin_stream(&server);
             let mut streamed = String::new();
             let mut chunk = [0; 4096];
@@ -276,7 +240,7 @@ mod tests {
 
         #[test]
         fn dropping_it_leaves_no_process() {
-            let server = LlamaServer::start().expect("the llama part");
+            let server = LlamaServer::start();
             let process = PathBuf::from(format!("/proc/{}", server.pid()));
             assert!(process.exists());
             drop(server);

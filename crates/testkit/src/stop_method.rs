@@ -62,6 +62,26 @@ impl StopMethod {
     /// The stop that everybody knows: the user's, of the turn.
     pub const USER: Self = Self::Stop(Extent::Turn, CauseKind::User);
 
+    /// Every method; second stops come so many points later.
+    fn all(after: u32) -> impl Iterator<Item = Self> {
+        let stops = EXTENTS
+            .into_iter()
+            .flat_map(|extent| CAUSES.map(|cause| Self::Stop(extent, cause)));
+        let others = [
+            Self::Drop,
+            Self::Deadline,
+            Self::Again(after),
+            Self::Wider(after),
+            Self::Force(after),
+            Self::Close,
+            Self::Undo,
+            Self::Kill,
+        ];
+        let faults = StoreFault::ALL.map(Self::Store);
+        let sends = FollowUp::ALL.map(Self::Send);
+        stops.chain(others).chain(faults).chain(sends)
+    }
+
     /// Describes it, for somebody who meets its name for the first time.
     pub(crate) fn in_words(self) -> String {
         match self {
@@ -141,17 +161,6 @@ impl StoreFault {
         Self::Forgets,
     ];
 
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::RefusesOnce => "refuses_once",
-            Self::Refuses => "refuses",
-            Self::RefusesAtStop => "refuses_at_stop",
-            Self::AnswersLate => "answers_late",
-            Self::EndsLate => "ends_late",
-            Self::Forgets => "forgets",
-        }
-    }
-
     /// True if the store gives no answer for a while.
     pub(crate) fn stalls(self) -> bool {
         matches!(self, Self::AnswersLate | Self::EndsLate | Self::Forgets)
@@ -182,16 +191,14 @@ impl StoreFault {
 
 impl fmt::Display for StoreFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for StoreFault {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let mut all = Self::ALL.into_iter();
-        all.find(|fault| fault.as_str() == text).ok_or(())
+        f.write_str(match self {
+            Self::RefusesOnce => "refuses_once",
+            Self::Refuses => "refuses",
+            Self::RefusesAtStop => "refuses_at_stop",
+            Self::AnswersLate => "answers_late",
+            Self::EndsLate => "ends_late",
+            Self::Forgets => "forgets",
+        })
     }
 }
 
@@ -206,39 +213,13 @@ impl FromStr for StopMethod {
     type Err = UnknownStopMethod;
 
     fn from_str(text: &str) -> Result<Self, UnknownStopMethod> {
-        let unknown = || UnknownStopMethod(text.to_owned());
-        let second = |name: &str, make: fn(u32) -> Self| {
-            let after = text.strip_prefix(name)?.strip_prefix('+')?;
-            after.parse().ok().map(make)
-        };
-        let stop = || {
-            let (extent, cause) = text.split_once(':')?;
-            let extent = EXTENTS.into_iter().find(|known| known.as_str() == extent)?;
-            let cause = CAUSES.into_iter().find(|known| known.as_str() == cause)?;
-            Some(Self::Stop(extent, cause))
-        };
-        let store = || {
-            let fault = text.strip_prefix("store:")?;
-            fault.parse().ok().map(Self::Store)
-        };
-        let send = || {
-            let policy = text.strip_prefix("send:")?;
-            policy.parse().ok().map(Self::Send)
-        };
-        match text {
-            "drop" => Ok(Self::Drop),
-            "deadline" => Ok(Self::Deadline),
-            "close" => Ok(Self::Close),
-            "undo" => Ok(Self::Undo),
-            "kill" => Ok(Self::Kill),
-            _ => second("again", Self::Again)
-                .or_else(|| second("wider", Self::Wider))
-                .or_else(|| second("force", Self::Force))
-                .or_else(store)
-                .or_else(send)
-                .or_else(stop)
-                .ok_or_else(unknown),
-        }
+        // Only second stops have a number.
+        let after = text
+            .split_once('+')
+            .and_then(|(_, after)| after.parse().ok());
+        let mut all = Self::all(after.unwrap_or_default());
+        all.find(|method| method.to_string() == text)
+            .ok_or_else(|| UnknownStopMethod(text.to_owned()))
     }
 }
 
@@ -248,24 +229,7 @@ mod tests {
 
     #[test]
     fn every_way_is_read_back_as_it_is_written() {
-        let stops = EXTENTS
-            .into_iter()
-            .flat_map(|extent| CAUSES.map(|cause| StopMethod::Stop(extent, cause)));
-        let others = [
-            StopMethod::Drop,
-            StopMethod::Deadline,
-            StopMethod::Close,
-            StopMethod::Undo,
-            StopMethod::Kill,
-        ];
-        let sends = FollowUp::ALL.map(StopMethod::Send);
-        let faults = StoreFault::ALL.map(StopMethod::Store);
-        let second = [
-            StopMethod::Again(1),
-            StopMethod::Wider(7),
-            StopMethod::Force(30),
-        ];
-        for method in stops.chain(others).chain(sends).chain(faults).chain(second) {
+        for method in StopMethod::all(1).chain(StopMethod::all(30)) {
             assert_eq!(method.to_string().parse::<StopMethod>().unwrap(), method);
         }
         assert!("turn:nobody".parse::<StopMethod>().is_err());

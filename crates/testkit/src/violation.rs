@@ -33,7 +33,7 @@ pub enum Invariant {
 
 impl fmt::Display for Invariant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words = match self {
+        f.write_str(match self {
             Self::NoDetachedWork => "no detached work",
             Self::NoHalfTurn => "no half turn",
             Self::NoClaimBeyondVerified => "no claim beyond what was verified",
@@ -46,8 +46,7 @@ impl fmt::Display for Invariant {
             Self::NoSilentRepeat => "no silent repeat",
             Self::NoLostBill => "no lost bill",
             Self::NoMixedCauses => "no mixed causes",
-        };
-        write!(f, "{:>2} {words}", *self as u8)
+        })
     }
 }
 

@@ -28,7 +28,7 @@ use allstop_tools::PermissionAnswer;
 use allstop_tools::mcp::McpStatusEvents;
 use allstop_tools::permission::FixedAnswer;
 
-use crate::args::{ChatArgs, ChatWith, OnStopArg};
+use crate::args::{ChatArgs, ChatWith};
 use crate::control::Control;
 use crate::display::{call_label, found_in_words};
 use crate::error::CliError;
@@ -132,11 +132,7 @@ fn config(with: &ChatWith, session: Option<&str>) -> Result<Config, CliError> {
         config.limits.max_steps = steps.get();
     }
     // Who sits before it wants to go on from what was done.
-    config.on_stop = match with.on_stop {
-        Some(OnStopArg::Rollback) => Some(StopPolicy::Rollback),
-        Some(OnStopArg::Keep) => Some(StopPolicy::Keep),
-        None => config.on_stop.or(Some(StopPolicy::Keep)),
-    };
+    config.on_stop = with.on_stop.or(config.on_stop).or(Some(StopPolicy::Keep));
     Ok(config)
 }
 

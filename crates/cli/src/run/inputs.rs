@@ -4,14 +4,13 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_core::turn::StopPolicy;
 use allstop_runtime::{Config, SystemOptions};
 use allstop_scope::{GRACE_DEFAULT, WorkCx};
 use allstop_session::OnBackgroundEnd;
 use allstop_tools::Prompter;
 
 use super::stdin::read_stdin;
-use crate::args::{OnStopArg, RunArgs};
+use crate::args::RunArgs;
 use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::shell_command::quoted;
@@ -108,11 +107,7 @@ fn config(args: &RunArgs) -> Result<Config, CliError> {
     limits.max_turns = flags.max_turns.map(NonZero::get).or(limits.max_turns);
     let tokens = flags.max_budget_tokens.map(NonZero::get);
     limits.max_budget_tokens = tokens.or(limits.max_budget_tokens);
-    match flags.on_stop {
-        Some(OnStopArg::Keep) => config.on_stop = Some(StopPolicy::Keep),
-        Some(OnStopArg::Rollback) => config.on_stop = Some(StopPolicy::Rollback),
-        None => {}
-    }
+    config.on_stop = flags.on_stop.or(config.on_stop);
     Ok(config)
 }
 

@@ -11,7 +11,7 @@ fn run<'a>(place: &'a Place, server: &LlamaServer) -> crate::support::Allstop<'a
 
 #[test]
 fn it_answers_and_the_answer_is_counted() {
-    let server = LlamaServer::start().expect("the llama part");
+    let server = LlamaServer::start();
     let place = Place::new();
     let config = place.file("allstop.toml", "[model]\nmax_output_tokens = 16\n");
     let run = run(&place, &server).arg("--config").arg(config);
@@ -29,7 +29,7 @@ fn it_answers_and_the_answer_is_counted() {
 
 #[test]
 fn it_goes_on_with_a_session_in_which_tools_were_used() {
-    let server = LlamaServer::start().expect("the llama part");
+    let server = LlamaServer::start();
     let place = Place::new();
     let script = "replies: [{text: Let me see., calls: [{tool: shell, arguments: {command: echo 42}}]}, {text: It is 42.}]";
     let scripted = place
@@ -58,7 +58,7 @@ mod alone {
         /// Time that the server may still compute. On a quiet machine that is also how long it takes; on a busy one it may
         /// have to wait for its turn to find out that nobody listens.
         const BUSY_MAX: Duration = Duration::from_millis(100);
-        let server = LlamaServer::start().expect("the llama part");
+        let server = LlamaServer::start();
         let place = Place::new();
         let run = run(&place, &server).args("--stream-json");
         let mut running = run

@@ -30,6 +30,16 @@ pub enum StopPolicy {
     Keep,
 }
 
+impl StopPolicy {
+    /// Name of the policy in JSON and on the command line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Rollback => "rollback",
+            Self::Keep => "keep",
+        }
+    }
+}
+
 /// Parameters of a turn's stop.
 #[derive(Debug, Clone)]
 pub struct TurnStop {

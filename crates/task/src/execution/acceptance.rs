@@ -15,7 +15,8 @@ impl ExecutionEngine {
     /// Ends an execution whose message was not accepted.
     pub(super) fn refuse(&self, error: ExecuteError, mut client: ClientAnswer) {
         if let Some((owner, message)) = &client.follow_up {
-            self.manager.forget_message(owner, message);
+            self.manager
+                .forget_message(owner, message, self.stream.id());
         }
         self.execution
             .finish(ExecutionResult::NotStarted(error.clone()));

@@ -75,10 +75,13 @@ impl TaskManager {
 
     /// A stop of a task that has ended: a task that was stopped answers with the id of its first stop.
     async fn already_ended(&self, id: &TaskId, cause: Cause) -> Result<CancelOutcome, CancelError> {
-        let task = self.get_any(id).await.map_err(|error| match error {
-            ReadTaskError::NotFound(id) => CancelError::NotFound(id),
-            ReadTaskError::Store(error) => CancelError::Store(error),
-        })?;
+        let task = self
+            .get_with_replies(id)
+            .await
+            .map_err(|error| match error {
+                ReadTaskError::NotFound(id) => CancelError::NotFound(id),
+                ReadTaskError::Store(error) => CancelError::Store(error),
+            })?;
         if task.status.state != TaskState::Canceled {
             return Err(CancelError::AlreadyEnded(task));
         }

@@ -108,7 +108,11 @@ impl ManagerInner {
         if table.is_closed {
             return Err(ExecuteError::ShuttingDown);
         }
-        if let Some(id) = table.task_of_message(owner, &message.id) {
+        let since = self.options.repetition_max.map(|max| {
+            let ms = i64::try_from(max.as_millis()).unwrap_or(i64::MAX);
+            Timestamp::from_unix_ms(now.unix_ms().saturating_sub(ms))
+        });
+        if let Some(id) = table.task_of_message(owner, &message.id, since) {
             return Ok(RequestAdmission::Repeated(id.clone(), table.execution(id)));
         }
         if let Some(id) = &request.task_id {
@@ -128,14 +132,14 @@ impl ManagerInner {
         let execution = Arc::clone(&scopes.execution);
         let (feed, job) = if request.task_id.is_none() {
             let feed = Arc::default();
-            table.enter_new(&id, owner, &message.id, execution, &feed);
+            table.enter_new(&id, owner, &message.id, execution, &feed, now);
             (
                 feed,
                 ExecutionJob::NewTask(created(&id, request, message, now)),
             )
         } else {
             table.enter(&id, execution);
-            table.remember_message(owner, &message.id, &id);
+            table.remember_message(owner, &message.id, &id, now);
             let job = ExecutionJob::Message {
                 owner: Arc::clone(owner),
                 message: Arc::clone(message),

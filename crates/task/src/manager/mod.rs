@@ -69,8 +69,8 @@ impl ManagerInner {
     }
 
     /// Forgets a message that was not accepted: sent again, it is new.
-    pub(crate) fn forget_message(&self, owner: &Arc<str>, message: &MessageId) {
-        self.table.lock().forget_message(owner, message);
+    pub(crate) fn forget_message(&self, owner: &Arc<str>, message: &MessageId, of: &TaskId) {
+        self.table.lock().forget_message(owner, message, of);
     }
 
     /// Resolves when a shutdown has ended: nobody waits for a write any more.

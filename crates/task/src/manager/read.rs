@@ -46,14 +46,18 @@ impl TaskManager {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn get(&self, id: &TaskId) -> Result<Arc<Task>, ReadTaskError> {
-        let task = self.get_any(id).await?;
+        let task = self.get_with_replies(id).await?;
         if task.reply.is_some() {
             return Err(ReadTaskError::NotFound(id.clone()));
         }
         Ok(task)
     }
 
-    pub(super) async fn get_any(&self, id: &TaskId) -> Result<Arc<Task>, ReadTaskError> {
+    /// The task with this id, also if its executor answered with a message.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn get_with_replies(&self, id: &TaskId) -> Result<Arc<Task>, ReadTaskError> {
         let (_, _, task) = self.current(id).await?;
         Ok(task)
     }

@@ -55,7 +55,7 @@ impl TaskManager {
                 table.note(task, &feed);
                 let of_clients = |message: &&Arc<TaskMessage>| message.role == MessageSender::User;
                 for message in task.history.iter().filter(of_clients) {
-                    table.remember_message(&task.owner, &message.id, &task.id);
+                    table.remember_message(&task.owner, &message.id, &task.id, task.created_at);
                 }
                 feed
             })

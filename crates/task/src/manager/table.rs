@@ -59,7 +59,7 @@ pub(crate) struct TaskTable {
     /// By time of the last record: lists begin with the newest.
     by_time: BTreeSet<(Timestamp, TaskId)>,
     /// Messages that were accepted, by owner: a repeated one starts nothing.
-    by_message: HashMap<(Arc<str>, MessageId), TaskId>,
+    by_message: HashMap<(Arc<str>, MessageId), (TaskId, Timestamp)>,
     pub(crate) slots: ExecutionSlots,
     pub(crate) is_closed: bool,
 }
@@ -92,9 +92,16 @@ impl TaskTable {
         }
     }
 
-    /// The task that this message of this owner has started or reached before.
-    pub(crate) fn task_of_message(&self, owner: &Arc<str>, message: &MessageId) -> Option<&TaskId> {
-        self.by_message.get(&(Arc::clone(owner), message.clone()))
+    /// The task that this message of this owner has started or reached, if that was not before `since`.
+    pub(crate) fn task_of_message(
+        &self,
+        owner: &Arc<str>,
+        message: &MessageId,
+        since: Option<Timestamp>,
+    ) -> Option<&TaskId> {
+        let known = self.by_message.get(&(Arc::clone(owner), message.clone()));
+        let (id, at) = known?;
+        since.is_none_or(|since| *at > since).then_some(id)
     }
 
     /// Enters a new task with its execution.
@@ -105,6 +112,7 @@ impl TaskTable {
         message: &MessageId,
         execution: Arc<Execution>,
         feed: &Arc<TaskFeed>,
+        at: Timestamp,
     ) {
         let entry = TaskEntry {
             summary: None,
@@ -114,8 +122,7 @@ impl TaskTable {
             feed: Arc::downgrade(feed),
         };
         self.tasks.insert(id.clone(), entry);
-        self.by_message
-            .insert((Arc::clone(owner), message.clone()), id.clone());
+        self.remember_message(owner, message, id, at);
     }
 
     /// Checks whether a message may start an execution of an existing task. `Ok(Some(_))`: one is just ending; wait
@@ -162,15 +169,27 @@ impl TaskTable {
     }
 
     /// Remembers an accepted message of an existing task.
-    pub(crate) fn remember_message(&mut self, owner: &Arc<str>, message: &MessageId, id: &TaskId) {
-        self.by_message
-            .insert((Arc::clone(owner), message.clone()), id.clone());
+    pub(crate) fn remember_message(
+        &mut self,
+        owner: &Arc<str>,
+        message: &MessageId,
+        id: &TaskId,
+        at: Timestamp,
+    ) {
+        let message = (Arc::clone(owner), message.clone());
+        self.by_message.insert(message, (id.clone(), at));
     }
 
-    /// Forgets a message that was not accepted.
-    pub(crate) fn forget_message(&mut self, owner: &Arc<str>, message: &MessageId) {
-        self.by_message
-            .remove(&(Arc::clone(owner), message.clone()));
+    /// Forgets a message that was not accepted, unless a later one with its id has reached another task.
+    pub(crate) fn forget_message(&mut self, owner: &Arc<str>, message: &MessageId, of: &TaskId) {
+        let message = (Arc::clone(owner), message.clone());
+        if self
+            .by_message
+            .get(&message)
+            .is_some_and(|(id, _)| id == of)
+        {
+            self.by_message.remove(&message);
+        }
     }
 
     pub(crate) fn stop_target(&self, id: &TaskId) -> Result<TaskToStop, CancelError> {
@@ -211,8 +230,8 @@ impl TaskTable {
         };
         entry.execution = None;
         if entry.summary.is_none() {
-            let message = (Arc::clone(&entry.owner), entry.message.clone());
-            self.by_message.remove(&message);
+            let (owner, message) = (Arc::clone(&entry.owner), entry.message.clone());
+            self.forget_message(&owner, &message, id);
             self.tasks.remove(id);
         }
     }

@@ -83,8 +83,8 @@ fn explore(options: &Options, said: &Said) -> ExitCode {
     if options.soak > 0 && !said.is_lost() {
         let length = SoakLength::Wall(Duration::from_mins(options.soak));
         let report = Soak::from_environment().run(length);
-        said.say(&report.checks);
-        table.add(&report.checks);
+        said.say(&report);
+        table.add(&report);
     }
     said.say(format_args!(
         "{table}\n{} cases in {:.1} s, {} broken\n",

@@ -42,13 +42,9 @@ impl Table {
 
     /// Adds the counts of a report.
     pub(crate) fn add(&mut self, report: &CheckReport) {
-        for checker in CHECKERS {
-            let checks = report
-                .checks
-                .get(checker.name())
-                .copied()
-                .unwrap_or_default();
-            self.checked(checker.invariant(), checker.class(), checks);
+        for checker in &CHECKERS {
+            let checks = report.checks.get(checker.name).copied().unwrap_or_default();
+            self.checked(checker.invariant, checker.class, checks);
         }
         self.cases += report.cases;
         self.broken += report.failures.len();
@@ -79,7 +75,10 @@ impl Table {
 
 impl Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        counts(f, "invariant", &self.invariants)?;
+        let numbered = |invariant: &Invariant| format!("{:>2} {invariant}", *invariant as u8);
+        let invariants = self.invariants.iter();
+        let invariants = invariants.map(|(invariant, count)| (numbered(invariant), *count));
+        counts(f, "invariant", &invariants.collect())?;
         counts(f, "failure class", &self.classes)?;
         cases(f, "cases by point", &self.points)?;
         cases(f, "cases by way", &self.ways)

@@ -1,19 +1,12 @@
-//! Background work starts once and ends once, and a closed session knows the end of all of it (invariant 6).
+//! Background work: started once, ended once, and named wherever idle is reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use allstop_core::receipt::ItemKind;
 use allstop_core::record::SessionRecord as R;
+use allstop_session::{BackgroundItem, SessionEventKind as K};
 
-use super::{CheckerRule, FailureClass, Invariant};
-use crate::observe::{EvidenceKind, RunObservation};
-
-pub(super) const RULE: CheckerRule = CheckerRule {
-    name: "background_once",
-    invariant: Invariant::NoSecondEnding,
-    class: FailureClass::OrphanWork,
-    needs: &[EvidenceKind::Records],
-    check,
-};
+use crate::observe::{Order, RunObservation, WitnessedLife};
 
 /// Checks that each piece of background work is started once and ended at most once, in this order. Those without an
 /// end are returned, but for what was let go: that outlives its session on purpose.
@@ -45,8 +38,9 @@ pub(crate) fn background(records: &[R]) -> Result<Vec<String>, String> {
     Ok(open.map(|(id, _)| id).collect())
 }
 
-fn check(observation: &RunObservation) -> Result<(), String> {
-    let records = &observation.records_after_next;
+/// Background work starts once and ends once, and a closed session knows the end of all of it (invariant 6).
+pub(super) fn background_ends_once(run: &RunObservation) -> Result<(), String> {
+    let records = &run.records_after_next;
     let open = background(records)?;
     // Of a run alone it is the system around it that sees to the ends of its work.
     let is_session = |record: &R| {
@@ -58,11 +52,60 @@ fn check(observation: &RunObservation) -> Result<(), String> {
             }
         )
     };
-    if open.is_empty() || observation.hung || !records.iter().any(is_session) {
+    if open.is_empty() || run.hung || !records.iter().any(is_session) {
         return Ok(());
     }
     Err(format!(
         "the session is closed and {} has no end",
         open.join(", ")
     ))
+}
+
+/// Idle is reported when no turn is open and nothing attached runs (invariant 3).
+pub(super) fn idle_is_true(run: &RunObservation) -> Result<(), String> {
+    let Some(session) = &run.session else {
+        return Ok(());
+    };
+    let mut open = None;
+    for (order, event) in &session.events {
+        let running: &[BackgroundItem] = match &event.kind {
+            K::Recorded { record, .. } => {
+                match &**record {
+                    R::TurnStarted { turn, .. } => open = Some(*turn),
+                    R::TurnCommitted { .. } | R::TurnStopped { .. } => open = None,
+                    _ => {}
+                }
+                continue;
+            }
+            K::AssistantIdle { running, .. } => running,
+            K::SessionIdle { detached, .. } => detached,
+            _ => continue,
+        };
+        if let Some(turn) = open {
+            return Err(format!("idle is told in turn {turn}"));
+        }
+        all_named(run, *order, running)?;
+    }
+    for sent in &session.sent {
+        if let Some((order, waited)) = &sent.waited
+            && !waited.timed_out
+        {
+            all_named(run, *order, &waited.running)
+                .map_err(|wrong| format!("whoever waited for {:?}: {wrong}", sent.text))?;
+        }
+    }
+    Ok(())
+}
+
+/// Background work that lives is named.
+fn all_named(run: &RunObservation, at: Order, named: &[BackgroundItem]) -> Result<(), String> {
+    let lives = |lived: &&WitnessedLife| lived.kind == ItemKind::Background && lived.was_alive(at);
+    let unnamed = run.notes.lived.iter().filter(lives).find(|lived| {
+        let mut ids = named.iter().map(|item| item.id.as_str());
+        !ids.any(|id| id == &*lived.id)
+    });
+    match unnamed {
+        Some(work) => Err(format!("idle is told, and {} runs", work.id)),
+        None => Ok(()),
+    }
 }

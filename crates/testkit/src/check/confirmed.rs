@@ -8,16 +8,8 @@ use allstop_core::record::SessionRecord as R;
 use allstop_core::turn::Conversation;
 use allstop_core::{Extent, MessageId, Receipt, StopReason, TurnNumber};
 
-use super::{CheckerRule, FailureClass, Invariant, conversation_of};
-use crate::observe::{EvidenceKind, NEXT_MESSAGE, Order, RunObservation};
-
-pub(super) const RULE: CheckerRule = CheckerRule {
-    name: "confirmed",
-    invariant: Invariant::NoClaimBeyondVerified,
-    class: FailureClass::FalseReceipt,
-    needs: &[EvidenceKind::Witness],
-    check,
-};
+use super::conversation_of;
+use crate::observe::{NEXT_MESSAGE, Order, RunObservation};
 
 /// Claim of an outcome about its turn, with its moment.
 struct TurnClaim<'a> {
@@ -31,8 +23,9 @@ struct TurnClaim<'a> {
     at: Order,
 }
 
-fn check(observation: &RunObservation) -> Result<(), String> {
-    for turn in observation.turns.iter().flatten() {
+/// An outcome, a receipt and a published conversation claim only what the log has confirmed (invariant 3).
+pub(super) fn claims_are_confirmed(run: &RunObservation) -> Result<(), String> {
+    for turn in run.turns.iter().flatten() {
         let claim = TurnClaim {
             turn: turn.turn,
             message: None,
@@ -40,13 +33,13 @@ fn check(observation: &RunObservation) -> Result<(), String> {
             error: turn.error.as_ref(),
             is_ending_known: turn.is_ending_known,
             receipt: turn.receipt.as_deref(),
-            at: observation.over,
+            at: run.over,
         };
-        outcome_is_true(observation, &claim)
-            .and_then(|()| conversation_is_true(observation, &claim, &turn.conversation))
+        outcome_is_true(run, &claim)
+            .and_then(|()| conversation_is_true(run, &claim, &turn.conversation))
             .map_err(|wrong| format!("turn {}: {wrong}", turn.turn))?;
     }
-    let sent = observation.session.iter().flat_map(|session| &session.sent);
+    let sent = run.session.iter().flat_map(|session| &session.sent);
     for (at, outcome) in sent.filter_map(|sent| sent.outcome.as_ref()) {
         let Some(turn) = outcome.turn else { continue };
         let claim = TurnClaim {
@@ -58,8 +51,8 @@ fn check(observation: &RunObservation) -> Result<(), String> {
             receipt: outcome.receipt.as_deref(),
             at: *at,
         };
-        outcome_is_true(observation, &claim)
-            .and_then(|()| stops_are_true(observation, &claim))
+        outcome_is_true(run, &claim)
+            .and_then(|()| stops_are_true(run, &claim))
             .map_err(|wrong| format!("turn {turn}: {wrong}"))?;
     }
     Ok(())
@@ -107,19 +100,16 @@ fn effect_of(ending: Option<&R>) -> ConversationEffect {
 }
 
 /// The records that the store had confirmed by then.
-fn confirmed(observation: &RunObservation, at: Order) -> &[R] {
-    let records = observation.records_after_next.as_slice();
-    let durable = observation
-        .witness
-        .durable(at)
-        .max(observation.records_before);
+fn confirmed(run: &RunObservation, at: Order) -> &[R] {
+    let records = run.records_after_next.as_slice();
+    let durable = run.notes.durable(at).max(run.records_before);
     records.get(..durable).unwrap_or(records)
 }
 
-fn outcome_is_true(observation: &RunObservation, claim: &TurnClaim<'_>) -> Result<(), String> {
-    let in_the_end = ending_of(&observation.records_after_next, claim);
+fn outcome_is_true(run: &RunObservation, claim: &TurnClaim<'_>) -> Result<(), String> {
+    let in_the_end = ending_of(&run.records_after_next, claim);
     if claim.reason == StopReason::Completed {
-        return if is_commit(ending_of(confirmed(observation, claim.at), claim)) {
+        return if is_commit(ending_of(confirmed(run, claim.at), claim)) {
             Ok(())
         } else {
             Err(format!(
@@ -137,20 +127,20 @@ fn outcome_is_true(observation: &RunObservation, claim: &TurnClaim<'_>) -> Resul
         ));
     }
     match claim.receipt.filter(|receipt| receipt.outcome().is_none()) {
-        Some(receipt) => effect_is_true(observation, claim, receipt.conversation(), claim.at),
+        Some(receipt) => effect_is_true(run, claim, receipt.conversation(), claim.at),
         None => Ok(()),
     }
 }
 
 /// A receipt says of the conversation what the log says in the end, or that nobody knows yet.
 fn effect_is_true(
-    observation: &RunObservation,
+    run: &RunObservation,
     claim: &TurnClaim<'_>,
     said: ConversationEffect,
     at: Order,
 ) -> Result<(), String> {
-    let in_the_end = ending_of(&observation.records_after_next, claim);
-    let then = ending_of(confirmed(observation, at), claim);
+    let in_the_end = ending_of(&run.records_after_next, claim);
+    let then = ending_of(confirmed(run, at), claim);
     match said {
         ConversationEffect::Unknown if then.is_some() => Err(
             "the receipt does not know the conversation, and its ending was confirmed".to_owned(),
@@ -168,15 +158,15 @@ fn effect_is_true(
 
 /// A published conversation is the one before the turn, and after it where the store has confirmed the ending.
 fn conversation_is_true(
-    observation: &RunObservation,
+    run: &RunObservation,
     claim: &TurnClaim<'_>,
     published: &Arc<Conversation>,
 ) -> Result<(), String> {
-    let records = observation.records_after_next.as_slice();
-    let before = start_of(records, claim).unwrap_or(observation.records.len());
+    let records = run.records_after_next.as_slice();
+    let before = start_of(records, claim).unwrap_or(run.records.len());
     let is_next = |record: &R| matches!(record, R::TurnStarted { turn, .. } if *turn > claim.turn);
     let after = records.iter().position(is_next).unwrap_or(records.len());
-    let after = after.min(observation.records.len()).max(before);
+    let after = after.min(run.records.len()).max(before);
     let until = if claim.is_ending_known { after } else { before };
     let (until, _) = records.split_at(until);
     if published.messages == conversation_of(until) {
@@ -190,14 +180,14 @@ fn conversation_is_true(
 }
 
 /// The receipts of a session's stops of a turn: each is about the one whose message got the same.
-fn stops_are_true(observation: &RunObservation, claim: &TurnClaim<'_>) -> Result<(), String> {
+fn stops_are_true(run: &RunObservation, claim: &TurnClaim<'_>) -> Result<(), String> {
     let Some(own) = claim.receipt else {
         return Ok(());
     };
-    for (asked, answer) in super::receipt::answers(observation) {
+    for (asked, answer) in run.answers() {
         let receipt = &answer.receipt;
         if asked.extent == Extent::Turn && receipt.stop_id() == own.stop_id() {
-            effect_is_true(observation, claim, receipt.conversation(), answer.order)
+            effect_is_true(run, claim, receipt.conversation(), answer.order)
                 .map_err(|wrong| format!("its stop: {wrong}"))?;
         }
     }

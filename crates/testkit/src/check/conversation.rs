@@ -1,4 +1,4 @@
-//! The conversation is what it was, or a turn is in it whole (invariant 2).
+//! Conversations: whole turns, in an order that a provider takes.
 
 use std::sync::Arc;
 
@@ -6,16 +6,7 @@ use allstop_core::record::SessionRecord as R;
 use allstop_core::turn::StopPolicy;
 use allstop_core::{Message, TurnNumber};
 
-use super::{CheckerRule, FailureClass, Invariant};
-use crate::observe::{EvidenceKind, RunObservation, WitnessedAnswer};
-
-pub(super) const RULE: CheckerRule = CheckerRule {
-    name: "conversation",
-    invariant: Invariant::NoHalfTurn,
-    class: FailureClass::WorkAfterStop,
-    needs: &[EvidenceKind::Records],
-    check,
-};
+use crate::observe::{RunObservation, WitnessedAnswer};
 
 /// The conversation that these records make, in the order of the records.
 ///
@@ -24,16 +15,15 @@ pub fn conversation_of(records: &[R]) -> Vec<Arc<Message>> {
     let mut said: Vec<(Option<TurnNumber>, Arc<Message>)> = Vec::new();
     for record in records {
         match record {
-            R::TurnCommitted { turn, messages, .. } => {
+            R::TurnCommitted { turn, messages, .. }
+            | R::TurnStopped {
+                turn,
+                kept: messages,
+                ..
+            } => {
                 said.extend(
                     messages
                         .iter()
-                        .map(|message| (Some(*turn), Arc::clone(message))),
-                );
-            }
-            R::TurnStopped { turn, kept, .. } => {
-                said.extend(
-                    kept.iter()
                         .map(|message| (Some(*turn), Arc::clone(message))),
                 );
             }
@@ -54,36 +44,37 @@ pub fn conversation_of(records: &[R]) -> Vec<Arc<Message>> {
     said.into_iter().map(|(_, message)| message).collect()
 }
 
-fn check(observation: &RunObservation) -> Result<(), String> {
+/// The conversation is what it was, or a turn is in it whole (invariant 2).
+pub(super) fn turns_are_whole(run: &RunObservation) -> Result<(), String> {
     let mut input: Option<&Arc<str>> = None;
-    for record in &observation.records {
+    for record in &run.records {
         match record {
             R::TurnStarted { input: words, .. } => {
                 input = Some(words).filter(|words| !words.is_empty());
             }
             R::TurnCommitted { messages, .. } => {
                 whole(without_notes(messages), input)?;
-                said_whole(messages, observation)?;
-                as_without_the_stop(record, observation)?;
+                said_whole(messages, run)?;
+                as_without_the_stop(record, run)?;
             }
             R::TurnStopped { turn, kept, .. } if !kept.is_empty() => {
-                if observation.stop_policy() == Some(StopPolicy::Rollback) {
+                if run.stop_policy() == Some(StopPolicy::Rollback) {
                     return Err(format!("turn {turn} was rolled back and left {kept:?}"));
                 }
                 kept_whole(without_notes(kept), input)?;
-                said_whole(kept, observation)?;
+                said_whole(kept, run)?;
             }
             _ => {}
         }
     }
-    let said = conversation_of(&observation.records);
-    let session = observation.session.as_ref();
+    let said = conversation_of(&run.records);
+    let session = run.session.as_ref();
     let history = session.and_then(|session| session.history.as_ref());
     if history.is_some_and(|history| history.messages != said) {
         return Err("what the session says was said is not what its log says".to_owned());
     }
-    match &observation.state {
-        Some(state) if observation.is_settled() && state.conversation().messages != said => {
+    match &run.state {
+        Some(state) if run.is_settled() && state.conversation().messages != said => {
             Err("what the session holds in memory is not what its log says".to_owned())
         }
         _ => Ok(()),
@@ -91,19 +82,19 @@ fn check(observation: &RunObservation) -> Result<(), String> {
 }
 
 /// A committed turn is the same in the run without the stop. In a session other messages may have come between.
-fn as_without_the_stop(committed: &R, observation: &RunObservation) -> Result<(), String> {
+fn as_without_the_stop(committed: &R, run: &RunObservation) -> Result<(), String> {
     // Where nobody knows the point of the stop no two runs are the same.
-    let (Some(_), R::TurnCommitted { turn, messages, .. }) = (observation.point, committed) else {
+    let (Some(_), R::TurnCommitted { turn, messages, .. }) = (run.point, committed) else {
         return Ok(());
     };
-    let mut others = observation.undisturbed().records.iter();
+    let mut others = run.undisturbed().records.iter();
     let same = others.any(|record| {
         matches!(record, R::TurnCommitted { turn: other, messages: others, .. }
             if other == turn && others == messages)
     });
     // A call that was stopped alone changes what the turn says, and nothing else may.
-    let only_calls = observation.disturbance().is_none() && !observation.stops.is_empty();
-    if same || only_calls || observation.session.is_some() {
+    let only_calls = run.disturbance().is_none() && !run.stops.is_empty();
+    if same || only_calls || run.session.is_some() {
         return Ok(());
     }
     Err(format!(
@@ -137,17 +128,17 @@ fn kept_whole(kept: &[Arc<Message>], input: Option<&Arc<str>>) -> Result<(), Str
 }
 
 /// Each answer in the conversation came to its end: half an answer is dropped, and so are its calls.
-fn said_whole(messages: &[Arc<Message>], observation: &RunObservation) -> Result<(), String> {
+fn said_whole(messages: &[Arc<Message>], run: &RunObservation) -> Result<(), String> {
     // A killed run is the undisturbed one up to its end.
-    let seen = if observation.is_witnessed {
-        observation
+    let seen = if run.is_witnessed {
+        run
     } else {
-        observation.undisturbed()
+        run.undisturbed()
     };
     if !seen.is_witnessed {
         return Ok(());
     }
-    let answers = seen.witness.answers();
+    let answers = &seen.notes.answers;
     for message in messages {
         let Message::Assistant { text, tool_calls } = &**message else {
             continue;
@@ -176,5 +167,57 @@ fn begins_with(messages: &[Arc<Message>], input: Option<&Arc<str>>) -> Result<()
             Ok(())
         }
         first => Err(format!("a turn of {input:?} begins with {first:?}")),
+    }
+}
+
+/// Checks that a provider would take these messages: each message with tool calls is followed by exactly one result for
+/// each of them, and there is no other result.
+///
+/// Written anew and not taken from the engine, so that the two cannot be wrong together.
+///
+/// # Errors
+/// The first violation, in words.
+pub fn history(messages: &[Arc<Message>]) -> Result<(), String> {
+    let mut open: Vec<&str> = Vec::new();
+    let all_answered = |open: &[&str], number: usize| match open {
+        [] => Ok(()),
+        open => Err(format!(
+            "no result for {} before message {number}",
+            open.join(", ")
+        )),
+    };
+    for (number, message) in (1..).zip(messages) {
+        if let Message::Tool(result) = &**message {
+            let id = result.call_id.as_str();
+            let place = open.iter().position(|asked| *asked == id);
+            let place =
+                place.ok_or_else(|| format!("message {number} answers {id}, which is not open"))?;
+            open.remove(place);
+            continue;
+        }
+        all_answered(&open, number)?;
+        if let Message::Assistant { tool_calls, .. } = &**message {
+            open.extend(tool_calls.iter().map(|call| call.id.as_str()));
+        }
+    }
+    all_answered(&open, messages.len() + 1)
+}
+
+/// Requests to the model have exactly one result for each tool call, in place (invariant 7).
+pub(super) fn requests_are_valid(run: &RunObservation) -> Result<(), String> {
+    for (number, request) in run.notes.requests.iter().enumerate() {
+        history(request).map_err(|wrong| format!("request {}: {wrong}", number + 1))?;
+    }
+    history(&super::conversation_of(&run.records_after_next))
+}
+
+/// The session takes the next message (invariant 7).
+pub(super) fn next_message_is_taken(run: &RunObservation) -> Result<(), String> {
+    match (run.next, run.next_must) {
+        (None, _) => Err("the next message has no outcome".to_owned()),
+        (Some(reason), Some(must)) if reason != must => {
+            Err(format!("the next message ended with {}", reason.as_str()))
+        }
+        _ => Ok(()),
     }
 }

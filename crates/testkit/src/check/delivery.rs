@@ -1,22 +1,17 @@
-//! Nothing is shown after its time (invariant 6): nothing of an answer after the stop, nor of a turn after its ending.
+//! Nothing is shown or received after its time.
 
 use allstop_agent::AgentEvent as E;
+use allstop_core::{Extent, TurnNumber};
+use allstop_session::{SessionEvent, SessionEventKind as K};
 
-use super::{CheckerRule, FailureClass, Invariant};
-use crate::observe::{EvidenceKind, RunObservation};
+use super::messages::superseder;
+use crate::observe::{ObservedStop, RunObservation};
 
-pub(super) const RULE: CheckerRule = CheckerRule {
-    name: "delivery",
-    invariant: Invariant::NoSecondEnding,
-    class: FailureClass::StaleReply,
-    needs: &[EvidenceKind::Witness],
-    check,
-};
-
-fn check(observation: &RunObservation) -> Result<(), String> {
-    let accepted = observation.disturbance().and_then(|stop| stop.accepted);
+/// Nothing is shown after its time (invariant 6): nothing of an answer after the stop, nor of a turn after its ending.
+pub(super) fn nothing_late_is_shown(run: &RunObservation) -> Result<(), String> {
+    let accepted = run.disturbance().and_then(|stop| stop.accepted);
     let (mut running, mut heard) = (false, false);
-    for (order, event) in &observation.events {
+    for (order, event) in &run.notes.events {
         let name = || format!("{event:?}");
         match event {
             E::TurnStarted { .. } if running => return Err("a turn starts in a turn".to_owned()),
@@ -37,8 +32,91 @@ fn check(observation: &RunObservation) -> Result<(), String> {
             _ => {}
         }
     }
-    if running && !observation.hung {
+    if running && !run.hung {
         return Err("a turn is shown to start and not to end".to_owned());
+    }
+    Ok(())
+}
+
+/// Of an answer, one piece may be on its way when the stop is accepted.
+const ON_ITS_WAY_MAX: usize = 1;
+
+/// After a stop nothing more is received of a model's answer: what comes is paid for (invariant 11).
+pub(super) fn nothing_late_is_received(run: &RunObservation) -> Result<(), String> {
+    if run.nothing_to_do() {
+        return Ok(());
+    }
+    let Some(accepted) = run.disturbance().and_then(|stop| stop.accepted) else {
+        return Ok(());
+    };
+    let received = &run.notes.received;
+    let late = received
+        .iter()
+        .filter(|at| (accepted..run.over).contains(at))
+        .count();
+    if late > ON_ITS_WAY_MAX {
+        return Err(format!(
+            "{late} pieces were received after the stop was accepted"
+        ));
+    }
+    Ok(())
+}
+
+fn is_answer(event: &SessionEvent) -> bool {
+    matches!(
+        event.kind,
+        K::Live(E::TextDelta { .. } | E::ReasoningDelta { .. } | E::StepAnswered { .. })
+    )
+}
+
+/// Nothing of an answer is shown after its turn was superseded, stopped, or followed by another (invariant 6).
+pub(super) fn nothing_stale_is_shown(run: &RunObservation) -> Result<(), String> {
+    let Some(session) = &run.session else {
+        return Ok(());
+    };
+    let mut newest = TurnNumber(0);
+    let mut stopped = None;
+    let is_whole = |stop: &&ObservedStop| !matches!(stop.extent, Extent::Call | Extent::Subtree);
+    let stops = run.answers().map(|(stop, _)| stop);
+    let mut stops = stops.filter(is_whole).peekable();
+    for (order, event) in &session.events {
+        while stops.next_if(|stop| stop.accepted < *order).is_some() {
+            stopped = Some(newest);
+        }
+        if let K::Live(E::TurnStarted { turn, .. }) = &event.kind {
+            newest = *turn;
+        }
+        // An ending that was on its way when the stop came is not undone by it.
+        if let K::Live(E::TurnEnded { .. }) = &event.kind {
+            stopped = None;
+        }
+        if !is_answer(event) {
+            continue;
+        }
+        let turn = event.turn.unwrap_or(newest);
+        if turn < newest {
+            return Err(format!(
+                "in turn {newest}, of turn {turn}: {:?}",
+                event.kind
+            ));
+        }
+        if stopped == Some(turn) && newest == turn {
+            return Err(format!(
+                "turn {turn} was stopped, and then: {:?}",
+                event.kind
+            ));
+        }
+        let of = session.taken().find(|sent| sent.id == event.message);
+        if let Some(newer) = of.and_then(|sent| superseder(session, sent))
+            && newer.order < *order
+        {
+            return Err(format!(
+                "{:?} was superseded by {:?}, and then: {:?}",
+                of.map(|sent| &sent.text),
+                newer.text,
+                event.kind
+            ));
+        }
     }
     Ok(())
 }

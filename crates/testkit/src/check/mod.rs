@@ -1,116 +1,156 @@
-//! Checkers: rules that hold after a stop at any point, one file each. Each rule comes from an invariant of the design,
-//! which it names. Some can be used alone, on records or messages of your own; every driver applies all of them to what
-//! it has observed.
+//! Checkers: rules that hold after a stop at any point. Each comes from an invariant of the design, which it names. Some
+//! can be used alone, on records or messages of your own; every driver applies all of them to what it has observed.
 
-mod appended;
 mod background;
-mod barrier;
-mod cause;
-mod child_processes;
-mod commit;
+mod calls;
 mod confirmed;
 mod conversation;
 mod delivery;
-mod durable;
-mod endings;
-mod history;
-mod idle;
-mod killed;
-mod ladder;
-mod late_result;
-mod leftovers;
-mod machine;
-mod next_message;
-mod observed;
-mod outcome_word;
-mod outcomes;
+mod left;
+mod messages;
 mod receipt;
-mod received;
-mod recovery;
-mod repeatable;
-mod repeats;
-mod rule;
-mod stale;
-mod stopped;
-mod superseded;
-mod told;
-mod undone;
+mod records;
+mod stop;
 mod usage;
-mod waiter;
-mod waiters;
 
 #[cfg(test)]
 mod seeded_lies_tests;
 
 pub use crate::violation::{FailureClass, Invariant, Violation};
 pub(crate) use background::background;
-pub use conversation::conversation_of;
-pub use endings::endings;
-pub use history::history;
-pub use recovery::recovers_from_everywhere;
-pub use rule::Checker;
+pub use conversation::{conversation_of, history};
+pub use records::{endings, recovers_from_everywhere};
 pub use usage::metered;
 
 use allstop_core::record::SessionRecord;
-use rule::CheckerRule;
+use allstop_core::{StopReason, TurnNumber};
 
-use crate::observe::RunObservation;
+use crate::observe::{EvidenceKind, RunObservation};
+use {EvidenceKind as E, FailureClass as F, Invariant as I};
+
+/// Judge of one promise, for runs of every driver.
+#[derive(Debug)]
+pub struct Checker {
+    /// Name, by which reports and tests know it.
+    pub name: &'static str,
+    /// Promise that it stands for.
+    pub invariant: Invariant,
+    /// Class of failure that users meet where the promise is broken.
+    pub class: FailureClass,
+    needs: EvidenceKind,
+    judge: fn(&RunObservation) -> Result<(), String>,
+}
 
 /// Every checker, in the order in which a broken run is best understood.
-pub static CHECKERS: [&dyn Checker; 43] = [
-    &killed::RULE,
-    &repeatable::RULE,
-    &waiters::RULE,
-    &history::RULE,
-    &endings::RULE,
-    &commit::AFTER_STOP,
-    &commit::LOST_STOP,
-    &confirmed::RULE,
-    &conversation::RULE,
-    &receipt::TRUE,
-    &machine::PROCESSES,
-    &machine::CONNECTIONS,
-    &receipt::ONE,
-    &receipt::EXTENT,
-    &observed::RULE,
-    &ladder::ACKNOWLEDGED,
-    &ladder::PATIENT,
-    &barrier::RULE,
-    &cause::RULE,
-    &outcome_word::RULE,
-    &delivery::RULE,
-    &received::RULE,
-    &late_result::RULE,
-    &appended::RULE,
-    &durable::RULE,
-    &usage::METERED,
-    &usage::RESERVED,
-    &usage::OVERSPENT,
-    &repeats::RULE,
-    &recovery::RULE,
-    &next_message::RULE,
-    &leftovers::RULE,
-    &child_processes::RULE,
-    &told::RULE,
-    &outcomes::RULE,
-    &superseded::RULE,
-    &stale::RULE,
-    &stopped::STAYS,
-    &stopped::BARRIER,
-    &background::RULE,
-    &idle::RULE,
-    &undone::RULE,
-    &waiter::RULE,
+#[rustfmt::skip] // A row each.
+pub static CHECKERS: [Checker; 43] = [
+    rule("killed", I::NoHalfTurn, F::CorruptHistory, E::Kill, records::was_killed),
+    rule("repeatable", I::NoClaimBeyondVerified, F::FalseReceipt, E::Witness, records::is_repeatable),
+    rule("waiters", I::NoDetachedWork, F::Hang, E::Run, stop::everybody_is_answered),
+    rule("history", I::NoInvalidHistory, F::CorruptHistory, E::Records, conversation::requests_are_valid),
+    rule("endings", I::NoSecondEnding, F::WorkAfterStop, E::Records, records::one_ending_each),
+    rule("commit_after_stop", I::NoHalfTurn, F::WorkAfterStop, E::Witness, stop::no_commit_after_a_stop),
+    rule("lost_stop", I::NoMixedCauses, F::LostStop, E::Run, stop::no_stop_is_lost),
+    rule("confirmed", I::NoClaimBeyondVerified, F::FalseReceipt, E::Witness, confirmed::claims_are_confirmed),
+    rule("conversation", I::NoHalfTurn, F::WorkAfterStop, E::Records, conversation::turns_are_whole),
+    rule("receipt_true", I::NoClaimBeyondVerified, F::FalseReceipt, E::Run, receipt::all_true),
+    rule("processes", I::NoClaimBeyondVerified, F::FalseReceipt, E::Machine, left::quiet_is_quiet),
+    rule("connections", I::NoClaimBeyondVerified, F::SignalMissesLeaf, E::Machine, left::stopped_calls_are_closed),
+    rule("one_receipt", I::NoSecondEnding, F::StaleReply, E::Run, receipt::one_stop_one_receipt),
+    rule("extent", I::NoClaimBeyondVerified, F::WrongExtent, E::Witness, receipt::nothing_outside_the_extent),
+    rule("cancel_observed", I::NoSelfAcknowledgement, F::FalseReceipt, E::Run, stop::cancel_was_observed),
+    rule("acknowledged", I::NoSelfAcknowledgement, F::SignalMissesLeaf, E::Run, stop::engine_has_acknowledged),
+    rule("patient", I::NoDetachedWork, F::WrongExtent, E::Run, stop::nobody_gives_up_early),
+    rule("barrier", I::NoStartBehindBarrier, F::WorkAfterStop, E::Witness, stop::nothing_starts_behind),
+    rule("cause", I::NoMixedCauses, F::LostCause, E::Run, stop::first_cause_wins),
+    rule("outcome_word", I::NoMixedCauses, F::LostCause, E::Witness, calls::outcome_fits),
+    rule("delivery", I::NoSecondEnding, F::StaleReply, E::Witness, delivery::nothing_late_is_shown),
+    rule("received", I::NoLostBill, F::LostBill, E::Witness, delivery::nothing_late_is_received),
+    rule("late_result", I::NoSecondEnding, F::StaleReply, E::Records, calls::no_late_result),
+    rule("appended", I::NoHalfTurn, F::CorruptHistory, E::Points, records::log_is_complete),
+    rule("durable_start", I::NoSilentRepeat, F::RepeatedEffect, E::Records, calls::start_is_durable),
+    rule("usage", I::NoLostBill, F::LostBill, E::Records, usage::nothing_is_lost),
+    rule("budget", I::NoLostBill, F::Overspent, E::Witness, usage::nothing_stays_reserved),
+    rule("overspent", I::NoLostBill, F::Overspent, E::Witness, usage::nothing_starts_beyond_the_budget),
+    rule("repeats", I::NoSilentRepeat, F::RepeatedEffect, E::Calls, calls::no_call_repeats),
+    rule("recovery", I::NoHalfTurn, F::CorruptHistory, E::Records, records::recovers),
+    rule("next_message", I::NoInvalidHistory, F::CorruptHistory, E::Next, conversation::next_message_is_taken),
+    rule("leftovers", I::NoDetachedWork, F::OrphanWork, E::Run, left::nothing_lives_on),
+    rule("child_processes", I::NoDetachedWork, F::OrphanWork, E::Witness, left::no_child_is_left),
+    rule("told", I::NoHalfTurn, F::LostBill, E::Told, messages::told_is_logged),
+    rule("one_outcome", I::NoSecondEnding, F::StaleReply, E::Records, messages::one_outcome_each),
+    rule("superseded", I::NoHalfTurn, F::WorkAfterStop, E::Session, messages::superseded_is_unanswered),
+    rule("stale_reply", I::NoSecondEnding, F::StaleReply, E::Session, delivery::nothing_stale_is_shown),
+    rule("stopped_message", I::NoMixedCauses, F::LostStop, E::Session, messages::stays_stopped),
+    rule("closed_barrier", I::NoStartBehindBarrier, F::WorkAfterStop, E::Session, messages::nothing_begins),
+    rule("background_once", I::NoSecondEnding, F::OrphanWork, E::Records, background::background_ends_once),
+    rule("true_idle", I::NoClaimBeyondVerified, F::WrongExtent, E::Session, background::idle_is_true),
+    rule("undone", I::NoHalfTurn, F::FalseReceipt, E::Session, messages::undone_once),
+    rule("waiter_gone", I::NoMixedCauses, F::WrongExtent, E::Session, messages::waiter_stops_nothing),
 ];
 
+const fn rule(
+    name: &'static str,
+    invariant: Invariant,
+    class: FailureClass,
+    needs: EvidenceKind,
+    judge: fn(&RunObservation) -> Result<(), String>,
+) -> Checker {
+    Checker {
+        name,
+        invariant,
+        class,
+        needs,
+        judge,
+    }
+}
+
+/// Rules that ask the log for endings and usage, which are not there when the store has failed. There `confirmed` says
+/// what holds.
+const NEED_THE_STORE: [&str; 7] = [
+    "true_idle",
+    "stopped_message",
+    "one_outcome",
+    "told",
+    "superseded",
+    "usage",
+    "lost_stop",
+];
+
+impl Checker {
+    /// True if the observation has the evidence that this needs.
+    pub fn applies(&self, run: &RunObservation) -> bool {
+        let has_store = run.store_fault.is_none() || !NEED_THE_STORE.contains(&self.name);
+        run.has(self.needs) && has_store
+    }
+
+    /// First thing that the run broke of it.
+    pub fn check(&self, run: &RunObservation) -> Option<Violation> {
+        let what = (self.judge)(run).err()?;
+        Some(Violation {
+            checker: self.name,
+            invariant: self.invariant,
+            class: self.class,
+            what,
+        })
+    }
+}
+
 /// Applies every checker, after those of the scenario itself.
-pub fn check(observation: &RunObservation) -> Vec<Violation> {
-    let own = observation.own.iter().cloned();
-    let applied = CHECKERS
-        .iter()
-        .filter(|checker| checker.applies(observation));
-    own.chain(applied.flat_map(|checker| checker.check(observation)))
+pub fn check(run: &RunObservation) -> Vec<Violation> {
+    let own = run.own.iter().cloned();
+    let applied = CHECKERS.iter().filter(|checker| checker.applies(run));
+    own.chain(applied.filter_map(|checker| checker.check(run)))
         .collect()
+}
+
+/// Turn that a record ends, with the reason.
+fn ending(record: &SessionRecord) -> Option<(TurnNumber, StopReason)> {
+    match record {
+        SessionRecord::TurnCommitted { turn, .. } => Some((*turn, StopReason::Completed)),
+        SessionRecord::TurnStopped { turn, reason, .. } => Some((*turn, *reason)),
+        _ => None,
+    }
 }
 
 /// The record without run-specific fields (receipt, marker).

@@ -1,36 +1,11 @@
-//! Receipts are true: what they call ended has ended, and what ran is in them (invariant 3).
+//! Receipts are true: what they call ended has ended, and what ran is in them.
 
 use allstop_agent::AGENT_TOOL;
 use allstop_core::receipt::{EndMethod, ItemKind, ItemState, NotStoppedReason, ReceiptItem};
 use allstop_core::record::{SessionRecord as R, StartedCallKind};
 use allstop_core::{Effect, Extent, Receipt};
 
-use super::{CheckerRule, FailureClass, Invariant};
-use crate::observe::{EvidenceKind, ObservedStop, RunObservation, StopAnswer, WitnessedLife};
-
-pub(super) const TRUE: CheckerRule = CheckerRule {
-    name: "receipt_true",
-    invariant: Invariant::NoClaimBeyondVerified,
-    class: FailureClass::FalseReceipt,
-    needs: &[EvidenceKind::Run],
-    check: all_true,
-};
-
-pub(super) const ONE: CheckerRule = CheckerRule {
-    name: "one_receipt",
-    invariant: Invariant::NoSecondEnding,
-    class: FailureClass::StaleReply,
-    needs: &[EvidenceKind::Run],
-    check: one_stop_one_receipt,
-};
-
-pub(super) const EXTENT: CheckerRule = CheckerRule {
-    name: "extent",
-    invariant: Invariant::NoClaimBeyondVerified,
-    class: FailureClass::WrongExtent,
-    needs: &[EvidenceKind::Witness],
-    check: nothing_outside_the_extent,
-};
+use crate::observe::{ObservedStop, RunObservation, WitnessedLife};
 
 /// True if an item can be about this piece of life.
 fn is_about(item: &ReceiptItem, lived: &WitnessedLife) -> bool {
@@ -44,7 +19,7 @@ fn is_about(item: &ReceiptItem, lived: &WitnessedLife) -> bool {
 }
 
 /// True if a stop of this extent covers this. The calls say which processes are theirs.
-pub(super) fn covers(asked: &ObservedStop, receipt: &Receipt, lived: &WitnessedLife) -> bool {
+fn covers(asked: &ObservedStop, receipt: &Receipt, lived: &WitnessedLife) -> bool {
     match asked.extent {
         Extent::Subtree => false,
         Extent::Call => lived.kind == ItemKind::ToolCall && lived.id == receipt.request().target,
@@ -53,13 +28,16 @@ pub(super) fn covers(asked: &ObservedStop, receipt: &Receipt, lived: &WitnessedL
     }
 }
 
-pub(super) fn answers(
-    observation: &RunObservation,
-) -> impl Iterator<Item = (&ObservedStop, &StopAnswer)> {
-    observation
-        .all_stops()
-        .filter_map(|asked| Some((asked, asked.answer.as_ref()?)))
-        .filter(|(_, answer)| answer.receipt.outcome().is_none())
+/// Everything that a stop covers. A session goes on: what began after the stop is the next message's.
+pub(super) fn covered<'a>(
+    run: &'a RunObservation,
+    asked: &ObservedStop,
+    receipt: &Receipt,
+) -> impl Iterator<Item = &'a WitnessedLife> {
+    let goes_on = run.session.is_some();
+    run.notes.lived.iter().filter(move |lived| {
+        covers(asked, receipt, lived) && (!goes_on || lived.began < asked.accepted)
+    })
 }
 
 /// True if an item says that its work runs or may run: by its word, and not by what the engine makes of it.
@@ -79,8 +57,8 @@ pub(super) fn in_extent(receipt: &Receipt) -> impl Iterator<Item = &ReceiptItem>
     items.filter(move |item| item.state != outside)
 }
 
-fn all_true(observation: &RunObservation) -> Result<(), String> {
-    for (asked, answer) in answers(observation) {
+pub(super) fn all_true(run: &RunObservation) -> Result<(), String> {
+    for (asked, answer) in run.answers() {
         let receipt = &answer.receipt;
         if receipt.quiet() == in_extent(receipt).any(says_running) {
             let not = if receipt.quiet() { "" } else { "not " };
@@ -88,22 +66,17 @@ fn all_true(observation: &RunObservation) -> Result<(), String> {
                 "the receipt says {not}quiet, and its items the contrary"
             ));
         }
-        let covered = observation.lived.iter();
-        // A session goes on: what began after the stop is the next message's.
-        let goes_on = observation.session.is_some();
-        let covered = covered.filter(|lived| !goes_on || lived.began < asked.accepted);
-        for lived in covered.filter(|lived| covers(asked, receipt, lived)) {
+        for lived in covered(run, asked, receipt) {
             let item = receipt.items().iter().find(|item| is_about(item, lived));
-            let name = format!("{} {}", lived.kind.as_str(), lived.id);
             if lived.was_alive(answer.order) {
                 if receipt.quiet() {
-                    return Err(format!("the receipt says quiet while {name} runs"));
+                    return Err(format!("the receipt says quiet while {lived} runs"));
                 }
                 if let Some(item) = item
                     && !says_running(item)
                 {
                     let said = item.state.as_str();
-                    return Err(format!("the receipt says {said} of {name}, which runs"));
+                    return Err(format!("the receipt says {said} of {lived}, which runs"));
                 }
             }
             // What a sub-agent's model is asked belongs to its call.
@@ -117,32 +90,28 @@ fn all_true(observation: &RunObservation) -> Result<(), String> {
                 let named = receipt.items().iter();
                 let named = named.map(|item| format!("{} {}", item.kind.as_str(), item.id));
                 return Err(format!(
-                    "the receipt does not name {name}, which ran at the stop: {}",
+                    "the receipt does not name {lived}, which ran at the stop: {}",
                     named.collect::<Vec<_>>().join(", ")
                 ));
             }
         }
         for item in receipt.items() {
-            says_how(item, effect_of(observation, item))?;
+            says_how(item, effect_of(run, item))?;
         }
     }
-    for turn in observation.turns.iter().flatten() {
+    for turn in run.turns.iter().flatten() {
         let quiet = turn.receipt.as_ref().is_some_and(|receipt| receipt.quiet());
-        let mut running = observation
-            .lived
-            .iter()
-            .filter(|lived| lived.is_foreground());
-        if quiet && let Some(lived) = running.find(|lived| lived.was_alive(observation.over)) {
-            let name = format!("{} {}", lived.kind.as_str(), lived.id);
-            return Err(format!("turn {} says quiet while {name} runs", turn.turn));
+        let mut running = run.notes.lived.iter().filter(|lived| lived.is_foreground());
+        if quiet && let Some(lived) = running.find(|lived| lived.was_alive(run.over)) {
+            return Err(format!("turn {} says quiet while {lived} runs", turn.turn));
         }
     }
     Ok(())
 }
 
 /// Effect that a repeat of a call would have, as its start says.
-fn effect_of(observation: &RunObservation, item: &ReceiptItem) -> Option<Effect> {
-    observation.records.iter().find_map(|record| match record {
+fn effect_of(run: &RunObservation, item: &ReceiptItem) -> Option<Effect> {
+    run.records.iter().find_map(|record| match record {
         R::CallStarted { call, .. } if call.id.as_str() == &*item.id => match call.kind {
             StartedCallKind::Tool { effect, .. } => Some(effect),
             StartedCallKind::Model { .. } => None,
@@ -181,15 +150,13 @@ fn says_how(item: &ReceiptItem, effect: Option<Effect>) -> Result<(), String> {
 }
 
 /// Stops that meet get one receipt; what has ended answers with the id of the stop that ended it.
-fn one_stop_one_receipt(observation: &RunObservation) -> Result<(), String> {
-    let mut of_turn = observation
+pub(super) fn one_stop_one_receipt(run: &RunObservation) -> Result<(), String> {
+    let mut of_turn = run
         .stops
         .iter()
         .filter(|asked| asked.extent == Extent::Turn);
-    let (Some(first), Some(second)) = (of_turn.next(), of_turn.next()) else {
-        return Ok(());
-    };
-    let (Some(first), Some(second)) = (&first.answer, &second.answer) else {
+    let mut answer = || of_turn.next()?.answer.as_ref();
+    let (Some(first), Some(second)) = (answer(), answer()) else {
         return Ok(());
     };
     let of_the_same = first.receipt.request().target == second.receipt.request().target;
@@ -206,42 +173,30 @@ fn one_stop_one_receipt(observation: &RunObservation) -> Result<(), String> {
 }
 
 /// A stop of a turn leaves background work alone, and names it.
-fn nothing_outside_the_extent(observation: &RunObservation) -> Result<(), String> {
-    let undisturbed = observation.undisturbed();
-    let narrow = observation.caller_gone.is_none()
-        && observation.deadline.is_none()
-        && observation
-            .stops
-            .iter()
-            .all(|asked| matches!(asked.extent, Extent::Turn | Extent::Call));
-    if !narrow {
+pub(super) fn nothing_outside_the_extent(run: &RunObservation) -> Result<(), String> {
+    let is_narrow = |asked: &ObservedStop| matches!(asked.extent, Extent::Turn | Extent::Call);
+    if run.caller_gone.is_some() || run.deadline.is_some() || !run.stops.iter().all(is_narrow) {
         return Ok(());
     }
-    for lived in observation
-        .lived
-        .iter()
-        .filter(|lived| lived.kind == ItemKind::Background)
-    {
-        if !lived.was_alive(observation.over) {
-            let ends_by_itself = undisturbed.lived.iter().any(|other| {
-                other.kind == ItemKind::Background && !other.was_alive(undisturbed.over)
-            });
-            if !ends_by_itself {
-                return Err(format!(
-                    "background work {} ended with a stop of the turn",
-                    lived.id
-                ));
-            }
+    let is_background = |lived: &&WitnessedLife| lived.kind == ItemKind::Background;
+    for lived in run.notes.lived.iter().filter(is_background) {
+        let whole = run.undisturbed();
+        let mut others = whole.notes.lived.iter().filter(is_background);
+        if !lived.was_alive(run.over) && others.all(|other| other.was_alive(whole.over)) {
+            return Err(format!(
+                "background work {} ended with a stop of the turn",
+                lived.id
+            ));
         }
         let names_it = |receipt: &Receipt| {
             let mut items = receipt.items().iter();
             items.any(|item| item.kind == ItemKind::Background)
         };
-        let since = observation.disturbance().and_then(|stop| stop.accepted);
-        for turn in observation.turns.iter().flatten() {
+        let since = run.disturbance().and_then(|stop| stop.accepted);
+        for turn in run.turns.iter().flatten() {
             if let (Some(receipt), Some(since)) = (&turn.receipt, since)
                 && lived.was_alive(since)
-                && lived.was_alive(observation.over)
+                && lived.was_alive(run.over)
                 && !names_it(receipt)
             {
                 return Err(format!(
@@ -250,7 +205,7 @@ fn nothing_outside_the_extent(observation: &RunObservation) -> Result<(), String
                 ));
             }
         }
-        for (asked, answer) in answers(observation) {
+        for (asked, answer) in run.answers() {
             let named = names_it(&answer.receipt);
             let alive = lived.was_alive(asked.accepted) && lived.was_alive(answer.order);
             if asked.extent == Extent::Turn && alive && !named {

@@ -14,6 +14,7 @@ use allstop_log::MemoryLog;
 use allstop_session::{MessageOutcome, SessionEventKind};
 
 use super::CHECKERS;
+use super::records::appended;
 use crate::drive::by_point::{Case, play, undisturbed};
 use crate::observe::{
     APPEND, MachineLook, Moment, ObservedKill, RunObservation, SentMessage, ToldFacts,
@@ -34,82 +35,68 @@ enum LyingRun {
     Killed(&'static str),
 }
 
+use LyingRun::{Disturbed, Killed, Looked, Whole};
+
 /// The checker, the run, and the lie.
 type Row = (&'static str, LyingRun, fn(&mut RunObservation));
 
 const ROWS: [Row; 27] = [
-    (
-        "processes",
-        LyingRun::Looked("parallel_tools", 60),
-        |left| {
-            left.looks[0].running.push("sleep 600".to_owned());
-        },
-    ),
-    (
-        "connections",
-        LyingRun::Looked("parallel_tools", 60),
-        |left| {
-            left.looks[0].connections = 1;
-        },
-    ),
-    ("killed", LyingRun::Killed("session/queue"), |left| {
+    ("processes", Looked("parallel_tools", 60), |left| {
+        left.looks[0].running.push("sleep 600".to_owned());
+    }),
+    ("connections", Looked("parallel_tools", 60), |left| {
+        left.looks[0].connections = 1;
+    }),
+    ("killed", Killed("session/queue"), |left| {
         kill(left).failure = Some("it lives".to_owned());
     }),
     (
         "repeatable",
-        LyingRun::Disturbed("session/queue", 30, StopMethod::USER),
+        Disturbed("session/queue", 30, StopMethod::USER),
         |left| {
             left.points[3].what = "another";
         },
     ),
-    ("appended", LyingRun::Killed("session/queue"), |left| {
+    ("appended", Killed("session/queue"), |left| {
         left.records.pop();
     }),
-    ("recovery", LyingRun::Killed("parallel_tools"), |left| {
+    ("recovery", Killed("parallel_tools"), |left| {
         left.records_after_next.truncate(2);
     }),
-    ("conversation", LyingRun::Killed("session/queue"), |left| {
+    ("conversation", Killed("session/queue"), |left| {
         left.records
             .retain(|record| !matches!(record, R::TurnCommitted { .. }));
     }),
-    (
-        "durable_start",
-        LyingRun::Killed("parallel_tools"),
-        |left| {
-            left.records
-                .retain(|record| !matches!(record, R::CallStarted { .. }));
-        },
-    ),
-    ("usage", LyingRun::Killed("session/queue"), |left| {
+    ("durable_start", Killed("parallel_tools"), |left| {
+        left.records
+            .retain(|record| !matches!(record, R::CallStarted { .. }));
+    }),
+    ("usage", Killed("session/queue"), |left| {
         left.records
             .retain(|record| !matches!(record, R::CallFinished { .. }));
     }),
-    ("endings", LyingRun::Killed("session/queue"), |left| {
+    ("endings", Killed("session/queue"), |left| {
         let again = left.records_after_next.last().cloned();
         left.records_after_next.extend(again);
     }),
-    (
-        "history",
-        LyingRun::Killed("session/steer_between_steps"),
-        |left| {
-            let result = Message::Tool(ToolResult {
-                call_id: "call_nobody_asked".into(),
-                content: "done".into(),
-                is_error: false,
-            });
-            left.requests.push(vec![Arc::new(result)]);
-        },
-    ),
-    ("next_message", LyingRun::Killed("session/queue"), |left| {
+    ("history", Killed("session/steer_between_steps"), |left| {
+        let result = Message::Tool(ToolResult {
+            call_id: "call_nobody_asked".into(),
+            content: "done".into(),
+            is_error: false,
+        });
+        left.notes.requests.push(vec![Arc::new(result)]);
+    }),
+    ("next_message", Killed("session/queue"), |left| {
         left.next = None;
     }),
-    ("told", LyingRun::Killed("session/queue"), |left| {
+    ("told", Killed("session/queue"), |left| {
         left.told.get_or_insert_default().newest_record = 1_000;
     }),
-    ("told", LyingRun::Whole("session/queue"), |left| {
+    ("told", Whole("session/queue"), |left| {
         left.told.as_mut().expect("a session").outcomes[0].reason = "error".to_owned();
     }),
-    ("one_outcome", LyingRun::Killed("session/queue"), |left| {
+    ("one_outcome", Killed("session/queue"), |left| {
         let again = left
             .records_after_next
             .iter()
@@ -117,39 +104,31 @@ const ROWS: [Row; 27] = [
         let again = again.cloned().expect("a turn has started");
         left.records_after_next.push(again);
     }),
-    ("one_outcome", LyingRun::Whole("session/queue"), |left| {
+    ("one_outcome", Whole("session/queue"), |left| {
         let first = sent(left, 0).outcome.clone();
         sent(left, 1).outcome = first;
     }),
-    ("one_outcome", LyingRun::Whole("session/queue"), |left| {
+    ("one_outcome", Whole("session/queue"), |left| {
         sent(left, 1).outcome = None;
     }),
     (
         "superseded",
-        LyingRun::Whole("session/interrupt_in_mid_stream"),
+        Whole("session/interrupt_in_mid_stream"),
         |left| {
             *kept(left) = Vec::new();
         },
     ),
-    (
-        "superseded",
-        LyingRun::Whole("session/replace_in_a_tool"),
-        |left| {
-            let text = "work".into();
-            *kept(left) = vec![Arc::new(Message::User { text })];
-        },
-    ),
-    (
-        "superseded",
-        LyingRun::Whole("session/replace_in_a_tool"),
-        |left| {
-            outcome(left, 0).stop_reason = StopReason::Completed;
-            left.points.clear();
-        },
-    ),
+    ("superseded", Whole("session/replace_in_a_tool"), |left| {
+        let text = "work".into();
+        *kept(left) = vec![Arc::new(Message::User { text })];
+    }),
+    ("superseded", Whole("session/replace_in_a_tool"), |left| {
+        outcome(left, 0).stop_reason = StopReason::Completed;
+        left.points.clear();
+    }),
     (
         "stale_reply",
-        LyingRun::Whole("session/interrupt_in_mid_stream"),
+        Whole("session/interrupt_in_mid_stream"),
         |left| {
             let events = &mut left.session.as_mut().expect("a session").events;
             let is_text = |kind: &SessionEventKind| {
@@ -162,14 +141,14 @@ const ROWS: [Row; 27] = [
     ),
     (
         "stopped_message",
-        LyingRun::Disturbed("session/queue", 30, StopMethod::USER),
+        Disturbed("session/queue", 30, StopMethod::USER),
         |left| {
             outcome(left, 0).stop_reason = StopReason::Completed;
         },
     ),
     (
         "closed_barrier",
-        LyingRun::Disturbed("session/queue", 30, StopMethod::Close),
+        Disturbed("session/queue", 30, StopMethod::Close),
         |left| {
             let accepted = left.stops[0].accepted;
             left.over = left.over.max(accepted + 2);
@@ -178,7 +157,7 @@ const ROWS: [Row; 27] = [
     ),
     (
         "background_once",
-        LyingRun::Whole("session/background_note"),
+        Whole("session/background_note"),
         |left| {
             let records = &mut left.records_after_next;
             let ended = records
@@ -188,14 +167,10 @@ const ROWS: [Row; 27] = [
             records.push(again);
         },
     ),
-    (
-        "true_idle",
-        LyingRun::Whole("session/background_note"),
-        |left| {
-            live(left, ItemKind::Background, 0);
-        },
-    ),
-    ("undone", LyingRun::Whole("session/queue"), |left| {
+    ("true_idle", Whole("session/background_note"), |left| {
+        live(left, ItemKind::Background, 0);
+    }),
+    ("undone", Whole("session/queue"), |left| {
         left.records.push(R::TurnUndone {
             turn: TurnNumber(3),
             at: Timestamp::from_unix_ms(0),
@@ -203,7 +178,7 @@ const ROWS: [Row; 27] = [
     }),
     (
         "waiter_gone",
-        LyingRun::Disturbed("session/wait_for_background", 30, StopMethod::Drop),
+        Disturbed("session/wait_for_background", 30, StopMethod::Drop),
         |left| {
             left.records.remove(2);
         },
@@ -234,7 +209,7 @@ fn kept(left: &mut RunObservation) -> &mut Vec<Arc<Message>> {
 
 /// Something begins then, and never ends.
 fn live(left: &mut RunObservation, kind: ItemKind, began: u64) {
-    left.lived.push(WitnessedLife {
+    left.notes.lived.push(WitnessedLife {
         kind,
         id: "seeded".into(),
         began,
@@ -275,7 +250,7 @@ fn disturbed(scenario: &Scenario, point: u32, method: StopMethod) -> RunObservat
     let played = play(&Case {
         scenario,
         log: Arc::new(MemoryLog::new()),
-        stop: Some((&whole.points[point as usize], method)),
+        stop: Some((point, method)),
         told: None,
         undisturbed: Some(Arc::clone(&whole)),
     });
@@ -285,20 +260,14 @@ fn disturbed(scenario: &Scenario, point: u32, method: StopMethod) -> RunObservat
 /// The store of this run, had its process been killed when its last tool, or its last turn, had begun.
 fn killed(whole: RunObservation) -> RunObservation {
     let is_start = |record: &R| matches!(record, R::TurnStarted { .. });
-    let is_tool = |what: &str| what == "tool";
-    let last = whole.points.iter().rposition(|point| {
-        let is_tool = is_tool(point.what) && point.moment == Moment::Inside;
-        let starts = point.what == APPEND && point.of.contains("turn_started");
-        is_tool || starts && point.moment == Moment::After
+    let last = whole.points.iter().rposition(|point| match point.moment {
+        Moment::Inside => point.what == "tool",
+        Moment::After => point.what == APPEND && point.of.contains("turn_started"),
+        Moment::Before => false,
     });
     let points = whole.points[..=last.expect("a turn began")].to_vec();
-    let durable = points
-        .iter()
-        .filter(|point| point.what == APPEND && point.moment == Moment::Inside);
-    let len = durable
-        .map(|point| point.of.split('+').count())
-        .sum::<usize>();
-    let records = whole.records[..whole.records_before + len].to_vec();
+    let len = whole.records_before + appended(&points);
+    let records = whole.records[..len].to_vec();
     assert!(records.iter().any(is_start), "a turn is open");
     let mut state = SessionState::fold(&records).expect("records that fit");
     let recovered = state.recovery_records(Timestamp::from_unix_ms(1));
@@ -328,17 +297,17 @@ fn killed(whole: RunObservation) -> RunObservation {
 fn each_checker_sees_its_own_lie() {
     for (number, (name, run, lie)) in ROWS.into_iter().enumerate() {
         let mut left = run.observe();
-        let checker = CHECKERS.iter().find(|checker| checker.name() == name);
+        let checker = CHECKERS.iter().find(|checker| checker.name == name);
         let checker = checker.expect("a checker of this name");
         assert!(
             checker.applies(&left),
             "row {number}: {name} does not apply"
         );
         let seen = checker.check(&left);
-        assert!(seen.is_empty(), "row {number}: {seen:?} before the lie");
+        assert!(seen.is_none(), "row {number}: {seen:?} before the lie");
         lie(&mut left);
         let seen = checker.check(&left);
-        assert!(!seen.is_empty(), "row {number}: {name} sees nothing");
+        assert!(seen.is_some(), "row {number}: {name} sees nothing");
     }
 }
 
@@ -348,8 +317,8 @@ const BUGS: &str = include_str!("../../tests/seeded/bug.rs");
 #[test]
 fn each_checker_has_a_lie_or_a_seeded_bug() {
     let with_lies: BTreeSet<_> = ROWS.iter().map(|(name, ..)| *name).collect();
-    for checker in CHECKERS {
-        let name = checker.name();
+    for checker in &CHECKERS {
+        let name = checker.name;
         let has_bug = BUGS.contains(&format!("\"{name}\""));
         assert!(has_bug || with_lies.contains(name), "{name}");
     }

@@ -4,32 +4,7 @@ use allstop_core::receipt::ItemKind;
 use allstop_core::record::{SessionRecord as R, StartedCallKind};
 use allstop_core::{CauseKind, Usage};
 
-use super::{CheckerRule, FailureClass, Invariant};
-use crate::observe::{EvidenceKind, RunObservation, WitnessedLife};
-
-pub(super) const METERED: CheckerRule = CheckerRule {
-    name: "usage",
-    invariant: Invariant::NoLostBill,
-    class: FailureClass::LostBill,
-    needs: &[EvidenceKind::Records],
-    check: nothing_is_lost,
-};
-
-pub(super) const RESERVED: CheckerRule = CheckerRule {
-    name: "budget",
-    invariant: Invariant::NoLostBill,
-    class: FailureClass::Overspent,
-    needs: &[EvidenceKind::Witness],
-    check: nothing_stays_reserved,
-};
-
-pub(super) const OVERSPENT: CheckerRule = CheckerRule {
-    name: "overspent",
-    invariant: Invariant::NoLostBill,
-    class: FailureClass::Overspent,
-    needs: &[EvidenceKind::Witness],
-    check: nothing_starts_beyond_the_budget,
-};
+use crate::observe::{RunObservation, WitnessedLife};
 
 /// Usage of the calls and the background work of these records: the metered ledger.
 pub fn metered(records: &[R]) -> Usage {
@@ -50,9 +25,9 @@ pub fn metered(records: &[R]) -> Usage {
     sum
 }
 
-fn nothing_is_lost(observation: &RunObservation) -> Result<(), String> {
-    let (metered, delivered) = (metered(&observation.records), observation.delivered);
-    if !has_lost_lease(observation)
+pub(super) fn nothing_is_lost(run: &RunObservation) -> Result<(), String> {
+    let (metered, delivered) = (metered(&run.records), run.delivered);
+    if !has_lost_lease(run)
         && (metered.input_tokens < delivered.input_tokens
             || metered.output_tokens < delivered.output_tokens)
     {
@@ -60,28 +35,28 @@ fn nothing_is_lost(observation: &RunObservation) -> Result<(), String> {
             "the model said {delivered:?}, the log says {metered:?}"
         ));
     }
-    ledgers_agree(observation, metered)
+    ledgers_agree(run, metered)
 }
 
 /// The ledgers of the session and the outcomes of its turns say what the log says.
-fn ledgers_agree(observation: &RunObservation, metered: Usage) -> Result<(), String> {
-    let told = observation.turns.iter().flatten().map(|turn| turn.usage);
+fn ledgers_agree(run: &RunObservation, metered: Usage) -> Result<(), String> {
+    let told = run.turns.iter().flatten().map(|turn| turn.usage);
     if let Some(told) = told.reduce(|sum, usage| sum + usage)
         && told != metered
-        && !has_lost_lease(observation)
+        && !has_lost_lease(run)
     {
         return Err(format!(
             "the outcomes say {told:?}, the log says {metered:?}"
         ));
     }
-    if let Some(state) = &observation.state {
-        if !has_lost_lease(observation) && state.metered() != metered {
+    if let Some(state) = &run.state {
+        if !has_lost_lease(run) && state.metered() != metered {
             let held = state.metered();
             return Err(format!(
                 "the session says {held:?}, the log says {metered:?}"
             ));
         }
-        let records = observation.folded_records();
+        let records = run.folded_records();
         let committed = records.iter().map(|record| match record {
             R::TurnCommitted { usage, .. } | R::TurnStopped { usage, .. } => *usage,
             _ => Usage::default(),
@@ -99,32 +74,32 @@ fn ledgers_agree(observation: &RunObservation, metered: Usage) -> Result<(), Str
     Ok(())
 }
 
-fn nothing_stays_reserved(observation: &RunObservation) -> Result<(), String> {
-    match observation.reserved_tokens {
+pub(super) fn nothing_stays_reserved(run: &RunObservation) -> Result<(), String> {
+    match run.reserved_tokens {
         0 => Ok(()),
         tokens => Err(format!("{tokens} tokens are still set aside")),
     }
 }
 
-fn nothing_starts_beyond_the_budget(observation: &RunObservation) -> Result<(), String> {
-    calls_are_within_the_budget(observation)?;
-    no_model_call_starts_without_tokens(observation)
+pub(super) fn nothing_starts_beyond_the_budget(run: &RunObservation) -> Result<(), String> {
+    calls_are_within_the_budget(run)?;
+    no_model_call_starts_without_tokens(run)
 }
 
 /// True if the session belongs to a successor, so that the rest of the bill is not written.
-fn has_lost_lease(observation: &RunObservation) -> bool {
-    let stop = observation.disturbance();
+fn has_lost_lease(run: &RunObservation) -> bool {
+    let stop = run.disturbance();
     stop.is_some_and(|stop| stop.cause.kind == CauseKind::LeaseLost)
 }
 
 /// No model call starts once the calls before it have used all tokens of the budget.
-fn no_model_call_starts_without_tokens(observation: &RunObservation) -> Result<(), String> {
-    let budget = observation.settings.budget.as_ref();
+fn no_model_call_starts_without_tokens(run: &RunObservation) -> Result<(), String> {
+    let budget = run.settings.budget.as_ref();
     let Some(tokens_max) = budget.and_then(|budget| budget.limits().tokens_max) else {
         return Ok(());
     };
     let mut used = 0;
-    for record in &observation.records_after_next {
+    for record in &run.records_after_next {
         match record {
             R::CallFinished {
                 usage: Some(usage), ..
@@ -144,15 +119,15 @@ fn no_model_call_starts_without_tokens(observation: &RunObservation) -> Result<(
 }
 
 /// As many calls as the budget has, and no more: tools that ran, and model calls that were started.
-fn calls_are_within_the_budget(observation: &RunObservation) -> Result<(), String> {
-    let budget = observation.settings.budget.as_ref();
+fn calls_are_within_the_budget(run: &RunObservation) -> Result<(), String> {
+    let budget = run.settings.budget.as_ref();
     let Some(calls_max) = budget.and_then(|budget| budget.limits().calls_max) else {
         return Ok(());
     };
     let is_tool = |lived: &&WitnessedLife| lived.kind == ItemKind::ToolCall;
-    let tools = observation.lived.iter().filter(is_tool).count();
+    let tools = run.notes.lived.iter().filter(is_tool).count();
     let is_model = |record: &&R| matches!(record, R::CallStarted { call, .. } if matches!(call.kind, StartedCallKind::Model { .. }));
-    let models = observation.records.iter().filter(is_model).count();
+    let models = run.records.iter().filter(is_model).count();
     let calls = (tools + models) as u64;
     if calls > calls_max {
         return Err(format!("{calls} calls ran, the budget has {calls_max}"));

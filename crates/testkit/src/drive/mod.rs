@@ -3,6 +3,38 @@
 pub mod by_kill;
 pub mod by_moment;
 pub mod by_point;
-mod random;
-mod records;
 pub mod soak;
+
+use allstop_core::SessionId;
+use allstop_core::record::SessionRecord;
+use allstop_log::session::{decode, stream_of};
+use allstop_log::{Log, Version};
+
+/// Reads every record of a session.
+///
+/// # Panics
+/// If the log cannot be read, or holds something else.
+async fn read_all(log: &dyn Log, session: &SessionId) -> Vec<SessionRecord> {
+    read_on(log, session, Vec::new()).await
+}
+
+/// The same, where the first ones have been read before.
+async fn read_on(
+    log: &dyn Log,
+    session: &SessionId,
+    mut records: Vec<SessionRecord>,
+) -> Vec<SessionRecord> {
+    loop {
+        let from = Version(records.len() as u64 + 1);
+        let read = log.read(&stream_of(session), from, usize::MAX).await;
+        let read = read.expect("the log can be read");
+        if read.is_empty() {
+            return records;
+        }
+        records.extend(read.iter().map(|(_, bytes)| {
+            decode(bytes)
+                .expect("a record can be read")
+                .expect("and is of a known type")
+        }));
+    }
+}

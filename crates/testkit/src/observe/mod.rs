@@ -1,30 +1,30 @@
 //! Observation of one run: everything that a checker can ask for, whichever driver made the run.
 
-mod machine;
+mod facts;
 mod point;
-mod session;
-mod stops;
 mod told;
 mod witness;
 
-pub use machine::{CallEffect, MachineLook};
+pub use facts::{
+    CallEffect, Disturbance, MachineLook, ObservedStop, SentMessage, SessionObservation, StopAnswer,
+};
 pub(crate) use point::{APPEND, EVENT, RECORD};
 pub use point::{Moment, POLL, Point, Points};
-pub use session::{SentMessage, SessionObservation, UndoneTurn};
-pub use stops::{CallerGone, Disturbance, ObservedStop, StopAnswer};
 pub(crate) use told::ToldNotebook;
 pub use told::{ToldFacts, ToldOutcome};
-pub use witness::{CallEnding, LifeGuard, Order, RunWitness, WitnessedAnswer, WitnessedLife};
+pub use witness::{
+    CallEnding, LifeGuard, Order, RunWitness, WitnessNotes, WitnessedAnswer, WitnessedLife,
+};
 
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_agent::{AgentEvent, Settings, TurnOutcome};
-use allstop_core::receipt::NothingToStop;
+use allstop_agent::{Settings, TurnOutcome};
+use allstop_core::receipt::{ItemKind, NothingToStop};
 use allstop_core::record::SessionRecord;
 use allstop_core::turn::{SessionState, StopPolicy};
-use allstop_core::{Cause, CauseKind, Extent, Message, StopReason, Usage};
+use allstop_core::{Cause, CauseKind, Extent, StopReason, Usage};
 use allstop_scope::{FORCE_MAX, GRACE_DEFAULT};
 
 use crate::stop_method::StoreFault;
@@ -51,6 +51,8 @@ pub enum EvidenceKind {
     Session,
     /// Word that the user was given of records and messages.
     Told,
+    /// Calls of tools that ran: seen by the parts, or by their traces in the world.
+    Calls,
     /// A message was sent after the run.
     Next,
     /// A killed process.
@@ -68,7 +70,7 @@ pub struct RunObservation {
     pub point: Option<u32>,
     /// True if the run was followed to its end: `stops`, `turns` and `over` mean something.
     pub is_followed: bool,
-    /// True if the parts noted what they did: `witness`, `points`, `lived` and `events` mean something.
+    /// True if the parts noted what they did: `notes` and `points` mean something.
     pub is_witnessed: bool,
     /// Every point that the run passed.
     pub points: Vec<Point>,
@@ -81,7 +83,7 @@ pub struct RunObservation {
     /// Longest time that a stop may take.
     pub answered_within: Duration,
     /// Moment in which the caller went away, if it did.
-    pub caller_gone: Option<CallerGone>,
+    pub caller_gone: Option<Disturbance>,
     /// Fault of the store, if it had one.
     pub store_fault: Option<StoreFault>,
     /// Deadline that was set from outside.
@@ -101,14 +103,8 @@ pub struct RunObservation {
     /// Session as its owner held it then; after a kill, as it was resumed.
     pub state: Option<SessionState>,
     /// Notes of the parts.
-    pub witness: RunWitness,
-    /// Everything that really ran.
-    pub lived: Vec<WitnessedLife>,
-    /// Live events.
-    pub events: Vec<(Order, AgentEvent)>,
-    /// Requests to the model, those of the next message included.
-    pub requests: Vec<Vec<Arc<Message>>>,
-    /// Usage that the model reported, as far as that was received.
+    pub notes: WitnessNotes,
+    /// Usage that the model had reported when the run was over.
     pub delivered: Usage,
     /// Tokens still set aside of the budget when the run was over.
     pub reserved_tokens: u64,
@@ -162,6 +158,7 @@ impl RunObservation {
             EvidenceKind::Points => !self.points.is_empty() && !has_failed,
             EvidenceKind::Run => self.is_followed,
             EvidenceKind::Witness => self.is_witnessed,
+            EvidenceKind::Calls => self.is_witnessed || !self.looks.is_empty(),
             EvidenceKind::Session => self.session.is_some(),
             EvidenceKind::Told => self.told.is_some() && !has_failed,
             EvidenceKind::Next => self.is_followed || self.kill.is_some() && !has_failed,
@@ -194,6 +191,25 @@ impl RunObservation {
         self.stops.iter().chain(&self.last_stop)
     }
 
+    /// Stops that found something to do, with their answers.
+    pub(crate) fn answers(&self) -> impl Iterator<Item = (&ObservedStop, &StopAnswer)> {
+        self.all_stops()
+            .filter_map(|asked| Some((asked, asked.answer.as_ref()?)))
+            .filter(|(_, answer)| answer.receipt.outcome().is_none())
+    }
+
+    /// The moments in which commits were handed to the log. The decision falls just before, and no point lies between.
+    pub(crate) fn commits(&self) -> impl Iterator<Item = &Point> {
+        let is_commit = |point: &&Point| point.is_append() && point.of.contains("turn_committed");
+        self.points.iter().filter(is_commit)
+    }
+
+    /// Calls of tools that really ran.
+    pub(crate) fn calls(&self) -> impl Iterator<Item = &WitnessedLife> {
+        let is_call = |lived: &&WitnessedLife| lived.kind == ItemKind::ToolCall;
+        self.notes.lived.iter().filter(is_call)
+    }
+
     /// True if a stop of more than a call was told that everything had ended before it.
     pub fn nothing_to_do(&self) -> bool {
         // Only of the first: a second one finds nothing because the first one did its work.
@@ -214,18 +230,12 @@ impl RunObservation {
             accepted: Some(stop.accepted),
             at: stop.at,
         });
-        let gone = self.caller_gone.map(|gone| Disturbance {
-            cause: Cause::new(CauseKind::Disconnect),
-            point: Some(gone.point),
-            accepted: Some(gone.order),
-            at: gone.at,
-        });
         let deadline = self.deadline.map(|at| Disturbance {
             cause: Cause::new(CauseKind::Deadline),
             point: None,
             accepted: None,
             at,
         });
-        stop.or(gone).or(deadline)
+        stop.or_else(|| self.caller_gone.clone()).or(deadline)
     }
 }

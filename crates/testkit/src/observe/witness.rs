@@ -40,6 +40,12 @@ impl WitnessedLife {
     }
 }
 
+impl fmt::Display for WitnessedLife {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind.as_str(), self.id)
+    }
+}
+
 /// The end of a tool's call, seen by the tool.
 #[derive(Debug, Clone)]
 pub struct CallEnding {
@@ -60,24 +66,46 @@ pub struct WitnessedAnswer {
     pub calls: Vec<ToolCall>,
 }
 
-/// Notes of what really happened. Clones share them.
-#[derive(Clone, Default)]
+/// Notes of what really happened, as they are at the end.
+#[derive(Debug, Clone, Default)]
+pub struct WitnessNotes {
+    /// Everything that ran.
+    pub lived: Vec<WitnessedLife>,
+    /// Everything that was shown live, in order.
+    pub events: Vec<(Order, AgentEvent)>,
+    /// Messages that the model was sent, request by request, those of the next message included.
+    pub requests: Vec<Vec<Arc<Message>>>,
+    /// Usage that the model reported, as far as that was received.
+    pub delivered: Usage,
+    /// When something of a model's answers arrived, piece by piece.
+    pub received: Vec<Order>,
+    /// The answers of models that came to their end.
+    pub answers: Vec<WitnessedAnswer>,
+    /// The ends of the tools' calls.
+    pub call_endings: Vec<CallEnding>,
+    /// Numbers of durable records of the session, with the moment from which each holds.
+    pub durable: Vec<(Order, u64)>,
+}
+
+impl WitnessNotes {
+    /// Number of records of the session that were durable then.
+    pub fn durable(&self, at: Order) -> usize {
+        let before = self.durable.iter().filter(|(since, _)| *since < at);
+        let newest = before.map(|(_, records)| *records as usize).max();
+        newest.unwrap_or_default()
+    }
+}
+
+/// Witness to whom the parts of a run tell what they do. Clones are the same witness.
+#[derive(Debug, Clone, Default)]
 pub struct RunWitness {
     state: Arc<Mutex<WitnessState>>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct WitnessState {
     now: Order,
-    lived: Vec<WitnessedLife>,
-    events: Vec<(Order, AgentEvent)>,
-    requests: Vec<Vec<Arc<Message>>>,
-    delivered: Usage,
-    received: Vec<Order>,
-    answers: Vec<WitnessedAnswer>,
-    endings: Vec<CallEnding>,
-    /// Numbers of durable records, with the moment from which each holds.
-    durable: Vec<(Order, u64)>,
+    notes: WitnessNotes,
     /// Of the calls that run, by their place in `lived`.
     calls: Vec<(usize, Scope)>,
 }
@@ -94,7 +122,8 @@ impl RunWitness {
     pub fn begin(&self, kind: ItemKind, id: impl Into<Arc<str>>) -> LifeGuard {
         let began = self.now();
         let mut state = self.state.lock();
-        state.lived.push(WitnessedLife {
+        let lived = &mut state.notes.lived;
+        lived.push(WitnessedLife {
             kind,
             id: id.into(),
             began,
@@ -102,7 +131,7 @@ impl RunWitness {
         });
         LifeGuard {
             witness: self.clone(),
-            at: state.lived.len() - 1,
+            at: lived.len() - 1,
         }
     }
 
@@ -113,106 +142,23 @@ impl RunWitness {
         guard
     }
 
-    /// The scope of the call that began last and runs.
-    pub(crate) fn running_call(&self) -> Option<Scope> {
+    /// The call that began last and runs: its id and its scope.
+    pub(crate) fn running_call(&self) -> Option<(CallId, Scope)> {
         let state = self.state.lock();
-        state.calls.last().map(|(_, scope)| scope.clone())
+        let (at, scope) = state.calls.last()?;
+        let lived = state.notes.lived.get(*at)?;
+        Some((lived.id.as_ref().into(), scope.clone()))
     }
 
-    /// Its id.
-    pub(crate) fn running_call_id(&self) -> Option<CallId> {
-        let state = self.state.lock();
-        let (at, _) = state.calls.last()?;
-        Some(state.lived.get(*at)?.id.as_ref().into())
-    }
-
-    /// A live event was sent.
-    pub(crate) fn note_event(&self, event: AgentEvent) {
+    /// Notes something that happens now.
+    pub(crate) fn note(&self, note: impl FnOnce(&mut WitnessNotes, Order)) {
         let now = self.now();
-        self.state.lock().events.push((now, event));
+        note(&mut self.state.lock().notes, now);
     }
 
-    /// A model was asked.
-    pub(crate) fn note_request(&self, messages: Vec<Arc<Message>>) {
-        self.state.lock().requests.push(messages);
-    }
-
-    /// A model said what it cost, and that was received.
-    pub(crate) fn note_usage(&self, usage: Usage) {
-        self.state.lock().delivered += usage;
-    }
-
-    /// Something of a model's answer arrived.
-    pub(crate) fn note_received(&self) {
-        let now = self.now();
-        self.state.lock().received.push(now);
-    }
-
-    /// A model's answer came to its end.
-    pub(crate) fn note_answer(&self, answer: WitnessedAnswer) {
-        self.state.lock().answers.push(answer);
-    }
-
-    /// A tool's call has ended.
-    pub(crate) fn note_call_ending(&self, ending: CallEnding) {
-        self.state.lock().endings.push(ending);
-    }
-
-    /// The ends of the tools' calls.
-    pub fn call_endings(&self) -> Vec<CallEnding> {
-        self.state.lock().endings.clone()
-    }
-
-    /// So many records of the session are durable.
-    pub(crate) fn note_durable(&self, records: u64) {
-        let now = self.now();
-        self.state.lock().durable.push((now, records));
-    }
-
-    /// When something of a model's answers arrived, piece by piece.
-    pub fn received(&self) -> Vec<Order> {
-        self.state.lock().received.clone()
-    }
-
-    /// The answers of models that came to their end.
-    pub fn answers(&self) -> Vec<WitnessedAnswer> {
-        self.state.lock().answers.clone()
-    }
-
-    /// Number of records of the session that were durable then.
-    pub fn durable(&self, at: Order) -> usize {
-        let state = self.state.lock();
-        let before = state.durable.iter().filter(|(since, _)| *since < at);
-        before
-            .map(|(_, records)| *records as usize)
-            .max()
-            .unwrap_or_default()
-    }
-
-    /// Everything that ran so far.
-    pub fn lived(&self) -> Vec<WitnessedLife> {
-        self.state.lock().lived.clone()
-    }
-
-    /// Everything that was shown live, in order.
-    pub fn events(&self) -> Vec<(Order, AgentEvent)> {
-        self.state.lock().events.clone()
-    }
-
-    /// Messages that the model was sent, request by request.
-    pub fn requests(&self) -> Vec<Vec<Arc<Message>>> {
-        self.state.lock().requests.clone()
-    }
-
-    /// Usage that the model reported.
-    pub fn delivered(&self) -> Usage {
-        self.state.lock().delivered
-    }
-}
-
-impl fmt::Debug for RunWitness {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RunWitness").finish_non_exhaustive()
+    /// The notes so far.
+    pub fn notes(&self) -> WitnessNotes {
+        self.state.lock().notes.clone()
     }
 }
 
@@ -228,7 +174,7 @@ impl Drop for LifeGuard {
     fn drop(&mut self) {
         let ended = self.witness.now();
         let mut state = self.witness.state.lock();
-        if let Some(lived) = state.lived.get_mut(self.at) {
+        if let Some(lived) = state.notes.lived.get_mut(self.at) {
             lived.ended = Some(ended);
         }
         let (over, running) = std::mem::take(&mut state.calls)

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 /// Answer to one request. Built left to right, in the order in which it is sent.
 #[derive(Debug, Clone)]
+#[must_use = "a server gives it"]
 pub struct ServerAnswer {
     pub(super) status: u16,
     pub(super) headers: Vec<(String, String)>,
@@ -83,20 +84,17 @@ impl ServerAnswer {
     }
 
     /// The same with this header.
-    #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.into(), value.into()));
         self
     }
 
     /// The same, followed by this piece of text.
-    #[must_use]
     pub fn chunk(self, text: &str) -> Self {
         self.delta(&json!({"content": text}))
     }
 
     /// The same, followed by a tool call, its arguments in two pieces.
-    #[must_use]
     pub fn tool_call(self, id: &str, tool: &str, arguments: &str) -> Self {
         let middle = arguments.floor_char_boundary(arguments.len() / 2);
         let (first, second) = arguments.split_at(middle);
@@ -104,7 +102,6 @@ impl ServerAnswer {
     }
 
     /// The same, followed by the beginning of a tool call.
-    #[must_use]
     pub fn half_tool_call(mut self, id: &str, tool: &str, arguments: &str) -> Self {
         let index = self.calls;
         self.calls += 1;
@@ -116,14 +113,12 @@ impl ServerAnswer {
     }
 
     /// The same, with more arguments of the newest tool call.
-    #[must_use]
     pub fn more_arguments(self, arguments: &str) -> Self {
         let index = self.calls.saturating_sub(1);
         self.delta(&json!({"tool_calls": [{"index": index, "function": {"arguments": arguments}}]}))
     }
 
     /// The same, followed by this delta of a choice.
-    #[must_use]
     pub fn delta(self, delta: &Value) -> Self {
         let event = json!({
             "object": "chat.completion.chunk",
@@ -133,93 +128,78 @@ impl ServerAnswer {
     }
 
     /// The same, followed by this event.
-    #[must_use]
-    pub fn event(mut self, data: &str) -> Self {
-        self.pieces.push(AnswerPiece::Event(data.into()));
-        self
+    pub fn event(self, data: &str) -> Self {
+        self.piece(AnswerPiece::Event(data.into()))
     }
 
     /// The same, followed by these bytes of the body, whatever they are.
-    #[must_use]
-    pub fn raw(mut self, bytes: impl Into<Vec<u8>>) -> Self {
-        self.pieces.push(AnswerPiece::Raw(bytes.into()));
-        self
+    pub fn raw(self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.piece(AnswerPiece::Raw(bytes.into()))
     }
 
     /// The same, with these bytes of the body sent again and again until the client goes away.
-    #[must_use]
-    pub fn forever(mut self, bytes: impl Into<Vec<u8>>) -> Self {
-        self.pieces.push(AnswerPiece::Forever(bytes.into()));
-        self
+    pub fn forever(self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.piece(AnswerPiece::Forever(bytes.into()))
     }
 
     /// The same, with this status.
-    #[must_use]
     pub fn with_status(mut self, status: u16) -> Self {
         self.status = status;
         self
     }
 
     /// The same, with this wait before each piece.
-    #[must_use]
     pub fn every(mut self, delay: Duration) -> Self {
         self.delay = delay;
         self
     }
 
     /// The same, with a wait here.
-    #[must_use]
-    pub fn wait(mut self, duration: Duration) -> Self {
-        self.pieces.push(AnswerPiece::Wait(duration));
-        self
+    pub fn wait(self, duration: Duration) -> Self {
+        self.piece(AnswerPiece::Wait(duration))
     }
 
     /// The same, hanging here until the client goes away.
-    #[must_use]
-    pub fn stall(mut self) -> Self {
-        self.pieces.push(AnswerPiece::Stall);
-        self
+    pub fn stall(self) -> Self {
+        self.piece(AnswerPiece::Stall)
     }
 
     /// The same, hanging before the first byte of the answer.
-    #[must_use]
     pub fn stall_before_headers(mut self) -> Self {
         self.stall_before_headers = true;
         self
     }
 
     /// The same, with the connection closed here.
-    #[must_use]
-    pub fn cut(mut self) -> Self {
-        self.pieces.push(AnswerPiece::Cut);
-        self
+    pub fn cut(self) -> Self {
+        self.piece(AnswerPiece::Cut)
     }
 
     /// The same, with the body ending here as if it were complete, but without the end marker.
-    #[must_use]
-    pub fn end_without_marker(mut self) -> Self {
-        self.pieces.push(AnswerPiece::End);
-        self
+    pub fn end_without_marker(self) -> Self {
+        self.piece(AnswerPiece::End)
     }
 
     /// The same, saying that it cost this.
-    #[must_use]
     pub fn usage(mut self, input_tokens: u64, output_tokens: u64) -> Self {
         self.usage = Some((input_tokens, output_tokens));
         self
     }
 
     /// The same, without a word on what it cost.
-    #[must_use]
     pub fn without_usage(mut self) -> Self {
         self.usage = None;
         self
     }
 
     /// The same, ending for this reason (`stop`, `length`, `content_filter`).
-    #[must_use]
     pub fn finish(mut self, reason: &'static str) -> Self {
         self.finish = reason;
+        self
+    }
+
+    fn piece(mut self, piece: AnswerPiece) -> Self {
+        self.pieces.push(piece);
         self
     }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use super::case_name::{CaseName, VARIABLE};
 use crate::check::CHECKERS;
 use crate::observe::Point;
-use crate::violation::{Invariant, Violation};
+use crate::violation::Violation;
 
 /// Number of points that are shown before a failure: enough to see which step of the turn it is.
 const POINTS_BEFORE: usize = 16;
@@ -14,7 +14,7 @@ const POINTS_BEFORE: usize = 16;
 const POINTS_AFTER: usize = 24;
 
 /// A case in which something was broken.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Failure {
     /// The case, for seeing it again; none where the scenario is broken without a stop.
     pub case: Option<CaseName>,
@@ -52,11 +52,8 @@ impl Failure {
 
     pub(crate) fn of_undisturbed(violations: Vec<Violation>) -> Self {
         Self {
-            case: None,
             violations,
-            point: None,
-            points: Vec::new(),
-            moment: None,
+            ..Self::default()
         }
     }
 
@@ -64,7 +61,8 @@ impl Failure {
     pub(crate) fn of_moment(place: String, replay: String, violations: Vec<Violation>) -> Self {
         Self {
             moment: Some((place, replay)),
-            ..Self::of_undisturbed(violations)
+            violations,
+            ..Self::default()
         }
     }
 
@@ -105,8 +103,8 @@ impl fmt::Display for Failure {
         } in &self.violations
         {
             writeln!(f, "  {checker}: {what}")?;
-            if CHECKERS.iter().any(|known| known.name() == *checker) {
-                writeln!(f, "    (the promise: {})", in_plain(*invariant))?;
+            if CHECKERS.iter().any(|known| known.name == *checker) {
+                writeln!(f, "    (the promise: {invariant})")?;
             }
         }
         if let Some((place, replay)) = &self.moment {
@@ -131,11 +129,4 @@ impl fmt::Display for Failure {
             None => Ok(()),
         }
     }
-}
-
-/// A promise without its number, which says nothing to somebody who has not read the list.
-fn in_plain(promise: Invariant) -> String {
-    let text = promise.to_string();
-    text.trim_start_matches(|char: char| char == ' ' || char.is_ascii_digit())
-        .to_owned()
 }

@@ -36,7 +36,9 @@ pub struct CheckReport {
     pub cases_by: BTreeMap<String, usize>,
     /// Number of observations that each checker has judged, by its name.
     pub checks: BTreeMap<&'static str, usize>,
-    /// Further figures of the driver, a line each.
+    /// Further figures of the driver, by what they count.
+    pub figures: BTreeMap<&'static str, u64>,
+    /// Further lines of the driver.
     pub notes: Vec<String>,
     /// The cases in which something was broken.
     pub failures: Vec<Failure>,
@@ -77,8 +79,13 @@ impl CheckReport {
             .iter()
             .filter(|checker| checker.applies(observation))
         {
-            *self.checks.entry(checker.name()).or_default() += 1;
+            *self.checks.entry(checker.name).or_default() += 1;
         }
+    }
+
+    /// A figure of the driver, to change.
+    pub(crate) fn figure(&mut self, what: &'static str) -> &mut u64 {
+        self.figures.entry(what).or_default()
     }
 
     pub(crate) fn add(&mut self, failure: Failure) {
@@ -133,6 +140,9 @@ impl fmt::Display for CheckReport {
             f,
             "{scenario}: {points} points, {cases} cases, {broken} broken"
         )?;
+        for (what, number) in &self.figures {
+            writeln!(f, "{number:>9} {what}")?;
+        }
         for note in &self.notes {
             writeln!(f, "{note}")?;
         }

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use allstop_agent::Agent;
 use allstop_model::Reply;
 use allstop_session::{OnBackgroundEnd, Session, SessionEvent, SessionEventKind};
 use serde_json::json;
 use tokio::time::sleep;
 
 use super::sessions::{is_session_idle, is_tool};
-use super::talk::{Lines, TalkModel};
+use super::talk::{Lines, answerer};
 use crate::Behaviour;
 use crate::explore::{RunStage, Scenario, ScriptedUser, Setup};
 
@@ -90,27 +89,20 @@ where
     stage.system().program("npm run dev", server);
     stage.session(script, |stage, request| {
         let shell = |arguments| Reply::text("").call("shell", arguments).usage(4, 4);
+        let behind = |command| shell(json!({"command": command, "background": true}));
+        let make = shell(json!({"command": "make"}));
         let lines: Lines = vec![
             (
                 "build behind",
-                vec![
-                    shell(json!({"command": "make", "background": true})),
-                    Reply::text("It builds."),
-                ],
+                vec![behind("make"), Reply::text("It builds.")],
             ),
-            (
-                "build in front",
-                vec![shell(json!({"command": "make"})), Reply::text("It builds.")],
-            ),
+            ("build in front", vec![make, Reply::text("It builds.")]),
             (
                 "serve",
-                vec![
-                    shell(json!({"command": "npm run dev", "background": true})),
-                    Reply::text("It serves."),
-                ],
+                vec![behind("npm run dev"), Reply::text("It serves.")],
             ),
         ];
-        let agent = Agent::builder(stage.watch_model(TalkModel::saying(lines)));
-        stage.build(agent.tools(stage.tools([stage.shell_of(&request.background)])))
+        let tools = stage.tools([stage.shell_of(&request.background)]);
+        stage.build(answerer(stage, lines).tools(tools))
     })
 }

@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 
 use super::behind::promote;
 use super::sessions::{is_session_idle, is_tool};
-use super::talk::{Lines, TalkModel};
+use super::talk::{Lines, TalkModel, answerer};
 use crate::explore::{RunStage, Scenario, ScriptedUser};
 
 /// Longest wait of a handler for a request that a stop may have kept from coming.
@@ -69,9 +69,8 @@ fn external_tool() -> Scenario {
                     Reply::text("It was cancelled.").usage(9, 2),
                 ],
             )];
-            let agent = Agent::builder(stage.watch_model(TalkModel::saying(lines)));
             let tools = tools.iter().map(|tool| stage.watch_tool(Arc::clone(tool)));
-            stage.build(agent.tools(stage.tools(tools)))
+            stage.build(answerer(stage, lines).tools(stage.tools(tools)))
         })
     })
 }

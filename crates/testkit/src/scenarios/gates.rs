@@ -1,11 +1,11 @@
 //! Gates between the model and the world: questions, hooks, guardrails.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use allstop_agent::{
-    Agent, AgentBuilder, Guardrail, GuardrailStage as At, GuardrailVerdict, Hook, HookCx,
-    HookEvent, HookVerdict,
+    AgentBuilder, Guardrail, GuardrailStage as At, GuardrailVerdict, Hook, HookCx, HookEvent,
+    HookVerdict,
 };
 use allstop_model::Reply;
 use allstop_tools::permission::FixedAnswer;
@@ -14,34 +14,31 @@ use futures::future::BoxFuture;
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::ToolFn;
+use super::{agent, deaf};
 use crate::explore::{RunStage, Scenario};
 
 pub(super) fn all() -> [Scenario; 6] {
     [
         Scenario::new("permission_question", |stage| {
-            let agent = posting(stage)
-                .permissions(asking(), stage.prompter(Slow(PermissionAnswer::AllowOnce)));
-            stage.agent(agent, "Post it.")
+            let slow = stage.prompter(Slow(PermissionAnswer::AllowOnce));
+            stage.agent(posting(stage).permissions(asking(), slow), "Post it.")
         }),
         Scenario::new("permission_denied", |stage| {
-            let agent = posting(stage).permissions(
-                asking(),
-                stage.prompter(FixedAnswer(PermissionAnswer::Deny)),
-            );
-            stage.agent(agent, "Post it.")
+            let denies = stage.prompter(FixedAnswer(PermissionAnswer::Deny));
+            stage.agent(posting(stage).permissions(asking(), denies), "Post it.")
         }),
         Scenario::new("hook", |stage| {
-            let hook = stage.hook(Hears::everything("audit", HookVerdict::Continue));
+            let hook = stage.hook(Hears {
+                moment: None,
+                says: HookVerdict::Continue,
+            });
             stage.agent(posting(stage).hook(hook), "Post it.")
         }),
         Scenario::new("hook_denies", |stage| {
-            let no = HookVerdict::Deny {
-                reason: "not here".to_owned(),
-            };
+            let reason = "not here".to_owned();
             let hook = stage.hook(Hears {
                 moment: Some("tool_start"),
-                ..Hears::everything("policy", no)
+                says: HookVerdict::Deny { reason },
             });
             stage.agent(posting(stage).hook(hook), "Post it.")
         }),
@@ -58,15 +55,15 @@ pub(super) fn all() -> [Scenario; 6] {
 
 /// An agent that posts something, and says so.
 fn posting(stage: &RunStage) -> AgentBuilder {
-    let model = stage.model(vec![
+    let replies = vec![
         Reply::text("").call("post", json!({})).usage(8, 4),
         Reply::text("Posted.").usage(12, 2),
-    ]);
-    let post = ToolFn::new("post", |_| async {
-        sleep(Duration::from_millis(3)).await;
-        "201".to_owned()
-    });
-    Agent::builder(model).tools(stage.tools([stage.tool(post)]))
+    ];
+    agent(
+        stage,
+        replies,
+        [deaf("post", Duration::from_millis(3), "201")],
+    )
 }
 
 fn asking() -> Arc<PermissionPolicy> {
@@ -88,25 +85,15 @@ impl Prompter for Slow {
 
 #[derive(Debug)]
 struct Hears {
-    name: Arc<str>,
     /// `None`: all of them.
     moment: Option<&'static str>,
     says: HookVerdict,
 }
 
-impl Hears {
-    fn everything(name: &str, says: HookVerdict) -> Self {
-        Self {
-            name: name.into(),
-            moment: None,
-            says,
-        }
-    }
-}
-
 impl Hook for Hears {
     fn name(&self) -> &Arc<str> {
-        &self.name
+        static NAME: LazyLock<Arc<str>> = LazyLock::new(|| "audit".into());
+        &NAME
     }
 
     fn wants(&self, event: &HookEvent) -> bool {
@@ -128,7 +115,7 @@ struct Refuses(&'static str);
 
 impl Guardrail for Refuses {
     fn name(&self) -> &Arc<str> {
-        static NAME: std::sync::LazyLock<Arc<str>> = std::sync::LazyLock::new(|| "words".into());
+        static NAME: LazyLock<Arc<str>> = LazyLock::new(|| "words".into());
         &NAME
     }
 

@@ -2,34 +2,59 @@
 
 use std::time::Duration;
 
-use allstop_agent::{Agent, AgentBuilder, Deadlines, Settings};
+use allstop_agent::{AgentBuilder, Deadlines, Settings};
 use allstop_core::turn::{Budget, LoopLimits, StopPolicy};
 use allstop_model::Reply;
 use serde_json::json;
-use tokio::time::sleep;
 
+use super::{agent, answering, deaf};
 use crate::ToolFn;
 use crate::explore::{RunStage, Scenario};
 
 pub(super) fn all() -> [Scenario; 7] {
     [
-        budget_edge(),
-        loop_detection(),
-        tool_timeout(),
-        slow_tool(
-            "step_deadline",
-            Deadlines {
-                step: Some(Duration::from_secs(2)),
-                ..Deadlines::default()
-            },
-        ),
-        slow_tool(
-            "inactivity",
-            Deadlines {
-                inactivity: Some(Duration::from_secs(2)),
-                ..Deadlines::default()
-            },
-        ),
+        // The second answer does not fit into the budget any more, and neither does the next message.
+        Scenario::new("budget_edge", |stage| {
+            let settings = Settings {
+                budget: Some(Budget::of_tokens(700)),
+                output_tokens_max: Some(300),
+                ..Settings::default()
+            };
+            let long = Reply::text("A long one.").call("work", json!({}));
+            let replies = vec![
+                long.usage(50, 400),
+                Reply::text("Not any more.").usage(90, 100),
+            ];
+            let agent = agent(stage, replies, [answering("work", "done")]);
+            let setup = stage.agent(agent.settings(settings), "Spend.");
+            setup.next_may_be_refused()
+        }),
+        Scenario::new("loop_detection", |stage| {
+            let settings = Settings {
+                loop_limits: LoopLimits {
+                    repeats_max: Some(2),
+                    ..LoopLimits::default()
+                },
+                ..Settings::default()
+            };
+            stage.agent(busy(stage).settings(settings), "Work.")
+        }),
+        // Two calls run out of their own time: one hears it, the other has to be dropped. The turn goes on.
+        Scenario::new("tool_timeout", |stage| {
+            let both = Reply::text("").call("listens", json!({}));
+            let replies = vec![
+                both.call("deaf", json!({})),
+                Reply::text("Both took too long."),
+            ];
+            let listens = ToolFn::new("listens", |call| async move {
+                call.scope.stopped_at("in_the_middle").await.to_string()
+            });
+            let deaf = ToolFn::new("deaf", |_| std::future::pending());
+            let tools = [listens, deaf].map(|tool| tool.timeout(Duration::from_secs(1)));
+            stage.agent(agent(stage, replies, tools), "Try.")
+        }),
+        slow_tool("step_deadline", |limits, after| limits.step = after),
+        slow_tool("inactivity", |limits, after| limits.inactivity = after),
         Scenario::new("step_limit", |stage| {
             let settings = Settings {
                 steps_max: Some(2),
@@ -39,19 +64,14 @@ pub(super) fn all() -> [Scenario; 7] {
             stage.agent(busy(stage).settings(settings), "Work.")
         }),
         Scenario::new("turns_under_one_deadline", |stage| {
-            let model = stage.model(vec![
+            let call = |text: &str| Reply::text(text).call("work", json!({}));
+            let replies = vec![
                 Reply::text("One.").usage(1, 1),
-                Reply::text("Now two.").call("work", json!({})).usage(2, 2),
+                call("Now two.").usage(2, 2),
                 Reply::text("Two.").usage(3, 3),
-                Reply::text("Now three.")
-                    .call("work", json!({}))
-                    .usage(4, 4),
+                call("Now three.").usage(4, 4),
                 Reply::text("Three.").usage(5, 5),
-            ]);
-            let work = ToolFn::new("work", |_| async {
-                sleep(Duration::from_secs(3)).await;
-                "done".to_owned()
-            });
+            ];
             let settings = Settings {
                 deadlines: Deadlines {
                     // It passes in the third turn's tool.
@@ -60,108 +80,38 @@ pub(super) fn all() -> [Scenario; 7] {
                 },
                 ..Settings::default()
             };
-            let agent = Agent::builder(model).tools(stage.tools([stage.tool(work)]));
-            stage
-                .agent(agent.settings(settings), "One?")
-                .and_prompt("Two?")
-                .and_prompt("Three?")
+            let work = deaf("work", Duration::from_secs(3), "done");
+            let agent = agent(stage, replies, [work]).settings(settings);
+            let setup = stage.agent(agent, "One?");
+            setup.and_prompt("Two?").and_prompt("Three?")
         }),
     ]
 }
 
-/// The second answer does not fit into the budget any more, and neither does the next message.
-fn budget_edge() -> Scenario {
-    Scenario::new("budget_edge", |stage| {
-        let settings = Settings {
-            budget: Some(Budget::of_tokens(700)),
-            output_tokens_max: Some(300),
-            ..Settings::default()
-        };
-        let model = stage.model(vec![
-            Reply::text("A long one.")
-                .call("work", json!({}))
-                .usage(50, 400),
-            Reply::text("Not any more.").usage(90, 100),
-        ]);
-        let work = ToolFn::new("work", |_| async { "done".to_owned() });
-        let agent = Agent::builder(model).tools(stage.tools([stage.tool(work)]));
-        stage
-            .agent(agent.settings(settings), "Spend.")
-            .next_may_be_refused()
-    })
-}
-
-fn loop_detection() -> Scenario {
-    Scenario::new("loop_detection", |stage| {
-        let settings = Settings {
-            loop_limits: LoopLimits {
-                repeats_max: Some(2),
-                ..LoopLimits::default()
-            },
-            ..Settings::default()
-        };
-        stage.agent(busy(stage).settings(settings), "Work.")
-    })
-}
-
-/// Two calls run out of their own time: one hears it, the other has to be dropped. The turn goes on.
-fn tool_timeout() -> Scenario {
-    Scenario::new("tool_timeout", |stage| {
-        let model = stage.model(vec![
-            Reply::text("")
-                .call("listens", json!({}))
-                .call("deaf", json!({})),
-            Reply::text("Both took too long."),
-        ]);
-        let listens = ToolFn::new("listens", |call| async move {
-            call.scope.stopped_at("in_the_middle").await.to_string()
-        });
-        let deaf = ToolFn::new("deaf", |_| std::future::pending());
-        let limit = Duration::from_secs(1);
-        let tools = [
-            stage.tool(listens.timeout(limit)),
-            stage.tool(deaf.timeout(limit)),
-        ];
-        stage.agent(Agent::builder(model).tools(stage.tools(tools)), "Try.")
-    })
-}
-
-/// A tool that takes longer than the turn is given.
-fn slow_tool(name: &str, deadlines: Deadlines) -> Scenario {
+/// A tool that takes longer than a limit of two seconds.
+fn slow_tool(name: &str, limit: fn(&mut Deadlines, Option<Duration>)) -> Scenario {
     Scenario::new(name, move |stage| {
-        let model = stage.model(vec![
+        let quick = Reply::text("").call("quick", json!({}));
+        let replies = vec![
             Reply::text("Quick.").call("quick", json!({})).usage(4, 2),
-            Reply::text("")
-                .call("quick", json!({}))
-                .call("slow", json!({}))
-                .usage(6, 3),
+            quick.call("slow", json!({})).usage(6, 3),
             Reply::text("Never said."),
-        ]);
-        let quick = ToolFn::new("quick", |_| async { "done".to_owned() });
-        let slow = ToolFn::new("slow", |_| async {
-            sleep(Duration::from_secs(9)).await;
-            "too late".to_owned()
-        });
-        let settings = Settings {
-            deadlines,
+        ];
+        let mut settings = Settings {
             stop_policy: StopPolicy::Keep,
             ..Settings::default()
         };
-        let agent = Agent::builder(model).tools(stage.tools([stage.tool(quick), stage.tool(slow)]));
+        limit(&mut settings.deadlines, Some(Duration::from_secs(2)));
+        let slow = deaf("slow", Duration::from_secs(9), "too late");
+        let agent = agent(stage, replies, [answering("quick", "done"), slow]);
         stage.agent(agent.settings(settings), "Hurry.")
     })
 }
 
 /// An agent that calls the same tool again and again.
 fn busy(stage: &RunStage) -> AgentBuilder {
-    let again = || Reply::text("Again.").call("work", json!({})).usage(6, 3);
-    let model = stage.model(vec![
-        again(),
-        again(),
-        again(),
-        again(),
-        Reply::text("Done."),
-    ]);
-    let work = ToolFn::new("work", |_| async { "done".to_owned() });
-    Agent::builder(model).tools(stage.tools([stage.tool(work)]))
+    let again = Reply::text("Again.").call("work", json!({})).usage(6, 3);
+    let mut replies = vec![again; 4];
+    replies.push(Reply::text("Done."));
+    agent(stage, replies, [answering("work", "done")])
 }

@@ -4,29 +4,30 @@ mod behind;
 mod elsewhere;
 mod gates;
 mod limits;
-mod models;
+mod runs;
 mod sessions;
-mod shells;
 mod talk;
-mod turns;
 
-use crate::explore::Scenario;
+use std::time::Duration;
 
-/// Every scenario.
+use allstop_agent::{Agent, AgentBuilder};
+use allstop_model::Reply;
+use tokio::time::sleep;
+
+use crate::ToolFn;
+use crate::explore::{RunStage, Scenario};
+
+/// Every scenario of runs.
 pub fn all() -> Vec<Scenario> {
-    let mut all = Vec::new();
-    all.extend(turns::all());
-    all.extend(models::all());
+    let mut all = Vec::from(runs::all());
     all.extend(gates::all());
     all.extend(limits::all());
-    all.extend(shells::all());
     all
 }
 
 /// Scenarios of sessions.
 pub fn sessions() -> Vec<Scenario> {
-    let mut all = Vec::new();
-    all.extend(sessions::all());
+    let mut all = Vec::from(sessions::all());
     all.extend(behind::all());
     all.extend(elsewhere::all());
     all
@@ -37,6 +38,40 @@ pub fn everything() -> Vec<Scenario> {
     let mut everything = all();
     everything.extend(sessions());
     everything
+}
+
+/// An agent that gives these replies, one a step, and has these tools.
+fn agent<const N: usize>(
+    stage: &RunStage,
+    replies: Vec<Reply>,
+    tools: [ToolFn; N],
+) -> AgentBuilder {
+    let tools = tools.map(|tool| stage.tool(tool));
+    Agent::builder(stage.model(replies)).tools(stage.tools(tools))
+}
+
+/// A tool that answers at once.
+fn answering(name: &str, answer: &'static str) -> ToolFn {
+    ToolFn::new(name, move |_| async move { answer.to_owned() })
+}
+
+/// A tool that takes a while, and hears no stop meanwhile.
+pub(crate) fn deaf(name: &str, takes: Duration, answer: &'static str) -> ToolFn {
+    ToolFn::new(name, move |_| async move {
+        sleep(takes).await;
+        answer.to_owned()
+    })
+}
+
+/// A tool that takes a while, and hears a stop.
+pub(crate) fn listening(name: &str, takes: Duration, answer: &'static str) -> ToolFn {
+    ToolFn::new(name, move |call| async move {
+        tokio::select! {
+            biased;
+            cause = call.scope.stopped_at("working") => format!("stopped: {cause}"),
+            () = sleep(takes) => answer.to_owned(),
+        }
+    })
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_agent::{Agent, AgentEvent};
+use allstop_agent::{AgentBuilder, AgentEvent};
 use allstop_core::message::Arguments;
 use allstop_core::record::{CallOutcome, SessionRecord, StartedCall, StartedCallKind, TurnOrigin};
 use allstop_core::{Effect, Timestamp, TurnNumber};
@@ -13,8 +13,8 @@ use allstop_tools::{PermissionAnswer, PermissionPolicy};
 use serde_json::json;
 use tokio::time::sleep;
 
-use super::talk::{Lines, TalkModel};
-use crate::ToolFn;
+use super::listening;
+use super::talk::{Lines, answerer};
 use crate::explore::{RunStage, Scenario, ScriptedUser, Setup};
 
 pub(super) fn all() -> [Scenario; 8] {
@@ -132,7 +132,7 @@ where
     stage.session(script, |stage, _| {
         let first = Reply::text("One").pause(Pause::For(Duration::from_millis(20)));
         let lines: Lines = vec![("first", vec![first.and_text(" and more.").usage(5, 4)])];
-        stage.build(Agent::builder(stage.watch_model(TalkModel::saying(lines))))
+        stage.build(answerer(stage, lines))
     })
 }
 
@@ -144,14 +144,7 @@ where
     stage.session(script, |stage, _| stage.build(worker(stage)))
 }
 
-fn worker(stage: &RunStage) -> allstop_agent::AgentBuilder {
-    let work = ToolFn::new("work", |call| async move {
-        tokio::select! {
-            biased;
-            cause = call.scope.stopped_at("working") => format!("stopped: {cause}"),
-            () = sleep(Duration::from_millis(20)) => "worked".to_owned(),
-        }
-    });
+fn worker(stage: &RunStage) -> AgentBuilder {
     let lines: Lines = vec![(
         "work",
         vec![
@@ -159,8 +152,8 @@ fn worker(stage: &RunStage) -> allstop_agent::AgentBuilder {
             Reply::text("It is done.").usage(12, 2),
         ],
     )];
-    let agent = Agent::builder(stage.watch_model(TalkModel::saying(lines)));
-    agent.tools(stage.tools([stage.tool(work)]))
+    let work = listening("work", Duration::from_millis(20), "worked");
+    answerer(stage, lines).tools(stage.tools([stage.tool(work)]))
 }
 
 /// Records of a process that was killed in the middle of a tool's call.

@@ -3,9 +3,12 @@
 
 use std::sync::Arc;
 
+use allstop_agent::{Agent, AgentBuilder};
 use allstop_core::Message;
 use allstop_model::{Model, ModelError, ModelRequest, ModelStream, Reply, ScriptedModel};
 use futures::future::BoxFuture;
+
+use crate::explore::RunStage;
 
 /// Answers to messages: replies, one a step, to a message in which these words occur.
 pub(super) type Lines = Vec<(&'static str, Vec<Reply>)>;
@@ -28,6 +31,11 @@ impl TalkModel {
             otherwise: ScriptedModel::in_order_of_calls(vec![otherwise; OTHERWISE_MAX]),
         })
     }
+}
+
+/// An agent that answers in a session.
+pub(super) fn answerer(stage: &RunStage, lines: Lines) -> AgentBuilder {
+    Agent::builder(stage.watch_model(TalkModel::saying(lines)))
 }
 
 /// More answers than any run has turns.

@@ -1,6 +1,10 @@
-//! Behaviour of a simulated process, left alone and under signals.
+//! Behaviour of a simulated process, left alone and under signals, and the events that come of it.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use allstop_process::{ExitInfo, ProcessSignal};
+use tokio::time::Instant;
 
 /// Behaviour of a process. The default prints nothing and exits with 0 at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,4 +42,47 @@ impl Behaviour {
             ..Self::default()
         }
     }
+}
+
+/// Something that happened to a tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SystemEvent {
+    /// Time of the event.
+    pub at: Instant,
+    /// The [`number`](super::TreeView::number) of the tree.
+    pub tree: usize,
+    /// Its command.
+    pub command: Arc<str>,
+    /// Kind of the event.
+    pub kind: SystemEventKind,
+}
+
+/// Kinds of events of a tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SystemEventKind {
+    /// It was started. The caller has no handle yet.
+    Started {
+        /// The main process.
+        pid: u32,
+    },
+    /// A member printed.
+    Printed {
+        /// Pid of the member.
+        pid: u32,
+        /// Printed text.
+        text: String,
+    },
+    /// A signal was delivered to all members that live.
+    Signalled(ProcessSignal),
+    /// A member ended.
+    Ended {
+        /// Pid of the member.
+        pid: u32,
+        /// True for the main process.
+        is_main: bool,
+        /// Exit code or signal.
+        exit: ExitInfo,
+    },
+    /// No member of it is left.
+    Emptied,
 }

@@ -16,13 +16,11 @@
 //! ```
 
 mod behaviour;
-mod event;
-mod launch;
+mod pipe;
 mod tree;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use allstop_core::process::ProcessIdentity;
@@ -33,9 +31,7 @@ use allstop_process::{
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-pub use behaviour::Behaviour;
-pub use event::{SystemEvent, SystemEventKind};
-pub use launch::{SimulatedLife, SimulatedTree, contain};
+pub use behaviour::{Behaviour, SystemEvent, SystemEventKind};
 use tree::{SystemTree, TreeState};
 
 /// The first pid: they count up from here, and look like pids.
@@ -48,7 +44,6 @@ type Observer = Arc<dyn Fn(&SystemEvent) + Send + Sync>;
 pub struct SimulatedSystem(Arc<SystemInner>);
 
 struct SystemInner {
-    made_at: Instant,
     state: Mutex<SystemState>,
     observer: Mutex<Option<Observer>>,
 }
@@ -70,10 +65,6 @@ pub struct TreeView {
     pub command: Arc<str>,
     /// The marker of its call.
     pub marker: Arc<str>,
-    /// Working directory of its start.
-    pub cwd: PathBuf,
-    /// Time of its start.
-    pub started_at: Instant,
     /// Members that live now.
     pub living: Vec<TreeMember>,
 }
@@ -84,7 +75,6 @@ impl SimulatedSystem {
     #[expect(clippy::new_without_default, reason = "it reads the clock")]
     pub fn new() -> Self {
         Self(Arc::new(SystemInner {
-            made_at: Instant::now(),
             state: Mutex::new(SystemState {
                 programs: BTreeMap::new(),
                 has_keepers: false,
@@ -140,16 +130,6 @@ impl SimulatedSystem {
         self.0.state.lock().history.clone()
     }
 
-    /// The history for people, a line an event, with the time since the system was made. Equal for two equal runs.
-    pub fn timeline(&self) -> String {
-        let history = self.history();
-        let lines = history.iter().map(|event| {
-            let after = event.at.saturating_duration_since(self.0.made_at);
-            format!("{:>8} ms  {event}\n", after.as_millis())
-        });
-        lines.collect()
-    }
-
     /// Adds an event to the history and calls the observer, with no lock held.
     fn happened(&self, tree: usize, kind: SystemEventKind) {
         let event = {
@@ -190,11 +170,7 @@ impl TreeLauncher for SimulatedSystem {
             (state.trees.len() - 1, pid)
         };
         self.happened(tree, SystemEventKind::Started { pid });
-        let tree: Arc<dyn SimulatedTree> = Arc::new(SystemTree {
-            system: Self::clone(&self),
-            index: tree,
-        });
-        Ok(contain(&tree, status))
+        Ok(SystemTree::contain(Self::clone(&self), tree, status))
     }
 }
 

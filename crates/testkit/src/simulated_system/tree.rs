@@ -1,17 +1,22 @@
 //! One simulated tree. Its living members follow from behaviour, signals and the time alone, whether or not a driver is
 //! polled: the driver only shows what has happened.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::process::ProcessIdentity;
-use allstop_process::{ExitInfo, ProcessSignal, ProcessSpec, TreeMember};
+use allstop_core::receipt::{Containment, EndProof};
+use allstop_process::{
+    ContainedTree, DetachTreeError, ExitInfo, ProcessDriver, ProcessSignal, ProcessSpec,
+    StatusSender, TreeContainment, TreeMember,
+};
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
-use super::launch::{SimulatedLife, SimulatedTree};
+use super::pipe::MemoryPipe;
 use super::{
     Behaviour, SimulatedSystem, SystemEventKind, TreeView, command_line_of, command_of, identity,
 };
@@ -22,8 +27,6 @@ const SIGKILL: i32 = 9;
 pub(super) struct TreeState {
     pub(super) command: Arc<str>,
     marker: Arc<str>,
-    cwd: PathBuf,
-    started_at: Instant,
     /// The main process first.
     processes: Vec<SimulatedProcess>,
     /// Wakes the driver: its next event may come sooner.
@@ -78,8 +81,6 @@ impl TreeState {
         Self {
             command: command_of(spec).into(),
             marker: Arc::clone(&spec.marker),
-            cwd: spec.cwd.clone(),
-            started_at: now,
             processes,
             signalled: Arc::default(),
             keeper: has_keeper.then(next_pid),
@@ -97,8 +98,6 @@ impl TreeState {
             number,
             command: Arc::clone(&self.command),
             marker: Arc::clone(&self.marker),
-            cwd: self.cwd.clone(),
-            started_at: self.started_at,
             living: self.living(now),
         }
     }
@@ -215,32 +214,85 @@ impl SimulatedProcess {
     }
 }
 
-/// The way to one tree of a system.
+/// One tree of a system, contained: under the ordinary handle, driver and reader, without a process.
+///
+/// It doubles for `group_and_marker`, and makes the same claims: they rest on the simulation telling the truth, as those
+/// of the real one rest on `/proc`.
+#[derive(Clone)]
 pub(super) struct SystemTree {
-    pub(super) system: SimulatedSystem,
-    pub(super) index: usize,
+    system: SimulatedSystem,
+    index: usize,
+    detach_tx: mpsc::Sender<oneshot::Sender<()>>,
+    keeper: Option<ProcessIdentity>,
 }
 
 impl SystemTree {
+    /// Starts the life of a tree under a driver.
+    pub(super) fn contain(
+        system: SimulatedSystem,
+        index: usize,
+        status: StatusSender,
+    ) -> ContainedTree {
+        let (detach_tx, mut detach_rx) = mpsc::channel(1);
+        let mut tree = Self {
+            system,
+            index,
+            detach_tx,
+            keeper: None,
+        };
+        tree.keeper = tree.with(|tree| tree.keeper).map(identity);
+        status.started(identity(tree.with(|tree| tree.main_pid())));
+        let pipe = MemoryPipe::default();
+        let output = pipe.clone();
+        // Made here, for the driver may be dropped before it is ever polled.
+        let watch = KillOnLoss(tree.clone());
+        let driver = ProcessDriver::new(async move {
+            tokio::select! {
+                biased;
+                () = watch.0.show_all(&status, &pipe) => status.emptied(EndProof::ProcessGroupEmpty),
+                Some(reply) = detach_rx.recv() => {
+                    watch.0.with(|tree| tree.is_detached = true);
+                    status.detached();
+                    // The asker may have stopped waiting.
+                    let _unheard = reply.send(());
+                }
+            }
+        });
+        ContainedTree {
+            containment: Arc::new(tree),
+            driver,
+            output: Box::new(output),
+        }
+    }
+
     fn with<T>(&self, f: impl FnOnce(&mut TreeState) -> T) -> T {
         let mut state = self.system.0.state.lock();
         let tree = state.trees.get_mut(self.index);
         f(tree.expect("a tree is never removed"))
     }
 
-    async fn show_all(&self, seen: &SimulatedLife) {
+    fn signal(&self, signal: ProcessSignal) {
+        if self.with(|tree| tree.signal(signal, Instant::now())) {
+            self.with(|tree| tree.signalled.notify_one());
+            self.system
+                .happened(self.index, SystemEventKind::Signalled(signal));
+        }
+    }
+
+    /// Shows what happens in the tree until no member is left.
+    async fn show_all(&self, status: &StatusSender, output: &MemoryPipe) {
         let signalled = self.with(|tree| Arc::clone(&tree.signalled));
         loop {
             match self.with(|tree| tree.step(Instant::now())) {
                 TreeStep::Show(event) => {
                     self.system.happened(self.index, event.clone());
                     match event {
-                        SystemEventKind::Printed { text, .. } => seen.print(text.as_bytes()),
+                        SystemEventKind::Printed { text, .. } => output.push(text.as_bytes()),
                         SystemEventKind::Ended {
                             is_main: true,
                             exit,
                             ..
-                        } => seen.exit(exit),
+                        } => status.exited(exit),
                         SystemEventKind::Emptied => return,
                         _ => {}
                     }
@@ -256,43 +308,50 @@ impl SystemTree {
     }
 }
 
-impl SimulatedTree for SystemTree {
-    fn main(&self) -> ProcessIdentity {
-        identity(self.with(|tree| tree.main_pid()))
+impl TreeContainment for SystemTree {
+    fn level(&self) -> Containment {
+        Containment::GroupAndMarker
     }
 
-    fn signal(&self, signal: ProcessSignal) {
-        if self.with(|tree| tree.signal(signal, Instant::now())) {
-            self.with(|tree| tree.signalled.notify_one());
-            self.system
-                .happened(self.index, SystemEventKind::Signalled(signal));
+    fn keeper(&self) -> Option<&ProcessIdentity> {
+        self.keeper.as_ref()
+    }
+
+    fn ask(&self) {
+        self.signal(ProcessSignal::Term);
+    }
+
+    fn force(&self) {
+        self.signal(ProcessSignal::Kill);
+    }
+
+    fn members(&self) -> BoxFuture<'static, Vec<TreeMember>> {
+        let tree = self.clone();
+        async move { tree.with(|tree| tree.living(Instant::now())) }.boxed()
+    }
+
+    fn known_members(&self) -> Vec<ProcessIdentity> {
+        let members = self.with(|tree| tree.living(Instant::now()));
+        members.into_iter().map(|member| member.identity).collect()
+    }
+
+    fn detach(&self, _output_file: &Path) -> BoxFuture<'static, Result<(), DetachTreeError>> {
+        if self.keeper.is_none() {
+            return std::future::ready(Err(DetachTreeError::NeedsKeeper)).boxed();
         }
-    }
-
-    fn members(&self) -> Vec<TreeMember> {
-        self.with(|tree| tree.living(Instant::now()))
-    }
-
-    fn live(self: Arc<Self>, seen: SimulatedLife) -> BoxFuture<'static, ()> {
-        // Made here, for the future may be dropped before it is ever polled.
-        let watch = KillOnLoss(Arc::clone(&self));
-        Box::pin(async move {
-            let _watch = watch;
-            self.show_all(&seen).await;
-        })
-    }
-
-    fn keeper(&self) -> Option<ProcessIdentity> {
-        self.with(|tree| tree.keeper).map(identity)
-    }
-
-    fn detach(&self) {
-        self.with(|tree| tree.is_detached = true);
+        let (reply, answer) = oneshot::channel();
+        let requests = self.detach_tx.clone();
+        let detach = async move {
+            let sent = requests.send(reply).await;
+            sent.map_err(|_| DetachTreeError::NotRunning)?;
+            answer.await.map_err(|_| DetachTreeError::NotRunning)
+        };
+        detach.boxed()
     }
 }
 
 /// Kills a tree whose driver is dropped, unless it was detached. Once no member is left, this has no effect.
-struct KillOnLoss(Arc<SystemTree>);
+struct KillOnLoss(SystemTree);
 
 impl Drop for KillOnLoss {
     fn drop(&mut self) {

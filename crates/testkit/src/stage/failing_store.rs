@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::task::Context;
 use std::time::Duration;
 
@@ -22,9 +22,10 @@ const STALLS_FOR: Duration = GRACE_DEFAULT
     .saturating_add(Duration::from_millis(100));
 
 /// The store of a run. It works until it is told to fail, and again when a stop's time is over.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct FailingStore {
-    log: OnceLock<Arc<FaultyLog>>,
+    /// The log that the run is given.
+    pub(crate) log: Arc<FaultyLog>,
     stalled: Mutex<Option<Stalled>>,
 }
 
@@ -36,16 +37,17 @@ struct Stalled {
 }
 
 impl FailingStore {
-    /// The log that the run is given.
-    pub(super) fn over(&self, inner: Arc<dyn Log>, watch: &PartWatch) -> Arc<dyn Log> {
-        let log = Arc::new(FaultyLog::watched(inner, watch.clone()));
-        self.log.set(Arc::clone(&log)).expect("a run has one store");
-        log
+    /// Over this log, with points.
+    pub(super) fn over(inner: Arc<dyn Log>, watch: &PartWatch) -> Arc<Self> {
+        Arc::new(Self {
+            log: Arc::new(FaultyLog::watched(inner, watch.clone())),
+            stalled: Mutex::default(),
+        })
     }
 
     /// Fails from the next append on.
     pub(crate) fn fail(&self, fault: StoreFault) {
-        let Some(log) = self.log.get() else { return };
+        let log = &self.log;
         match fault {
             StoreFault::RefusesOnce => log.fail_once(LogFault::Refuse),
             StoreFault::Refuses | StoreFault::RefusesAtStop => log.fail_all(LogFault::Refuse),
@@ -72,14 +74,11 @@ impl FailingStore {
         let writes = *writes;
         *stalled = None;
         drop(stalled);
-        if let Some(log) = self.log.get() {
-            if writes {
-                log.release()
-                    .now_or_never()
-                    .expect("the log below is in memory");
-            } else {
-                log.forget();
-            }
+        if writes {
+            let released = self.log.release().now_or_never();
+            released.expect("the log below is in memory");
+        } else {
+            self.log.forget();
         }
         true
     }
@@ -92,12 +91,5 @@ impl FailingStore {
             opening.as_mut().poll(cx)
         })
         .await
-    }
-
-    /// Works again.
-    pub(crate) fn heal(&self) {
-        if let Some(log) = self.log.get() {
-            log.heal();
-        }
     }
 }

@@ -8,7 +8,6 @@ mod parts;
 mod planned_stops;
 mod processes;
 mod scenario;
-mod scripted_user;
 mod session_play;
 mod session_under_way;
 mod subject;
@@ -18,8 +17,8 @@ pub(crate) use parts::{INSIDE, PartWatch};
 pub(crate) use planned_stops::{PlannedStops, StopReceipt, StoppableRun, plan};
 pub(crate) use scenario::Played;
 pub use scenario::{Scenario, Setup};
-pub use scripted_user::ScriptedUser;
-pub use session_play::SessionPlay;
+pub use session_play::ScriptedUser;
+pub(crate) use session_play::SessionPlay;
 pub use session_under_way::FOLLOW_UP;
 pub use subject::{RunningSubject, Subject, SubjectPlay};
 
@@ -36,11 +35,10 @@ use allstop_tools::{
 };
 
 use crate::SimulatedSystem;
-use crate::observe::{Moment, Points, RECORD, RunWitness, WitnessedLife};
+use crate::observe::{Moment, RECORD, RunWitness, WitnessNotes};
 use crate::violation::{FailureClass, Invariant};
 use failing_store::FailingStore;
 use own::OwnChecks;
-use parts::{WatchedGuardrail, WatchedHook, WatchedModel, WatchedPrompter, WatchedTool};
 use processes::Processes;
 
 /// Stage on which a scenario builds its agent anew for each run. Parts from here have points before, inside and after
@@ -49,33 +47,30 @@ use processes::Processes;
 /// Clones are the same stage.
 #[derive(Debug, Clone)]
 pub struct RunStage {
-    watch: PartWatch,
-    root: Scope,
-    session: Scope,
+    pub(crate) watch: PartWatch,
+    pub(crate) root: Scope,
+    pub(crate) session: Scope,
     background: Arc<SessionBackground>,
     processes: Arc<Processes>,
-    store: Arc<FailingStore>,
-    own: OwnChecks,
+    pub(crate) store: Arc<FailingStore>,
+    pub(crate) own: OwnChecks,
 }
 
 impl RunStage {
     /// Must be called in the runtime of the run.
-    pub(crate) fn new() -> Self {
-        let watch = PartWatch {
-            points: Points::new(),
-            witness: RunWitness::default(),
-        };
+    pub(crate) fn new(log: Arc<dyn Log>) -> Self {
+        let watch = PartWatch::new();
         let (root, session) = scopes();
         let below = session
             .child("session/explored/background", ScopeOptions::default())
             .expect("nothing is stopped yet");
         Self {
             processes: Arc::new(Processes::new(&watch)),
-            watch,
             root,
             session,
             background: SessionBackground::new(below, 1),
-            store: Arc::default(),
+            store: FailingStore::over(log, &watch),
+            watch,
             own: OwnChecks::default(),
         }
     }
@@ -87,8 +82,7 @@ impl RunStage {
 
     /// A model of your own. It must not wait for anything but tokio's timers.
     pub fn watch_model(&self, inner: Arc<dyn Model>) -> Arc<dyn Model> {
-        let watch = self.watch.clone();
-        Arc::new(WatchedModel { inner, watch })
+        self.watch.part(inner)
     }
 
     /// A tool.
@@ -98,8 +92,7 @@ impl RunStage {
 
     /// The same, of one that is shared.
     pub fn watch_tool(&self, inner: Arc<dyn Tool>) -> Arc<dyn Tool> {
-        let watch = self.watch.clone();
-        Arc::new(WatchedTool { inner, watch })
+        self.watch.part(inner)
     }
 
     /// Tools, as a registry.
@@ -138,20 +131,12 @@ impl RunStage {
 
     /// A hook.
     pub fn hook(&self, inner: impl Hook + 'static) -> Arc<dyn Hook> {
-        let watch = self.watch.clone();
-        Arc::new(WatchedHook {
-            inner: Arc::new(inner),
-            watch,
-        })
+        self.watch.part(Arc::new(inner) as Arc<dyn Hook>)
     }
 
     /// A guardrail.
     pub fn guardrail(&self, inner: impl Guardrail + 'static) -> Arc<dyn Guardrail> {
-        let watch = self.watch.clone();
-        Arc::new(WatchedGuardrail {
-            inner: Arc::new(inner),
-            watch,
-        })
+        self.watch.part(Arc::new(inner) as Arc<dyn Guardrail>)
     }
 
     /// Somebody who answers permission questions.
@@ -161,8 +146,7 @@ impl RunStage {
 
     /// The same, of one that is shared: that of a session, who asks its subscribers.
     pub fn watch_prompter(&self, inner: Arc<dyn Prompter>) -> Arc<dyn Prompter> {
-        let watch = self.watch.clone();
-        Arc::new(WatchedPrompter { inner, watch })
+        self.watch.part(inner)
     }
 
     /// An agent that is explored: with its clock as a point too, which stands before each record is made.
@@ -217,51 +201,22 @@ impl RunStage {
         self.watch.points.reach(moment, what, "");
     }
 
-    pub(crate) fn own(&self) -> &OwnChecks {
-        &self.own
-    }
-
-    pub(crate) fn points(&self) -> &Points {
-        &self.watch.points
-    }
-
     /// Witness of the run, for noting what your own parts do.
     pub fn witness(&self) -> &RunWitness {
         &self.watch.witness
     }
 
-    pub(crate) fn root(&self) -> &Scope {
-        &self.root
-    }
-
-    pub(crate) fn session_scope(&self) -> &Scope {
-        &self.session
-    }
-
-    /// Everything that ran, when all is over: processes that are gone have ended, and background work has its id.
-    pub(crate) fn lived(&self, works: &[Arc<BackgroundWork>]) -> Vec<WitnessedLife> {
+    /// The notes of the run, when all is over: processes that are gone have ended, and background work has its id.
+    pub(crate) fn notes(&self, works: &[Arc<BackgroundWork>]) -> WitnessNotes {
         self.processes.bury();
-        let mut lived = self.watch.witness.lived();
-        self.processes.name_background(works, &mut lived);
-        lived
-    }
-
-    /// The store of the run: with points, and with the faults of the case.
-    pub(crate) fn log(&self, inner: Arc<dyn Log>) -> Arc<dyn Log> {
-        self.store.over(inner, &self.watch)
+        let mut notes = self.watch.witness.notes();
+        self.processes.name_background(works, &mut notes.lived);
+        notes
     }
 
     /// Stops of this run, none yet.
     pub(crate) fn planned_stops(&self) -> PlannedStops {
         PlannedStops::new(&self.watch, &self.store)
-    }
-
-    pub(crate) fn watch(&self) -> &PartWatch {
-        &self.watch
-    }
-
-    pub(crate) fn store(&self) -> &Arc<FailingStore> {
-        &self.store
     }
 }
 

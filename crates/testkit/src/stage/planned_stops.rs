@@ -5,49 +5,27 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use allstop_core::{Cause, CauseKind, Extent, Receipt};
-use allstop_session::FollowUp;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
 use super::failing_store::FailingStore;
 use super::parts::PartWatch;
-use crate::observe::{ObservedStop, Point, StopAnswer};
+use crate::observe::{ObservedStop, StopAnswer};
 use crate::stop_method::StopMethod;
 
 /// Future of a stop's answer.
 pub(crate) type StopReceipt = BoxFuture<'static, Arc<Receipt>>;
 
-/// Run that can be stopped in every way that it has. Each method returns false where there is nothing to do it to.
+/// Run that can be stopped in every way that it has.
 pub(crate) trait StoppableRun: Send + Sync + 'static {
     fn stops(&self) -> &PlannedStops;
 
     /// Notes what was shown before something is done.
     fn look_first(&self) {}
 
-    fn stop(&self, extent: Extent, cause: CauseKind) -> bool;
-
-    /// Stops the turn a second time, without waiting for the grace.
-    fn force(&self) -> bool;
-
-    fn caller_goes_away(&self) -> bool;
-
-    /// True if the run was started with a deadline.
-    fn has_deadline(&self) -> bool {
-        false
-    }
-
-    fn send(&self, _policy: FollowUp) -> bool {
-        false
-    }
-
-    fn close(&self) -> bool {
-        false
-    }
-
-    fn undo(&self) -> bool {
-        false
-    }
+    /// Does what this method does at one point. False where there is nothing to do it to.
+    fn act(&self, method: StopMethod) -> bool;
 }
 
 /// Stops of one run, with their answers.
@@ -55,8 +33,8 @@ pub(crate) struct PlannedStops {
     watch: PartWatch,
     store: Arc<FailingStore>,
     asked: Mutex<Vec<(ObservedStop, Option<StopReceipt>)>>,
-    planned: AtomicUsize,
-    done: AtomicUsize,
+    /// Number of those that are planned and not done.
+    left: AtomicUsize,
     impossible: AtomicBool,
 }
 
@@ -66,8 +44,7 @@ impl PlannedStops {
             watch: watch.clone(),
             store: Arc::clone(store),
             asked: Mutex::default(),
-            planned: AtomicUsize::new(0),
-            done: AtomicUsize::new(0),
+            left: AtomicUsize::new(0),
             impossible: AtomicBool::new(false),
         }
     }
@@ -133,7 +110,7 @@ impl PlannedStops {
 
     /// True if everything that was planned could be done.
     pub(crate) fn applied(&self) -> bool {
-        self.planned.load(Ordering::Relaxed) == self.done.load(Ordering::Relaxed)
+        self.left.load(Ordering::Relaxed) == 0
     }
 
     /// Drops what is still waited for.
@@ -144,54 +121,34 @@ impl PlannedStops {
 }
 
 /// Plans a stop: what the method does, at the points where it does it.
-pub(crate) fn plan<R: StoppableRun>(run: &Arc<R>, point: &Point, method: StopMethod) {
+pub(crate) fn plan<R: StoppableRun>(run: &Arc<R>, point: u32, method: StopMethod) {
     use StopMethod as M;
-    let at = |after: u32, act: Box<dyn FnOnce(&R) -> bool + Send>| {
+    let second = match method {
+        M::Again(after) => Some((after, M::USER)),
+        M::Wider(after) => Some((after, M::Stop(Extent::Process, CauseKind::Shutdown))),
+        M::Force(after) => Some((after, M::Force(0))),
+        _ => None,
+    };
+    let first = if second.is_some() { M::USER } else { method };
+    for (after, act) in [(0, first)].into_iter().chain(second) {
         let stops = run.stops();
-        stops.planned.fetch_add(1, Ordering::Relaxed);
-        let acting = Arc::clone(run);
-        let number = point.number + after;
-        stops.watch.points.at(number, move || {
-            acting.look_first();
-            let is_done = act(&acting);
-            let stops = acting.stops();
-            stops
-                .done
-                .fetch_add(usize::from(is_done), Ordering::Relaxed);
+        stops.left.fetch_add(1, Ordering::Relaxed);
+        let run = Arc::clone(run);
+        stops.watch.points.at(point + after, move || {
+            run.look_first();
+            let stops = run.stops();
+            let is_done = match act {
+                M::Store(fault) => {
+                    stops.store.fail(fault);
+                    !fault.has_stop() || run.act(M::USER)
+                }
+                M::Kill => kill_this_process(),
+                act => run.act(act),
+            };
+            let done = usize::from(is_done);
+            stops.left.fetch_sub(done, Ordering::Relaxed);
             stops.impossible.fetch_or(!is_done, Ordering::Relaxed);
         });
-    };
-    let stop_turn = |run: &R| run.stop(Extent::Turn, CauseKind::User);
-    match method {
-        M::Stop(extent, cause) => at(0, Box::new(move |run| run.stop(extent, cause))),
-        M::Drop => at(0, Box::new(R::caller_goes_away)),
-        M::Deadline if run.has_deadline() => {}
-        // Nobody's: sessions have no deadline of their own.
-        M::Deadline => at(0, Box::new(|_| false)),
-        M::Store(fault) => at(
-            0,
-            Box::new(move |run| {
-                run.stops().store.fail(fault);
-                !fault.has_stop() || stop_turn(run)
-            }),
-        ),
-        M::Again(after) => {
-            at(0, Box::new(stop_turn));
-            at(after, Box::new(stop_turn));
-        }
-        M::Wider(after) => {
-            at(0, Box::new(stop_turn));
-            let wider = |run: &R| run.stop(Extent::Process, CauseKind::Shutdown);
-            at(after, Box::new(wider));
-        }
-        M::Force(after) => {
-            at(0, Box::new(stop_turn));
-            at(after, Box::new(R::force));
-        }
-        M::Send(policy) => at(0, Box::new(move |run| run.send(policy))),
-        M::Close => at(0, Box::new(R::close)),
-        M::Undo => at(0, Box::new(R::undo)),
-        M::Kill => at(0, Box::new(|_| kill_this_process())),
     }
 }
 

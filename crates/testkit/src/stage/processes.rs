@@ -1,7 +1,6 @@
 //! The simulated processes of a run: points at what they do, and their lives in the world.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
 use allstop_core::receipt::ItemKind;
@@ -15,16 +14,11 @@ use crate::observe::{LifeGuard, WitnessedLife};
 use crate::{SimulatedSystem, SystemEventKind};
 
 /// The simulated processes of a run.
+#[derive(Debug)]
 pub(crate) struct Processes {
     system: SimulatedSystem,
     /// By the numbers of their trees.
     alive: Arc<Mutex<BTreeMap<usize, LifeGuard>>>,
-}
-
-impl fmt::Debug for Processes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Processes").finish_non_exhaustive()
-    }
 }
 
 impl Processes {

@@ -1,20 +1,25 @@
-//! Session that is explored: its agent, its options, and the script of its user.
+//! Session that is explored: its agent, its options, and the script of its user, who sends, waits, looks, and goes on.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
+use std::time::Duration;
 
 use allstop_agent::{Agent, SessionBackground, TurnError};
 use allstop_core::record::SessionRecord;
 use allstop_core::{MessageId, Timestamp};
-use allstop_session::{AgentRequest, AgentSource, FollowUp, SessionAgent, SessionOptions};
+use allstop_session::{
+    AgentRequest, AgentSource, FollowUp, MessageHandle, MessageOutcome, NewMessage, Session,
+    SessionAgent, SessionEvent, SessionOptions, WaitResult,
+};
 use allstop_tools::{BackgroundHost as _, BackgroundWork};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
+use tokio::time::timeout;
 
 use super::RunStage;
-use super::scripted_user::ScriptedUser;
 use super::session_under_way::SessionUnderWay;
 use crate::observe::ToldNotebook;
 
@@ -22,21 +27,13 @@ type Build = dyn Fn(&RunStage, &AgentRequest) -> Agent + Send + Sync;
 type Script = dyn Fn(ScriptedUser) -> BoxFuture<'static, ()> + Send + Sync;
 
 /// Session that is explored: its agent, its options, and the script of its user.
-pub struct SessionPlay {
+pub(crate) struct SessionPlay {
     pub(crate) source: Arc<ScenarioAgents>,
     pub(crate) script: Box<Script>,
     pub(crate) options: SessionOptions,
     pub(crate) left_behind: Vec<SessionRecord>,
     /// The number of the newest message.
     pub(crate) messages: Arc<AtomicU64>,
-}
-
-impl fmt::Debug for SessionPlay {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SessionPlay")
-            .field("options", &self.options)
-            .finish_non_exhaustive()
-    }
 }
 
 impl SessionPlay {
@@ -78,7 +75,7 @@ impl SessionPlay {
         told: Option<Arc<ToldNotebook>>,
     ) -> Arc<SessionUnderWay> {
         let stops = stage.planned_stops();
-        SessionUnderWay::new(stage.watch(), stage.root(), stops, &self.messages, told)
+        SessionUnderWay::new(&stage.watch, &stage.root, stops, &self.messages, told)
     }
 }
 
@@ -112,5 +109,70 @@ impl AgentSource for ScenarioAgents {
                 resources: None,
             })
         })
+    }
+}
+
+/// Longest wait of a user for something that a stop may have kept from happening.
+const LOOKS_FOR: Duration = Duration::from_mins(2);
+
+/// The user of an explored session. Clones are the same user.
+#[derive(Clone)]
+pub struct ScriptedUser {
+    pub(crate) session: Session,
+    pub(crate) live: Arc<SessionUnderWay>,
+}
+
+impl ScriptedUser {
+    /// The session, for what is not a message.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Sends a message. `None`: it was not taken.
+    pub fn send(&self, message: impl Into<NewMessage>) -> Option<MessageHandle> {
+        self.live.send(&self.session, message.into())
+    }
+
+    /// Sends a message and waits for what it comes to. `None`: it was not taken.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: dropping it stops nothing.
+    pub async fn ask(&self, message: impl Into<NewMessage>) -> Option<Arc<MessageOutcome>> {
+        Some(self.send(message)?.outcome().await)
+    }
+
+    /// Sends a message and waits until all is idle. `None`: it was not taken, or the waiter was made to go away.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: dropping it stops nothing.
+    pub async fn send_and_wait(
+        &self,
+        message: impl Into<NewMessage>,
+        limit: Duration,
+    ) -> Option<WaitResult> {
+        let waiter = self.live.wait(&self.session, message.into(), limit);
+        // The explorer polls its user whenever anything has happened.
+        std::future::poll_fn(|_| self.live.waited(waiter)).await
+    }
+
+    /// Waits until the subscriber has been given such an event. `false`: a stop came between, or it never came.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn until(&self, wanted: impl Fn(&SessionEvent) -> bool) -> bool {
+        let seen = std::future::poll_fn(|_| {
+            if self.live.has_seen(&wanted) {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        });
+        timeout(LOOKS_FOR, seen).await.is_ok()
+    }
+}
+
+impl fmt::Debug for ScriptedUser {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScriptedUser").finish_non_exhaustive()
     }
 }

@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use allstop_agent::Agent;
+use allstop_log::MemoryLog;
 use allstop_model::Reply;
 use allstop_tools::{Tool, ToolRegistry};
 use serde_json::Value;
@@ -172,7 +173,8 @@ impl StopSafe {
     /// # Panics
     /// If the input does not fit the tool's schema: nothing would be called.
     fn name(&self) -> String {
-        let tool = clockwork::run(|_| async { (self.make)(&RunStage::new()) });
+        let tool =
+            clockwork::run(|_| async { (self.make)(&RunStage::new(Arc::new(MemoryLog::new()))) });
         let name = Arc::clone(&tool.spec().name);
         let mut registry = ToolRegistry::new();
         let fits = registry

@@ -47,14 +47,14 @@ impl ObservedFate {
     pub(super) fn checked(stage: &RunStage, may_be_dropped: bool) -> Arc<Self> {
         let seen = Arc::new(Self::default());
         let here = Arc::clone(&seen);
-        stage.own().add(
+        stage.own.add(
             ENDS,
             (Invariant::NoDetachedWork, FailureClass::Hang),
             move || here.ends(),
         );
         if !may_be_dropped {
             let here = Arc::clone(&seen);
-            stage.own().add(
+            stage.own.add(
                 HEARS,
                 (Invariant::NoDetachedWork, FailureClass::SignalMissesLeaf),
                 move || here.hears(),

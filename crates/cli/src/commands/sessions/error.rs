@@ -1,8 +1,8 @@
 //! Failures of commands on sessions, with hints.
 
+use allstop_core::error_chain;
 use allstop_log::{LogError, SessionError};
 
-use super::view::chain;
 use crate::error::CliError;
 use crate::shell_command::SameFlags;
 
@@ -80,7 +80,7 @@ impl SessionsError {
 impl SessionsError {
     /// The same for whoever gave the command, with what helps. `flags`: those that a command on the same store needs.
     pub(super) fn into_problem(self, flags: &SameFlags) -> CliError {
-        let message = chain(&self);
+        let message = error_chain(&self);
         let problem = match &self {
             Self::NotFound { .. } | Self::Ambiguous { .. } => CliError::usage(message),
             _ => CliError::failure(message),

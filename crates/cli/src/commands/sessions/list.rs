@@ -1,13 +1,13 @@
 //! `sessions list`.
 
 use allstop_core::process::ProcessIdentity;
-use allstop_core::{SessionId, StopReason, Timestamp};
+use allstop_core::{SessionId, StopReason, Timestamp, error_chain};
 use allstop_log::{Log, SessionSummary, list_sessions};
 use serde::Serialize;
 
 use super::error::SessionsError;
 use super::short::short;
-use super::view::{chain, json};
+use super::view::json;
 use super::{Printed, View};
 use crate::display::{TextTable, age, plain};
 use crate::terminal::{Styled, TextRole, styled};
@@ -56,7 +56,7 @@ fn ending(session: &SessionSummary) -> String {
 fn remark(session: &SessionSummary, view: View) -> Styled {
     let style = view.style;
     if let Some(problem) = &session.problem {
-        return style.paint(TextRole::Bad, chain(problem));
+        return style.paint(TextRole::Bad, error_chain(problem));
     }
     match (&session.owner, session.turn_open) {
         (Some(owner), true) => {
@@ -102,7 +102,7 @@ impl<'a> From<&'a SessionSummary> for SessionRow<'a> {
             turn_open: readable.then_some(session.turn_open),
             active_at: session.active_at,
             owner: session.owner.as_ref(),
-            problem: session.problem.as_ref().map(|problem| chain(problem)),
+            problem: session.problem.as_ref().map(|problem| error_chain(problem)),
         }
     }
 }

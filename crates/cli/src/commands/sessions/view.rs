@@ -1,7 +1,5 @@
 //! Report of a session, before it is formatted as text or as JSON.
 
-use std::fmt::Write as _;
-
 use allstop_core::ids::BackgroundId;
 use allstop_core::message::{Arguments, Effect};
 use allstop_core::process::ProcessIdentity;
@@ -192,15 +190,4 @@ fn is_left(work: &RecordedWork) -> bool {
 pub(super) fn json(value: &impl Serialize) -> String {
     let text = serde_json::to_string_pretty(value);
     text.expect("strings, numbers and lists are all that is in it") + "\n"
-}
-
-/// An error with its causes, in one line.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let _ = write!(text, ": {cause}");
-        source = cause.source();
-    }
-    text
 }

@@ -27,7 +27,8 @@ fn delta(text: &str) -> AgentEvent {
 }
 
 fn envelope() -> Value {
-    serde_json::json!({"schema": "allstop.run/1", "output": "two\nlines"})
+    // In the order of the alphabet, which is the same whether or not the map keeps the order of insertion.
+    serde_json::json!({"output": "two\nlines", "schema": "allstop.run/1"})
 }
 
 #[test]

@@ -4,8 +4,6 @@
 //! Each run has two turns with commands side by side, one that ignores SIGTERM, and one in the background. An
 //! undisturbed run is measured first, so that the moments lie over all of it.
 
-mod after;
-mod machine;
 mod real_parts;
 mod round;
 
@@ -18,9 +16,9 @@ use allstop_core::turn::StopPolicy;
 use allstop_core::{CauseKind, Extent, StopReason};
 use parking_lot::Mutex;
 
-use super::random::{self, Random, SEED_VARIABLE};
 use crate::check;
 use crate::observe::{ObservedStop, RunObservation};
+use crate::random::{self, Random, SEED_VARIABLE};
 use crate::report::{CheckReport, Failure};
 use crate::stop_method::StopMethod;
 use round::{PlannedRound, play};
@@ -60,7 +58,7 @@ impl RandomStops {
         let undisturbed = Arc::new(undisturbed());
         let length = undisturbed.over_at;
         let report = CheckReport::new(&"random moments".into(), rounds as usize);
-        let sums = Mutex::new((report, RoundSums::default()));
+        let report = Mutex::new(report);
         let next = AtomicU32::new(0);
         let work = || {
             let numbers = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
@@ -71,8 +69,8 @@ impl RandomStops {
                     ..play(&planned)
                 };
                 let failure = self.failure(number, &planned, &observation);
-                let (report, sums) = &mut *sums.lock();
-                sums.add(&observation);
+                let mut report = report.lock();
+                count(&mut report, &observation);
                 report.count("random moment", &format!("random {}", planned.name()));
                 report.checked(&observation);
                 report.add(failure);
@@ -84,14 +82,12 @@ impl RandomStops {
                 worker.join().expect("a round breaks nothing but promises");
             }
         });
-        let (mut report, sums) = sums.into_inner();
-        report.notes = vec![
-            format!(
-                "moments over {length:?}, {} of them after the end, {} items stopped, {} unknown, answers within {:?}",
-                sums.were_over, sums.items_stopped, sums.items_unknown, sums.answered_within
-            ),
-            format!("the same moments again: {SEED_VARIABLE}={}", self.seed),
-        ];
+        let mut report = report.into_inner();
+        let again = format!(
+            "the same moments, over {length:?}, again: {SEED_VARIABLE}={}",
+            self.seed
+        );
+        report.notes.push(again);
         report
     }
 
@@ -146,30 +142,21 @@ fn undisturbed() -> RunObservation {
     shortest.unwrap_or_default()
 }
 
-/// Sums over all rounds.
-#[derive(Debug, Default)]
-struct RoundSums {
-    were_over: usize,
-    items_stopped: usize,
-    items_unknown: usize,
-    answered_within: Duration,
-}
-
-impl RoundSums {
-    fn add(&mut self, round: &RunObservation) {
-        let last = round.turns.iter().flatten().last();
-        let is_over = last.is_some_and(|turn| turn.stop_reason == StopReason::Completed);
-        self.were_over += usize::from(is_over);
-        let took = |stop: &ObservedStop| Some(stop.answer.as_ref()?.at.saturating_sub(stop.at));
-        let longest = round.all_stops().filter_map(took).max();
-        self.answered_within = self.answered_within.max(longest.unwrap_or_default());
-        let receipts = round.looks.iter().filter_map(|look| look.receipt.as_ref());
-        for item in receipts.flat_map(|receipt| receipt.items()) {
-            match item.state {
-                ItemState::Stopped { .. } => self.items_stopped += 1,
-                ItemState::Unknown { .. } => self.items_unknown += 1,
-                _ => {}
-            }
+/// Adds the figures of a round to the report.
+fn count(report: &mut CheckReport, round: &RunObservation) {
+    let last = round.turns.iter().flatten().last();
+    let is_over = last.is_some_and(|turn| turn.stop_reason == StopReason::Completed);
+    *report.figure("stops after the end") += u64::from(is_over);
+    let took = |stop: &ObservedStop| Some(stop.answer.as_ref()?.at.saturating_sub(stop.at));
+    let longest = round.all_stops().filter_map(took).max().unwrap_or_default();
+    let longest_ms = report.figure("ms until the latest answer");
+    *longest_ms = (*longest_ms).max(longest.as_millis() as u64);
+    let receipts = round.looks.iter().filter_map(|look| look.receipt.as_ref());
+    for item in receipts.flat_map(|receipt| receipt.items()) {
+        match item.state {
+            ItemState::Stopped { .. } => *report.figure("items stopped") += 1,
+            ItemState::Unknown { .. } => *report.figure("items unknown") += 1,
+            _ => {}
         }
     }
 }

@@ -4,20 +4,22 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use allstop_agent::{
-    EventSink, Run, RunHistory, RunOutcome, RunRequest, SessionBackground, Settings,
+    Agent, EventSink, Run, RunHistory, RunOutcome, RunRequest, SessionBackground, Settings,
 };
 use allstop_core::turn::StopPolicy;
 use allstop_core::{Cause, CauseKind, Extent, StopReason};
-use allstop_log::{Log, SessionWriter, SqliteLog};
-use allstop_scope::{Scope, ScopeOptions, Stop, StopRequest};
+use allstop_log::session::stream_of;
+use allstop_log::{LockAttempt, Log, SessionWriter, SqliteLog};
+use allstop_scope::{FORCE_MAX, Scope, ScopeOptions, Stop, StopRequest};
 use allstop_tools::BackgroundHost as _;
 use tokio::time::{sleep, timeout};
 
-use super::after::{ANSWERED_WITHIN, SLACK, looked_until, next, outcome};
-use super::machine::{look, open_files, running};
-use super::real_parts::{PROMPTS, RealParts, now, scopes, session_id};
-use crate::drive::records::read_all;
-use crate::observe::{CallerGone, MachineLook, ObservedStop, RunObservation, StopAnswer};
+use super::real_parts::{GRACE, PROMPTS, RealParts, now, scopes, session_id};
+use super::real_parts::{look, open_files, running};
+use crate::drive::read_all;
+use crate::observe::{
+    Disturbance, MachineLook, NEXT_MESSAGE, ObservedStop, RunObservation, StopAnswer, WitnessNotes,
+};
 use crate::stop_method::StopMethod;
 
 /// Plan of a run.
@@ -82,7 +84,7 @@ impl AnsweredStops<'_> {
         run: &mut Option<Run>,
         scopes: [&Scope; 3],
         planned: &PlannedRound,
-    ) -> Option<CallerGone> {
+    ) -> Option<Disturbance> {
         let (moment, method) = planned.stop?;
         if method == StopMethod::Deadline {
             return None;
@@ -90,9 +92,10 @@ impl AnsweredStops<'_> {
         sleep(moment).await;
         if method == StopMethod::Drop {
             drop(run.take());
-            return Some(CallerGone {
-                point: 0,
-                order: 0,
+            return Some(Disturbance {
+                cause: Cause::new(CauseKind::Disconnect),
+                point: Some(0),
+                accepted: Some(0),
                 at: self.began.elapsed(),
             });
         }
@@ -104,33 +107,27 @@ impl AnsweredStops<'_> {
     async fn stop(&mut self, run: &Run, [root, session, background]: [&Scope; 3], by: StopMethod) {
         let order =
             |extent, cause| StopRequest::new(extent, Cause::new(cause)).bystander(background);
-        let turn = |cause| run.scope().stop(order(Extent::Turn, cause));
-        let later = |ms: u32| sleep(Duration::from_millis(ms.into()));
-        let asked = self.began.elapsed();
-        let stops = match by {
-            StopMethod::Stop(Extent::Process, cause) => {
-                vec![root.stop(order(Extent::Process, cause))]
-            }
-            StopMethod::Stop(Extent::Session, cause) => {
-                vec![session.stop(order(Extent::Session, cause))]
-            }
-            StopMethod::Stop(_, cause) => vec![turn(cause)],
-            StopMethod::Force(after) => {
-                let first = turn(CauseKind::User);
-                later(after).await;
-                let second = order(Extent::Turn, CauseKind::User).grace(Duration::ZERO);
-                vec![first, run.scope().stop(second)]
-            }
-            StopMethod::Wider(after) => {
-                let first = turn(CauseKind::User);
-                later(after).await;
-                vec![
-                    first,
-                    root.stop(order(Extent::Process, CauseKind::Shutdown)),
-                ]
-            }
-            _ => Vec::new(),
+        let user = || order(Extent::Turn, CauseKind::User);
+        let stop = |order: StopRequest| match order.extent {
+            Extent::Process => root.stop(order),
+            Extent::Session => session.stop(order),
+            _ => run.scope().stop(order),
         };
+        let (first, second) = match by {
+            StopMethod::Stop(extent, cause) => (order(extent, cause), None),
+            StopMethod::Force(after) => (user(), Some((after, user().grace(Duration::ZERO)))),
+            StopMethod::Wider(after) => {
+                let all = order(Extent::Process, CauseKind::Shutdown);
+                (user(), Some((after, all)))
+            }
+            _ => return,
+        };
+        let asked = self.began.elapsed();
+        let mut stops = vec![stop(first)];
+        if let Some((after_ms, second)) = second {
+            sleep(Duration::from_millis(after_ms.into())).await;
+            stops.push(stop(second));
+        }
         for stop in stops {
             let answered = self.answer(&stop, asked).await;
             self.stops.push(answered);
@@ -245,7 +242,69 @@ async fn run(parts: &RealParts, planned: PlannedRound) -> RunObservation {
         next_must: Some(StopReason::Completed),
         records_after_next,
         effects: parts.effects(),
-        requests: parts.requests(),
+        notes: WitnessNotes {
+            requests: parts.requests(),
+            ..WitnessNotes::default()
+        },
         ..RunObservation::default()
+    }
+}
+
+/// Time that a machine may add that does many other things at once.
+pub(super) const SLACK: Duration = Duration::from_secs(2);
+
+/// Longest time that a stop may take.
+pub(super) const ANSWERED_WITHIN: Duration = GRACE.saturating_add(FORCE_MAX).saturating_add(SLACK);
+
+/// Limit of a whole run: a hundred times what it takes.
+const HANGS_AFTER: Duration = Duration::from_secs(30);
+
+/// Interval between two looks at something that sends no event.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+/// The outcome, if somebody is there to get it; an error if there is none in time.
+pub(super) async fn outcome(
+    run: Option<Run>,
+    log: &Arc<dyn Log>,
+) -> Result<Option<RunOutcome>, ()> {
+    if let Some(run) = run {
+        let outcome = timeout(HANGS_AFTER, run.finish()).await;
+        return outcome.map_err(drop)?.map(Some).map_err(drop);
+    }
+    // An engine whose caller has gone lets go of the session when it has ended.
+    let began = Instant::now();
+    while began.elapsed() < ANSWERED_WITHIN {
+        if let Ok(LockAttempt::Locked(_)) = log.try_lock(&stream_of(&session_id())).await {
+            return Ok(None);
+        }
+        sleep(LOOK_EVERY).await;
+    }
+    Err(())
+}
+
+/// Sends the next message to what is left.
+pub(super) async fn next(
+    agent: &Agent,
+    session: Option<SessionWriter>,
+    log: &Arc<dyn Log>,
+) -> Option<StopReason> {
+    let session = match session {
+        Some(session) => session,
+        None => SessionWriter::resume(Arc::clone(log), session_id(), now())
+            .await
+            .ok()?,
+    };
+    let (_root, scope) = scopes();
+    let request = RunRequest::new(RunHistory::Logged(Box::new(session)), NEXT_MESSAGE);
+    let run = agent.start(&scope, request, EventSink::none());
+    let outcome = timeout(HANGS_AFTER, run.finish()).await.ok()?.ok()?;
+    outcome.turns.last().map(|turn| turn.stop_reason)
+}
+
+/// Waits until it is so, or has not become so in time.
+pub(super) async fn looked_until(is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() && began.elapsed() < SLACK {
+        sleep(LOOK_EVERY).await;
     }
 }

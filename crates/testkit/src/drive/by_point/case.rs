@@ -1,15 +1,27 @@
-//! One run of a scenario, stopped at one point by one method, or undisturbed.
+//! One run of a scenario, stopped at one point by one method, or undisturbed; the next message, and what then is left.
 
 use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
-use allstop_core::StopReason;
-use allstop_log::Log;
+use allstop_agent::{EventSink, RunHistory};
+use allstop_core::{Cause, CauseKind, Extent, SessionId, StopReason, Timestamp};
+use allstop_log::{Log, SessionWriter};
+use allstop_scope::{Scope, StopRequest};
+use allstop_session::{FollowUp, NewMessage, Session, Sessions};
+use allstop_tools::BackgroundWork;
+use tokio::time::{sleep, timeout};
 
+use super::session;
 use super::turns::run_turns;
-use super::{after, session};
-use crate::observe::{Point, RunObservation, ToldNotebook};
-use crate::stage::clockwork::{self, Tick};
-use crate::stage::{ChildProcesses, Played, RunStage, Scenario, Setup};
+use crate::observe::{
+    ANSWERED_WITHIN, Moment, NEXT_MESSAGE, Order, POLL, RunObservation, ToldNotebook,
+};
+use crate::stage::clockwork::{self, OWN_TASKS, Tick};
+use crate::stage::{
+    ChildProcesses, PlannedStops, Played, RunStage, Scenario, Setup, StoppableRun, Subject,
+    SubjectPlay, scopes,
+};
 use crate::stop_method::StopMethod;
 
 /// One run of a scenario.
@@ -17,8 +29,8 @@ use crate::stop_method::StopMethod;
 pub(crate) struct Case<'a> {
     pub(crate) scenario: &'a Scenario,
     pub(crate) log: Arc<dyn Log>,
-    /// Point and method of the stop, if there is one.
-    pub(crate) stop: Option<(&'a Point, StopMethod)>,
+    /// Number of the point and method of the stop, if there is one.
+    pub(crate) stop: Option<(u32, StopMethod)>,
     /// Notebook for those who look after a kill.
     pub(crate) told: Option<Arc<ToldNotebook>>,
     /// The same run without a stop, if that is known.
@@ -32,7 +44,7 @@ pub(crate) fn play(case: &Case<'_>) -> Option<RunObservation> {
     let processes_left = before.end_newer();
     Some(RunObservation {
         undisturbed: case.undisturbed.clone(),
-        point: case.stop.map(|(point, _)| point.number),
+        point: case.stop.map(|(point, _)| point),
         store_fault: match case.stop {
             Some((_, StopMethod::Store(fault))) => Some(fault),
             _ => None,
@@ -43,7 +55,7 @@ pub(crate) fn play(case: &Case<'_>) -> Option<RunObservation> {
 }
 
 async fn run(case: &Case<'_>, tick: Tick) -> Option<RunObservation> {
-    let stage = RunStage::new();
+    let stage = RunStage::new(Arc::clone(&case.log));
     let Setup { play, next_ends } = case.scenario.build(&stage);
     let observed = match play {
         Played::Run { subject, prompts } => run_turns(case, tick, stage, &*subject, prompts).await,
@@ -58,10 +70,185 @@ async fn run(case: &Case<'_>, tick: Tick) -> Option<RunObservation> {
 /// Sends the next message to the session that a store holds.
 pub(crate) fn play_next(scenario: &Scenario, log: &Arc<dyn Log>) -> Option<StopReason> {
     clockwork::run(|_| async {
-        let stage = RunStage::new();
+        let stage = RunStage::new(Arc::clone(log));
         match scenario.build(&stage).play {
-            Played::Run { subject, .. } => after::next_of_run(&*subject, None, log).await,
+            Played::Run { subject, .. } => next_of_run(&*subject, None, log).await,
             Played::Session(play) => session::next_of_store(&stage, play, log).await,
         }
     })
+}
+
+/// Most polls that a run may take. The longest takes a few thousand; one that comes here spins.
+const POLLS_MAX: usize = 200_000;
+
+/// Looks after each poll of any task, until the run is over and everybody is answered. True if that never happens, or
+/// if something that was planned could not be done.
+///
+/// `is_over` is asked until it says so, and `is_answered` from then on.
+pub(super) async fn watch<R: StoppableRun>(
+    run: &R,
+    stage: &RunStage,
+    tick: &Tick,
+    mut is_over: impl FnMut(&mut Context<'_>) -> bool,
+    is_answered: impl Fn(&mut Context<'_>) -> bool,
+) -> bool {
+    let mut hangs = Box::pin(sleep(HANGS_AFTER));
+    let (mut polls, mut over) = (0, false);
+    std::future::poll_fn(|cx| {
+        if tick.is_one() {
+            polls += 1;
+            stage.watch.points.reach(Moment::Inside, POLL, "");
+        }
+        if run.stops().is_impossible() {
+            return Poll::Ready(true);
+        }
+        run.stops().poll_answers(cx);
+        if !over && is_over(cx) {
+            over = true;
+            // A stop can come after the end too.
+            stage.watch.points.reach(Moment::After, "run", "");
+        }
+        run.stops().poll_answers(cx);
+        let recovered = stage.store.poll_recovered(cx);
+        if over && is_answered(cx) && recovered {
+            return Poll::Ready(false);
+        }
+        if polls > POLLS_MAX {
+            return Poll::Ready(true);
+        }
+        hangs.as_mut().poll(cx).map(|()| true)
+    })
+    .await
+}
+
+/// Limit of a run on the paused clock. Nothing that ends takes as long, so whatever does will never end.
+pub(super) const HANGS_AFTER: Duration = Duration::from_hours(12);
+
+/// Time passes only when nothing is left to do: after this everything has happened that was about to.
+const SETTLES: Duration = Duration::from_millis(1);
+
+pub(crate) fn session_id() -> SessionId {
+    "explored".into()
+}
+
+/// The wall-clock time of everything: none that counts.
+pub(super) fn made_at() -> Timestamp {
+    Timestamp::from_unix_ms(0)
+}
+
+/// Sends the next message to what the run left; where that is gone, to what the log says.
+pub(super) async fn next_of_run(
+    subject: &dyn Subject,
+    history: Option<RunHistory>,
+    log: &Arc<dyn Log>,
+) -> Option<StopReason> {
+    let session = match history {
+        Some(RunHistory::Logged(session)) => *session,
+        _ => SessionWriter::resume(Arc::clone(log), session_id(), made_at())
+            .await
+            .ok()?,
+    };
+    let (_root, scope) = scopes();
+    let mut running = subject.start(SubjectPlay {
+        scope,
+        session,
+        prompts: vec![NEXT_MESSAGE.into()],
+        events: EventSink::none(),
+        background: None,
+    });
+    let mut hangs = Box::pin(sleep(HANGS_AFTER));
+    std::future::poll_fn(|cx| {
+        if hangs.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(None);
+        }
+        running.poll_outcome(cx).map(|outcome| {
+            let turn = outcome.ok()?.turns.pop()?;
+            Some(turn.stop_reason)
+        })
+    })
+    .await
+}
+
+/// Sends the next message to the session; where that is closed, to what the log says.
+pub(super) async fn next_of_session(
+    session: Option<&Session>,
+    sessions: impl FnOnce() -> Sessions,
+) -> Option<StopReason> {
+    let message = || NewMessage::from(NEXT_MESSAGE).policy(FollowUp::Enqueue);
+    if let Some(session) = session {
+        if let Ok(sent) = session.send(message()) {
+            let outcome = timeout(HANGS_AFTER, sent.outcome()).await.ok()?;
+            return Some(outcome.stop_reason);
+        }
+        session.close().await;
+    }
+    let session = sessions().resume(session_id()).await.ok()?;
+    let sent = session.send(message()).ok()?;
+    let outcome = timeout(HANGS_AFTER, sent.outcome()).await.ok()?;
+    session.close().await;
+    Some(outcome.stop_reason)
+}
+
+/// Observation of a run that is over, before the next message.
+pub(super) fn observed(
+    stage: &RunStage,
+    stops: &PlannedStops,
+    (over, over_at): (Order, Duration),
+    hung: bool,
+) -> RunObservation {
+    RunObservation {
+        is_followed: true,
+        is_witnessed: true,
+        answered_within: ANSWERED_WITHIN,
+        points: stage.watch.points.reached(),
+        stops: stops.observed(),
+        over,
+        over_at,
+        hung,
+        delivered: stage.witness().notes().delivered,
+        own: stage.own.look(),
+        ..RunObservation::default()
+    }
+}
+
+/// Stops everything below these roots, and observes what does not leave.
+pub(super) async fn finish(
+    observed: &mut RunObservation,
+    stage: &RunStage,
+    roots: impl IntoIterator<Item = Scope>,
+    works: &[Arc<BackgroundWork>],
+) {
+    for root in roots {
+        let (tasks, work) = leave(root).await;
+        observed.tasks_left = observed.tasks_left.max(tasks);
+        observed.work_left.extend(work);
+    }
+    stage.own.look_again(&mut observed.own);
+    observed.notes = stage.notes(works);
+}
+
+/// Stops whatever is there, and says what does not leave.
+async fn leave(root: Scope) -> (usize, Vec<String>) {
+    let order = StopRequest::new(Extent::Process, Cause::new(CauseKind::Shutdown));
+    drop(root.stop(order).receipt().await);
+    let work_left = root
+        .running()
+        .iter()
+        .map(|item| format!("{} {}", item.kind.as_str(), item.name))
+        .collect();
+    drop(root);
+    (tasks_now().await, work_left)
+}
+
+/// Tasks that live although nothing runs in any scope: somebody spawned them outside.
+pub(super) async fn tasks_loose(root: &Scope) -> usize {
+    let tasks = tasks_now().await;
+    if root.running().is_empty() { tasks } else { 0 }
+}
+
+/// Tasks that wait for something, when nothing is left to do.
+async fn tasks_now() -> usize {
+    sleep(SETTLES).await;
+    let metrics = tokio::runtime::Handle::current().metrics();
+    metrics.num_alive_tasks() - OWN_TASKS
 }

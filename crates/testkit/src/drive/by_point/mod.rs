@@ -1,14 +1,10 @@
 //! Driver by point: runs a scenario once for its points, and then once for each point and each method to stop there.
 
-mod after;
 mod case;
-mod run_under_way;
 mod session;
 mod turns;
-mod watch;
 
-pub(crate) use after::session_id;
-pub(crate) use case::{Case, play, play_next};
+pub(crate) use case::{Case, play, play_next, session_id};
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -104,9 +100,9 @@ impl<'a> Exploration<'a> {
             return self.run_only(&case);
         }
         let undisturbed = Arc::new(undisturbed(self.scenario));
-        let mut report = CheckReport::new(self.scenario.name(), undisturbed.points.len());
-        report.checked(&undisturbed);
-        report.add(Failure::of_undisturbed(check::check(&undisturbed)));
+        let name = self.scenario.name();
+        let violations = check::check(&undisturbed);
+        let mut report = CheckReport::of_undisturbed(name, &undisturbed, violations);
         for point in &undisturbed.points {
             for method in self.methods(point, &undisturbed) {
                 self.run_case(point, method, &undisturbed, &mut report);
@@ -146,7 +142,7 @@ impl<'a> Exploration<'a> {
         let played = play(&Case {
             scenario: self.scenario,
             log: Arc::new(MemoryLog::new()),
-            stop: Some((point, method)),
+            stop: Some((point.number, method)),
             told: None,
             undisturbed: Some(Arc::clone(undisturbed)),
         });

@@ -10,11 +10,9 @@ use allstop_log::{Log, SessionWriter};
 use allstop_session::Sessions;
 use tokio::time::sleep;
 
-use super::after::{self, made_at, next_of_session, session_id};
-use super::case::Case;
-use super::watch::watch;
-use crate::drive::records::read_all;
-use crate::observe::{ANSWERED_WITHIN, Moment, RunObservation};
+use super::case::{Case, finish, made_at, next_of_session, observed, session_id, watch};
+use crate::drive::read_all;
+use crate::observe::{Moment, RunObservation};
 use crate::stage::clockwork::Tick;
 use crate::stage::{RunStage, ScriptedUser, SessionPlay, StoppableRun as _, plan, scopes};
 
@@ -36,16 +34,16 @@ pub(super) async fn run_session(
     if let Some((point, method)) = case.stop {
         plan(&live, point, method);
     }
-    let log = stage.log(Arc::clone(&case.log));
-    stage.points().open();
-    stage.points().reach(Moment::Before, "run", "");
+    let log: Arc<dyn Log> = Arc::clone(&stage.store.log) as _;
+    stage.watch.points.open();
+    stage.watch.points.reach(Moment::Before, "run", "");
     let sessions = |root| {
         let source = Arc::clone(&play.source) as _;
         Sessions::new(Arc::clone(&log), root, source, play.options.clone())
     };
     // Refused only where all was stopped before.
-    let opening = sessions(stage.root().clone());
-    let session = stage.store().beside(opening.resume(session_id()));
+    let opening = sessions(stage.root.clone());
+    let session = stage.store.beside(opening.resume(session_id()));
     let session = session.await.ok();
     let mut script = session.as_ref().map(|session| {
         live.started(session);
@@ -71,35 +69,25 @@ pub(super) async fn run_session(
     };
     let hung = watch(&*live, &stage, &tick, is_over, is_answered).await;
     drop(script);
-    let (over, over_at) = (stage.witness().now(), stage.points().elapsed());
-    stage.points().close();
+    let (over, over_at) = (stage.witness().now(), stage.watch.points.elapsed());
+    stage.watch.points.close();
     if !live.stops().applied() {
         live.clear();
         return None;
     }
-    stage.store().heal();
+    stage.store.log.heal();
     if !hung {
         // What follows a turn by itself happens.
         sleep(SETTLES).await;
     }
     live.look(&mut Context::from_waker(std::task::Waker::noop()));
     let mut seen = live.seen();
+    let observed = observed(&stage, live.stops(), (over, over_at), hung);
     let mut observed = RunObservation {
-        is_followed: true,
-        is_witnessed: true,
-        answered_within: ANSWERED_WITHIN,
-        points: stage.points().reached(),
-        stops: live.stops().observed(),
         told: Some(live.told()),
-        over,
-        over_at,
-        hung,
         records_before: 1 + play.left_behind.len(),
         records: read_all(&*case.log, &session_id()).await,
-        witness: stage.witness().clone(),
-        delivered: stage.witness().delivered(),
-        own: stage.own().look(),
-        ..RunObservation::default()
+        ..observed
     };
     if let Some(session) = &session {
         seen.history = session.history().await.ok();
@@ -113,17 +101,11 @@ pub(super) async fn run_session(
         }
         observed.records_after_next = read_all(&*case.log, &session_id()).await;
     }
-    observed.requests = stage.witness().requests();
     let works = play.source.works();
-    let root = stage.root().clone();
+    let root = stage.root.clone();
     live.clear();
     drop((session, play, live));
-    (observed.tasks_left, observed.work_left) = after::leave(root).await;
-    let (tasks, work) = after::leave(fresh).await;
-    observed.tasks_left = observed.tasks_left.max(tasks);
-    observed.work_left.extend(work);
-    stage.own().look_again(&mut observed.own);
-    observed.lived = stage.lived(&works);
+    finish(&mut observed, &stage, [root, fresh], &works).await;
     Some(observed)
 }
 
@@ -133,7 +115,7 @@ pub(super) async fn next_of_store(
     play: SessionPlay,
     log: &Arc<dyn Log>,
 ) -> Option<StopReason> {
-    let (root, log) = (stage.root().clone(), Arc::clone(log));
+    let (root, log) = (stage.root.clone(), Arc::clone(log));
     // Those of the process before have the first ids.
     play.messages.store(MESSAGES_BEFORE, Ordering::Relaxed);
     next_of_session(None, || Sessions::new(log, root, play.source, play.options)).await

@@ -1,25 +1,27 @@
 //! One run of turns, disturbed at one point by one method, or not at all.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use allstop_agent::{EventSink, RunHistory, RunOutcome};
-use allstop_core::{CauseKind, Extent};
+use allstop_core::{Cause, CauseKind, Extent};
 use allstop_log::session::stream_of;
 use allstop_log::{Log, SessionWriter};
-use allstop_scope::{Deadline, Scope, ScopeOptions};
+use allstop_scope::{Deadline, Scope, ScopeOptions, StopRequest};
 use allstop_tools::BackgroundHost as _;
+use futures::FutureExt as _;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::after::{self, made_at, session_id};
-use super::case::Case;
-use super::run_under_way::RunUnderWay;
-use super::watch::watch;
-use crate::drive::records::{read_all, read_on};
-use crate::observe::{ANSWERED_WITHIN, EVENT, Moment, RunObservation};
+use super::case::{Case, finish, made_at, next_of_run, observed, session_id, tasks_loose, watch};
+use crate::drive::{read_all, read_on};
+use crate::observe::{Disturbance, EVENT, Moment, Points, RunObservation, RunWitness};
 use crate::stage::clockwork::Tick;
-use crate::stage::{RunStage, StoppableRun as _, Subject, SubjectPlay, plan};
+use crate::stage::{
+    PlannedStops, RunStage, RunningSubject, StopReceipt, StoppableRun, Subject, SubjectPlay, plan,
+};
 use crate::stop_method::StopMethod;
 
 /// Plays a run of turns. `None`: there was nothing at that point that could be stopped by that method.
@@ -30,27 +32,30 @@ pub(super) async fn run_turns(
     subject: &dyn Subject,
     prompts: Vec<Arc<str>>,
 ) -> Option<RunObservation> {
-    let log = stage.log(Arc::clone(&case.log));
+    let log: Arc<dyn Log> = Arc::clone(&stage.store.log) as _;
+    let live = RunUnderWay::new(&stage);
+    let whole = case.undisturbed.as_ref();
+    let at = |point: u32| Some(whole?.points.get(point as usize)?.at);
     let deadline = match case.stop {
-        Some((point, StopMethod::Deadline)) => Some(point.at),
-        _ => None,
+        Some((point, StopMethod::Deadline)) => at(point),
+        Some((point, method)) => {
+            plan(&live, point, method);
+            None
+        }
+        None => None,
     };
-    let live = RunUnderWay::new(&stage, deadline.is_some());
-    if let Some((point, method)) = case.stop {
-        plan(&live, point, method);
-    }
     let session = SessionWriter::create(Arc::clone(&log), session_id(), made_at(), "/explored");
     let session = session.await.expect("a new session");
-    stage.points().open();
-    stage.points().reach(Moment::Before, "run", "");
+    stage.watch.points.open();
+    stage.watch.points.reach(Moment::Before, "run", "");
     live.started(subject.start(SubjectPlay {
-        scope: below(stage.session_scope(), &stage, deadline),
+        scope: below(&stage.session, &stage, deadline),
         session,
         prompts,
         events: observer(&stage),
         background: Some(Arc::clone(stage.background())),
     }));
-    stage.points().reach(Moment::After, "start", "");
+    stage.watch.points.reach(Moment::After, "start", "");
     let mut ended = None;
     let is_over = |cx: &mut Context<'_>| {
         let outcome = match live.poll_outcome(cx) {
@@ -58,7 +63,7 @@ pub(super) async fn run_turns(
             Poll::Pending if live.caller_gone().is_some() && is_free(&*log, cx) => None,
             Poll::Pending => return false,
         };
-        ended = Some((outcome, stage.witness().now(), stage.points().elapsed()));
+        ended = Some((outcome, stage.witness().now(), stage.watch.points.elapsed()));
         live.is_over();
         true
     };
@@ -67,15 +72,14 @@ pub(super) async fn run_turns(
     })
     .await;
     let (outcome, over, over_at) =
-        ended.unwrap_or_else(|| (None, stage.witness().now(), stage.points().elapsed()));
+        ended.unwrap_or_else(|| (None, stage.witness().now(), stage.watch.points.elapsed()));
     // A run that knows that it cannot be done in time ends before its deadline, which then has stopped nothing.
     let in_time = deadline.is_none_or(|deadline| over_at >= deadline);
-    stage.points().close();
+    stage.watch.points.close();
     if !live.stops().applied() || !in_time {
         return None;
     }
-    stage.store().heal();
-    let own = stage.own().look();
+    stage.store.log.heal();
     let (turns, history) = match outcome {
         Some(RunOutcome { turns, history }) => (Some(turns), Some(history)),
         None => (None, None),
@@ -86,31 +90,20 @@ pub(super) async fn run_turns(
     });
     let settings = subject.settings().clone();
     let budget = settings.budget.as_ref();
+    let observed = observed(&stage, live.stops(), (over, over_at), hung);
     let mut observed = RunObservation {
-        is_followed: true,
-        is_witnessed: true,
-        answered_within: ANSWERED_WITHIN,
-        points: stage.points().reached(),
         reserved_tokens: budget.map_or(0, |budget| budget.reserved_tokens()),
-        stops: live.stops().observed(),
         caller_gone: live.caller_gone(),
         deadline,
         turns,
-        over,
-        over_at,
-        hung,
         // The session's own.
         records_before: 1,
         records: read_all(&*case.log, &session_id()).await,
         state: held,
-        witness: stage.witness().clone(),
-        events: stage.witness().events(),
-        delivered: stage.witness().delivered(),
-        own,
         settings,
-        ..RunObservation::default()
+        ..observed
     };
-    let tasks_loose = after::tasks_loose(stage.root()).await;
+    observed.tasks_left = tasks_loose(&stage.root).await;
     if !hung {
         // Whoever has lost the lease has no session any more: its successor begins with what is in the log.
         let lease_lost = matches!(
@@ -118,17 +111,13 @@ pub(super) async fn run_turns(
             Some((_, StopMethod::Stop(_, CauseKind::LeaseLost)))
         );
         let history = history.filter(|_| !lease_lost);
-        observed.next = after::next_of_run(subject, history, &log).await;
+        observed.next = next_of_run(subject, history, &log).await;
         observed.records_after_next =
             read_on(&*case.log, &session_id(), observed.records.clone()).await;
     }
-    observed.requests = stage.witness().requests();
-    let root = stage.root().clone();
+    let root = stage.root.clone();
     drop(live);
-    (observed.tasks_left, observed.work_left) = after::leave(root).await;
-    observed.tasks_left = observed.tasks_left.max(tasks_loose);
-    stage.own().look_again(&mut observed.own);
-    observed.lived = stage.lived(&stage.background().works());
+    finish(&mut observed, &stage, [root], &stage.background().works()).await;
     Some(observed)
 }
 
@@ -155,9 +144,9 @@ fn below(session: &Scope, stage: &RunStage, deadline: Option<Duration>) -> Scope
 
 /// Makes a point of everything that is shown live.
 fn observer(stage: &RunStage) -> EventSink {
-    let (points, witness) = (stage.points().clone(), stage.witness().clone());
+    let (points, witness) = (stage.watch.points.clone(), stage.witness().clone());
     EventSink::observer(move |event| {
-        witness.note_event(event.clone());
+        witness.note(|notes, now| notes.events.push((now, event.clone())));
         points.reach(Moment::After, EVENT, event_name(event));
     })
 }
@@ -189,5 +178,119 @@ fn event_name(event: &allstop_agent::AgentEvent) -> &'static str {
         E::BackgroundStarted { .. } => "background_started",
         E::StopHeard { .. } => "stop_heard",
         E::TurnEnded { .. } => "turn_ended",
+    }
+}
+
+/// A run of turns under way.
+struct RunUnderWay {
+    witness: RunWitness,
+    points: Points,
+    root: Scope,
+    session: Scope,
+    background: Scope,
+    run: Mutex<Option<Box<dyn RunningSubject>>>,
+    stops: PlannedStops,
+    caller_gone: Mutex<Option<Disturbance>>,
+    over: AtomicBool,
+}
+
+impl RunUnderWay {
+    fn new(stage: &RunStage) -> Arc<Self> {
+        Arc::new(Self {
+            witness: stage.witness().clone(),
+            points: stage.watch.points.clone(),
+            root: stage.root.clone(),
+            session: stage.session.clone(),
+            background: stage.background().scope(),
+            run: Mutex::default(),
+            stops: stage.planned_stops(),
+            caller_gone: Mutex::default(),
+            over: AtomicBool::new(false),
+        })
+    }
+
+    fn started(&self, run: Box<dyn RunningSubject>) {
+        *self.run.lock() = Some(run);
+    }
+
+    /// Notes that the run is over: from here on stops come too late.
+    fn is_over(&self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+
+    fn poll_outcome(&self, cx: &mut Context<'_>) -> Poll<Option<RunOutcome>> {
+        let mut run = self.run.lock();
+        let Some(running) = &mut *run else {
+            return Poll::Pending;
+        };
+        // It stays where it is: what has ended can be asked to stop too.
+        running.poll_outcome(cx).map(Result::ok)
+    }
+
+    fn caller_gone(&self) -> Option<Disturbance> {
+        self.caller_gone.lock().clone()
+    }
+
+    fn ask(&self, order: StopRequest) -> bool {
+        let (extent, cause) = (order.extent, order.cause.clone());
+        self.stops.ask(extent, cause, || self.receipt_of(order))
+    }
+
+    fn receipt_of(&self, order: StopRequest) -> Option<StopReceipt> {
+        let of_scope = |scope: &Scope, order| {
+            let stop = scope.stop(order);
+            async move { stop.receipt().await }.boxed()
+        };
+        match order.extent {
+            Extent::Call => Some(of_scope(&self.witness.running_call()?.1, order)),
+            Extent::Turn => {
+                // Not under the lock: a stop can reach points, and what is done there may need it.
+                let run = self.run.lock().take()?;
+                let answer = run.stop(order.bystander(&self.background));
+                self.run.lock().get_or_insert(run);
+                Some(answer)
+            }
+            Extent::Process => Some(of_scope(&self.root, order)),
+            _ => Some(of_scope(&self.session, order)),
+        }
+    }
+}
+
+impl StoppableRun for RunUnderWay {
+    fn stops(&self) -> &PlannedStops {
+        &self.stops
+    }
+
+    fn act(&self, method: StopMethod) -> bool {
+        match method {
+            StopMethod::Stop(extent, cause) => {
+                self.ask(StopRequest::new(extent, Cause::new(cause)))
+            }
+            StopMethod::Force(_) => {
+                let order = StopRequest::new(Extent::Turn, Cause::new(CauseKind::User));
+                self.ask(order.grace(Duration::ZERO))
+            }
+            StopMethod::Drop => self.caller_goes_away(),
+            _ => false,
+        }
+    }
+}
+
+impl RunUnderWay {
+    fn caller_goes_away(&self) -> bool {
+        if self.over.load(Ordering::Relaxed) {
+            return false;
+        }
+        let Some(run) = self.run.lock().take() else {
+            return false;
+        };
+        drop(run);
+        *self.caller_gone.lock() = Some(Disturbance {
+            cause: Cause::new(CauseKind::Disconnect),
+            point: Some(self.points.newest()),
+            accepted: Some(self.witness.now()),
+            at: self.points.elapsed(),
+        });
+        true
     }
 }

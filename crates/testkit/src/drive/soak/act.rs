@@ -11,7 +11,7 @@ use tokio::time::{advance, sleep, timeout};
 
 use super::SoakState;
 use super::life::SoakSession;
-use super::model::KINDS;
+use super::parts::KINDS;
 use super::retire::is_quiet;
 
 /// Longest wait of a user for the owner's work between two turns.
@@ -51,24 +51,25 @@ impl SoakState {
         let message = NewMessage::from(format!("{kind} {ms}")).policy(policy);
         match opened.session.send(message) {
             Ok(sent) => {
-                self.report.messages += 1;
-                self.report.divided += u64::from(matches!(kind, "divide" | "delegate"));
+                *self.figure("messages") += 1;
+                let is_divided = matches!(kind, "divide" | "delegate");
+                *self.figure("messages for sub-agents") += u64::from(is_divided);
                 if let Some(kept) = self.sessions.get_mut(number) {
                     kept.messages += 1;
                 }
                 let said = format!("{policy} {kind} {ms}: {} {:?}", sent.id, sent.admission);
-                opened.sent.push((self.report.jumps, sent));
+                opened.sent.push((*self.figure("jumps of the clock"), sent));
                 said
             }
             Err(error) => {
-                self.report.refused += 1;
+                *self.figure("messages refused") += 1;
                 format!("{policy} {kind} {ms}: {error}")
             }
         }
     }
 
     async fn stop(&mut self, number: usize, session: &Session) -> String {
-        self.report.stops += 1;
+        *self.figure("stops") += 1;
         let targets = [
             Some(StopTarget::Turn),
             Some(StopTarget::TurnAndBackground),
@@ -121,7 +122,7 @@ impl SoakState {
             }
             Err(_) => self.broken(format!("the stop of {call} has no answer")),
         }
-        self.report.cancelled_alone += 1;
+        *self.figure("calls cancelled alone") += 1;
         format!("cancel {call} of {}", calls.len())
     }
 
@@ -129,7 +130,7 @@ impl SoakState {
         let calls = session.running_calls();
         for call in &calls {
             // Not all can be.
-            self.report.promoted += u64::from(session.promote(call).is_ok());
+            *self.figure("calls promoted") += u64::from(session.promote(call).is_ok());
         }
         format!("promote {calls:?}")
     }
@@ -142,7 +143,7 @@ impl SoakState {
         // It waits for the running turn, which may wait for a person.
         match timeout(Duration::from_mins(1), session.detach(&work)).await {
             Ok(Ok(())) => {
-                self.report.let_go += 1;
+                *self.figure("commands detached") += 1;
                 let works = session.background();
                 if works
                     .iter()
@@ -162,7 +163,7 @@ impl SoakState {
         // It waits for what runs, which may wait for a person.
         match timeout(Duration::from_secs(20), undoing).await {
             Ok(Ok(turn)) => {
-                self.report.undone += 1;
+                *self.figure("turns undone") += 1;
                 format!("undo {turn}")
             }
             Ok(Err(error)) => format!("undo: {error}"),
@@ -173,7 +174,7 @@ impl SoakState {
     async fn compact(&mut self, session: &Session) -> String {
         match timeout(Duration::from_secs(20), session.compact()).await {
             Ok(Ok(_)) => {
-                self.report.compacted += 1;
+                *self.figure("compactions") += 1;
                 "compact".to_owned()
             }
             Ok(Err(error)) => format!("compact: {error}"),
@@ -200,7 +201,7 @@ impl SoakState {
     async fn pass(&mut self) {
         match self.random.below(100) {
             0 => {
-                self.report.jumps += 1;
+                *self.figure("jumps of the clock") += 1;
                 let hours = 1 + self.random.below(6);
                 advance(Duration::from_hours(hours)).await;
             }

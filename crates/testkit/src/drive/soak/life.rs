@@ -1,6 +1,5 @@
 //! One life: a process with all sessions in it, from its start to its end.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -13,9 +12,8 @@ use futures::FutureExt as _;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::SoakState;
-use super::kept_session::KeptSession;
 use super::parts::sessions;
-use super::retire::{is_quiet, retire};
+use super::retire::{KeptSession, is_quiet, retire};
 
 /// Most actions of one life.
 const ACTIONS_A_LIFE: u64 = 300;
@@ -43,31 +41,30 @@ pub(super) async fn live(state: &mut SoakState) -> bool {
     let began = Instant::now();
     let root = Scope::root("process", with_clock(&state.clock));
     let sessions = sessions(state, &root);
-    let mut opened = VecDeque::new();
+    let mut opened = Vec::new();
     for kept in 0..state.sessions.len() {
         match open(state, &sessions, kept).await {
-            Ok(session) => opened.push_back(session),
+            Ok(session) => opened.push(session),
             Err(wrong) => {
                 state.broken(format!("a session does not open: {wrong}"));
                 return false;
             }
         }
     }
-    let mut opened: Vec<SoakSession> = opened.into();
     let actions = 1 + state.random.below(ACTIONS_A_LIFE);
     for _ in 0..actions {
         let number = state.random.below(opened.len() as u64) as usize;
         let Some(session) = opened.get_mut(number) else {
             continue;
         };
-        state.report.actions += 1;
+        state.actions += 1;
         state.act(number, session).await;
         look(state, number, session);
-        if !state.report.checks.is_clean() {
+        if !state.report.is_clean() {
             return false;
         }
     }
-    state.report.simulated += began.elapsed();
+    *state.figure("simulated seconds") += began.elapsed().as_secs();
     if state.random.below(3) == 0 {
         return true;
     }
@@ -114,9 +111,8 @@ pub(super) async fn open(
 
 /// Keeps the outcomes that are there, and reads on.
 pub(super) fn look(state: &mut SoakState, number: usize, opened: &mut SoakSession) {
-    let mut wrong = Vec::new();
+    let jumps = *state.figure("jumps of the clock");
     if let Some(kept) = state.sessions.get_mut(number) {
-        let jumps = state.report.jumps;
         opened.sent.retain(|(at, sent)| match sent.try_outcome() {
             None => true,
             Some(outcome) => {
@@ -125,24 +121,17 @@ pub(super) fn look(state: &mut SoakState, number: usize, opened: &mut SoakSessio
             }
         });
     }
-    while let Some(event) = opened.reader.next().now_or_never() {
-        match event {
-            Ok(Some(event)) => {
-                if let SessionEventKind::Recorded { version, .. } = event.kind {
-                    if version != opened.read.next() {
-                        wrong.push(format!(
-                            "record {version:?} is given after {:?}",
-                            opened.read
-                        ));
-                    }
-                    opened.read = version;
-                }
-            }
-            _ => break,
+    while let Some(Ok(Some(event))) = opened.reader.next().now_or_never() {
+        let SessionEventKind::Recorded { version, .. } = event.kind else {
+            continue;
+        };
+        if version != opened.read.next() {
+            state.broken(format!(
+                "record {version:?} is given after {:?}",
+                opened.read
+            ));
         }
-    }
-    for wrong in wrong {
-        state.broken(wrong);
+        opened.read = version;
     }
 }
 

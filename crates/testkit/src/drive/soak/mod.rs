@@ -6,11 +6,8 @@
 //! that have become long are checked, removed and followed by new ones, so that what stays in memory must not grow.
 
 mod act;
-mod kept_session;
 mod life;
-mod model;
 mod parts;
-mod report;
 mod retire;
 
 use std::collections::VecDeque;
@@ -22,19 +19,26 @@ use allstop_core::ids::SessionId;
 use allstop_log::MemoryLog;
 use tokio::runtime::Builder;
 
-use super::random::{self, Random, SEED_VARIABLE};
 use crate::check::{self, FailureClass, Invariant, Violation};
 use crate::observe::RunObservation;
-use crate::report::Failure;
-use kept_session::KeptSession;
-
-pub use report::SoakReport;
+use crate::random::{self, Random, SEED_VARIABLE};
+use crate::report::{CheckReport, Failure};
+use retire::KeptSession;
 
 /// Number of sessions at any time.
 const SESSIONS: u64 = 12;
 
 /// The part of a soak after which everything that is made once has been made.
 const WARM_UP_PART: u64 = 4;
+
+/// Records that a message may cost, everything around it included: a turn of three steps with two calls has a dozen.
+const RECORDS_A_MESSAGE_MAX: u64 = 16;
+
+/// Memory that may stay of a message. Everything of it is removed sooner or later, so growth is a leak.
+const BYTES_A_MESSAGE_MAX: u64 = 32;
+
+/// Memory that an allocator may take and not give back, whatever is asked of it.
+const SLACK_KB: u64 = 8 * 1024;
 
 /// Number of the newest actions that are shown with a failure.
 const SHOWN_MAX: usize = 24;
@@ -79,23 +83,23 @@ impl Soak {
         }
     }
 
-    /// Runs it.
+    /// Runs it. The figures of the report count everything that was done, and what it took.
     ///
     /// # Panics
     /// If the system gives no runtime.
-    pub fn run(self, length: SoakLength) -> SoakReport {
+    pub fn run(self, length: SoakLength) -> CheckReport {
         let began = Instant::now();
         let mut state = SoakState::new(self.seed);
+        let mut warm = None;
         loop {
-            let part = length.part(state.report.actions, began);
-            if part >= 1 && state.report.rss_warm_kb == 0 {
-                state.report.rss_warm_kb = resident_kb();
-                state.report.messages_warm = state.report.messages;
+            let part = length.part(state.actions, began);
+            if part >= 1 && warm.is_none() {
+                warm = Some((resident_kb(), *state.figure("messages")));
             }
-            if part >= WARM_UP_PART || !state.report.checks.is_clean() {
+            if part >= WARM_UP_PART || !state.report.is_clean() {
                 break;
             }
-            state.report.lives += 1;
+            *state.figure("lives") += 1;
             let runtime = Builder::new_current_thread()
                 .enable_time()
                 .start_paused(true)
@@ -103,7 +107,7 @@ impl Soak {
                 .expect("a thread and a timer are all it needs");
             let crashes = runtime.block_on(life::live(&mut state));
             if crashes {
-                state.report.crashes += 1;
+                *state.figure("crashes") += 1;
                 state.did("crash".to_owned());
             }
             // Whatever runs is gone in the middle of what it does.
@@ -119,13 +123,9 @@ impl Soak {
                 state.broken(format!("the process {how}, and its scopes are still there"));
             }
         }
-        state.report.rss_end_kb = resident_kb();
-        state.report.took = began.elapsed();
-        if let Some(grown) = state.report.out_of_proportion() {
-            state.broken(grown);
-        }
-        state.report.note(state.seed, state.done);
-        state.report
+        *state.figure("seconds that it took") = began.elapsed().as_secs();
+        state.check_growth(warm);
+        state.into_report()
     }
 }
 
@@ -140,7 +140,8 @@ struct SoakState {
     /// Number of sessions made so far.
     made: u64,
     messages: Arc<AtomicU64>,
-    report: SoakReport,
+    actions: u64,
+    report: CheckReport,
     done: VecDeque<String>,
 }
 
@@ -154,7 +155,8 @@ impl SoakState {
             sessions: Vec::new(),
             made: 0,
             messages: Arc::new(AtomicU64::new(0)),
-            report: SoakReport::default(),
+            actions: 0,
+            report: CheckReport::new(&"soak".into(), 0),
             done: VecDeque::new(),
         };
         for _ in 0..SESSIONS {
@@ -186,8 +188,8 @@ impl SoakState {
 
     /// Applies the checkers to a session that is closed.
     fn observed(&mut self, id: &SessionId, observation: &RunObservation) {
-        self.report.checks.count("session", &"soak");
-        self.report.checks.checked(observation);
+        self.report.count("session", &"soak");
+        self.report.checked(observation);
         self.fail(id.to_string(), check::check(observation));
     }
 
@@ -199,14 +201,55 @@ impl SoakState {
             class: FailureClass::OrphanWork,
             what,
         };
-        let life = format!("life {}", self.report.lives);
+        let life = format!("life {}", self.figure("lives"));
         self.fail(life, vec![violation]);
     }
 
     fn fail(&mut self, place: String, violations: Vec<Violation>) {
         let replay = format!("{SEED_VARIABLE}={}", self.seed);
         let failure = Failure::of_moment(place, replay, violations);
-        self.report.checks.add(failure);
+        self.report.add(failure);
+    }
+
+    /// A figure of the report, to change.
+    fn figure(&mut self, what: &'static str) -> &mut u64 {
+        self.report.figure(what)
+    }
+
+    /// Checks that records and memory are in proportion to the messages. `warm`: memory in kB and messages when
+    /// everything that is made once had been made.
+    fn check_growth(&mut self, warm: Option<(u64, u64)>) {
+        let (records, messages) = (
+            *self.figure("records"),
+            *self.figure("messages of these records"),
+        );
+        if records > messages * RECORDS_A_MESSAGE_MAX {
+            self.broken(format!("{records} records of {messages} messages"));
+        }
+        // It was over before.
+        let Some((warm_kb, warm_messages)) = warm else {
+            return;
+        };
+        let end_kb = resident_kb();
+        *self.figure("kB resident when warm") = warm_kb;
+        *self.figure("kB resident at the end") = end_kb;
+        let messages = *self.figure("messages") - warm_messages;
+        let grew_kb = end_kb.saturating_sub(warm_kb);
+        if grew_kb > SLACK_KB + messages * BYTES_A_MESSAGE_MAX / 1024 {
+            self.broken(format!("{grew_kb} kB more after {messages} messages"));
+        }
+    }
+
+    /// The report, with what was done last where something was broken.
+    fn into_report(mut self) -> CheckReport {
+        self.report.points = self.actions as usize;
+        if !self.report.is_clean() {
+            let done = self.done.iter().map(|done| format!("    {done}"));
+            self.report.notes.extend(done);
+        }
+        let replay = format!("the same again: {SEED_VARIABLE}={}", self.seed);
+        self.report.notes.push(replay);
+        self.report
     }
 }
 

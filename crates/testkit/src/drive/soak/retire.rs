@@ -1,16 +1,59 @@
-//! Sessions that have become long: checked, removed, and followed by others.
+//! A session from life to life: what its users were told, and its check and removal once it has become long.
 
 use std::sync::Arc;
 
-use allstop_core::Receipt;
 use allstop_core::receipt::ReceiptItem;
 use allstop_core::record::SessionRecord;
+use allstop_core::turn::SessionState;
+use allstop_core::{MessageId, Receipt, SessionId};
 use allstop_log::remove_session;
-use allstop_session::Sessions;
+use allstop_session::{MessageOutcome, Sessions};
 
 use super::SoakState;
 use crate::check::background;
-use crate::drive::records::read_all;
+use crate::drive::read_all;
+use crate::observe::{RunObservation, ToldFacts, ToldOutcome};
+
+/// A session from life to life.
+#[derive(Debug)]
+pub(super) struct KeptSession {
+    pub(super) id: SessionId,
+    pub(super) is_made: bool,
+    /// Messages that were taken, those that a crash lost included.
+    pub(super) messages: u64,
+    told: ToldFacts,
+}
+
+impl KeptSession {
+    pub(super) fn new(id: SessionId) -> Self {
+        Self {
+            id,
+            is_made: false,
+            messages: 0,
+            told: ToldFacts::default(),
+        }
+    }
+
+    /// Keeps the outcome of a message. If hours passed at once meanwhile, recovery may be the one that writes it.
+    pub(super) fn came_to(&mut self, id: &MessageId, outcome: &MessageOutcome, has_jumped: bool) {
+        self.told.outcomes.push(ToldOutcome {
+            may_be_recovered: has_jumped,
+            ..ToldOutcome::of(id, outcome)
+        });
+    }
+
+    /// The closed session, as its log has it.
+    pub(super) fn observe(self, records: Vec<SessionRecord>) -> RunObservation {
+        RunObservation {
+            // One that cannot be folded is seen by the checkers.
+            state: SessionState::fold(&records).ok(),
+            records_after_next: records.clone(),
+            records,
+            told: Some(self.told),
+            ..RunObservation::default()
+        }
+    }
+}
 
 /// Checks a session that is closed, removes it, and puts a new one in its place.
 pub(super) async fn retire(state: &mut SoakState, number: usize, sessions: &Sessions) {
@@ -32,9 +75,9 @@ pub(super) async fn retire(state: &mut SoakState, number: usize, sessions: &Sess
         }
         records = read_all(&*log, &old.id).await;
     }
-    state.report.sessions += 1;
-    state.report.records += records.len() as u64;
-    state.report.messages_of_records += old.messages;
+    *state.figure("sessions checked") += 1;
+    *state.figure("records") += records.len() as u64;
+    *state.figure("messages of these records") += old.messages;
     let id = old.id.clone();
     state.observed(&id, &old.observe(records));
     if let Err(error) = remove_session(&*log, &id).await {

@@ -1,6 +1,5 @@
 //! Simulated processes, under scopes and under the real shell tool.
 
-mod by_hand;
 mod shell;
 mod system;
 

@@ -12,6 +12,7 @@ use allstop_tools::{
     ToolInvocation,
 };
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::{ms, on_paused_time};
 
@@ -77,7 +78,7 @@ fn stubborn_server() -> Behaviour {
 
 /// Foreground, a limit, background, what is left over, and a stop of it all: everything that can be seen.
 async fn play() -> String {
-    let session = Session::new();
+    let (began, session) = (Instant::now(), Session::new());
     let system = &session.system;
     system.program(
         "make",
@@ -117,7 +118,11 @@ async fn play() -> String {
         let ended = work.ended().await;
         let _ = writeln!(trace, "{} {:?} {ended:?}", work.id, work.output());
     }
-    let _ = writeln!(trace, "{:?}\n{}", receipt.items(), system.timeline());
+    let _ = writeln!(trace, "{:?}", receipt.items());
+    for event in system.history() {
+        let (at, tree, command) = (event.at - began, event.tree, event.command);
+        let _ = writeln!(trace, "{at:?} tree {tree} `{command}`: {:?}", event.kind);
+    }
     trace.replace(&*session.folder.path().to_string_lossy(), "FOLDER")
 }
 
@@ -129,8 +134,8 @@ fn two_runs_are_one() {
         "> dev\\nlistening\\n\\n[the command exceeded its limit of 1.5 s: it and everything it started were stopped]",
         "bg_1 runs in the background",
         "[1 process still runs in the background as bg_2: `sleep 0.5`]",
-        "3500 ms  tree 2 `npm run dev`: SIGKILL",
-        "3505 ms  tree 2 `npm run dev`: nothing is left",
+        "3.5s tree 2 `npm run dev`: Signalled(Kill)",
+        "3.505s tree 2 `npm run dev`: Emptied",
         r#"bg_1 "> dev\nlistening\n" BackgroundEnd { state: Stopped { how: Sigkill"#,
         r#"bg_2 "left\n" BackgroundEnd { state: Finished { after_ms: None }, exit_code: Some(0)"#,
     ] {

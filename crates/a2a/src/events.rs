@@ -1,0 +1,49 @@
+//! Events of a task with their numbers, for streams that a client can continue.
+
+use std::sync::Arc;
+
+use a2a::{A2AError, StreamResponse};
+use allstop_log::Version;
+use allstop_task::{SubscriptionItem, Task, TaskSubscription};
+use futures::StreamExt as _;
+use futures::stream::{self, BoxStream};
+
+use crate::errors;
+use crate::to_wire::{self, TaskDetail};
+
+/// Event with its number in the task's stream: the `Last-Event-ID` of a client that continues behind it.
+pub(crate) type NumberedEvent = Result<(Version, StreamResponse), A2AError>;
+
+/// Events of a subscription. `task` names the task in events before the first snapshot.
+pub(crate) fn numbered(
+    subscription: TaskSubscription,
+    task: Arc<Task>,
+    detail: TaskDetail,
+) -> BoxStream<'static, NumberedEvent> {
+    stream::unfold(
+        (subscription, task),
+        move |(mut subscription, mut task)| async move {
+            loop {
+                let event = match subscription.next().await? {
+                    Ok(SubscriptionItem::Snapshot(version, snapshot)) => {
+                        task = snapshot;
+                        let event = match &task.reply {
+                            Some(reply) => StreamResponse::Message(to_wire::reply(reply, &task)),
+                            None => StreamResponse::Task(to_wire::task(&task, detail)),
+                        };
+                        Ok((version, event))
+                    }
+                    Ok(SubscriptionItem::Update(update)) => {
+                        let Some(event) = to_wire::event(&update.record, &task) else {
+                            continue;
+                        };
+                        Ok((update.version, event))
+                    }
+                    Err(error) => Err(errors::of_read(&error)),
+                };
+                return Some((event, (subscription, task)));
+            }
+        },
+    )
+    .boxed()
+}

@@ -1,0 +1,91 @@
+//! Messages of the protocol as messages of a task.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use a2a::A2AError;
+use allstop_core::TaskId;
+use allstop_task::TaskMessage;
+use allstop_task::model::{JsonMap, MessagePart, MessageSender, PartContent, TaskState};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+/// Longest id of a client, in bytes: ids are keys of tables and parts of file names.
+const ID_BYTES_MAX: usize = 256;
+
+/// Checks an id that a client made.
+///
+/// # Errors
+/// If it is empty, too long, or has control characters.
+pub(crate) fn check_id(field: &str, id: &str) -> Result<(), A2AError> {
+    if id.is_empty() || id.len() > ID_BYTES_MAX || id.chars().any(char::is_control) {
+        return Err(A2AError::invalid_params(format!(
+            "{field} must have 1 to {ID_BYTES_MAX} bytes and no control characters"
+        )));
+    }
+    Ok(())
+}
+
+/// A message of a client.
+///
+/// # Errors
+/// If it has no id, no part, or is not of the role `user`.
+pub(crate) fn message(message: a2a::Message) -> Result<TaskMessage, A2AError> {
+    check_id("message.messageId", &message.message_id)?;
+    if message.parts.is_empty() {
+        return Err(A2AError::invalid_params("message.parts must not be empty"));
+    }
+    if message.role != a2a::Role::User {
+        return Err(A2AError::invalid_params("message.role must be ROLE_USER"));
+    }
+    Ok(TaskMessage {
+        id: message.message_id.into(),
+        role: MessageSender::User,
+        parts: message.parts.into_iter().map(part).collect(),
+        metadata: map(message.metadata),
+        extensions: texts(message.extensions),
+        reference_task_ids: message
+            .reference_task_ids
+            .into_iter()
+            .flatten()
+            .map(TaskId::from)
+            .collect(),
+    })
+}
+
+fn part(part: a2a::Part) -> MessagePart {
+    MessagePart {
+        content: match part.content {
+            a2a::PartContent::Text(text) => PartContent::Text(text.into()),
+            a2a::PartContent::Raw(bytes) => PartContent::Raw(STANDARD.encode(bytes).into()),
+            a2a::PartContent::Url(url) => PartContent::Url(url.into()),
+            a2a::PartContent::Data(value) => PartContent::Data(value),
+        },
+        media_type: part.media_type.map(Arc::from),
+        filename: part.filename.map(Arc::from),
+        metadata: map(part.metadata),
+    }
+}
+
+pub(crate) fn map(map: Option<HashMap<String, serde_json::Value>>) -> JsonMap {
+    map.into_iter().flatten().collect()
+}
+
+fn texts(texts: Option<Vec<String>>) -> Vec<Arc<str>> {
+    texts.into_iter().flatten().map(Arc::from).collect()
+}
+
+/// The state of a filter; `None` lets all through.
+pub(crate) fn state(state: &a2a::TaskState) -> Option<TaskState> {
+    Some(match state {
+        a2a::TaskState::Unspecified => return None,
+        a2a::TaskState::Submitted => TaskState::Submitted,
+        a2a::TaskState::Working => TaskState::Working,
+        a2a::TaskState::Completed => TaskState::Completed,
+        a2a::TaskState::Failed => TaskState::Failed,
+        a2a::TaskState::Canceled => TaskState::Canceled,
+        a2a::TaskState::InputRequired => TaskState::InputRequired,
+        a2a::TaskState::Rejected => TaskState::Rejected,
+        a2a::TaskState::AuthRequired => TaskState::AuthRequired,
+    })
+}

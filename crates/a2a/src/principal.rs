@@ -1,0 +1,93 @@
+//! Sender of a request. Only an authenticator names it, never the client.
+
+use std::fmt;
+use std::sync::Arc;
+
+use a2a_server::ServiceParams;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+
+/// Header in which the authentication passes the principal on to the service. The layer removes it from each request
+/// first, so a client cannot set it.
+pub(crate) const PRINCIPAL_HEADER: HeaderName = HeaderName::from_static("x-allstop-principal");
+
+/// Principal of requests without authentication.
+pub const ANONYMOUS: &str = "anonymous";
+
+/// Decides who sends a request.
+pub trait Authenticator: Send + Sync {
+    /// The principal of a request with these headers.
+    ///
+    /// # Errors
+    /// If the request has no valid credentials.
+    fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, Unauthenticated>;
+}
+
+/// Name of the sender of a request: the owner of its tasks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Principal(HeaderValue);
+
+/// Reason why a name cannot be a principal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InvalidPrincipal;
+
+impl fmt::Display for InvalidPrincipal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a principal has 1 or more printable ASCII characters")
+    }
+}
+
+impl std::error::Error for InvalidPrincipal {}
+
+/// The request has no valid credentials.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unauthenticated;
+
+impl Principal {
+    /// A principal with this name.
+    ///
+    /// # Errors
+    /// If the name is empty or has other than printable ASCII characters.
+    pub fn new(name: &str) -> Result<Self, InvalidPrincipal> {
+        if name.is_empty() || !name.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
+            return Err(InvalidPrincipal);
+        }
+        HeaderValue::from_str(name)
+            .map(Self)
+            .map_err(|_| InvalidPrincipal)
+    }
+
+    /// The principal of requests without authentication.
+    pub fn anonymous() -> Self {
+        Self(HeaderValue::from_static(ANONYMOUS))
+    }
+}
+
+/// Lets everybody in as [`ANONYMOUS`]. For loopback addresses only.
+#[derive(Debug, Clone, Copy)]
+pub struct NoAuthentication;
+
+impl Authenticator for NoAuthentication {
+    fn authenticate(&self, _headers: &HeaderMap) -> Result<Principal, Unauthenticated> {
+        Ok(Principal::anonymous())
+    }
+}
+
+/// Replaces the principal in the headers by the one that the authenticator names.
+pub(crate) fn authenticate(
+    authenticator: &dyn Authenticator,
+    headers: &mut HeaderMap,
+) -> Result<(), StatusCode> {
+    headers.remove(&PRINCIPAL_HEADER);
+    let principal = authenticator.authenticate(headers);
+    let Principal(name) = principal.map_err(|Unauthenticated| StatusCode::UNAUTHORIZED)?;
+    headers.insert(PRINCIPAL_HEADER, name);
+    Ok(())
+}
+
+/// The principal of an authenticated request.
+pub(crate) fn principal_of(params: &ServiceParams) -> Arc<str> {
+    let name = params
+        .get(PRINCIPAL_HEADER.as_str())
+        .and_then(|names| names.first());
+    name.map_or(ANONYMOUS, String::as_str).into()
+}

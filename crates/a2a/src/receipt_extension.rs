@@ -1,0 +1,79 @@
+//! The receipt as an extension of the protocol.
+//!
+//! A task that did not end by its executor's own choice has an entry under [`RECEIPT_EXTENSION`] in its metadata, and
+//! so has its last status update:
+//!
+//! ```json
+//! {"https://allstop.dev/a2a/receipt/v1": {"cause": {"kind": "user"}, "error": null, "receipt": {"schema": "allstop.receipt/1"}}}
+//! ```
+//!
+//! A client names the cause of its `CancelTask` in the request's metadata under the same URI:
+//! `{"cause": {"detail": "the user left", "by": "web"}}`.
+
+use std::collections::HashMap;
+
+use a2a::AgentExtension;
+use allstop_core::{Cause, CauseKind};
+use allstop_task::model::TaskEnding;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// URI of the extension.
+pub const RECEIPT_EXTENSION: &str = "https://allstop.dev/a2a/receipt/v1";
+
+/// Longest detail and name of a requester, in bytes: they are in every receipt.
+const TEXT_BYTES_MAX: usize = 200;
+
+/// The extension's entry in an agent card.
+pub(crate) fn declaration() -> AgentExtension {
+    AgentExtension {
+        uri: RECEIPT_EXTENSION.to_owned(),
+        description: Some(
+            "A stopped or failed task carries its cause, and the receipt of the stop: what stopped, what did not, \
+             and how that is known."
+                .to_owned(),
+        ),
+        required: Some(false),
+        params: None,
+    }
+}
+
+/// Adds the entry of a task's end, if there is one.
+pub(crate) fn add(metadata: &mut HashMap<String, Value>, ending: &TaskEnding) {
+    if *ending == TaskEnding::default() {
+        return;
+    }
+    let entry = json!({
+        "cause": ending.cause,
+        "error": ending.error,
+        "receipt": ending.receipt,
+    });
+    metadata.insert(RECEIPT_EXTENSION.to_owned(), entry);
+}
+
+#[derive(Deserialize)]
+struct CancelParams {
+    cause: RequestedCause,
+}
+
+#[derive(Deserialize)]
+struct RequestedCause {
+    detail: Option<String>,
+    by: Option<String>,
+}
+
+/// The cause of a `CancelTask`: always a user's, with the client's words if it gave any.
+pub(crate) fn requested_cause(metadata: Option<&HashMap<String, Value>>, principal: &str) -> Cause {
+    let entry = metadata.and_then(|metadata| metadata.get(RECEIPT_EXTENSION));
+    let params = entry.and_then(|entry| CancelParams::deserialize(entry).ok());
+    let mut cause = Cause::new(CauseKind::User).by(principal.to_owned());
+    if let Some(CancelParams { cause: requested }) = params {
+        if let Some(detail) = requested.detail.filter(|text| text.len() <= TEXT_BYTES_MAX) {
+            cause = cause.detail(detail);
+        }
+        if let Some(by) = requested.by.filter(|text| text.len() <= TEXT_BYTES_MAX) {
+            cause = cause.by(format!("{principal}: {by}"));
+        }
+    }
+    cause
+}

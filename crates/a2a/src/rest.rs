@@ -1,0 +1,56 @@
+//! The parts of the HTTP+JSON binding in which the library differs from the specification.
+
+use a2a::A2AError;
+use axum::extract::Request;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+
+use crate::version;
+
+/// Checks the version of REST requests, and names their answers `application/json` (A2A 1.0, sections 11.1 and 11.6).
+pub(crate) async fn conform(request: Request, next: Next) -> Response {
+    if request.uri().path() == "/" {
+        return next.run(request).await; // JSON-RPC
+    }
+    if let Err(error) = version::check(request.headers()) {
+        return error_response(&error);
+    }
+    let mut response = next.run(request).await;
+    if is_json(response.headers()) {
+        let json = HeaderValue::from_static("application/json");
+        response.headers_mut().insert(CONTENT_TYPE, json);
+    }
+    response
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let content_type = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok());
+    content_type.is_some_and(|content_type| content_type.contains("+json"))
+}
+
+/// An error as a `google.rpc.Status` in JSON.
+pub(crate) fn error_response(error: &A2AError) -> Response {
+    let status = StatusCode::from_u16(error.http_status_code());
+    let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let rpc = error.to_jsonrpc_error();
+    let body = serde_json::json!({"error": {
+        "code": status.as_u16(),
+        "status": status_word(status),
+        "message": rpc.message,
+        "details": rpc.data,
+    }});
+    (status, axum::Json(body)).into_response()
+}
+
+/// The word of `google.rpc.Code` for a status.
+fn status_word(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::NOT_FOUND => "NOT_FOUND",
+        StatusCode::CONFLICT => "FAILED_PRECONDITION",
+        StatusCode::NOT_IMPLEMENTED => "UNIMPLEMENTED",
+        status if status.is_client_error() => "INVALID_ARGUMENT",
+        _ => "INTERNAL",
+    }
+}

@@ -1,0 +1,153 @@
+//! Connections: each is work of a scope, so a stop of the server ends them and accounts for them.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::receipt::ItemKind;
+use allstop_scope::{Scope, WorkCx, WorkSpec};
+use axum::Router;
+use axum::extract::Request;
+use axum::middleware::map_request;
+use hyper::rt::Executor;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::{sleep, timeout};
+
+/// Options of a server.
+#[derive(Debug, Clone)]
+pub struct ServerOptions {
+    /// Connections at the same time; more wait in the system's queue.
+    pub connections_max: usize,
+    /// Longest time for the head of a request, counted from the connection or from the end of the last request.
+    pub head_time_max: Duration,
+    /// Most bytes of the head of a request.
+    pub head_bytes_max: usize,
+}
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        Self {
+            // Two descriptors a connection with its task fit into the usual limit of 65,536.
+            connections_max: 20_000,
+            head_time_max: Duration::from_secs(30),
+            head_bytes_max: 32 * 1024,
+        }
+    }
+}
+
+/// Pause after a failed accept: the usual reason, too many open files, passes when a connection ends.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Serves connections until a stop covers `scope`. Then it accepts no more, and each connection ends behind the answer
+/// that it is sending.
+///
+/// # Cancel safety
+/// Dropping the future stops accepting; connections go on in their scope.
+pub async fn serve(listener: TcpListener, router: Router, scope: Scope, options: ServerOptions) {
+    let slots = Arc::new(Semaphore::new(options.connections_max));
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = scope.stopped() => return,
+            accepted = accept(&listener, &slots) => accepted,
+        };
+        let (stream, peer, slot) = accepted;
+        let (router, options, connections) = (router.clone(), options.clone(), scope.clone());
+        let spec = WorkSpec::new(ItemKind::Future, format!("connection of {peer}"));
+        let served = scope.spawn(spec, |cx| async move {
+            serve_connection(stream, router, connections, cx, &options).await;
+            drop(slot);
+        });
+        if served.is_err() {
+            return;
+        }
+    }
+}
+
+async fn accept(
+    listener: &TcpListener,
+    slots: &Arc<Semaphore>,
+) -> (TcpStream, SocketAddr, tokio::sync::OwnedSemaphorePermit) {
+    loop {
+        let slot = Arc::clone(slots).acquire_owned().await;
+        let slot = slot.expect("the semaphore is never closed");
+        match listener.accept().await {
+            Ok((stream, peer)) => return (stream, peer, slot),
+            Err(error) => {
+                tracing::warn!(%error, "a connection is not accepted");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn serve_connection(
+    stream: TcpStream,
+    router: Router,
+    scope: Scope,
+    cx: WorkCx,
+    options: &ServerOptions,
+) {
+    // Answers are small; without this the last part of one waits for the client's acknowledgement.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "TCP_NODELAY");
+    }
+    let mut builder = Builder::new(ScopeExecutor(scope));
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(options.head_time_max)
+        .max_buf_size(options.head_bytes_max.max(8 * 1024))
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(options.head_time_max)
+        .max_header_list_size(u32::try_from(options.head_bytes_max).unwrap_or(u32::MAX));
+    // The library reads the first bytes without a limit, to tell the versions of HTTP apart.
+    let first_request = Arc::new(Notify::new());
+    let begun = Arc::clone(&first_request);
+    let router = router.layer(map_request(move |request: Request| {
+        begun.notify_one();
+        std::future::ready(request)
+    }));
+    let service = TowerToHyperService::new(router);
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    tokio::select! {
+        ended = connection.as_mut() => return log_end(ended),
+        () = too_late(&first_request, options.head_time_max) => return,
+        _cause = cx.stopped_at("connection") => connection.as_mut().graceful_shutdown(),
+    }
+    log_end(connection.await);
+}
+
+/// Resolves if no request has come within the time.
+async fn too_late(first_request: &Notify, max: Duration) {
+    if timeout(max, first_request.notified()).await.is_ok() {
+        std::future::pending::<()>().await;
+    }
+}
+
+fn log_end(ended: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
+    if let Err(error) = ended {
+        tracing::debug!(error, "a connection ended");
+    }
+}
+
+/// Runs the streams of an HTTP/2 connection in the scope of the connection.
+#[derive(Clone)]
+struct ScopeExecutor(Scope);
+
+impl<F> Executor<F> for ScopeExecutor
+where
+    F: Future<Output: Send + 'static> + Send + 'static,
+{
+    fn execute(&self, stream: F) {
+        let spec = WorkSpec::new(ItemKind::Future, "stream of a connection");
+        // A stop refuses new streams: the client sees its connection end.
+        drop(self.0.spawn(spec, |_cx| stream));
+    }
+}

@@ -1,0 +1,377 @@
+//! The operations of the protocol over one task manager.
+
+use std::sync::Arc;
+
+use a2a::{
+    A2AError, AgentCard, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest,
+    GetExtendedAgentCardRequest, GetTaskPushNotificationConfigRequest, GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse,
+    ListTasksRequest, ListTasksResponse, SendMessageRequest, SendMessageResponse, StreamResponse,
+    SubscribeToTaskRequest, TaskPushNotificationConfig,
+};
+use a2a_server::{RequestHandler, ServiceParams};
+use allstop_core::{ContextId, TaskId, Timestamp};
+use allstop_log::Version;
+use allstop_task::{
+    AcceptedTask, ListFilter, SubscriptionItem, Task, TaskManager, TaskRecord, TaskRequest,
+};
+use async_trait::async_trait;
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+
+use crate::events::{self, NumberedEvent};
+use crate::page_token;
+use crate::principal::principal_of;
+use crate::to_wire::{self, TaskDetail};
+use crate::{errors, from_wire, receipt_extension};
+
+/// Tasks of a page, if the client does not say (A2A 1.0, section 3.1.4).
+const PAGE_LEN_DEFAULT: i32 = 50;
+/// Most tasks of a page.
+const PAGE_LEN_MAX: i32 = 100;
+
+/// Header with the number of the last event that a client has.
+pub(crate) const LAST_EVENT_ID: &str = "last-event-id";
+
+/// Operations of A2A 1.0 over a task manager. A principal sees only its own tasks: those of others are not found.
+#[derive(Debug)]
+pub struct A2aService {
+    manager: TaskManager,
+    /// MIME types of parts that the agent takes; empty for all.
+    input_modes: Vec<String>,
+    extended_card: Option<AgentCard>,
+}
+
+impl A2aService {
+    /// A service over this manager.
+    pub fn new(manager: TaskManager) -> Self {
+        Self {
+            manager,
+            input_modes: Vec::new(),
+            extended_card: None,
+        }
+    }
+
+    /// The same, which refuses parts with other MIME types than these.
+    #[must_use]
+    pub fn input_modes(mut self, input_modes: Vec<String>) -> Self {
+        self.input_modes = input_modes;
+        self
+    }
+
+    /// The same, with a card for authenticated clients.
+    #[must_use]
+    pub fn extended_card(mut self, card: AgentCard) -> Self {
+        self.extended_card = Some(card);
+        self
+    }
+
+    /// The task, if it is the principal's.
+    async fn task_of(&self, params: &ServiceParams, id: &str) -> Result<Arc<Task>, A2AError> {
+        let id = TaskId::from(id);
+        let task = self.manager.get(&id).await;
+        let task = task.map_err(|error| errors::of_read(&error))?;
+        if task.owner != principal_of(params) {
+            return Err(errors::not_found(&id));
+        }
+        Ok(task)
+    }
+
+    async fn execute(
+        &self,
+        params: &ServiceParams,
+        request: SendMessageRequest,
+    ) -> Result<AcceptedTask, A2AError> {
+        let configuration = request.configuration.as_ref();
+        if configuration.is_some_and(|c| c.task_push_notification_config.is_some()) {
+            return Err(A2AError::push_notification_not_supported());
+        }
+        let mut media_types = request
+            .message
+            .parts
+            .iter()
+            .filter_map(|p| p.media_type.as_ref());
+        if !self.input_modes.is_empty()
+            && media_types.any(|given| !self.input_modes.contains(given))
+        {
+            return Err(A2AError::content_type_not_supported());
+        }
+        let task_id = request.message.task_id.clone();
+        if let Some(id) = &task_id {
+            // A foreign task is not found, before anything else is said about it.
+            self.task_of(params, id).await?;
+        }
+        let context_id = request.message.context_id.clone();
+        if let Some(context) = &context_id {
+            from_wire::check_id("message.contextId", context)?;
+        }
+        let request = TaskRequest {
+            owner: principal_of(params),
+            task_id: task_id.map(TaskId::from),
+            context_id: context_id.map(ContextId::from),
+            metadata: from_wire::map(request.metadata),
+            message: from_wire::message(request.message)?,
+        };
+        let accepted = self.manager.execute(request).await;
+        accepted.map_err(|error| errors::of_execute(&error))
+    }
+
+    /// The answer for a client that waits: a task that needs nothing or the client, or a message.
+    async fn wait_for_answer(
+        &self,
+        mut accepted: AcceptedTask,
+        detail: TaskDetail,
+        returns_at_once: bool,
+    ) -> Result<SendMessageResponse, A2AError> {
+        let mut first = None;
+        while let Some(item) = accepted.subscription.next().await {
+            match item.map_err(|error| errors::of_read(&error))? {
+                SubscriptionItem::Snapshot(_, task) => {
+                    let is_answer = accepted.is_repeated && task.status.state.answers_client();
+                    if let Some(reply) = &task.reply {
+                        return Ok(SendMessageResponse::Message(to_wire::reply(reply, &task)));
+                    }
+                    if returns_at_once || is_answer {
+                        return Ok(SendMessageResponse::Task(to_wire::task(&task, detail)));
+                    }
+                    first = Some(task);
+                }
+                SubscriptionItem::Update(update) => match (&*update.record, &first) {
+                    (TaskRecord::Replied { message, .. }, Some(task)) => {
+                        return Ok(SendMessageResponse::Message(to_wire::reply(message, task)));
+                    }
+                    (TaskRecord::StatusChanged { status, .. }, _)
+                        if status.state.answers_client() =>
+                    {
+                        break;
+                    }
+                    _ => {}
+                },
+            }
+        }
+        let task = self.manager.get(&accepted.task_id).await;
+        let task = task.map_err(|error| errors::of_read(&error))?;
+        Ok(SendMessageResponse::Task(to_wire::task(&task, detail)))
+    }
+
+    /// Sends a message, and gives the events of its execution with their numbers.
+    pub(crate) async fn send_numbered(
+        &self,
+        params: &ServiceParams,
+        request: SendMessageRequest,
+    ) -> Result<BoxStream<'static, NumberedEvent>, A2AError> {
+        let detail = detail_of(&request);
+        let accepted = self.execute(params, request).await?;
+        if let (true, Some(cursor)) = (accepted.is_repeated, last_event_id(params)?) {
+            return self.continued(&accepted.task_id, cursor, detail).await;
+        }
+        // Named by the snapshot, which comes first.
+        let task = self.manager.get_with_replies(&accepted.task_id).await;
+        let task = task.map_err(|error| errors::of_read(&error))?;
+        Ok(events::numbered(accepted.subscription, task, detail))
+    }
+
+    /// Events of a task with their numbers: behind the number that the client names, or behind a snapshot.
+    pub(crate) async fn subscribe_numbered(
+        &self,
+        params: &ServiceParams,
+        request: SubscribeToTaskRequest,
+    ) -> Result<BoxStream<'static, NumberedEvent>, A2AError> {
+        let task = self.task_of(params, &request.id).await?;
+        let detail = TaskDetail::with_history(None);
+        if let Some(cursor) = last_event_id(params)? {
+            return self.continued(&task.id, cursor, detail).await;
+        }
+        if task.has_ended() {
+            return Err(A2AError::unsupported_operation(format!(
+                "task {} has ended ({}); get it instead",
+                task.id, task.status.state
+            )));
+        }
+        let subscription = self.manager.subscribe(&task.id, None).await;
+        let subscription = subscription.map_err(|error| errors::of_read(&error))?;
+        Ok(events::numbered(subscription, task, detail))
+    }
+
+    async fn continued(
+        &self,
+        id: &TaskId,
+        cursor: Version,
+        detail: TaskDetail,
+    ) -> Result<BoxStream<'static, NumberedEvent>, A2AError> {
+        let task = self.manager.get_with_replies(id).await;
+        let task = task.map_err(|error| errors::of_read(&error))?;
+        let subscription = self.manager.subscribe(id, Some(cursor)).await;
+        let subscription = subscription.map_err(|error| errors::of_read(&error))?;
+        Ok(events::numbered(subscription, task, detail))
+    }
+}
+
+fn detail_of(request: &SendMessageRequest) -> TaskDetail {
+    let configuration = request.configuration.as_ref();
+    TaskDetail::with_history(configuration.and_then(|c| c.history_length))
+}
+
+/// The number of the last event that the client has.
+fn last_event_id(params: &ServiceParams) -> Result<Option<Version>, A2AError> {
+    let Some(id) = params.get(LAST_EVENT_ID).and_then(|ids| ids.first()) else {
+        return Ok(None);
+    };
+    let number = id.trim().parse();
+    let number = number.map_err(|_| A2AError::invalid_params("Last-Event-ID is not a number"))?;
+    Ok(Some(Version(number)))
+}
+
+fn unnumbered(
+    events: BoxStream<'static, NumberedEvent>,
+) -> BoxStream<'static, Result<StreamResponse, A2AError>> {
+    events
+        .map(|event| event.map(|(_number, event)| event))
+        .boxed()
+}
+
+#[async_trait]
+impl RequestHandler for A2aService {
+    async fn send_message(
+        &self,
+        params: &ServiceParams,
+        request: SendMessageRequest,
+    ) -> Result<SendMessageResponse, A2AError> {
+        let detail = detail_of(&request);
+        let configuration = request.configuration.as_ref();
+        let returns_at_once = configuration.and_then(|c| c.return_immediately) == Some(true);
+        let accepted = self.execute(params, request).await?;
+        self.wait_for_answer(accepted, detail, returns_at_once)
+            .await
+    }
+
+    async fn send_streaming_message(
+        &self,
+        params: &ServiceParams,
+        request: SendMessageRequest,
+    ) -> Result<BoxStream<'static, Result<StreamResponse, A2AError>>, A2AError> {
+        self.send_numbered(params, request).await.map(unnumbered)
+    }
+
+    async fn get_task(
+        &self,
+        params: &ServiceParams,
+        request: GetTaskRequest,
+    ) -> Result<a2a::Task, A2AError> {
+        let task = self.task_of(params, &request.id).await?;
+        let detail = TaskDetail::with_history(request.history_length);
+        Ok(to_wire::task(&task, detail))
+    }
+
+    async fn list_tasks(
+        &self,
+        params: &ServiceParams,
+        request: ListTasksRequest,
+    ) -> Result<ListTasksResponse, A2AError> {
+        let page_size = request.page_size.unwrap_or(PAGE_LEN_DEFAULT);
+        if !(1..=PAGE_LEN_MAX).contains(&page_size) {
+            let range = format!("pageSize must be 1 to {PAGE_LEN_MAX}");
+            return Err(A2AError::invalid_params(range));
+        }
+        if request.history_length.is_some_and(|len| len < 0) {
+            return Err(A2AError::invalid_params(
+                "historyLength must not be negative",
+            ));
+        }
+        let filter = ListFilter {
+            owner: Some(principal_of(params)),
+            context_id: request.context_id.map(ContextId::from),
+            state: request.status.as_ref().and_then(from_wire::state),
+            updated_after: request
+                .status_timestamp_after
+                .map(|at| Timestamp::from_unix_ms(at.timestamp_millis() - 1)),
+        };
+        let behind = request
+            .page_token
+            .as_deref()
+            .filter(|token| !token.is_empty());
+        let behind = behind.map(page_token::decode).transpose()?;
+        let len = usize::try_from(page_size).unwrap_or_default();
+        let page = self.manager.list(&filter, behind.as_ref(), len);
+        let detail = TaskDetail {
+            has_artifacts: request.include_artifacts == Some(true),
+            ..TaskDetail::with_history(request.history_length.or(Some(0)))
+        };
+        let mut tasks = Vec::with_capacity(page.tasks.len());
+        for summary in &page.tasks {
+            let task = self.manager.get(&summary.id).await;
+            let task = task.map_err(|error| errors::of_read(&error))?;
+            tasks.push(to_wire::task(&task, detail));
+        }
+        Ok(ListTasksResponse {
+            tasks,
+            next_page_token: page.next.map(page_token::encode).unwrap_or_default(),
+            page_size,
+            total_size: i32::try_from(page.total).unwrap_or(i32::MAX),
+        })
+    }
+
+    async fn cancel_task(
+        &self,
+        params: &ServiceParams,
+        request: CancelTaskRequest,
+    ) -> Result<a2a::Task, A2AError> {
+        let task = self.task_of(params, &request.id).await?;
+        let principal = principal_of(params);
+        let cause = receipt_extension::requested_cause(request.metadata.as_ref(), &principal);
+        let outcome = self.manager.cancel(&task.id, cause).await;
+        let outcome = outcome.map_err(|error| errors::of_cancel(&error))?;
+        Ok(to_wire::task(&outcome.task, TaskDetail::with_history(None)))
+    }
+
+    async fn subscribe_to_task(
+        &self,
+        params: &ServiceParams,
+        request: SubscribeToTaskRequest,
+    ) -> Result<BoxStream<'static, Result<StreamResponse, A2AError>>, A2AError> {
+        self.subscribe_numbered(params, request)
+            .await
+            .map(unnumbered)
+    }
+
+    async fn create_push_config(
+        &self,
+        _params: &ServiceParams,
+        _request: TaskPushNotificationConfig,
+    ) -> Result<TaskPushNotificationConfig, A2AError> {
+        Err(A2AError::push_notification_not_supported())
+    }
+
+    async fn get_push_config(
+        &self,
+        _params: &ServiceParams,
+        _request: GetTaskPushNotificationConfigRequest,
+    ) -> Result<TaskPushNotificationConfig, A2AError> {
+        Err(A2AError::push_notification_not_supported())
+    }
+
+    async fn list_push_configs(
+        &self,
+        _params: &ServiceParams,
+        _request: ListTaskPushNotificationConfigsRequest,
+    ) -> Result<ListTaskPushNotificationConfigsResponse, A2AError> {
+        Err(A2AError::push_notification_not_supported())
+    }
+
+    async fn delete_push_config(
+        &self,
+        _params: &ServiceParams,
+        _request: DeleteTaskPushNotificationConfigRequest,
+    ) -> Result<(), A2AError> {
+        Err(A2AError::push_notification_not_supported())
+    }
+
+    async fn get_extended_agent_card(
+        &self,
+        _params: &ServiceParams,
+        _request: GetExtendedAgentCardRequest,
+    ) -> Result<AgentCard, A2AError> {
+        let card = self.extended_card.clone();
+        card.ok_or_else(A2AError::extended_card_not_configured)
+    }
+}

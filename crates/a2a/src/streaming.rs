@@ -1,0 +1,197 @@
+//! Streaming answers whose event ids are record numbers, so that `Last-Event-ID` continues a stream without a gap.
+//!
+//! The library numbers the events of each answer from 1. So this layer answers the streaming requests of JSON-RPC and
+//! REST itself, and passes all others on.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use a2a::{
+    A2AError, JsonRpcId, JsonRpcRequest, JsonRpcResponse, SendMessageRequest,
+    SubscribeToTaskRequest, methods,
+};
+use a2a_pb::protojson_conv;
+use a2a_server::ServiceParams;
+use a2a_server::jsonrpc::MAX_REQUEST_BODY_BYTES;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse as _, Response};
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use serde_json::Value;
+
+use crate::events::NumberedEvent;
+use crate::service::A2aService;
+use crate::{rest, version};
+
+/// Interval of comments in a silent stream: below the idle limits of common proxies, which begin at 30 s.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// Streaming request that this layer answers.
+enum StreamingRequest {
+    JsonRpc(Box<JsonRpcRequest>),
+    RestSend(Value),
+    RestSubscribe(String),
+}
+
+/// Answers streaming requests; passes all others on.
+pub(crate) async fn layer(
+    State(service): State<Arc<A2aService>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let (parts, body) = request.into_parts();
+    let path = parts.uri.path();
+    if let Some(id) = subscribed_task(path) {
+        let request = StreamingRequest::RestSubscribe(id);
+        return answer(&service, &parts.headers, request).await;
+    }
+    let is_stream = path.ends_with("/message:stream") || path.ends_with("/message/stream");
+    if parts.method != Method::POST || !(path == "/" || is_stream) {
+        return next.run(Request::from_parts(parts, body)).await;
+    }
+    let Ok(bytes) = to_bytes(body, MAX_REQUEST_BODY_BYTES).await else {
+        return StatusCode::PAYLOAD_TOO_LARGE.into_response();
+    };
+    if !is_stream && !is_json(&parts.headers) {
+        let error = A2AError::content_type_not_supported().to_jsonrpc_error();
+        return axum::Json(JsonRpcResponse::error(JsonRpcId::Null, error)).into_response();
+    }
+    let request = if is_stream {
+        serde_json::from_slice(&bytes)
+            .ok()
+            .map(StreamingRequest::RestSend)
+    } else {
+        serde_json::from_slice::<JsonRpcRequest>(&bytes)
+            .ok()
+            .filter(|request| request.jsonrpc == "2.0" && methods::is_streaming(&request.method))
+            .filter(|_| version::check(&parts.headers).is_ok())
+            .map(|request| StreamingRequest::JsonRpc(Box::new(request)))
+    };
+    match request {
+        Some(request) => answer(&service, &parts.headers, request).await,
+        // Also what is malformed: the library says how.
+        None => {
+            next.run(Request::from_parts(parts, Body::from(bytes)))
+                .await
+        }
+    }
+}
+
+/// Task id of `/tasks/{id}:subscribe`.
+fn subscribed_task(path: &str) -> Option<String> {
+    let (_, task) = path.rsplit_once("/tasks/")?;
+    let id = task
+        .strip_suffix(":subscribe")
+        .or_else(|| task.strip_suffix("/subscribe"))?;
+    Some(id.to_owned())
+}
+
+/// True if a body is JSON, or the client does not say.
+fn is_json(headers: &HeaderMap) -> bool {
+    let content_type = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok());
+    content_type.is_none_or(|content_type| {
+        let content_type = content_type.split(';').next().unwrap_or_default().trim();
+        content_type == "application/json" || content_type.ends_with("+json")
+    })
+}
+
+async fn answer(service: &A2aService, headers: &HeaderMap, request: StreamingRequest) -> Response {
+    let params = params_of(headers);
+    match request {
+        StreamingRequest::JsonRpc(request) => {
+            let id = request.id;
+            let body = request.params.unwrap_or(Value::Null);
+            let events = if request.method == methods::SUBSCRIBE_TO_TASK {
+                match protojson_conv::from_value::<SubscribeToTaskRequest>(body) {
+                    Ok(request) => service.subscribe_numbered(&params, request).await,
+                    Err(error) => Err(invalid(&error)),
+                }
+            } else {
+                match protojson_conv::from_value::<SendMessageRequest>(body) {
+                    Ok(request) => service.send_numbered(&params, request).await,
+                    Err(error) => Err(invalid(&error)),
+                }
+            };
+            match events {
+                Ok(events) => sse(events, Some(id)),
+                Err(error) => {
+                    let error = JsonRpcResponse::error(id, error.to_jsonrpc_error());
+                    axum::Json(error).into_response()
+                }
+            }
+        }
+        StreamingRequest::RestSend(body) => {
+            let request = protojson_conv::from_value::<SendMessageRequest>(body);
+            let events = match request {
+                Ok(request) => service.send_numbered(&params, request).await,
+                Err(error) => Err(invalid(&error)),
+            };
+            rest_answer(events)
+        }
+        StreamingRequest::RestSubscribe(id) => {
+            let request = SubscribeToTaskRequest { id, tenant: None };
+            rest_answer(service.subscribe_numbered(&params, request).await)
+        }
+    }
+}
+
+fn rest_answer(events: Result<BoxStream<'static, NumberedEvent>, A2AError>) -> Response {
+    match events {
+        Ok(events) => sse(events, None),
+        Err(error) => rest::error_response(&error),
+    }
+}
+
+fn invalid(error: &impl std::fmt::Display) -> A2AError {
+    A2AError::invalid_params(format!("invalid params: {error}"))
+}
+
+/// The headers as the library hands them to a handler.
+fn params_of(headers: &HeaderMap) -> ServiceParams {
+    let mut params = ServiceParams::new();
+    for (name, value) in headers {
+        if let Ok(value) = value.to_str() {
+            let values = params.entry(name.as_str().to_owned()).or_default();
+            values.push(value.to_owned());
+        }
+    }
+    params
+}
+
+/// The events as an answer: in JSON-RPC envelopes with this id, or bare.
+fn sse(events: BoxStream<'static, NumberedEvent>, id: Option<JsonRpcId>) -> Response {
+    let events = events.map(move |event| {
+        let (number, payload) = match event {
+            Ok((number, event)) => match protojson_conv::to_value(&event) {
+                Ok(value) => (Some(number), Ok(value)),
+                Err(error) => (None, Err(A2AError::internal(error.to_string()))),
+            },
+            Err(error) => (None, Err(error)),
+        };
+        let data = match (payload, &id) {
+            (Ok(value), Some(id)) => {
+                serde_json::to_string(&JsonRpcResponse::success(id.clone(), value))
+            }
+            (Ok(value), None) => serde_json::to_string(&value),
+            (Err(error), Some(id)) => serde_json::to_string(&JsonRpcResponse::error(
+                id.clone(),
+                error.to_jsonrpc_error(),
+            )),
+            (Err(error), None) => serde_json::to_string(&error.to_jsonrpc_error()),
+        };
+        let event = Event::default().data(data.unwrap_or_default());
+        Ok::<_, Infallible>(match number {
+            Some(number) => event.id(number.to_string()),
+            None => event,
+        })
+    });
+    Sse::new(events)
+        .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+        .into_response()
+}

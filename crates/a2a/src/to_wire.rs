@@ -1,0 +1,204 @@
+//! Tasks, messages and records as the protocol has them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use allstop_core::Timestamp;
+use allstop_task::model::{
+    Artifact, JsonMap, MessagePart, MessageSender, PartContent, TaskEnding, TaskStatus,
+};
+use allstop_task::{Task, TaskMessage, TaskRecord, TaskState};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use chrono::DateTime;
+use serde_json::Value;
+
+use crate::receipt_extension;
+
+/// Detail of a task in an answer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TaskDetail {
+    /// Messages of the history, from the newest; `None`: all.
+    pub(crate) history_len_max: Option<usize>,
+    /// True to include the artifacts.
+    pub(crate) has_artifacts: bool,
+}
+
+impl TaskDetail {
+    /// Everything, with a history of at most this many messages.
+    pub(crate) fn with_history(len_max: Option<i32>) -> Self {
+        Self {
+            history_len_max: len_max.map(|len| usize::try_from(len).unwrap_or(0)),
+            has_artifacts: true,
+        }
+    }
+}
+
+pub(crate) fn task(task: &Task, detail: TaskDetail) -> a2a::Task {
+    let len = task.history.len();
+    let skip = detail
+        .history_len_max
+        .map_or(0, |max| len.saturating_sub(max));
+    let history: Vec<_> = task
+        .history
+        .iter()
+        .skip(skip)
+        .map(|message| self::message(message, task))
+        .collect();
+    let artifacts = task
+        .artifacts
+        .iter()
+        .map(|artifact| self::artifact(artifact));
+    let mut metadata = map(&task.metadata).unwrap_or_default();
+    receipt_extension::add(&mut metadata, &task.ending);
+    a2a::Task {
+        id: task.id.to_string(),
+        context_id: task.context_id.to_string(),
+        status: status(&task.status, task),
+        artifacts: (detail.has_artifacts && !task.artifacts.is_empty())
+            .then(|| artifacts.collect()),
+        history: (!history.is_empty()).then_some(history),
+        metadata: (!metadata.is_empty()).then_some(metadata),
+    }
+}
+
+/// The event of a record; `None` for records that clients do not see.
+pub(crate) fn event(record: &TaskRecord, task: &Task) -> Option<a2a::StreamResponse> {
+    match record {
+        TaskRecord::StatusChanged { status, metadata } => {
+            Some(status_event(status, metadata, None, task))
+        }
+        TaskRecord::TaskEnded {
+            status,
+            metadata,
+            ending,
+        } => Some(status_event(status, metadata, Some(ending), task)),
+        TaskRecord::ArtifactUpdated { update, .. } => Some(a2a::StreamResponse::ArtifactUpdate(
+            a2a::TaskArtifactUpdateEvent {
+                task_id: task.id.to_string(),
+                context_id: task.context_id.to_string(),
+                artifact: artifact(&update.artifact),
+                append: Some(update.append),
+                last_chunk: Some(update.is_last_chunk),
+                metadata: map(&update.metadata),
+            },
+        )),
+        TaskRecord::Replied { message, .. } => {
+            Some(a2a::StreamResponse::Message(reply(message, task)))
+        }
+        TaskRecord::TaskCreated { .. }
+        | TaskRecord::MessageReceived { .. }
+        | TaskRecord::ExecutionStarted { .. } => None,
+    }
+}
+
+fn status_event(
+    status: &TaskStatus,
+    metadata: &JsonMap,
+    ending: Option<&TaskEnding>,
+    task: &Task,
+) -> a2a::StreamResponse {
+    let mut metadata = map(metadata).unwrap_or_default();
+    if let Some(ending) = ending {
+        receipt_extension::add(&mut metadata, ending);
+    }
+    a2a::StreamResponse::StatusUpdate(a2a::TaskStatusUpdateEvent {
+        task_id: task.id.to_string(),
+        context_id: task.context_id.to_string(),
+        status: self::status(status, task),
+        metadata: (!metadata.is_empty()).then_some(metadata),
+    })
+}
+
+fn status(status: &TaskStatus, task: &Task) -> a2a::TaskStatus {
+    a2a::TaskStatus {
+        state: state(status.state),
+        message: status.message.as_ref().map(|m| message(m, task)),
+        timestamp: time(status.at),
+    }
+}
+
+/// The answer of an executor that made no task.
+pub(crate) fn reply(reply: &TaskMessage, task: &Task) -> a2a::Message {
+    a2a::Message {
+        task_id: None,
+        ..message(reply, task)
+    }
+}
+
+fn message(message: &TaskMessage, task: &Task) -> a2a::Message {
+    a2a::Message {
+        message_id: message.id.to_string(),
+        context_id: Some(task.context_id.to_string()),
+        task_id: Some(task.id.to_string()),
+        role: match message.role {
+            MessageSender::User => a2a::Role::User,
+            MessageSender::Agent => a2a::Role::Agent,
+        },
+        parts: message.parts.iter().map(part).collect(),
+        metadata: map(&message.metadata),
+        extensions: texts(&message.extensions),
+        reference_task_ids: (!message.reference_task_ids.is_empty()).then(|| {
+            let ids = message.reference_task_ids.iter();
+            ids.map(ToString::to_string).collect()
+        }),
+    }
+}
+
+fn artifact(artifact: &Artifact) -> a2a::Artifact {
+    a2a::Artifact {
+        artifact_id: artifact.id.to_string(),
+        name: artifact.name.as_ref().map(ToString::to_string),
+        description: artifact.description.as_ref().map(ToString::to_string),
+        parts: artifact.parts.iter().map(part).collect(),
+        metadata: map(&artifact.metadata),
+        extensions: texts(&artifact.extensions),
+    }
+}
+
+fn part(part: &MessagePart) -> a2a::Part {
+    a2a::Part {
+        content: match &part.content {
+            PartContent::Text(text) => a2a::PartContent::Text(text.to_string()),
+            PartContent::Data(value) => a2a::PartContent::Data(value.clone()),
+            PartContent::Url(url) => a2a::PartContent::Url(url.to_string()),
+            // Executors write base64; what is none is handed on as its bytes.
+            PartContent::Raw(raw) => a2a::PartContent::Raw(
+                STANDARD
+                    .decode(raw.as_bytes())
+                    .unwrap_or_else(|_| raw.as_bytes().to_vec()),
+            ),
+        },
+        filename: part.filename.as_ref().map(ToString::to_string),
+        media_type: part.media_type.as_ref().map(ToString::to_string),
+        metadata: map(&part.metadata),
+    }
+}
+
+fn map(map: &JsonMap) -> Option<HashMap<String, Value>> {
+    let fields = map
+        .iter()
+        .map(|(name, value)| (name.clone(), value.clone()));
+    (!map.is_empty()).then(|| fields.collect())
+}
+
+fn texts(texts: &[Arc<str>]) -> Option<Vec<String>> {
+    (!texts.is_empty()).then(|| texts.iter().map(ToString::to_string).collect())
+}
+
+fn time(at: Timestamp) -> Option<DateTime<chrono::Utc>> {
+    DateTime::from_timestamp_millis(at.unix_ms())
+}
+
+fn state(state: TaskState) -> a2a::TaskState {
+    match state {
+        TaskState::Submitted => a2a::TaskState::Submitted,
+        TaskState::Working => a2a::TaskState::Working,
+        TaskState::InputRequired => a2a::TaskState::InputRequired,
+        TaskState::AuthRequired => a2a::TaskState::AuthRequired,
+        TaskState::Completed => a2a::TaskState::Completed,
+        TaskState::Failed => a2a::TaskState::Failed,
+        TaskState::Canceled => a2a::TaskState::Canceled,
+        TaskState::Rejected => a2a::TaskState::Rejected,
+    }
+}

@@ -1,0 +1,176 @@
+//! Calls of tools: recorded before they run, run once, ended as the log says.
+
+use std::collections::BTreeSet;
+
+use allstop_agent::AgentEvent;
+use allstop_core::CauseKind;
+use allstop_core::receipt::{ItemKind, ItemState};
+use allstop_core::record::{CallOutcome, SessionRecord as R};
+
+use crate::observe::{CallEnding, RunObservation, WitnessedLife};
+
+/// A tool runs when the log says so: a crash must not forget what may have happened (invariant 10).
+pub(super) fn start_is_durable(run: &RunObservation) -> Result<(), String> {
+    for lived in run.calls() {
+        let durable = run.notes.durable(lived.began);
+        if !is_started(run.records_after_next.iter().take(durable), &lived.id) {
+            return Err(format!("{} ran before its start was durable", lived.id));
+        }
+    }
+    for effect in &run.effects {
+        if !is_started(run.records.iter(), &effect.call) {
+            return Err(format!(
+                "the command of {} ran, and the log knows nothing of it",
+                effect.call
+            ));
+        }
+    }
+    if run.kill.is_none() {
+        return Ok(());
+    }
+    let began = run.points.iter().filter(|point| point.what == "tool");
+    for point in began {
+        if !is_started(run.records.iter(), &point.of) {
+            return Err(format!("{} began and is not in the store", point.of));
+        }
+    }
+    open_calls_are_unknown(run)
+}
+
+fn is_started<'a>(mut records: impl Iterator<Item = &'a R>, id: &str) -> bool {
+    records.any(|record| matches!(record, R::CallStarted { call, .. } if call.id.as_str() == id))
+}
+
+/// Calls that were open when the process died are unknown to whoever resumes the session.
+fn open_calls_are_unknown(run: &RunObservation) -> Result<(), String> {
+    let mut open = BTreeSet::new();
+    for record in &run.records {
+        match record {
+            R::CallStarted { call, .. } => drop(open.insert(call.id.as_str())),
+            R::CallFinished { id, .. } => drop(open.remove(id.as_str())),
+            R::TurnCommitted { .. } | R::TurnStopped { .. } => open.clear(),
+            _ => {}
+        }
+    }
+    let state = run.state.as_ref();
+    let newest = state.and_then(|state| state.turns().last());
+    let unknown = newest.into_iter().flat_map(|turn| &turn.unknown_calls);
+    let unknown: BTreeSet<&str> = unknown.map(|call| call.id.as_str()).collect();
+    if open.is_subset(&unknown) {
+        return Ok(());
+    }
+    Err(format!("open were {open:?}, unknown are {unknown:?}"))
+}
+
+/// No call runs twice (invariant 10).
+pub(super) fn no_call_repeats(run: &RunObservation) -> Result<(), String> {
+    let asked: BTreeSet<_> = run.undisturbed().calls().map(|call| &call.id).collect();
+    let mut effects = BTreeSet::new();
+    if let Some(twice) = run.effects.iter().find(|it| !effects.insert(*it)) {
+        return Err(format!("the command of {} ran twice", twice.call));
+    }
+    let mut seen = BTreeSet::new();
+    for WitnessedLife { id, .. } in run.calls() {
+        if !seen.insert(id) {
+            return Err(format!("the call {id} ran twice"));
+        }
+        if run.disturbance().is_some() && !asked.contains(id) {
+            return Err(format!("the call {id} ran and nobody asked for it"));
+        }
+    }
+    Ok(())
+}
+
+/// The log's word for the end of a tool's call is what its future and its scope say: a limit of its own time is
+/// `timed_out`, a stop `stopped`, a result `succeeded`; and what is shown live says the same.
+pub(super) fn outcome_fits(run: &RunObservation) -> Result<(), String> {
+    let endings = &run.notes.call_endings;
+    let committed: BTreeSet<_> = run
+        .records
+        .iter()
+        .filter_map(|record| match record {
+            R::TurnCommitted { turn, .. } => Some(*turn),
+            _ => None,
+        })
+        .collect();
+    for record in &run.records {
+        let R::CallFinished {
+            turn, id, outcome, ..
+        } = record
+        else {
+            continue;
+        };
+        let mut of_call = endings.iter().filter(|ending| *ending.id == *id.as_str());
+        // Sub-agents count their calls from one, too: where two have one id, nobody can tell which the record means.
+        let (Some(ending), None) = (of_call.next(), of_call.next()) else {
+            continue;
+        };
+        fits(*outcome, ending, committed.contains(turn))
+            .map_err(|wrong| format!("the log says {outcome:?} of call {id}: {wrong}"))?;
+        let shown = run.notes.events.iter().find_map(|(_, event)| match event {
+            AgentEvent::ToolFinished {
+                call_id, outcome, ..
+            } if call_id == id => Some(*outcome),
+            _ => None,
+        });
+        if let Some(shown) = shown
+            && shown != *outcome
+        {
+            return Err(format!(
+                "{shown:?} is shown of call {id}, {outcome:?} is logged"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that a word fits the real end of a call. In a committed turn a stop can only have been the call's.
+fn fits(
+    outcome: CallOutcome,
+    ending: &CallEnding,
+    in_a_committed_turn: bool,
+) -> Result<(), &'static str> {
+    use CallOutcome::{Failed, Stopped, Succeeded, TimedOut};
+    match (outcome, ending.cause) {
+        (Succeeded, _) if ending.succeeded != Some(true) => Err("it gave no result"),
+        (Stopped, None) => Err("nobody had stopped it"),
+        (Stopped, Some(CauseKind::Deadline)) if in_a_committed_turn => {
+            Err("its own limit of time ended it")
+        }
+        (TimedOut, cause) if cause != Some(CauseKind::Deadline) => {
+            Err("no limit of time had passed")
+        }
+        (Failed, None) if in_a_committed_turn && ending.succeeded == Some(true) => {
+            Err("it gave a result, and nobody had stopped it")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A call that a receipt calls stopped has no result: what it still said came too late (invariant 6).
+pub(super) fn no_late_result(run: &RunObservation) -> Result<(), String> {
+    for record in &run.records {
+        let R::TurnStopped {
+            turn,
+            receipt: Some(receipt),
+            ..
+        } = record
+        else {
+            continue;
+        };
+        let stopped = receipt.items().iter().filter(|item| {
+            item.kind == ItemKind::ToolCall && !matches!(item.state, ItemState::Finished { .. })
+        });
+        for item in stopped {
+            let has_result = run.records.iter().any(|record| {
+                matches!(record, R::CallFinished { turn: of, id, outcome: CallOutcome::Succeeded, .. }
+                    if of == turn && id.as_str() == &*item.id)
+            });
+            if has_result {
+                let (id, said) = (&item.id, item.state.as_str());
+                return Err(format!("{id} is {said} in the receipt, and has a result"));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,81 @@
+//! Nothing is left of what was stopped: in the scopes, on the machine, at the other end of a connection.
+
+use allstop_core::Extent;
+use allstop_core::receipt::ItemKind;
+
+use crate::observe::RunObservation;
+
+/// Nothing lives on: no task, no scope with work, no process, none of the parts (invariant 1).
+pub(super) fn nothing_lives_on(run: &RunObservation) -> Result<(), String> {
+    let mut left = run.work_left.clone();
+    let living = run.notes.lived.iter().filter(|lived| lived.ended.is_none());
+    left.extend(living.map(ToString::to_string));
+    if run.tasks_left > 0 {
+        left.push(format!(
+            "{} tasks that no scope knows: spawn in the call's scope, not with tokio::spawn",
+            run.tasks_left
+        ));
+    }
+    if left.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "still there when all was stopped: {}",
+        left.join(", ")
+    ))
+}
+
+/// No real process that the run started past its scope, with `std::process`, is left (invariant 1).
+pub(super) fn no_child_is_left(run: &RunObservation) -> Result<(), String> {
+    if run.processes_left.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "started, and neither ended nor waited for when all was stopped: process {}. No stop reaches a process that \
+         std::process starts: start it in the call's scope. The test has killed it",
+        run.processes_left.join(", ")
+    ))
+}
+
+/// Nothing that a quiet receipt covers runs; what it leaves alone is named.
+pub(super) fn quiet_is_quiet(run: &RunObservation) -> Result<(), String> {
+    for look in &run.looks {
+        // Of what had ended before it was asked a stop says nothing.
+        let Some(receipt) = look.receipt.as_ref().filter(|it| it.outcome().is_none()) else {
+            continue;
+        };
+        let names_background = receipt
+            .items()
+            .iter()
+            .any(|item| item.kind == ItemKind::Background && item.state.breaks_quiet());
+        let is_let_alone = look.extent == Extent::Turn && names_background;
+        let background = look.background.iter().filter(|_| !is_let_alone);
+        let running = look.running.iter().chain(background).next();
+        if let Some(line) = running
+            && receipt.quiet()
+        {
+            let extent = look.extent;
+            return Err(format!(
+                "the receipt of the {extent} says quiet while this runs: {line}"
+            ));
+        }
+        if !receipt.quiet() && look.running.is_empty() && look.background.is_empty() {
+            return Err(format!(
+                "nothing runs, and the receipt is not quiet: {:?}",
+                receipt.items()
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// A model call that a receipt calls stopped has no connection any more, as the server sees it.
+pub(super) fn stopped_calls_are_closed(run: &RunObservation) -> Result<(), String> {
+    match run.looks.iter().find(|look| look.connections > 0) {
+        Some(look) => Err(format!(
+            "a model call is stopped, and {} connections are open",
+            look.connections
+        )),
+        None => Ok(()),
+    }
+}

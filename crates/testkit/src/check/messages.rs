@@ -1,0 +1,312 @@
+//! Messages of a session: one outcome each, the one that the log has.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use allstop_core::receipt::ItemKind;
+use allstop_core::record::SessionRecord as R;
+use allstop_core::{CauseKind, Extent, Message, MessageId, StopReason, TurnNumber};
+use allstop_session::{Admission, FollowUp};
+
+use super::{ending, without_chance};
+use crate::observe::{RunObservation, SentMessage, SessionObservation, ToldOutcome};
+
+/// The message that a record puts into a turn, and the turn: it caused the turn, or the turn took it.
+fn placed(record: &R) -> Option<(&MessageId, TurnNumber)> {
+    match record {
+        R::TurnStarted { turn, message, .. } => Some((message.as_ref()?, *turn)),
+        R::MessageSteered { turn, message, .. } => Some((message, *turn)),
+        _ => None,
+    }
+}
+
+/// Every message that was taken has one outcome, in one turn, and the log says the same (invariant 6).
+pub(super) fn one_outcome_each(run: &RunObservation) -> Result<(), String> {
+    let records = &run.records_after_next;
+    let mut turns = BTreeMap::new();
+    for (message, turn) in records.iter().filter_map(placed) {
+        if let Some(other) = turns.insert(message, turn) {
+            return Err(format!("{message} is in the turns {other} and {turn}"));
+        }
+    }
+    let Some(session) = &run.session else {
+        return Ok(());
+    };
+    for sent in session.taken() {
+        let Some(id) = &sent.id else { continue };
+        let turn = turns.get(id).copied();
+        let Some((_, outcome)) = &sent.outcome else {
+            if sent.waiter_gone || run.hung {
+                continue;
+            }
+            return Err(format!("{id} was taken and came to nothing"));
+        };
+        if outcome.message.as_ref() != Some(id) {
+            return Err(format!(
+                "{id} was given the outcome of {:?}",
+                outcome.message
+            ));
+        }
+        if outcome.turn != turn {
+            let said = outcome.turn;
+            return Err(format!(
+                "{id} is in {turn:?}, and its outcome says {said:?}"
+            ));
+        }
+        if let Some(turn) = outcome.turn {
+            ended_as(records, turn, (outcome.stop_reason, &outcome.output))
+                .map_err(|wrong| format!("{id}, turn {turn}: {wrong}"))?;
+        } else if outcome.is_completed() {
+            return Err(format!("{id} is said to be answered, without a turn"));
+        }
+    }
+    Ok(())
+}
+
+/// The ending that the log has is what was said.
+fn ended_as(records: &[R], turn: TurnNumber, said: (StopReason, &str)) -> Result<(), String> {
+    let ending = records.iter().find_map(|record| {
+        let (_, reason) = ending(record).filter(|(of, _)| *of == turn)?;
+        let output = match record {
+            R::TurnCommitted { messages, .. } => match messages.last().map(AsRef::as_ref) {
+                Some(Message::Assistant { text, .. }) => &**text,
+                _ => "",
+            },
+            _ => "",
+        };
+        Some((reason, output))
+    });
+    if ending == Some(said) {
+        return Ok(());
+    }
+    Err(format!("it ended with {ending:?}, and {said:?} was told"))
+}
+
+/// Everything that somebody was told is in the log: each record, and the outcome of each message (invariants 2 and 3).
+pub(super) fn told_is_logged(run: &RunObservation) -> Result<(), String> {
+    let Some(told) = &run.told else {
+        return Ok(());
+    };
+    let records = &run.records;
+    if told.newest_record > records.len() as u64 {
+        return Err(format!(
+            "record {} was given out, and {} are in the log",
+            told.newest_record,
+            records.len()
+        ));
+    }
+    told.outcomes
+        .iter()
+        .try_for_each(|outcome| is_in(records, outcome))
+}
+
+fn is_in(records: &[R], told: &ToldOutcome) -> Result<(), String> {
+    if told.named.as_ref() != Some(&told.message) {
+        return Err(format!(
+            "{} was given another outcome: {told:?}",
+            told.message
+        ));
+    }
+    let mut placed = records.iter().filter_map(placed);
+    let turn = placed
+        .find(|(message, _)| **message == told.message)
+        .map(|(_, turn)| turn);
+    if turn != told.turn {
+        return Err(format!(
+            "{} is in {turn:?}, and told was {told:?}",
+            told.message
+        ));
+    }
+    let mut endings = records.iter().filter_map(ending);
+    let ending = endings.find(|(turn, _)| Some(*turn) == told.turn);
+    let fits = match ending {
+        Some((_, reason)) => told.is(reason),
+        // Without a turn there is no ending, and one that waits for its store may come later.
+        None => told.turn.is_none() || told.may_be_recovered,
+    };
+    if !fits {
+        return Err(format!("told was {told:?}, and the log has {ending:?}"));
+    }
+    if !told.output.is_empty() && told.reason != StopReason::Completed.as_str() {
+        return Err(format!(
+            "an answer was told of a turn that has none: {told:?}"
+        ));
+    }
+    Ok(())
+}
+
+/// The first message that superseded this one.
+pub(super) fn superseder<'a>(
+    session: &'a SessionObservation,
+    older: &SentMessage,
+) -> Option<&'a SentMessage> {
+    session.taken().find(|newer| {
+        let ended_before = matches!(&older.outcome, Some((told, _)) if *told < newer.order);
+        newer.order > older.order
+            && !ended_before
+            && matches!(newer.admission, Ok(Some(Admission::Supersedes { .. })))
+    })
+}
+
+/// True if the turn's commit was handed to the log before that point: then it was decided.
+pub(super) fn was_committed(run: &RunObservation, turn: TurnNumber, before: u32) -> bool {
+    let mut commits = run
+        .records
+        .iter()
+        .filter(|record| matches!(record, R::TurnCommitted { .. }));
+    let place = commits.position(|record| ending(record).is_some_and(|(of, _)| of == turn));
+    let point = place.and_then(|place| run.commits().nth(place));
+    point.is_some_and(|point| point.number <= before)
+}
+
+/// A superseded message is not answered, and leaves what its policy says: its words, or nothing (invariant 2).
+pub(super) fn superseded_is_unanswered(run: &RunObservation) -> Result<(), String> {
+    let Some(session) = &run.session else {
+        return Ok(());
+    };
+    for older in session.taken() {
+        let (Some(newer), Some((_, outcome))) = (superseder(session, older), &older.outcome) else {
+            continue;
+        };
+        let names = || format!("{:?}, superseded by {:?}", older.text, newer.text);
+        if outcome.is_completed() {
+            let committed = |turn| was_committed(run, turn, newer.point);
+            if outcome.turn.is_some_and(committed) {
+                continue;
+            }
+            return Err(format!("{}, was answered all the same", names()));
+        }
+        let only_superseded = run.stops.is_empty();
+        let cause = outcome.cause.as_ref().map(|cause| cause.kind);
+        if only_superseded && cause != Some(CauseKind::Superseded) {
+            return Err(format!("{}, ended with {cause:?}", names()));
+        }
+        if cause == Some(CauseKind::Superseded) {
+            left(run, outcome.turn, older, newer.policy)
+                .map_err(|wrong| format!("{}: {wrong}", names()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks what is left of a superseded turn.
+fn left(
+    run: &RunObservation,
+    turn: Option<TurnNumber>,
+    older: &SentMessage,
+    policy: FollowUp,
+) -> Result<(), String> {
+    let kept = run.records.iter().find_map(|record| match record {
+        R::TurnStopped { turn: of, kept, .. } if Some(*of) == turn => Some(kept.as_slice()),
+        _ => None,
+    });
+    let kept = kept.unwrap_or_default();
+    let text = Arc::clone(&older.text);
+    let said = Arc::new(Message::User { text });
+    match policy {
+        FollowUp::Replace if !kept.is_empty() => Err(format!("it was replaced and left {kept:?}")),
+        FollowUp::Interrupt if !kept.contains(&said) => Err(format!(
+            "it was interrupted and its words are lost: {kept:?}"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The message whose turn a receipt names is not answered, and its cause is one that was given.
+pub(super) fn stays_stopped(run: &RunObservation) -> Result<(), String> {
+    let Some(session) = &run.session else {
+        return Ok(());
+    };
+    for (asked, answer) in run
+        .answers()
+        .filter(|(asked, _)| asked.extent == Extent::Turn)
+    {
+        let target = &answer.receipt.request().target;
+        let turn = target.rsplit_once("/turn/");
+        let turn = turn.and_then(|(_, turn)| turn.parse().ok()).map(TurnNumber);
+        let message = target.rsplit_once("/message/").map(|(_, id)| id);
+        for sent in session.taken() {
+            let Some((_, outcome)) = &sent.outcome else {
+                continue;
+            };
+            let is_it = turn.is_some() && outcome.turn == turn
+                || message.is_some() && sent.id.as_ref().map(MessageId::as_str) == message;
+            if !is_it {
+                continue;
+            }
+            let committed = |turn| was_committed(run, turn, asked.point);
+            if outcome.is_completed() && !outcome.turn.is_some_and(committed) {
+                return Err(format!(
+                    "{target} was stopped ({}) and {:?} was answered",
+                    asked.cause, sent.text
+                ));
+            }
+            if let Some(cause) = &outcome.cause {
+                let mut given = run.stops.iter().map(|asked| asked.cause.kind);
+                let superseded = CauseKind::Superseded;
+                if cause.kind != superseded && !given.any(|kind| kind == cause.kind) {
+                    return Err(format!("{target} ended with {cause}, which nobody said"));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// After a stop of the session or the process nothing begins in it, until it is opened again.
+pub(super) fn nothing_begins(run: &RunObservation) -> Result<(), String> {
+    if run.session.is_none() {
+        return Ok(());
+    }
+    let all = |extent| matches!(extent, Extent::Session | Extent::Process);
+    let Some(stop) = run.stops.iter().find(|asked| all(asked.extent)) else {
+        return Ok(());
+    };
+    let late = run.notes.lived.iter().find(|lived| {
+        let tells_of_the_end = lived.kind == ItemKind::Hook;
+        lived.began > stop.accepted && lived.began < run.over && !tells_of_the_end
+    });
+    match late {
+        Some(lived) => Err(format!(
+            "{lived} began after the {} was stopped",
+            stop.extent
+        )),
+        None => Ok(()),
+    }
+}
+
+/// A turn is taken back when that is said, and once (invariant 2).
+pub(super) fn undone_once(run: &RunObservation) -> Result<(), String> {
+    let Some(session) = &run.session else {
+        return Ok(());
+    };
+    let done = run.records.iter().filter_map(|record| match record {
+        R::TurnUndone { turn, .. } => Some(*turn),
+        _ => None,
+    });
+    let done: Vec<TurnNumber> = done.collect();
+    let said = &session.undone;
+    if done == *said {
+        return Ok(());
+    }
+    Err(format!(
+        "{said:?} are said to be taken back, and {done:?} are"
+    ))
+}
+
+/// A waiter that goes away stops nothing: the run is the same without it (invariant 12).
+pub(super) fn waiter_stops_nothing(run: &RunObservation) -> Result<(), String> {
+    let mut sent = run.session.iter().flat_map(|session| &session.sent);
+    if !sent.any(|sent| sent.waiter_gone) || !run.stops.is_empty() {
+        return Ok(());
+    }
+    // Without the one who waits the run is over earlier: what follows by itself may be missing, and nothing else.
+    let mut both = run.records.iter().zip(&run.undisturbed().records);
+    match both.position(|(here, there)| without_chance(here) != without_chance(there)) {
+        Some(number) => Err(format!(
+            "record {} is another without the one who waited",
+            number + 1
+        )),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,245 @@
+//! The log: one ending for each start, complete, and enough to continue from.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use allstop_core::record::SessionRecord as R;
+use allstop_core::turn::SessionState;
+use allstop_core::{CauseKind, StopReason, Timestamp};
+
+use super::{conversation_of, ending, without_chance};
+use crate::observe::{APPEND, Moment, Point, RunObservation};
+
+/// Checks that turns come one after another, each with one ending that nothing of it follows, and that each call is
+/// started once and ended at most once; ended turns have no open calls.
+///
+/// # Errors
+/// The first violation, in words.
+pub fn endings(records: &[R]) -> Result<(), String> {
+    let mut running = None;
+    let mut ended = BTreeSet::new();
+    let mut calls = BTreeMap::new();
+    for record in records {
+        let turn = match record {
+            R::TurnStarted { turn, .. } => {
+                if let Some(open) = running {
+                    return Err(format!("turn {turn} starts in turn {open}"));
+                }
+                if ended.contains(turn) {
+                    return Err(format!("turn {turn} starts again"));
+                }
+                running = Some(*turn);
+                calls.clear();
+                continue;
+            }
+            R::CallStarted { turn, call, .. } => {
+                if calls.insert(call.id.clone(), true).is_some() {
+                    return Err(format!("call {} starts twice", call.id));
+                }
+                turn
+            }
+            R::CallFinished { turn, id, .. } => {
+                // A call that was denied or rejected never started.
+                if calls.insert(id.clone(), false) == Some(false) {
+                    return Err(format!("call {id} ends twice"));
+                }
+                turn
+            }
+            R::TurnCommitted { turn, .. } | R::TurnStopped { turn, .. } => turn,
+            _ => continue,
+        };
+        if running != Some(*turn) {
+            let kind = if ended.contains(turn) {
+                "after its ending"
+            } else {
+                "before its start"
+            };
+            return Err(format!("turn {turn} goes on {kind}"));
+        }
+        if ending(record).is_some() {
+            if let Some((id, _)) = calls.iter().find(|(_, open)| **open) {
+                return Err(format!("turn {turn} ends and its call {id} does not"));
+            }
+            running = None;
+            ended.insert(*turn);
+        }
+    }
+    Ok(())
+}
+
+/// Every turn and every call that started has one ending, and nothing follows it (invariant 6).
+pub(super) fn one_ending_each(run: &RunObservation) -> Result<(), String> {
+    endings(&run.records_after_next)
+}
+
+/// Number of records that were durable when these points had been passed.
+pub(super) fn appended(points: &[Point]) -> usize {
+    let appends = points
+        .iter()
+        .filter(|point| point.what == APPEND && point.moment == Moment::Inside);
+    appends.map(|point| point.of.split('+').count()).sum()
+}
+
+/// The log holds each append that it has confirmed, to the record, and nothing else (invariant 2, also after `kill
+/// -9`).
+pub(super) fn log_is_complete(run: &RunObservation) -> Result<(), String> {
+    let records = &run.records;
+    if run.is_witnessed {
+        let confirmed = run.notes.durable(run.over);
+        if records.len() >= confirmed {
+            return Ok(());
+        }
+        return Err(format!(
+            "{} records are in the store, {confirmed} were confirmed",
+            records.len()
+        ));
+    }
+    let expected = run.records_before + appended(&run.points);
+    if records.len() != expected {
+        return Err(format!(
+            "{} records are in the store, {expected} were appended",
+            records.len()
+        ));
+    }
+    let mut pairs = records.iter().zip(&run.undisturbed().records);
+    match pairs.find(|(here, there)| without_chance(here) != without_chance(there)) {
+        Some((here, there)) => Err(format!("the store holds {here:?}, appended was {there:?}")),
+        None => Ok(()),
+    }
+}
+
+/// Newest records that are cut where no undisturbed run was: each cut costs as much as there are records.
+const CUTS_MAX: usize = 160;
+
+/// Applies records that stand behind so many others.
+fn apply(state: &mut SessionState, records: &[R], behind: usize) -> Result<(), String> {
+    for (number, record) in records.iter().enumerate() {
+        state
+            .apply(record)
+            .map_err(|wrong| format!("record {}: {wrong}", behind + number + 1))?;
+    }
+    Ok(())
+}
+
+/// Cuts the records after each, as a crash would, recovers, and checks that the conversation is that of the turns that
+/// had ended, that the open turn is ended once, and that a second recovery finds nothing to do.
+///
+/// # Errors
+/// The first violation, in words.
+pub fn recovers_from_everywhere(records: &[R]) -> Result<(), String> {
+    recovers_after(records, 0)
+}
+
+/// The same, where the cuts after fewer than `from` records were checked before.
+fn recovers_after(records: &[R], from: usize) -> Result<(), String> {
+    let (checked, unchecked) = records.split_at(from.min(records.len()));
+    let mut state = SessionState::default();
+    apply(&mut state, checked, 0)?;
+    let mut next = unchecked.iter();
+    for len in checked.len()..=records.len() {
+        let (before, _) = records.split_at(len);
+        let at = |wrong: String| format!("cut after record {len}: {wrong}");
+        let recovery = state.recovery_records(Timestamp::from_unix_ms(1));
+        let after = [before, &recovery].concat();
+        let mut recovered = state.clone();
+        apply(&mut recovered, &recovery, len).map_err(at)?;
+        if recovered.open_turn().is_some() {
+            return Err(at("a turn is open after recovery".to_owned()));
+        }
+        if recovered.conversation().messages != conversation_of(before) {
+            return Err(at("recovery changed the conversation".to_owned()));
+        }
+        if !recovered
+            .recovery_records(Timestamp::from_unix_ms(2))
+            .is_empty()
+        {
+            return Err(at("a second recovery has something to do".to_owned()));
+        }
+        super::endings(&after).map_err(at)?;
+        if let Some(record) = next.next() {
+            apply(&mut state, std::slice::from_ref(record), len)?;
+        }
+    }
+    Ok(())
+}
+
+/// The log alone makes the same session, from every prefix (invariant 2): a session can continue after a crash.
+pub(super) fn recovers(run: &RunObservation) -> Result<(), String> {
+    let undisturbed = run.undisturbed();
+    let mut folded = SessionState::default();
+    apply(&mut folded, &run.folded_records(), 0)?;
+    // Whoever has lost the lease has no say in it any more, and need not know what the log holds.
+    let lease_lost = run
+        .disturbance()
+        .is_some_and(|stop| stop.cause.kind == CauseKind::LeaseLost);
+    // A session that is resumed may begin at a snapshot, behind the turns that a compaction has summed up.
+    if !lease_lost
+        && run.kill.is_none()
+        && run.is_settled()
+        && let Some(state) = &run.state
+        && *state != folded
+    {
+        return Err("what the session holds in memory is not the fold of its log".to_owned());
+    }
+    resumed_after_the_kill(run)?;
+    let (records, known) = (&run.records_after_next, &undisturbed.records_after_next);
+    // What the undisturbed run left, too, was checked with that.
+    let same = records.iter().zip(known).take_while(|(a, b)| a == b);
+    let from = if run.undisturbed.is_none() {
+        records.len().saturating_sub(CUTS_MAX)
+    } else {
+        same.count()
+    };
+    recovers_after(records, from)
+}
+
+/// Resuming the session of a killed process ends its turn by a crash, and changes nothing of what was there.
+fn resumed_after_the_kill(run: &RunObservation) -> Result<(), String> {
+    let Some(kill) = &run.kill else {
+        return Ok(());
+    };
+    let mut state = run.state.iter();
+    if state.any(|state| state.open_turn().is_some()) {
+        return Err("the turn is open after resuming".to_owned());
+    }
+    if !run.records_after_next.starts_with(&run.folded_records()) {
+        return Err("the store does not hold what was there and what recovery added".to_owned());
+    }
+    let is_crash = |record: &R| match record {
+        R::TurnStopped { reason, cause, .. } => {
+            *reason == StopReason::Error && cause.detail.as_deref() == Some("crash")
+        }
+        _ => false,
+    };
+    match kill.recovered.last() {
+        Some(ending) if !is_crash(ending) => {
+            Err(format!("recovery ended the turn with {ending:?}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A process that was to be killed was, and its store can be read and resumed (invariant 2).
+pub(super) fn was_killed(run: &RunObservation) -> Result<(), String> {
+    let kill = run.kill.as_ref();
+    match kill.and_then(|kill| kill.failure.clone()) {
+        Some(failure) => Err(failure),
+        None => Ok(()),
+    }
+}
+
+/// Up to the point of the stop a run is the undisturbed one. Without that no point means anything.
+pub(super) fn is_repeatable(run: &RunObservation) -> Result<(), String> {
+    // A deadline is a timer, whose task is polled too.
+    let (Some(point), None) = (run.point, run.deadline) else {
+        return Ok(());
+    };
+    let undisturbed = &run.undisturbed().points;
+    let pairs = run.points.iter().zip(undisturbed);
+    let mut pairs = pairs.take(point as usize + 1);
+    match pairs.find(|(here, there)| here != there) {
+        Some((here, there)) => Err(format!(
+            "the run is not repeatable: {here} in this one, {there} in the first"
+        )),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,282 @@
+//! Stops: each is answered, comes before every commit, and keeps its cause.
+
+use std::time::Duration;
+
+use allstop_agent::AgentEvent;
+use allstop_core::receipt::{ItemKind, ItemState, NotStoppedReason, ReceiptItem};
+use allstop_core::record::SessionRecord as R;
+use allstop_core::{Cause, CauseKind, Extent, Receipt, StopReason};
+use allstop_scope::FORCE_MAX;
+
+use super::ending;
+use super::receipt::{covered, in_extent, says_running};
+use crate::observe::{ObservedStop, RunObservation, StopAnswer};
+
+/// Everybody who waits is answered, within grace and force (invariant 1).
+pub(super) fn everybody_is_answered(run: &RunObservation) -> Result<(), String> {
+    if run.hung {
+        let waits = run
+            .all_stops()
+            .filter(|asked| asked.answer.is_none())
+            .count();
+        return Err(format!("it does not end; {waits} stops have no answer"));
+    }
+    for asked in run.all_stops() {
+        let Some(answer) = &asked.answer else {
+            return Err("a stop has no answer".to_owned());
+        };
+        let took = answer.at.saturating_sub(asked.at);
+        if took > run.answered_within {
+            return Err(format!("a stop was answered after {took:?}"));
+        }
+    }
+    if let Some(stop) = run.disturbance() {
+        let took = run.over_at.saturating_sub(stop.at);
+        // The ending is written after the receipt is made, and both fit into it.
+        if took > run.answered_within {
+            return Err(format!("the run went on for {took:?} after its stop"));
+        }
+    }
+    Ok(())
+}
+
+/// After a stop has been accepted nothing in its extent starts (invariant 5).
+pub(super) fn nothing_starts_behind(run: &RunObservation) -> Result<(), String> {
+    let Some(accepted) = run.disturbance().and_then(|stop| stop.accepted) else {
+        return Ok(());
+    };
+    let late = run.notes.lived.iter().find(|lived| {
+        // What begins after the run is over is the next message's.
+        lived.is_foreground() && lived.began > accepted && lived.began < run.over
+    });
+    match late {
+        Some(lived) if !run.nothing_to_do() => {
+            Err(format!("{lived} began after the stop was accepted"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Number of commits: as they were handed to the log where that is seen, else as the log has them.
+fn commits_of(run: &RunObservation) -> usize {
+    if run.is_witnessed {
+        return run.commits().count();
+    }
+    let is_commit = |record: &&R| matches!(record, R::TurnCommitted { .. });
+    run.records.iter().filter(is_commit).count()
+}
+
+pub(super) fn no_commit_after_a_stop(run: &RunObservation) -> Result<(), String> {
+    let Some(stop) = run.disturbance() else {
+        return Ok(());
+    };
+    let late = run.commits().find(|commit| match stop.point {
+        Some(point) => commit.number > point,
+        None => commit.at > stop.at,
+    });
+    match late {
+        Some(commit) => Err(format!(
+            "stopped ({}) and then committed, at {commit}",
+            stop.cause
+        )),
+        None => Ok(()),
+    }
+}
+
+/// A stop that found something to stop ends the run: its last turn is not a completed one that began after it, and a
+/// run that would have gone on does not.
+pub(super) fn no_stop_is_lost(run: &RunObservation) -> Result<(), String> {
+    let Some(stop) = run.disturbance() else {
+        return Ok(());
+    };
+    let last = run
+        .records
+        .iter()
+        .rev()
+        .find(|record| ending(record).is_some());
+    let stopped = matches!(last, Some(R::TurnStopped { .. }));
+    let writes_no_ending = stop.cause.kind == CauseKind::LeaseLost;
+    let all_was_committed = commits_of(run) == commits_of(run.undisturbed());
+    let nothing_to_do = run.is_witnessed && run.nothing_to_do();
+    if stopped || writes_no_ending || nothing_to_do || all_was_committed {
+        return Ok(());
+    }
+    Err(format!(
+        "a stop ({}) was accepted and the turn has no ending by it",
+        stop.cause
+    ))
+}
+
+/// The ending of the last turn that was stopped.
+fn stopped(records: &[R]) -> Option<(&Cause, StopReason)> {
+    records.iter().rev().find_map(|record| match record {
+        R::TurnStopped { cause, reason, .. } => Some((cause, *reason)),
+        _ => None,
+    })
+}
+
+/// The first cause wins, everywhere, and decides the reason (invariant 12).
+pub(super) fn first_cause_wins(run: &RunObservation) -> Result<(), String> {
+    let Some(stop) = run.disturbance() else {
+        return Ok(());
+    };
+    // What the scenario ends with by itself may have been first.
+    let own = stopped(&run.undisturbed().records).map(|(cause, _)| cause.kind);
+    receipts_say_why(run, own)?;
+    for turn in run.turns.iter().flatten() {
+        if let Some(receipt) = &turn.receipt
+            && let Some(cause) = &turn.cause
+            && receipt.cause().kind != cause.kind
+            && Some(cause.kind) != own
+        {
+            let said = receipt.cause();
+            return Err(format!(
+                "the turn ended with {cause}, its receipt says {said}"
+            ));
+        }
+    }
+    let Some((cause, reason)) = stopped(&run.records) else {
+        return Ok(());
+    };
+    if Some(cause.kind) == own {
+        return Ok(());
+    }
+    if stop.cause.kind == CauseKind::LeaseLost {
+        return Err(format!("a lost lease wrote an ending, with cause {cause}"));
+    }
+    if cause.kind != stop.cause.kind {
+        return Err(format!(
+            "stopped with cause {}, ended with {cause}",
+            stop.cause
+        ));
+    }
+    if Some(reason) != cause.kind.stop_reason() {
+        return Err(format!(
+            "the cause {cause} gave the reason {}",
+            reason.as_str()
+        ));
+    }
+    Ok(())
+}
+
+/// A receipt says why it was asked for, or why the one was that it joined: one asked before, or the run's own.
+fn receipts_say_why(run: &RunObservation, own: Option<CauseKind>) -> Result<(), String> {
+    let mut asked_so_far = Vec::new();
+    for asked in &run.stops {
+        asked_so_far.push(asked.cause.kind);
+        let Some(answer) = &asked.answer else {
+            continue;
+        };
+        let said = answer.receipt.cause().kind;
+        if !asked_so_far.contains(&said) && Some(said) != own {
+            return Err(format!(
+                "asked with {}, the receipt says {said}",
+                asked.cause
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The receipts of the stops that were asked for and found something to do, with how long each took, and those of
+/// turns that were stopped from outside.
+fn receipts(run: &RunObservation) -> impl Iterator<Item = (&Receipt, Duration)> {
+    let asked = run.stops.iter().filter_map(|asked| {
+        let answer = asked.answer.as_ref()?;
+        Some((&*answer.receipt, answer.at.saturating_sub(asked.at)))
+    });
+    let since = run.disturbance().map(|stop| stop.at);
+    let turns = run.turns.iter().flatten().filter_map(move |turn| {
+        let took = run.over_at.saturating_sub(since?);
+        Some((&**turn.receipt.as_ref()?, took))
+    });
+    asked
+        .chain(turns)
+        .filter(|(receipt, _)| receipt.outcome().is_none())
+}
+
+/// Every engine that a stop covers has acknowledged it by the end of the ladder.
+pub(super) fn engine_has_acknowledged(run: &RunObservation) -> Result<(), String> {
+    let deaf = |item: &&ReceiptItem| {
+        item.kind == ItemKind::Engine
+            || item.state
+                == ItemState::StillRunning {
+                    why: NotStoppedReason::NotAcknowledged,
+                }
+    };
+    for (receipt, _) in receipts(run) {
+        if let Some(item) = receipt.items().iter().find(deaf) {
+            return Err(format!("{} has never heard the stop", item.name));
+        }
+    }
+    Ok(())
+}
+
+/// Only after force has had its time is something of the extent called running.
+pub(super) fn nobody_gives_up_early(run: &RunObservation) -> Result<(), String> {
+    let runs = |item: &&ReceiptItem| {
+        matches!(&item.state, ItemState::StillRunning { why }
+            if !matches!(why, NotStoppedReason::OutsideExtent | NotStoppedReason::WatcherGone))
+    };
+    for (receipt, took) in receipts(run) {
+        if took < FORCE_MAX
+            && let Some(item) = receipt.items().iter().find(runs)
+        {
+            return Err(format!("after {took:?} {} was let run", item.name));
+        }
+    }
+    Ok(())
+}
+
+/// `cancel_observed` says what the engine really did: it had heard the stop, and nothing that the stop covers ran on.
+pub(super) fn cancel_was_observed(run: &RunObservation) -> Result<(), String> {
+    for (asked, answer) in run.answers() {
+        let receipt = &answer.receipt;
+        let left =
+            in_extent(receipt).find(|item| says_running(item) && item.state.as_str() != "refused");
+        if !receipt.cancel_observed() {
+            if left.is_none() {
+                return Err("the cancel was not observed, and no item says what is left".to_owned());
+            }
+            continue;
+        }
+        if let Some(item) = left {
+            let (name, said) = (&item.name, item.state.as_str());
+            return Err(format!("the cancel was observed, and {name} is {said}"));
+        }
+        let mut covered = covered(run, asked, receipt);
+        if let Some(lived) = covered.find(|lived| lived.was_alive(answer.order)) {
+            return Err(format!("the cancel was observed, and {lived} runs"));
+        }
+        if asked.extent == Extent::Turn
+            && run.is_witnessed
+            && run.session.is_none()
+            && !engine_had_heard(run, asked, answer)
+        {
+            return Err(
+                "the cancel was observed, and until then the engine had shown nothing of it"
+                    .to_owned(),
+            );
+        }
+    }
+    Ok(())
+}
+
+/// True if the engine showed, before the answer, that it had heard a stop or had ended.
+fn engine_had_heard(run: &RunObservation, asked: &ObservedStop, answer: &StopAnswer) -> bool {
+    let is_word = |event: &AgentEvent| {
+        matches!(
+            event,
+            AgentEvent::StopHeard { .. } | AgentEvent::TurnEnded { .. }
+        )
+    };
+    let mut events = run.notes.events.iter();
+    // Before the first record of a turn, and after its ending, no engine is there that could hear.
+    let durable = run.notes.durable(asked.accepted);
+    let mut written = run.records.iter().take(durable).rev();
+    let newest =
+        written.find(|record| matches!(record, R::TurnStarted { .. }) || ending(record).is_some());
+    !matches!(newest, Some(R::TurnStarted { .. }))
+        || run.over <= answer.order
+        || events.any(|(at, event)| *at <= answer.order && is_word(event))
+}
