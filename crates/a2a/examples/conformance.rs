@@ -60,7 +60,7 @@ impl Executor for ConformanceAgent {
     }
 }
 
-/// What the agent does for a message with this id. Longer prefixes stand before shorter ones.
+/// Behaviour for a message with this id. Longer prefixes stand before shorter ones.
 fn steps(id: &str) -> Vec<Step> {
     let write = |event| Step::Write(event);
     let work = || write(TaskEvent::state(TaskState::Working));

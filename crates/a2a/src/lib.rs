@@ -22,6 +22,7 @@ mod server;
 mod service;
 mod streaming;
 mod to_wire;
+mod token_file;
 mod version;
 
 pub use card::{AgentDescription, agent_card};
@@ -33,3 +34,4 @@ pub use receipt_extension::RECEIPT_EXTENSION;
 pub use router::http_router;
 pub use server::{ServerOptions, serve};
 pub use service::A2aService;
+pub use token_file::{TokenFile, TokenFileError};

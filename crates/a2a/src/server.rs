@@ -7,13 +7,15 @@ use std::time::Duration;
 use allstop_core::receipt::ItemKind;
 use allstop_scope::{Scope, WorkCx, WorkSpec};
 use axum::Router;
+use axum::extract::Request;
+use axum::middleware::map_request;
 use hyper::rt::Executor;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
-use tokio::time::sleep;
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::{sleep, timeout};
 
 /// Options of a server.
 #[derive(Debug, Clone)]
@@ -104,14 +106,29 @@ async fn serve_connection(
         .timer(TokioTimer::new())
         .keep_alive_interval(options.head_time_max)
         .max_header_list_size(u32::try_from(options.head_bytes_max).unwrap_or(u32::MAX));
+    // The library reads the first bytes without a limit, to tell the versions of HTTP apart.
+    let first_request = Arc::new(Notify::new());
+    let begun = Arc::clone(&first_request);
+    let router = router.layer(map_request(move |request: Request| {
+        begun.notify_one();
+        std::future::ready(request)
+    }));
     let service = TowerToHyperService::new(router);
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     tokio::select! {
         ended = connection.as_mut() => return log_end(ended),
+        () = too_late(&first_request, options.head_time_max) => return,
         _cause = cx.stopped_at("connection") => connection.as_mut().graceful_shutdown(),
     }
     log_end(connection.await);
+}
+
+/// Resolves if no request has come within the time.
+async fn too_late(first_request: &Notify, max: Duration) {
+    if timeout(max, first_request.notified()).await.is_ok() {
+        std::future::pending::<()>().await;
+    }
 }
 
 fn log_end(ended: Result<(), Box<dyn std::error::Error + Send + Sync>>) {

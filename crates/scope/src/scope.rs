@@ -186,6 +186,11 @@ impl Scope {
         self.node.close();
     }
 
+    /// Longest time of an ask in this tree.
+    pub fn grace(&self) -> Duration {
+        self.node.env().options.grace
+    }
+
     /// Number of running blocking threads of this tree.
     pub fn threads(&self) -> usize {
         self.node.env().threads()

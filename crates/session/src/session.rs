@@ -316,7 +316,7 @@ impl Session {
     }
 
     /// Stops all work of the session and waits until its owner has written the results. The session can be resumed
-    /// afterwards. A second close joins the first.
+    /// afterwards, but if the store does not answer, only once it has. A second close joins the first.
     ///
     /// # Cancel safety
     /// Dropping the future does not cancel the close.

@@ -150,7 +150,11 @@ pub(crate) async fn check_alive(scope: &Scope, mut found: Vec<UnendedWork>) -> V
 pub async fn settled_work(state: &SessionState, scope: &Scope) -> Vec<UnendedWork> {
     let mut found = check_alive(scope, without_end(state)).await;
     let until = Instant::now() + KEEPER_KILL_MAX;
-    while found.iter().any(|work| work.being_killed) && Instant::now() < until {
+    // A stopped scope starts no more checks.
+    while found.iter().any(|work| work.being_killed)
+        && Instant::now() < until
+        && !scope.is_stopped()
+    {
         tokio::time::sleep(CHECK_AGAIN).await;
         found = check_alive(scope, found).await;
     }

@@ -86,6 +86,9 @@ pub enum TaskStoreError {
     /// The store did not answer: the write may have happened.
     #[error("the store has not confirmed the write")]
     Indeterminate,
+    /// The store did not answer a read in time.
+    #[error("the store does not answer")]
+    NoAnswer,
     /// Another process has written to the task.
     #[error("another process has written to the task (version {0})")]
     Fenced(Version),

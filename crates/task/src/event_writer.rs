@@ -20,7 +20,7 @@ pub struct ExecutionEnded;
 impl EventWriter {
     /// An event queue of this length: the writer waits while it is full.
     pub(crate) fn new(queue_len_max: usize) -> (Self, mpsc::Receiver<TaskEvent>) {
-        let (events, queue) = mpsc::channel(queue_len_max);
+        let (events, queue) = mpsc::channel(queue_len_max.max(1));
         (Self { events }, queue)
     }
 
@@ -49,23 +49,5 @@ impl fmt::Debug for EventWriter {
         f.debug_struct("EventWriter")
             .field("is_closed", &self.events.is_closed())
             .finish()
-    }
-}
-
-/// A writer that does not keep the execution's queue open.
-#[derive(Debug)]
-pub(crate) struct WeakEventWriter(mpsc::WeakSender<TaskEvent>);
-
-impl EventWriter {
-    pub(crate) fn downgrade(&self) -> WeakEventWriter {
-        WeakEventWriter(self.events.downgrade())
-    }
-}
-
-impl WeakEventWriter {
-    /// The writer, unless all others are gone.
-    pub(crate) fn upgrade(&self) -> Option<EventWriter> {
-        let events = self.0.upgrade()?;
-        Some(EventWriter { events })
     }
 }

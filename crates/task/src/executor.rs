@@ -82,11 +82,12 @@ impl std::error::Error for ExecutorError {}
 
 /// Ends a task on request, beside the cancelled scope: for work that a scope does not reach, and for a last event.
 pub trait Canceler: Send + Sync {
-    /// Called once per stop, in a scope of its own that lives as long as the grace. Without an event that ends the
-    /// execution the manager ends the task.
+    /// Called once per stop, in a scope of its own that lives as long as the grace. It is given up then, and without an
+    /// event that ends the execution the manager ends the task.
     ///
     /// # Errors
-    /// If no execution runs, an error refuses the stop and leaves the task as it is. An execution ends in any case.
+    /// If no execution runs, an error, a panic or a hang refuses the stop and leaves the task as it is. An execution
+    /// ends in any case.
     fn cancel(&self, cx: CancelCx) -> BoxFuture<'static, Result<(), ExecutorError>>;
 }
 
@@ -130,7 +131,8 @@ pub enum ProcessorDecision {
 
 /// Cleans up after an execution.
 pub trait Cleanup: Send + Sync {
-    /// Called once after each execution or stop, with the task as it was stored last.
+    /// Called once after each execution or stop whose parts were made, with the task as it was stored last. While a
+    /// stop waits for it, it has the grace.
     fn clean_up(&self, task: Arc<Task>) -> BoxFuture<'static, ()>;
 }
 
@@ -139,7 +141,7 @@ pub trait TaskPartsFactory: Send + Sync {
     /// Makes the parts.
     ///
     /// # Errors
-    /// An error fails the task.
+    /// An error fails the task. If no execution runs, it refuses the stop.
     fn create(&self, task: Arc<Task>) -> BoxFuture<'static, Result<TaskParts, ExecutorError>>;
 }
 

@@ -63,6 +63,15 @@ impl TaskFeed {
             state.task = Some(Arc::clone(task));
             state.window.clear();
         }
+        drop(state);
+        self.grown.notify_waiters();
+    }
+
+    /// Forgets the task: the store may have more. The next reader reads it there.
+    pub(crate) fn forget(&self) {
+        let mut state = self.state.lock();
+        state.task = None;
+        state.window.clear();
     }
 
     /// Publishes durable records; `task` is the task behind the last of them.

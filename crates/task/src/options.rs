@@ -22,10 +22,10 @@ pub struct TaskOptions {
     pub inactivity_max: Option<Duration>,
     /// Longest time of an execution.
     pub execution_max: Option<Duration>,
-    /// Longest time of one call of a processor, factory or clean-up.
+    /// Longest time of one call of a processor, factory, canceler or clean-up. A stop allows them the grace.
     pub user_code_max: Duration,
-    /// Longest time that callers wait for the write of an execution's end. The write itself is repeated until it
-    /// succeeds or the manager shuts down.
+    /// Longest time that callers wait for the write of a message or of an execution's end. The write itself is repeated
+    /// until it succeeds or the manager shuts down.
     pub ending_write_max: Duration,
     /// Events that an executor may write ahead of the store before it waits.
     pub event_queue_len_max: usize,

@@ -63,6 +63,19 @@ impl TaskSubscription {
         }
     }
 
+    /// A subscription behind the last record of a task that has ended.
+    pub(crate) fn of_nothing(
+        log: Arc<dyn Log>,
+        feed: Arc<TaskFeed>,
+        cursor: Version,
+        task_id: TaskId,
+    ) -> Self {
+        Self {
+            has_ended: true,
+            ..Self::from_cursor(log, feed, cursor, task_id)
+        }
+    }
+
     /// The task.
     pub fn task_id(&self) -> &TaskId {
         &self.task_id

@@ -1,9 +1,11 @@
 //! The stream of one task: its fold and its single writer.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use allstop_core::TaskId;
 use allstop_log::{Log, StreamName, StreamWriteError, StreamWriter, Version};
+use futures::FutureExt as _;
 
 use crate::error::TaskStoreError;
 use crate::feed::{TaskFeed, TaskUpdate};
@@ -96,6 +98,8 @@ pub(crate) struct TaskStream {
     writer: StreamWriter,
     task: Option<Arc<Task>>,
     unconfirmed: Option<UnconfirmedRecords>,
+    /// True once another writer was found.
+    is_fenced: bool,
     feed: Arc<TaskFeed>,
 }
 
@@ -114,6 +118,7 @@ impl TaskStream {
             id,
             task: None,
             unconfirmed: None,
+            is_fenced: false,
             feed,
         }
     }
@@ -121,11 +126,36 @@ impl TaskStream {
     /// Reads the task before the first append, unless its feed has it.
     pub(crate) async fn load(&mut self) -> Result<(), TaskStoreError> {
         let log = Arc::clone(self.writer.log());
-        if let Some((version, task)) = current_task(&*log, &self.id, &self.feed).await? {
+        let current = current_task(&*log, &self.id, &self.feed).await?;
+        self.continue_behind(current);
+        Ok(())
+    }
+
+    /// Reads the task again, for this writer and for all readers. What was not confirmed is given up: the log tells.
+    pub(crate) async fn reload(&mut self) -> Result<(), TaskStoreError> {
+        self.feed.forget();
+        let log = Arc::clone(self.writer.log());
+        let read = read_task(&*log, &self.id).await?;
+        if let Some((version, task)) = &read {
+            self.feed.set_read(*version, task);
+        }
+        self.continue_behind(read);
+        Ok(())
+    }
+
+    fn continue_behind(&mut self, current: Option<(Version, Arc<Task>)>) {
+        if let Some((version, task)) = current {
+            let log = Arc::clone(self.writer.log());
             self.writer = StreamWriter::new(log, stream_of(&self.id), version);
             self.task = Some(task);
+            self.unconfirmed = None;
+            self.is_fenced = false;
         }
-        Ok(())
+    }
+
+    /// True if the store may have records that this writer does not know.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.is_fenced || !self.writer.is_settled()
     }
 
     pub(crate) fn id(&self) -> &TaskId {
@@ -165,14 +195,14 @@ impl TaskStream {
         let records = records.into_iter().map(Arc::new).collect();
         self.unconfirmed = Some(UnconfirmedRecords { records, task });
         let before = self.writer.version();
-        let written = self.writer.append(encoded).await;
+        let written = caught(self.writer.append(encoded)).await;
         self.confirm(before, written)
     }
 
     /// Finishes an append that was not confirmed.
     pub(crate) async fn settle(&mut self) -> Result<(), TaskStoreError> {
         let before = self.writer.version();
-        let written = self.writer.settle().await;
+        let written = caught(self.writer.settle()).await;
         self.confirm(before, written)
     }
 
@@ -201,6 +231,7 @@ impl TaskStream {
             Err(StreamWriteError::Indeterminate) => Err(TaskStoreError::Indeterminate),
             Err(StreamWriteError::Fenced { actual }) => {
                 self.unconfirmed = None;
+                self.is_fenced = true;
                 Err(TaskStoreError::Fenced(actual))
             }
             Err(StreamWriteError::Refused(error)) => {
@@ -209,4 +240,12 @@ impl TaskStream {
             }
         }
     }
+}
+
+/// The answer of a store that may panic: then the write may have happened.
+async fn caught(
+    write: impl Future<Output = Result<Version, StreamWriteError>>,
+) -> Result<Version, StreamWriteError> {
+    let written = AssertUnwindSafe(write).catch_unwind().await;
+    written.unwrap_or(Err(StreamWriteError::Indeterminate))
 }

@@ -17,6 +17,7 @@ mod hostile_provider;
 mod odd_times;
 mod random_stops;
 mod real_model;
+mod serve;
 mod servers;
 mod shell;
 mod stalls;

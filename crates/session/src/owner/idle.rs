@@ -138,6 +138,7 @@ impl SessionOwner {
         {
             let _it_is_the_stops = account.receipt().await;
         }
+        self.finish_pending_open().await;
         self.record_background().await;
         let above = self.inner.host.scope.clone();
         self.call_hooks(&HookEvent::SessionEnd, &above).await;
@@ -149,6 +150,15 @@ impl SessionOwner {
         self.inner.hub.close();
         // Already set if the session was closed twice.
         drop(self.inner.ended.set(()));
+    }
+
+    /// Waits for a pending open, which holds the session lock and may append records: until it ends, the closed session
+    /// cannot be resumed. If the store hangs, the lock is released when the store answers.
+    async fn finish_pending_open(&mut self) {
+        if let Some(pending_open) = self.pending_open.take() {
+            // A writer that arrives in time is dropped, which releases the lock.
+            drop(timeout(RECORD_WRITE_MAX, pending_open).await);
+        }
     }
 }
 

@@ -1,16 +1,25 @@
 //! The end of a session, and later requests.
 
 use futures::future::BoxFuture;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use allstop_agent::{Agent, TurnError};
-use allstop_core::StopReason;
+use allstop_core::process::ProcessIdentity;
 use allstop_core::receipt::NothingToStop;
+use allstop_core::record::{Attachment, BackgroundKind, SessionRecord};
+use allstop_core::{StopReason, Timestamp, TurnNumber};
+use allstop_log::{MemoryLog, SessionError, SessionWriter, read_session};
 use allstop_model::{Pause, Reply};
+use allstop_process::this_process;
+use allstop_scope::{RootOptions, Scope};
 use allstop_session::{
-    AgentRequest, AgentSource, FollowUp, MessageRefused, NewMessage, OpenError, SendError,
-    SessionAgent, SessionOptions, StopTarget,
+    AgentRequest, AgentSource, FollowUp, MessageRefused, NewMessage, OpenError, SendError, Session,
+    SessionAgent, SessionOptions, Sessions, StopTarget,
 };
+use allstop_testkit::{FaultyLog, LogFault};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{LONG, agent, fixture, in_order, text_delta, user};
 
@@ -142,7 +151,7 @@ async fn closed_session_ends_its_subscriptions() {
     fixture.session.send("go").unwrap().outcome().await;
     fixture.session.close().await;
     let end = async { while events.next().await.unwrap().is_some() {} };
-    tokio::time::timeout(LONG, end).await.expect("it ends");
+    timeout(LONG, end).await.expect("it ends");
     let mut late = fixture.session.subscribe(None);
     assert!(late.next().await.unwrap().is_none());
 }
@@ -178,4 +187,109 @@ async fn panic_in_the_agent_source_fails_only_the_message() {
     let next = fixture.session.send("two").unwrap().outcome().await;
     assert_eq!(&*next.output, "fine", "{next:?}");
     fixture.close().await;
+}
+
+/// Sessions, with a resumed session that has a command of a process that crashed: its end is recorded while the session
+/// opens. `keeper`: the keeper of the command.
+async fn resume_after_crash(
+    log: &Arc<FaultyLog>,
+    keeper: Option<ProcessIdentity>,
+) -> (Scope, Sessions, Session) {
+    let at = Timestamp::from_unix_ms(0);
+    let crashed = SessionWriter::create(Arc::clone(log) as _, "s1".into(), at, "/tmp").await;
+    let command = SessionRecord::BackgroundStarted {
+        id: "bg_1".into(),
+        turn: TurnNumber(1),
+        call_id: "call_1".into(),
+        name: "make".into(),
+        kind: BackgroundKind::Shell,
+        attachment: Attachment::Attached,
+        process: None,
+        keeper,
+        marker: None,
+        output: None,
+    };
+    let appended = crashed.expect("memory").append(vec![command]).await;
+    appended.expect("memory");
+    let root = Scope::root("test", RootOptions::current());
+    let sessions = Sessions::new(
+        Arc::clone(log) as _,
+        root.clone(),
+        Arc::new(agent(&in_order(Vec::new())).build()),
+        SessionOptions::default(),
+    );
+    let session = sessions.resume("s1".into()).await;
+    let session = session.expect("nobody has it open");
+    (root, sessions, session)
+}
+
+/// A session that opens only after the store has answered an append, and a store that has been asked and is silent.
+async fn opening_session() -> (Arc<FaultyLog>, Sessions, Session) {
+    let log = Arc::new(FaultyLog::new(Arc::new(MemoryLog::new())));
+    log.fail_at("background_ended", LogFault::Hold);
+    let (_root, sessions, session) = resume_after_crash(&log, None).await;
+    log.reached().await;
+    (log, sessions, session)
+}
+
+/// The lock is released when `close` returns, even if the session was closed before it was open.
+#[tokio::test(start_paused = true)]
+async fn session_closed_while_opening_can_be_resumed() {
+    let (log, sessions, session) = opening_session().await;
+    let store_answers = async {
+        sleep(Duration::from_millis(500)).await;
+        log.release().await;
+    };
+    let (receipt, ()) = tokio::join!(session.close(), store_answers);
+    assert!(receipt.quiet(), "{receipt:?}");
+    let (state, _) = read_session(&*log, &"s1".into()).await.unwrap();
+    let mut works = state.background().iter();
+    assert!(works.all(|work| work.ended.is_some()), "{state:?}");
+    let resumed = sessions.resume("s1".into()).await;
+    resumed.expect("nobody has it open").close().await;
+}
+
+/// A store that hangs does not delay `close`; the lock is released with its answer.
+#[tokio::test(start_paused = true)]
+async fn close_while_opening_does_not_wait_for_a_silent_store() {
+    let (log, sessions, session) = opening_session().await;
+    let began = Instant::now();
+    let receipt = timeout(LONG, session.close()).await.expect("it ends");
+    assert!(receipt.quiet(), "{receipt:?}");
+    assert!(began.elapsed() <= Duration::from_secs(2));
+    let in_use = sessions.resume("s1".into()).await.map(drop);
+    let Err(OpenError::Session(SessionError::InUse { .. })) = in_use else {
+        panic!("the append may still be written: {in_use:?}")
+    };
+    log.release().await;
+    let resumed = async {
+        loop {
+            match sessions.resume("s1".into()).await {
+                Ok(resumed) => break resumed,
+                Err(_in_use) => tokio::task::yield_now().await,
+            }
+        }
+    };
+    let resumed = timeout(LONG, resumed)
+        .await
+        .expect("the store has answered");
+    resumed.close().await;
+}
+
+/// A stopped session does not wait for keepers to kill the work of a crashed process. In real time: `/proc` is read.
+#[tokio::test]
+async fn close_while_opening_does_not_wait_for_keepers() {
+    let log = Arc::new(FaultyLog::new(Arc::new(MemoryLog::new())));
+    // A keeper that lives on.
+    let keeper = Some(this_process().clone());
+    let (root, _sessions, session) = resume_after_crash(&log, keeper).await;
+    let is_checking = async {
+        while root.running().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(LONG, is_checking).await.expect("it checks");
+    let began = Instant::now();
+    session.close().await;
+    assert!(began.elapsed() < Duration::from_millis(900));
 }

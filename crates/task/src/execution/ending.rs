@@ -1,72 +1,112 @@
 //! The end of an execution: its account, and the write that a failing store delays but does not lose.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use allstop_core::{Extent, Receipt};
+use allstop_core::{Cause, CauseKind, Extent, Receipt};
+use allstop_log::LogError;
 use allstop_scope::EngineGuard;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
-use super::lifecycle::{Lifecycle, LifecycleEffect, LifecycleEvent};
+use super::lifecycle::{Lifecycle, LifecycleEffect, LifecycleEvent, failed};
+use super::repeat_pause::RepeatPause;
 use super::{Execution, ExecutionEngine, ExecutionResult};
 use crate::error::TaskStoreError;
-use crate::model::TaskRecord;
-
-/// First pause before the write of an end is repeated.
-const REPEAT_MIN: Duration = Duration::from_millis(50);
-/// Longest pause: a store that comes back is used again within a second.
-const REPEAT_MAX: Duration = Duration::from_secs(1);
+use crate::model::{TaskRecord, TaskState};
 
 impl Execution {
     /// Publishes the result.
     pub(super) fn finish(&self, result: ExecutionResult) {
         self.result.send_replace(Some(result));
     }
+
+    /// Takes a result back that was not final: the store has confirmed what was in doubt.
+    pub(super) fn withdraw_result(&self) {
+        self.result.send_replace(None);
+    }
 }
 
 impl ExecutionEngine {
-    /// Writes the end of the execution, behind records that belong before it.
-    pub(super) async fn end(&mut self, record: TaskRecord) {
-        self.end_with(vec![record]).await;
+    /// Writes the end of the execution, behind events that belong before it, until the store has confirmed them. A
+    /// stop does not interrupt it; a shutdown of the manager does.
+    pub(super) async fn end(&mut self, events: Vec<TaskRecord>, end: TaskRecord) {
+        let written = self.write_or_give_up(events, end).await;
+        self.manager.note(&self.stream);
+        let result = match (written, self.stream.task()) {
+            (Ok(()), Some(task)) => ExecutionResult::Ended(Arc::clone(task)),
+            (Ok(()), None) => ExecutionResult::NotConfirmed(TaskStoreError::Indeterminate),
+            (Err(error), _) => ExecutionResult::NotConfirmed(error),
+        };
+        self.execution.finish(result);
     }
 
-    /// Writes records of which the last ends the execution, until the store has confirmed them. A stop does not
-    /// interrupt it; a shutdown of the manager does.
-    pub(super) async fn end_with(&mut self, records: Vec<TaskRecord>) {
-        let write_by = Instant::now() + self.manager.options.ending_write_max;
-        let mut pause = REPEAT_MIN;
-        let mut is_repeated = false;
+    /// Writes the end, and tells whoever waits if that takes too long.
+    async fn write_or_give_up(
+        &mut self,
+        events: Vec<TaskRecord>,
+        end: TaskRecord,
+    ) -> Result<(), TaskStoreError> {
+        let (execution, manager) = (Arc::clone(&self.execution), Arc::clone(&self.manager));
+        let mut write = std::pin::pin!(self.write_end(events, end));
+        let mut late = std::pin::pin!(sleep(manager.options.ending_write_max));
+        let mut is_late = false;
         loop {
-            let written = match self.stream.settle().await {
-                // An earlier round's append was confirmed late.
-                Ok(()) if is_repeated && !self.is_executing() => Ok(()),
-                Ok(()) => self.stream.append(records.clone()).await,
-                Err(error) => Err(error),
-            };
-            is_repeated = true;
-            let error = match written {
-                Ok(()) => break,
+            tokio::select! {
+                biased;
+                written = &mut write => return written,
+                () = &mut late, if !is_late => {
+                    is_late = true;
+                    let error = TaskStoreError::Indeterminate;
+                    execution.finish(ExecutionResult::NotConfirmed(error));
+                }
+                () = manager.shut_down() => return Err(TaskStoreError::Indeterminate),
+            }
+        }
+    }
+
+    /// Repeats the write of the end.
+    async fn write_end(
+        &mut self,
+        mut events: Vec<TaskRecord>,
+        mut end: TaskRecord,
+    ) -> Result<(), TaskStoreError> {
+        let mut pause = RepeatPause::default();
+        let mut is_sent = false;
+        loop {
+            let error = match self.try_write_end(&events, &end, &mut is_sent).await {
+                Ok(()) => return Ok(()),
                 Err(error) => error,
             };
             tracing::warn!(%error, "the end of a task is not stored");
-            let is_final = matches!(
-                error,
-                TaskStoreError::Fenced(_) | TaskStoreError::Illegal { .. }
-            );
-            if is_final || Instant::now() >= write_by {
-                self.execution.finish(ExecutionResult::NotConfirmed(error));
+            match error {
+                TaskStoreError::Fenced(_) | TaskStoreError::Illegal { .. } => return Err(error),
+                TaskStoreError::Log(refusal) if !events.is_empty() => {
+                    // The store may take the end alone, which then says what is missing.
+                    events.clear();
+                    end = without_events(end, &refusal);
+                }
+                _ => pause.wait().await,
             }
-            if is_final || self.manager.is_shut_down() {
-                return;
-            }
-            sleep(pause).await;
-            pause = REPEAT_MAX.min(pause * 2);
         }
-        self.manager.note(&self.stream);
-        if let Some(task) = self.stream.task() {
-            self.execution
-                .finish(ExecutionResult::Ended(Arc::clone(task)));
+    }
+
+    /// One attempt. `is_sent`: the attempt before was sent, and the store has not told whether it is written.
+    async fn try_write_end(
+        &mut self,
+        events: &[TaskRecord],
+        end: &TaskRecord,
+        is_sent: &mut bool,
+    ) -> Result<(), TaskStoreError> {
+        self.stream.settle().await?;
+        if *is_sent {
+            return Ok(());
         }
+        // A task at rest, or one whose start was not stored, starts to end.
+        let started = (!self.is_executing()).then(|| self.started());
+        let records = started.into_iter().chain(events.iter().cloned());
+        let records = records.chain([end.clone()]).collect();
+        let written = self.stream.append(records).await;
+        *is_sent = matches!(written, Err(TaskStoreError::Indeterminate));
+        written
     }
 
     /// Ends an execution whose executor never ran: with this event, or with the stop that came before it.
@@ -82,8 +122,8 @@ impl ExecutionEngine {
         {
             effect = lifecycle.handle(LifecycleEvent::Accounted(receipt), self.now());
         }
-        if let LifecycleEffect::End(record) = effect {
-            self.end(record).await;
+        if let LifecycleEffect::End(end) = effect {
+            self.end(Vec::new(), end).await;
         }
     }
 
@@ -92,5 +132,35 @@ impl ExecutionEngine {
         let account = self.execution.scope.account(Extent::Subtree, Vec::new())?;
         guard.acknowledge();
         Some(account.receipt().await)
+    }
+}
+
+/// The same end for a task whose last events the store has refused: it cannot be a success.
+fn without_events(end: TaskRecord, refusal: &LogError) -> TaskRecord {
+    let reason = Arc::<str>::from(format!("an event was not stored: {refusal}"));
+    match end {
+        TaskRecord::TaskEnded {
+            status,
+            metadata,
+            mut ending,
+        } if matches!(status.state, TaskState::Canceled | TaskState::Failed) => {
+            ending.error.get_or_insert(reason);
+            TaskRecord::TaskEnded {
+                status,
+                metadata,
+                ending,
+            }
+        }
+        end => {
+            let mut failure = failed(Cause::new(CauseKind::Failure), reason, end.at());
+            if let (
+                TaskRecord::TaskEnded { ending: new, .. },
+                TaskRecord::TaskEnded { ending, .. },
+            ) = (&mut failure, end)
+            {
+                new.receipt = ending.receipt;
+            }
+            failure
+        }
     }
 }

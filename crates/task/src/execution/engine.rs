@@ -1,16 +1,20 @@
 //! The engine of one execution: the task that accepts it, drives it, ends it and cleans up.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use allstop_core::{Cause, CauseKind, Timestamp};
-use allstop_log::Version;
 use allstop_process::this_process;
 use allstop_scope::{EngineGuard, Scope};
-use tokio::sync::oneshot;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use tokio::time::{sleep, timeout};
 
+use super::client_answer::{AcceptanceSender, ClientAnswer};
 use super::lifecycle::{LifecycleEvent, failed};
 use super::{Execution, ExecutionResult, user_code};
-use crate::error::{ExecuteError, TaskStoreError};
+use crate::error::TaskStoreError;
 use crate::executor::{ExecutorError, TaskParts};
 use crate::manager::{ManagerInner, SlotGuard, SlotRequest};
 use crate::model::{Task, TaskMessage, TaskRecord};
@@ -22,17 +26,17 @@ pub(crate) enum ExecutionJob {
     /// A new task: its first record.
     NewTask(TaskRecord),
     /// A message to a task at rest.
-    Message(Arc<TaskMessage>),
+    Message {
+        /// Principal that sent it.
+        owner: Arc<str>,
+        /// The message.
+        message: Arc<TaskMessage>,
+    },
     /// A task that a crash has interrupted, or whose message was accepted and not started before the crash.
     AfterCrash,
     /// A stop of a task at rest.
     Cancel(Cause),
 }
-
-/// Answer for the client whose message started the execution: the task behind the message, and its version.
-pub(crate) type Acceptance = oneshot::Receiver<Result<(Version, Arc<Task>), ExecuteError>>;
-
-type AcceptanceSender = oneshot::Sender<Result<(Version, Arc<Task>), ExecuteError>>;
 
 /// Engine of one execution.
 pub(crate) struct ExecutionEngine {
@@ -66,102 +70,131 @@ impl ExecutionEngine {
         accepted: AcceptanceSender,
     ) {
         let guard = self.execution.scope.attach_engine();
-        let parts = match (self.load(&job).await, job) {
-            (Err(error), _) => {
-                self.refuse(error.into(), accepted);
+        let work = self.work(job, slot, accepted, &guard);
+        let parts = match AssertUnwindSafe(work).catch_unwind().await {
+            Ok(parts) => parts,
+            Err(_panic) => {
+                self.end_after_panic(&guard).await;
                 None
             }
-            (Ok(()), ExecutionJob::Cancel(cause)) => self.cancel_at_rest(cause, &guard).await,
-            (Ok(()), job) => self.accept_and_run(job, slot, accepted, &guard).await,
         };
         guard.acknowledge();
         drop(guard);
         self.execution.scope.close();
-        self.clean_up(parts).await;
-        self.manager.release(&self.execution, &self.stream);
-        self.side_scope.close();
-        self.execution.is_released.send_replace(true);
-    }
-
-    async fn load(&mut self, job: &ExecutionJob) -> Result<(), TaskStoreError> {
-        match job {
-            ExecutionJob::NewTask(_) => Ok(()),
-            _ => self.stream.load().await,
+        if self.stream.is_behind() {
+            // Others have written, or the last append is in doubt: readers need what the store has.
+            let reload = AssertUnwindSafe(self.reload()).catch_unwind().await;
+            if !matches!(reload, Ok(Ok(()))) {
+                tracing::warn!(task = %self.stream.id(), "the records of a task are not read again");
+            }
         }
+        self.clean_up(parts).await;
     }
 
-    fn refuse(&self, error: ExecuteError, accepted: AcceptanceSender) {
-        self.execution
-            .finish(ExecutionResult::NotStarted(error.clone()));
-        // The client may be gone.
-        let _unheard = accepted.send(Err(error));
-    }
-
-    async fn accept_and_run(
+    async fn work(
         &mut self,
         job: ExecutionJob,
         slot: SlotRequest,
         accepted: AcceptanceSender,
         guard: &EngineGuard,
     ) -> Option<TaskParts> {
-        let is_after_crash = matches!(job, ExecutionJob::AfterCrash);
-        let acceptance = match job {
+        match job {
+            ExecutionJob::Cancel(cause) => self.cancel_at_rest(cause, guard).await,
+            job => {
+                let follow_up = match &job {
+                    ExecutionJob::Message { owner, message } => {
+                        Some((Arc::clone(owner), message.id.clone()))
+                    }
+                    _ => None,
+                };
+                let client = ClientAnswer::new(accepted, follow_up);
+                if !matches!(job, ExecutionJob::NewTask(_))
+                    && let Err(error) = self.load().await
+                {
+                    self.refuse(error.into(), client);
+                    return None;
+                }
+                self.accept_and_run(job, slot, client, guard).await
+            }
+        }
+    }
+
+    /// Reads the task, unless the store takes longer than a write may.
+    pub(super) async fn load(&mut self) -> Result<(), TaskStoreError> {
+        let max = self.manager.options.ending_write_max;
+        let loaded = timeout(max, self.stream.load()).await;
+        loaded.unwrap_or(Err(TaskStoreError::NoAnswer))
+    }
+
+    async fn reload(&mut self) -> Result<(), TaskStoreError> {
+        let max = self.manager.options.ending_write_max;
+        let loaded = timeout(max, self.stream.reload()).await;
+        loaded.unwrap_or(Err(TaskStoreError::NoAnswer))
+    }
+
+    /// Ends the task of an engine that panicked: by its own bug, or one of the embedding program.
+    async fn end_after_panic(&mut self, guard: &EngineGuard) {
+        let cause = || Cause::new(CauseKind::Failure).detail("the engine panicked");
+        guard.acknowledge();
+        let _receipt = self.execution.stop(cause()).await;
+        let has_ended = matches!(
+            self.execution.present_result(),
+            Some(ExecutionResult::Ended(_))
+        );
+        if has_ended || self.stream.task().is_none() {
+            return;
+        }
+        let end = failed(
+            cause(),
+            "the engine of the task panicked".into(),
+            self.now(),
+        );
+        let ended = AssertUnwindSafe(self.end(Vec::new(), end)).catch_unwind();
+        if ended.await.is_err() {
+            tracing::error!(task = %self.stream.id(), "the end of a task is not stored");
+        }
+    }
+
+    async fn accept_and_run(
+        &mut self,
+        job: ExecutionJob,
+        slot: SlotRequest,
+        client: ClientAnswer,
+        guard: &EngineGuard,
+    ) -> Option<TaskParts> {
+        let record = match job {
             ExecutionJob::NewTask(created) => Some(created),
-            ExecutionJob::Message(message) => Some(TaskRecord::MessageReceived {
+            ExecutionJob::Message { message, .. } => Some(TaskRecord::MessageReceived {
                 message,
                 at: self.now(),
             }),
             ExecutionJob::AfterCrash | ExecutionJob::Cancel(_) => None,
         };
-        let is_granted = matches!(slot, SlotRequest::Granted(_));
-        let was_executing = self.stream.task().is_some_and(|task| task.is_executing);
-        let records: Vec<_> = acceptance
-            .into_iter()
-            .chain((is_granted && !was_executing).then(|| self.started()))
-            .collect();
-        if let Err(error) = self.stream.append(records).await {
-            self.refuse(error.into(), accepted);
+        let was_interrupted = self.is_executing();
+        let starts_now = matches!(slot, SlotRequest::Granted(_)) && !was_interrupted;
+        let records = record.into_iter().chain(starts_now.then(|| self.started()));
+        self.accept(records.collect(), client, guard).await?;
+        if was_interrupted {
+            return self.run_interrupted(slot, guard).await;
+        }
+        let slot = self.wait_for_slot(slot, guard).await;
+        if !self.is_executing()
+            && let Err(error) = self.store_start().await
+        {
+            drop(slot);
+            let reason = format!("the start was not stored: {error}").into();
+            self.end_without_executor(LifecycleEvent::Failed(reason), guard)
+                .await;
             return None;
         }
-        self.manager.note(&self.stream);
         let task = Arc::clone(self.stream.task()?);
-        self.execution.is_accepted.send_replace(true);
-        let _unheard = accepted.send(Ok((self.stream.version(), task)));
-        let slot = self.wait_for_slot(slot).await;
-        if !was_executing && !self.is_executing() {
-            let started = self.started();
-            if let Err(error) = self.stream.append(vec![started]).await {
-                // Nothing has run. The records say so, and the next start of the manager runs the task.
-                self.execution.finish(ExecutionResult::NotConfirmed(error));
-                return None;
-            }
-        }
-        let was_interrupted = is_after_crash && was_executing;
-        self.run_started(slot, was_interrupted, guard).await
-    }
-
-    /// Runs the executor of a started execution. Without a slot a stop was first.
-    async fn run_started(
-        &mut self,
-        slot: Option<SlotGuard>,
-        was_interrupted: bool,
-        guard: &EngineGuard,
-    ) -> Option<TaskParts> {
-        let task = Arc::clone(self.stream.task()?);
-        let parts = self.create_parts(&task).await;
-        let crash = || Cause::new(CauseKind::Failure).detail("crash");
-        match parts {
-            Ok(parts) if was_interrupted && !parts.executor.can_resume(&task) => {
-                let reason = "the process ended during the execution".into();
-                self.end(failed(crash(), reason, self.now())).await;
-                Some(parts)
-            }
+        match self.create_parts(&task, guard).await {
             Ok(parts) => {
-                self.run_executor(&parts, was_interrupted, guard).await;
-                drop(slot);
+                self.run_executor(&parts, slot, false, guard).await;
                 Some(parts)
             }
             Err(error) => {
+                drop(slot);
                 let event = LifecycleEvent::Failed(Arc::clone(error.message()));
                 self.end_without_executor(event, guard).await;
                 None
@@ -169,13 +202,60 @@ impl ExecutionEngine {
         }
     }
 
-    async fn wait_for_slot(&self, slot: SlotRequest) -> Option<SlotGuard> {
+    /// Stores the start of an execution that had to wait for it, unless a stop is first: then its end stores it.
+    async fn store_start(&mut self) -> Result<(), TaskStoreError> {
+        let started = self.started();
+        tokio::select! {
+            biased;
+            written = self.stream.append(vec![started]) => written,
+            () = self.execution.scope.stopped() => Ok(()),
+        }
+    }
+
+    /// Continues an execution that a crash has interrupted, or ends it: at once, whatever waits for a slot.
+    async fn run_interrupted(
+        &mut self,
+        slot: SlotRequest,
+        guard: &EngineGuard,
+    ) -> Option<TaskParts> {
+        let task = Arc::clone(self.stream.task()?);
+        let parts = match self.create_parts(&task, guard).await {
+            Ok(parts) => parts,
+            Err(error) => {
+                let event = LifecycleEvent::Failed(Arc::clone(error.message()));
+                self.end_without_executor(event, guard).await;
+                return None;
+            }
+        };
+        let executor = Arc::clone(&parts.executor);
+        let can_resume = self
+            .user_code("executor", move |_scope| async move {
+                executor.can_resume(&task)
+            })
+            .await;
+        if can_resume == Ok(true) {
+            let slot = self.wait_for_slot(slot, guard).await;
+            self.run_executor(&parts, slot, true, guard).await;
+        } else {
+            drop(slot);
+            let crash = Cause::new(CauseKind::Failure).detail("crash");
+            let reason = "the process ended during the execution".into();
+            let end = failed(crash, reason, self.now());
+            self.end(Vec::new(), end).await;
+        }
+        Some(parts)
+    }
+
+    async fn wait_for_slot(&self, slot: SlotRequest, guard: &EngineGuard) -> Option<SlotGuard> {
         match slot {
             SlotRequest::Granted(slot) => Some(slot),
             SlotRequest::Waiting(waiting) => {
                 tokio::select! {
                     biased;
-                    () = self.execution.scope.stopped() => None,
+                    () = self.execution.scope.stopped() => {
+                        guard.acknowledge();
+                        None
+                    }
                     slot = waiting.granted() => slot,
                 }
             }
@@ -183,46 +263,87 @@ impl ExecutionEngine {
         }
     }
 
-    pub(super) async fn create_parts(&self, task: &Arc<Task>) -> Result<TaskParts, ExecutorError> {
+    /// Calls the factory: of a stopped task within the grace of its stop.
+    pub(super) async fn create_parts(
+        &self,
+        task: &Arc<Task>,
+        guard: &EngineGuard,
+    ) -> Result<TaskParts, ExecutorError> {
         let factory = Arc::clone(&self.manager.factory);
         let task = Arc::clone(task);
         let created = self.user_code("factory", move |_scope| async move {
             factory.create(task).await
         });
-        match created.await {
+        let too_late = async {
+            self.execution.scope.stopped().await;
+            guard.acknowledge();
+            sleep(self.execution.scope.grace()).await;
+        };
+        let created = tokio::select! {
+            biased;
+            created = created => created,
+            () = too_late => Err(user_code::UserCodeError::TimedOut),
+        };
+        match created {
             Ok(parts) => parts,
             Err(error) => Err(ExecutorError::new(format!("the factory {error}"))),
         }
     }
 
+    /// Calls the clean-up and drops the parts. If a stop waits, it has the grace for it.
     async fn clean_up(&self, parts: Option<TaskParts>) {
-        let (Some(cleanup), Some(task)) = (
-            parts.and_then(|parts| parts.cleanup),
-            self.stream.task().map(Arc::clone),
-        ) else {
+        let (Some(parts), Some(task)) = (parts, self.stream.task().map(Arc::clone)) else {
             return;
         };
         let cleaned = self.user_code("clean-up", move |_scope| async move {
-            cleanup.clean_up(task).await;
+            if let Some(cleanup) = &parts.cleanup {
+                cleanup.clean_up(task).await;
+            }
+            // Here, because the destructors are the embedding program's, too.
+            drop(parts);
         });
-        if let Err(error) = cleaned.await {
+        let too_late = async {
+            self.execution.hurried().await;
+            sleep(self.execution.scope.grace()).await;
+        };
+        let cleaned = tokio::select! {
+            biased;
+            cleaned = cleaned => cleaned,
+            () = too_late => Err(user_code::UserCodeError::TimedOut),
+        };
+        if let Err(error) = cleaned {
             tracing::warn!(%error, "a clean-up");
         }
     }
 
     /// Runs code of the embedding program beside the executor, within the limit for it.
-    pub(super) async fn user_code<T, F>(
+    pub(super) fn user_code<T, F>(
         &self,
         place: &'static str,
         make: impl FnOnce(Scope) -> F + Send + 'static,
-    ) -> Result<T, user_code::UserCodeError>
+    ) -> BoxFuture<'static, Result<T, user_code::UserCodeError>>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + Send + 'static,
+    {
+        self.user_code_within(self.manager.options.user_code_max, place, make)
+    }
+
+    /// The same within this time, if it is shorter.
+    pub(super) fn user_code_within<T, F>(
+        &self,
+        max: Duration,
+        place: &'static str,
+        make: impl FnOnce(Scope) -> F + Send + 'static,
+    ) -> BoxFuture<'static, Result<T, user_code::UserCodeError>>
     where
         T: Send + 'static,
         F: Future<Output = T> + Send + 'static,
     {
         let options = &self.manager.options;
-        let (max, on_panic) = (options.user_code_max, options.on_panic.as_ref());
-        user_code::run(&self.side_scope, place, max, on_panic, make).await
+        let (max, on_panic) = (max.min(options.user_code_max), options.on_panic.clone());
+        let scope = self.side_scope.clone();
+        async move { user_code::run(&scope, place, max, on_panic.as_ref(), make).await }.boxed()
     }
 
     pub(super) fn started(&self) -> TaskRecord {
@@ -239,5 +360,22 @@ impl ExecutionEngine {
 
     pub(super) fn is_executing(&self) -> bool {
         self.stream.task().is_some_and(|task| task.is_executing)
+    }
+}
+
+/// However the engine ends, also with its runtime: nobody waits for it for ever, and the task is free.
+impl Drop for ExecutionEngine {
+    fn drop(&mut self) {
+        self.execution.scope.close();
+        if self.execution.present_result().is_none() {
+            let error = TaskStoreError::Indeterminate;
+            self.execution.finish(ExecutionResult::NotConfirmed(error));
+        }
+        if self.stream.is_behind() {
+            self.stream.feed().forget();
+        }
+        self.manager.release(&self.stream);
+        self.side_scope.close();
+        self.execution.is_released.send_replace(true);
     }
 }

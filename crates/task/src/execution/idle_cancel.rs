@@ -1,9 +1,11 @@
 //! A stop of a task at rest: only its canceler runs.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use allstop_core::Cause;
 use allstop_scope::EngineGuard;
+use tokio::time::Instant;
 
 use super::lifecycle::{Lifecycle, LifecycleEffect, LifecycleEvent};
 use super::{ExecutionEngine, ExecutionResult};
@@ -21,9 +23,15 @@ impl ExecutionEngine {
         cause: Cause,
         guard: &EngineGuard,
     ) -> Option<TaskParts> {
-        let task = Arc::clone(self.stream.task()?);
+        let begun = Instant::now();
         let receipt = self.account(guard).await?;
-        let parts = match self.create_parts(&task).await {
+        if let Err(error) = self.load().await {
+            self.execution
+                .finish(ExecutionResult::NotStarted(error.into()));
+            return None;
+        }
+        let task = Arc::clone(self.stream.task()?);
+        let parts = match self.create_parts(&task, guard).await {
             Ok(parts) => parts,
             Err(error) => {
                 self.execution.finish(ExecutionResult::Refused(error));
@@ -31,7 +39,10 @@ impl ExecutionEngine {
             }
         };
         let events = match &parts.canceler {
-            Some(canceler) => self.ask_canceler(canceler, task, cause.clone()).await,
+            Some(canceler) => {
+                let max = self.execution.scope.grace().saturating_sub(begun.elapsed());
+                self.ask_canceler(canceler, task, cause.clone(), max).await
+            }
             None => Ok(Vec::new()),
         };
         match events {
@@ -40,16 +51,16 @@ impl ExecutionEngine {
                 let happened = std::iter::once(LifecycleEvent::Stopped(cause))
                     .chain(events.into_iter().map(LifecycleEvent::Wrote))
                     .chain(std::iter::once(LifecycleEvent::Accounted(receipt)));
-                let mut records = vec![self.started()];
+                let mut records = Vec::new();
                 for event in happened {
                     match lifecycle.handle(event, self.now()) {
                         LifecycleEffect::None => {}
-                        LifecycleEffect::Append(record) | LifecycleEffect::End(record) => {
-                            records.push(record);
+                        LifecycleEffect::Append(record) => records.push(record),
+                        LifecycleEffect::End(end) => {
+                            self.end(std::mem::take(&mut records), end).await;
                         }
                     }
                 }
-                self.end_with(records).await;
             }
             Err(error) => self.execution.finish(ExecutionResult::Refused(error)),
         }
@@ -62,10 +73,11 @@ impl ExecutionEngine {
         canceler: &Arc<dyn Canceler>,
         task: Arc<Task>,
         cause: Cause,
+        max: Duration,
     ) -> Result<Vec<TaskEvent>, ExecutorError> {
         let (writer, mut queue) = EventWriter::new(self.manager.options.event_queue_len_max);
         let canceler = Arc::clone(canceler);
-        let asked = self.user_code("canceler", move |scope| async move {
+        let mut asked = self.user_code_within(max, "canceler", move |scope| async move {
             let cx = CancelCx {
                 task,
                 cause,
@@ -74,7 +86,6 @@ impl ExecutionEngine {
             };
             canceler.cancel(cx).await
         });
-        let mut asked = std::pin::pin!(asked);
         let mut events = Vec::new();
         let answer = loop {
             tokio::select! {
@@ -82,6 +93,8 @@ impl ExecutionEngine {
                 answer = &mut asked => break answer,
             }
         };
+        // A clone of the writer may be in other hands.
+        queue.close();
         while let Ok(event) = queue.try_recv() {
             events.push(event);
         }

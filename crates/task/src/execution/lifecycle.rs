@@ -29,6 +29,8 @@ enum LifecyclePhase {
         cause: Cause,
         /// Terminal event that the executor wrote before the receipt.
         own_end: Option<TaskEvent>,
+        /// True if an event was lost: then the executor's own end does not count.
+        is_incomplete: bool,
         /// Failure of the executor after the stop.
         error: Option<Arc<str>>,
     },
@@ -97,7 +99,14 @@ impl Lifecycle {
     /// Decides about the next event, at this time.
     pub(crate) fn handle(&mut self, event: LifecycleEvent, at: Timestamp) -> LifecycleEffect {
         match (&mut self.phase, event) {
-            (LifecyclePhase::Decided, _) => LifecycleEffect::None,
+            // Behind the end; or behind the executor's own end, which only waits for the receipt.
+            (LifecyclePhase::Decided, _)
+            | (
+                LifecyclePhase::Stopping {
+                    own_end: Some(_), ..
+                },
+                LifecycleEvent::Wrote(_),
+            ) => LifecycleEffect::None,
             (_, LifecycleEvent::Wrote(event)) if !event.ends_execution() => {
                 LifecycleEffect::Append(record_of(event, at))
             }
@@ -107,8 +116,18 @@ impl Lifecycle {
                 }
                 self.handle(LifecycleEvent::Wrote(event), at)
             }
-            (LifecyclePhase::Running, LifecycleEvent::Silent(end)) => self.fail(end.failure(), at),
-            (LifecyclePhase::Running, LifecycleEvent::Failed(reason)) => self.fail(reason, at),
+            (LifecyclePhase::Running, LifecycleEvent::Silent(end)) => {
+                if self.decide_end() {
+                    return LifecycleEffect::End(failure(end.failure(), at));
+                }
+                self.handle(LifecycleEvent::Silent(end), at)
+            }
+            (LifecyclePhase::Running, LifecycleEvent::Failed(reason)) => {
+                if self.decide_end() {
+                    return LifecycleEffect::End(failure(reason, at));
+                }
+                self.handle(LifecycleEvent::Failed(reason), at)
+            }
             (LifecyclePhase::Running, LifecycleEvent::Stopped(cause)) => {
                 self.phase = LifecyclePhase::stopping(cause);
                 LifecycleEffect::None
@@ -122,9 +141,20 @@ impl Lifecycle {
             }
             (
                 LifecyclePhase::Stopping { error, .. },
-                LifecycleEvent::Silent(ExecutorEnd::Failed(reason))
-                | LifecycleEvent::Failed(reason),
+                LifecycleEvent::Silent(ExecutorEnd::Failed(reason)),
             ) => {
+                error.get_or_insert(reason);
+                LifecycleEffect::None
+            }
+            (
+                LifecyclePhase::Stopping {
+                    error,
+                    is_incomplete,
+                    ..
+                },
+                LifecycleEvent::Failed(reason),
+            ) => {
+                *is_incomplete = true;
                 error.get_or_insert(reason);
                 LifecycleEffect::None
             }
@@ -151,24 +181,18 @@ impl Lifecycle {
         matches!(self.phase, LifecyclePhase::Decided)
     }
 
-    fn fail(&mut self, reason: Arc<str>, at: Timestamp) -> LifecycleEffect {
-        if !self.decide_end() {
-            return self.handle(LifecycleEvent::Failed(reason), at);
-        }
-        LifecycleEffect::End(failed(Cause::new(CauseKind::Failure), reason, at))
-    }
-
     fn end_stopped(&mut self, receipt: Arc<Receipt>, at: Timestamp) -> LifecycleEffect {
         let phase = std::mem::replace(&mut self.phase, LifecyclePhase::Decided);
         let LifecyclePhase::Stopping {
             cause,
             own_end,
+            is_incomplete,
             error,
         } = phase
         else {
             return LifecycleEffect::None;
         };
-        let mut record = match own_end {
+        let mut record = match own_end.filter(|_| !is_incomplete) {
             Some(event) => record_of(event, at),
             None => ended(TaskState::after_stop(cause.kind), None, JsonMap::new(), at),
         };
@@ -188,6 +212,7 @@ impl LifecyclePhase {
         Self::Stopping {
             cause,
             own_end: None,
+            is_incomplete: false,
             error: None,
         }
     }
@@ -229,6 +254,10 @@ fn ended(
         metadata,
         ending: TaskEnding::default(),
     }
+}
+
+fn failure(reason: Arc<str>, at: Timestamp) -> TaskRecord {
+    failed(Cause::new(CauseKind::Failure), reason, at)
 }
 
 /// The end of a task that failed with this cause.

@@ -1,11 +1,17 @@
 //! Executions: what runs for a task between two rests, from its acceptance to its end.
 
+mod acceptance;
+mod client_answer;
 mod ending;
 mod engine;
 mod idle_cancel;
 mod lifecycle;
+#[cfg(test)]
+mod lifecycle_tests;
+mod repeat_pause;
 mod run_loop;
 pub(crate) mod user_code;
+mod work_scope;
 
 use std::sync::Arc;
 
@@ -18,7 +24,8 @@ use crate::error::{ExecuteError, TaskStoreError};
 use crate::executor::ExecutorError;
 use crate::model::Task;
 
-pub(crate) use engine::{Acceptance, ExecutionEngine, ExecutionJob};
+pub(crate) use client_answer::Acceptance;
+pub(crate) use engine::{ExecutionEngine, ExecutionJob};
 
 /// Handle of an execution: stops it, and waits for its result.
 #[derive(Debug)]
@@ -27,6 +34,8 @@ pub(crate) struct Execution {
     decision: Arc<CommitDecision>,
     is_accepted: watch::Sender<bool>,
     result: watch::Sender<Option<ExecutionResult>>,
+    /// True once somebody waits for a stop: what remains behind the end is cut short.
+    is_hurried: watch::Sender<bool>,
     is_released: watch::Sender<bool>,
 }
 
@@ -56,6 +65,7 @@ impl Execution {
             decision,
             is_accepted: watch::Sender::new(false),
             result: watch::Sender::new(None),
+            is_hurried: watch::Sender::new(false),
             is_released: watch::Sender::new(false),
         })
     }
@@ -67,6 +77,7 @@ impl Execution {
 
     /// Stops the execution; a second stop joins the first.
     pub(crate) fn stop(&self, cause: Cause) -> Stop {
+        self.is_hurried.send_replace(true);
         self.scope.stop(StopRequest::new(Extent::Subtree, cause))
     }
 
@@ -92,6 +103,7 @@ impl Execution {
             _accepted = accepted.wait_for(|is_accepted| *is_accepted) => Ok(()),
             result = self.result() => match result {
                 ExecutionResult::NotStarted(error) => Err(error),
+                ExecutionResult::NotConfirmed(error) => Err(error.into()),
                 _ => Ok(()),
             },
         }
@@ -103,6 +115,18 @@ impl Execution {
         let result = results.wait_for(Option::is_some).await;
         let result = result.ok().and_then(|result| result.clone());
         result.expect("this handle keeps the sender, and the wait is for a value")
+    }
+
+    /// The result, if there is one now.
+    pub(crate) fn present_result(&self) -> Option<ExecutionResult> {
+        self.result.borrow().clone()
+    }
+
+    /// Resolves when a stop was requested, also one that came too late.
+    pub(crate) async fn hurried(&self) {
+        let mut hurried = self.is_hurried.subscribe();
+        // The sender is in this handle, so the wait ends with the value.
+        let _set = hurried.wait_for(|is_hurried| *is_hurried).await;
     }
 
     /// Resolves when nothing of the execution runs any more, and the next one may start.

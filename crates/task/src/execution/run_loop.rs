@@ -1,13 +1,15 @@
 //! The loop of a running execution: it selects one event, decides synchronously, and carries out the effect.
+//!
+//! Invariants:
+//! 1. The loop awaits nothing but its events and an append that gives way to a stop: no code of the embedding program
+//!    and no store delays the answer to a stop.
+//! 2. A stop ends within grace and force, whatever still writes: see [`RunLoop::end_by`].
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use allstop_core::receipt::ItemKind;
 use allstop_core::{Cause, CauseKind, Extent, Receipt};
 use allstop_scope::{
-    Deadline, EngineGuard, Scope, ScopeOptions, StopRequest, WorkHandle, WorkLost, WorkSpec,
-    instant_after,
+    EngineGuard, FORCE_MAX, Scope, StopRequest, WorkHandle, WorkLost, instant_after,
 };
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -15,17 +17,13 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use super::lifecycle::{ExecutorEnd, Lifecycle, LifecycleEffect, LifecycleEvent};
+use super::work_scope::{ExecutorResult, end_leftover};
 use super::{ExecutionEngine, user_code};
-use crate::event_writer::{EventWriter, WeakEventWriter};
-use crate::executor::{
-    CancelCx, ExecutionCx, ExecutorError, ExecutorReturn, ProcessorDecision, TaskParts,
-};
-use crate::model::{Task, TaskEvent, TaskMessage, TaskRecord};
-
-/// Time that an executor has after the end of its task before its scope is stopped.
-const LINGER_MAX: Duration = Duration::from_secs(2);
-
-type ExecutorResult = Result<ExecutorReturn, ExecutorError>;
+use crate::error::TaskStoreError;
+use crate::event_writer::EventWriter;
+use crate::executor::{CancelCx, ExecutorError, ExecutorReturn, ProcessorDecision, TaskParts};
+use crate::manager::SlotGuard;
+use crate::model::{TaskEvent, TaskRecord};
 
 /// A running execution.
 struct RunLoop<'a> {
@@ -33,47 +31,75 @@ struct RunLoop<'a> {
     parts: &'a TaskParts,
     guard: &'a EngineGuard,
     lifecycle: Lifecycle,
-    queue: mpsc::Receiver<TaskEvent>,
-    /// True once every writer is gone and every event was read.
-    is_queue_done: bool,
-    writer: WeakEventWriter,
+    executor_events: EventQueue,
+    canceler_events: EventQueue,
     /// Scope of the executor. It has no decision, so it can be stopped after the end of the task.
     work_scope: Scope,
     /// `None` once it has ended.
     executor: Option<WorkHandle<ExecutorResult>>,
+    /// End of the executor's code, until the events before it are decided.
+    executor_end: Option<ExecutorEnd>,
+    /// The processor's call, while it runs: the next event waits for it.
+    processing: Option<BoxFuture<'static, Option<LifecycleEvent>>>,
     is_stopped: bool,
     account: Option<BoxFuture<'static, Arc<Receipt>>>,
     receipt: Option<Arc<Receipt>>,
     /// The canceler's call, while it runs.
     canceling: Option<BoxFuture<'static, ()>>,
+    /// Latest time of the end of a stopped execution, whatever is left in its queues.
+    end_by: Instant,
     inactive_at: Option<Instant>,
+    /// Records that wait for the append before them.
+    unstored: Vec<TaskRecord>,
+}
+
+/// Events of the executor or the canceler.
+struct EventQueue {
+    queue: mpsc::Receiver<TaskEvent>,
+    /// True once every writer is gone or refused, and every event was read.
+    is_done: bool,
 }
 
 enum RunEvent {
-    Wrote(TaskEvent),
-    WritersGone,
-    ExecutorEnded(Result<ExecutorResult, WorkLost>),
     Stopped,
+    TimeIsUp,
     Accounted(Arc<Receipt>),
     CancelerReturned,
+    ExecutorEnded(Result<ExecutorResult, WorkLost>),
+    Processed(Option<LifecycleEvent>),
+    ExecutorWrote(Option<TaskEvent>),
+    CancelerWrote(Option<TaskEvent>),
     Inactive,
 }
 
+impl EventQueue {
+    fn new(queue: mpsc::Receiver<TaskEvent>) -> Self {
+        Self {
+            queue,
+            is_done: false,
+        }
+    }
+}
+
 impl ExecutionEngine {
-    /// Runs the executor until the end of the execution is stored and nothing of it runs any more.
+    /// Runs the executor until the end of the execution is stored and nothing of it runs any more. Without a slot a
+    /// stop was first.
     pub(super) async fn run_executor(
         &mut self,
         parts: &TaskParts,
+        slot: Option<SlotGuard>,
         is_resumed: bool,
         guard: &EngineGuard,
     ) {
         let Some(task) = self.stream.task().map(Arc::clone) else {
             return;
         };
-        let (writer, queue) = EventWriter::new(self.manager.options.event_queue_len_max);
-        let weak_writer = writer.downgrade();
+        let queue_len_max = self.manager.options.event_queue_len_max;
+        let (writer, executor_events) = EventWriter::new(queue_len_max);
+        let (_, canceler_events) = EventWriter::new(queue_len_max);
         let started = self.start_executor(parts, task, writer, is_resumed);
-        let Some((work_scope, executor)) = started else {
+        let Some((work, executor)) = started else {
+            drop(slot);
             let reason = LifecycleEvent::Failed("the task was stopped before its start".into());
             return self.end_without_executor(reason, guard).await;
         };
@@ -82,267 +108,293 @@ impl ExecutionEngine {
             engine: self,
             parts,
             guard,
-            queue,
-            is_queue_done: false,
-            writer: weak_writer,
-            work_scope,
+            executor_events: EventQueue::new(executor_events),
+            canceler_events: EventQueue::new(canceler_events),
+            work_scope: work.0.clone(),
             executor: Some(executor),
+            executor_end: None,
+            processing: None,
             is_stopped: false,
             account: None,
             receipt: None,
             canceling: None,
+            end_by: Instant::now(),
             inactive_at: None,
+            unstored: Vec::new(),
         };
         run.reset_inactivity();
         let end = run.drive().await;
-        run.queue.close();
-        let (work_scope, executor) = (run.work_scope, run.executor);
-        self.end_with(end).await;
-        end_leftover(work_scope, executor).await;
-    }
-
-    fn start_executor(
-        &self,
-        parts: &TaskParts,
-        task: Arc<Task>,
-        events: EventWriter,
-        is_resumed: bool,
-    ) -> Option<(Scope, WorkHandle<ExecutorResult>)> {
-        let scope = self.execution.scope();
-        let options = &self.manager.options;
-        if let Some(max) = options.execution_max {
-            scope.arm(Deadline {
-                at: instant_after(Instant::now(), max),
-                stops: None,
-                detail: format!("execution limit of {max:?}").into(),
-                extent: Extent::Subtree,
-                bystanders: Vec::new(),
-            });
-        }
-        let work_scope = scope.child(scope.label(), ScopeOptions::default()).ok()?;
-        let cx = ExecutionCx {
-            message: last_message(&task)?,
-            task,
-            scope: work_scope.clone(),
-            events,
-            is_resumed,
+        let (events, executor) = (std::mem::take(&mut run.unstored), run.executor.take());
+        drop(run);
+        let execution = Arc::clone(&self.execution);
+        let leftover = async move {
+            end_leftover(&work.0, executor, &execution).await;
+            drop(slot);
         };
-        let executor = Arc::clone(&parts.executor);
-        let code = async move { executor.execute(cx).await };
-        let code = user_code::reporting_panics("executor", options.on_panic.clone(), code);
-        let spec = WorkSpec::new(ItemKind::Future, "executor").id("executor");
-        let executor = work_scope.spawn(spec, |_cx| code).ok()?;
-        Some((work_scope, executor))
+        tokio::join!(self.end(events, end), leftover);
     }
-}
-
-/// The message that the execution answers.
-fn last_message(task: &Task) -> Option<Arc<TaskMessage>> {
-    task.history.last().map(Arc::clone)
-}
-
-/// Ends what an executor left running behind the end of its task.
-async fn end_leftover(work_scope: Scope, executor: Option<WorkHandle<ExecutorResult>>) {
-    if let Some(executor) = executor {
-        // Its result changes nothing any more.
-        let _late = tokio::time::timeout(LINGER_MAX, executor).await;
-    }
-    if !work_scope.is_quiet() {
-        let cause = Cause::new(CauseKind::Parent).detail("the task has ended");
-        let receipt = work_scope
-            .stop(StopRequest::new(Extent::Subtree, cause))
-            .await;
-        if !receipt.quiet() {
-            tracing::warn!(?receipt, "work of an ended task still runs");
-        }
-    }
-    work_scope.close();
 }
 
 impl RunLoop<'_> {
-    /// Runs until the end is decided. Returns the records that end the execution.
-    async fn drive(&mut self) -> Vec<TaskRecord> {
+    /// Runs until the end is decided. Returns the record that ends the execution; the records before it are unstored.
+    async fn drive(&mut self) -> TaskRecord {
+        // One append for all that is there: an executor that writes three events at once waits once. A processor sees
+        // the task behind the event before, so there each event has its own.
+        let batch_len_max = match self.parts.processor {
+            Some(_) => 0,
+            None => self.engine.manager.options.event_queue_len_max,
+        };
         loop {
             let event = self.next_event().await;
-            let mut records = Vec::new();
-            let mut end = self.handle(event, &mut records).await;
-            // One append for all that is there: an executor that writes three events at once waits once. A processor
-            // sees the task behind the event before, so there each event has its own.
+            let mut end = self.handle(event);
+            let mut batch_len = 0;
             while end.is_none()
-                && self.parts.processor.is_none()
-                && let Ok(event) = self.queue.try_recv()
+                && batch_len < batch_len_max
+                && let Ok(event) = self.executor_events.queue.try_recv()
             {
-                end = self.handle(RunEvent::Wrote(event), &mut records).await;
+                end = self.handle(RunEvent::ExecutorWrote(Some(event)));
+                batch_len += 1;
             }
-            if let Some(end) = end {
-                records.push(end);
-                return records;
+            if let Some(end) = end.or_else(|| self.end_if_complete()) {
+                return end;
             }
-            if !records.is_empty()
-                && let Err(error) = self.engine.stream.append(records).await
-            {
+            if let Err(error) = self.store().await {
                 let reason = format!("an event was not stored: {error}");
-                let failed = self.decide(LifecycleEvent::Failed(reason.into()), &mut Vec::new());
-                if let Some(end) = failed {
-                    return vec![end];
+                if let Some(end) = self.decide(LifecycleEvent::Failed(reason.into())) {
+                    return end;
                 }
             }
         }
     }
 
     async fn next_event(&mut self) -> RunEvent {
-        let is_stopped = self.is_stopped;
+        let (is_stopped, is_free) = (self.is_stopped, self.processing.is_none());
+        let has_receipt = self.receipt.is_some();
         let inactive_at = self.inactive_at.unwrap_or_else(Instant::now);
+        let (executor_events, canceler_events) =
+            (&mut self.executor_events, &mut self.canceler_events);
+        // The queues come last: a writer that never pauses keeps nothing else waiting.
         tokio::select! {
             biased;
             () = self.engine.execution.scope.stopped(), if !is_stopped => RunEvent::Stopped,
-            event = self.queue.recv(), if !self.is_queue_done => {
-                event.map_or(RunEvent::WritersGone, RunEvent::Wrote)
-            }
-            ended = pending_or(&mut self.executor) => RunEvent::ExecutorEnded(ended),
-            () = pending_or(&mut self.canceling) => RunEvent::CancelerReturned,
+            () = sleep_until(self.end_by), if has_receipt => RunEvent::TimeIsUp,
             receipt = pending_or(&mut self.account) => RunEvent::Accounted(receipt),
-            () = sleep_until(inactive_at), if !is_stopped && self.inactive_at.is_some() => RunEvent::Inactive,
+            () = pending_or(&mut self.canceling) => RunEvent::CancelerReturned,
+            ended = pending_or(&mut self.executor) => RunEvent::ExecutorEnded(ended),
+            event = pending_or(&mut self.processing) => RunEvent::Processed(event),
+            event = executor_events.queue.recv(), if is_free && !executor_events.is_done => {
+                RunEvent::ExecutorWrote(event)
+            }
+            event = canceler_events.queue.recv(), if is_stopped && is_free && !canceler_events.is_done => {
+                RunEvent::CancelerWrote(event)
+            }
+            () = sleep_until(inactive_at), if !is_stopped && is_free && self.inactive_at.is_some() => {
+                RunEvent::Inactive
+            }
         }
     }
 
-    /// Handles one event: adds records, or returns the record of the end.
-    async fn handle(
-        &mut self,
-        event: RunEvent,
-        records: &mut Vec<TaskRecord>,
-    ) -> Option<TaskRecord> {
+    /// Handles one event. Returns the record of the end if the event decides it.
+    fn handle(&mut self, event: RunEvent) -> Option<TaskRecord> {
         match event {
-            RunEvent::Wrote(event) => {
-                self.reset_inactivity();
-                let event = self.process(event).await?;
-                self.decide(event, records)
-            }
-            RunEvent::WritersGone => {
-                self.is_queue_done = true;
-                // An executor that still runs has dropped its writer: its return follows.
-                self.executor.is_none().then_some(())?;
-                self.decide(LifecycleEvent::Silent(ExecutorEnd::Returned), records)
-            }
-            RunEvent::ExecutorEnded(ended) => {
-                self.executor = None;
-                self.executor_ended(ended, records).await
-            }
-            RunEvent::Stopped => {
-                self.stopped(records);
-                None
-            }
+            RunEvent::Stopped => self.stopped(),
+            RunEvent::TimeIsUp => return self.end_with_receipt(),
             RunEvent::Accounted(receipt) => {
                 self.account = None;
                 self.receipt = Some(receipt);
-                self.end_stopped(records).await
+                self.executor_events.queue.close();
             }
             RunEvent::CancelerReturned => {
                 self.canceling = None;
-                self.end_stopped(records).await
+                self.canceler_events.queue.close();
             }
+            RunEvent::ExecutorEnded(ended) => {
+                self.executor = None;
+                self.executor_ended(ended);
+            }
+            RunEvent::Processed(event) => {
+                self.processing = None;
+                self.reset_inactivity();
+                return event.and_then(|event| self.decide(event));
+            }
+            RunEvent::ExecutorWrote(Some(event)) | RunEvent::CancelerWrote(Some(event)) => {
+                self.reset_inactivity();
+                self.processing = self.process(&event);
+                if self.processing.is_none() {
+                    return self.decide(LifecycleEvent::Wrote(event));
+                }
+            }
+            RunEvent::ExecutorWrote(None) => self.executor_events.is_done = true,
+            RunEvent::CancelerWrote(None) => self.canceler_events.is_done = true,
             RunEvent::Inactive => {
-                let max = self
-                    .engine
-                    .manager
-                    .options
-                    .inactivity_max
-                    .unwrap_or_default();
-                let cause =
-                    Cause::new(CauseKind::Inactivity).detail(format!("no event for {max:?}"));
+                let max = self.engine.manager.options.inactivity_max;
+                let detail = format!("no event for {:?}", max.unwrap_or_default());
+                let cause = Cause::new(CauseKind::Inactivity).detail(detail);
                 // The loop sees the stop, and waits for its receipt there.
                 drop(self.engine.execution.stop(cause));
-                None
             }
         }
+        None
     }
 
-    fn decide(
-        &mut self,
-        event: LifecycleEvent,
-        records: &mut Vec<TaskRecord>,
-    ) -> Option<TaskRecord> {
+    /// The end, once everything before it was handled.
+    fn end_if_complete(&mut self) -> Option<TaskRecord> {
+        if !self.executor_events.is_done || self.processing.is_some() {
+            return None;
+        }
+        if let Some(end) = self.executor_end.take() {
+            self.processing = self.process_error(&end);
+            if self.processing.is_some() {
+                return None;
+            }
+            if let Some(end) = self.decide(LifecycleEvent::Silent(end)) {
+                return Some(end);
+            }
+        }
+        if !self.is_stopped {
+            // An executor that still runs has dropped its writer: its return follows.
+            self.executor.is_none().then_some(())?;
+            return self.decide(LifecycleEvent::Silent(ExecutorEnd::Returned));
+        }
+        let is_quiet = self.receipt.as_ref()?.quiet();
+        // The return value of an executor that has ended is there in a moment.
+        let is_complete = self.canceler_events.is_done && !(is_quiet && self.executor.is_some());
+        is_complete.then(|| self.end_with_receipt()).flatten()
+    }
+
+    fn end_with_receipt(&mut self) -> Option<TaskRecord> {
+        let receipt = self.receipt.take()?;
+        self.decide(LifecycleEvent::Accounted(receipt))
+    }
+
+    fn decide(&mut self, event: LifecycleEvent) -> Option<TaskRecord> {
         let is_failure = matches!(event, LifecycleEvent::Failed(_));
         match self.lifecycle.handle(event, self.engine.now()) {
             LifecycleEffect::None => None,
             LifecycleEffect::Append(record) => {
-                records.push(record);
+                self.unstored.push(record);
                 None
             }
             LifecycleEffect::End(record) => {
                 if is_failure {
-                    // The executor works for nothing from here on; its end is awaited behind the write.
+                    // The executor works for nothing from here on; its end is awaited beside the write.
                     let cause = Cause::new(CauseKind::Failure).detail("the task has failed");
-                    drop(
-                        self.work_scope
-                            .stop(StopRequest::new(Extent::Subtree, cause)),
-                    );
+                    let request = StopRequest::new(Extent::Subtree, cause);
+                    drop(self.work_scope.stop(request));
                 }
                 Some(record)
             }
         }
     }
 
-    /// Passes an event through the processor. `None`: it is dropped.
-    async fn process(&mut self, event: TaskEvent) -> Option<LifecycleEvent> {
-        let Some(processor) = &self.parts.processor else {
-            return Some(LifecycleEvent::Wrote(event));
+    /// Appends what is unstored. A stop interrupts the wait, and so does its receipt: what is in doubt then is settled
+    /// by the next append, and by the write of the end at the latest.
+    async fn store(&mut self) -> Result<(), TaskStoreError> {
+        if self.unstored.is_empty() {
+            return Ok(());
+        }
+        if !self.unless_interrupted(None).await? {
+            return Ok(());
+        }
+        let records = std::mem::take(&mut self.unstored);
+        self.unless_interrupted(Some(records)).await?;
+        Ok(())
+    }
+
+    /// Appends these records, or settles the append before. False: interrupted.
+    async fn unless_interrupted(
+        &mut self,
+        records: Option<Vec<TaskRecord>>,
+    ) -> Result<bool, TaskStoreError> {
+        let ExecutionEngine {
+            stream, execution, ..
+        } = &mut *self.engine;
+        let write = async {
+            match records {
+                Some(records) => stream.append(records).await,
+                None => stream.settle().await,
+            }
         };
+        let (is_stopped, account) = (self.is_stopped, &mut self.account);
+        tokio::select! {
+            biased;
+            // First, because an append that was never polled would be lost.
+            written = write => written.map(|()| true),
+            () = execution.scope.stopped(), if !is_stopped => Ok(false),
+            receipt = pending_or(account), if is_stopped && account.is_some() => {
+                self.account = Some(std::future::ready(receipt).boxed());
+                Ok(false)
+            }
+            () = std::future::ready(()), if is_stopped && self.receipt.is_some() => Ok(false),
+        }
+    }
+
+    /// The processor's call about an event; `None` without a processor.
+    fn process(&self, event: &TaskEvent) -> Option<BoxFuture<'static, Option<LifecycleEvent>>> {
+        let processor = Arc::clone(self.parts.processor.as_ref()?);
         let task = Arc::clone(self.engine.stream.task()?);
-        let processor = Arc::clone(processor);
+        let event = event.clone();
         let decision = self
             .engine
             .user_code("processor", move |_scope| async move {
                 processor.process(event, task).await
             });
-        match decision.await {
-            Ok(ProcessorDecision::Keep(event) | ProcessorDecision::Replace(event)) => {
-                Some(LifecycleEvent::Wrote(event))
+        let event = async move {
+            match decision.await {
+                Ok(ProcessorDecision::Keep(event) | ProcessorDecision::Replace(event)) => {
+                    Some(LifecycleEvent::Wrote(event))
+                }
+                Ok(ProcessorDecision::Drop) | Err(user_code::UserCodeError::Stopped) => None,
+                Ok(ProcessorDecision::Fail(reason)) => Some(LifecycleEvent::Failed(reason)),
+                Err(error) => Some(LifecycleEvent::Failed(
+                    format!("the processor {error}").into(),
+                )),
             }
-            Ok(ProcessorDecision::Drop) | Err(user_code::UserCodeError::Stopped) => None,
-            Ok(ProcessorDecision::Fail(reason)) => Some(LifecycleEvent::Failed(reason)),
-            Err(error) => Some(LifecycleEvent::Failed(
-                format!("the processor {error}").into(),
-            )),
-        }
+        };
+        Some(event.boxed())
     }
 
-    async fn executor_ended(
-        &mut self,
-        ended: Result<ExecutorResult, WorkLost>,
-        records: &mut Vec<TaskRecord>,
-    ) -> Option<TaskRecord> {
-        // What it wrote before its end comes first.
-        while let Ok(event) = self.queue.try_recv() {
-            let event = self.process(event).await;
-            let end = event.and_then(|event| self.decide(event, records));
-            if end.is_some() {
-                return end;
-            }
-        }
+    /// The processor's call about an error of the executor.
+    fn process_error(
+        &self,
+        end: &ExecutorEnd,
+    ) -> Option<BoxFuture<'static, Option<LifecycleEvent>>> {
+        let ExecutorEnd::Failed(message) = end else {
+            return None;
+        };
+        let processor = Arc::clone(self.parts.processor.as_ref()?);
+        let task = Arc::clone(self.engine.stream.task()?);
+        let error = ExecutorError::new(Arc::clone(message));
+        let decision = self
+            .engine
+            .user_code("processor", move |_scope| async move {
+                processor.process_error(&error, &task)
+            });
+        let silent = LifecycleEvent::Silent(end.clone());
+        let event = async move {
+            let event = decision.await.ok().flatten();
+            Some(event.map_or(silent, LifecycleEvent::Wrote))
+        };
+        Some(event.boxed())
+    }
+
+    fn executor_ended(&mut self, ended: Result<ExecutorResult, WorkLost>) {
         let end = match ended {
-            Ok(Ok(ExecutorReturn::ContinuesElsewhere)) if !self.queue.is_closed() => return None,
-            Ok(Ok(_)) => ExecutorEnd::Returned,
-            Ok(Err(error)) => match self.process_error(&error) {
-                Some(event) => return self.decide(LifecycleEvent::Wrote(event), records),
-                None => ExecutorEnd::Failed(Arc::clone(error.message())),
-            },
+            Ok(Ok(ExecutorReturn::ContinuesElsewhere)) => return,
+            Ok(Ok(ExecutorReturn::Finished)) => ExecutorEnd::Returned,
+            Ok(Err(error)) => ExecutorEnd::Failed(Arc::clone(error.message())),
             Err(WorkLost::Panicked) => ExecutorEnd::Panicked,
             Err(WorkLost::Dropped | WorkLost::NoThread) => ExecutorEnd::Dropped,
         };
-        self.decide(LifecycleEvent::Silent(end), records)
+        // What it wrote before its end comes first; others who hold its writer come too late.
+        self.executor_events.queue.close();
+        self.executor_end = Some(end);
     }
 
-    fn process_error(&self, error: &ExecutorError) -> Option<TaskEvent> {
-        let processor = self.parts.processor.as_ref()?;
-        let task = self.engine.stream.task()?;
-        let call = std::panic::AssertUnwindSafe(|| processor.process_error(error, task));
-        std::panic::catch_unwind(call).ok().flatten()
-    }
-
-    fn stopped(&mut self, records: &mut Vec<TaskRecord>) {
+    fn stopped(&mut self) {
         self.is_stopped = true;
         let scope = &self.engine.execution.scope;
+        self.end_by = instant_after(Instant::now(), scope.grace() + FORCE_MAX);
         let (Some(cause), Some(account)) =
             (scope.cause(), scope.account(Extent::Subtree, Vec::new()))
         else {
@@ -350,20 +402,24 @@ impl RunLoop<'_> {
         };
         self.guard.acknowledge();
         self.account = Some(async move { account.receipt().await }.boxed());
-        let end = self.decide(LifecycleEvent::Stopped(cause.clone()), records);
+        let end = self.decide(LifecycleEvent::Stopped(cause.clone()));
         debug_assert!(end.is_none(), "a stop ends with its receipt");
-        self.canceling = self.call_canceler(cause);
+        self.call_canceler(cause);
     }
 
-    fn call_canceler(&self, cause: Cause) -> Option<BoxFuture<'static, ()>> {
-        let canceler = Arc::clone(self.parts.canceler.as_ref()?);
-        let task = Arc::clone(self.engine.stream.task()?);
-        let events = self.writer.upgrade()?;
-        let options = &self.engine.manager.options;
-        let (max, on_panic) = (options.user_code_max, options.on_panic.clone());
-        let side_scope = self.engine.side_scope.clone();
-        let call = async move {
-            let make = move |scope| async move {
+    /// Calls the canceler, for as long as the grace.
+    fn call_canceler(&mut self, cause: Cause) {
+        let (Some(canceler), Some(task)) = (&self.parts.canceler, self.engine.stream.task()) else {
+            self.canceler_events.is_done = true;
+            return;
+        };
+        let (canceler, task) = (Arc::clone(canceler), Arc::clone(task));
+        let (events, queue) = EventWriter::new(self.engine.manager.options.event_queue_len_max);
+        self.canceler_events = EventQueue::new(queue);
+        let grace = self.engine.execution.scope.grace();
+        let asked = self
+            .engine
+            .user_code_within(grace, "canceler", move |scope| async move {
                 let cx = CancelCx {
                     task,
                     cause,
@@ -371,29 +427,15 @@ impl RunLoop<'_> {
                     events,
                 };
                 canceler.cancel(cx).await
-            };
-            let asked = user_code::run(&side_scope, "canceler", max, on_panic.as_ref(), make);
+            });
+        let call = async move {
             match asked.await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => tracing::warn!(%error, "a canceler refused; the task is stopped"),
                 Err(error) => tracing::warn!(%error, "a canceler"),
             }
         };
-        Some(call.boxed())
-    }
-
-    /// The end of a stopped execution, once it has its receipt and the canceler has returned.
-    async fn end_stopped(&mut self, records: &mut Vec<TaskRecord>) -> Option<TaskRecord> {
-        if self.canceling.is_some() {
-            return None;
-        }
-        let receipt = self.receipt.take()?;
-        while let Ok(event) = self.queue.try_recv() {
-            let event = self.process(event).await;
-            let end = event.and_then(|event| self.decide(event, records));
-            debug_assert!(end.is_none(), "a stopped execution ends with its receipt");
-        }
-        self.decide(LifecycleEvent::Accounted(receipt), records)
+        self.canceling = Some(call.boxed());
     }
 
     fn reset_inactivity(&mut self) {

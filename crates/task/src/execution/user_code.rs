@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use allstop_core::receipt::ItemKind;
 use allstop_core::{Cause, CauseKind, Extent};
-use allstop_scope::{Scope, ScopeOptions, StopRequest, WorkSpec};
+use allstop_scope::{Scope, ScopeOptions, StopRequest, WorkLost, WorkSpec};
 use futures::FutureExt as _;
 
 use crate::options::PanicHandler;
@@ -29,7 +29,7 @@ pub(crate) enum UserCodeError {
 /// Runs `make`'s future as work of a new scope below `scope`, at most this long.
 ///
 /// # Cancel safety
-/// Dropping this future does not end the call: its scope owns it.
+/// Dropping this future stops the call.
 pub(crate) async fn run<T, F>(
     scope: &Scope,
     place: &'static str,
@@ -41,31 +41,56 @@ where
     T: Send + 'static,
     F: Future<Output = T> + Send + 'static,
 {
-    let Ok(call) = scope.child(place, ScopeOptions::default()) else {
+    let Ok(scope) = scope.child(place, ScopeOptions::default()) else {
         return Err(UserCodeError::Stopped);
     };
+    let mut call = UserCall {
+        scope,
+        place,
+        has_returned: false,
+    };
     let code = {
-        let call = call.clone();
-        async move { make(call).await }
+        let scope = call.scope.clone();
+        async move { make(scope).await }
     };
     let code = reporting_panics(place, on_panic.cloned(), code);
-    let Ok(work) = call.spawn(WorkSpec::new(ItemKind::Future, place), |_cx| code) else {
+    let spec = WorkSpec::new(ItemKind::Future, place);
+    let Ok(work) = call.scope.spawn(spec, |_cx| code) else {
         return Err(UserCodeError::Stopped);
     };
     match tokio::time::timeout(max, work).await {
         Ok(Ok(value)) => {
-            call.close();
+            call.has_returned = true;
             Ok(value)
         }
-        Ok(Err(allstop_scope::WorkLost::Panicked)) => Err(UserCodeError::Panicked),
+        Ok(Err(WorkLost::Panicked)) => Err(UserCodeError::Panicked),
         Ok(Err(_)) => Err(UserCodeError::Stopped),
-        Err(_elapsed) => {
-            let cause = Cause::new(CauseKind::Deadline).detail(format!("{place} limit"));
-            let request = StopRequest::new(Extent::Subtree, cause).grace(Duration::ZERO);
-            // The call is dropped by its scope, whoever waits for the receipt.
-            drop(call.stop(request));
-            Err(UserCodeError::TimedOut)
+        Err(_elapsed) => Err(UserCodeError::TimedOut),
+    }
+}
+
+/// Scope of a call: nothing in it outlives the call, or the patience of its caller.
+struct UserCall {
+    scope: Scope,
+    place: &'static str,
+    has_returned: bool,
+}
+
+impl Drop for UserCall {
+    fn drop(&mut self) {
+        self.scope.close();
+        if self.scope.is_quiet() {
+            return;
         }
+        let request = if self.has_returned {
+            let cause = Cause::new(CauseKind::Parent).detail(format!("{} returned", self.place));
+            StopRequest::new(Extent::Subtree, cause)
+        } else {
+            let cause = Cause::new(CauseKind::Deadline).detail(format!("{} limit", self.place));
+            StopRequest::new(Extent::Subtree, cause).grace(Duration::ZERO)
+        };
+        // The scope climbs the ladder, whoever waits for the receipt.
+        drop(self.scope.stop(request));
     }
 }
 

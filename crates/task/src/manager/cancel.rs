@@ -28,7 +28,9 @@ impl TaskManager {
     /// Stops a task: its execution, or the task itself if it is at rest. A second stop joins the first. If the
     /// execution ends or rests before the stop reaches it, the stop is decided again on the new state.
     ///
-    /// The answer comes within grace and force, and the time that the store takes to write the end.
+    /// The answer comes within grace and force, and the time for the write of the end
+    /// ([`ending_write_max`](crate::TaskOptions::ending_write_max)). A stop that is decided again takes that long once
+    /// more. [`CancelError::Store`] says that the work was stopped and its end is not confirmed: the write is repeated.
     ///
     /// # Cancel safety
     /// Dropping the future does not take the stop back.

@@ -7,7 +7,6 @@ use ulid::Ulid;
 
 use super::slot_guard::{SlotGuard, SlotRequest, WaitingSlot};
 use super::slots::SlotAnswer;
-use super::table::TaskTable;
 use super::{ManagerInner, TaskManager};
 use crate::error::{ExecuteError, ReadTaskError};
 use crate::execution::{Acceptance, Execution, ExecutionJob};
@@ -96,22 +95,24 @@ impl TaskManager {
 }
 
 impl ManagerInner {
-    /// Decides about a request and starts its engine, in one step under the table's lock.
+    /// Decides about a request and enters its execution, in one step under the table's lock. Then its engine starts.
     fn admit(
         self: &Arc<Self>,
         request: &TaskRequest,
         message: &Arc<TaskMessage>,
     ) -> Result<RequestAdmission, ExecuteError> {
+        // Before the lock: the clock is the embedding program's.
+        let now = (self.options.now)();
+        let owner = &request.owner;
         let mut table = self.table.lock();
         if table.is_closed {
             return Err(ExecuteError::ShuttingDown);
         }
-        let now = (self.options.now)();
         let since = self.options.repetition_max.map(|max| {
             let ms = i64::try_from(max.as_millis()).unwrap_or(i64::MAX);
             Timestamp::from_unix_ms(now.unix_ms().saturating_sub(ms))
         });
-        if let Some(id) = table.task_of_message(&request.owner, &message.id, since) {
+        if let Some(id) = table.task_of_message(owner, &message.id, since) {
             return Ok(RequestAdmission::Repeated(id.clone(), table.execution(id)));
         }
         if let Some(id) = &request.task_id {
@@ -120,10 +121,9 @@ impl ManagerInner {
                 return Ok(RequestAdmission::Wait(ending));
             }
         }
-        let is_new = request.task_id.is_none();
-        if is_new
+        if request.task_id.is_none()
             && let Some(context) = &request.context_id
-            && table.is_of_other(context, &request.owner)
+            && table.is_of_other(context, owner)
         {
             return Err(ExecuteError::ContextOfOther(context.clone()));
         }
@@ -131,51 +131,67 @@ impl ManagerInner {
         let id = id.unwrap_or_else(|| TaskId::new(Ulid::generate().to_string()));
         let scopes = self.new_execution(&id);
         let scopes = scopes.map_err(|_stopped| ExecuteError::ShuttingDown)?;
-        let slot = self.request_slot(&mut table, &request.owner)?;
+        let answer = table.slots.request(owner);
+        if let SlotAnswer::Full(reason) = answer {
+            return Err(ExecuteError::Full(reason));
+        }
         let execution = Arc::clone(&scopes.execution);
-        let (feed, job) = if is_new {
+        let (feed, job) = if request.task_id.is_none() {
             let feed = Arc::default();
-            table.enter_new(&id, &request.owner, &message.id, execution, &feed, now);
+            table.enter_new(&id, owner, &message.id, execution, &feed, now);
             if let Some(context) = &request.context_id {
-                table.claim_context(context, &request.owner);
+                table.claim_context(context, owner);
             }
-            let created = TaskRecord::TaskCreated {
-                task_id: id.clone(),
-                context_id: request
-                    .context_id
-                    .clone()
-                    .unwrap_or_else(|| ContextId::new(Ulid::generate().to_string())),
-                owner: Arc::clone(&request.owner),
-                message: Arc::clone(message),
-                metadata: request.metadata.clone(),
-                at: now,
-            };
-            (feed, ExecutionJob::NewTask(created))
+            (
+                feed,
+                ExecutionJob::NewTask(created(&id, request, message, now)),
+            )
         } else {
             table.enter(&id, execution);
-            table.remember_message(&request.owner, &message.id, &id, now);
-            let feed = table.feed(&id).unwrap_or_default();
-            (feed, ExecutionJob::Message(Arc::clone(message)))
+            table.remember_message(owner, &message.id, &id, now);
+            let job = ExecutionJob::Message {
+                owner: Arc::clone(owner),
+                message: Arc::clone(message),
+            };
+            (table.feed(&id).unwrap_or_default(), job)
         };
+        drop(table);
+        let slot = self.slot_request(answer, owner);
         let acceptance = self.spawn_engine(scopes, id.clone(), Arc::clone(&feed), job, slot);
         Ok(RequestAdmission::Started(id, feed, acceptance))
     }
 
-    /// Takes a slot, or a place in the queue.
-    pub(super) fn request_slot(
+    /// The slot, or the place in the queue, as a value. Not under the table's lock, which its drop takes.
+    pub(super) fn slot_request(
         self: &Arc<Self>,
-        table: &mut TaskTable,
+        answer: SlotAnswer,
         owner: &Arc<str>,
-    ) -> Result<SlotRequest, ExecuteError> {
-        let (manager, owner_of_slot) = (Arc::downgrade(self), Arc::clone(owner));
-        match table.slots.request(owner) {
-            SlotAnswer::Granted => Ok(SlotRequest::Granted(SlotGuard::new(manager, owner_of_slot))),
-            SlotAnswer::Waiting(grant) => Ok(SlotRequest::Waiting(WaitingSlot::new(
-                grant,
-                manager,
-                owner_of_slot,
-            ))),
-            SlotAnswer::Full(reason) => Err(ExecuteError::Full(reason)),
+    ) -> SlotRequest {
+        let (manager, owner) = (Arc::downgrade(self), Arc::clone(owner));
+        match answer {
+            SlotAnswer::Granted => SlotRequest::Granted(SlotGuard::new(manager, owner)),
+            SlotAnswer::Waiting(grant) => {
+                SlotRequest::Waiting(WaitingSlot::new(grant, manager, owner))
+            }
+            SlotAnswer::Full(_) => SlotRequest::NotNeeded,
         }
+    }
+}
+
+/// The first record of a new task.
+fn created(
+    id: &TaskId,
+    request: &TaskRequest,
+    message: &Arc<TaskMessage>,
+    at: Timestamp,
+) -> TaskRecord {
+    let context = request.context_id.clone();
+    TaskRecord::TaskCreated {
+        task_id: id.clone(),
+        context_id: context.unwrap_or_else(|| ContextId::new(Ulid::generate().to_string())),
+        owner: Arc::clone(&request.owner),
+        message: Arc::clone(message),
+        metadata: request.metadata.clone(),
+        at,
     }
 }

@@ -11,13 +11,12 @@ mod table;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use allstop_core::TaskId;
+use allstop_core::{MessageId, TaskId};
 use allstop_log::{Log, StreamLock};
 use allstop_scope::{NotStarted, Scope, ScopeOptions};
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use crate::execution::{Acceptance, Execution, ExecutionEngine, ExecutionJob};
 use crate::executor::TaskPartsFactory;
@@ -50,7 +49,7 @@ pub(crate) struct ManagerInner {
     pub(crate) factory: Arc<dyn TaskPartsFactory>,
     pub(crate) options: TaskOptions,
     table: Mutex<TaskTable>,
-    is_shut_down: AtomicBool,
+    is_shut_down: watch::Sender<bool>,
     /// Keeps other processes from managing the same tasks.
     _lock: StreamLock,
 }
@@ -64,14 +63,21 @@ impl ManagerInner {
     }
 
     /// Removes an execution of which nothing runs any more.
-    pub(crate) fn release(&self, _execution: &Execution, stream: &TaskStream) {
+    pub(crate) fn release(&self, stream: &TaskStream) {
         self.note(stream);
         self.table.lock().release(stream.id());
     }
 
-    /// True once a shutdown has begun: no write is repeated any more.
-    pub(crate) fn is_shut_down(&self) -> bool {
-        self.is_shut_down.load(Ordering::Acquire)
+    /// Forgets a message that was not accepted: sent again, it is new.
+    pub(crate) fn forget_message(&self, owner: &Arc<str>, message: &MessageId, of: &TaskId) {
+        self.table.lock().forget_message(owner, message, of);
+    }
+
+    /// Resolves when a shutdown has ended: nobody waits for a write any more.
+    pub(crate) async fn shut_down(&self) {
+        let mut is_shut_down = self.is_shut_down.subscribe();
+        // The sender is in this manager, so the wait ends with the value.
+        let _set = is_shut_down.wait_for(|is_shut_down| *is_shut_down).await;
     }
 
     /// Scopes of a new execution.
@@ -83,7 +89,8 @@ impl ManagerInner {
         })
     }
 
-    /// Runs the engine of an execution that is in the table.
+    /// Runs the engine of an execution that is in the table. Not under the table's lock: a runtime that has ended drops
+    /// the engine at once, which takes the execution out again.
     fn spawn_engine(
         self: &Arc<Self>,
         new: NewExecution,

@@ -86,6 +86,9 @@ impl TaskManager {
         let (feed, version, task) = self.current(id).await?;
         let log = Arc::clone(&self.inner.log);
         Ok(match from {
+            Some(cursor) if cursor >= version && task.has_ended() => {
+                TaskSubscription::of_nothing(log, feed, cursor, id.clone())
+            }
             Some(cursor) => TaskSubscription::from_cursor(log, feed, cursor, id.clone()),
             None => TaskSubscription::from_snapshot(log, feed, version, task),
         })

@@ -1,15 +1,14 @@
 //! Opening a store: every task is known again, and every interrupted one runs on or ends.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use allstop_core::TaskId;
-use allstop_log::{LockAttempt, Log, StreamName};
+use allstop_log::{LockAttempt, Log, StreamName, Version};
 use allstop_scope::Scope;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
-use super::slot_guard::SlotRequest;
 use super::slots::ExecutionSlots;
 use super::table::TaskTable;
 use super::{ManagerInner, TaskManager};
@@ -17,7 +16,7 @@ use crate::error::TaskStoreError;
 use crate::execution::ExecutionJob;
 use crate::executor::TaskPartsFactory;
 use crate::feed::TaskFeed;
-use crate::model::Task;
+use crate::model::{MessageSender, Task, TaskMessage};
 use crate::options::TaskOptions;
 use crate::task_stream::{STREAM_PREFIX, read_task};
 
@@ -50,10 +49,12 @@ impl TaskManager {
         let mut table = TaskTable::new(ExecutionSlots::new(&options));
         let feeds: Vec<_> = tasks
             .iter()
-            .map(|task| {
+            .map(|(version, task)| {
                 let feed = Arc::new(TaskFeed::default());
+                feed.set_read(*version, task);
                 table.note(task, &feed);
-                for message in &task.history {
+                let of_clients = |message: &&Arc<TaskMessage>| message.role == MessageSender::User;
+                for message in task.history.iter().filter(of_clients) {
                     table.remember_message(&task.owner, &message.id, &task.id, task.created_at);
                 }
                 feed
@@ -65,10 +66,10 @@ impl TaskManager {
             factory,
             options,
             table: Mutex::new(table),
-            is_shut_down: AtomicBool::new(false),
+            is_shut_down: watch::Sender::new(false),
             _lock: lock,
         });
-        for (task, feed) in tasks.iter().zip(feeds) {
+        for ((_, task), feed) in tasks.iter().zip(feeds) {
             if task.is_executing || task.awaits_execution {
                 inner.continue_after_crash(task, feed);
             }
@@ -84,10 +85,11 @@ impl ManagerInner {
         let Ok(scopes) = self.new_execution(&task.id) else {
             return;
         };
-        let slot = self.request_slot(&mut table, &task.owner);
-        table.enter(&task.id, Arc::clone(&scopes.execution));
         // Accepted tasks are never refused, whatever the length of the queue.
-        let slot = slot.unwrap_or(SlotRequest::NotNeeded);
+        let answer = table.slots.request_always(&task.owner);
+        table.enter(&task.id, Arc::clone(&scopes.execution));
+        drop(table);
+        let slot = self.slot_request(answer, &task.owner);
         let job = ExecutionJob::AfterCrash;
         // Nobody waits for its acceptance: that was before the crash.
         drop(self.spawn_engine(scopes, task.id.clone(), feed, job, slot));
@@ -95,7 +97,7 @@ impl ManagerInner {
 }
 
 /// Every task of the store.
-async fn read_all(log: &Arc<dyn Log>) -> Result<Vec<Arc<Task>>, TaskStoreError> {
+async fn read_all(log: &Arc<dyn Log>) -> Result<Vec<(Version, Arc<Task>)>, TaskStoreError> {
     let streams = log.list(STREAM_PREFIX).await?;
     let ids = streams.into_iter().filter_map(|(name, _)| {
         let id = name.as_str().strip_prefix(STREAM_PREFIX)?;
@@ -104,7 +106,7 @@ async fn read_all(log: &Arc<dyn Log>) -> Result<Vec<Arc<Task>>, TaskStoreError> 
     stream::iter(ids)
         .map(|id| async move { read_task(&**log, &id).await })
         .buffer_unordered(READS_MAX)
-        .try_filter_map(|read| async move { Ok(read.map(|(_, task)| task)) })
+        .try_filter_map(|read| async move { Ok(read) })
         .try_collect()
         .await
 }

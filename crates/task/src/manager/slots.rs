@@ -51,26 +51,35 @@ impl ExecutionSlots {
         }
     }
 
-    /// Takes a slot for this owner, or a place in the queue.
+    /// Takes a slot for this owner, or a place in the queue if there is one.
     pub(crate) fn request(&mut self, owner: &Arc<str>) -> SlotAnswer {
-        let limit = self.limit_reached(owner);
-        let Some(limit) = limit else {
+        let Some(limit) = self.limit_reached(owner) else {
+            return self.request_always(owner);
+        };
+        let WhenFull::Queue { len_max } = self.when_full else {
+            return SlotAnswer::Full(limit);
+        };
+        if self.waiting.len() >= len_max {
+            self.waiting.retain(|waiting| !waiting.grant.is_closed());
+        }
+        if self.waiting.len() >= len_max {
+            return SlotAnswer::Full("too many tasks wait");
+        }
+        self.request_always(owner)
+    }
+
+    /// Takes a slot for this owner, or a place in the queue, however long it is.
+    pub(crate) fn request_always(&mut self, owner: &Arc<str>) -> SlotAnswer {
+        if self.limit_reached(owner).is_none() {
             self.take(owner);
             return SlotAnswer::Granted;
-        };
-        self.waiting.retain(|waiting| !waiting.grant.is_closed());
-        match self.when_full {
-            WhenFull::Queue { len_max } if self.waiting.len() < len_max => {
-                let (grant, granted) = oneshot::channel();
-                self.waiting.push_back(WaitingRequest {
-                    owner: Arc::clone(owner),
-                    grant,
-                });
-                SlotAnswer::Waiting(granted)
-            }
-            WhenFull::Queue { .. } => SlotAnswer::Full("too many tasks wait"),
-            WhenFull::Refuse => SlotAnswer::Full(limit),
         }
+        let (grant, granted) = oneshot::channel();
+        self.waiting.push_back(WaitingRequest {
+            owner: Arc::clone(owner),
+            grant,
+        });
+        SlotAnswer::Waiting(granted)
     }
 
     /// Gives a slot back, and grants it to those who wait.
@@ -82,13 +91,19 @@ impl ExecutionSlots {
                 self.running_by_owner.remove(owner);
             }
         }
-        let waiting = std::mem::take(&mut self.waiting);
-        for request in waiting {
+        // Those who pass are put back in their order. With a free slot for everybody this looks at the first alone.
+        let mut passed = Vec::new();
+        while self.running_max.is_none_or(|max| self.running < max)
+            && let Some(request) = self.waiting.pop_front()
+        {
             if self.limit_reached(&request.owner).is_some() {
-                self.waiting.push_back(request);
+                passed.push(request);
             } else if request.grant.send(()).is_ok() {
                 self.take(&request.owner);
             }
+        }
+        for request in passed.into_iter().rev() {
+            self.waiting.push_front(request);
         }
     }
 

@@ -26,6 +26,8 @@ pub struct TaskSummary {
     pub owner: Arc<str>,
     /// Last durable state.
     pub state: TaskState,
+    /// True from the start of an execution to the record that ends it.
+    pub is_executing: bool,
     /// True if the executor answered with a message, so that clients see no task.
     pub is_reply: bool,
     /// Time of the last durable record.
@@ -39,6 +41,7 @@ impl TaskSummary {
             context_id: task.context_id.clone(),
             owner: Arc::clone(&task.owner),
             state: task.status.state,
+            is_executing: task.is_executing,
             is_reply: task.reply.is_some(),
             updated_at: task.updated_at,
         }
@@ -164,6 +167,10 @@ impl TaskTable {
                 state: summary.state,
             });
         }
+        if summary.is_executing {
+            // By another process, or without a durable end: a stop ends it.
+            return Err(ExecuteError::ExecutionInProgress(id.clone()));
+        }
         if context.is_some_and(|context| *context != summary.context_id) {
             return Err(ExecuteError::OtherContext(id.clone()));
         }
@@ -187,6 +194,18 @@ impl TaskTable {
     ) {
         let message = (Arc::clone(owner), message.clone());
         self.by_message.insert(message, (id.clone(), at));
+    }
+
+    /// Forgets a message that was not accepted, unless a later one with its id has reached another task.
+    pub(crate) fn forget_message(&mut self, owner: &Arc<str>, message: &MessageId, of: &TaskId) {
+        let message = (Arc::clone(owner), message.clone());
+        if self
+            .by_message
+            .get(&message)
+            .is_some_and(|(id, _)| id == of)
+        {
+            self.by_message.remove(&message);
+        }
     }
 
     pub(crate) fn stop_target(&self, id: &TaskId) -> Result<TaskToStop, CancelError> {
@@ -231,8 +250,8 @@ impl TaskTable {
         };
         entry.execution = None;
         if entry.summary.is_none() {
-            let message = (Arc::clone(&entry.owner), entry.message.clone());
-            self.by_message.remove(&message);
+            let (owner, message) = (Arc::clone(&entry.owner), entry.message.clone());
+            self.forget_message(&owner, &message, id);
             self.tasks.remove(id);
         }
     }

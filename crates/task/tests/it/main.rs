@@ -1,9 +1,15 @@
 //! Tasks through their manager, as a client and an executor see them.
 
+mod blocking;
 mod cancel;
 mod crash;
+mod crash_everywhere;
 mod execute;
 mod failures;
+mod hostile;
 mod limits;
+mod random;
+mod scale;
+mod store_faults;
 mod subscribe;
 mod support;

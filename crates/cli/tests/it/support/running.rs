@@ -86,6 +86,19 @@ impl Running {
         self.wait_output(self.stdout.as_ref(), "standard output", text)
     }
 
+    /// The rest of the first line of standard output that begins so.
+    #[track_caller]
+    pub(crate) fn line_of_stdout(&self, begin: &str) -> String {
+        let output = self.stdout.as_ref().expect("it is read by the test");
+        let line = |text: &str| -> Option<String> {
+            let (line, _) = text.split_once(begin)?.1.split_once('\n')?;
+            Some(line.to_owned())
+        };
+        output.wait(|so_far| line(&String::from_utf8_lossy(so_far)).is_some());
+        let text = output.text();
+        line(&text).unwrap_or_else(|| panic!("no line begins with {begin:?}: {text:?}"))
+    }
+
     #[track_caller]
     fn wait_output(&self, output: Option<&Output>, name: &str, text: &str) -> &Self {
         let output = output.expect("it is read by the test");

@@ -1,0 +1,207 @@
+//! Bearer tokens from a file of their hashes.
+//!
+//! ```text
+//! # name and SHA-256 of the token, in hexadecimal
+//! alice 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+//! ```
+//!
+//! The file holds no token, so reading it gives nobody access. A token with much entropy needs no salt.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use axum::http::HeaderMap;
+use axum::http::header::AUTHORIZATION;
+use parking_lot::{Mutex, RwLock};
+use sha2::{Digest as _, Sha256};
+
+use crate::principal::{Authenticator, Principal, Unauthenticated};
+
+type TokenHash = [u8; 32];
+
+/// Authenticator by bearer tokens. Clones share the tokens.
+#[derive(Clone)]
+pub struct TokenFile {
+    path: PathBuf,
+    tokens: Arc<RwLock<HashMap<TokenHash, Principal>>>,
+    read_at: Arc<Mutex<Option<SystemTime>>>,
+}
+
+/// Reason why a token file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenFileError {
+    /// The file cannot be read.
+    #[error("the token file {} cannot be read", .0.display())]
+    Read(PathBuf, #[source] std::io::Error),
+    /// A line is not a name and a hash.
+    #[error("line {line} of the token file is not `NAME SHA256`: {reason}")]
+    Line {
+        /// Number of the line, from 1.
+        line: usize,
+        /// The fault.
+        reason: &'static str,
+    },
+    /// There is no token in the file.
+    #[error("the token file has no token, so nobody could send a request")]
+    Empty,
+}
+
+impl TokenFile {
+    /// Reads a token file. Reads the disk: call it on a thread that may block.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self, TokenFileError> {
+        let file = Self {
+            path: path.into(),
+            tokens: Arc::default(),
+            read_at: Arc::default(),
+        };
+        file.reload()?;
+        Ok(file)
+    }
+
+    /// Reads the file again if it has changed. Returns whether it had. After an error the tokens are as before. Reads
+    /// the disk: call it on a thread that may block.
+    pub fn reload(&self) -> Result<bool, TokenFileError> {
+        let read_error = |error| TokenFileError::Read(self.path.clone(), error);
+        let modified = std::fs::metadata(&self.path)
+            .and_then(|metadata| metadata.modified())
+            .map_err(read_error)?;
+        if self.read_at.lock().replace(modified) == Some(modified) {
+            return Ok(false);
+        }
+        let text = std::fs::read_to_string(&self.path).map_err(read_error)?;
+        let tokens = parse(&text)?;
+        *self.tokens.write() = tokens;
+        Ok(true)
+    }
+
+    /// Path of the file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+fn parse(text: &str) -> Result<HashMap<TokenHash, Principal>, TokenFileError> {
+    let mut tokens = HashMap::new();
+    for (line, entry) in (1..).zip(text.lines()) {
+        let entry = entry.trim();
+        if entry.is_empty() || entry.starts_with('#') {
+            continue;
+        }
+        let wrong = |reason| TokenFileError::Line { line, reason };
+        let (name, hash) = entry
+            .split_once(char::is_whitespace)
+            .ok_or_else(|| wrong("the hash is missing"))?;
+        let principal =
+            Principal::new(name).map_err(|_| wrong("the name is not printable ASCII"))?;
+        let hash = hash_of_hex(hash.trim())
+            .ok_or_else(|| wrong("the hash has not 64 hexadecimal digits"))?;
+        if tokens.insert(hash, principal).is_some() {
+            return Err(wrong("the hash stands twice"));
+        }
+    }
+    if tokens.is_empty() {
+        return Err(TokenFileError::Empty);
+    }
+    Ok(tokens)
+}
+
+fn hash_of_hex(hex: &str) -> Option<TokenHash> {
+    let mut hash = TokenHash::default();
+    if hex.len() != 2 * hash.len() || !hex.is_ascii() {
+        return None;
+    }
+    for (byte, at) in hash.iter_mut().zip((0..).step_by(2)) {
+        *byte = u8::from_str_radix(hex.get(at..at + 2)?, 16).ok()?;
+    }
+    Some(hash)
+}
+
+impl Authenticator for TokenFile {
+    // The token is hashed before it is looked up, so the time of the lookup tells nothing about another token.
+    fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, Unauthenticated> {
+        let value = headers.get(AUTHORIZATION).ok_or(Unauthenticated)?;
+        let (scheme, token) = value
+            .to_str()
+            .ok()
+            .and_then(|value| value.split_once(' '))
+            .ok_or(Unauthenticated)?;
+        if !scheme.eq_ignore_ascii_case("bearer") {
+            return Err(Unauthenticated);
+        }
+        let hash: TokenHash = Sha256::digest(token.trim()).into();
+        let principal = self.tokens.read().get(&hash).cloned();
+        principal.ok_or(Unauthenticated)
+    }
+}
+
+impl fmt::Debug for TokenFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenFile")
+            .field("path", &self.path)
+            .field("tokens", &self.tokens.read().len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// SHA-256 of `test`.
+    const HASH_OF_TEST: &str = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+
+    fn headers(authorization: &str) -> HeaderMap {
+        let value = authorization.parse().unwrap();
+        HeaderMap::from_iter([(AUTHORIZATION, value)])
+    }
+
+    #[test]
+    fn token_names_its_principal() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens");
+        std::fs::write(&path, format!("# people\n\nalice {HASH_OF_TEST}\n")).unwrap();
+        let file = TokenFile::open(&path).unwrap();
+        let alice = Ok(Principal::new("alice").unwrap());
+        assert_eq!(file.authenticate(&headers("Bearer test")), alice);
+        assert_eq!(file.authenticate(&headers("bearer  test")), alice);
+        for wrong in ["Bearer tes", "Bearer ", "Basic test", "test", HASH_OF_TEST] {
+            assert_eq!(
+                file.authenticate(&headers(wrong)),
+                Err(Unauthenticated),
+                "{wrong}"
+            );
+        }
+        assert_eq!(file.authenticate(&HeaderMap::new()), Err(Unauthenticated));
+    }
+
+    #[test]
+    fn changed_file_is_read_again_and_a_broken_one_is_not_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens");
+        std::fs::write(&path, format!("alice {HASH_OF_TEST}\n")).unwrap();
+        let file = TokenFile::open(&path).unwrap();
+        assert!(!file.reload().unwrap());
+        let change = |text: &str, second: u64| {
+            std::fs::write(&path, text).unwrap();
+            let time = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(second);
+            std::fs::File::open(&path)
+                .unwrap()
+                .set_modified(time)
+                .unwrap();
+        };
+        change(&format!("bob {HASH_OF_TEST}"), 1);
+        assert!(file.reload().unwrap());
+        let bob = Ok(Principal::new("bob").unwrap());
+        assert_eq!(file.authenticate(&headers("Bearer test")), bob);
+        for (second, broken) in (2..).zip(["", "carol", "carol 12", "carol zz", "a b\nc"]) {
+            change(broken, second);
+            assert!(file.reload().is_err(), "{broken:?}");
+            assert_eq!(file.authenticate(&headers("Bearer test")), bob);
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert!(matches!(file.reload(), Err(TokenFileError::Read(..))));
+    }
+}

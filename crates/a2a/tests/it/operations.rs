@@ -1,0 +1,275 @@
+//! Each operation over JSON-RPC and REST, and what is refused.
+
+use allstop_a2a::RECEIPT_EXTENSION;
+use axum::body::Body;
+use axum::http::{Request, StatusCode};
+use serde_json::{Value, json};
+
+use crate::support::{answer, error_code, get, message, post, result, router, rpc};
+
+#[tokio::test]
+async fn message_is_answered_with_the_ended_task() {
+    let router = router().await;
+    let task = &result(&router, "SendMessage", &message("m", "echo")).await["task"];
+    assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED");
+    assert_eq!(task["artifacts"][0]["parts"][0]["text"], "result");
+    let (status, body) = answer(
+        &router,
+        post("/message:send", message("m2", "echo").to_string()),
+    )
+    .await;
+    assert_eq!(status, StatusCode::OK);
+    assert_eq!(body["task"]["status"]["state"], "TASK_STATE_COMPLETED");
+    // A repeated message gets the task of the first.
+    let again = result(&router, "SendMessage", &message("m", "echo")).await;
+    assert_eq!(again["task"]["id"], task["id"]);
+}
+
+#[tokio::test]
+async fn message_can_return_at_once() {
+    let router = router().await;
+    let mut params = message("m", "wait");
+    params["configuration"] = json!({"returnImmediately": true});
+    let task = &result(&router, "SendMessage", &params).await["task"];
+    assert_eq!(task["status"]["state"], "TASK_STATE_SUBMITTED");
+}
+
+#[tokio::test]
+async fn agent_can_answer_with_a_message() {
+    let router = router().await;
+    let answer = result(&router, "SendMessage", &message("m", "reply")).await;
+    assert_eq!(answer["message"]["parts"][0]["text"], "just a message");
+    let listed = result(&router, "ListTasks", &json!({})).await;
+    assert_eq!(listed["totalSize"].as_i64().unwrap_or(0), 0, "{listed}");
+}
+
+#[tokio::test]
+async fn stopped_task_carries_its_receipt() {
+    let router = router().await;
+    let mut params = message("m", "wait");
+    params["configuration"] = json!({"returnImmediately": true});
+    let id = result(&router, "SendMessage", &params).await["task"]["id"].clone();
+    let cause = json!({RECEIPT_EXTENSION: {"cause": {"detail": "lunch", "by": "web"}}});
+    let stopped = result(&router, "CancelTask", &json!({"id": id, "metadata": cause})).await;
+    assert_eq!(stopped["status"]["state"], "TASK_STATE_CANCELED");
+    let entry = &stopped["metadata"][RECEIPT_EXTENSION];
+    assert_eq!(
+        entry["cause"],
+        json!({"kind": "user", "detail": "lunch", "by": "alice: web"})
+    );
+    assert_eq!(entry["receipt"]["quiet"], true);
+    assert_eq!(
+        entry["receipt"]["target"],
+        format!("task/{}", id.as_str().unwrap())
+    );
+    // A second cancel is the same answer; one of a completed task is refused.
+    let again = result(&router, "CancelTask", &json!({"id": id})).await;
+    assert_eq!(again["metadata"], stopped["metadata"]);
+    let done = result(&router, "SendMessage", &message("m2", "echo")).await;
+    let done = json!({"id": done["task"]["id"]});
+    assert_eq!(error_code(&router, "CancelTask", &done).await, -32002);
+    assert_eq!(
+        error_code(&router, "CancelTask", &json!({"id": "none"})).await,
+        -32001
+    );
+}
+
+#[tokio::test]
+async fn task_that_asks_takes_the_next_message() {
+    let router = router().await;
+    let first = result(&router, "SendMessage", &message("m1", "ask")).await;
+    assert_eq!(
+        first["task"]["status"]["state"],
+        "TASK_STATE_INPUT_REQUIRED"
+    );
+    let mut params = message("m2", "echo");
+    params["message"]["taskId"] = first["task"]["id"].clone();
+    let second = result(&router, "SendMessage", &params).await;
+    assert_eq!(second["task"]["id"], first["task"]["id"]);
+    assert_eq!(second["task"]["status"]["state"], "TASK_STATE_COMPLETED");
+    params["message"]["messageId"] = "m3".into();
+    assert_eq!(error_code(&router, "SendMessage", &params).await, -32004);
+}
+
+#[tokio::test]
+async fn failure_carries_its_reason() {
+    let router = router().await;
+    let failed = result(&router, "SendMessage", &message("m", "fail")).await;
+    let task = &failed["task"];
+    assert_eq!(task["status"]["state"], "TASK_STATE_FAILED");
+    assert_eq!(task["metadata"][RECEIPT_EXTENSION]["error"], "as told");
+}
+
+#[tokio::test]
+async fn list_has_pages() {
+    let router = router().await;
+    for number in 0..5 {
+        result(
+            &router,
+            "SendMessage",
+            &message(&format!("m{number}"), "echo"),
+        )
+        .await;
+    }
+    let first = result(&router, "ListTasks", &json!({"pageSize": 3})).await;
+    assert_eq!(first["tasks"].as_array().unwrap().len(), 3);
+    assert_eq!(first["totalSize"], 5);
+    let token = first["nextPageToken"].as_str().unwrap();
+    let (_, second) = answer(
+        &router,
+        get(&format!("/tasks?pageSize=3&pageToken={token}")),
+    )
+    .await;
+    assert_eq!(second["tasks"].as_array().unwrap().len(), 2);
+    let (status, _) = answer(&router, get("/tasks?pageSize=0")).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    for wrong in [
+        json!({"pageSize": 101}),
+        json!({"pageToken": "../../etc/passwd"}),
+    ] {
+        assert_eq!(
+            error_code(&router, "ListTasks", &wrong).await,
+            -32602,
+            "{wrong}"
+        );
+    }
+}
+
+/// Everything of another principal is not found, and nothing says that it exists.
+#[tokio::test]
+async fn tasks_of_others_are_not_found() {
+    let router = router().await;
+    let asked = result(&router, "SendMessage", &message("m", "ask")).await;
+    let id = asked["task"]["id"].as_str().unwrap().to_owned();
+    let as_bob = |method: &str, params: &Value| {
+        let mut request = rpc(method, params);
+        request
+            .headers_mut()
+            .insert("authorization", "bob".parse().unwrap());
+        // What a client says of its principal is not believed.
+        let claimed = "alice".parse().unwrap();
+        request.headers_mut().insert("x-allstop-principal", claimed);
+        request
+    };
+    let mut follow_up = message("m2", "echo");
+    follow_up["message"]["taskId"] = id.clone().into();
+    let mut wrong_context = message("m3", "echo");
+    wrong_context["message"]["taskId"] = id.clone().into();
+    wrong_context["message"]["contextId"] = "none".into();
+    for (method, params) in [
+        ("GetTask", json!({"id": id})),
+        ("CancelTask", json!({"id": id})),
+        ("SubscribeToTask", json!({"id": id})),
+        ("SendMessage", follow_up.clone()),
+        ("SendStreamingMessage", follow_up),
+        ("SendMessage", wrong_context),
+    ] {
+        let (_, body) = answer(&router, as_bob(method, &params)).await;
+        assert_eq!(body["error"]["code"], -32001, "{method}: {body}");
+    }
+    let (_, listed) = answer(&router, as_bob("ListTasks", &json!({}))).await;
+    assert_eq!(
+        listed["result"]["totalSize"].as_i64().unwrap_or(0),
+        0,
+        "{listed}"
+    );
+    // The id of a message is its owner's.
+    let (_, sent) = answer(&router, as_bob("SendMessage", &message("m", "echo"))).await;
+    assert_ne!(sent["result"]["task"]["id"], id.as_str());
+    assert_eq!(
+        result(&router, "GetTask", &json!({"id": id})).await["status"]["state"],
+        "TASK_STATE_INPUT_REQUIRED"
+    );
+}
+
+#[tokio::test]
+async fn request_without_credentials_is_refused_and_the_card_is_not() {
+    let router = router().await;
+    let mut request = rpc("ListTasks", &json!({}));
+    request.headers_mut().remove("authorization");
+    let (status, _) = answer(&router, request).await;
+    assert_eq!(status, StatusCode::UNAUTHORIZED);
+    let card = Request::get("/.well-known/agent-card.json").body(Body::empty());
+    let (status, card) = answer(&router, card.unwrap()).await;
+    assert_eq!(
+        (status, &card["name"]),
+        (StatusCode::OK, &json!("obedient"))
+    );
+    assert_eq!(
+        card["capabilities"]["extensions"][0]["uri"],
+        RECEIPT_EXTENSION
+    );
+}
+
+#[tokio::test]
+async fn malformed_requests_have_their_own_errors() {
+    let router = router().await;
+    for (body, code) in [
+        ("{", -32700),
+        ("[]", -32600),
+        (
+            "{\"jsonrpc\":\"1.0\",\"id\":1,\"method\":\"ListTasks\"}",
+            -32600,
+        ),
+        (
+            "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"Nothing\"}",
+            -32601,
+        ),
+        (
+            "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"SendMessage\",\"params\":7}",
+            -32602,
+        ),
+        (
+            "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"SendStreamingMessage\",\"params\":7}",
+            -32602,
+        ),
+    ] {
+        let (status, answered) = answer(&router, post("/", body)).await;
+        assert_eq!(status, StatusCode::OK);
+        assert_eq!(answered["error"]["code"], code, "{body}: {answered}");
+    }
+    for (field, value) in [
+        ("messageId", json!("")),
+        ("messageId", json!("x".repeat(300))),
+        ("messageId", json!("line\nbreak")),
+        ("role", json!("ROLE_AGENT")),
+        ("parts", json!([])),
+        ("contextId", json!("a\u{0}b")),
+    ] {
+        let mut params = message("m", "echo");
+        params["message"][field] = value.clone();
+        let code = error_code(&router, "SendMessage", &params).await;
+        assert_eq!(code, -32602, "{field}: {value}");
+    }
+    let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+    let (_, answered) = answer(&router, post("/", deep)).await;
+    assert!(answered["error"]["code"].is_i64(), "{answered}");
+}
+
+#[tokio::test]
+async fn other_versions_and_content_types_are_refused() {
+    let router = router().await;
+    for version in [None, Some("0.3"), Some("2.0"), Some("x")] {
+        for mut request in [
+            rpc("ListTasks", &json!({})),
+            rpc("SendStreamingMessage", &message("m", "echo")),
+            get("/tasks"),
+            post("/message:stream", message("m", "echo").to_string()),
+        ] {
+            request.headers_mut().remove("a2a-version");
+            if let Some(version) = version {
+                request
+                    .headers_mut()
+                    .insert("a2a-version", version.parse().unwrap());
+            }
+            let (_, body) = answer(&router, request).await;
+            let is_refused = body["error"]["code"] == -32009 || body["error"]["code"] == 400;
+            assert!(is_refused, "{version:?}: {body}");
+        }
+    }
+    let mut text = rpc("ListTasks", &json!({}));
+    text.headers_mut()
+        .insert("content-type", "text/plain".parse().unwrap());
+    let (_, body) = answer(&router, text).await;
+    assert_eq!(body["error"]["code"], -32005);
+}

@@ -1,0 +1,121 @@
+//! Streams whose event ids are record numbers.
+
+use axum::body::Body;
+use axum::http::{HeaderValue, Request};
+use serde_json::{Value, json};
+
+use crate::support::{StreamedEvent, error_code, events, message, post, result, router, rpc};
+
+const ALL: usize = 100;
+
+fn behind(mut request: Request<Body>, id: u64) -> Request<Body> {
+    request
+        .headers_mut()
+        .insert("last-event-id", HeaderValue::from(id));
+    request
+}
+
+fn words(events: &[StreamedEvent]) -> Vec<&str> {
+    events.iter().map(|(_, word)| word.as_str()).collect()
+}
+
+fn both_bindings(method: &str, path: &str, params: &Value) -> [Request<Body>; 2] {
+    [rpc(method, params), post(path, params.to_string())]
+}
+
+#[tokio::test]
+async fn stream_has_every_event_of_its_task() {
+    let router = router().await;
+    for (number, request) in both_bindings(
+        "SendStreamingMessage",
+        "/message:stream",
+        &message("m", "echo"),
+    )
+    .into_iter()
+    .enumerate()
+    {
+        let events = events(&router, request, ALL).await;
+        if number == 0 {
+            let expected = ["task", "working", "artifactupdate", "completed"];
+            assert_eq!(words(&events), expected);
+            assert!(events.is_sorted_by(|a, b| a.0 < b.0), "{events:?}");
+        } else {
+            // The same message again: the task that the first one has made.
+            assert_eq!(words(&events), ["task"]);
+        }
+    }
+}
+
+/// A client that loses its connection behind any event misses nothing and sees nothing twice.
+#[tokio::test]
+async fn client_continues_behind_any_event() {
+    let router = router().await;
+    let params = message("m", "echo");
+    let all = events(&router, rpc("SendStreamingMessage", &params), ALL).await;
+    let sent = result(&router, "SendMessage", &params).await;
+    let id = sent["task"]["id"].as_str().unwrap().to_owned();
+    for cut in 1..=all.len() {
+        let last = all[cut - 1].0;
+        let subscribe = json!({"id": id});
+        let requests = [
+            rpc("SubscribeToTask", &subscribe),
+            post(&format!("/tasks/{id}:subscribe"), ""),
+            // A client that sends its message again, because it never got the task's id.
+            rpc("SendStreamingMessage", &params),
+        ];
+        for request in requests {
+            if cut == all.len() {
+                continue; // nothing follows
+            }
+            let rest = events(&router, behind(request, last), ALL).await;
+            assert_eq!(rest, all[cut..], "behind {last}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn running_task_can_be_followed_and_stopped() {
+    let router = router().await;
+    let begun = events(
+        &router,
+        rpc("SendStreamingMessage", &message("m", "wait")),
+        3,
+    )
+    .await;
+    assert_eq!(words(&begun), ["task", "working", "artifactupdate"]);
+    // The connection is closed; the task works on.
+    let mut params = message("m", "wait");
+    params["configuration"] = json!({"returnImmediately": true});
+    let id = result(&router, "SendMessage", &params).await["task"]["id"].clone();
+    let follow = events(&router, rpc("SubscribeToTask", &json!({"id": id})), 1).await;
+    assert_eq!(words(&follow), ["task"]);
+    let following = {
+        let (router, id) = (router.clone(), id.clone());
+        async move {
+            let request = behind(rpc("SubscribeToTask", &json!({"id": id})), begun[2].0);
+            events(&router, request, ALL).await
+        }
+    };
+    let cancel = json!({"id": id});
+    let (rest, _) = tokio::join!(following, result(&router, "CancelTask", &cancel));
+    assert_eq!(words(&rest), ["canceled"]);
+    let ended = error_code(&router, "SubscribeToTask", &cancel).await;
+    assert_eq!(
+        ended, -32004,
+        "a subscription to an ended task is unsupported"
+    );
+}
+
+#[tokio::test]
+async fn invalid_event_id_is_refused() {
+    let router = router().await;
+    let mut request = rpc("SendStreamingMessage", &message("m", "ask"));
+    request
+        .headers_mut()
+        .insert("last-event-id", HeaderValue::from_static("seven"));
+    let (_, body) = crate::support::answer(&router, request).await;
+    // The message was new, so the id had nothing to continue.
+    let sent = body.is_string();
+    let refused = body["error"]["code"] == -32602;
+    assert!(sent || refused, "{body}");
+}

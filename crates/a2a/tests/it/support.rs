@@ -1,0 +1,194 @@
+//! A service over a scripted agent, and requests to its router.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_a2a::{
+    A2aService, AgentDescription, Authenticator, Principal, Unauthenticated, agent_card,
+    http_router,
+};
+use allstop_log::MemoryLog;
+use allstop_scope::{RootOptions, Scope};
+use allstop_task::model::{Artifact, MessageSender};
+use allstop_task::{
+    ExecutionCx, Executor, ExecutorError, ExecutorReturn, TaskEvent, TaskManager, TaskMessage,
+    TaskOptions, TaskParts, TaskState,
+};
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderMap, Request, StatusCode};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+use tower::ServiceExt as _;
+
+/// Agent that does what the text of the message says: `echo`, `wait` (until stopped), `ask`, `reply`, `fail`.
+pub(crate) struct ObedientAgent;
+
+impl Executor for ObedientAgent {
+    fn execute(
+        &self,
+        cx: ExecutionCx,
+    ) -> BoxFuture<'static, Result<ExecutorReturn, ExecutorError>> {
+        async move {
+            let text = format!("{:?}", cx.message.parts);
+            let write = |event| cx.events.write(event);
+            if text.contains("reply") {
+                let reply = TaskMessage::text("r", MessageSender::Agent, "just a message");
+                let _ended = write(TaskEvent::Reply(Arc::new(reply))).await;
+            } else if text.contains("fail") {
+                return Err(ExecutorError::new("as told"));
+            } else if text.contains("ask") {
+                let _ended = write(TaskEvent::state(TaskState::InputRequired)).await;
+            } else {
+                let _ended = write(TaskEvent::state(TaskState::Working)).await;
+                let _ended = write(TaskEvent::artifact(Artifact::text("a", "result"))).await;
+                if text.contains("wait") {
+                    cx.scope.stopped_at("waiting").await;
+                } else {
+                    let _ended = write(TaskEvent::state(TaskState::Completed)).await;
+                }
+            }
+            Ok(ExecutorReturn::Finished)
+        }
+        .boxed()
+    }
+}
+
+/// Takes the value of `authorization` for the principal.
+pub(crate) struct NamedUsers;
+
+impl Authenticator for NamedUsers {
+    fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, Unauthenticated> {
+        let user = headers.get("authorization").ok_or(Unauthenticated)?;
+        let user = user.to_str().map_err(|_| Unauthenticated)?;
+        Principal::new(user).map_err(|_| Unauthenticated)
+    }
+}
+
+pub(crate) async fn router() -> Router {
+    let root = Scope::root("test", RootOptions::current());
+    let manager = TaskManager::open(
+        Arc::new(MemoryLog::new()),
+        root,
+        Arc::new(TaskParts::of(ObedientAgent)),
+        TaskOptions::default(),
+    );
+    let service = A2aService::new(manager.await.expect("it opens"));
+    let card = agent_card(&AgentDescription {
+        name: "obedient".into(),
+        description: "does what it is told".into(),
+        version: "1".into(),
+        http_url: "http://127.0.0.1:1".into(),
+        grpc_url: None,
+    });
+    http_router(&Arc::new(service), card, Arc::new(NamedUsers))
+}
+
+/// A request of `alice` for version 1.
+pub(crate) fn post(path: &str, body: impl Into<Body>) -> Request<Body> {
+    Request::post(path)
+        .header("authorization", "alice")
+        .header("a2a-version", "1.0")
+        .header("content-type", "application/json")
+        .body(body.into())
+        .expect("a request")
+}
+
+pub(crate) fn get(path: &str) -> Request<Body> {
+    Request::get(path)
+        .header("authorization", "alice")
+        .header("a2a-version", "1.0")
+        .body(Body::empty())
+        .expect("a request")
+}
+
+pub(crate) fn message(id: &str, text: &str) -> Value {
+    json!({"message": {"messageId": id, "role": "ROLE_USER", "parts": [{"text": text}]}})
+}
+
+pub(crate) fn rpc(method: &str, params: &Value) -> Request<Body> {
+    let body = json!({"jsonrpc": "2.0", "id": "x", "method": method, "params": params});
+    post("/", body.to_string())
+}
+
+/// Status and JSON body of the answer.
+pub(crate) async fn answer(router: &Router, request: Request<Body>) -> (StatusCode, Value) {
+    let sent = router.clone().oneshot(request);
+    let response = tokio::time::timeout(Duration::from_secs(20), sent).await;
+    let response = response.expect("an answer").expect("infallible");
+    let status = response.status();
+    let body = response.into_body().collect().await.expect("a body");
+    let bytes = body.to_bytes();
+    let json = serde_json::from_slice(&bytes);
+    (
+        status,
+        json.unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned())),
+    )
+}
+
+/// The result of a JSON-RPC call.
+pub(crate) async fn result(router: &Router, method: &str, params: &Value) -> Value {
+    let (_, mut body) = answer(router, rpc(method, params)).await;
+    assert!(body.get("error").is_none(), "{body}");
+    body["result"].take()
+}
+
+/// The error code of a JSON-RPC call.
+pub(crate) async fn error_code(router: &Router, method: &str, params: &Value) -> i64 {
+    let (_, body) = answer(router, rpc(method, params)).await;
+    body["error"]["code"]
+        .as_i64()
+        .unwrap_or_else(|| panic!("no error: {body}"))
+}
+
+/// Server-sent event: its id, and the word for its payload.
+pub(crate) type StreamedEvent = (u64, String);
+
+/// Reads events of a stream: at most `limit`, or all until its end.
+pub(crate) async fn events(
+    router: &Router,
+    request: Request<Body>,
+    limit: usize,
+) -> Vec<StreamedEvent> {
+    let response = router.clone().oneshot(request).await.expect("infallible");
+    assert_eq!(response.status(), StatusCode::OK);
+    let mut body = response.into_body();
+    let (mut text, mut events) = (String::new(), Vec::new());
+    while events.len() < limit {
+        let frame = tokio::time::timeout(Duration::from_secs(20), body.frame()).await;
+        let Some(frame) = frame.expect("an event") else {
+            break;
+        };
+        let data = frame.expect("no error").into_data().expect("data");
+        text.push_str(&String::from_utf8_lossy(&data));
+        while let Some((event, rest)) = text.split_once("\n\n") {
+            if let Some(event) = parse(event) {
+                events.push(event);
+            }
+            text = rest.to_owned();
+        }
+    }
+    events.truncate(limit);
+    events
+}
+
+fn parse(event: &str) -> Option<StreamedEvent> {
+    let field = |name: &str| event.lines().find_map(|line| line.strip_prefix(name));
+    let id = field("id: ")?.trim().parse().expect("a number");
+    let data: Value = serde_json::from_str(field("data: ")?).expect("JSON");
+    let payload = data.get("result").unwrap_or(&data);
+    let word = if let Some(status) = payload.get("statusUpdate") {
+        status["status"]["state"].to_string()
+    } else {
+        let object = payload.as_object().expect("an object");
+        object.keys().next().expect("a field").clone()
+    };
+    Some((
+        id,
+        word.trim_matches('"')
+            .replace("TASK_STATE_", "")
+            .to_lowercase(),
+    ))
+}

@@ -1,0 +1,50 @@
+//! The built-in agent `echo`: it needs no model, and answers each message with a task of three events.
+
+use allstop_task::model::{Artifact, MessagePart, PartContent};
+use allstop_task::{
+    ExecutionCx, Executor, ExecutorError, ExecutorReturn, TaskEvent, TaskMessage, TaskState,
+};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+
+/// Answers with the text of the message: `working`, an artifact, `completed`.
+#[derive(Debug)]
+pub(super) struct EchoAgent;
+
+impl Executor for EchoAgent {
+    fn execute(
+        &self,
+        cx: ExecutionCx,
+    ) -> BoxFuture<'static, Result<ExecutorReturn, ExecutorError>> {
+        async move {
+            let events = [
+                TaskEvent::state(TaskState::Working),
+                TaskEvent::artifact(Artifact::text("echo", text_of(&cx.message))),
+                TaskEvent::state(TaskState::Completed),
+            ];
+            for event in events {
+                if cx.events.write(event).await.is_err() {
+                    break; // stopped
+                }
+            }
+            Ok(ExecutorReturn::Finished)
+        }
+        .boxed()
+    }
+
+    /// An echo has no effect, so it can be repeated.
+    fn can_resume(&self, _task: &allstop_task::Task) -> bool {
+        true
+    }
+}
+
+fn text_of(message: &TaskMessage) -> String {
+    let texts = message
+        .parts
+        .iter()
+        .filter_map(|MessagePart { content, .. }| match content {
+            PartContent::Text(text) => Some(&**text),
+            _ => None,
+        });
+    texts.collect::<Vec<_>>().join("\n")
+}

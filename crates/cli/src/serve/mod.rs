@@ -1,0 +1,249 @@
+//! `allstop serve`: tasks over A2A, durable in the store, until a signal.
+
+mod echo;
+mod health;
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use allstop_a2a::{
+    A2aService, AgentDescription, Authenticator, NoAuthentication, ServerOptions, TokenFile,
+    agent_card, grpc_router, http_router,
+};
+use allstop_core::receipt::ItemKind;
+use allstop_core::{Cause, CauseKind, Extent, HumanDuration, error_chain};
+use allstop_runtime::{StoreChoice, open_store};
+use allstop_scope::{FORCE_MAX, GRACE_DEFAULT, Scope, ScopeOptions, StopRequest, WorkSpec};
+use allstop_task::{ShutdownReport, TaskManager, TaskOptions, TaskParts, WhenFull};
+use anyhow::Context as _;
+use tokio::net::TcpListener;
+
+use crate::args::{ServeArgs, ServedAgent};
+use crate::control::{Control, ControlEffect};
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::host::ProcessHost;
+use crate::supervise::Supervisor;
+use crate::terminal::OutputPriority;
+use echo::EchoAgent;
+use health::Readiness;
+
+/// Interval at which the token file is looked at: a new token is valid, and a removed one is not, a second later.
+const TOKENS_LOOK: Duration = Duration::from_secs(1);
+
+/// A server that takes requests.
+struct RunningServer {
+    manager: TaskManager,
+    connections: Scope,
+    readiness: Readiness,
+    address: SocketAddr,
+}
+
+/// Serves until a signal; then stops the tasks, and exits with the code of the signal.
+pub(crate) async fn serve(args: ServeArgs, host: &ProcessHost) -> Result<Exit, CliError> {
+    check_address(&args)?;
+    let store = match &args.store.store {
+        Some(path) if path == Path::new(":memory:") => StoreChoice::Memory,
+        _ => ProcessHost::store(&args.store, None)?,
+    };
+    let grace = args
+        .grace
+        .map_or(GRACE_DEFAULT, |HumanDuration(grace)| grace);
+    let mut supervisor = Supervisor::new(host.signals()?, Control::new(grace));
+    let mut scopes = host.scopes();
+    scopes.grace = grace;
+    let root = Scope::root("process", scopes);
+    let store_text = match &store {
+        StoreChoice::Sqlite(path) => path.display().to_string(),
+        StoreChoice::Memory => "in memory".to_owned(),
+    };
+    let starting = {
+        let (root, args) = (root.clone(), args.clone());
+        let spec = WorkSpec::new(ItemKind::Future, "start of the server");
+        root.clone().spawn(
+            spec,
+            move |_cx| async move { start(&root, &args, store).await },
+        )
+    };
+    let starting = starting.context("the server cannot start")?;
+    let server = tokio::select! {
+        biased;
+        effect = supervisor.next() => {
+            let (ControlEffect::Stop(cause) | ControlEffect::Force(cause)) = effect else {
+                return Ok(stopped(&supervisor));
+            };
+            drop(root.stop(StopRequest::new(Extent::Process, cause)));
+            return Ok(stopped(&supervisor));
+        }
+        started = starting => started.context("the start of the server")??,
+    };
+    // For scripts: with port 0 only this line tells the address.
+    let address = format!("listening on http://{}\n", server.address);
+    host.output.stdout().answer(&address, OutputPriority::Must);
+    tell(host, &format!("agent {} · store {store_text}", args.agent));
+    let cause = loop {
+        match supervisor.next().await {
+            ControlEffect::Stop(cause) | ControlEffect::Force(cause) => break cause,
+            ControlEffect::Exit => break Cause::new(CauseKind::Shutdown),
+            ControlEffect::Nothing => {}
+        }
+    };
+    shut_down(host, &mut supervisor, &server, cause).await;
+    Ok(stopped(&supervisor))
+}
+
+/// Without authentication the server listens on this machine only.
+fn check_address(args: &ServeArgs) -> Result<(), CliError> {
+    let address = args.listen;
+    if address.ip().is_loopback() || args.token_file.is_some() {
+        return Ok(());
+    }
+    Err(CliError::usage(format!(
+        "{address} can be reached from other machines, and there is no authentication"
+    ))
+    .hint("give the users tokens (--token-file FILE), or listen on 127.0.0.1"))
+}
+
+/// The authentication of the server: by tokens if there is a file, and none otherwise.
+fn authenticator(root: &Scope, args: &ServeArgs) -> Result<Arc<dyn Authenticator>, CliError> {
+    let Some(path) = &args.token_file else {
+        return Ok(Arc::new(NoAuthentication));
+    };
+    let tokens = TokenFile::open(path).map_err(|error| CliError::usage(error_chain(&error)))?;
+    let watched = tokens.clone();
+    let spec = WorkSpec::new(ItemKind::Thread, "token file");
+    let watching = root.spawn_blocking(spec, move |cx| {
+        while cx.checkpoint("token file").is_ok() {
+            if let Err(error) = watched.reload() {
+                tracing::warn!(error = error_chain(&error), "the tokens are as before");
+            }
+            std::thread::park_timeout(TOKENS_LOOK);
+        }
+    });
+    watching.context("a thread for the token file")?;
+    Ok(Arc::new(tokens))
+}
+
+async fn start(
+    root: &Scope,
+    args: &ServeArgs,
+    store: StoreChoice,
+) -> Result<RunningServer, CliError> {
+    let authenticator = authenticator(root, args)?;
+    let listener = TcpListener::bind(args.listen).await;
+    let listener = listener.map_err(|error| {
+        CliError::failure(format!("cannot listen on {}: {error}", args.listen))
+            .hint("another program may use the port: choose another with --listen")
+    })?;
+    let address = listener.local_addr().context("the address of the server")?;
+    let log = open_store(&store).await.context("the store")?;
+    let options = TaskOptions {
+        running_max: args.max_tasks.map(NonZeroUsize::get),
+        running_per_owner_max: args.max_tasks_per_user.map(NonZeroUsize::get),
+        when_full: args
+            .queue
+            .map_or(WhenFull::Refuse, |len_max| WhenFull::Queue { len_max }),
+        inactivity_max: args.inactivity.map(|HumanDuration(max)| max),
+        execution_max: args.task_timeout.map(|HumanDuration(max)| max),
+        ..TaskOptions::default()
+    };
+    let parts = match args.agent {
+        ServedAgent::Echo => TaskParts::of(EchoAgent),
+    };
+    let child = |label: &str| root.child(label.to_owned(), ScopeOptions::default());
+    let tasks = child("tasks").context("a scope for the tasks")?;
+    let connections = child("connections").context("a scope for the connections")?;
+    let manager = TaskManager::open(log, tasks, Arc::new(parts), options).await;
+    let manager = manager.context("the tasks of the store")?;
+    let readiness = Readiness::default();
+    let card = agent_card(&AgentDescription {
+        name: args.agent.to_string(),
+        description: "Answers each message with its own text.".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        http_url: format!("http://{address}"),
+        grpc_url: Some(address.to_string()),
+    });
+    let service = Arc::new(A2aService::new(manager.clone()));
+    let router = http_router(&service, card, Arc::clone(&authenticator))
+        .merge(grpc_router(&service, authenticator))
+        .merge(health::router(readiness.clone()));
+    let spec = WorkSpec::new(ItemKind::Future, "listener");
+    let accepting = connections.clone();
+    let listening = connections.spawn(spec, move |_cx| {
+        allstop_a2a::serve(listener, router, accepting, ServerOptions::default())
+    });
+    listening.context("a scope for the connections")?;
+    readiness.set(true);
+    Ok(RunningServer {
+        manager,
+        connections,
+        readiness,
+        address,
+    })
+}
+
+/// Stops the tasks, then the connections: a client that waits gets the end of its task.
+async fn shut_down(
+    host: &ProcessHost,
+    supervisor: &mut Supervisor,
+    server: &RunningServer,
+    cause: Cause,
+) {
+    server.readiness.set(false);
+    tell(host, &format!("stopping: {cause}"));
+    let within = supervisor
+        .control
+        .time_left(Instant::now())
+        .saturating_sub(FORCE_MAX / 4);
+    let stopping = async {
+        let report = server
+            .manager
+            .shutdown(within, "the server shuts down")
+            .await;
+        let stop = server
+            .connections
+            .stop(StopRequest::new(Extent::Process, cause.clone()).grace(FORCE_MAX / 10));
+        stop.receipt().await;
+        report
+    };
+    match supervisor.wait_to_exit(stopping, |_hurry| {}).await {
+        Some(report) => tell(host, &summary(&report)),
+        None => tell(
+            host,
+            "the time is over: what still runs ends with the process",
+        ),
+    }
+}
+
+fn summary(report: &ShutdownReport) -> String {
+    let left = report.receipts.iter().filter(|receipt| !receipt.quiet());
+    let (left, stopped) = (left.count(), report.receipts.len());
+    let tasks = match stopped {
+        0 => "no task was running".to_owned(),
+        1 => "1 task was stopped".to_owned(),
+        count => format!("{count} tasks were stopped"),
+    };
+    match (left, report.not_stored) {
+        (0, 0) => format!("{tasks}; nothing is left running"),
+        (left, not_stored) => {
+            format!("{tasks}; {left} left work running, the end of {not_stored} is not stored")
+        }
+    }
+}
+
+fn stopped(supervisor: &Supervisor) -> Exit {
+    let control = &supervisor.control;
+    Exit {
+        code: control.exit_code(control.stop_reason()),
+        output_wait: control.output_wait(Instant::now()),
+    }
+}
+
+fn tell(host: &ProcessHost, line: &str) {
+    host.output
+        .stderr()
+        .lines(line.to_owned(), OutputPriority::Must);
+}

@@ -1,0 +1,242 @@
+//! `allstop serve`, from outside: clients, signals, and `kill -9` under load.
+
+use std::collections::BTreeSet;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::{Value, json};
+
+use crate::support::wait::eventually;
+use crate::support::{Place, Running, Signal};
+
+/// Kills of the test under load.
+const KILLS: u32 = 5;
+
+/// Clients that send at the same time.
+const CLIENTS: u32 = 4;
+
+/// Messages that are answered before a kill.
+const ANSWERED_MIN: usize = 25;
+
+struct Server {
+    running: Running,
+    address: String,
+}
+
+impl Server {
+    fn start(place: &Place) -> Self {
+        let serve = place
+            .allstop()
+            .args("serve --agent echo --listen 127.0.0.1:0 --store");
+        let running = serve.arg(place.store()).start();
+        let address = running.line_of_stdout("listening on http://");
+        Self { running, address }
+    }
+
+    /// Status and body of a request; `None` if the server is gone.
+    fn request(&self, head: &str, body: &str) -> Option<(u16, String)> {
+        request(&self.address, head, body)
+    }
+
+    fn get(&self, path: &str) -> Value {
+        let (status, body) = self.request(&format!("GET {path}"), "").expect("an answer");
+        assert_eq!(status, 200, "{body}");
+        serde_json::from_str(&body).expect("JSON")
+    }
+
+    /// Every task of the store.
+    fn tasks(&self) -> Vec<Value> {
+        let (mut tasks, mut token) = (Vec::new(), String::new());
+        loop {
+            let page = self.get(&format!(
+                "/tasks?pageSize=100&historyLength=1&pageToken={token}"
+            ));
+            tasks.extend(page["tasks"].as_array().cloned().unwrap_or_default());
+            page["nextPageToken"]
+                .as_str()
+                .unwrap_or_default()
+                .clone_into(&mut token);
+            if token.is_empty() {
+                return tasks;
+            }
+        }
+    }
+}
+
+fn request(address: &str, head: &str, body: &str) -> Option<(u16, String)> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    let request = format!(
+        "{head} HTTP/1.1\r\nhost: x\r\na2a-version: 1.0\r\ncontent-type: application/json\r\n\
+         connection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    let status = head.split(' ').nth(1)?.parse().ok()?;
+    Some((status, body.to_owned()))
+}
+
+fn send(address: &str, id: &str) -> Option<Value> {
+    let message = json!({"messageId": id, "role": "ROLE_USER", "parts": [{"text": id}]});
+    let body = json!({"message": message}).to_string();
+    let (status, body) = request(address, "POST /message:send", &body)?;
+    (status == 200).then(|| serde_json::from_str(&body).expect("JSON"))
+}
+
+#[test]
+fn served_task_outlives_the_server() {
+    let place = Place::new();
+    let mut server = Server::start(&place);
+    let (status, ready) = server.request("GET /readyz", "").expect("an answer");
+    assert_eq!((status, ready.as_str()), (200, "ready\n"));
+    let card = server.get("/.well-known/agent-card.json");
+    assert_eq!(
+        card["supportedInterfaces"][0]["url"],
+        format!("http://{}", server.address)
+    );
+    let sent = send(&server.address, "hello").expect("an answer");
+    assert_eq!(sent["task"]["artifacts"][0]["parts"][0]["text"], "hello");
+    server.running.signal(Signal::TERM);
+    let ended = server.running.end_by(Signal::TERM);
+    assert_eq!(ended.code, 143, "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("nothing is left running"),
+        "{}",
+        ended.stderr
+    );
+
+    let server = Server::start(&place);
+    let id = sent["task"]["id"].as_str().expect("an id");
+    assert_eq!(server.get(&format!("/tasks/{id}")), sent["task"]);
+    assert_eq!(server.running.end_by(Signal::INT).code, 130);
+}
+
+#[test]
+fn second_server_of_a_store_is_refused() {
+    let place = Place::new();
+    let first = Server::start(&place);
+    let serve = place
+        .allstop()
+        .args("serve --agent echo --listen 127.0.0.1:0 --store");
+    let second = serve.arg(place.store()).end();
+    assert_eq!(second.code, 1);
+    assert!(
+        second.stderr.contains("another process manages the tasks"),
+        "{}",
+        second.stderr
+    );
+    drop(first);
+    for wrong in ["0.0.0.0:0", "[::]:0", "nowhere"] {
+        let refused = place
+            .allstop()
+            .args("serve --agent echo --listen")
+            .arg(wrong)
+            .end();
+        assert_eq!(refused.code, 2, "{wrong}: {}", refused.stderr);
+    }
+}
+
+/// No acknowledged task is lost, none has two ends, none works for ever.
+#[test]
+fn killed_server_loses_nothing_that_it_has_acknowledged() {
+    let place = Place::new();
+    let mut acknowledged = BTreeSet::new();
+    for round in 0..KILLS {
+        let mut server = Server::start(&place);
+        let is_over = AtomicBool::new(false);
+        let answered: BTreeSet<String> = std::thread::scope(|threads| {
+            let clients: Vec<_> = (0..CLIENTS)
+                .map(|client| {
+                    let (address, is_over) = (server.address.clone(), &is_over);
+                    threads.spawn(move || {
+                        let mut answered = BTreeSet::new();
+                        for number in 0.. {
+                            let id = format!("r{round}-c{client}-{number}");
+                            if send(&address, &id).is_none() || is_over.load(Ordering::Relaxed) {
+                                break;
+                            }
+                            answered.insert(id);
+                        }
+                        answered
+                    })
+                })
+                .collect();
+            // Counted by the server, so that the clients go on until the kill.
+            eventually("enough messages are answered", || {
+                let total = server.get("/tasks?pageSize=1")["totalSize"].as_u64()?;
+                (total as usize >= acknowledged.len() + ANSWERED_MIN).then_some(())
+            });
+            server.running.signal(Signal::KILL);
+            is_over.store(true, Ordering::Relaxed);
+            clients
+                .into_iter()
+                .flat_map(|client| client.join().expect("no panic"))
+                .collect()
+        });
+        acknowledged.extend(answered);
+    }
+    let server = Server::start(&place);
+    let tasks = eventually("every task has ended", || {
+        let tasks = server.tasks();
+        let is_over = tasks
+            .iter()
+            .all(|task| task["status"]["state"] == "TASK_STATE_COMPLETED");
+        is_over.then_some(tasks)
+    });
+    let found: Vec<String> = tasks
+        .iter()
+        .filter_map(|task| task["history"][0]["messageId"].as_str().map(str::to_owned))
+        .collect();
+    let distinct: BTreeSet<String> = found.iter().cloned().collect();
+    assert_eq!(found.len(), distinct.len(), "a message has two tasks");
+    let lost: Vec<_> = acknowledged.difference(&distinct).collect();
+    assert!(lost.is_empty(), "{lost:?} of {}", acknowledged.len());
+    println!(
+        "{} acknowledged, {} found",
+        acknowledged.len(),
+        distinct.len()
+    );
+    assert_eq!(server.running.end_by(Signal::TERM).code, 143);
+}
+
+/// SHA-256 of `secret`.
+const HASH_OF_SECRET: &str = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
+
+#[test]
+fn token_file_decides_who_is_served() {
+    let place = Place::new();
+    let tokens = place.file("tokens", format!("alice {HASH_OF_SECRET}\n"));
+    let serve = place
+        .allstop()
+        .args("serve --agent echo --listen 127.0.0.1:0 --store");
+    let serve = serve.arg(place.store()).arg("--token-file").arg(&tokens);
+    let running = serve.start();
+    let address = running.line_of_stdout("listening on http://");
+    let with = |token: &str| {
+        let head = format!("GET /tasks HTTP/1.1\r\nauthorization: Bearer {token}\r\nx: ");
+        request(&address, &head, "").map(|(status, _)| status)
+    };
+    assert_eq!(with("secret"), Some(200));
+    assert_eq!(with("wrong"), Some(401));
+    // Another user's hash: the old token is refused as soon as the file is read again.
+    place.file("tokens", format!("bob {}\n", "0".repeat(64)));
+    eventually("the old token is refused", || {
+        (with("secret") == Some(401)).then_some(())
+    });
+    assert_eq!(running.end_by(Signal::TERM).code, 143);
+    let broken = place.file("broken", "alice 12\n");
+    let refused = place
+        .allstop()
+        .args("serve --agent echo --token-file")
+        .arg(broken)
+        .end();
+    assert_eq!(refused.code, 2);
+    assert!(
+        refused.stderr.contains("64 hexadecimal digits"),
+        "{}",
+        refused.stderr
+    );
+}

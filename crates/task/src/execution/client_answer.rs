@@ -1,0 +1,47 @@
+//! The client's side of a message that is not accepted yet.
+
+use std::sync::Arc;
+
+use allstop_core::MessageId;
+use allstop_log::Version;
+use tokio::sync::oneshot;
+
+use crate::error::ExecuteError;
+use crate::model::Task;
+
+/// Answer for the client whose message started the execution: the task behind the message, and its version.
+pub(crate) type Acceptance = oneshot::Receiver<AcceptanceResult>;
+
+type AcceptanceResult = Result<(Version, Arc<Task>), ExecuteError>;
+
+pub(super) type AcceptanceSender = oneshot::Sender<AcceptanceResult>;
+
+/// The client's side of a message that is not accepted yet.
+pub(super) struct ClientAnswer {
+    sender: Option<AcceptanceSender>,
+    /// Owner and id of a message to an existing task.
+    pub(super) follow_up: Option<(Arc<str>, MessageId)>,
+}
+
+impl ClientAnswer {
+    /// The client behind this sender, with owner and id of its message if the task exists.
+    pub(super) fn new(sender: AcceptanceSender, follow_up: Option<(Arc<str>, MessageId)>) -> Self {
+        Self {
+            sender: Some(sender),
+            follow_up,
+        }
+    }
+
+    /// True if the client has its answer.
+    pub(super) fn is_answered(&self) -> bool {
+        self.sender.is_none()
+    }
+
+    /// Answers once.
+    pub(super) fn answer(&mut self, result: AcceptanceResult) {
+        if let Some(sender) = self.sender.take() {
+            // The client may be gone.
+            let _unheard = sender.send(result);
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Any sequence of events gives at most one end, and a stream that every reader accepts.
+
+use std::sync::Arc;
+
+use allstop_core::decision::{CommitDecision, CommitVerdict};
+use allstop_core::process::ProcessIdentity;
+use allstop_core::receipt::{NothingToStop, StopInfo};
+use allstop_core::{Cause, CauseKind, Extent, Receipt, StopId, Timestamp};
+use proptest::prelude::*;
+
+use super::lifecycle::{ExecutorEnd, Lifecycle, LifecycleEffect, LifecycleEvent};
+use crate::model::{
+    Artifact, JsonMap, MessageSender, Task, TaskEvent, TaskMessage, TaskRecord, TaskState,
+};
+
+/// Step of an execution.
+#[derive(Debug, Clone)]
+enum Step {
+    State(TaskState),
+    Artifact,
+    Reply,
+    Silent(ExecutorEnd),
+    Failed,
+    /// A stop is accepted, and the loop has not seen it yet.
+    StopAccepted(CauseKind),
+    /// The loop sees the stop.
+    Stopped(CauseKind),
+    Accounted,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let state = prop::sample::select(vec![
+        TaskState::Submitted,
+        TaskState::Working,
+        TaskState::InputRequired,
+        TaskState::AuthRequired,
+        TaskState::Completed,
+        TaskState::Failed,
+        TaskState::Canceled,
+        TaskState::Rejected,
+    ]);
+    let end = prop::sample::select(vec![
+        ExecutorEnd::Returned,
+        ExecutorEnd::Failed("broken".into()),
+        ExecutorEnd::Panicked,
+        ExecutorEnd::Dropped,
+    ]);
+    let kind = || {
+        prop::sample::select(vec![
+            CauseKind::User,
+            CauseKind::Deadline,
+            CauseKind::Inactivity,
+            CauseKind::Shutdown,
+            CauseKind::Failure,
+        ])
+    };
+    prop_oneof![
+        4 => state.prop_map(Step::State),
+        2 => Just(Step::Artifact),
+        1 => Just(Step::Reply),
+        1 => end.prop_map(Step::Silent),
+        1 => Just(Step::Failed),
+        1 => kind().prop_map(Step::StopAccepted),
+        1 => kind().prop_map(Step::Stopped),
+        1 => Just(Step::Accounted),
+    ]
+}
+
+fn at() -> Timestamp {
+    Timestamp::from_unix_ms(0)
+}
+
+fn receipt() -> Arc<Receipt> {
+    let info = StopInfo {
+        stop_id: StopId::new("stop"),
+        target: "task/t".into(),
+        extent: Extent::Subtree,
+        cause: Cause::new(CauseKind::User),
+        requested_at: at(),
+    };
+    Arc::new(Receipt::of_nothing(info, NothingToStop::AlreadyEnded))
+}
+
+fn message(id: &str) -> Arc<TaskMessage> {
+    Arc::new(TaskMessage::text(id, MessageSender::Agent, "text"))
+}
+
+/// A task whose first execution runs.
+fn executing() -> Option<Arc<Task>> {
+    let mut task = None;
+    for record in [
+        TaskRecord::TaskCreated {
+            task_id: "t".into(),
+            context_id: "c".into(),
+            owner: "alice".into(),
+            message: message("m1"),
+            metadata: JsonMap::new(),
+            at: at(),
+        },
+        TaskRecord::ExecutionStarted {
+            epoch: 1,
+            process: process(),
+            at: at(),
+        },
+    ] {
+        Task::apply(&mut task, &record).expect("a legal beginning");
+    }
+    task
+}
+
+fn process() -> ProcessIdentity {
+    allstop_process::this_process().clone()
+}
+
+fn event_of(step: &Step, decision: &CommitDecision) -> Option<LifecycleEvent> {
+    Some(match step {
+        Step::State(state) => LifecycleEvent::Wrote(TaskEvent::state(*state)),
+        Step::Artifact => LifecycleEvent::Wrote(TaskEvent::artifact(Artifact::text("a", "x"))),
+        Step::Reply => LifecycleEvent::Wrote(TaskEvent::Reply(message("r"))),
+        Step::Silent(end) => LifecycleEvent::Silent(end.clone()),
+        Step::Failed => LifecycleEvent::Failed("lost".into()),
+        Step::StopAccepted(kind) => {
+            decision.stop(Cause::new(*kind));
+            return None;
+        }
+        Step::Stopped(kind) => {
+            decision.stop(Cause::new(*kind));
+            // A stop that comes behind a decided end is not seen by the loop.
+            LifecycleEvent::Stopped(decision.stopped_by()?.clone())
+        }
+        Step::Accounted => LifecycleEvent::Accounted(receipt()),
+    })
+}
+
+fn check(steps: &[Step]) {
+    let decision = Arc::new(CommitDecision::new());
+    let mut lifecycle = Lifecycle::new(Arc::clone(&decision));
+    let mut task = executing();
+    let mut ends = Vec::new();
+    for step in steps {
+        let Some(event) = event_of(step, &decision) else {
+            continue;
+        };
+        let record = match lifecycle.handle(event, at()) {
+            LifecycleEffect::None => continue,
+            LifecycleEffect::Append(record) => {
+                assert!(!record.ends_execution(), "{record:?} is an end");
+                record
+            }
+            LifecycleEffect::End(record) => {
+                assert!(record.ends_execution(), "{record:?} is no end");
+                ends.push(record.clone());
+                record
+            }
+        };
+        Task::apply(&mut task, &record).expect("a legal record");
+    }
+    assert!(ends.len() <= 1, "{ends:?}");
+    check_end(ends.first(), steps, &decision);
+}
+
+/// The end suits the decision: a stop wins with its receipt and its cause, or loses without a trace.
+fn check_end(end: Option<&TaskRecord>, steps: &[Step], decision: &CommitDecision) {
+    let stopped_at = steps
+        .iter()
+        .position(|step| matches!(step, Step::Stopped(_)));
+    let is_accounted = stopped_at.is_some_and(|at| {
+        let mut behind = steps.iter().skip(at);
+        behind.any(|step| matches!(step, Step::Accounted))
+    });
+    match (decision.verdict(), end) {
+        (Some(CommitVerdict::Commit), Some(TaskRecord::TaskEnded { ending, .. })) => {
+            assert_eq!(ending.receipt, None, "no stop was accepted");
+        }
+        (Some(CommitVerdict::Commit), None) => panic!("a decided end has a record"),
+        (Some(CommitVerdict::Stop(cause)), Some(TaskRecord::TaskEnded { status, ending, .. })) => {
+            assert!(ending.receipt.is_some());
+            let is_completed = status.state == TaskState::Completed;
+            assert_eq!(ending.cause.as_ref(), (!is_completed).then_some(cause));
+        }
+        (Some(CommitVerdict::Stop(_)), Some(end)) => {
+            assert!(matches!(end, TaskRecord::Replied { .. }), "{end:?}");
+        }
+        (Some(CommitVerdict::Stop(_)), None) => assert!(!is_accounted, "the receipt ends it"),
+        // A reply or a rest.
+        (Some(CommitVerdict::Commit), Some(_)) => {}
+        (None, end) => assert_eq!(end, None),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 4_096, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_sequence_gives_at_most_one_end(steps in prop::collection::vec(step(), 0..14)) {
+        check(&steps);
+    }
+}
+
+/// A lost event under a stop: the executor's own success does not count any more.
+#[test]
+fn end_of_a_stopped_executor_with_a_lost_event_is_no_success() {
+    let decision = Arc::new(CommitDecision::new());
+    let mut lifecycle = Lifecycle::new(Arc::clone(&decision));
+    let mut last = LifecycleEffect::None;
+    for step in [
+        Step::Stopped(CauseKind::User),
+        Step::State(TaskState::Completed),
+        Step::Failed,
+        Step::Accounted,
+    ] {
+        let event = event_of(&step, &decision).expect("an event");
+        last = lifecycle.handle(event, at());
+    }
+    let LifecycleEffect::End(TaskRecord::TaskEnded { status, ending, .. }) = last else {
+        panic!("{last:?} is no end");
+    };
+    assert_eq!(status.state, TaskState::Canceled);
+    assert_eq!(ending.error.as_deref(), Some("lost"));
+}

@@ -1,0 +1,104 @@
+//! Start of an executor in its scope, and the end of what it leaves running.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::receipt::ItemKind;
+use allstop_core::{Cause, CauseKind, Extent};
+use allstop_scope::{
+    Deadline, Scope, ScopeOptions, StopRequest, WorkHandle, WorkSpec, instant_after,
+};
+use tokio::time::Instant;
+
+use super::{Execution, ExecutionEngine, user_code};
+use crate::event_writer::EventWriter;
+use crate::executor::{ExecutionCx, ExecutorError, ExecutorReturn, TaskParts};
+use crate::model::{MessageSender, Task, TaskMessage};
+
+/// Time that an executor has after the end of its task before its scope is stopped.
+const LINGER_MAX: Duration = Duration::from_secs(2);
+
+pub(super) type ExecutorResult = Result<ExecutorReturn, ExecutorError>;
+
+impl ExecutionEngine {
+    /// Starts the executor; `None`: a stop was first.
+    pub(super) fn start_executor(
+        &self,
+        parts: &TaskParts,
+        task: Arc<Task>,
+        events: EventWriter,
+        is_resumed: bool,
+    ) -> Option<(WorkScope, WorkHandle<ExecutorResult>)> {
+        let scope = self.execution.scope();
+        let options = &self.manager.options;
+        if let Some(max) = options.execution_max {
+            scope.arm(Deadline {
+                at: instant_after(Instant::now(), max),
+                stops: None,
+                detail: format!("execution limit of {max:?}").into(),
+                extent: Extent::Subtree,
+                bystanders: Vec::new(),
+            });
+        }
+        let work = WorkScope(scope.child(scope.label(), ScopeOptions::default()).ok()?);
+        let cx = ExecutionCx {
+            message: last_message(&task)?,
+            task,
+            scope: work.0.clone(),
+            events,
+            is_resumed,
+        };
+        let executor = Arc::clone(&parts.executor);
+        let code = async move { executor.execute(cx).await };
+        let code = user_code::reporting_panics("executor", options.on_panic.clone(), code);
+        let spec = WorkSpec::new(ItemKind::Future, "executor").id("executor");
+        let executor = work.0.spawn(spec, |_cx| code).ok()?;
+        Some((work, executor))
+    }
+}
+
+/// The message that the execution answers: the client's last one. A resumed execution has written its own behind it.
+fn last_message(task: &Task) -> Option<Arc<TaskMessage>> {
+    let is_of_client = |message: &&Arc<TaskMessage>| message.role == MessageSender::User;
+    let last = task.history.iter().rev().find(is_of_client);
+    last.or(task.history.last()).map(Arc::clone)
+}
+
+/// Scope of an executor. Nothing in it outlives its engine.
+pub(super) struct WorkScope(pub(super) Scope);
+
+impl Drop for WorkScope {
+    fn drop(&mut self) {
+        self.0.close();
+        if !self.0.is_quiet() {
+            drop(self.0.stop(leftover_stop()));
+        }
+    }
+}
+
+fn leftover_stop() -> StopRequest {
+    let cause = Cause::new(CauseKind::Parent).detail("the task has ended");
+    StopRequest::new(Extent::Subtree, cause)
+}
+
+/// Ends what an executor left running behind the end of its task: at once if a stop waits for it.
+pub(super) async fn end_leftover(
+    work_scope: &Scope,
+    executor: Option<WorkHandle<ExecutorResult>>,
+    execution: &Execution,
+) {
+    if let Some(executor) = executor {
+        tokio::select! {
+            // Its result changes nothing any more.
+            _late = tokio::time::timeout(LINGER_MAX, executor) => {}
+            () = work_scope.stopped() => {}
+            () = execution.hurried() => {}
+        }
+    }
+    if !work_scope.is_quiet() {
+        let receipt = work_scope.stop(leftover_stop()).await;
+        if !receipt.quiet() {
+            tracing::warn!(?receipt, "work of an ended task still runs");
+        }
+    }
+}

@@ -1,0 +1,509 @@
+//! Parts that hang, panic or write for ever: a stop answers in time all the same, and the task ends.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
+
+use allstop_core::TaskId;
+use allstop_log::MemoryLog;
+use allstop_scope::{RootOptions, Scope};
+use allstop_task::model::Artifact;
+use allstop_task::{
+    CancelCx, CancelError, Canceler, Cleanup, ExecuteError, ExecutionCx, Executor, ExecutorError,
+    ExecutorReturn, ListFilter, Processor, ProcessorDecision, Task, TaskEvent, TaskManager,
+    TaskOptions, TaskParts, TaskPartsFactory, TaskState,
+};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use tokio::time::Instant;
+
+use crate::support::{
+    ScriptedExecutor, ended, endless, follow_up, manager, manager_of, request, rest, root, start,
+    user, wait_until, writes,
+};
+
+/// Grace and force of the tests' scopes, with a little room for the scheduler.
+const STOP_MAX: Duration = Duration::from_millis(3_100);
+
+/// Canceler that never returns.
+#[derive(Default)]
+struct HangingCanceler {
+    calls: Arc<AtomicUsize>,
+}
+
+impl Canceler for HangingCanceler {
+    fn cancel(&self, _cx: CancelCx) -> BoxFuture<'static, Result<(), ExecutorError>> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        std::future::pending().boxed()
+    }
+}
+
+/// Processor that takes this long for an event.
+struct SlowProcessor(Duration);
+
+impl Processor for SlowProcessor {
+    fn process(&self, event: TaskEvent, _task: Arc<Task>) -> BoxFuture<'static, ProcessorDecision> {
+        let pause = self.0;
+        async move {
+            tokio::time::sleep(pause).await;
+            ProcessorDecision::Keep(event)
+        }
+        .boxed()
+    }
+}
+
+/// Factory that never returns from its second call on.
+struct HangingFactory {
+    parts: TaskParts,
+    calls_left: AtomicUsize,
+}
+
+impl HangingFactory {
+    fn behind(calls: usize, parts: TaskParts) -> Self {
+        Self {
+            parts,
+            calls_left: AtomicUsize::new(calls),
+        }
+    }
+}
+
+impl TaskPartsFactory for HangingFactory {
+    fn create(&self, _task: Arc<Task>) -> BoxFuture<'static, Result<TaskParts, ExecutorError>> {
+        let left = self
+            .calls_left
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
+                left.checked_sub(1)
+            });
+        match left {
+            Ok(_) => std::future::ready(Ok(self.parts.clone())).boxed(),
+            Err(_) => std::future::pending().boxed(),
+        }
+    }
+}
+
+async fn manager_with(factory: impl TaskPartsFactory + 'static) -> TaskManager {
+    let opened = TaskManager::open(
+        Arc::new(MemoryLog::new()),
+        root(),
+        Arc::new(factory),
+        TaskOptions::default(),
+    );
+    opened.await.expect("it opens")
+}
+
+#[tokio::test(start_paused = true)]
+async fn hanging_canceler_does_not_delay_a_stop() {
+    for is_deaf in [false, true] {
+        let executor = endless(is_deaf);
+        let parts = TaskParts {
+            canceler: Some(Arc::new(HangingCanceler::default())),
+            ..TaskParts::of(executor.clone())
+        };
+        let manager = manager(parts, TaskOptions::default()).await;
+        let accepted = start(&manager, &executor).await;
+        let began = Instant::now();
+        let outcome = manager.cancel(&accepted.task_id, user()).await.unwrap();
+        assert!(began.elapsed() <= STOP_MAX, "{:?}", began.elapsed());
+        assert_eq!(outcome.task.status.state, TaskState::Canceled);
+        assert!(outcome.receipt.quiet());
+        assert_eq!(executor.live(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn hanging_canceler_refuses_a_stop_at_rest_in_time() {
+    let parts = TaskParts {
+        canceler: Some(Arc::new(HangingCanceler::default())),
+        ..TaskParts::of(writes(TaskEvent::state(TaskState::InputRequired)))
+    };
+    let manager = manager(parts, TaskOptions::default()).await;
+    let mut accepted = manager.execute(request("m1")).await.unwrap();
+    ended(&manager, &mut accepted).await;
+    let began = Instant::now();
+    let refused = manager.cancel(&accepted.task_id, user()).await.unwrap_err();
+    assert!(matches!(refused, CancelError::Refused(_)), "{refused}");
+    assert!(began.elapsed() <= STOP_MAX, "{:?}", began.elapsed());
+    // The task is as it was.
+    let mut again = manager
+        .execute(follow_up("m2", &accepted.task_id))
+        .await
+        .unwrap();
+    ended(&manager, &mut again).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn hanging_factory_does_not_delay_a_stop() {
+    let executor = writes(TaskEvent::state(TaskState::InputRequired));
+    let manager = manager_with(HangingFactory::behind(0, TaskParts::of(executor))).await;
+    let accepted = manager.execute(request("m1")).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    let began = Instant::now();
+    let outcome = manager.cancel(&accepted.task_id, user()).await.unwrap();
+    assert!(began.elapsed() <= STOP_MAX, "{:?}", began.elapsed());
+    assert_eq!(outcome.task.status.state, TaskState::Canceled);
+    assert!(outcome.receipt.quiet(), "{:?}", outcome.receipt);
+
+    // At rest.
+    let executor = writes(TaskEvent::state(TaskState::InputRequired));
+    let manager = manager_with(HangingFactory::behind(1, TaskParts::of(executor))).await;
+    let mut accepted = manager.execute(request("m1")).await.unwrap();
+    ended(&manager, &mut accepted).await;
+    let began = Instant::now();
+    let refused = manager.cancel(&accepted.task_id, user()).await.unwrap_err();
+    assert!(matches!(refused, CancelError::Refused(_)), "{refused}");
+    assert!(began.elapsed() <= STOP_MAX, "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_processor_does_not_delay_a_stop() {
+    for (pause, is_deaf) in [(9, false), (9, true), (100, true)] {
+        let executor = ScriptedExecutor::new(move |cx| async move {
+            for number in 0..40 {
+                let artifact = Artifact::text(format!("a{number}"), "x");
+                let _full = cx.events.write(TaskEvent::artifact(artifact)).await;
+            }
+            if is_deaf {
+                std::future::pending::<()>().await;
+            }
+            cx.scope.stopped_at("waiting").await;
+            Ok(ExecutorReturn::Finished)
+        });
+        let parts = TaskParts {
+            processor: Some(Arc::new(SlowProcessor(Duration::from_secs(pause)))),
+            ..TaskParts::of(executor.clone())
+        };
+        let manager = manager(parts, TaskOptions::default()).await;
+        let accepted = start(&manager, &executor).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let began = Instant::now();
+        let outcome = manager.cancel(&accepted.task_id, user()).await.unwrap();
+        assert!(began.elapsed() <= STOP_MAX, "{:?}", began.elapsed());
+        assert_eq!(outcome.task.status.state, TaskState::Canceled);
+        assert!(outcome.receipt.quiet(), "{:?}", outcome.receipt);
+        assert_eq!(executor.live(), 0);
+    }
+}
+
+/// An event writer in the hands of somebody who is never stopped, and writes as fast as he can.
+fn leaking(end: ExecutorReturn, after: Duration) -> ScriptedExecutor {
+    ScriptedExecutor::new(move |cx| async move {
+        let events = cx.events.clone();
+        let foreign = Scope::root("foreign", RootOptions::current());
+        let spec = allstop_scope::WorkSpec::new(allstop_core::receipt::ItemKind::Future, "leak");
+        drop(foreign.spawn(spec, |_| async move {
+            let event = || TaskEvent::artifact(Artifact::text("leak", "x"));
+            while events.write(event()).await.is_ok() {}
+        }));
+        tokio::time::sleep(after).await;
+        Ok(end)
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn endless_writer_does_not_keep_an_execution() {
+    for has_processor in [false, true] {
+        let with_processor = |executor: &ScriptedExecutor| TaskParts {
+            processor: has_processor
+                .then(|| Arc::new(SlowProcessor(Duration::ZERO)) as Arc<dyn Processor>),
+            ..TaskParts::of(executor.clone())
+        };
+        let executor = leaking(ExecutorReturn::Finished, Duration::from_millis(50));
+        let first = manager(with_processor(&executor), TaskOptions::default()).await;
+        let accepted = first.execute(request("m1")).await.unwrap();
+        tokio::time::timeout(Duration::from_secs(5), async {
+            loop {
+                let task = first.get(&accepted.task_id).await.unwrap();
+                if task.status.state == TaskState::Failed {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await
+        .expect("the executor returned, so the task ends");
+
+        let executor = leaking(ExecutorReturn::ContinuesElsewhere, Duration::ZERO);
+        let second = manager(with_processor(&executor), TaskOptions::default()).await;
+        let accepted = second.execute(request("m1")).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let stopped = second.cancel(&accepted.task_id, user());
+        let outcome = tokio::time::timeout(Duration::from_secs(5), stopped).await;
+        let outcome = outcome.expect("the stop answers").unwrap();
+        assert_eq!(outcome.task.status.state, TaskState::Canceled);
+    }
+}
+
+/// The executor drops its event writer at once and works on: its canceler is asked all the same.
+#[tokio::test(start_paused = true)]
+async fn canceler_is_called_though_no_writer_is_left() {
+    let executor = ScriptedExecutor::new(|cx| async move {
+        let ExecutionCx { scope, events, .. } = cx;
+        drop(events);
+        scope.stopped_at("waiting").await;
+        Ok(ExecutorReturn::Finished)
+    });
+    let canceler = HangingCanceler::default();
+    let calls = Arc::clone(&canceler.calls);
+    let parts = TaskParts {
+        canceler: Some(Arc::new(canceler)),
+        ..TaskParts::of(executor.clone())
+    };
+    let manager = manager(parts, TaskOptions::default()).await;
+    let accepted = start(&manager, &executor).await;
+    let _outcome = manager.cancel(&accepted.task_id, user()).await.unwrap();
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
+}
+
+/// Events behind the executor's own end are not stored, stopped or not.
+#[tokio::test(start_paused = true)]
+async fn events_behind_the_end_are_dropped_during_a_stop() {
+    let executor = ScriptedExecutor::new(|cx| async move {
+        cx.scope.stopped_at("waiting").await;
+        for event in [
+            TaskEvent::state(TaskState::Completed),
+            TaskEvent::artifact(Artifact::text("late", "x")),
+        ] {
+            let _refused = cx.events.write(event).await;
+        }
+        Ok(ExecutorReturn::Finished)
+    });
+    let manager = manager_of(&executor).await;
+    let mut accepted = start(&manager, &executor).await;
+    let _outcome = manager.cancel(&accepted.task_id, user()).await.unwrap();
+    assert_eq!(
+        rest(&mut accepted.subscription).await,
+        ["snapshot submitted", "ended completed"]
+    );
+}
+
+/// Clean-up that never returns.
+struct HangingCleanup;
+
+impl Cleanup for HangingCleanup {
+    fn clean_up(&self, _task: Arc<Task>) -> BoxFuture<'static, ()> {
+        std::future::pending().boxed()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn hanging_clean_up_does_not_delay_a_stop_or_a_shutdown() {
+    let parts = || TaskParts {
+        cleanup: Some(Arc::new(HangingCleanup)),
+        ..TaskParts::of(writes(TaskEvent::state(TaskState::InputRequired)))
+    };
+    let first = manager(parts(), TaskOptions::default()).await;
+    let mut accepted = first.execute(request("m1")).await.unwrap();
+    rest(&mut accepted.subscription).await;
+    let began = Instant::now();
+    let outcome = first.cancel(&accepted.task_id, user()).await.unwrap();
+    // Decided twice: once on the execution that is just ending, once on the task at rest.
+    assert!(began.elapsed() <= 2 * STOP_MAX, "{:?}", began.elapsed());
+    assert_eq!(outcome.task.status.state, TaskState::Canceled);
+
+    let second = manager(parts(), TaskOptions::default()).await;
+    let mut accepted = second.execute(request("m1")).await.unwrap();
+    rest(&mut accepted.subscription).await;
+    let report = second.shutdown(Duration::from_secs(1), "test").await;
+    assert_eq!(report.not_stored, 0, "the end was durable before");
+}
+
+/// Parts whose drop panics: they go with the execution, and the task is free for the next one.
+#[tokio::test(start_paused = true)]
+async fn parts_that_panic_in_their_drop_leave_the_task_free() {
+    struct Bomb;
+    impl Executor for Bomb {
+        fn execute(
+            &self,
+            cx: ExecutionCx,
+        ) -> BoxFuture<'static, Result<ExecutorReturn, ExecutorError>> {
+            async move {
+                let event = TaskEvent::state(TaskState::InputRequired);
+                let _refused = cx.events.write(event).await;
+                Ok(ExecutorReturn::Finished)
+            }
+            .boxed()
+        }
+    }
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            assert!(std::thread::panicking(), "boom");
+        }
+    }
+    struct BombFactory;
+    impl TaskPartsFactory for BombFactory {
+        fn create(&self, _task: Arc<Task>) -> BoxFuture<'static, Result<TaskParts, ExecutorError>> {
+            async { Ok(TaskParts::of(Bomb)) }.boxed()
+        }
+    }
+    let manager = manager_with(BombFactory).await;
+    let mut accepted = manager.execute(request("m1")).await.unwrap();
+    ended(&manager, &mut accepted).await;
+    for message in ["m2", "m3"] {
+        let again = manager.execute(follow_up(message, &accepted.task_id));
+        let again = tokio::time::timeout(Duration::from_mins(1), again).await;
+        let mut again = again.expect("the task is free").unwrap();
+        ended(&manager, &mut again).await;
+    }
+    let _outcome = manager.cancel(&accepted.task_id, user()).await.unwrap();
+}
+
+/// The clock and other code of the embedding program may call the manager.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clock_may_read_the_manager() {
+    let slot = Arc::new(OnceLock::<TaskManager>::new());
+    let seen = Arc::clone(&slot);
+    let options = TaskOptions {
+        now: Arc::new(move || {
+            if let Some(manager) = seen.get() {
+                let _page = manager.list(&ListFilter::default(), None, 1);
+            }
+            SystemTime::now().into()
+        }),
+        ..TaskOptions::default()
+    };
+    let executor = writes(TaskEvent::state(TaskState::Completed));
+    let manager = manager(TaskParts::of(executor), options).await;
+    slot.set(manager.clone()).expect("once");
+    let mut accepted = manager.execute(request("m1")).await.unwrap();
+    ended(&manager, &mut accepted).await;
+}
+
+/// An executor that stops its own task and waits for the receipt, and one that sends itself a message.
+#[tokio::test(start_paused = true)]
+async fn executor_may_stop_its_own_task() {
+    let slot = Arc::new(OnceLock::<TaskManager>::new());
+    let seen = Arc::clone(&slot);
+    let executor = ScriptedExecutor::new(move |cx| {
+        let manager = seen.get().expect("set").clone();
+        async move {
+            let refused = manager.execute(follow_up("own", &cx.task.id)).await;
+            assert!(matches!(
+                refused.unwrap_err(),
+                ExecuteError::ExecutionInProgress(_)
+            ));
+            drop(manager.cancel(&cx.task.id, user()).await);
+            Ok(ExecutorReturn::Finished)
+        }
+    });
+    let manager = manager_of(&executor).await;
+    slot.set(manager.clone()).expect("once");
+    let began = Instant::now();
+    let mut accepted = manager.execute(request("m1")).await.unwrap();
+    let task = ended(&manager, &mut accepted).await;
+    assert_eq!(task.status.state, TaskState::Canceled);
+    assert!(began.elapsed() <= STOP_MAX);
+    assert_eq!(executor.live(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn event_queue_of_no_length_still_works() {
+    let options = TaskOptions {
+        event_queue_len_max: 0,
+        ..TaskOptions::default()
+    };
+    let executor = writes(TaskEvent::state(TaskState::Completed));
+    let manager = manager(TaskParts::of(executor), options).await;
+    let mut accepted = manager.execute(request("m1")).await.unwrap();
+    let task = ended(&manager, &mut accepted).await;
+    assert_eq!(task.status.state, TaskState::Completed);
+}
+
+/// The control runtime ends without a shutdown: whoever waits on another runtime gets an answer.
+#[test]
+fn end_of_the_control_runtime_leaves_nobody_waiting() {
+    let runtime = || {
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .expect("a runtime")
+    };
+    let (control, here) = (runtime(), runtime());
+    here.block_on(async {
+        let options = RootOptions {
+            control: control.handle().clone(),
+            ..RootOptions::current()
+        };
+        let executor = endless(true);
+        let manager = TaskManager::open(
+            Arc::new(MemoryLog::new()),
+            Scope::root("tasks", options),
+            Arc::new(TaskParts::of(executor.clone())),
+            TaskOptions {
+                running_max: Some(1),
+                ..TaskOptions::default()
+            },
+        );
+        let manager = manager.await.unwrap();
+        let first = start(&manager, &executor).await;
+        let second = manager.execute(request("m2")).await.unwrap();
+        control.shutdown_background();
+        let limit = Duration::from_secs(5);
+        for id in [&first.task_id, &second.task_id] {
+            let stopped = tokio::time::timeout(limit, manager.cancel(id, user())).await;
+            assert!(stopped.expect("it answers").is_err());
+        }
+        for message in ["m3", "m4", "m5"] {
+            let sent = tokio::time::timeout(limit, manager.execute(request(message))).await;
+            let refused = sent.expect("it answers").unwrap_err();
+            assert!(matches!(refused, ExecuteError::ShuttingDown), "{refused}");
+        }
+    });
+}
+
+/// Executor of a resumed execution: the message that it answers is the client's.
+#[test]
+fn resumed_execution_answers_the_message_of_the_client() {
+    use allstop_task::model::MessageSender;
+    let log: Arc<dyn allstop_log::Log> = Arc::new(MemoryLog::new());
+    let runtime = || {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime")
+    };
+    let says = |id: &str| {
+        let message = allstop_task::TaskMessage::text(id, MessageSender::Agent, "at it");
+        TaskEvent::status(TaskState::Working, message)
+    };
+    let id: TaskId = runtime().block_on(async {
+        let executor = ScriptedExecutor::new(move |cx| {
+            let events = [says("s1"), says("s2")];
+            async move {
+                for event in events {
+                    cx.events.write(event).await.unwrap();
+                }
+                std::future::pending().await
+            }
+        });
+        let parts = TaskParts::of(executor);
+        let log = Arc::clone(&log);
+        let manager = crate::support::manager_over(log, parts, TaskOptions::default()).await;
+        let accepted = manager.execute(request("m1")).await.unwrap();
+        while manager.get(&accepted.task_id).await.unwrap().generation < 3 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        accepted.task_id
+    });
+    runtime().block_on(async {
+        let seen = Arc::new(parking_lot::Mutex::new(String::new()));
+        let answered = Arc::clone(&seen);
+        let executor = ScriptedExecutor::new(move |cx| {
+            *answered.lock() = cx.message.id.to_string();
+            async move {
+                let end = TaskEvent::state(TaskState::Completed);
+                cx.events.write(end).await.unwrap();
+                Ok(ExecutorReturn::Finished)
+            }
+        });
+        let parts = TaskParts::of(executor.clone().resumable());
+        let log = Arc::clone(&log);
+        let manager = crate::support::manager_over(log, parts, TaskOptions::default()).await;
+        wait_until("it ran", || executor.live() == 0 && !seen.lock().is_empty()).await;
+        assert_eq!(*seen.lock(), "m1");
+        // A message of the client may have the id of one that an executor made.
+        let sent = manager.execute(request("s1")).await.unwrap();
+        assert!(!sent.is_repeated);
+        assert_ne!(sent.task_id, id);
+    });
+}
