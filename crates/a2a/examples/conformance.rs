@@ -146,6 +146,7 @@ fn with_part(part: MessagePart) -> Artifact {
     }
 }
 
+#[expect(clippy::print_stdout, reason = "the address, for whoever starts it")]
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = std::env::args().nth(1);

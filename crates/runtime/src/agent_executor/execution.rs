@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 use super::AgentExecutorInner;
 use super::context_sessions::failed;
-use super::message_text::{QuestionReply, agent_message, question_message, text_of};
+use super::message_text::{PermissionReply, agent_message, question_message, text_of};
 use super::task_turn::{TaskTurn, TurnProgress};
 use super::turn_stop;
 
@@ -48,7 +48,7 @@ impl AgentExecutorInner {
     /// The turn of the task. `None`: a turn that was committed before a crash has completed the task.
     async fn begin_or_continue(&self, cx: &ExecutionCx) -> Result<Option<TaskTurn>, ExecutorError> {
         if let Some(mut turn) = self.waiting.take(&cx.task.id) {
-            turn.answer(&QuestionReply::of(&cx.message));
+            turn.answer(&PermissionReply::of(&cx.message));
             return Ok(Some(turn));
         }
         let was_asked = cx.task.status.state == TaskState::InputRequired;

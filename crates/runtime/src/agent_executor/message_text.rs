@@ -44,14 +44,14 @@ fn description_of_file(part: &MessagePart) -> String {
 
 /// Answer of a client to a permission question.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum QuestionReply {
+pub(super) enum PermissionReply {
     Allow,
     Deny,
     /// A denial with a text for the model.
     DenyWith(String),
 }
 
-impl QuestionReply {
+impl PermissionReply {
     pub(super) fn of(message: &TaskMessage) -> Self {
         let text = text_of(message);
         let word = text.trim().trim_end_matches(['.', '!']).to_lowercase();
@@ -129,15 +129,15 @@ mod tests {
 
     #[test]
     fn only_plain_words_allow_a_call() {
-        let answer = |text: &str| QuestionReply::of(&message(vec![MessagePart::text(text)]));
+        let answer = |text: &str| PermissionReply::of(&message(vec![MessagePart::text(text)]));
         for word in ["yes", " Yes.\n", "ALLOW", "y", "allow!"] {
-            assert_eq!(answer(word), QuestionReply::Allow, "{word}");
+            assert_eq!(answer(word), PermissionReply::Allow, "{word}");
         }
         for word in ["no", "Deny", "n", ""] {
-            assert_eq!(answer(word), QuestionReply::Deny, "{word}");
+            assert_eq!(answer(word), PermissionReply::Deny, "{word}");
         }
         for text in ["yes, but later", "not yes", "use staging"] {
-            assert_eq!(answer(text), QuestionReply::DenyWith(text.into()));
+            assert_eq!(answer(text), PermissionReply::DenyWith(text.into()));
         }
     }
 }

@@ -15,7 +15,7 @@ use allstop_session::{
 use allstop_tools::{BackgroundWork, PermissionAnswer};
 use tokio::time::{Instant, sleep_until};
 
-use super::message_text::QuestionReply;
+use super::message_text::PermissionReply;
 
 /// The turn of one task. Its subscription keeps permission questions open.
 #[derive(Debug)]
@@ -213,14 +213,14 @@ impl TaskTurn {
     }
 
     /// Gives the client's answer to the open question. A question that is closed already stays as it is.
-    pub(super) fn answer(&mut self, answer: &QuestionReply) {
+    pub(super) fn answer(&mut self, answer: &PermissionReply) {
         let Some(open) = self.open_question() else {
             return;
         };
         let permission = match answer {
-            QuestionReply::Allow => PermissionAnswer::AllowOnce,
-            QuestionReply::Deny => PermissionAnswer::Deny,
-            QuestionReply::DenyWith(text) => {
+            PermissionReply::Allow => PermissionAnswer::AllowOnce,
+            PermissionReply::Deny => PermissionAnswer::Deny,
+            PermissionReply::DenyWith(text) => {
                 // First the text: the turn takes it before its next step. Without a running turn it would begin one.
                 if self.outcome.is_none() {
                     let message = NewMessage::from(text.as_str()).policy(FollowUp::Steer);
