@@ -161,8 +161,10 @@ impl A2aService {
         request: SendMessageRequest,
     ) -> Result<BoxStream<'static, NumberedEvent>, A2AError> {
         let detail = detail_of(&request);
+        // Before the message is accepted: an invalid number refuses it.
+        let last_event = last_event_id(params)?;
         let accepted = self.execute(params, request).await?;
-        if let (true, Some(cursor)) = (accepted.is_repeated, last_event_id(params)?) {
+        if let (true, Some(cursor)) = (accepted.is_repeated, last_event) {
             return self.continued(&accepted.task_id, cursor, detail).await;
         }
         // Named by the snapshot, which comes first.

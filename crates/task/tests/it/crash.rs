@@ -86,9 +86,6 @@ fn resumable_task_continues() {
     let [interrupted, _waiting] = crashed(&log);
     crash_after(async {
         let executor = ScriptedExecutor::new(|cx| async move {
-            if cx.task.id.as_str().is_empty() {
-                return Ok(ExecutorReturn::Finished);
-            }
             let state = if cx.is_resumed {
                 TaskState::Completed
             } else {

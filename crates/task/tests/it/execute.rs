@@ -8,7 +8,6 @@ use allstop_task::{
     ExecuteError, ExecutorReturn, ListFilter, ReadTaskError, TaskEvent, TaskMessage, TaskOptions,
     TaskParts, TaskRequest, TaskState,
 };
-use tokio::sync::Semaphore;
 
 use crate::support::{
     SOON, ScriptedExecutor, ended, endless, follow_up, manager_of, manager_over, request, rest,
@@ -40,32 +39,15 @@ async fn execution_runs_from_message_to_end() {
 
 #[tokio::test(start_paused = true)]
 async fn every_subscriber_gets_every_event() {
-    let executor = ScriptedExecutor::new({
-        let go = Arc::new(Semaphore::new(0));
-        let seen = Arc::clone(&go);
-        seen.add_permits(0);
-        move |cx| {
-            let go = Arc::clone(&go);
-            async move {
-                cx.events
-                    .write(TaskEvent::state(TaskState::Working))
-                    .await
-                    .unwrap();
-                for number in 0..100 {
-                    let artifact = Artifact::text(format!("a{number}"), "x");
-                    cx.events
-                        .write(TaskEvent::artifact(artifact))
-                        .await
-                        .unwrap();
-                }
-                drop(go);
-                cx.events
-                    .write(TaskEvent::state(TaskState::Completed))
-                    .await
-                    .unwrap();
-                Ok(ExecutorReturn::Finished)
-            }
+    let executor = ScriptedExecutor::new(|cx| async move {
+        let write = |event| cx.events.write(event);
+        write(TaskEvent::state(TaskState::Working)).await.unwrap();
+        for number in 0..100 {
+            let artifact = Artifact::text(format!("a{number}"), "x");
+            write(TaskEvent::artifact(artifact)).await.unwrap();
         }
+        write(TaskEvent::state(TaskState::Completed)).await.unwrap();
+        Ok(ExecutorReturn::Finished)
     });
     let manager = manager_of(&executor).await;
     let accepted = manager.execute(request("m1")).await.unwrap();
