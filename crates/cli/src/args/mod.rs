@@ -1,14 +1,17 @@
 //! The command line.
 
-use std::net::SocketAddr;
-use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
+mod serve;
+
+use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 
 use allstop_core::HumanDuration;
 use allstop_core::turn::StopPolicy;
 use allstop_session::FollowUp;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
+
+pub(crate) use serve::{ServeArgs, ServedAgent};
 
 /// Runs AI agents that can be stopped at any moment. Every stop answers with a receipt: what stopped, what did not, and
 /// how that is known.
@@ -28,7 +31,7 @@ pub(crate) enum CliCommand {
     #[command(after_help = CHAT_HELP)]
     Chat(Box<ChatArgs>),
     /// Serve an agent's tasks over A2A, until a signal
-    #[command(after_help = SERVE_HELP)]
+    #[command(after_help = serve::SERVE_HELP)]
     Serve(ServeArgs),
     /// Stop a turn that does everything wrong, show the receipt, and prove it
     Demo(DemoArgs),
@@ -278,74 +281,6 @@ pub(crate) struct OutputArgs {
     /// A line of JSON for each event, and the same object as the last line
     #[arg(long)]
     pub(crate) stream_json: bool,
-}
-
-const SERVE_HELP: &str = "\
-Stopping:
-  SIGTERM or Ctrl-C: /readyz answers 503, no message is accepted, every running task is stopped
-  and ends with its receipt in the store. A client that waits gets that end. The process never
-  outlives the grace by more than a second.
-
-Exit codes:
-  1 error · 2 wrong usage · 130 Ctrl-C · 143 SIGTERM · 129 SIGHUP
-
-Examples:
-  allstop serve --agent echo
-  curl -s http://127.0.0.1:8080/.well-known/agent-card.json
-  curl -s http://127.0.0.1:8080/message:send -H 'A2A-Version: 1.0' -H 'Content-Type: application/json' \\
-    -d '{\"message\":{\"messageId\":\"1\",\"role\":\"ROLE_USER\",\"parts\":[{\"text\":\"hello\"}]}}' ";
-
-#[derive(Debug, Clone, Args)]
-pub(crate) struct ServeArgs {
-    /// Agent to serve
-    #[arg(long, value_name = "NAME")]
-    pub(crate) agent: ServedAgent,
-    /// Address of JSON-RPC, REST and gRPC; one that other machines reach needs --token-file
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
-    pub(crate) listen: SocketAddr,
-    /// File with `NAME SHA256` lines: the hash of each user's bearer token. It is read again when it changes
-    #[arg(long, value_name = "PATH")]
-    pub(crate) token_file: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) store: StoreArgs,
-    /// Tasks that run at the same time [default: no limit]
-    #[arg(long, value_name = "N", help_heading = "Limits")]
-    pub(crate) max_tasks: Option<NonZeroUsize>,
-    /// Tasks of one user that run at the same time [default: no limit]
-    #[arg(long, value_name = "N", help_heading = "Limits")]
-    pub(crate) max_tasks_per_user: Option<NonZeroUsize>,
-    /// Tasks that wait beyond a limit; without it they are refused
-    #[arg(long, value_name = "N", help_heading = "Limits")]
-    pub(crate) queue: Option<usize>,
-    /// Longest time of a task's execution [default: no limit]
-    #[arg(long, value_name = "TIME", value_parser = deadline, help_heading = "Limits")]
-    pub(crate) task_timeout: Option<HumanDuration>,
-    /// Longest time between two events of a task [default: no limit]
-    #[arg(long, value_name = "TIME", value_parser = deadline, help_heading = "Limits")]
-    pub(crate) inactivity: Option<HumanDuration>,
-    /// Time that a stop waits before it uses force [default: 2s]
-    #[arg(
-        long,
-        value_name = "TIME",
-        allow_hyphen_values = true,
-        help_heading = "Limits"
-    )]
-    pub(crate) grace: Option<HumanDuration>,
-}
-
-/// Agent that `serve` serves.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum ServedAgent {
-    /// Answers with the text of the message; needs no model
-    Echo,
-}
-
-impl std::fmt::Display for ServedAgent {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Echo => "echo",
-        })
-    }
 }
 
 #[derive(Debug, Args)]
