@@ -86,9 +86,16 @@ pub(crate) fn event(record: &TaskRecord, task: &Task) -> Option<a2a::StreamRespo
         TaskRecord::Replied { message, .. } => {
             Some(a2a::StreamResponse::Message(reply(message, task)))
         }
-        TaskRecord::TaskCreated { .. }
-        | TaskRecord::MessageReceived { .. }
-        | TaskRecord::ExecutionStarted { .. } => None,
+        // The next message: the task waits for its client no longer.
+        TaskRecord::MessageReceived { at, .. } => {
+            let status = TaskStatus {
+                state: TaskState::Submitted,
+                message: None,
+                at: *at,
+            };
+            Some(status_event(&status, &JsonMap::new(), None, task))
+        }
+        TaskRecord::TaskCreated { .. } | TaskRecord::ExecutionStarted { .. } => None,
     }
 }
 

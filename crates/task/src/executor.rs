@@ -8,6 +8,7 @@ use allstop_scope::Scope;
 use futures::future::BoxFuture;
 
 use crate::event_writer::EventWriter;
+use crate::execution::PartReceipts;
 use crate::model::{Task, TaskEvent, TaskMessage};
 
 /// Does the work of a task and writes its events.
@@ -38,6 +39,8 @@ pub struct ExecutionCx {
     pub scope: Scope,
     /// Writes the events.
     pub events: EventWriter,
+    /// Receipts for the receipt of a stop.
+    pub receipts: PartReceipts,
     /// True if the execution continues one that a crash has interrupted.
     pub is_resumed: bool,
 }
@@ -102,6 +105,8 @@ pub struct CancelCx {
     pub scope: Scope,
     /// Writes events of the same execution.
     pub events: EventWriter,
+    /// Receipts for the receipt of the stop.
+    pub receipts: PartReceipts,
 }
 
 /// Sees each event before it is stored.

@@ -27,6 +27,7 @@ mod task_stream;
 
 pub use error::{CancelError, ExecuteError, ReadTaskError, TaskStoreError};
 pub use event_writer::{EventWriter, ExecutionEnded};
+pub use execution::PartReceipts;
 pub use executor::{
     CancelCx, Canceler, Cleanup, ExecutionCx, Executor, ExecutorError, ExecutorReturn, Processor,
     ProcessorDecision, TaskParts, TaskPartsFactory,

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use allstop_core::HumanDuration;
 use allstop_core::turn::StopPolicy;
 use allstop_session::FollowUp;
+use allstop_tools::permission::PermissionAnswer;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 
@@ -32,7 +33,7 @@ pub(crate) enum CliCommand {
     Chat(Box<ChatArgs>),
     /// Serve an agent's tasks over A2A, until a signal
     #[command(after_help = serve::SERVE_HELP)]
-    Serve(ServeArgs),
+    Serve(Box<ServeArgs>),
     /// Stop a turn that does everything wrong, show the receipt, and prove it
     Demo(DemoArgs),
     /// List, show, resume and remove sessions
@@ -257,6 +258,17 @@ pub(crate) struct PermissionArgs {
     /// Deny every call that would be asked about (what happens without a terminal)
     #[arg(long)]
     pub(crate) deny: bool,
+}
+
+impl PermissionArgs {
+    /// The answer to every question; `None` if somebody is asked.
+    pub(crate) fn answer(&self) -> Option<PermissionAnswer> {
+        match (self.yes, self.deny) {
+            (true, _) => Some(PermissionAnswer::AllowOnce),
+            (_, true) => Some(PermissionAnswer::Deny),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, Args)]

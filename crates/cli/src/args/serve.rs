@@ -1,13 +1,13 @@
 //! Flags of `allstop serve`.
 
 use std::net::SocketAddr;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 
 use allstop_core::HumanDuration;
 use clap::{Args, ValueEnum};
 
-use super::{StoreArgs, deadline};
+use super::{ModelArgs, PermissionArgs, StoreArgs, deadline};
 
 pub(super) const SERVE_HELP: &str = "\
 Stopping:
@@ -19,6 +19,7 @@ Exit codes:
   1 error · 2 wrong usage · 130 Ctrl-C · 143 SIGTERM · 129 SIGHUP
 
 Examples:
+  allstop serve --model openai::gpt-5-mini
   allstop serve --agent echo
   curl -s http://127.0.0.1:8080/.well-known/agent-card.json
   curl -s http://127.0.0.1:8080/message:send -H 'A2A-Version: 1.0' -H 'Content-Type: application/json' \\
@@ -27,7 +28,7 @@ Examples:
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ServeArgs {
     /// Agent to serve
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", default_value = "model")]
     pub(crate) agent: ServedAgent,
     /// Address of JSON-RPC, REST and gRPC; one that other machines reach needs --token-file
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
@@ -37,6 +38,13 @@ pub(crate) struct ServeArgs {
     pub(crate) token_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    #[command(flatten)]
+    pub(crate) permissions: PermissionArgs,
+    /// Steps of one turn
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub(crate) max_steps: Option<NonZeroU32>,
     /// Tasks that run at the same time [default: no limit]
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub(crate) max_tasks: Option<NonZeroUsize>,
@@ -65,14 +73,8 @@ pub(crate) struct ServeArgs {
 /// Agent that `serve` serves.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum ServedAgent {
+    /// The agent of the configuration: its model and its tools. A task is a turn, and its context is a session
+    Model,
     /// Answers with the text of the message; needs no model
     Echo,
-}
-
-impl std::fmt::Display for ServedAgent {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Echo => "echo",
-        })
-    }
 }

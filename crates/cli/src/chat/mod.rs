@@ -151,16 +151,14 @@ async fn open(
     let (scopes, folder) = (host.scopes(), host.folder.clone());
     let types = view.types;
     let options = read(scopes.clone(), supervisor, move |_| {
-        let answer = match (with.permissions.yes, with.permissions.deny) {
-            (true, _) => PermissionAnswer::AllowOnce,
-            (_, true) => PermissionAnswer::Deny,
-            _ => PermissionAnswer::Unanswered,
-        };
+        let answer = with.permissions.answer();
+        let answer = answer.unwrap_or(PermissionAnswer::Unanswered);
         let given = Given { scopes, folder };
         let prompter = Arc::new(FixedAnswer(answer));
         let record = with.model.record.clone();
         let config = config(&with, session.as_deref())?;
-        let system = options::system(&store, record, given, config, prompter)?;
+        let store = ProcessHost::store(&store, config.store.path.clone())?;
+        let system = options::system(store, record, given, config, prompter);
         let history = system
             .store
             .history_file()

@@ -46,7 +46,8 @@ pub(super) async fn read(
         config.session.on_background_end = Some(OnBackgroundEnd::Note);
         let record = args.model.record.clone();
         let given = Given { scopes, folder };
-        let system = system(&args.session.store, record, given, config, prompter)?;
+        let store = ProcessHost::store(&args.session.store, config.store.path.clone())?;
+        let system = system(store, record, given, config, prompter);
         Ok(Inputs {
             prompts,
             system,

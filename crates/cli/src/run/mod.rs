@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use allstop_core::StopReason;
 use allstop_runtime::{Envelope, OpenSession, QuestionRecipient};
 use allstop_scope::GRACE_DEFAULT;
+use allstop_tools::Prompter;
 use allstop_tools::permission::FixedAnswer;
-use allstop_tools::{PermissionAnswer, Prompter};
 
 use crate::args::{PermissionArgs, RunArgs};
 use crate::control::Control;
@@ -71,8 +71,7 @@ async fn drive(
     let (background, id) = (args.background, args.session.session.clone());
     let flags = SameFlags::of_store(&args.session.store);
     let prompter = prompter(&args.permissions, absent);
-    let is_decided = args.permissions.yes || args.permissions.deny;
-    let prompt = if is_decided {
+    let prompt = if args.permissions.answer().is_some() {
         None
     } else {
         QuestionPrompt::of_process(&host.output, &host.terminal)
@@ -115,10 +114,9 @@ async fn drive(
 
 /// Answers where no terminal is asked.
 fn prompter(args: &PermissionArgs, absent: AbsentPrompter) -> Arc<dyn Prompter> {
-    match (args.yes, args.deny) {
-        (true, _) => Arc::new(FixedAnswer(PermissionAnswer::AllowOnce)),
-        (_, true) => Arc::new(FixedAnswer(PermissionAnswer::Deny)),
-        _ => Arc::new(absent),
+    match args.answer() {
+        Some(answer) => Arc::new(FixedAnswer(answer)),
+        None => Arc::new(absent),
     }
 }
 

@@ -1,70 +1,49 @@
 //! `allstop serve`: tasks over A2A, durable in the store, until a signal.
 
+mod agent;
 mod echo;
 mod health;
-mod start;
+mod open;
 
-use std::path::Path;
 use std::time::Instant;
 
-use allstop_core::receipt::ItemKind;
-use allstop_core::{Cause, CauseKind, Extent, HumanDuration};
-use allstop_runtime::StoreChoice;
-use allstop_scope::{FORCE_MAX, GRACE_DEFAULT, Scope, StopRequest, WorkSpec};
+use allstop_agent::TurnError;
+use allstop_core::{Cause, CauseKind, Extent};
+use allstop_scope::{FORCE_MAX, GRACE_DEFAULT, StopRequest};
 use allstop_task::ShutdownReport;
-use anyhow::Context as _;
 
 use crate::args::ServeArgs;
 use crate::control::{Control, ControlEffect};
+use crate::display::{RECEIPT_WIDTH_DEFAULT, render_receipt};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::host::ProcessHost;
+use crate::start::options::Given;
+use crate::start::{self, StartFailure, StartStage};
 use crate::supervise::Supervisor;
 use crate::terminal::OutputPriority;
-use start::{RunningServer, start};
+use agent::AgentChoice;
+use open::{RunningServer, open_server};
 
 /// Serves until a signal; then stops the tasks, and exits with the code of the signal.
 pub(crate) async fn serve(args: ServeArgs, host: &ProcessHost) -> Result<Exit, CliError> {
     check_address(&args)?;
-    let store = match &args.store.store {
-        Some(path) if path == Path::new(":memory:") => StoreChoice::Memory,
-        _ => ProcessHost::store(&args.store, None)?,
-    };
-    let grace = args
-        .grace
-        .map_or(GRACE_DEFAULT, |HumanDuration(grace)| grace);
-    let mut supervisor = Supervisor::new(host.signals()?, Control::new(grace));
-    let mut scopes = host.scopes();
-    scopes.grace = grace;
-    let root = Scope::root("process", scopes);
-    let store_text = match &store {
-        StoreChoice::Sqlite(path) => path.display().to_string(),
-        StoreChoice::Memory => "in memory".to_owned(),
-    };
-    let starting = {
-        let (root, args) = (root.clone(), args.clone());
-        let spec = WorkSpec::new(ItemKind::Future, "start of the server");
-        root.clone().spawn(
-            spec,
-            move |_cx| async move { start(&root, &args, store).await },
-        )
-    };
-    let starting = starting.context("the server cannot start")?;
-    let server = tokio::select! {
-        biased;
-        effect = supervisor.next() => {
-            let (ControlEffect::Stop(cause) | ControlEffect::Force(cause)) = effect else {
-                return Ok(stopped(&supervisor));
-            };
-            drop(root.stop(StopRequest::new(Extent::Process, cause)));
-            return Ok(stopped(&supervisor));
-        }
-        started = starting => started.context("the start of the server")??,
+    let mut supervisor = Supervisor::new(host.signals()?, Control::new(GRACE_DEFAULT));
+    let (server, agent) = match open(args, host, &mut supervisor).await {
+        Ok(open) => open,
+        Err(StartFailure::Usage(problem)) => return Err(problem),
+        Err(StartFailure::Ended(envelope)) => match envelope.error {
+            Some(TurnError { message, hint, .. }) => {
+                let problem = CliError::failure(message);
+                return Err(CliError { hint, ..problem });
+            }
+            None => return Ok(stopped(&supervisor)),
+        },
     };
     // For scripts: with port 0 only this line tells the address.
     let address = format!("listening on http://{}\n", server.address);
     host.output.stdout().answer(&address, OutputPriority::Must);
-    tell(host, &format!("agent {} · store {store_text}", args.agent));
+    tell(host, &agent);
     let cause = loop {
         match supervisor.next().await {
             ControlEffect::Stop(cause) | ControlEffect::Force(cause) => break cause,
@@ -74,6 +53,32 @@ pub(crate) async fn serve(args: ServeArgs, host: &ProcessHost) -> Result<Exit, C
     };
     shut_down(host, &mut supervisor, &server, cause).await;
     Ok(stopped(&supervisor))
+}
+
+/// Reads flags and files, then starts the server. A signal ends it in every stage.
+async fn open(
+    args: ServeArgs,
+    host: &ProcessHost,
+    supervisor: &mut Supervisor,
+) -> Result<(RunningServer, String), StartFailure> {
+    let (scopes, folder) = (host.scopes(), host.folder.clone());
+    let (args, agent) = start::read(scopes.clone(), supervisor, move |_cx| {
+        let agent = AgentChoice::read(&args, Given { scopes, folder });
+        Ok((args, agent?))
+    })
+    .await?;
+    supervisor.control.set_grace(agent.grace());
+    let in_words = agent.in_words();
+    let root = agent.root();
+    let mut stage = StartStage {
+        supervisor,
+        scope: &root,
+        grace: None,
+    };
+    let starting = open_server(root.clone(), args, agent);
+    let starting = start::begin(&root, "start of the server", starting);
+    let server = stage.wait(starting, start::late_store).await?;
+    Ok((server.ok_or_stopped()??, in_words))
 }
 
 /// Without authentication the server listens on this machine only.
@@ -88,7 +93,8 @@ fn check_address(args: &ServeArgs) -> Result<(), CliError> {
     .hint("give the users tokens (--token-file FILE), or listen on 127.0.0.1"))
 }
 
-/// Stops the tasks, then the connections: a client that waits gets the end of its task.
+/// Stops the tasks, then the background work of their sessions and the connections: a client that waits gets the end of
+/// its task.
 async fn shut_down(
     host: &ProcessHost,
     supervisor: &mut Supervisor,
@@ -106,14 +112,28 @@ async fn shut_down(
             .manager
             .shutdown(within, "the server shuts down")
             .await;
-        let stop = server
-            .connections
-            .stop(StopRequest::new(Extent::Process, cause.clone()).grace(FORCE_MAX / 10));
-        stop.receipt().await;
-        report
+        let order = || StopRequest::new(Extent::Process, cause.clone()).grace(FORCE_MAX / 10);
+        let connections = server.connections.stop(order());
+        let background = server.agent.stop(order());
+        let (_, background) = tokio::join!(connections.receipt(), background.receipt());
+        if let Some(system) = &server.system {
+            if let Some(Err(why)) = system.save_recording().await {
+                tell(host, &why);
+            }
+            system.close().await;
+        }
+        (report, background)
     };
     match supervisor.wait_to_exit(stopping, |_hurry| {}).await {
-        Some(report) => tell(host, &summary(&report)),
+        Some((report, background)) => {
+            tell(host, &summary(&report));
+            if !background.items().is_empty() {
+                let stderr = host.output.stderr();
+                let style = host.terminal.style(stderr.is_terminal());
+                let receipt = render_receipt(&background, style, RECEIPT_WIDTH_DEFAULT);
+                stderr.lines(receipt, OutputPriority::Must);
+            }
+        }
         None => tell(
             host,
             "the time is over: what still runs ends with the process",

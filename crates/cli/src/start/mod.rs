@@ -16,8 +16,7 @@ use allstop_tools::mcp::McpState;
 use crate::commands::sessions::resolve;
 use crate::shell_command::SameFlags;
 use crate::supervise::Supervisor;
-use stage::begin;
-pub(crate) use stage::{StartFailure, StartStage};
+pub(crate) use stage::{StartFailure, StartStage, begin};
 
 /// Reads the input of a start, on a separate thread: a file may be a pipe that nobody writes to, or lie
 /// on a disk that hangs.
@@ -118,7 +117,7 @@ fn late_input() -> TurnError {
     }
 }
 
-fn late_store() -> TurnError {
+pub(crate) fn late_store() -> TurnError {
     TurnError {
         kind: TurnErrorKind::Store,
         message: "the store was not open when the run's deadline came".to_owned(),

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use allstop_runtime::{Config, SystemOptions};
+use allstop_runtime::{Config, StoreChoice, SystemOptions};
 use allstop_scope::RootOptions;
 use allstop_tools::Prompter;
 
-use crate::args::{ModelArgs, StoreArgs};
+use crate::args::ModelArgs;
 use crate::error::CliError;
 use crate::host::ProcessHost;
 
@@ -64,15 +64,14 @@ pub(crate) struct Given {
     pub(crate) folder: PathBuf,
 }
 
-/// Options of the system. Touches folders, so it may block.
+/// Options of the system.
 pub(crate) fn system(
-    store: &StoreArgs,
+    store: StoreChoice,
     record: Option<PathBuf>,
     given: Given,
     config: Config,
     prompter: Arc<dyn Prompter>,
-) -> Result<SystemOptions, CliError> {
-    let store = ProcessHost::store(store, config.store.path.clone())?;
+) -> SystemOptions {
     let spill_folder = ProcessHost::spill_folder(&store);
     let servers = config.mcp.servers.values();
     let of_servers = servers.filter_map(|server| server.bearer_token_env.as_deref());
@@ -80,7 +79,7 @@ pub(crate) fn system(
         .chain(config.model.api_key_env.as_deref())
         .collect();
     let hidden_variables = ProcessHost::secret_variables(&with_keys);
-    Ok(SystemOptions {
+    SystemOptions {
         config,
         model: None,
         record,
@@ -92,5 +91,5 @@ pub(crate) fn system(
         prompter,
         hidden_variables,
         owner: ProcessHost::owner(),
-    })
+    }
 }

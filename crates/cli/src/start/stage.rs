@@ -116,7 +116,7 @@ impl StartStage<'_> {
 }
 
 /// Begins a stage: it hears a stop, unless it blocks its thread at that moment.
-pub(super) fn begin<T: Send + 'static>(
+pub(crate) fn begin<T: Send + 'static>(
     scope: &Scope,
     name: &'static str,
     work: impl Future<Output = T> + Send + 'static,
@@ -132,10 +132,10 @@ pub(super) fn begin<T: Send + 'static>(
 }
 
 /// A stage's result; `None` where it was stopped, which its receipt says before anybody asks.
-pub(super) struct Stopped<T>(Option<T>);
+pub(crate) struct Stopped<T>(Option<T>);
 
 impl<T> Stopped<T> {
-    pub(super) fn ok_or_stopped(self) -> Result<T, StartFailure> {
+    pub(crate) fn ok_or_stopped(self) -> Result<T, StartFailure> {
         self.0.ok_or_else(|| StartFailure::lost(&WorkLost::Dropped))
     }
 }

@@ -19,27 +19,30 @@ const CLIENTS: u32 = 4;
 /// Messages that are answered before a kill.
 const ANSWERED_MIN: usize = 25;
 
-struct Server {
-    running: Running,
-    address: String,
+pub(crate) struct Server {
+    pub(crate) running: Running,
+    pub(crate) address: String,
 }
 
 impl Server {
     fn start(place: &Place) -> Self {
-        let serve = place
-            .allstop()
-            .args("serve --agent echo --listen 127.0.0.1:0 --store");
-        let running = serve.arg(place.store()).start();
+        Self::start_with(place, "--agent echo")
+    }
+
+    /// A server with these flags, and the store of the place.
+    pub(crate) fn start_with(place: &Place, flags: &str) -> Self {
+        let serve = place.allstop().args("serve --listen 127.0.0.1:0 --store");
+        let running = serve.arg(place.store()).args(flags).start();
         let address = running.line_of_stdout("listening on http://");
         Self { running, address }
     }
 
     /// Status and body of a request; `None` if the server is gone.
-    fn request(&self, head: &str, body: &str) -> Option<(u16, String)> {
+    pub(crate) fn request(&self, head: &str, body: &str) -> Option<(u16, String)> {
         request(&self.address, head, body)
     }
 
-    fn get(&self, path: &str) -> Value {
+    pub(crate) fn get(&self, path: &str) -> Value {
         let (status, body) = self.request(&format!("GET {path}"), "").expect("an answer");
         assert_eq!(status, 200, "{body}");
         serde_json::from_str(&body).expect("JSON")

@@ -10,8 +10,12 @@ use allstop_task::ExecutorError;
 use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 
-/// Bytes of a session's id: it is also the name of a folder.
-const SESSION_ID_BYTES_MAX: usize = 128;
+/// Bytes of a context's id: with its prefix it is the name of a folder.
+const CONTEXT_ID_BYTES_MAX: usize = 128;
+
+/// Beginning of the ids of sessions that belong to contexts. A client chooses the id of its context: without a prefix it
+/// could name a session of somebody else in the same store.
+const CONTEXT_SESSION_PREFIX: &str = "context-";
 
 #[derive(Debug)]
 pub(super) struct ContextSessions {
@@ -137,7 +141,7 @@ impl ContextSessions {
     }
 }
 
-/// Id of the session of a context: the context's id.
+/// Id of the session of a context.
 ///
 /// # Errors
 /// If the id cannot name a folder. A client chooses it, so it must not lead out of its parent folder, or name a
@@ -146,13 +150,13 @@ fn session_id_of(context: &ContextId) -> Result<SessionId, ExecutorError> {
     let id = context.as_str();
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
     let is_name = id.bytes().all(is_allowed) && !id.starts_with('.');
-    if id.is_empty() || id.len() > SESSION_ID_BYTES_MAX || !is_name {
+    if id.is_empty() || id.len() > CONTEXT_ID_BYTES_MAX || !is_name {
         return Err(ExecutorError::new(format!(
-            "the context id {id:?} is not usable: use 1 to {SESSION_ID_BYTES_MAX} letters, digits, `-`, `_`, `.` and \
+            "the context id {id:?} is not usable: use 1 to {CONTEXT_ID_BYTES_MAX} letters, digits, `-`, `_`, `.` and \
              `:`, without a `.` at the start"
         )));
     }
-    Ok(SessionId::new(id))
+    Ok(SessionId::new(format!("{CONTEXT_SESSION_PREFIX}{id}")))
 }
 
 /// The failure of a task because of this error.
@@ -180,7 +184,8 @@ mod tests {
             session_id_of(&ContextId::new(id)).expect_err(id);
         }
         for id in ["01JD", "0f8b3a6e-1c2d", "a.b_c:d", &"a".repeat(128)] {
-            assert_eq!(session_id_of(&ContextId::new(id)).unwrap().as_str(), id);
+            let session = session_id_of(&ContextId::new(id)).unwrap();
+            assert_eq!(session.as_str(), format!("context-{id}"));
         }
     }
 }

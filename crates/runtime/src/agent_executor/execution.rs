@@ -6,9 +6,9 @@ use allstop_core::receipt::ItemKind;
 use allstop_core::{Cause, CauseKind, MessageId};
 use allstop_scope::{Ending, Registration, WorkSpec};
 use allstop_session::{FollowUp, MessageOutcome, NewMessage};
-use allstop_task::model::{Artifact, TaskState};
+use allstop_task::model::{Artifact, MessageSender, TaskState};
 use allstop_task::{
-    ExecutionCx, ExecutionEnded, ExecutorError, ExecutorReturn, TaskEvent, TaskMessage,
+    ExecutionCx, ExecutionEnded, ExecutorError, ExecutorReturn, Task, TaskEvent, TaskMessage,
 };
 use allstop_tools::BackgroundWork;
 use tokio::sync::oneshot;
@@ -51,7 +51,7 @@ impl AgentExecutorInner {
             turn.answer(&PermissionReply::of(&cx.message));
             return Ok(Some(turn));
         }
-        let was_asked = cx.task.status.state == TaskState::InputRequired;
+        let was_asked = is_follow_up(&cx.task);
         if cx.is_resumed || was_asked {
             self.complete_from_log(cx, was_asked).await?;
             return Ok(None);
@@ -90,6 +90,13 @@ impl AgentExecutorInner {
         }
         Ok(())
     }
+}
+
+/// True for a second message of a task: an answer to a question.
+fn is_follow_up(task: &Task) -> bool {
+    let messages = task.history.iter();
+    let of_client = messages.filter(|message| message.role == MessageSender::User);
+    of_client.count() > 1
 }
 
 /// Id of the message in the session: a task has one turn.
@@ -190,28 +197,29 @@ impl TaskExecution {
         item.acknowledge("following the turn");
         let (tx, stopped) = oneshot::channel();
         let stopping = {
-            let cause = cause.clone();
+            let (cause, receipts) = (cause.clone(), cx.receipts.clone());
             async move {
                 let receipt = turn.stop(&cause).await;
+                receipts.add(Arc::clone(&receipt));
                 item.finish(if receipt.quiet() {
                     Ending::Returned
                 } else {
                     Ending::WatcherGone
                 });
                 // The executor may have been dropped at the end of its grace.
-                drop(tx.send((turn, receipt)));
+                drop(tx.send(turn));
             }
         };
         // An engine: the item of the turn must not end before the turn, even if the executor is dropped.
         drop(cx.scope.spawn_engine(stopping));
-        let Ok((turn, receipt)) = stopped.await else {
+        let Ok(turn) = stopped.await else {
             return Ok(ExecutorReturn::Finished);
         };
         let outcome = turn.sent.try_outcome();
         let events = match outcome.filter(|outcome| outcome.is_completed() && !is_answered) {
             // The stop came too late: the answer is in the conversation.
             Some(outcome) => vec![answer_event(&outcome.output), completed(None)],
-            None => vec![turn_stop::event(&cause, &receipt)],
+            None => vec![turn_stop::event(&cause)],
         };
         for event in events {
             if cx.events.write(event).await.is_err() {

@@ -1,7 +1,7 @@
 //! Runs agents as the executor of tasks: a context is a session, and a task is one turn of it.
 //!
-//! The session has the id of the context, and the turn's message has the id of the task. The tasks of a context run one
-//! after another, in the order of their messages.
+//! The session has the id of the context behind a prefix, and the turn's message has the id of the task. The tasks of a
+//! context run one after another, in the order of their messages.
 //!
 //! Invariants:
 //! 1. A task has one turn. It is followed by an execution of the task, or waits in [`WaitingTurns`] for an answer to its
@@ -127,9 +127,9 @@ impl Canceler for AgentExecutor {
         let inner = Arc::clone(&self.inner);
         async move {
             if let Some(turn) = inner.waiting.take(&cx.task.id) {
-                let receipt = turn.stop(&cx.cause).await;
+                cx.receipts.add(turn.stop(&cx.cause).await);
                 // The manager ends the task in any case.
-                let _ended = cx.events.write(turn_stop::event(&cx.cause, &receipt)).await;
+                let _ended = cx.events.write(turn_stop::event(&cx.cause)).await;
             }
             Ok(())
         }

@@ -214,6 +214,8 @@ impl TaskTurn {
 
     /// Gives the client's answer to the open question. A question that is closed already stays as it is.
     pub(super) fn answer(&mut self, answer: &PermissionReply) {
+        // The task works again.
+        self.is_begin_reported = false;
         let Some(open) = self.open_question() else {
             return;
         };

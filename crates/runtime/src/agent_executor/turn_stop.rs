@@ -1,17 +1,14 @@
-//! The stop of a task's turn, with the receipts of the session.
+//! The stop of a task's turn, with the receipt of the session.
 
 use std::sync::Arc;
 
 use allstop_core::{Cause, CauseKind, Receipt};
 use allstop_session::{SessionStop, StopTarget};
 use allstop_task::TaskEvent;
-use allstop_task::model::{JsonMap, StatusUpdate, TaskState};
+use allstop_task::model::TaskState;
 use futures::future::join_all;
 
 use super::task_turn::TaskTurn;
-
-/// Name of the field with the session's receipt, in the last status of a stopped task.
-const RECEIPT_FIELD: &str = "session_receipt";
 
 impl TaskTurn {
     /// Stops the turn, running or waiting, and with some causes its attached background work, and waits for the
@@ -59,18 +56,7 @@ fn includes_background(cause: CauseKind) -> bool {
     )
 }
 
-/// End of a stopped task, with the receipt of its turn.
-pub(super) fn event(cause: &Cause, receipt: &Receipt) -> TaskEvent {
-    let mut fields = JsonMap::new();
-    match serde_json::to_value(receipt) {
-        Ok(receipt) => {
-            fields.insert(RECEIPT_FIELD.to_owned(), receipt);
-        }
-        Err(error) => tracing::warn!(%error, "a receipt cannot be written as JSON"),
-    }
-    TaskEvent::Status(StatusUpdate {
-        state: TaskState::after_stop(cause.kind),
-        message: None,
-        metadata: fields,
-    })
+/// End of a stopped task.
+pub(super) fn event(cause: &Cause) -> TaskEvent {
+    TaskEvent::state(TaskState::after_stop(cause.kind))
 }

@@ -106,14 +106,19 @@ impl System {
     }
 
     /// An executor of tasks that runs the agents of this system, each context in a session of its own. The sessions
-    /// sleep while no turn or background work runs.
-    pub fn agent_executor(&self, options: AgentExecutorOptions) -> AgentExecutor {
+    /// sleep while no turn or background work runs. A permission question that goes to the subscribers becomes a question
+    /// of the task to its client.
+    pub fn agent_executor(
+        &self,
+        recipient: QuestionRecipient,
+        options: AgentExecutorOptions,
+    ) -> AgentExecutor {
         let sessions = SessionOptions {
             // A turn without a message belongs to no task.
             on_background_end: OnBackgroundEnd::Note,
             ..self.parts.config.session.options()
         };
-        let sessions = self.sessions_with(QuestionRecipient::Subscribers, sessions);
+        let sessions = self.sessions_with(recipient, sessions);
         AgentExecutor::new(sessions, self.parts.folder.to_string_lossy(), options)
     }
 

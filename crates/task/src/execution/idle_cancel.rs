@@ -48,6 +48,7 @@ impl ExecutionEngine {
         match events {
             Ok(events) => {
                 let mut lifecycle = Lifecycle::new(Arc::clone(&self.execution.decision));
+                let receipt = self.execution.part_receipts.join(receipt);
                 let happened = std::iter::once(LifecycleEvent::Stopped(cause))
                     .chain(events.into_iter().map(LifecycleEvent::Wrote))
                     .chain(std::iter::once(LifecycleEvent::Accounted(receipt)));
@@ -77,12 +78,14 @@ impl ExecutionEngine {
     ) -> Result<Vec<TaskEvent>, ExecutorError> {
         let (writer, mut queue) = EventWriter::new(self.manager.options.event_queue_len_max);
         let canceler = Arc::clone(canceler);
+        let receipts = self.execution.part_receipts.clone();
         let mut asked = self.user_code_within(max, "canceler", move |scope| async move {
             let cx = CancelCx {
                 task,
                 cause,
                 scope,
                 events: writer,
+                receipts,
             };
             canceler.cancel(cx).await
         });

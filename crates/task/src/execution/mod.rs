@@ -8,6 +8,7 @@ mod idle_cancel;
 mod lifecycle;
 #[cfg(test)]
 mod lifecycle_tests;
+mod part_receipts;
 mod repeat_pause;
 mod run_loop;
 pub(crate) mod user_code;
@@ -26,12 +27,14 @@ use crate::model::Task;
 
 pub(crate) use client_answer::Acceptance;
 pub(crate) use engine::{ExecutionEngine, ExecutionJob};
+pub use part_receipts::PartReceipts;
 
 /// Handle of an execution: stops it, and waits for its result.
 #[derive(Debug)]
 pub(crate) struct Execution {
     scope: Scope,
     decision: Arc<CommitDecision>,
+    part_receipts: PartReceipts,
     is_accepted: watch::Sender<bool>,
     result: watch::Sender<Option<ExecutionResult>>,
     /// True once somebody waits for a stop: what remains behind the end is cut short.
@@ -63,6 +66,7 @@ impl Execution {
         Ok(Self {
             scope: root.child(label, options)?,
             decision,
+            part_receipts: PartReceipts::default(),
             is_accepted: watch::Sender::new(false),
             result: watch::Sender::new(None),
             is_hurried: watch::Sender::new(false),

@@ -264,6 +264,7 @@ impl RunLoop<'_> {
 
     fn end_with_receipt(&mut self) -> Option<TaskRecord> {
         let receipt = self.receipt.take()?;
+        let receipt = self.engine.execution.part_receipts.join(receipt);
         self.decide(LifecycleEvent::Accounted(receipt))
     }
 
@@ -416,7 +417,8 @@ impl RunLoop<'_> {
         let (canceler, task) = (Arc::clone(canceler), Arc::clone(task));
         let (events, queue) = EventWriter::new(self.engine.manager.options.event_queue_len_max);
         self.canceler_events = EventQueue::new(queue);
-        let grace = self.engine.execution.scope.grace();
+        let execution = &self.engine.execution;
+        let (grace, receipts) = (execution.scope.grace(), execution.part_receipts.clone());
         let asked = self
             .engine
             .user_code_within(grace, "canceler", move |scope| async move {
@@ -425,6 +427,7 @@ impl RunLoop<'_> {
                     cause,
                     scope,
                     events,
+                    receipts,
                 };
                 canceler.cancel(cx).await
             });

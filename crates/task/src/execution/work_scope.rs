@@ -46,6 +46,7 @@ impl ExecutionEngine {
             task,
             scope: work.0.clone(),
             events,
+            receipts: self.execution.part_receipts.clone(),
             is_resumed,
         };
         let executor = Arc::clone(&parts.executor);

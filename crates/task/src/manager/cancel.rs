@@ -39,14 +39,14 @@ impl TaskManager {
             let Some((execution, stop)) = self.inner.begin_stop(id, &cause)? else {
                 return self.already_ended(id, cause).await;
             };
-            let receipt = stop.receipt().await;
+            drop(stop.receipt().await);
             match execution.result().await {
                 ExecutionResult::Ended(task) if task.has_ended() => {
-                    let is_by_stop = task.ending.receipt.is_some();
-                    if !is_by_stop {
-                        return Err(CancelError::AlreadyEnded(task));
-                    }
-                    return Ok(CancelOutcome { task, receipt });
+                    return match task.ending.receipt.clone() {
+                        Some(receipt) => Ok(CancelOutcome { task, receipt }),
+                        // The executor was first.
+                        None => Err(CancelError::AlreadyEnded(task)),
+                    };
                 }
                 ExecutionResult::Refused(error) => return Err(CancelError::Refused(error)),
                 ExecutionResult::NotConfirmed(error) => return Err(error.into()),

@@ -180,6 +180,12 @@ impl Task {
             TaskRecord::MessageReceived { message, .. } => {
                 self.archive_status_message();
                 self.history.push(Arc::clone(message));
+                // A question has its answer: the task no longer waits for its client.
+                self.status = TaskStatus {
+                    state: TaskState::Submitted,
+                    message: None,
+                    at: record.at(),
+                };
                 self.awaits_execution = true;
             }
             TaskRecord::ExecutionStarted { epoch, .. } => {

@@ -105,7 +105,7 @@ async fn message_continues_a_task_that_waits_for_input() {
         .unwrap();
     assert_eq!(
         rest(&mut second.subscription).await,
-        ["snapshot input_required", "ended completed"]
+        ["snapshot submitted", "ended completed"]
     );
     let task = manager.get(&first.task_id).await.unwrap();
     let texts: Vec<_> = task.history.iter().map(|m| m.id.as_str()).collect();

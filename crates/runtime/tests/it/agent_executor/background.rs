@@ -112,8 +112,7 @@ async fn cancel_stops_only_the_background_work_of_the_task() {
     assert!(!tasks.root.is_quiet());
     let outcome = tasks.cancel(&started.task_id).await;
     assert_eq!(outcome.task.status.state, TaskState::Canceled);
-    let receipt = &outcome.task.status_metadata["session_receipt"];
-    let items = receipt["items"].as_array().expect("it has items");
-    assert!(items.iter().any(|item| item["id"] == "bg_1"), "{receipt}");
+    let items = outcome.receipt.items();
+    assert!(items.iter().any(|item| &*item.id == "bg_1"), "{items:?}");
     assert!(tasks.root.is_quiet());
 }

@@ -29,7 +29,7 @@ async fn answer_of_the_turn_becomes_an_artifact() {
     // The turn of the session `c1` names the task.
     let records = logs
         .sessions
-        .read(&stream_of(&"c1".into()), Version(1), 100);
+        .read(&stream_of(&"context-c1".into()), Version(1), 100);
     let records = records.await.unwrap();
     let message = records
         .iter()

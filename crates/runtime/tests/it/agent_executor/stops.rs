@@ -52,10 +52,10 @@ async fn canceled_task_carries_the_receipt_of_its_turn() {
     let started = tasks.start("m1", "Work").await;
     work.started().await;
     let outcome = tasks.cancel(&started.task_id).await;
-    let receipt = &outcome.task.status_metadata["session_receipt"];
-    let items = receipt["items"].as_array().expect("it has items");
-    assert!(items.iter().any(|item| item["name"] == "work"), "{receipt}");
-    assert_eq!(receipt["cause"]["kind"], "user");
+    assert_eq!(outcome.task.ending.receipt.as_ref(), Some(&outcome.receipt));
+    let items = outcome.receipt.items();
+    assert!(items.iter().any(|item| &*item.name == "work"), "{items:?}");
+    assert!(items.iter().any(|item| &*item.id == "turn"), "{items:?}");
 }
 
 #[tokio::test(start_paused = true)]

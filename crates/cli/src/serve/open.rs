@@ -1,4 +1,4 @@
-//! The start of the server: store, tasks, listener.
+//! The start of the server: agent, tasks, listener.
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -11,15 +11,15 @@ use allstop_a2a::{
 };
 use allstop_core::receipt::ItemKind;
 use allstop_core::{HumanDuration, error_chain};
-use allstop_runtime::{StoreChoice, open_store};
+use allstop_runtime::System;
 use allstop_scope::{Scope, ScopeOptions, WorkSpec};
-use allstop_task::{TaskManager, TaskOptions, TaskParts, WhenFull};
+use allstop_task::{TaskManager, TaskOptions, WhenFull};
 use anyhow::Context as _;
 use tokio::net::TcpListener;
 
-use super::echo::EchoAgent;
+use super::agent::{AgentChoice, OpenAgent};
 use super::health::{self, Readiness};
-use crate::args::{ServeArgs, ServedAgent};
+use crate::args::ServeArgs;
 use crate::error::CliError;
 
 /// Interval at which the token file is looked at: a new token is valid, and a removed one is not, a second later.
@@ -28,6 +28,10 @@ const TOKENS_LOOK: Duration = Duration::from_secs(1);
 /// A server that takes requests.
 pub(super) struct RunningServer {
     pub(super) manager: TaskManager,
+    /// Holds the sessions and the background work of the agent.
+    pub(super) agent: Scope,
+    /// Sessions, tools and servers of the agent, if it has any.
+    pub(super) system: Option<System>,
     pub(super) connections: Scope,
     pub(super) readiness: Readiness,
     pub(super) address: SocketAddr,
@@ -53,20 +57,28 @@ fn authenticator(root: &Scope, args: &ServeArgs) -> Result<Arc<dyn Authenticator
     Ok(Arc::new(tokens))
 }
 
-/// Opens the store, its tasks and the listener.
-pub(super) async fn start(
-    root: &Scope,
-    args: &ServeArgs,
-    store: StoreChoice,
+/// Opens the agent, its tasks and the listener.
+pub(super) async fn open_server(
+    root: Scope,
+    args: ServeArgs,
+    agent: AgentChoice,
 ) -> Result<RunningServer, CliError> {
-    let authenticator = authenticator(root, args)?;
+    let authenticator = authenticator(&root, &args)?;
     let listener = TcpListener::bind(args.listen).await;
     let listener = listener.map_err(|error| {
         CliError::failure(format!("cannot listen on {}: {error}", args.listen))
             .hint("another program may use the port: choose another with --listen")
     })?;
     let address = listener.local_addr().context("the address of the server")?;
-    let log = open_store(&store).await.context("the store")?;
+    let child = |label: &str| root.child(label.to_owned(), ScopeOptions::default());
+    let agent_scope = child("agent").context("a scope for the agent")?;
+    let OpenAgent {
+        name,
+        description,
+        parts,
+        log,
+        system,
+    } = agent.open(agent_scope.clone()).await?;
     let options = TaskOptions {
         running_max: args.max_tasks.map(NonZeroUsize::get),
         running_per_owner_max: args.max_tasks_per_user.map(NonZeroUsize::get),
@@ -77,18 +89,14 @@ pub(super) async fn start(
         execution_max: args.task_timeout.map(|HumanDuration(max)| max),
         ..TaskOptions::default()
     };
-    let parts = match args.agent {
-        ServedAgent::Echo => TaskParts::of(EchoAgent),
-    };
-    let child = |label: &str| root.child(label.to_owned(), ScopeOptions::default());
     let tasks = child("tasks").context("a scope for the tasks")?;
     let connections = child("connections").context("a scope for the connections")?;
     let manager = TaskManager::open(log, tasks, Arc::new(parts), options).await;
     let manager = manager.context("the tasks of the store")?;
     let readiness = Readiness::default();
     let card = agent_card(&AgentDescription {
-        name: args.agent.to_string(),
-        description: "Answers each message with its own text.".to_owned(),
+        name: name.to_owned(),
+        description,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         http_url: format!("http://{address}"),
         grpc_url: Some(address.to_string()),
@@ -106,6 +114,8 @@ pub(super) async fn start(
     readiness.set(true);
     Ok(RunningServer {
         manager,
+        agent: agent_scope,
+        system,
         connections,
         readiness,
         address,

@@ -1,0 +1,163 @@
+//! The agent that is served: the built-in one, or the agent of the configuration.
+
+use std::num::NonZero;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::HumanDuration;
+use allstop_log::Log;
+use allstop_runtime::{
+    AgentExecutorOptions, QuestionRecipient, StoreChoice, System, SystemOptions, open_store,
+};
+use allstop_scope::{GRACE_DEFAULT, RootOptions, Scope};
+use allstop_task::TaskParts;
+use allstop_tools::mcp::McpState;
+use allstop_tools::permission::{FixedAnswer, PermissionAnswer};
+
+use super::echo::EchoAgent;
+use crate::args::{ServeArgs, ServedAgent, StoreArgs};
+use crate::error::CliError;
+use crate::host::ProcessHost;
+use crate::start::options::{Given, config_with_model, system};
+
+/// An agent that was chosen, and where its tasks are stored. Nothing is open.
+pub(super) enum AgentChoice {
+    Echo {
+        store: StoreChoice,
+        scopes: RootOptions,
+    },
+    Model {
+        system: Box<SystemOptions>,
+        asks: QuestionRecipient,
+    },
+}
+
+/// An agent that can execute tasks.
+pub(super) struct OpenAgent {
+    /// Name of the agent, for its clients.
+    pub(super) name: &'static str,
+    /// One sentence, for its clients.
+    pub(super) description: String,
+    pub(super) parts: TaskParts,
+    pub(super) log: Arc<dyn Log>,
+    /// Sessions, tools and servers of the agent, if it has any.
+    pub(super) system: Option<System>,
+}
+
+impl AgentChoice {
+    /// Reads flags and configuration. Touches files, so it may block.
+    pub(super) fn read(args: &ServeArgs, given: Given) -> Result<Self, CliError> {
+        match args.agent {
+            ServedAgent::Echo => {
+                let mut scopes = given.scopes;
+                scopes.grace = args
+                    .grace
+                    .map_or(GRACE_DEFAULT, |HumanDuration(grace)| grace);
+                let store = match in_memory(&args.store) {
+                    Some(store) => store,
+                    None => ProcessHost::store(&args.store, None)?,
+                };
+                Ok(Self::Echo { store, scopes })
+            }
+            ServedAgent::Model => {
+                let mut config = config_with_model(&args.model, "serve")?;
+                config.deadlines.grace = args.grace.or(config.deadlines.grace);
+                let limits = &mut config.limits;
+                limits.max_steps = args.max_steps.map_or(limits.max_steps, NonZero::get);
+                let store = match in_memory(&args.store) {
+                    Some(store) => store,
+                    None => ProcessHost::store(&args.store, config.store.path.clone())?,
+                };
+                let answer = args.permissions.answer();
+                let asks = match answer {
+                    Some(_) => QuestionRecipient::Prompter,
+                    // A question becomes a question of the task to its client.
+                    None => QuestionRecipient::Subscribers,
+                };
+                let prompter = FixedAnswer(answer.unwrap_or(PermissionAnswer::Unanswered));
+                let record = args.model.record.clone();
+                let system = system(store, record, given, config, Arc::new(prompter));
+                let system = Box::new(system);
+                Ok(Self::Model { system, asks })
+            }
+        }
+    }
+
+    /// The root of everything that the server runs.
+    pub(super) fn root(&self) -> Scope {
+        match self {
+            Self::Echo { scopes, .. } => Scope::root("process", scopes.clone()),
+            Self::Model { system, .. } => system.root(),
+        }
+    }
+
+    /// The time that a stop waits before it uses force.
+    pub(super) fn grace(&self) -> Duration {
+        match self {
+            Self::Echo { scopes, .. } => scopes.grace,
+            Self::Model { system, .. } => {
+                let grace = system.config.deadlines.grace;
+                grace.map_or(GRACE_DEFAULT, Duration::from)
+            }
+        }
+    }
+
+    /// The agent and its store, for people.
+    pub(super) fn in_words(&self) -> String {
+        let (agent, store) = match self {
+            Self::Echo { store, .. } => ("echo", store),
+            Self::Model { system, .. } => {
+                let model = system.config.model.name.as_deref();
+                (model.unwrap_or("model"), &system.store)
+            }
+        };
+        match store {
+            StoreChoice::Sqlite(path) => format!("agent {agent} · store {}", path.display()),
+            StoreChoice::Memory => format!("agent {agent} · store in memory"),
+        }
+    }
+
+    /// Opens the store and starts the MCP servers, in this scope.
+    pub(super) async fn open(self, scope: Scope) -> Result<OpenAgent, CliError> {
+        match self {
+            Self::Echo { store, .. } => Ok(OpenAgent {
+                name: "echo",
+                description: "Answers each message with its own text.".to_owned(),
+                parts: TaskParts::of(EchoAgent),
+                log: open_store(&store).await?,
+                system: None,
+            }),
+            Self::Model { system, asks } => {
+                let system = System::open_in(scope, *system).await?;
+                system.start_servers().await?;
+                warn_of_servers(&system);
+                let executor = system.agent_executor(asks, AgentExecutorOptions::default());
+                Ok(OpenAgent {
+                    name: "allstop",
+                    description: format!(
+                        "An agent with the model {}. Each context is a conversation.",
+                        system.model_name()
+                    ),
+                    parts: executor.parts(),
+                    log: Arc::clone(system.log()),
+                    system: Some(system),
+                })
+            }
+        }
+    }
+}
+
+/// `Some` if the flag says that nothing is stored.
+fn in_memory(store: &StoreArgs) -> Option<StoreChoice> {
+    let path = store.store.as_deref()?;
+    (path == Path::new(":memory:")).then_some(StoreChoice::Memory)
+}
+
+fn warn_of_servers(system: &System) {
+    for server in system.mcp().all() {
+        if let McpState::Degraded { why, .. } = server.state() {
+            tracing::warn!(server = %server.name(), why = &*why, "an MCP server is unavailable");
+        }
+    }
+}

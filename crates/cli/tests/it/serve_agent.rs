@@ -1,0 +1,158 @@
+//! `allstop serve` with an agent and its tools.
+
+use serde_json::{Value, json};
+
+use crate::serve::Server;
+use crate::support::wait::eventually;
+use crate::support::{Place, Signal, processes};
+
+fn script(place: &Place) -> String {
+    place.script(&format!(
+        "turns:\n\
+         - when: sleep\n\
+         \x20 replies:\n\
+         \x20   - calls: [{{tool: shell, arguments: {{command: \"{sleeper}\"}}}}]\n\
+         \x20   - text: Slept.\n\
+         - when: background\n\
+         \x20 replies:\n\
+         \x20   - calls: [{{tool: shell, arguments: {{command: \"{sleeper}\", background: true}}}}]\n\
+         \x20   - text: It runs.\n\
+         - when: stall\n\
+         \x20 replies: [{{text: Never, stall: mid_stream}}]\n\
+         replies: [{{text: First.}}, {{text: Second.}}]\n",
+        sleeper = place.sleeper()
+    ))
+}
+
+fn serve(place: &Place, flags: &str) -> Server {
+    Server::start_with(place, &format!("--model {} {flags}", script(place)))
+}
+
+/// Sends a text to the context `c1`, or to a task, and gives the task of the answer.
+fn send(server: &Server, id: &str, text: &str, task: Option<&str>, at_once: bool) -> Value {
+    let mut body = json!({
+        "configuration": {"returnImmediately": at_once},
+        "message": {
+            "messageId": id, "role": "ROLE_USER", "contextId": "c1", "parts": [{"text": text}],
+        },
+    });
+    if let Some(task) = task {
+        body["message"]["taskId"] = task.into();
+    }
+    let sent = server.request("POST /message:send", &body.to_string());
+    let (status, body) = sent.expect("an answer");
+    assert_eq!(status, 200, "{body}");
+    let answer: Value = serde_json::from_str(&body).expect("JSON");
+    answer["task"].clone()
+}
+
+fn state_of(server: &Server, id: &str) -> Value {
+    server.get(&format!("/tasks/{id}"))["status"]["state"].clone()
+}
+
+fn id_of(task: &Value) -> &str {
+    task["id"].as_str().expect("an id")
+}
+
+/// True if the command of the script runs.
+fn sleeps(place: &Place) -> bool {
+    let found = processes::of_mark_or_command(place.mark(), place.sleeper());
+    found
+        .iter()
+        .any(|process| process.command.contains(place.sleeper()))
+}
+
+#[test]
+fn context_is_a_conversation_that_outlives_the_server() {
+    let place = Place::new();
+    for (message, answer) in [("m1", "First."), ("m2", "Second.")] {
+        let server = serve(&place, "");
+        let task = send(&server, message, "hello", None, false);
+        assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED", "{task}");
+        assert_eq!(task["artifacts"][0]["parts"][0]["text"], answer);
+        assert_eq!(server.running.end_by(Signal::TERM).code, 143);
+    }
+    assert_eq!(place.only_session(), "context-c1");
+}
+
+#[test]
+fn stop_of_an_allowed_call_kills_its_process_and_names_it() {
+    let place = Place::new();
+    let server = serve(&place, "");
+    let asked = send(&server, "m1", "sleep", None, false);
+    assert_eq!(asked["status"]["state"], "TASK_STATE_INPUT_REQUIRED");
+    let id = id_of(&asked);
+    let replied = send(&server, "m2", "yes", Some(id), true);
+    assert_ne!(replied["status"]["state"], "TASK_STATE_INPUT_REQUIRED");
+    eventually("the command runs", || {
+        let works = state_of(&server, id) == "TASK_STATE_WORKING";
+        (works && sleeps(&place)).then_some(())
+    });
+    let stopped = server.request(&format!("POST /tasks/{id}:cancel"), "{}");
+    let stopped: Value = serde_json::from_str(&stopped.expect("an answer").1).expect("JSON");
+    let receipt = &stopped["metadata"]["https://allstop.dev/a2a/receipt/v1"]["receipt"];
+    assert_eq!(receipt["quiet"], true, "{receipt}");
+    let items = receipt["items"].as_array().expect("items");
+    let shell = items.iter().find(|item| item["name"] == "shell");
+    let shell = shell.unwrap_or_else(|| panic!("the shell is in the receipt: {receipt}"));
+    assert_eq!(shell["state"], "stopped");
+    assert_eq!(shell["verified"], "process_tree_empty", "{shell}");
+    assert!(!sleeps(&place));
+    assert_eq!(server.running.end_by(Signal::TERM).code, 143);
+}
+
+#[test]
+fn signal_ends_tasks_and_background_work() {
+    let place = Place::new();
+    let server = serve(&place, "--yes");
+    let working = send(&server, "m1", "background", None, true);
+    eventually("its command runs", || sleeps(&place).then_some(()));
+    let stalled = send(&server, "m2", "stall", None, true);
+    eventually("the second task waits or works", || {
+        (state_of(&server, id_of(&stalled)) != "TASK_STATE_UNSPECIFIED").then_some(())
+    });
+    let ended = server.running.end_by(Signal::TERM);
+    assert_eq!(ended.code, 143, "{}", ended.stderr);
+    assert!(place.leftovers().is_empty(), "{}", ended.stderr);
+    let server = serve(&place, "--yes");
+    for task in [&working, &stalled] {
+        assert_eq!(state_of(&server, id_of(task)), "TASK_STATE_CANCELED");
+    }
+    assert_eq!(server.running.end_by(Signal::INT).code, 130);
+}
+
+#[test]
+fn killed_server_leaves_no_task_working() {
+    let place = Place::new();
+    let mut server = serve(&place, "--yes");
+    let task = send(&server, "m1", "sleep", None, true);
+    eventually("the command runs", || sleeps(&place).then_some(()));
+    server.running.signal(Signal::KILL);
+    server.running.end_by(Signal::KILL);
+    let server = serve(&place, "--yes");
+    eventually("the task has failed", || {
+        (state_of(&server, id_of(&task)) == "TASK_STATE_FAILED").then_some(())
+    });
+    assert!(!sleeps(&place));
+    let next = send(&server, "m2", "hello", None, false);
+    assert_eq!(next["status"]["state"], "TASK_STATE_COMPLETED", "{next}");
+    assert_eq!(server.running.end_by(Signal::TERM).code, 143);
+}
+
+#[test]
+fn wrong_model_is_a_usage_error() {
+    let place = Place::new();
+    let missing = place.allstop().args("serve --store").arg(place.store());
+    let ended = missing.end();
+    assert_eq!(ended.code, 2, "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("no model is configured"),
+        "{}",
+        ended.stderr
+    );
+    let wrong = place
+        .allstop()
+        .args("serve --model script:nothing.yaml --store");
+    let ended = wrong.arg(place.store()).end();
+    assert_eq!(ended.code, 2, "{}", ended.stderr);
+}

@@ -1,0 +1,32 @@
+//! Receipts of systems that the work of an execution uses beside its scope.
+
+use std::sync::Arc;
+
+use allstop_core::Receipt;
+use parking_lot::Mutex;
+
+/// Collects receipts of stops outside the scope of an execution, such as that of a session: the receipt of the task's
+/// stop then has their items. Clones share one collection.
+///
+/// Register an item in the scope for such work, and finish it after [`PartReceipts::add`]: the receipt of the task
+/// waits for its items.
+#[derive(Debug, Clone, Default)]
+pub struct PartReceipts(Arc<Mutex<Vec<Arc<Receipt>>>>);
+
+impl PartReceipts {
+    /// Adds a receipt. One that comes behind the end of the execution has no effect.
+    pub fn add(&self, receipt: Arc<Receipt>) {
+        self.0.lock().push(receipt);
+    }
+
+    /// The execution's own receipt, with the items of the parts.
+    pub(crate) fn join(&self, own: Arc<Receipt>) -> Arc<Receipt> {
+        let parts = self.0.lock().clone();
+        if parts.is_empty() {
+            return own;
+        }
+        let request = own.request().clone();
+        let parts: Vec<_> = std::iter::once(own).chain(parts).collect();
+        Arc::new(Receipt::of_parts(request, &parts))
+    }
+}
