@@ -21,6 +21,7 @@ mod router;
 mod server;
 mod service;
 mod streaming;
+mod task_actions;
 mod to_wire;
 mod token_file;
 mod version;

@@ -7,6 +7,9 @@
 //! {"https://allstop.dev/a2a/receipt/v1": {"cause": {"kind": "user"}, "error": null, "receipt": {"schema": "allstop.receipt/1"}}}
 //! ```
 //!
+//! `POST /tasks/{id}:previewCancel` of the HTTP+JSON binding answers with the receipt that a `CancelTask` would have.
+//! The schema of receipts is `schemas/receipt.schema.json` in the repository.
+//!
 //! A client names the cause of its `CancelTask` in the request's metadata under the same URI:
 //! `{"cause": {"detail": "the user left", "by": "web"}}`.
 
@@ -30,7 +33,7 @@ pub(crate) fn declaration() -> AgentExtension {
         uri: RECEIPT_EXTENSION.to_owned(),
         description: Some(
             "A stopped or failed task carries its cause, and the receipt of the stop: what stopped, what did not, \
-             and how that is known."
+             and how that is known. POST /tasks/{id}:previewCancel answers what a stop would do."
                 .to_owned(),
         ),
         required: Some(false),

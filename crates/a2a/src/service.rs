@@ -36,7 +36,7 @@ pub(crate) const LAST_EVENT_ID: &str = "last-event-id";
 /// Operations of A2A 1.0 over a task manager. A principal sees only its own tasks: those of others are not found.
 #[derive(Debug)]
 pub struct A2aService {
-    manager: TaskManager,
+    pub(crate) manager: TaskManager,
     /// MIME types of parts that the agent takes; empty for all.
     input_modes: Vec<String>,
     extended_card: Option<AgentCard>,
@@ -67,7 +67,11 @@ impl A2aService {
     }
 
     /// The task, if it is the principal's.
-    async fn task_of(&self, params: &ServiceParams, id: &str) -> Result<Arc<Task>, A2AError> {
+    pub(crate) async fn task_of(
+        &self,
+        params: &ServiceParams,
+        id: &str,
+    ) -> Result<Arc<Task>, A2AError> {
         let id = TaskId::from(id);
         let task = self.manager.get(&id).await;
         let task = task.map_err(|error| errors::of_read(&error))?;

@@ -15,10 +15,12 @@ mod resources;
 mod run;
 mod serve;
 mod shell_command;
+mod short_id;
 mod shutdown;
 mod signals;
 mod start;
 mod supervise;
+mod tasks;
 mod terminal;
 
 use std::process::ExitCode;
@@ -98,6 +100,7 @@ fn dispatch(cli: Cli, host: &ProcessHost) -> Result<Exit, CliError> {
         CliCommand::Run(args) => host.block_on(run::run(*args, host)),
         CliCommand::Chat(args) => host.block_on(chat::chat(*args, host)),
         CliCommand::Serve(args) => host.block_on(serve::serve(*args, host)),
+        CliCommand::Tasks(args) => host.block_on(tasks::tasks(args, host)),
         CliCommand::Demo(args) => host.block_on(demo::demo(args, host)),
         CliCommand::Sessions(args) => match args.command {
             SessionsAction::Resume(resume) => {

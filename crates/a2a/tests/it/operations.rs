@@ -273,3 +273,28 @@ async fn other_versions_and_content_types_are_refused() {
     let (_, body) = answer(&router, text).await;
     assert_eq!(body["error"]["code"], -32005);
 }
+
+#[tokio::test]
+async fn stop_over_rest_keeps_its_reason_and_has_a_preview() {
+    let router = router().await;
+    let mut params = message("m", "wait");
+    params["configuration"] = json!({"returnImmediately": true});
+    let id = result(&router, "SendMessage", &params).await["task"]["id"].clone();
+    let path = format!("/tasks/{}", id.as_str().expect("an id"));
+    let (status, preview) = answer(&router, post(&format!("{path}:previewCancel"), "{}")).await;
+    assert_eq!(status, StatusCode::OK, "{preview}");
+    assert_eq!(
+        (&preview["preview"], &preview["quiet"]),
+        (&json!(true), &json!(false))
+    );
+    let cause = json!({RECEIPT_EXTENSION: {"cause": {"detail": "lunch", "by": "web"}}});
+    let body = json!({"metadata": cause}).to_string();
+    let (status, stopped) = answer(&router, post(&format!("{path}:cancel"), body)).await;
+    assert_eq!(status, StatusCode::OK, "{stopped}");
+    assert_eq!(
+        stopped["metadata"][RECEIPT_EXTENSION]["cause"],
+        json!({"kind": "user", "detail": "lunch", "by": "alice: web"})
+    );
+    let unknown = answer(&router, post("/tasks/nothing:previewCancel", "{}")).await;
+    assert_eq!(unknown.0, StatusCode::NOT_FOUND);
+}

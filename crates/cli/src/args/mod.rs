@@ -1,6 +1,7 @@
 //! The command line.
 
 mod serve;
+mod tasks;
 
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 
 pub(crate) use serve::{ServeArgs, ServedAgent};
+pub(crate) use tasks::{TasksArgs, TasksCommand};
 
 /// Runs AI agents that can be stopped at any moment. Every stop answers with a receipt: what stopped, what did not, and
 /// how that is known.
@@ -34,6 +36,9 @@ pub(crate) enum CliCommand {
     /// Serve an agent's tasks over A2A, until a signal
     #[command(after_help = serve::SERVE_HELP)]
     Serve(Box<ServeArgs>),
+    /// List, show, watch and stop the tasks of a server
+    #[command(after_help = tasks::TASKS_HELP)]
+    Tasks(TasksArgs),
     /// Stop a turn that does everything wrong, show the receipt, and prove it
     Demo(DemoArgs),
     /// List, show, resume and remove sessions

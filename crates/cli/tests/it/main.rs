@@ -23,4 +23,5 @@ mod servers;
 mod shell;
 mod stalls;
 mod surface;
+mod tasks;
 mod terminal_text;

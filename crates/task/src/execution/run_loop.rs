@@ -298,7 +298,10 @@ impl RunLoop<'_> {
             return Ok(());
         }
         let records = std::mem::take(&mut self.unstored);
-        self.unless_interrupted(Some(records)).await?;
+        if self.unless_interrupted(Some(records)).await? {
+            // Lists show the new state.
+            self.engine.manager.note(&self.engine.stream);
+        }
         Ok(())
     }
 

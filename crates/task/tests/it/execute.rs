@@ -11,7 +11,7 @@ use allstop_task::{
 
 use crate::support::{
     SOON, ScriptedExecutor, ended, endless, follow_up, manager_of, manager_over, request, rest,
-    start, three_events, user, writes,
+    start, three_events, user, wait_until, writes,
 };
 
 #[tokio::test(start_paused = true)]
@@ -274,4 +274,28 @@ async fn list_has_pages_and_filters() {
         ..ListFilter::default()
     };
     assert_eq!(manager.list(&filter, None, 3).total, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn list_shows_the_state_of_a_running_task() {
+    let executor = ScriptedExecutor::new(|cx| async move {
+        cx.events
+            .write(TaskEvent::state(TaskState::Working))
+            .await
+            .unwrap();
+        cx.scope.stopped().await;
+        Ok(ExecutorReturn::Finished)
+    });
+    let manager = manager_of(&executor).await;
+    let started = manager.execute(request("m1")).await.unwrap();
+    let working = ListFilter {
+        state: Some(TaskState::Working),
+        ..ListFilter::default()
+    };
+    wait_until("it is listed as working", || {
+        manager.list(&working, None, 3).total == 1
+    })
+    .await;
+    let _outcome = manager.cancel(&started.task_id, user()).await.unwrap();
+    assert_eq!(manager.list(&working, None, 3).total, 0);
 }

@@ -5,7 +5,7 @@ use allstop_log::session::{STREAM_PREFIX, session_of};
 use allstop_log::{Log, LogError};
 
 use super::error::SessionsError;
-use super::short::{is_meant, short};
+use crate::short_id::{is_meant, short};
 
 /// Similar ids that are named at most: more is a list.
 const NEAR_MAX: usize = 3;
@@ -24,7 +24,10 @@ pub(super) async fn find(log: &dyn Log, given: &str) -> Result<SessionId, Sessio
     if let Some(at) = ids.iter().position(|id| id.as_str() == given) {
         return Ok(ids.swap_remove(at));
     }
-    let mut matches: Vec<&SessionId> = ids.iter().filter(|id| is_meant(id, given)).collect();
+    let mut matches: Vec<&SessionId> = ids
+        .iter()
+        .filter(|id| is_meant(id.as_str(), given))
+        .collect();
     matches.sort();
     match matches.as_slice() {
         [one] => Ok((*one).clone()),
@@ -34,7 +37,10 @@ pub(super) async fn find(log: &dyn Log, given: &str) -> Result<SessionId, Sessio
         }),
         many => Err(SessionsError::Ambiguous {
             given: given.to_owned(),
-            matches: many.iter().map(|id| short(id).to_owned()).collect(),
+            matches: many
+                .iter()
+                .map(|id| short(id.as_str()).to_owned())
+                .collect(),
         }),
     }
 }

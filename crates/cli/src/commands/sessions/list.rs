@@ -6,10 +6,10 @@ use allstop_log::{Log, SessionSummary, list_sessions};
 use serde::Serialize;
 
 use super::error::SessionsError;
-use super::short::short;
 use super::view::json;
 use super::{Printed, View};
 use crate::display::{TextTable, age, plain};
+use crate::short_id::short;
 use crate::terminal::{Styled, TextRole, styled};
 
 pub(super) async fn list(
@@ -31,7 +31,7 @@ pub(super) async fn list(
     table.row(head.map(|title| view.style.paint(TextRole::Dim, title)));
     for session in &sessions {
         table.row([
-            styled![short(&session.id)],
+            styled![short(session.id.as_str())],
             match session.problem {
                 None => session.turns.to_string().into(),
                 Some(_) => "?".into(),

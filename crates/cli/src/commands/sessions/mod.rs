@@ -7,7 +7,6 @@ mod error;
 mod find;
 mod list;
 mod remove;
-mod short;
 mod show;
 mod view;
 

@@ -1,8 +1,6 @@
 //! Short forms of ids. Ids begin with the time, so their beginnings are alike; their ends are random.
 
-use allstop_core::SessionId;
-
-/// Letters of an end: enough that two sessions of a store have the same one once in a million years of use, and few
+/// Letters of an end: enough that two ids of a store have the same one once in a million years of use, and few
 /// enough to be typed.
 const SHORT_LETTERS: usize = 8;
 /// Letters of an id that Allstop has made itself, in ASCII.
@@ -10,16 +8,15 @@ const ULID_LETTERS: usize = 26;
 
 /// The end of an id, which is as good as all of it. An id that somebody else has made stays whole: nobody knows which
 /// part of it tells it apart.
-pub(super) fn short(id: &SessionId) -> &str {
-    let id = id.as_str();
+pub(crate) fn short(id: &str) -> &str {
     let is_ulid = id.len() == ULID_LETTERS && id.bytes().all(|b| b.is_ascii_alphanumeric());
     let end = id.len().saturating_sub(SHORT_LETTERS);
     id.get(end..).filter(|_| is_ulid).unwrap_or(id)
 }
 
 /// True if an id is what was given, begins with it or ends with it. Letters may be small or large.
-pub(super) fn is_meant(id: &SessionId, given: &str) -> bool {
-    let (id, given) = (id.as_str().to_ascii_uppercase(), given.to_ascii_uppercase());
+pub(crate) fn is_meant(id: &str, given: &str) -> bool {
+    let (id, given) = (id.to_ascii_uppercase(), given.to_ascii_uppercase());
     !given.is_empty() && (id.starts_with(&given) || id.ends_with(&given))
 }
 
@@ -29,12 +26,12 @@ mod tests {
 
     #[test]
     fn the_end_of_an_id_is_its_short_form() {
-        let id = SessionId::from("01M82ZDK405NZBRRXREGE6SJCE");
-        assert_eq!(short(&id), "EGE6SJCE");
-        for given in ["01m82", "EGE6SJCE", "sjce", id.as_str()] {
-            assert!(is_meant(&id, given), "{given}");
+        let id = "01M82ZDK405NZBRRXREGE6SJCE";
+        assert_eq!(short(id), "EGE6SJCE");
+        for given in ["01m82", "EGE6SJCE", "sjce", id] {
+            assert!(is_meant(id, given), "{given}");
         }
-        assert!(!is_meant(&id, "") && !is_meant(&id, "405N"));
-        assert_eq!(short(&SessionId::from("alpha")), "alpha");
+        assert!(!is_meant(id, "") && !is_meant(id, "405N"));
+        assert_eq!(short("alpha"), "alpha");
     }
 }

@@ -1,0 +1,122 @@
+//! Actions on tasks over HTTP+JSON that the library does not have: `POST /tasks/{id}:cancel` with the metadata of the
+//! request, and `POST /tasks/{id}:previewCancel` of the receipt extension, the receipt that a `CancelTask` would have
+//! now.
+
+use std::sync::Arc;
+
+use a2a::{A2AError, CancelTaskRequest};
+use a2a_pb::protojson_conv;
+use a2a_server::jsonrpc::MAX_REQUEST_BODY_BYTES;
+use a2a_server::{RequestHandler as _, ServiceParams};
+use allstop_core::{Cause, CauseKind, Receipt};
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::{Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use serde_json::{Value, json};
+
+use crate::service::A2aService;
+use crate::streaming::params_of;
+use crate::{errors, rest};
+
+/// Answers these actions; passes all other requests on.
+pub(crate) async fn layer(
+    State(service): State<Arc<A2aService>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let (parts, body) = request.into_parts();
+    let action = TaskAction::of(parts.uri.path()).filter(|_| parts.method == Method::POST);
+    let params = params_of(&parts.headers);
+    let answer = match action {
+        None => return next.run(Request::from_parts(parts, body)).await,
+        Some(TaskAction::Preview(id)) => {
+            let preview = service.preview(&params, id).await;
+            preview.map(|receipt| axum::Json(receipt).into_response())
+        }
+        Some(TaskAction::Cancel(id)) => match cancel_request(id, body).await {
+            Ok(request) => service
+                .cancel_task(&params, request)
+                .await
+                .and_then(|task| {
+                    let task = protojson_conv::to_value(&task);
+                    let task = task.map_err(|error| A2AError::internal(error.to_string()))?;
+                    Ok(axum::Json(task).into_response())
+                }),
+            Err(too_large) => return too_large.into_response(),
+        },
+    };
+    answer.unwrap_or_else(|error| rest::error_response(&error))
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TaskAction<'a> {
+    Cancel(&'a str),
+    Preview(&'a str),
+}
+
+impl<'a> TaskAction<'a> {
+    fn of(path: &'a str) -> Option<Self> {
+        let (_, task) = path.rsplit_once("/tasks/")?;
+        let cancelled = task.strip_suffix(":cancel");
+        let previewed = task.strip_suffix(":previewCancel");
+        cancelled.map(Self::Cancel).or(previewed.map(Self::Preview))
+    }
+}
+
+/// The request of a body, whose fields are all optional. What cannot be read is as if it were not there: a stop is never
+/// refused for its reason.
+async fn cancel_request(id: &str, body: Body) -> Result<CancelTaskRequest, StatusCode> {
+    let body = to_bytes(body, MAX_REQUEST_BODY_BYTES).await;
+    let body = body.map_err(|_| StatusCode::PAYLOAD_TOO_LARGE)?;
+    let mut fields: Value = serde_json::from_slice(&body).unwrap_or_default();
+    if !fields.is_object() {
+        fields = json!({});
+    }
+    fields["id"] = id.into();
+    let request = protojson_conv::from_value(fields);
+    Ok(request.unwrap_or_else(|_| CancelTaskRequest {
+        id: id.to_owned(),
+        metadata: None,
+        tenant: None,
+    }))
+}
+
+impl A2aService {
+    /// The receipt that a stop of this task by its owner would have now.
+    async fn preview(&self, params: &ServiceParams, id: &str) -> Result<Receipt, A2AError> {
+        let task = self.task_of(params, id).await?;
+        let cause = Cause::new(CauseKind::User).by(task.owner.to_string());
+        let receipt = self.manager.preview(&task.id, cause);
+        receipt.map_err(|error| errors::of_cancel(&error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn reason_that_cannot_be_read_refuses_no_stop() {
+        for body in [
+            "",
+            "nonsense",
+            "[]",
+            "{\"id\":\"other\"}",
+            "{\"metadata\":7}",
+        ] {
+            let request = cancel_request("t1", Body::from(body)).await.unwrap();
+            assert_eq!(
+                (request.id.as_str(), request.metadata),
+                ("t1", None),
+                "{body}"
+            );
+        }
+        assert_eq!(TaskAction::of("/tasks/t1"), None);
+        assert_eq!(
+            TaskAction::of("/tasks/t1:cancel"),
+            Some(TaskAction::Cancel("t1"))
+        );
+    }
+}

@@ -1,0 +1,94 @@
+//! Flags of `allstop tasks`.
+
+use std::num::NonZeroUsize;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, Subcommand};
+
+pub(super) const TASKS_HELP: &str = "\
+The server is one of `allstop serve`, or any other A2A 1.0 server with the HTTP+JSON binding.
+A token comes from the variable ALLSTOP_TOKEN, so that it is not in the list of processes.
+
+Exit codes:
+  list, show, preview: 0 · stop: 0 if nothing of the task runs, and that was verified, otherwise 1
+  watch: 0 completed · 1 failed or rejected · 130 stopped, or Ctrl-C, which stops nothing
+  all: 1 error · 2 wrong usage
+
+Examples:
+  allstop tasks list --state working
+  allstop tasks watch EGE6SJCE  (the end of an id, as `tasks list` shows it)
+  allstop tasks stop EGE6SJCE --reason \"wrong branch\"
+  ALLSTOP_TOKEN=… allstop tasks --server https://agents.example.com list ";
+
+#[derive(Debug, Args)]
+pub(crate) struct TasksArgs {
+    /// Address of the server
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "ALLSTOP_SERVER",
+        default_value = "http://127.0.0.1:8080",
+        global = true
+    )]
+    pub(crate) server: String,
+    #[command(subcommand)]
+    pub(crate) command: TasksCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TasksCommand {
+    /// List the newest tasks
+    List {
+        /// Only those of this context
+        #[arg(long, value_name = "ID")]
+        context: Option<String>,
+        /// Only those in this state
+        #[arg(long, value_name = "STATE", value_parser = states())]
+        state: Option<String>,
+        /// Tasks at most
+        #[arg(long, value_name = "N", default_value = "20")]
+        limit: NonZeroUsize,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show a task: its messages, its artifacts and its receipt
+    Show(TaskArgs),
+    /// Follow a task until it ends. A connection that is lost is made again, and nothing is missed
+    Watch(TaskArgs),
+    /// Stop a task, and show the receipt: what stopped, what did not, and how that is known
+    Stop {
+        #[command(flatten)]
+        task: TaskArgs,
+        /// Reason, for the receipt
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+    },
+    /// Show what a stop would stop, without stopping it
+    Preview(TaskArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TaskArgs {
+    /// The id, or its end (as in the list) or beginning
+    pub(crate) id: String,
+    /// As JSON; `watch`: a line for each event
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// States, in the words of the command line, to their names in the protocol.
+fn states() -> impl TypedValueParser<Value = String> {
+    let states = [
+        "submitted",
+        "working",
+        "input-required",
+        "auth-required",
+        "completed",
+        "failed",
+        "canceled",
+        "rejected",
+    ];
+    PossibleValuesParser::new(states)
+        .map(|state| format!("TASK_STATE_{}", state.to_uppercase().replace('-', "_")))
+}

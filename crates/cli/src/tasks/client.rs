@@ -1,0 +1,238 @@
+//! A client of the HTTP+JSON binding of A2A 1.0.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use allstop_a2a::RECEIPT_EXTENSION;
+use allstop_core::{Receipt, error_chain};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+use reqwest::{Client, RequestBuilder, Response, StatusCode, Url};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::wire::TaskListPage;
+use crate::error::CliError;
+
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+
+/// Longest wait for an answer. A stop waits for grace and force of the server.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
+const STOP_ANSWER_MAX: Duration = Duration::from_mins(10);
+
+/// Longest silence of a stream: servers send a comment every 15 s.
+const SILENCE_MAX: Duration = Duration::from_mins(1);
+
+/// Most tasks of a page (A2A 1.0, section 3.1.4).
+pub(super) const PAGE_LEN_MAX: usize = 100;
+
+/// A server of tasks.
+#[derive(Debug, Clone)]
+pub(super) struct TaskServer {
+    http: Client,
+    /// For streams: their silence is limited, not their length.
+    streams: Client,
+    base: Url,
+}
+
+/// Failure of a request.
+#[derive(Debug)]
+pub(super) enum RequestError {
+    /// The server was not reached, or the connection was lost: the same request may succeed later.
+    Connection(CliError),
+    /// The server refused.
+    Refused { status: StatusCode, error: CliError },
+}
+
+impl From<RequestError> for CliError {
+    fn from(error: RequestError) -> Self {
+        match error {
+            RequestError::Connection(error) | RequestError::Refused { error, .. } => error,
+        }
+    }
+}
+
+impl TaskServer {
+    /// A server at this address. The token is sent as a bearer token.
+    pub(super) fn new(url: &str, token: Option<&str>) -> Result<Self, CliError> {
+        let wrong = |why: &str| {
+            CliError::usage(format!("the server {why}"))
+                .hint("write it like http://127.0.0.1:8080 or https://agents.example.com")
+        };
+        let base = Url::parse(url).map_err(|error| wrong(&format!("is no URL: {error}")))?;
+        if !["http", "https"].contains(&base.scheme()) {
+            return Err(wrong("needs http or https"));
+        }
+        if !base.username().is_empty() || base.password().is_some() {
+            return Err(wrong(
+                "has a user or a password in its URL: use ALLSTOP_TOKEN",
+            ));
+        }
+        let mut headers = HeaderMap::new();
+        headers.insert("a2a-version", HeaderValue::from_static("1.0"));
+        if let Some(token) = token {
+            let mut token = HeaderValue::from_str(&format!("Bearer {token}"))
+                .map_err(|_| CliError::usage("ALLSTOP_TOKEN has letters that no token has"))?;
+            token.set_sensitive(true);
+            headers.insert(AUTHORIZATION, token);
+        }
+        // The default of the process, for every client in it.
+        let _first_is_kept = rustls::crypto::ring::default_provider().install_default();
+        let host = base.host_str().unwrap_or_default();
+        let address: Result<IpAddr, _> = host.trim_matches(['[', ']']).parse();
+        let is_loopback = host == "localhost" || address.is_ok_and(|ip| ip.is_loopback());
+        let client = || {
+            let client = Client::builder()
+                .default_headers(headers.clone())
+                .connect_timeout(CONNECT_MAX)
+                // A token goes to the server that it was given for.
+                .redirect(reqwest::redirect::Policy::none());
+            if is_loopback {
+                client.no_proxy()
+            } else {
+                client
+            }
+        };
+        let failed = |error: reqwest::Error| CliError::failure(error_chain(&error));
+        Ok(Self {
+            http: client().build().map_err(failed)?,
+            streams: client().read_timeout(SILENCE_MAX).build().map_err(failed)?,
+            base,
+        })
+    }
+
+    /// The address, for people.
+    pub(super) fn address(&self) -> &str {
+        self.base.as_str().trim_end_matches('/')
+    }
+
+    /// A task, as the server sends it.
+    pub(super) async fn task(&self, id: &str) -> Result<Value, RequestError> {
+        self.answer(self.http.get(self.task_url(id, "")), ANSWER_MAX)
+            .await
+    }
+
+    /// A page of the list, from the newest.
+    pub(super) async fn page(
+        &self,
+        filter: &[(&str, &str)],
+        token: &str,
+        len: usize,
+    ) -> Result<TaskListPage, RequestError> {
+        let mut url = self.url(&["tasks"]);
+        url.query_pairs_mut()
+            .extend_pairs(filter)
+            .append_pair("pageSize", &len.min(PAGE_LEN_MAX).to_string())
+            .append_pair("historyLength", "1")
+            .append_pair("pageToken", token);
+        self.answer(self.http.get(url), ANSWER_MAX).await
+    }
+
+    /// Stops a task: the task behind its end.
+    pub(super) async fn stop(&self, id: &str, reason: Option<&str>) -> Result<Value, RequestError> {
+        let cause = json!({"cause": {"detail": reason, "by": "cli"}});
+        let body = json!({"metadata": {RECEIPT_EXTENSION: cause}});
+        let request = self.http.post(self.task_url(id, ":cancel"));
+        self.answer(request.json(&body), STOP_ANSWER_MAX).await
+    }
+
+    /// The receipt that a stop would have now.
+    pub(super) async fn preview(&self, id: &str) -> Result<Receipt, RequestError> {
+        let request = self.http.post(self.task_url(id, ":previewCancel"));
+        self.answer(request.json(&json!({})), ANSWER_MAX).await
+    }
+
+    /// The events of a task behind the one with this id, as a stream that has begun.
+    pub(super) async fn events(
+        &self,
+        id: &str,
+        behind: Option<&str>,
+    ) -> Result<Response, RequestError> {
+        let mut request = self.streams.post(self.task_url(id, ":subscribe"));
+        if let Some(behind) = behind {
+            request = request.header("last-event-id", behind);
+        }
+        let request = request.header("accept", "text/event-stream");
+        self.accepted(request).await
+    }
+
+    fn url(&self, path: &[&str]) -> Url {
+        let mut url = self.base.clone();
+        // Only a URL without a host has no path.
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(path);
+        }
+        url
+    }
+
+    /// Address of a task; its id is one segment, whatever it has in it.
+    fn task_url(&self, id: &str, action: &str) -> Url {
+        self.url(&["tasks", &format!("{id}{action}")])
+    }
+
+    async fn answer<T: DeserializeOwned>(
+        &self,
+        request: RequestBuilder,
+        max: Duration,
+    ) -> Result<T, RequestError> {
+        let response = self.accepted(request.timeout(max)).await?;
+        let body = response.bytes().await;
+        let body = body.map_err(|error| self.unreachable(&error))?;
+        serde_json::from_slice(&body).map_err(|error| RequestError::Refused {
+            status: StatusCode::OK,
+            error: CliError::failure(format!(
+                "{} answers with something else than A2A 1.0: {error}",
+                self.address()
+            )),
+        })
+    }
+
+    async fn accepted(&self, request: RequestBuilder) -> Result<Response, RequestError> {
+        let response = request.send().await;
+        let response = response.map_err(|error| self.unreachable(&error))?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let body = response.bytes().await.unwrap_or_default();
+        Err(RequestError::Refused {
+            status,
+            error: self.refusal(status, &body),
+        })
+    }
+
+    fn refusal(&self, status: StatusCode, body: &[u8]) -> CliError {
+        let body = serde_json::from_slice::<Value>(body).unwrap_or_default();
+        let said = body["error"]["message"].as_str();
+        let error = CliError::failure(match said {
+            Some(said) => said.to_owned(),
+            None => format!("{} answers {status}", self.address()),
+        });
+        match status {
+            StatusCode::UNAUTHORIZED => {
+                CliError::failure(format!("{} wants a valid token", self.address()))
+                    .hint("put it into the variable ALLSTOP_TOKEN")
+            }
+            StatusCode::NOT_FOUND if said.is_none() => {
+                error.hint("is it an A2A 1.0 server with the HTTP+JSON binding?")
+            }
+            _ => error,
+        }
+    }
+
+    fn unreachable(&self, error: &reqwest::Error) -> RequestError {
+        let why = if error.is_timeout() {
+            "it does not answer".to_owned()
+        } else {
+            // The innermost error says why; the others repeat the address.
+            let mut innermost: &dyn std::error::Error = error;
+            while let Some(source) = innermost.source() {
+                innermost = source;
+            }
+            innermost.to_string()
+        };
+        let error = CliError::failure(format!("no answer from {}: {why}", self.address()));
+        RequestError::Connection(
+            error.hint("start one: allstop serve --agent echo; or name another: --server URL"),
+        )
+    }
+}

@@ -1,0 +1,191 @@
+//! `allstop tasks`: the tasks of a server, as a client of it.
+
+mod client;
+mod find;
+mod view;
+mod watch;
+mod wire;
+
+use std::time::SystemTime;
+
+use allstop_core::Receipt;
+use allstop_scope::GRACE_DEFAULT;
+use serde_json::json;
+
+use crate::args::{TasksArgs, TasksCommand};
+use crate::control::{Control, ControlEffect};
+use crate::display::{RECEIPT_WIDTH_DEFAULT, render_receipt};
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::host::{ProcessHost, variable};
+use crate::supervise::Supervisor;
+use crate::terminal::{OutputPriority, Style};
+use client::{RequestError, TaskServer};
+use find::{FoundTask, find, newest};
+use wire::TaskEndInfo;
+
+/// Exit code of a task that was stopped, and of a stop by Ctrl-C.
+const CANCELLED: u8 = 130;
+
+/// Runs the command. A signal ends it; the task goes on.
+///
+/// # Cancel safety
+/// Dropping it does not take a stop back that the server has accepted.
+pub(crate) async fn tasks(args: TasksArgs, host: &ProcessHost) -> Result<Exit, CliError> {
+    let token = variable("ALLSTOP_TOKEN").and_then(|token| token.into_string().ok());
+    let token = token.as_deref().filter(|token| !token.is_empty());
+    let server = TaskServer::new(&args.server, token)?;
+    let mut supervisor = Supervisor::new(host.signals()?, Control::new(GRACE_DEFAULT));
+    let watched = matches!(args.command, TasksCommand::Watch(_));
+    let printer = TaskPrinter::new(host);
+    let command = run(&args.command, &server, &printer);
+    tokio::select! {
+        biased;
+        effect = supervisor.next() => {
+            if watched && matches!(effect, ControlEffect::Stop(_)) {
+                printer.note("left; the task goes on (to stop it: allstop tasks stop ID)");
+            }
+            let control = &supervisor.control;
+            Ok(Exit::from(control.exit_code(control.stop_reason())))
+        }
+        done = command => done.map(Exit::from),
+    }
+}
+
+/// Prints to standard output, and notes to standard error.
+struct TaskPrinter<'a> {
+    host: &'a ProcessHost,
+    style: Style,
+    width: usize,
+}
+
+impl<'a> TaskPrinter<'a> {
+    fn new(host: &'a ProcessHost) -> Self {
+        let stdout = host.output.stdout();
+        Self {
+            host,
+            style: host.terminal.style(stdout.is_terminal()),
+            width: stdout.columns().unwrap_or(RECEIPT_WIDTH_DEFAULT),
+        }
+    }
+
+    fn lines(&self, lines: impl Into<crate::terminal::Styled>) {
+        let stdout = self.host.output.stdout();
+        stdout.lines(lines, OutputPriority::Last);
+    }
+
+    fn json(&self, value: &impl serde::Serialize) {
+        // Values of the protocol have string keys, so this cannot fail.
+        let text = serde_json::to_string(value).unwrap_or_default();
+        self.host.output.stdout().json(&text, OutputPriority::Last);
+    }
+
+    fn note(&self, line: &str) {
+        let stderr = self.host.output.stderr();
+        stderr.lines(line.to_owned(), OutputPriority::Must);
+    }
+
+    fn receipt(&self, receipt: &Receipt) {
+        self.lines(render_receipt(receipt, self.style, self.width));
+    }
+}
+
+async fn run(
+    command: &TasksCommand,
+    server: &TaskServer,
+    printer: &TaskPrinter<'_>,
+) -> Result<u8, CliError> {
+    match command {
+        TasksCommand::List {
+            context,
+            state,
+            limit,
+            json,
+        } => {
+            let mut filter = Vec::new();
+            filter.extend(context.as_deref().map(|id| ("contextId", id)));
+            filter.extend(state.as_deref().map(|state| ("status", state)));
+            let (tasks, has_more) = newest(server, &filter, limit.get()).await?;
+            if *json {
+                let tasks: Vec<_> = tasks.iter().map(|found| &found.json).collect();
+                printer.json(&json!({"schema": "allstop.tasks/1", "tasks": tasks}));
+                return Ok(0);
+            }
+            let now = SystemTime::now().into();
+            printer.lines(view::list(&tasks, printer.style, now));
+            if has_more {
+                printer.note("there are more: --limit N");
+            }
+            Ok(0)
+        }
+        TasksCommand::Show(args) => {
+            let found = find(server, &args.id).await?;
+            if args.json {
+                printer.json(&found.json);
+            } else {
+                printer.lines(view::show(&found.task, printer.style, printer.width));
+            }
+            Ok(0)
+        }
+        TasksCommand::Watch(args) => watch::watch(server, &args.id, args.json, printer).await,
+        TasksCommand::Stop { task, reason } => {
+            let found = find(server, &task.id).await?;
+            stop(server, &found, reason.as_deref(), task.json, printer).await
+        }
+        TasksCommand::Preview(args) => {
+            let found = find(server, &args.id).await?;
+            let preview = server.preview(&found.task.id).await;
+            let receipt = preview.map_err(|error| match error {
+                RequestError::Refused { error, .. } => {
+                    error.hint("only servers of `allstop serve` know previews")
+                }
+                RequestError::Connection(error) => error,
+            })?;
+            if args.json {
+                printer.json(&receipt);
+            } else {
+                printer.receipt(&receipt);
+            }
+            Ok(0)
+        }
+    }
+}
+
+async fn stop(
+    server: &TaskServer,
+    found: &FoundTask,
+    reason: Option<&str>,
+    as_json: bool,
+    printer: &TaskPrinter<'_>,
+) -> Result<u8, CliError> {
+    let stopped = match server.stop(&found.task.id, reason).await {
+        Ok(json) => FoundTask::of(json)?,
+        Err(error) => {
+            // It may have ended meanwhile: then there is nothing to stop, which is an answer.
+            let now = FoundTask::of(server.task(&found.task.id).await?)?;
+            if !now.task.status.state.is_terminal() {
+                return Err(error.into());
+            }
+            let state = now.task.status.state.word();
+            printer.note(&format!("nothing to stop: the task has ended ({state})"));
+            now
+        }
+    };
+    let TaskEndInfo { receipt, .. } = stopped.task.end();
+    if as_json {
+        printer.json(&json!({"task": stopped.json, "receipt": receipt}));
+    }
+    match receipt {
+        Some(receipt) => {
+            if !as_json {
+                printer.receipt(&receipt);
+            }
+            Ok(u8::from(!receipt.quiet()))
+        }
+        None if stopped.task.status.state.is("canceled") => {
+            printer.note("the server gave no receipt: whether the work has stopped is not known");
+            Ok(1)
+        }
+        None => Ok(0),
+    }
+}

@@ -1,0 +1,108 @@
+//! Tasks for people.
+
+use allstop_core::Timestamp;
+
+use super::find::FoundTask;
+use super::wire::{ServerTask, ServerTaskState, TaskEndInfo};
+use crate::display::{TextTable, age, render_receipt};
+use crate::short_id::short;
+use crate::terminal::{Style, Styled, TextRole, styled};
+
+/// Letters of a message in the list.
+const MESSAGE_COLUMNS: usize = 48;
+
+pub(super) fn list(tasks: &[FoundTask], style: Style, now: Timestamp) -> Styled {
+    if tasks.is_empty() {
+        return "no tasks".into();
+    }
+    let mut table = TextTable::default();
+    let head = ["TASK", "STATE", "UPDATED", "CONTEXT", "LAST MESSAGE"];
+    table.row(head.map(|title| style.paint(TextRole::Dim, title)));
+    for FoundTask { task, .. } in tasks {
+        let message = task
+            .history
+            .last()
+            .map(|message| first_line(&message.text()));
+        table.row([
+            styled![short(&task.id)],
+            state(&task.status.state, style),
+            task.status
+                .timestamp
+                .map_or(Styled::default(), |at| age(at, now).into()),
+            styled![short(&task.context_id)],
+            styled![message.unwrap_or_default()].cut(MESSAGE_COLUMNS, style.pick("…", "...")),
+        ]);
+    }
+    table.render()
+}
+
+/// The state in its colour.
+pub(super) fn state(state: &ServerTaskState, style: Style) -> Styled {
+    let word = state.word();
+    let role = match &*word {
+        "completed" => TextRole::Good,
+        "failed" | "rejected" => TextRole::Bad,
+        "input required" | "auth required" => TextRole::Warning,
+        "working" => TextRole::Strong,
+        _ => return word.into(),
+    };
+    style.paint(role, word)
+}
+
+pub(super) fn show(task: &ServerTask, style: Style, width: usize) -> Styled {
+    let mut text = Styled::default();
+    let at = task.status.timestamp.map(|at| format!(" since {at}"));
+    text.push_line(&styled![
+        style.paint(TextRole::Strong, format!("task {}", task.id)),
+        " ",
+        state(&task.status.state, style),
+        at.unwrap_or_default(),
+    ]);
+    text.push_line(&style.paint(TextRole::Dim, format!("context {}", task.context_id)));
+    for message in &task.history {
+        let who = if message.is_of_user() {
+            "user"
+        } else {
+            "agent"
+        };
+        text.push(&said(who, &message.text(), style));
+    }
+    if let Some(message) = &task.status.message {
+        text.push(&said("agent", &message.text(), style));
+    }
+    for artifact in &task.artifacts {
+        text.push(&said(artifact.name(), &artifact.text(), style));
+    }
+    text.push(&end(&task.end(), style, width));
+    text
+}
+
+/// Error and receipt of a task's end.
+pub(super) fn end(end: &TaskEndInfo, style: Style, width: usize) -> Styled {
+    let mut text = Styled::default();
+    if let Some(error) = &end.error {
+        text.push_line(&styled![style.paint(TextRole::Bad, "error:"), " ", error]);
+    }
+    match (&end.receipt, &end.cause) {
+        (Some(receipt), _) => text.push(&render_receipt(receipt, style, width)),
+        (None, Some(cause)) => text.push_line(&styled![format!("cause: {cause}")]),
+        (None, None) => {}
+    }
+    text
+}
+
+/// A text under the name of whoever said it.
+pub(super) fn said(who: &str, message: &str, style: Style) -> Styled {
+    let mut text = Styled::default();
+    let mut lines = message.lines();
+    let who = style.paint(TextRole::Dim, format!("{who}:"));
+    text.push_line(&styled![who, " ", lines.next().unwrap_or_default()]);
+    for line in lines {
+        text.push_line(&styled!["  ", line]);
+    }
+    text
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().to_owned()
+}

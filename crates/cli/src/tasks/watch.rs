@@ -1,0 +1,197 @@
+//! `tasks watch`: the events of a task as they come, over lost connections.
+
+use std::time::Duration;
+
+use allstop_core::error_chain;
+use futures::StreamExt as _;
+use reqwest::Response;
+use sse_stream::{Sse, SseStream};
+
+use super::client::{RequestError, TaskServer};
+use super::find::{FoundTask, find};
+use super::wire::{ServerEvent, ServerTaskState, TaskEndInfo};
+use super::{CANCELLED, TaskPrinter, view};
+use crate::error::CliError;
+use crate::terminal::{Styled, styled};
+
+/// Pause before a lost connection is made again, at first and at most.
+const PAUSE_MIN: Duration = Duration::from_millis(250);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// A watch of one task.
+struct TaskWatch<'a> {
+    server: &'a TaskServer,
+    id: String,
+    as_json: bool,
+    printer: &'a TaskPrinter<'a>,
+    /// Id of the last event, from which a new connection goes on.
+    last_event: Option<String>,
+    /// State that was shown last.
+    state: Option<ServerTaskState>,
+    ended: Option<ServerTaskState>,
+}
+
+pub(super) async fn watch(
+    server: &TaskServer,
+    given: &str,
+    as_json: bool,
+    printer: &TaskPrinter<'_>,
+) -> Result<u8, CliError> {
+    let found = find(server, given).await?;
+    let mut watch = TaskWatch {
+        server,
+        id: found.task.id.clone(),
+        as_json,
+        printer,
+        last_event: None,
+        state: None,
+        ended: None,
+    };
+    if found.task.status.state.is_terminal() {
+        watch.ended = Some(found.task.status.state.clone());
+        watch.show_ended(&found);
+    } else {
+        watch.follow().await?;
+    }
+    Ok(exit_code(watch.ended.as_ref()))
+}
+
+fn exit_code(ended: Option<&ServerTaskState>) -> u8 {
+    match ended.map(ServerTaskState::word).as_deref() {
+        Some("completed") => 0,
+        Some("canceled") => CANCELLED,
+        _ => 1,
+    }
+}
+
+impl TaskWatch<'_> {
+    /// Follows the task to its end, over as many connections as it takes.
+    async fn follow(&mut self) -> Result<(), CliError> {
+        let mut pause = PAUSE_MIN;
+        let mut is_lost = false;
+        while self.ended.is_none() {
+            let lost = match self
+                .server
+                .events(&self.id, self.last_event.as_deref())
+                .await
+            {
+                Ok(response) => {
+                    if std::mem::take(&mut is_lost) {
+                        self.printer.note("connected again");
+                    }
+                    let before = self.last_event.clone();
+                    let lost = self.read(response).await?;
+                    if self.last_event != before {
+                        pause = PAUSE_MIN;
+                    }
+                    lost
+                }
+                Err(RequestError::Connection(error)) => error.message,
+                Err(RequestError::Refused { status, error }) if status.is_server_error() => {
+                    error.message
+                }
+                Err(error) => {
+                    // It may have ended between two requests: a server without numbered events then refuses.
+                    return self.end_or(error).await;
+                }
+            };
+            if self.ended.is_none() {
+                if !is_lost {
+                    self.printer.note(&format!("{lost}; trying again"));
+                }
+                is_lost = true;
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
+        }
+        Ok(())
+    }
+
+    async fn end_or(&mut self, error: RequestError) -> Result<(), CliError> {
+        let found = FoundTask::of(self.server.task(&self.id).await?)?;
+        if !found.task.status.state.is_terminal() {
+            return Err(error.into());
+        }
+        self.ended = Some(found.task.status.state.clone());
+        self.show_ended(&found);
+        Ok(())
+    }
+
+    /// Reads a connection until the end of the task, or of the connection: then it gives the reason.
+    async fn read(&mut self, response: Response) -> Result<String, CliError> {
+        let mut events = SseStream::from_bytes_stream(response.bytes_stream());
+        while let Some(event) = events.next().await {
+            let event = match event {
+                Ok(event) => event,
+                Err(error) => {
+                    return Ok(format!("the connection was lost: {}", error_chain(&error)));
+                }
+            };
+            if self.take(&event)? {
+                return Ok(String::new());
+            }
+        }
+        Ok("the connection was closed".to_owned())
+    }
+
+    /// Shows an event. True: it was the last.
+    fn take(&mut self, event: &Sse) -> Result<bool, CliError> {
+        let Some(data) = event.data.as_deref() else {
+            return Ok(false); // a comment
+        };
+        let parsed: ServerEvent = serde_json::from_str(data).map_err(|error| {
+            CliError::failure(format!("the server sent an unknown event: {error}"))
+        })?;
+        if self.as_json {
+            let stdout = self.printer.host.output.stdout();
+            stdout.json(data, crate::terminal::OutputPriority::Last);
+        }
+        self.last_event = event.id.clone().or(self.last_event.take());
+        self.show(parsed);
+        Ok(self.ended.is_some())
+    }
+
+    fn show(&mut self, event: ServerEvent) {
+        let (style, width) = (self.printer.style, self.printer.width);
+        let mut lines = Styled::default();
+        match event {
+            ServerEvent::Task(task) => {
+                lines.push(&view::show(&task, style, width));
+                self.state = Some(task.status.state.clone());
+                self.ended = Some(task.status.state).filter(ServerTaskState::is_terminal);
+            }
+            ServerEvent::StatusUpdate { status, metadata } => {
+                if self.state.as_ref() != Some(&status.state) {
+                    lines.push_line(&styled!["state: ", view::state(&status.state, style)]);
+                }
+                if let Some(message) = &status.message {
+                    lines.push(&view::said("agent", &message.text(), style));
+                }
+                let end = TaskEndInfo::of(&metadata);
+                if status.state.is_terminal() {
+                    lines.push(&view::end(&end, style, width));
+                }
+                self.state = Some(status.state.clone());
+                self.ended = Some(status.state).filter(ServerTaskState::is_terminal);
+            }
+            ServerEvent::ArtifactUpdate { artifact } => {
+                lines.push(&view::said(artifact.name(), &artifact.text(), style));
+            }
+            ServerEvent::Message(message) => {
+                lines.push(&view::said("agent", &message.text(), style));
+            }
+        }
+        if !self.as_json && !lines.is_empty() {
+            self.printer.lines(lines);
+        }
+    }
+
+    fn show_ended(&self, found: &FoundTask) {
+        if self.as_json {
+            self.printer.json(&found.json);
+        } else {
+            let (style, width) = (self.printer.style, self.printer.width);
+            self.printer.lines(view::show(&found.task, style, width));
+        }
+    }
+}

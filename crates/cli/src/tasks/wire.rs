@@ -1,0 +1,192 @@
+//! Tasks and events as a server sends them, as far as the commands show them.
+
+use std::sync::Arc;
+
+use allstop_a2a::RECEIPT_EXTENSION;
+use allstop_core::{Cause, Receipt, Timestamp};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// A task of the server.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ServerTask {
+    pub(super) id: String,
+    #[serde(default)]
+    pub(super) context_id: String,
+    pub(super) status: ServerStatus,
+    #[serde(default)]
+    pub(super) history: Vec<ServerMessage>,
+    #[serde(default)]
+    pub(super) artifacts: Vec<ServerArtifact>,
+    #[serde(default)]
+    metadata: Value,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct ServerStatus {
+    pub(super) state: ServerTaskState,
+    #[serde(default)]
+    pub(super) message: Option<ServerMessage>,
+    #[serde(default)]
+    pub(super) timestamp: Option<Timestamp>,
+}
+
+/// State of a task, by its name in the protocol (`TASK_STATE_WORKING`).
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub(super) struct ServerTaskState(String);
+
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct ServerMessage {
+    #[serde(default)]
+    pub(super) role: String,
+    #[serde(default)]
+    parts: Vec<ServerPart>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ServerArtifact {
+    #[serde(default)]
+    artifact_id: String,
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    parts: Vec<ServerPart>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ServerPart {
+    text: Option<String>,
+    filename: Option<String>,
+    url: Option<String>,
+    data: Option<Value>,
+}
+
+/// Page of a list.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct TaskListPage {
+    #[serde(default)]
+    pub(super) tasks: Vec<Value>,
+    #[serde(default)]
+    pub(super) next_page_token: String,
+}
+
+/// Event of a stream.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum ServerEvent {
+    Task(ServerTask),
+    StatusUpdate {
+        status: ServerStatus,
+        #[serde(default)]
+        metadata: Value,
+    },
+    ArtifactUpdate {
+        artifact: ServerArtifact,
+    },
+    Message(ServerMessage),
+}
+
+impl ServerTask {
+    /// Receipt and cause of its end, if it was stopped.
+    pub(super) fn end(&self) -> TaskEndInfo {
+        TaskEndInfo::of(&self.metadata)
+    }
+}
+
+/// Entry of the receipt extension.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(super) struct TaskEndInfo {
+    #[serde(default)]
+    pub(super) receipt: Option<Arc<Receipt>>,
+    #[serde(default)]
+    pub(super) cause: Option<Cause>,
+    #[serde(default)]
+    pub(super) error: Option<String>,
+}
+
+impl TaskEndInfo {
+    /// The entry in this metadata; empty if a server knows no receipts.
+    pub(super) fn of(metadata: &Value) -> Self {
+        let entry = metadata.get(RECEIPT_EXTENSION);
+        let entry = entry.and_then(|entry| Self::deserialize(with_integers(entry)).ok());
+        entry.unwrap_or_default()
+    }
+}
+
+/// The same with whole numbers as integers: in the metadata of the protocol every number is a double.
+fn with_integers(value: &Value) -> Value {
+    match value {
+        #[expect(clippy::cast_possible_truncation, reason = "whole, and in the range")]
+        Value::Number(number) => match number.as_f64() {
+            Some(whole) if whole.fract() == 0.0 && whole.abs() < 9e15 => (whole as i64).into(),
+            _ => value.clone(),
+        },
+        Value::Array(values) => values.iter().map(with_integers).collect(),
+        Value::Object(fields) => {
+            let fields = fields.iter();
+            Value::Object(
+                fields
+                    .map(|(key, value)| (key.clone(), with_integers(value)))
+                    .collect(),
+            )
+        }
+        _ => value.clone(),
+    }
+}
+
+impl ServerTaskState {
+    pub(super) fn is(&self, word: &str) -> bool {
+        self.word() == word
+    }
+
+    /// True if nothing follows.
+    pub(super) fn is_terminal(&self) -> bool {
+        ["completed", "failed", "canceled", "rejected"].contains(&&*self.word())
+    }
+
+    /// `working`, `input required`.
+    pub(super) fn word(&self) -> String {
+        let word = self.0.strip_prefix("TASK_STATE_").unwrap_or(&self.0);
+        word.to_lowercase().replace('_', " ")
+    }
+}
+
+impl ServerMessage {
+    pub(super) fn is_of_user(&self) -> bool {
+        self.role == "ROLE_USER"
+    }
+
+    pub(super) fn text(&self) -> String {
+        text_of(&self.parts)
+    }
+}
+
+impl ServerArtifact {
+    pub(super) fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or(&self.artifact_id)
+    }
+
+    pub(super) fn text(&self) -> String {
+        text_of(&self.parts)
+    }
+}
+
+/// The parts, a line or more each.
+fn text_of(parts: &[ServerPart]) -> String {
+    let texts = parts.iter().map(|part| match part {
+        ServerPart {
+            text: Some(text), ..
+        } => text.clone(),
+        ServerPart { url: Some(url), .. } => url.clone(),
+        ServerPart {
+            data: Some(data), ..
+        } => data.to_string(),
+        ServerPart { filename, .. } => format!("[{}]", filename.as_deref().unwrap_or("file")),
+    });
+    texts.collect::<Vec<_>>().join("\n")
+}
