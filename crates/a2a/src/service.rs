@@ -30,6 +30,9 @@ const PAGE_LEN_DEFAULT: i32 = 50;
 /// Most tasks of a page.
 const PAGE_LEN_MAX: i32 = 100;
 
+/// Length of a `traceparent` of version 00 (W3C Trace Context, section 3.2).
+const TRACEPARENT_LEN: usize = 55;
+
 /// Header with the number of the last event that a client has.
 pub(crate) const LAST_EVENT_ID: &str = "last-event-id";
 
@@ -114,6 +117,7 @@ impl A2aService {
             task_id: task_id.map(TaskId::from),
             context_id: context_id.map(ContextId::from),
             metadata: from_wire::map(request.metadata),
+            trace: trace_of(params),
             message: from_wire::message(request.message)?,
         };
         let accepted = self.manager.execute(request).await;
@@ -211,6 +215,17 @@ impl A2aService {
         let subscription = subscription.map_err(|error| errors::of_read(&error))?;
         Ok(events::numbered(subscription, task, detail))
     }
+}
+
+/// The trace context of the request, if it is one of W3C's form. What follows is optional and unbounded, so it is left
+/// out.
+fn trace_of(params: &ServiceParams) -> Option<Arc<str>> {
+    let trace = params.get("traceparent")?.first()?;
+    let is_valid = trace.len() == TRACEPARENT_LEN
+        && trace
+            .bytes()
+            .all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+    is_valid.then(|| trace.as_str().into())
 }
 
 fn detail_of(request: &SendMessageRequest) -> TaskDetail {

@@ -41,6 +41,8 @@ pub struct ExecutionCx {
     pub events: EventWriter,
     /// Receipts for the receipt of a stop.
     pub receipts: PartReceipts,
+    /// W3C trace context of the work (`traceparent`). A stop does not cancel it.
+    pub trace: Option<Arc<str>>,
     /// True if the execution continues one that a crash has interrupted.
     pub is_resumed: bool,
 }

@@ -21,6 +21,7 @@ mod executor;
 mod feed;
 mod manager;
 pub mod model;
+mod observer;
 mod options;
 mod subscription;
 mod task_stream;
@@ -38,5 +39,6 @@ pub use manager::{
     TaskRequest, TaskSummary,
 };
 pub use model::{Task, TaskEvent, TaskMessage, TaskRecord, TaskState};
+pub use observer::{ExecutionObserver, TaskObserver};
 pub use options::{PanicHandler, TaskOptions, WhenFull};
 pub use subscription::{SubscriptionItem, TaskSubscription};

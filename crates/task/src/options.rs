@@ -6,6 +6,8 @@ use std::time::{Duration, SystemTime};
 
 use allstop_core::Timestamp;
 
+use crate::observer::TaskObserver;
+
 /// Options of a task manager. All bounds apply to one manager.
 #[derive(Clone)]
 pub struct TaskOptions {
@@ -33,6 +35,8 @@ pub struct TaskOptions {
     pub now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     /// Called with the place and the message of each panic of the embedding program's code.
     pub on_panic: Option<PanicHandler>,
+    /// Observer of the executions.
+    pub observer: Option<Arc<dyn TaskObserver>>,
 }
 
 /// Called with the place (`executor`, `processor` …) and the message of a panic.
@@ -72,6 +76,7 @@ impl Default for TaskOptions {
             event_queue_len_max: EVENT_QUEUE_LEN_MAX,
             now: Arc::new(|| SystemTime::now().into()),
             on_panic: None,
+            observer: None,
         }
     }
 }

@@ -56,9 +56,10 @@ impl AgentExecutorInner {
             self.complete_from_log(cx, was_asked).await?;
             return Ok(None);
         }
-        let message = NewMessage::from(text_of(&cx.message))
+        let mut message = NewMessage::from(text_of(&cx.message))
             .id(message_id_of(cx))
             .policy(FollowUp::Enqueue);
+        message.trace.clone_from(&cx.trace);
         let sent = self.sessions.send(&cx.task.context_id, message).await;
         let (session, events, sent) = sent?;
         let max = self.options.background_max;

@@ -73,6 +73,7 @@ impl ExecutionEngine {
         }
         execution.withdraw_result();
         self.manager.note(&self.stream);
+        self.observe();
         execution.is_accepted.send_replace(true);
         let task = Arc::clone(self.stream.task()?);
         client.answer(Ok((self.stream.version(), task)));

@@ -36,6 +36,9 @@ impl ExecutionEngine {
             (Ok(()), None) => ExecutionResult::NotConfirmed(TaskStoreError::Indeterminate),
             (Err(error), _) => ExecutionResult::NotConfirmed(error),
         };
+        if let (Some(observer), ExecutionResult::Ended(task)) = (&mut self.observer, &result) {
+            observer.ended(task);
+        }
         self.execution.finish(result);
     }
 

@@ -18,6 +18,7 @@ use crate::error::TaskStoreError;
 use crate::executor::{ExecutorError, TaskParts};
 use crate::manager::{ManagerInner, SlotGuard, SlotRequest};
 use crate::model::{Task, TaskMessage, TaskRecord};
+use crate::observer::ExecutionObserver;
 use crate::task_stream::TaskStream;
 
 /// Reason for an execution.
@@ -45,6 +46,8 @@ pub(crate) struct ExecutionEngine {
     pub(super) stream: TaskStream,
     /// Scope of the embedding program's code that runs beside the executor, and that a stop of the task leaves alone.
     pub(super) side_scope: Scope,
+    /// `None`: nobody observes, or the execution is not accepted.
+    pub(super) observer: Option<Box<dyn ExecutionObserver>>,
 }
 
 impl ExecutionEngine {
@@ -59,6 +62,7 @@ impl ExecutionEngine {
             execution,
             stream,
             side_scope,
+            observer: None,
         }
     }
 
@@ -344,6 +348,21 @@ impl ExecutionEngine {
         let (max, on_panic) = (max.min(options.user_code_max), options.on_panic.clone());
         let scope = self.side_scope.clone();
         async move { user_code::run(&scope, place, max, on_panic.as_ref(), make).await }.boxed()
+    }
+
+    /// Begins the observation of an execution that is accepted.
+    pub(super) fn observe(&mut self) {
+        let observer = self.manager.options.observer.as_ref();
+        self.observer = observer.zip(self.stream.task()).map(|(observer, task)| {
+            let trace = self.execution.trace.as_deref();
+            observer.accepted(task, trace)
+        });
+    }
+
+    /// Trace context of the work.
+    pub(super) fn trace(&self) -> Option<Arc<str>> {
+        let own = self.observer.as_ref().and_then(|observer| observer.trace());
+        own.or_else(|| self.execution.trace.clone())
     }
 
     pub(super) fn started(&self) -> TaskRecord {

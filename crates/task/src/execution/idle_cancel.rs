@@ -31,6 +31,10 @@ impl ExecutionEngine {
             return None;
         }
         let task = Arc::clone(self.stream.task()?);
+        self.observe();
+        if let Some(observer) = &mut self.observer {
+            observer.stopping(&cause);
+        }
         let parts = match self.create_parts(&task, guard).await {
             Ok(parts) => parts,
             Err(error) => {

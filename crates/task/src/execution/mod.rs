@@ -35,6 +35,8 @@ pub(crate) struct Execution {
     scope: Scope,
     decision: Arc<CommitDecision>,
     part_receipts: PartReceipts,
+    /// W3C trace context of its request.
+    trace: Option<Arc<str>>,
     is_accepted: watch::Sender<bool>,
     result: watch::Sender<Option<ExecutionResult>>,
     /// True once somebody waits for a stop: what remains behind the end is cut short.
@@ -57,7 +59,11 @@ pub(crate) enum ExecutionResult {
 
 impl Execution {
     /// An execution in a new scope below `root`.
-    pub(crate) fn new(root: &Scope, label: &str) -> Result<Self, NotStarted> {
+    pub(crate) fn new(
+        root: &Scope,
+        label: &str,
+        trace: Option<Arc<str>>,
+    ) -> Result<Self, NotStarted> {
         let decision = Arc::<CommitDecision>::default();
         let options = ScopeOptions {
             decision: Some(Arc::clone(&decision)),
@@ -67,6 +73,7 @@ impl Execution {
             scope: root.child(label, options)?,
             decision,
             part_receipts: PartReceipts::default(),
+            trace,
             is_accepted: watch::Sender::new(false),
             result: watch::Sender::new(None),
             is_hurried: watch::Sender::new(false),

@@ -103,6 +103,9 @@ impl ExecutionEngine {
             let reason = LifecycleEvent::Failed("the task was stopped before its start".into());
             return self.end_without_executor(reason, guard).await;
         };
+        if let Some(observer) = &mut self.observer {
+            observer.started();
+        }
         let mut run = RunLoop {
             lifecycle: Lifecycle::new(Arc::clone(&self.execution.decision)),
             engine: self,
@@ -405,6 +408,9 @@ impl RunLoop<'_> {
             return;
         };
         self.guard.acknowledge();
+        if let Some(observer) = &mut self.engine.observer {
+            observer.stopping(&cause);
+        }
         self.account = Some(async move { account.receipt().await }.boxed());
         let end = self.decide(LifecycleEvent::Stopped(cause.clone()));
         debug_assert!(end.is_none(), "a stop ends with its receipt");

@@ -47,6 +47,7 @@ impl ExecutionEngine {
             scope: work.0.clone(),
             events,
             receipts: self.execution.part_receipts.clone(),
+            trace: self.trace(),
             is_resumed,
         };
         let executor = Arc::clone(&parts.executor);

@@ -109,7 +109,7 @@ impl ManagerInner {
                 if table.is_closed {
                     return Err(CancelError::ShuttingDown);
                 }
-                let scopes = self.new_execution(id);
+                let scopes = self.new_execution(id, None);
                 let scopes = scopes.map_err(|_stopped| CancelError::ShuttingDown)?;
                 let execution = Arc::clone(&scopes.execution);
                 table.enter(id, Arc::clone(&execution));

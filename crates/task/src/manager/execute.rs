@@ -27,6 +27,8 @@ pub struct TaskRequest {
     pub message: TaskMessage,
     /// Fields of the request, kept with a new task.
     pub metadata: JsonMap,
+    /// W3C trace context of the request (`traceparent`), for its execution. It is not stored.
+    pub trace: Option<Arc<str>>,
 }
 
 /// Accepted message: it is durable, and its execution runs or waits for a slot.
@@ -129,7 +131,7 @@ impl ManagerInner {
         }
         let id = request.task_id.clone();
         let id = id.unwrap_or_else(|| TaskId::new(Ulid::generate().to_string()));
-        let scopes = self.new_execution(&id);
+        let scopes = self.new_execution(&id, request.trace.clone());
         let scopes = scopes.map_err(|_stopped| ExecuteError::ShuttingDown)?;
         let answer = table.slots.request(owner);
         if let SlotAnswer::Full(reason) = answer {

@@ -81,10 +81,14 @@ impl ManagerInner {
     }
 
     /// Scopes of a new execution.
-    fn new_execution(&self, id: &TaskId) -> Result<NewExecution, NotStarted> {
-        let side_label = format!("task/{id}/parts");
+    fn new_execution(
+        &self,
+        id: &TaskId,
+        trace: Option<Arc<str>>,
+    ) -> Result<NewExecution, NotStarted> {
+        let (label, side_label) = (format!("task/{id}"), format!("task/{id}/parts"));
         Ok(NewExecution {
-            execution: Arc::new(Execution::new(&self.root, &format!("task/{id}"))?),
+            execution: Arc::new(Execution::new(&self.root, &label, trace)?),
             side_scope: self.root.child(side_label, ScopeOptions::default())?,
         })
     }

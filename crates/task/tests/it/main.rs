@@ -8,6 +8,7 @@ mod execute;
 mod failures;
 mod hostile;
 mod limits;
+mod observe;
 mod random;
 mod scale;
 mod store_faults;

@@ -156,6 +156,7 @@ pub(crate) fn request(message_id: &str) -> TaskRequest {
         context_id: None,
         message: TaskMessage::text(message_id, MessageSender::User, "do it"),
         metadata: JsonMap::new(),
+        trace: None,
     }
 }
 

@@ -190,6 +190,7 @@ pub(super) fn request(message: &str, text: &str) -> TaskRequest {
         context_id: Some(ContextId::new("c1")),
         message: TaskMessage::text(message, MessageSender::User, text),
         metadata: JsonMap::new(),
+        trace: None,
     }
 }
 

@@ -1,0 +1,136 @@
+//! What an observer of executions sees.
+
+use std::sync::Arc;
+
+use allstop_core::Cause;
+use allstop_task::{
+    ExecutionObserver, ExecutorReturn, Task, TaskEvent, TaskObserver, TaskOptions, TaskParts,
+    TaskRequest, TaskState,
+};
+use parking_lot::Mutex;
+
+use crate::support::{ScriptedExecutor, ended, endless, request, start, three_events, user};
+
+#[derive(Debug, Default, Clone)]
+struct Observed(Arc<Mutex<Vec<String>>>);
+
+impl Observed {
+    fn note(&self, said: impl Into<String>) {
+        self.0.lock().push(said.into());
+    }
+
+    fn options(&self) -> TaskOptions {
+        TaskOptions {
+            observer: Some(Arc::new(self.clone())),
+            ..TaskOptions::default()
+        }
+    }
+}
+
+impl TaskObserver for Observed {
+    fn accepted(&self, task: &Task, trace: Option<&str>) -> Box<dyn ExecutionObserver> {
+        self.note(format!("accepted {} {trace:?}", task.status.state));
+        Box::new(self.clone())
+    }
+}
+
+impl ExecutionObserver for Observed {
+    fn trace(&self) -> Option<Arc<str>> {
+        Some("own".into())
+    }
+
+    fn started(&mut self) {
+        self.note("started");
+    }
+
+    fn stopping(&mut self, cause: &Cause) {
+        self.note(format!("stopping {cause}"));
+    }
+
+    fn ended(&mut self, task: &Task) {
+        self.note(format!("ended {}", task.status.state));
+    }
+}
+
+async fn manager_with(executor: &ScriptedExecutor, seen: &Observed) -> allstop_task::TaskManager {
+    let parts = TaskParts::of(executor.clone());
+    crate::support::manager(parts, seen.options()).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn execution_is_observed_from_its_acceptance_to_its_end() {
+    let seen = Observed::default();
+    let executor = three_events();
+    let manager = manager_with(&executor, &seen).await;
+    let request = TaskRequest {
+        trace: Some("of the caller".into()),
+        ..request("m1")
+    };
+    let mut accepted = manager.execute(request).await.unwrap();
+    ended(&manager, &mut accepted).await;
+    let said = [
+        "accepted submitted Some(\"of the caller\")",
+        "started",
+        "ended completed",
+    ];
+    assert_eq!(*seen.0.lock(), said);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stop_is_observed_with_its_cause() {
+    let seen = Observed::default();
+    let executor = endless(true);
+    let manager = manager_with(&executor, &seen).await;
+    let accepted = start(&manager, &executor).await;
+    let _outcome = manager.cancel(&accepted.task_id, user()).await.unwrap();
+    let said = seen.0.lock().clone();
+    assert_eq!(said[1..3], ["started", &format!("stopping {}", user())]);
+    assert_eq!(said[3..], ["ended canceled"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stop_of_a_task_at_rest_is_observed() {
+    let seen = Observed::default();
+    let executor = ScriptedExecutor::new(|cx| async move {
+        let _ended = cx
+            .events
+            .write(TaskEvent::state(TaskState::InputRequired))
+            .await;
+        Ok(ExecutorReturn::Finished)
+    });
+    let manager = manager_with(&executor, &seen).await;
+    let mut accepted = manager.execute(request("m1")).await.unwrap();
+    ended(&manager, &mut accepted).await;
+    seen.0.lock().clear();
+    let _outcome = manager.cancel(&accepted.task_id, user()).await.unwrap();
+    let stop = format!("stopping {}", user());
+    assert_eq!(
+        *seen.0.lock(),
+        ["accepted input_required None", &stop, "ended canceled"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn executor_has_the_trace_of_the_observer_or_of_the_caller() {
+    for observer in [None, Some(Observed::default())] {
+        let traces = Arc::new(Mutex::new(Vec::new()));
+        let found = Arc::clone(&traces);
+        let executor = ScriptedExecutor::new(move |cx| {
+            found.lock().push(cx.trace.clone());
+            async { Ok(ExecutorReturn::Finished) }
+        });
+        let options = observer
+            .as_ref()
+            .map_or_else(TaskOptions::default, Observed::options);
+        let parts = TaskParts::of(executor);
+        let manager = crate::support::manager(parts, options).await;
+        let request = TaskRequest {
+            trace: Some("caller".into()),
+            ..request("m1")
+        };
+        let mut accepted = manager.execute(request).await.unwrap();
+        ended(&manager, &mut accepted).await;
+        let expected = if observer.is_some() { "own" } else { "caller" };
+        assert_eq!(*traces.lock(), [Some(expected.into())]);
+    }
+}
