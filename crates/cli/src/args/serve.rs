@@ -36,6 +36,9 @@ pub(crate) struct ServeArgs {
     /// File with `NAME SHA256` lines: the hash of each user's bearer token. It is read again when it changes
     #[arg(long, value_name = "PATH")]
     pub(crate) token_file: Option<PathBuf>,
+    /// Collector of OpenTelemetry traces over HTTP (http://127.0.0.1:4318). A trace continues that of the caller
+    #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_ENDPOINT")]
+    pub(crate) otlp: Option<String>,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
     #[command(flatten)]

@@ -3,13 +3,17 @@
 mod agent;
 mod echo;
 mod health;
+mod metrics;
+mod observer;
 mod open;
+mod traces;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use allstop_agent::TurnError;
+use allstop_core::receipt::ItemKind;
 use allstop_core::{Cause, CauseKind, Extent};
-use allstop_scope::{FORCE_MAX, GRACE_DEFAULT, StopRequest};
+use allstop_scope::{FORCE_MAX, GRACE_DEFAULT, StopRequest, WorkSpec};
 use allstop_task::ShutdownReport;
 
 use crate::args::ServeArgs;
@@ -24,6 +28,9 @@ use crate::supervise::Supervisor;
 use crate::terminal::OutputPriority;
 use agent::AgentChoice;
 use open::{RunningServer, open_server};
+
+/// Longest wait for the last traces at the end of the process.
+const TRACES_MAX: Duration = Duration::from_millis(500);
 
 /// Serves until a signal; then stops the tasks, and exits with the code of the signal.
 pub(crate) async fn serve(args: ServeArgs, host: &ProcessHost) -> Result<Exit, CliError> {
@@ -121,6 +128,15 @@ async fn shut_down(
                 tell(host, &why);
             }
             system.close().await;
+        }
+        if let Some(traces) = server.traces.clone() {
+            let spec = WorkSpec::new(ItemKind::Thread, "last traces");
+            let sent = server
+                .root
+                .spawn_blocking(spec, move |_cx| traces.close(TRACES_MAX));
+            if let Ok(sent) = sent {
+                let _sent_or_lost = sent.await;
+            }
         }
         (report, background)
     };

@@ -19,6 +19,9 @@ use tokio::net::TcpListener;
 
 use super::agent::{AgentChoice, OpenAgent};
 use super::health::{self, Readiness};
+use super::metrics::TaskMetrics;
+use super::observer::ServerObserver;
+use super::traces::TraceExporter;
 use crate::args::ServeArgs;
 use crate::error::CliError;
 
@@ -27,7 +30,10 @@ const TOKENS_LOOK: Duration = Duration::from_secs(1);
 
 /// A server that takes requests.
 pub(super) struct RunningServer {
+    pub(super) root: Scope,
     pub(super) manager: TaskManager,
+    /// Exporter of traces, if they are wanted.
+    pub(super) traces: Option<TraceExporter>,
     /// Holds the sessions and the background work of the agent.
     pub(super) agent: Scope,
     /// Sessions, tools and servers of the agent, if it has any.
@@ -79,6 +85,8 @@ pub(super) async fn open_server(
         log,
         system,
     } = agent.open(agent_scope.clone()).await?;
+    let metrics = TaskMetrics::default();
+    let traces = args.otlp.as_deref().map(TraceExporter::new).transpose()?;
     let options = TaskOptions {
         running_max: args.max_tasks.map(NonZeroUsize::get),
         running_per_owner_max: args.max_tasks_per_user.map(NonZeroUsize::get),
@@ -87,6 +95,10 @@ pub(super) async fn open_server(
             .map_or(WhenFull::Refuse, |len_max| WhenFull::Queue { len_max }),
         inactivity_max: args.inactivity.map(|HumanDuration(max)| max),
         execution_max: args.task_timeout.map(|HumanDuration(max)| max),
+        observer: Some(Arc::new(ServerObserver {
+            metrics: metrics.clone(),
+            traces: traces.clone(),
+        })),
         ..TaskOptions::default()
     };
     let tasks = child("tasks").context("a scope for the tasks")?;
@@ -104,7 +116,8 @@ pub(super) async fn open_server(
     let service = Arc::new(A2aService::new(manager.clone()));
     let router = http_router(&service, card, Arc::clone(&authenticator))
         .merge(grpc_router(&service, authenticator))
-        .merge(health::router(readiness.clone()));
+        .merge(health::router(readiness.clone()))
+        .merge(metrics.router());
     let spec = WorkSpec::new(ItemKind::Future, "listener");
     let accepting = connections.clone();
     let listening = connections.spawn(spec, move |_cx| {
@@ -113,7 +126,9 @@ pub(super) async fn open_server(
     listening.context("a scope for the connections")?;
     readiness.set(true);
     Ok(RunningServer {
+        root,
         manager,
+        traces,
         agent: agent_scope,
         system,
         connections,

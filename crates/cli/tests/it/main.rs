@@ -24,4 +24,5 @@ mod shell;
 mod stalls;
 mod surface;
 mod tasks;
+mod telemetry;
 mod terminal_text;

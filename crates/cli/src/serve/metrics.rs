@@ -1,0 +1,205 @@
+//! Numbers about the tasks of the server, in the text format of OpenMetrics, which Prometheus reads.
+
+use std::sync::Arc;
+
+use allstop_core::Cause;
+use allstop_task::{ExecutionObserver, Task};
+use axum::Router;
+use axum::http::header::CONTENT_TYPE;
+use axum::routing::get;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+use tokio::time::Instant;
+
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Times of executions, in seconds: from an echo to a working day.
+const EXECUTION_BUCKETS: [f64; 9] = [
+    0.01, 0.1, 1.0, 10.0, 60.0, 300.0, 1_800.0, 7_200.0, 28_800.0,
+];
+
+/// Times of stops, in seconds: the usual grace is 2 s, and force follows within 1 s.
+const STOP_BUCKETS: [f64; 9] = [0.001, 0.005, 0.02, 0.1, 0.5, 1.0, 2.0, 3.0, 10.0];
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct EndLabels {
+    /// State of the task behind the execution.
+    state: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StopLabels {
+    /// Kind of the cause.
+    cause: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReceiptLabels {
+    /// `true`: nothing of the task runs, and that was verified.
+    quiet: &'static str,
+}
+
+/// Counters of the server. Clones count together.
+#[derive(Debug, Clone, Default)]
+pub(super) struct TaskMetrics {
+    accepted: Counter,
+    waiting: Gauge,
+    running: Gauge,
+    unconfirmed: Counter,
+    ended: Family<EndLabels, Counter>,
+    stops: Family<StopLabels, Counter>,
+    receipts: Family<ReceiptLabels, Counter>,
+    times: TaskTimes,
+}
+
+#[derive(Debug, Clone)]
+struct TaskTimes {
+    execution: Histogram,
+    quiet: Histogram,
+}
+
+impl Default for TaskTimes {
+    fn default() -> Self {
+        Self {
+            execution: Histogram::new(EXECUTION_BUCKETS),
+            quiet: Histogram::new(STOP_BUCKETS),
+        }
+    }
+}
+
+impl TaskMetrics {
+    /// `GET /metrics`.
+    pub(super) fn router(&self) -> Router {
+        let registry = Arc::new(self.registry());
+        let answer = async move || {
+            let mut text = String::new();
+            // Writing to a string cannot fail.
+            let _written = encode(&mut text, &registry);
+            ([(CONTENT_TYPE, OPEN_METRICS)], text)
+        };
+        Router::new().route("/metrics", get(answer))
+    }
+
+    fn registry(&self) -> Registry {
+        let mut all = Registry::with_prefix("allstop");
+        all.register(
+            "executions_accepted",
+            "Messages that were accepted",
+            self.accepted.clone(),
+        );
+        all.register(
+            "executions_waiting",
+            "Accepted messages whose executor has not started",
+            self.waiting.clone(),
+        );
+        all.register(
+            "executions_running",
+            "Executors that run",
+            self.running.clone(),
+        );
+        all.register(
+            "executions_ended",
+            "Ends of executions that are stored, by the state of the task",
+            self.ended.clone(),
+        );
+        all.register(
+            "executions_unconfirmed",
+            "Executions whose end the store has not confirmed",
+            self.unconfirmed.clone(),
+        );
+        all.register("stops", "Stops of tasks, by cause", self.stops.clone());
+        all.register(
+            "stop_receipts",
+            "Receipts of stops; quiet: nothing of the task runs, and that was verified",
+            self.receipts.clone(),
+        );
+        all.register_with_unit(
+            "execution",
+            "Time from the start of an executor to the stored end",
+            Unit::Seconds,
+            self.times.execution.clone(),
+        );
+        all.register_with_unit(
+            "stop_to_quiet",
+            "Time from a stop to its quiet",
+            Unit::Seconds,
+            self.times.quiet.clone(),
+        );
+        all
+    }
+
+    /// Counts one execution.
+    pub(super) fn accepted(&self) -> ExecutionMetrics {
+        self.accepted.inc();
+        self.waiting.inc();
+        ExecutionMetrics {
+            metrics: self.clone(),
+            started: None,
+            is_stored: false,
+        }
+    }
+}
+
+/// Counts one execution, until it is dropped.
+#[derive(Debug)]
+pub(super) struct ExecutionMetrics {
+    metrics: TaskMetrics,
+    started: Option<Instant>,
+    is_stored: bool,
+}
+
+impl ExecutionObserver for ExecutionMetrics {
+    fn started(&mut self) {
+        if self.started.is_none() {
+            self.metrics.waiting.dec();
+            self.metrics.running.inc();
+        }
+        self.started = Some(Instant::now());
+    }
+
+    fn stopping(&mut self, cause: &Cause) {
+        let cause = cause.kind.as_str().to_owned();
+        self.metrics
+            .stops
+            .get_or_create(&StopLabels { cause })
+            .inc();
+    }
+
+    fn ended(&mut self, task: &Task) {
+        self.is_stored = true;
+        let metrics = &self.metrics;
+        let state = task.status.state.to_string();
+        metrics.ended.get_or_create(&EndLabels { state }).inc();
+        if let Some(started) = self.started {
+            let time = started.elapsed().as_secs_f64();
+            metrics.times.execution.observe(time);
+        }
+        if let Some(receipt) = &task.ending.receipt {
+            let quiet = if receipt.quiet() { "true" } else { "false" };
+            metrics
+                .receipts
+                .get_or_create(&ReceiptLabels { quiet })
+                .inc();
+            if let Some(ms) = receipt.quiet_after_ms() {
+                metrics.times.quiet.observe(ms.as_f64() / 1e3);
+            }
+        }
+    }
+}
+
+impl Drop for ExecutionMetrics {
+    fn drop(&mut self) {
+        match self.started {
+            Some(_) => self.metrics.running.dec(),
+            None => self.metrics.waiting.dec(),
+        };
+        if !self.is_stored {
+            self.metrics.unconfirmed.inc();
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Metrics and traces of each execution.
+
+use std::sync::Arc;
+
+use allstop_core::Cause;
+use allstop_task::{ExecutionObserver, Task, TaskObserver};
+
+use super::metrics::{ExecutionMetrics, TaskMetrics};
+use super::traces::{ExecutionSpan, TraceExporter};
+
+/// Observes the executions of the server.
+#[derive(Debug, Clone)]
+pub(super) struct ServerObserver {
+    pub(super) metrics: TaskMetrics,
+    /// `None`: nobody wants traces.
+    pub(super) traces: Option<TraceExporter>,
+}
+
+impl TaskObserver for ServerObserver {
+    fn accepted(&self, task: &Task, trace: Option<&str>) -> Box<dyn ExecutionObserver> {
+        Box::new(ServedExecution {
+            metrics: self.metrics.accepted(),
+            span: self
+                .traces
+                .as_ref()
+                .map(|traces| traces.accepted(task, trace)),
+        })
+    }
+}
+
+struct ServedExecution {
+    metrics: ExecutionMetrics,
+    span: Option<ExecutionSpan>,
+}
+
+impl ExecutionObserver for ServedExecution {
+    fn trace(&self) -> Option<Arc<str>> {
+        self.span.as_ref()?.trace()
+    }
+
+    fn started(&mut self) {
+        self.metrics.started();
+        if let Some(span) = &mut self.span {
+            span.started();
+        }
+    }
+
+    fn stopping(&mut self, cause: &Cause) {
+        self.metrics.stopping(cause);
+        if let Some(span) = &mut self.span {
+            span.stopping(cause);
+        }
+    }
+
+    fn ended(&mut self, task: &Task) {
+        self.metrics.ended(task);
+        if let Some(span) = &mut self.span {
+            span.ended(task);
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Metrics and traces of `allstop serve`, seen by a scraper and by a collector.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, channel};
+
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::trace::v1::Span;
+use prost::Message as _;
+use serde_json::Value;
+
+use crate::serve::Server;
+use crate::support::{FACT_MAX, Place, Signal};
+
+const SCRIPT: &str = "replies: [{text: Never, stall: mid_stream}]\n";
+
+/// A trace as a caller begins it.
+const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+const CALLER: &str = "b7ad6b7169203331";
+
+/// A collector of OTLP over HTTP on a free port, and the spans that it gets. Its threads end with the process.
+fn collector() -> (String, Receiver<Span>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = format!("http://{}", listener.local_addr().expect("an address"));
+    let (spans, received) = channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let spans = spans.clone();
+            std::thread::spawn(move || {
+                let mut stream = BufReader::new(stream);
+                while let Some(request) = export(&mut stream) {
+                    let groups = request
+                        .resource_spans
+                        .into_iter()
+                        .flat_map(|r| r.scope_spans);
+                    for span in groups.flat_map(|group| group.spans) {
+                        // The test may have ended.
+                        let _sent = spans.send(span);
+                    }
+                }
+            });
+        }
+    });
+    (address, received)
+}
+
+/// Reads one export and answers it; `None` at the end of the connection.
+fn export(stream: &mut BufReader<TcpStream>) -> Option<ExportTraceServiceRequest> {
+    let mut len = 0;
+    loop {
+        let mut line = String::new();
+        if stream.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        let line = line.trim().to_ascii_lowercase();
+        if let Some(value) = line.strip_prefix("content-length:") {
+            len = value.trim().parse().expect("a length");
+        }
+        if line.is_empty() {
+            break;
+        }
+    }
+    let mut body = vec![0; len];
+    stream.read_exact(&mut body).ok()?;
+    let answer =
+        b"HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\ncontent-length: 0\r\n\r\n";
+    stream.get_mut().write_all(answer).ok()?;
+    Some(ExportTraceServiceRequest::decode(&*body).expect("an export"))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Sends a message that returns at once, and gives the id of its task.
+fn send(server: &Server, id: &str) -> String {
+    let head =
+        format!("POST /message:send HTTP/1.1\r\ntraceparent: 00-{TRACE}-{CALLER}-01\r\nx-rest: ");
+    let body = format!(
+        "{{\"configuration\":{{\"returnImmediately\":true}},\"message\":{{\"messageId\":\"{id}\",\
+         \"role\":\"ROLE_USER\",\"parts\":[{{\"text\":\"hello\"}}]}}}}"
+    );
+    let (status, body) = server.request(&head, &body).expect("an answer");
+    assert_eq!(status, 200, "{body}");
+    let answer: Value = serde_json::from_str(&body).expect("JSON");
+    answer["task"]["id"].as_str().expect("an id").to_owned()
+}
+
+fn metrics(server: &Server) -> String {
+    let (status, text) = server.request("GET /metrics", "").expect("an answer");
+    assert_eq!(status, 200);
+    text
+}
+
+#[test]
+fn stop_is_in_the_metrics_and_in_the_trace_of_its_caller() {
+    let place = Place::new();
+    let (collector, spans) = collector();
+    let model = place.script(SCRIPT);
+    let server = Server::start_with(&place, &format!("--model {model} --otlp {collector}"));
+    let id = send(&server, "m1");
+    let seen = metrics(&server);
+    assert!(
+        seen.contains("allstop_executions_accepted_total 1\n"),
+        "{seen}"
+    );
+    let stopped = server.request(&format!("POST /tasks/{id}:cancel"), "{}");
+    assert_eq!(stopped.expect("an answer").0, 200);
+    let seen = metrics(&server);
+    for line in [
+        "allstop_executions_running 0",
+        "allstop_executions_waiting 0",
+        "allstop_executions_ended_total{state=\"canceled\"} 1",
+        "allstop_stops_total{cause=\"user\"} 1",
+        "allstop_stop_receipts_total{quiet=\"true\"} 1",
+        "allstop_stop_to_quiet_seconds_count 1",
+        "# EOF",
+    ] {
+        assert!(seen.lines().any(|seen| seen == line), "{line} in {seen}");
+    }
+    // The last spans are sent at the end of the process at the latest.
+    assert_eq!(server.running.end_by(Signal::TERM).code, 143);
+    let span = spans.recv_timeout(FACT_MAX).expect("a span");
+    assert_eq!(hex(&span.trace_id), TRACE);
+    assert_eq!(hex(&span.parent_span_id), CALLER);
+    let stop = span.events.iter().find(|event| event.name == "stop");
+    let stop = format!("{:?}", stop.expect("a stop").attributes);
+    assert!(
+        stop.contains("cause.kind") && stop.contains("user"),
+        "{stop}"
+    );
+    let state = format!("{:?}", span.attributes);
+    assert!(state.contains("canceled") && state.contains(&id), "{state}");
+}
+
+#[test]
+fn collector_that_hangs_delays_neither_tasks_nor_the_exit() {
+    let place = Place::new();
+    // Accepts by its backlog, and never answers.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = silent.local_addr().expect("an address");
+    let server = Server::start_with(&place, &format!("--agent echo --otlp http://{address}"));
+    for number in 0..20 {
+        send(&server, &format!("m{number}"));
+    }
+    let ended = server.running.end_by(Signal::TERM);
+    assert_eq!(ended.code, 143, "{}", ended.stderr);
+    let wait = ended.since_signal();
+    assert!(wait < std::time::Duration::from_secs(3), "{wait:?}");
+    drop(silent);
+}
+
+#[test]
+fn wrong_collector_is_a_usage_error() {
+    let place = Place::new();
+    let serve = place.allstop().args("serve --agent echo --store :memory:");
+    let ended = serve.args("--listen 127.0.0.1:0 --otlp nowhere").end();
+    assert_eq!(ended.code, 2, "{}", ended.stderr);
+}
