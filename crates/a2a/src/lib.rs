@@ -17,6 +17,7 @@ mod page_token;
 mod principal;
 mod receipt_extension;
 mod rest;
+mod rest_cancel;
 mod router;
 mod server;
 mod service;

@@ -18,8 +18,7 @@ use httpdate::fmt_http_date;
 
 use crate::principal::{Authenticator, authenticate};
 use crate::service::A2aService;
-use crate::streaming;
-use crate::{limits, rest};
+use crate::{limits, rest, rest_cancel, streaming};
 
 /// JSON-RPC (`POST /`), REST, and the agent card, which needs no authentication.
 pub fn http_router(
@@ -30,6 +29,7 @@ pub fn http_router(
     let operations = jsonrpc_router(Arc::clone(service))
         .merge(rest_router(Arc::clone(service)))
         .layer(from_fn_with_state(Arc::clone(service), streaming::layer))
+        .layer(from_fn_with_state(Arc::clone(service), rest_cancel::layer))
         .layer(from_fn(rest::conform))
         .layer(from_fn(limits::read_body))
         .layer(from_fn_with_state(authenticator, authentication));

@@ -153,7 +153,7 @@ fn invalid(error: &impl std::fmt::Display) -> A2AError {
 }
 
 /// The headers as the library hands them to a handler.
-fn params_of(headers: &HeaderMap) -> ServiceParams {
+pub(crate) fn params_of(headers: &HeaderMap) -> ServiceParams {
     let mut params = ServiceParams::new();
     for (name, value) in headers {
         if let Ok(value) = value.to_str() {

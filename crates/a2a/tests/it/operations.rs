@@ -74,6 +74,33 @@ async fn stopped_task_carries_its_receipt() {
     );
 }
 
+/// The cause of a stop is in the body of the HTTP+JSON request, too.
+#[tokio::test]
+async fn cancellation_over_rest_names_its_cause() {
+    let router = router().await;
+    let mut params = message("m", "wait");
+    params["configuration"] = json!({"returnImmediately": true});
+    let id = result(&router, "SendMessage", &params).await["task"]["id"].clone();
+    let path = format!("/tasks/{}:cancel", id.as_str().unwrap());
+    for broken in ["{", "[]", "{\"metadata\": 7}"] {
+        let (status, body) = answer(&router, post(&path, broken)).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{broken}: {body}");
+    }
+    let cause = json!({RECEIPT_EXTENSION: {"cause": {"detail": "lunch", "by": "web"}}});
+    // The task is the one of the path, whatever the body says.
+    let body = json!({"id": "another", "metadata": cause}).to_string();
+    let (status, stopped) = answer(&router, post(&path, body)).await;
+    assert_eq!(status, StatusCode::OK, "{stopped}");
+    assert_eq!(stopped["id"], id);
+    assert_eq!(
+        stopped["metadata"][RECEIPT_EXTENSION]["cause"],
+        json!({"kind": "user", "detail": "lunch", "by": "alice: web"})
+    );
+    // Without a body.
+    let (status, again) = answer(&router, post(&path, "")).await;
+    assert_eq!((status, &again), (StatusCode::OK, &stopped));
+}
+
 #[tokio::test]
 async fn task_that_asks_takes_the_next_message() {
     let router = router().await;
