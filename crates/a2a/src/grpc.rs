@@ -13,6 +13,7 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::{Code, Request, Status};
 use tonic_types::StatusExt as _;
 
+use crate::legacy;
 use crate::principal::{Authenticator, authenticate};
 use crate::service::A2aService;
 use crate::version;
@@ -38,6 +39,8 @@ pub fn grpc_router(
     Routes::new(InterceptedService::new(server, admit))
         .into_axum_router()
         .layer(from_fn(specified_status))
+        .merge(legacy::grpc_router())
+        .fallback(legacy::unknown)
 }
 
 /// Gives errors the status of A2A 1.0, section 5.4, where the library has another one.

@@ -12,6 +12,7 @@ mod errors;
 mod events;
 mod from_wire;
 mod grpc;
+mod legacy;
 mod limits;
 mod page_token;
 mod principal;

@@ -300,3 +300,24 @@ async fn other_versions_and_content_types_are_refused() {
     let (_, body) = answer(&router, text).await;
     assert_eq!(body["error"]["code"], -32005);
 }
+
+/// A client of version 0.3 has paths of its own, and understands the error that it gets there.
+#[tokio::test]
+async fn paths_of_an_older_version_are_refused_by_name() {
+    let router = router().await;
+    for path in [
+        "/v1/message:send",
+        "/v1/message:stream",
+        "/v1/tasks/x:cancel",
+    ] {
+        let mut request = post(path, "{}");
+        request.headers_mut().remove("a2a-version");
+        let (status, body) = answer(&router, request).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{path}");
+        let message = "version not supported: 0.3";
+        let error = json!({"type": "VersionNotSupportedError", "code": -32009, "message": message});
+        assert_eq!(body, error, "{path}");
+        let (status, _) = answer(&router, post(path, "{}")).await;
+        assert_eq!(status, StatusCode::NOT_FOUND, "{path}");
+    }
+}
