@@ -29,8 +29,9 @@ use crate::events::NumberedEvent;
 use crate::service::A2aService;
 use crate::{rest, version};
 
-/// Interval of comments in a silent stream: below the idle limits of common proxies, which begin at 30 s.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Interval of comments in a silent stream: below the idle limits of clients and proxies. The shortest known one is that
+/// of the official Python client, 5 s.
+const KEEP_ALIVE: Duration = Duration::from_secs(4);
 
 /// Streaming request that this layer answers.
 enum StreamingRequest {
