@@ -6,6 +6,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use serde_json::{Value, json};
 
 use crate::version;
 
@@ -32,16 +33,24 @@ fn is_json(headers: &HeaderMap) -> bool {
 
 /// An error as a `google.rpc.Status` in JSON.
 pub(crate) fn error_response(error: &A2AError) -> Response {
-    let status = StatusCode::from_u16(error.http_status_code());
-    let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    (http_status(error), axum::Json(error_body(error))).into_response()
+}
+
+/// Body of an error; in a stream, the data of its last event.
+pub(crate) fn error_body(error: &A2AError) -> Value {
+    let status = http_status(error);
     let rpc = error.to_jsonrpc_error();
-    let body = serde_json::json!({"error": {
+    json!({"error": {
         "code": status.as_u16(),
         "status": status_word(status),
         "message": rpc.message,
         "details": rpc.data,
-    }});
-    (status, axum::Json(body)).into_response()
+    }})
+}
+
+fn http_status(error: &A2AError) -> StatusCode {
+    let status = StatusCode::from_u16(error.http_status_code());
+    status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
 /// The word of `google.rpc.Code` for a status.

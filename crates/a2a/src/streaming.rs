@@ -23,6 +23,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::events::NumberedEvent;
@@ -167,32 +168,67 @@ pub(crate) fn params_of(headers: &HeaderMap) -> ServiceParams {
 
 /// The events as an answer: in JSON-RPC envelopes with this id, or bare.
 fn sse(events: BoxStream<'static, NumberedEvent>, id: Option<JsonRpcId>) -> Response {
-    let events = events.map(move |event| {
-        let (number, payload) = match event {
-            Ok((number, event)) => match protojson_conv::to_value(&event) {
-                Ok(value) => (Some(number), Ok(value)),
-                Err(error) => (None, Err(A2AError::internal(error.to_string()))),
-            },
-            Err(error) => (None, Err(error)),
-        };
-        let data = match (payload, &id) {
-            (Ok(value), Some(id)) => {
-                serde_json::to_string(&JsonRpcResponse::success(id.clone(), value))
-            }
-            (Ok(value), None) => serde_json::to_string(&value),
-            (Err(error), Some(id)) => serde_json::to_string(&JsonRpcResponse::error(
-                id.clone(),
-                error.to_jsonrpc_error(),
-            )),
-            (Err(error), None) => serde_json::to_string(&error.to_jsonrpc_error()),
-        };
-        let event = Event::default().data(data.unwrap_or_default());
-        Ok::<_, Infallible>(match number {
-            Some(number) => event.id(number.to_string()),
-            None => event,
-        })
-    });
+    let events = events.map(move |event| Ok::<_, Infallible>(sse_event(event, id.as_ref())));
     Sse::new(events)
         .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
         .into_response()
+}
+
+fn sse_event(event: NumberedEvent, id: Option<&JsonRpcId>) -> Event {
+    let value = event.and_then(|(number, event)| {
+        let value = protojson_conv::to_value(&event);
+        let value = value.map_err(|error| A2AError::internal(error.to_string()))?;
+        Ok((number, value))
+    });
+    match (value, id) {
+        (Ok((number, value)), Some(id)) => {
+            let envelope = JsonRpcResponse::success(id.clone(), value);
+            Event::default()
+                .id(number.to_string())
+                .data(json(&envelope))
+        }
+        (Ok((number, value)), None) => Event::default().id(number.to_string()).data(json(&value)),
+        (Err(error), Some(id)) => {
+            let envelope = JsonRpcResponse::error(id.clone(), error.to_jsonrpc_error());
+            Event::default().data(json(&envelope))
+        }
+        // Without an envelope only the type tells an error from an event.
+        (Err(error), None) => Event::default()
+            .event("error")
+            .data(json(&rest::error_body(&error))),
+    }
+}
+
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::stream;
+
+    use super::*;
+
+    async fn text_of(events: Vec<NumberedEvent>, id: Option<JsonRpcId>) -> String {
+        let response = sse(stream::iter(events).boxed(), id);
+        let bytes = to_bytes(response.into_body(), 10_000).await.unwrap();
+        String::from_utf8(bytes.to_vec()).unwrap()
+    }
+
+    /// The official clients take an event without a type for a `StreamResponse`, and ignore fields that it has not.
+    #[tokio::test]
+    async fn error_in_a_rest_stream_has_its_type() {
+        let error = || vec![Err(A2AError::task_not_found("t"))];
+        let text = text_of(error(), None).await;
+        let data = text.strip_prefix("event: error\ndata: ").unwrap();
+        let data: Value = serde_json::from_str(data.trim()).unwrap();
+        assert_eq!(data["error"]["code"], 404);
+        assert_eq!(data["error"]["details"][0]["reason"], "TASK_NOT_FOUND");
+        let text = text_of(error(), Some(JsonRpcId::Number(1))).await;
+        let data: Value = serde_json::from_str(text.strip_prefix("data: ").unwrap()).unwrap();
+        assert_eq!(
+            (&data["id"], &data["error"]["code"]),
+            (&1.into(), &(-32001).into())
+        );
+    }
 }
