@@ -199,8 +199,23 @@ fn sse_event(event: NumberedEvent, id: Option<&JsonRpcId>) -> Event {
     }
 }
 
+/// Characters that end a line in Unicode, and not in an event stream. Some clients, the official one for Python among
+/// them, split the stream there all the same.
+const LINE_ENDS: [(char, &str); 3] = [
+    ('\u{85}', "\\u0085"),
+    ('\u{2028}', "\\u2028"),
+    ('\u{2029}', "\\u2029"),
+];
+
+/// JSON on one line, whatever a client takes for a line.
 fn json(value: &impl Serialize) -> String {
-    serde_json::to_string(value).unwrap_or_default()
+    let mut text = serde_json::to_string(value).unwrap_or_default();
+    for (end, escaped) in LINE_ENDS {
+        if text.contains(end) {
+            text = text.replace(end, escaped);
+        }
+    }
+    text
 }
 
 #[cfg(test)]
@@ -213,6 +228,17 @@ mod tests {
         let response = sse(stream::iter(events).boxed(), id);
         let bytes = to_bytes(response.into_body(), 10_000).await.unwrap();
         String::from_utf8(bytes.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn text_of_an_event_has_no_line_end_of_any_kind() {
+        let text = "a\u{85}b\u{2028}c\u{2029}d\r\n\u{b}\u{c}\u{1c}\u{1d}\u{1e}e";
+        let json = json(&text);
+        assert!(
+            !json.contains(|c: char| c.is_control() || ['\u{2028}', '\u{2029}'].contains(&c)),
+            "{json:?}"
+        );
+        assert_eq!(serde_json::from_str::<String>(&json).unwrap(), text);
     }
 
     /// The official clients take an event without a type for a `StreamResponse`, and ignore fields that it has not.

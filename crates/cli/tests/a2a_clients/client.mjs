@@ -77,6 +77,36 @@ const scenarios = {
     }
   },
 
+  // Content of every kind comes back as it was sent.
+  async parts() {
+    const a2a = await client();
+    const sent = request("parts; complete");
+    const add = ($case, value, fields) =>
+      sent.message.parts.push({ ...part($case, value), ...fields });
+    const bytes = Buffer.concat(Array(400).fill(Buffer.from(range(255))));
+    add("raw", bytes, { mediaType: "image/png", filename: "ü.png" });
+    add("url", "https://example.com/a?b=c&d=%20", { mediaType: "text/html" });
+    add("data", { a: [1, 2.5, null, true, "ü\n"], b: {} });
+    add("text", "é\r\n\u2028\u2029\u0085 ".repeat(10_000), { metadata: { note: "text" } });
+    const events = await collect(a2a.sendMessageStream(sent));
+    const update = events.find((event) => event.$case === "artifactUpdate");
+    const { parts } = sent.message;
+    assert.deepEqual(update.value.artifact.parts, parts);
+    const got = await a2a.getTask({ tenant: "", id: events[0].value.id });
+    assert.deepEqual([got.artifacts[0].parts, got.history[0].parts], [parts, parts]);
+  },
+
+  // An agent may answer with a message, and then there is no task.
+  async reply() {
+    const a2a = await client();
+    const message = await a2a.sendMessage(request("reply hello"));
+    const streamed = (await collect(a2a.sendMessageStream(request("reply hello")))).at(-1);
+    assert.equal(streamed.$case, "message");
+    for (const { parts, taskId } of [message, streamed.value]) {
+      assert.deepEqual([parts[0].content.value, taskId], ["hello", ""]);
+    }
+  },
+
   async stream() {
     const a2a = await client();
     const events = await collect(a2a.sendMessageStream(request("chunks 300; complete")));
@@ -277,14 +307,17 @@ const scenarios = {
   },
 };
 
+function part($case, value) {
+  return { content: { $case, value }, metadata: undefined, filename: "", mediaType: "" };
+}
+
 function request(text, ids = {}) {
-  const part = { content: { $case: "text", value: text }, metadata: undefined, filename: "", mediaType: "" };
   const message = {
     messageId: randomUUID(),
     contextId: "",
     taskId: "",
     role: Role.ROLE_USER,
-    parts: [part],
+    parts: [part("text", text)],
     metadata: undefined,
     extensions: [],
     referenceTaskIds: [],

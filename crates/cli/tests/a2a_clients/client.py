@@ -29,7 +29,8 @@ from a2a.types.a2a_pb2 import (
     TaskState,
 )
 from a2a.utils import errors
-from google.protobuf.json_format import MessageToDict
+from google.protobuf.json_format import MessageToDict, ParseDict
+from google.protobuf.struct_pb2 import Value
 
 RECEIPT = "https://allstop.dev/a2a/receipt/v1"
 # Far more than an answer takes on a busy machine.
@@ -85,6 +86,30 @@ class Scenarios:
             assert state(answer.task) in ("SUBMITTED", "WORKING"), answer
             await self.open_gate(gate)
             await self.until(client, answer.task.id, lambda task: state(task) == "COMPLETED")
+
+    async def parts(self):
+        """Content of every kind comes back as it was sent."""
+        sent = request("parts; complete")
+        add = sent.message.parts.add
+        add(raw=bytes(range(256)) * 400, media_type="image/png", filename="ü.png")
+        add(url="https://example.com/a?b=c&d=%20", media_type="text/html")
+        add(data=ParseDict({"a": [1, 2.5, None, True, "ü\n"], "b": {}}, Value()))
+        add(text="é\r\n\u2028\u2029\x85 " * 10_000, metadata={"note": "text"})
+        async with await self.client() as client:
+            events = await collect(client.send_message(sent))
+            [update] = [e.artifact_update for e in events if e.HasField("artifact_update")]
+            assert update.artifact.parts == sent.message.parts, update
+            got = await client.get_task(GetTaskRequest(id=events[0].task.id))
+            assert got.artifacts[0].parts == sent.message.parts, got
+            assert got.history[0].parts == sent.message.parts, got
+
+    async def reply(self):
+        """An agent may answer with a message, and then there is no task."""
+        for streaming in (True, False):
+            async with await self.client(streaming=streaming) as client:
+                events = await collect(client.send_message(request("reply hello")))
+                assert events[-1].message.parts[0].text == "hello", events
+                assert not events[-1].message.task_id, events
 
     async def stream(self):
         async with await self.client() as client:

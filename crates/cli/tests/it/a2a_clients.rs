@@ -18,6 +18,8 @@ const STEPPED: &[&str] = &[
     "negotiation",
     "send",
     "send_without_waiting",
+    "parts",
+    "reply",
     "stream",
     "cancel",
     "resubscribe",

@@ -15,7 +15,8 @@ use futures::future::BoxFuture;
 use tokio::sync::watch;
 
 /// Steps separated by `;`. `chunks N`: the next N numbers, one event each. `gate NAME`: waits until the client opens it.
-/// `ignore`: works on after a stop, until force ends it. `ask`, `complete`, `fail`: states of the task.
+/// `ignore`: works on after a stop, until force ends it. `parts`: an artifact with the parts of the message. `reply`: a
+/// message instead of a task. `ask`, `complete`, `fail`: states of the task.
 pub(super) struct SteppedAgent(pub(super) ClientChannel);
 
 /// Facts that clients ask for and gates that they open, beside the protocol.
@@ -95,6 +96,15 @@ impl Executor for SteppedAgent {
                         }
                     }
                     "ignore" => std::future::pending().await,
+                    "parts" => {
+                        let mut artifact = Artifact::text("parts", "");
+                        artifact.parts.clone_from(&cx.message.parts);
+                        events.push(TaskEvent::artifact(artifact));
+                    }
+                    "reply" => {
+                        let reply = TaskMessage::text("reply", MessageSender::Agent, argument);
+                        events.push(TaskEvent::Reply(Arc::new(reply)));
+                    }
                     "ask" => {
                         let question =
                             TaskMessage::text("question", MessageSender::Agent, argument);
