@@ -1,6 +1,6 @@
-// Scenarios of the official JavaScript client, unmodified, against a server.
+// Scenarios of the official JavaScript client, unmodified, against servers.
 //
-// Usage: client.mjs URL BINDING SCENARIO... where BINDING is JSONRPC, HTTP+JSON or GRPC.
+// Usage: client.mjs BINDING SCENARIO@URL... where BINDING is JSONRPC, HTTP+JSON or GRPC.
 // Prints a line for each scenario that has passed; the first that fails ends the program with an error.
 
 import assert from "node:assert/strict";
@@ -19,7 +19,9 @@ const RECEIPT = "https://allstop.dev/a2a/receipt/v1";
 // Far more than an answer takes on a busy machine.
 const WAIT_MS = 20_000;
 
-const [url, binding, ...names] = process.argv.slice(2);
+const [binding, ...named] = process.argv.slice(2);
+// Address of the scenario that runs.
+let url;
 
 function client({ token, ...clientConfig } = {}) {
   const fetchImpl = token === undefined ? undefined : authenticatingFetch(token);
@@ -352,7 +354,9 @@ async function collect(stream) {
   return events;
 }
 
-for (const name of names) {
+for (const scenario of named) {
+  const [name, address] = scenario.split("@");
+  url = address;
   const limit = setTimeout(() => {
     console.error(`${name} takes longer than ${WAIT_MS} ms`);
     process.exit(1);

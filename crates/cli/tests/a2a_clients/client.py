@@ -1,6 +1,6 @@
-"""Scenarios of the official Python client, unmodified, against a server.
+"""Scenarios of the official Python client, unmodified, against servers.
 
-Usage: client.py URL BINDING SCENARIO... where BINDING is JSONRPC, HTTP+JSON or GRPC.
+Usage: client.py BINDING SCENARIO@URL... where BINDING is JSONRPC, HTTP+JSON or GRPC.
 Prints a line for each scenario that has passed; the first that fails ends the program with an error.
 """
 
@@ -362,9 +362,10 @@ def grpc_channel():
 
 
 async def main():
-    url, binding, *names = sys.argv[1:]
-    scenarios = Scenarios(url, binding, grpc_channel() if binding == "GRPC" else None)
-    for name in names:
+    binding, *names = sys.argv[1:]
+    channel = grpc_channel() if binding == "GRPC" else None
+    for name, url in (name.split("@") for name in names):
+        scenarios = Scenarios(url, binding, channel)
         await asyncio.wait_for(getattr(scenarios, name)(), WAIT_S)
         print(f"passed {name}", flush=True)
 

@@ -4,10 +4,11 @@
 //! do nothing.
 
 mod agent;
+mod documented;
 mod script;
 mod server;
 
-use script::{Client, run_scenarios};
+use script::{Client, Scenario, run_scenarios};
 use serde_json::json;
 use server::SteppedServer;
 
@@ -32,67 +33,63 @@ const STEPPED: &[&str] = &[
 /// SHA-256 of `secret`.
 const HASH_OF_SECRET: &str = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
 
-fn stepped(client: Client, binding: &str) {
-    let server = SteppedServer::start();
-    let url = format!("http://{}", server.address);
-    run_scenarios(client, &url, binding, STEPPED, "");
-    assert!(server.channel.running().is_empty(), "an executor works on");
-}
-
-/// The binary with its own agent: without authentication, and with tokens.
-fn served(client: Client, binding: &str) {
+/// All scenarios of a client: with the stepped agent, and with the binary, without and with tokens.
+fn all_scenarios(client: Client, binding: &str) {
     let place = Place::new();
-    let serve = || {
+    let serve = |store: &str| {
         let serve = place
             .allstop()
             .args("serve --agent echo --listen 127.0.0.1:0 --store");
-        serve.arg(place.store())
+        serve.arg(place.path(store))
     };
     let tokens = place.file("tokens", format!("alice {HASH_OF_SECRET}\n"));
-    for (serve, scenario) in [
-        (serve(), "echo"),
-        (serve().arg("--token-file").arg(tokens), "token"),
-    ] {
-        let running = serve.start();
-        let url = running.line_of_stdout("listening on ");
-        let tokens = json!(["secret", "wrong"]).to_string();
-        run_scenarios(client, &url, binding, &[scenario], &tokens);
-        assert_eq!(running.end_by(Signal::TERM).code, 143);
+    let open = serve("open.db").start();
+    let with_tokens = serve("tokens.db").arg("--token-file").arg(tokens).start();
+    let stepped = SteppedServer::start();
+
+    let stepped_url = format!("http://{}", stepped.address);
+    let open_url = open.line_of_stdout("listening on ");
+    let with_tokens_url = with_tokens.line_of_stdout("listening on ");
+    let mut scenarios: Vec<Scenario<'_>> = STEPPED
+        .iter()
+        .map(|name| (*name, stepped_url.as_str()))
+        .collect();
+    scenarios.extend([("echo", open_url.as_str()), ("token", &with_tokens_url)]);
+    let tokens = json!(["secret", "wrong"]).to_string();
+    run_scenarios(client, binding, &scenarios, &tokens);
+
+    assert!(stepped.channel.running().is_empty(), "an executor works on");
+    for server in [open, with_tokens] {
+        assert_eq!(server.end_by(Signal::TERM).code, 143);
     }
 }
 
 #[test]
 fn python_over_json_rpc() {
-    stepped(Client::Python, "JSONRPC");
-    served(Client::Python, "JSONRPC");
+    all_scenarios(Client::Python, "JSONRPC");
 }
 
 #[test]
 fn python_over_http_json() {
-    stepped(Client::Python, "HTTP+JSON");
-    served(Client::Python, "HTTP+JSON");
+    all_scenarios(Client::Python, "HTTP+JSON");
 }
 
 #[test]
 fn python_over_grpc() {
-    stepped(Client::Python, "GRPC");
-    served(Client::Python, "GRPC");
+    all_scenarios(Client::Python, "GRPC");
 }
 
 #[test]
 fn javascript_over_json_rpc() {
-    stepped(Client::JavaScript, "JSONRPC");
-    served(Client::JavaScript, "JSONRPC");
+    all_scenarios(Client::JavaScript, "JSONRPC");
 }
 
 #[test]
 fn javascript_over_http_json() {
-    stepped(Client::JavaScript, "HTTP+JSON");
-    served(Client::JavaScript, "HTTP+JSON");
+    all_scenarios(Client::JavaScript, "HTTP+JSON");
 }
 
 #[test]
 fn javascript_over_grpc() {
-    stepped(Client::JavaScript, "GRPC");
-    served(Client::JavaScript, "GRPC");
+    all_scenarios(Client::JavaScript, "GRPC");
 }

@@ -18,7 +18,7 @@ pub(super) enum Client {
 }
 
 impl Client {
-    fn part(self) -> &'static str {
+    pub(super) fn part(self) -> &'static str {
         match self {
             Self::Python => "a2a_python",
             Self::JavaScript => "a2a_js",
@@ -49,7 +49,7 @@ fn script(name: &str) -> PathBuf {
 }
 
 /// Folder of a part; `None` if it is left out on this machine.
-fn part(name: &str) -> Option<PathBuf> {
+pub(super) fn part(name: &str) -> Option<PathBuf> {
     let test = std::env::current_exe().expect("the path of the test");
     let is_known = |parts: &PathBuf| {
         parts.join(name).join(".complete").is_file()
@@ -69,14 +69,16 @@ fn part(name: &str) -> Option<PathBuf> {
     }
 }
 
+/// Name of a scenario, and the address of its server.
+pub(super) type Scenario<'a> = (&'a str, &'a str);
+
 /// Runs the scenarios in one process, in order, and asserts that each has passed. `input` is the script's standard
 /// input.
 #[track_caller]
 pub(super) fn run_scenarios(
     client: Client,
-    url: &str,
     binding: &str,
-    scenarios: &[&str],
+    scenarios: &[Scenario<'_>],
     input: &str,
 ) {
     let Some(mut command) = client.command() else {
@@ -84,8 +86,8 @@ pub(super) fn run_scenarios(
     };
     let begin = Instant::now();
     let child = command
-        .args([url, binding])
-        .args(scenarios)
+        .arg(binding)
+        .args(scenarios.iter().map(|(name, url)| format!("{name}@{url}")))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -100,6 +102,7 @@ pub(super) fn run_scenarios(
         .lines()
         .filter_map(|line| line.strip_prefix("passed "))
         .collect();
-    assert_eq!(passed, scenarios, "{}{}", ended.stdout, ended.stderr);
+    let expected: Vec<&str> = scenarios.iter().map(|(name, _url)| *name).collect();
+    assert_eq!(passed, expected, "{}{}", ended.stdout, ended.stderr);
     assert_eq!(ended.code, 0, "{}", ended.stderr);
 }
