@@ -13,7 +13,10 @@ const ADDRESS: &str = "http://127.0.0.1:8080";
 fn example(language: &str, url: &str) -> String {
     let document = repository().join("docs/serve.md");
     let document = std::fs::read_to_string(document).expect("the document");
-    let (_, code) = document
+    let (_, section) = document
+        .split_once("## Official clients\n")
+        .expect("the section");
+    let (_, code) = section
         .split_once(&format!("```{language}\n"))
         .expect("an example");
     let (code, _) = code.split_once("```").expect("its end");

@@ -49,6 +49,7 @@ fn script(name: &str) -> PathBuf {
 }
 
 /// Folder of a part; `None` if it is left out on this machine.
+#[expect(clippy::print_stdout, reason = "reports the skipped tests")]
 pub(super) fn part(name: &str) -> Option<PathBuf> {
     let test = std::env::current_exe().expect("the path of the test");
     let is_known = |parts: &PathBuf| {
