@@ -5,12 +5,14 @@
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
+import { EventEmitter, on, once } from "node:events";
 import { readFileSync } from "node:fs";
+import { createServer } from "node:http";
 import { createRequire } from "node:module";
 
 // The folder of the part is not above this file.
 const { resolve } = createRequire(`${process.env.A2A_PART}/`);
-const { Role, TaskState } = await import(resolve("@a2a-js/sdk"));
+const { Role, StreamResponse, TaskState } = await import(resolve("@a2a-js/sdk"));
 const errors = await import(resolve("@a2a-js/sdk/errors"));
 const sdk = await import(resolve("@a2a-js/sdk/client"));
 const { GrpcTransportFactory } = await import(resolve("@a2a-js/sdk/client/grpc"));
@@ -275,6 +277,45 @@ const scenarios = {
     await assert.rejects(collect(a2a.sendMessageStream(request("complete"))), refused);
   },
 
+  // A webhook gets each event once, in order, with its token.
+  async push() {
+    const a2a = await client({ polling: true });
+    const gate = randomUUID();
+    const webhook = await startWebhook();
+    const config = (taskId, id) => {
+      const token = "our token";
+      return { tenant: "", taskId, id, url: webhook.url, token, authentication: undefined };
+    };
+    const sent = request(`gate ${gate}; chunks 3; complete`);
+    sent.configuration = {
+      acceptedOutputModes: [],
+      taskPushNotificationConfig: config("", "first"),
+      returnImmediately: true,
+    };
+    const { id: taskId } = await a2a.sendMessage(sent);
+    const got = await a2a.getTaskPushNotificationConfig({ tenant: "", taskId, id: "first" });
+    assert.deepEqual([got.url, got.token], [webhook.url, "our token"]);
+    await a2a.createTaskPushNotificationConfig(config(taskId, "second"));
+    const ids = async () => {
+      const every = { tenant: "", taskId, pageSize: 0, pageToken: "" };
+      const { configs } = await a2a.listTaskPushNotificationConfig(every);
+      return configs.map((config) => config.id).sort();
+    };
+    assert.deepEqual(await ids(), ["first", "second"]);
+    await a2a.deleteTaskPushNotificationConfig({ tenant: "", taskId, id: "second" });
+    assert.deepEqual(await ids(), ["first"]);
+    await openGate(gate);
+    const events = [];
+    for await (const [{ headers }, body] of webhook.requests) {
+      assert.equal(headers["x-a2a-notification-token"], "our token");
+      events.push(StreamResponse.fromJSON(JSON.parse(body)).payload);
+      const { $case, value } = events.at(-1);
+      if ($case === "statusUpdate" && value.status.state === TaskState.TASK_STATE_COMPLETED) break;
+    }
+    assert.deepEqual(numbersOf(events), [1, 2, 3]);
+    webhook.server.close();
+  },
+
   // The agent of `allstop serve --agent echo`.
   async echo() {
     const a2a = await client();
@@ -308,6 +349,19 @@ const scenarios = {
     }
   },
 };
+
+// Accepts every request, and queues its headers and body. A scenario reads few of them.
+async function startWebhook() {
+  const received = new EventEmitter();
+  const requests = on(received, "request");
+  const server = createServer(async (incoming, answer) => {
+    const body = Buffer.concat(await incoming.toArray()).toString();
+    answer.end();
+    received.emit("request", incoming, body);
+  });
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  return { server, requests, url: `http://127.0.0.1:${server.address().port}/hook` };
+}
 
 function part($case, value) {
   return { content: { $case, value }, metadata: undefined, filename: "", mediaType: "" };

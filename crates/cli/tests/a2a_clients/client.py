@@ -22,14 +22,19 @@ from a2a.helpers import new_text_message
 from a2a.types.a2a_pb2 import (
     AgentCard,
     CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
+    GetTaskPushNotificationConfigRequest,
     GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
     ListTasksRequest,
     SendMessageRequest,
+    StreamResponse,
     SubscribeToTaskRequest,
+    TaskPushNotificationConfig,
     TaskState,
 )
 from a2a.utils import errors
-from google.protobuf.json_format import MessageToDict, ParseDict
+from google.protobuf.json_format import MessageToDict, Parse, ParseDict
 from google.protobuf.struct_pb2 import Value
 
 RECEIPT = "https://allstop.dev/a2a/receipt/v1"
@@ -269,6 +274,38 @@ class Scenarios:
                 sent = collect(client.send_message(request("complete")))
                 await raises(errors.VersionNotSupportedError, sent)
 
+    async def push(self):
+        """A webhook gets each event once, in order, with its token."""
+        async with Webhook() as webhook, await self.client(streaming=False) as client:
+            gate = uuid.uuid4().hex
+            sent = request(f"gate {gate}; chunks 3; complete")
+            sent.configuration.return_immediately = True
+            config = sent.configuration.task_push_notification_config
+            config.url, config.token, config.id = webhook.url, "our token", "first"
+            [answer] = await collect(client.send_message(sent))
+            task_id = answer.task.id
+            named = GetTaskPushNotificationConfigRequest(task_id=task_id, id="first")
+            got = await client.get_task_push_notification_config(named)
+            assert (got.url, got.token) == (webhook.url, "our token"), got
+            unused = TaskPushNotificationConfig(task_id=task_id, id="second", url=webhook.url)
+            await client.create_task_push_notification_config(unused)
+            every = ListTaskPushNotificationConfigsRequest(task_id=task_id)
+            configs = (await client.list_task_push_notification_configs(every)).configs
+            assert {config.id for config in configs} == {"first", "second"}, configs
+            await client.delete_task_push_notification_config(
+                DeleteTaskPushNotificationConfigRequest(task_id=task_id, id="second")
+            )
+            configs = (await client.list_task_push_notification_configs(every)).configs
+            assert [config.id for config in configs] == ["first"], configs
+            await self.open_gate(gate)
+            events = []
+            while not events or not is_end(events[-1]):
+                headers, body = await webhook.requests.get()
+                assert headers["x-a2a-notification-token"] == "our token", headers
+                events.append(Parse(body, StreamResponse()))
+            assert numbers_of(events) == [1, 2, 3], events
+            assert state(events[-1].status_update) == "COMPLETED", events
+
     async def echo(self):
         """The agent of `allstop serve --agent echo`."""
         async with await self.client() as client:
@@ -312,6 +349,34 @@ class Scenarios:
                 return task
             await asyncio.sleep(0.005)
         raise AssertionError(f"never seen: {task}")
+
+
+class Webhook:
+    """Accepts every request, and queues its headers and body. A scenario reads few of them."""
+
+    async def __aenter__(self):
+        self.requests = asyncio.Queue()
+        self.server = await asyncio.start_server(self.answer, "127.0.0.1", 0)
+        port = self.server.sockets[0].getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}/hook"
+        return self
+
+    async def __aexit__(self, *_error):
+        self.server.close()
+
+    async def answer(self, reader, writer):
+        head = await reader.readuntil(b"\r\n\r\n")
+        lines = head.decode().lower().split("\r\n")[1:-2]
+        headers = dict(line.split(": ", 1) for line in lines)
+        body = await reader.readexactly(int(headers["content-length"]))
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+        await writer.drain()
+        writer.close()
+        await self.requests.put((headers, body))
+
+
+def is_end(event):
+    return event.HasField("status_update") and state(event.status_update) == "COMPLETED"
 
 
 def request(text, **ids):
