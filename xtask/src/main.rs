@@ -43,7 +43,8 @@ Developer commands of this repository.
     cargo xtask help             this text
 
 `test` and `gates` fetch the parts that they need into the build folder (target/parts).
-Needed on the machine: Rust, and Python 3 with pip. With Node and npm, MCP is tested with its reference server too.
+Needed on the machine: Rust, and Python 3 with pip. With Node and npm, MCP is tested with its reference server
+and A2A with its client for JavaScript.
 ";
 
 /// The subcommands, for the check that the documents name only commands that exist.

@@ -10,7 +10,8 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     // Before the long steps, so that a missing part is reported at once.
     let nextest = parts::TOOLS.fetch()?.join("bin/cargo-nextest");
     parts::LLAMA.fetch()?;
-    parts::fetch_everything()?;
+    parts::A2A_PYTHON.fetch()?;
+    parts::fetch_npm_parts()?;
     let nextest = || {
         let mut command = Command::new(&nextest);
         command

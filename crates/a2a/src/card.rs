@@ -1,8 +1,11 @@
 //! The agent card.
 
+use std::collections::HashMap;
+
 use a2a::{
-    AgentCapabilities, AgentCard, AgentInterface, AgentSkill, TRANSPORT_PROTOCOL_GRPC,
-    TRANSPORT_PROTOCOL_HTTP_JSON, TRANSPORT_PROTOCOL_JSONRPC,
+    AgentCapabilities, AgentCard, AgentInterface, AgentSkill, HttpAuthSecurityScheme,
+    SecurityScheme, TRANSPORT_PROTOCOL_GRPC, TRANSPORT_PROTOCOL_HTTP_JSON,
+    TRANSPORT_PROTOCOL_JSONRPC,
 };
 
 use crate::receipt_extension;
@@ -62,4 +65,19 @@ pub fn agent_card(agent: &AgentDescription) -> AgentCard {
         security_requirements: None,
         signatures: None,
     }
+}
+
+/// Name of the security scheme of bearer tokens in a card.
+const BEARER: &str = "bearer";
+
+/// Declares in the card that each request needs a bearer token. Clients that hold a token send it only to an agent
+/// whose card declares this.
+pub fn require_bearer_token(card: &mut AgentCard) {
+    let scheme = SecurityScheme::HttpAuth(HttpAuthSecurityScheme {
+        scheme: "Bearer".to_owned(),
+        description: None,
+        bearer_format: None,
+    });
+    card.security_schemes = Some(HashMap::from([(BEARER.to_owned(), scheme)]));
+    card.security_requirements = Some(vec![HashMap::from([(BEARER.to_owned(), Vec::new())])]);
 }

@@ -13,15 +13,13 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::{Code, Request, Status};
 use tonic_types::StatusExt as _;
 
+use crate::legacy;
 use crate::principal::{Authenticator, authenticate};
 use crate::service::A2aService;
 use crate::version;
 
 /// Most bytes of a gRPC message, as for the other bindings.
 const MESSAGE_BYTES_MAX: usize = a2a_server::jsonrpc::MAX_REQUEST_BODY_BYTES;
-
-/// Header with the status of a call that failed before its first message.
-const GRPC_STATUS: &str = "grpc-status";
 
 /// The operations over gRPC, for a server of its own or beside the other bindings.
 pub fn grpc_router(
@@ -41,20 +39,29 @@ pub fn grpc_router(
     Routes::new(InterceptedService::new(server, admit))
         .into_axum_router()
         .layer(from_fn(specified_status))
+        .merge(legacy::grpc_router())
+        .fallback(legacy::unknown)
 }
 
 /// Gives errors the status of A2A 1.0, section 5.4, where the library has another one.
 async fn specified_status(request: HttpRequest, next: Next) -> Response {
     let mut response = next.run(request).await;
-    let unimplemented = Status::from_header_map(response.headers())
-        .and_then(|status| status.get_details_error_info())
-        .and_then(|info| reason_to_error_code(&info.reason))
-        .is_some_and(is_unimplemented);
-    if unimplemented {
-        let code = Code::Unimplemented as i32;
-        response.headers_mut().insert(GRPC_STATUS, code.into());
+    let status = Status::from_header_map(response.headers());
+    if let Some(status) = status.as_ref().and_then(unimplemented)
+        && status.add_header(response.headers_mut()).is_err()
+    {
+        tracing::debug!("a status cannot be sent as headers");
     }
     response
+}
+
+/// The same status with the code `Unimplemented`, if its error has that code. The details repeat the code, and clients
+/// reject a status whose details have another one.
+fn unimplemented(status: &Status) -> Option<Status> {
+    let details = status.get_error_details();
+    let code = reason_to_error_code(&details.error_info()?.reason)?;
+    is_unimplemented(code)
+        .then(|| Status::with_error_details(Code::Unimplemented, status.message(), details))
 }
 
 fn is_unimplemented(code: i32) -> bool {

@@ -12,6 +12,7 @@ mod errors;
 mod events;
 mod from_wire;
 mod grpc;
+mod legacy;
 mod limits;
 mod page_token;
 mod principal;
@@ -26,7 +27,7 @@ mod to_wire;
 mod token_file;
 mod version;
 
-pub use card::{AgentDescription, agent_card};
+pub use card::{AgentDescription, agent_card, require_bearer_token};
 pub use grpc::grpc_router;
 pub use principal::{
     ANONYMOUS, Authenticator, InvalidPrincipal, NoAuthentication, Principal, Unauthenticated,

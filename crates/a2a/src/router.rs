@@ -18,7 +18,7 @@ use httpdate::fmt_http_date;
 
 use crate::principal::{Authenticator, authenticate};
 use crate::service::A2aService;
-use crate::{limits, rest, streaming, task_actions};
+use crate::{legacy, limits, rest, streaming, task_actions};
 
 /// JSON-RPC (`POST /`), REST, and the agent card, which needs no authentication.
 pub fn http_router(
@@ -45,7 +45,7 @@ pub fn http_router(
             response
         }
     }));
-    card.merge(operations)
+    card.merge(operations).merge(legacy::http_router())
 }
 
 async fn authentication(

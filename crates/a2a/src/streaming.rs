@@ -23,14 +23,16 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::events::NumberedEvent;
 use crate::service::A2aService;
 use crate::{rest, version};
 
-/// Interval of comments in a silent stream: below the idle limits of common proxies, which begin at 30 s.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Interval of comments in a silent stream: below the idle limits of clients and proxies. The shortest known one is that
+/// of the official Python client, 5 s.
+const KEEP_ALIVE: Duration = Duration::from_secs(4);
 
 /// Streaming request that this layer answers.
 enum StreamingRequest {
@@ -166,32 +168,93 @@ pub(crate) fn params_of(headers: &HeaderMap) -> ServiceParams {
 
 /// The events as an answer: in JSON-RPC envelopes with this id, or bare.
 fn sse(events: BoxStream<'static, NumberedEvent>, id: Option<JsonRpcId>) -> Response {
-    let events = events.map(move |event| {
-        let (number, payload) = match event {
-            Ok((number, event)) => match protojson_conv::to_value(&event) {
-                Ok(value) => (Some(number), Ok(value)),
-                Err(error) => (None, Err(A2AError::internal(error.to_string()))),
-            },
-            Err(error) => (None, Err(error)),
-        };
-        let data = match (payload, &id) {
-            (Ok(value), Some(id)) => {
-                serde_json::to_string(&JsonRpcResponse::success(id.clone(), value))
-            }
-            (Ok(value), None) => serde_json::to_string(&value),
-            (Err(error), Some(id)) => serde_json::to_string(&JsonRpcResponse::error(
-                id.clone(),
-                error.to_jsonrpc_error(),
-            )),
-            (Err(error), None) => serde_json::to_string(&error.to_jsonrpc_error()),
-        };
-        let event = Event::default().data(data.unwrap_or_default());
-        Ok::<_, Infallible>(match number {
-            Some(number) => event.id(number.to_string()),
-            None => event,
-        })
-    });
+    let events = events.map(move |event| Ok::<_, Infallible>(sse_event(event, id.as_ref())));
     Sse::new(events)
         .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
         .into_response()
+}
+
+fn sse_event(event: NumberedEvent, id: Option<&JsonRpcId>) -> Event {
+    let value = event.and_then(|(number, event)| {
+        let value = protojson_conv::to_value(&event);
+        let value = value.map_err(|error| A2AError::internal(error.to_string()))?;
+        Ok((number, value))
+    });
+    match (value, id) {
+        (Ok((number, value)), Some(id)) => {
+            let envelope = JsonRpcResponse::success(id.clone(), value);
+            Event::default()
+                .id(number.to_string())
+                .data(json(&envelope))
+        }
+        (Ok((number, value)), None) => Event::default().id(number.to_string()).data(json(&value)),
+        (Err(error), Some(id)) => {
+            let envelope = JsonRpcResponse::error(id.clone(), error.to_jsonrpc_error());
+            Event::default().data(json(&envelope))
+        }
+        // Without an envelope only the type tells an error from an event.
+        (Err(error), None) => Event::default()
+            .event("error")
+            .data(json(&rest::error_body(&error))),
+    }
+}
+
+/// Characters that end a line in Unicode, and not in an event stream. Some clients, the official one for Python among
+/// them, split the stream there all the same.
+const LINE_ENDS: [(char, &str); 3] = [
+    ('\u{85}', "\\u0085"),
+    ('\u{2028}', "\\u2028"),
+    ('\u{2029}', "\\u2029"),
+];
+
+/// JSON on one line, whatever a client takes for a line.
+fn json(value: &impl Serialize) -> String {
+    let mut text = serde_json::to_string(value).unwrap_or_default();
+    for (end, escaped) in LINE_ENDS {
+        if text.contains(end) {
+            text = text.replace(end, escaped);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::stream;
+
+    use super::*;
+
+    async fn text_of(events: Vec<NumberedEvent>, id: Option<JsonRpcId>) -> String {
+        let response = sse(stream::iter(events).boxed(), id);
+        let bytes = to_bytes(response.into_body(), 10_000).await.unwrap();
+        String::from_utf8(bytes.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn text_of_an_event_has_no_line_end_of_any_kind() {
+        let text = "a\u{85}b\u{2028}c\u{2029}d\r\n\u{b}\u{c}\u{1c}\u{1d}\u{1e}e";
+        let json = json(&text);
+        assert!(
+            !json.contains(|c: char| c.is_control() || ['\u{2028}', '\u{2029}'].contains(&c)),
+            "{json:?}"
+        );
+        assert_eq!(serde_json::from_str::<String>(&json).unwrap(), text);
+    }
+
+    /// The official clients take an event without a type for a `StreamResponse`, and ignore fields that it has not.
+    #[tokio::test]
+    async fn error_in_a_rest_stream_has_its_type() {
+        let error = || vec![Err(A2AError::task_not_found("t"))];
+        let text = text_of(error(), None).await;
+        let data = text.strip_prefix("event: error\ndata: ").unwrap();
+        let data: Value = serde_json::from_str(data.trim()).unwrap();
+        assert_eq!(data["error"]["code"], 404);
+        assert_eq!(data["error"]["details"][0]["reason"], "TASK_NOT_FOUND");
+        let text = text_of(error(), Some(JsonRpcId::Number(1))).await;
+        let data: Value = serde_json::from_str(text.strip_prefix("data: ").unwrap()).unwrap();
+        assert_eq!(
+            (&data["id"], &data["error"]["code"]),
+            (&1.into(), &(-32001).into())
+        );
+    }
 }

@@ -59,7 +59,9 @@ enum TaskAction<'a> {
 impl<'a> TaskAction<'a> {
     fn of(path: &'a str) -> Option<Self> {
         let (_, task) = path.rsplit_once("/tasks/")?;
-        let cancelled = task.strip_suffix(":cancel");
+        let cancelled = task
+            .strip_suffix(":cancel")
+            .or_else(|| task.strip_suffix("/cancel"));
         let previewed = task.strip_suffix(":previewCancel");
         cancelled.map(Self::Cancel).or(previewed.map(Self::Preview))
     }

@@ -56,6 +56,27 @@ pub(crate) const TOOLS: Part = Part {
     },
 };
 
+/// The official A2A client for Python.
+pub(crate) const A2A_PYTHON: Part = Part {
+    name: "a2a_python",
+    made_from: &["crates/testkit/parts/a2a_python.txt"],
+    by: By::Pip {
+        usable: "import a2a.client, a2a.client.transports.grpc",
+    },
+};
+
+/// The official A2A client for JavaScript.
+const A2A_JS: Part = Part {
+    name: "a2a_js",
+    made_from: &[
+        "crates/testkit/parts/a2a_js/package.json",
+        "crates/testkit/parts/a2a_js/package-lock.json",
+    ],
+    by: By::Npm {
+        program: "node_modules/@a2a-js/sdk/dist/client/index.js",
+    },
+};
+
 /// The MCP reference server.
 const EVERYTHING: Part = Part {
     name: "everything",
@@ -69,39 +90,27 @@ const EVERYTHING: Part = Part {
 };
 
 pub(crate) fn run() -> anyhow::Result<()> {
-    for part in [TOOLS, LLAMA] {
+    for part in [TOOLS, LLAMA, A2A_PYTHON] {
         println!("{}: {}", part.name, part.fetch()?.display());
     }
-    if let Some(folder) = fetch_everything()? {
-        println!("{}: {}", EVERYTHING.name, folder.display());
+    for (part, folder) in fetch_npm_parts()? {
+        println!("{part}: {}", folder.display());
     }
     Ok(())
 }
 
-/// Fetches the MCP reference server, if its requirements and a package index are available. Otherwise prints that its
-/// tests are skipped.
-pub(crate) fn fetch_everything() -> anyhow::Result<Option<PathBuf>> {
-    let left_out = workspace::target_dir()?.join("parts/everything.left_out");
-    let fetched = match npm::missing() {
-        Some(why) => Err(why),
-        None => EVERYTHING.fetch().map_err(|error| format!("{error:#}")),
-    };
-    match fetched {
-        Ok(folder) => {
-            if left_out.exists() {
-                fs::remove_file(&left_out).context("cannot remove the mark of the skipped part")?;
-            }
-            Ok(Some(folder))
-        }
-        Err(why) => {
-            println!("── skipping the MCP reference server and its tests: {why}");
-            if let Some(parts) = left_out.parent() {
-                fs::create_dir_all(parts).context("cannot create the folder of parts")?;
-            }
-            fs::write(&left_out, why).context("cannot mark the part as skipped")?;
-            Ok(None)
+/// Fetches the parts that need npm. Returns names and folders of those that are present.
+pub(crate) fn fetch_npm_parts() -> anyhow::Result<Vec<(&'static str, PathBuf)>> {
+    let mut present = Vec::new();
+    for (part, label) in [
+        (EVERYTHING, "the MCP reference server"),
+        (A2A_JS, "the A2A client for JavaScript"),
+    ] {
+        if let Some(folder) = part.fetch_if_possible(label)? {
+            present.push((part.name, folder));
         }
     }
+    Ok(present)
 }
 
 impl Part {
@@ -148,6 +157,32 @@ impl Part {
             }
             (By::Pip { .. }, _) => anyhow::bail!("`{}` has no single list of packages", self.name),
             (By::Npm { program }, _) => npm::install(self.name, sources, into, program),
+        }
+    }
+
+    /// Fetches a part of npm, if its requirements and a package index are available. Otherwise prints that its tests are
+    /// skipped.
+    fn fetch_if_possible(&self, label: &str) -> anyhow::Result<Option<PathBuf>> {
+        let parts = workspace::target_dir()?.join("parts");
+        let left_out = parts.join(format!("{}.left_out", self.name));
+        let fetched = match npm::missing() {
+            Some(why) => Err(why),
+            None => self.fetch().map_err(|error| format!("{error:#}")),
+        };
+        match fetched {
+            Ok(folder) => {
+                if left_out.exists() {
+                    fs::remove_file(&left_out)
+                        .context("cannot remove the mark of the skipped part")?;
+                }
+                Ok(Some(folder))
+            }
+            Err(why) => {
+                println!("── skipping {label} and its tests: {why}");
+                fs::create_dir_all(parts).context("cannot create the folder of parts")?;
+                fs::write(&left_out, why).context("cannot mark the part as skipped")?;
+                Ok(None)
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The bindings, as clients see them.
 
 mod connections;
+mod grpc;
 mod operations;
 mod streams;
 mod support;

@@ -74,6 +74,33 @@ async fn stopped_task_carries_its_receipt() {
     );
 }
 
+/// The cause of a stop is in the body of the HTTP+JSON request, too.
+#[tokio::test]
+async fn cancellation_over_rest_names_its_cause() {
+    let router = router().await;
+    let mut params = message("m", "wait");
+    params["configuration"] = json!({"returnImmediately": true});
+    let id = result(&router, "SendMessage", &params).await["task"]["id"].clone();
+    let path = format!("/tasks/{}:cancel", id.as_str().unwrap());
+    for broken in ["{", "[]", "{\"metadata\": 7}"] {
+        let (status, body) = answer(&router, post(&path, broken)).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{broken}: {body}");
+    }
+    let cause = json!({RECEIPT_EXTENSION: {"cause": {"detail": "lunch", "by": "web"}}});
+    // The task is the one of the path, whatever the body says.
+    let body = json!({"id": "another", "metadata": cause}).to_string();
+    let (status, stopped) = answer(&router, post(&path, body)).await;
+    assert_eq!(status, StatusCode::OK, "{stopped}");
+    assert_eq!(stopped["id"], id);
+    assert_eq!(
+        stopped["metadata"][RECEIPT_EXTENSION]["cause"],
+        json!({"kind": "user", "detail": "lunch", "by": "alice: web"})
+    );
+    // Without a body.
+    let (status, again) = answer(&router, post(&path, "")).await;
+    assert_eq!((status, &again), (StatusCode::OK, &stopped));
+}
+
 #[tokio::test]
 async fn task_that_asks_takes_the_next_message() {
     let router = router().await;
@@ -297,4 +324,25 @@ async fn stop_over_rest_keeps_its_reason_and_has_a_preview() {
     );
     let unknown = answer(&router, post("/tasks/nothing:previewCancel", "{}")).await;
     assert_eq!(unknown.0, StatusCode::NOT_FOUND);
+}
+
+/// A client of version 0.3 has paths of its own, and understands the error that it gets there.
+#[tokio::test]
+async fn paths_of_an_older_version_are_refused_by_name() {
+    let router = router().await;
+    for path in [
+        "/v1/message:send",
+        "/v1/message:stream",
+        "/v1/tasks/x:cancel",
+    ] {
+        let mut request = post(path, "{}");
+        request.headers_mut().remove("a2a-version");
+        let (status, body) = answer(&router, request).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{path}");
+        let message = "version not supported: 0.3";
+        let error = json!({"type": "VersionNotSupportedError", "code": -32009, "message": message});
+        assert_eq!(body, error, "{path}");
+        let (status, _) = answer(&router, post(path, "{}")).await;
+        assert_eq!(status, StatusCode::NOT_FOUND, "{path}");
+    }
 }

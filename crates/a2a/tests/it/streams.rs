@@ -1,8 +1,12 @@
 //! Streams whose event ids are record numbers.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use axum::http::{HeaderValue, Request};
+use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
+use tower::ServiceExt as _;
 
 use crate::support::{StreamedEvent, error_code, events, message, post, result, router, rpc};
 
@@ -118,4 +122,22 @@ async fn invalid_event_id_is_refused() {
     // The message was not accepted either.
     let listed = result(&router, "ListTasks", &json!({})).await;
     assert_eq!(listed["totalSize"].as_i64().unwrap_or(0), 0, "{listed}");
+}
+
+/// The official Python client gives up a connection that is silent for five seconds.
+#[tokio::test(start_paused = true)]
+async fn silent_stream_is_kept_alive_for_impatient_clients() {
+    let router = router().await;
+    let request = rpc("SendStreamingMessage", &message("m", "wait"));
+    let response = router.clone().oneshot(request).await.unwrap();
+    let mut body = response.into_body();
+    let mut comments = 0;
+    for _ in 0..10 {
+        let frame = tokio::time::timeout(Duration::from_millis(4500), body.frame()).await;
+        let frame = frame.expect("something within the time").unwrap().unwrap();
+        let data = frame.into_data().expect("data");
+        comments += usize::from(data.starts_with(b":"));
+    }
+    // Behind the three events of the task.
+    assert!(comments >= 7, "{comments}");
 }

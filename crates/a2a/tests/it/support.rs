@@ -68,14 +68,7 @@ impl Authenticator for NamedUsers {
 }
 
 pub(crate) async fn router() -> Router {
-    let root = Scope::root("test", RootOptions::current());
-    let manager = TaskManager::open(
-        Arc::new(MemoryLog::new()),
-        root,
-        Arc::new(TaskParts::of(ObedientAgent)),
-        TaskOptions::default(),
-    );
-    let service = A2aService::new(manager.await.expect("it opens"));
+    let service = service().await;
     let card = agent_card(&AgentDescription {
         name: "obedient".into(),
         description: "does what it is told".into(),
@@ -83,7 +76,18 @@ pub(crate) async fn router() -> Router {
         http_url: "http://127.0.0.1:1".into(),
         grpc_url: None,
     });
-    http_router(&Arc::new(service), card, Arc::new(NamedUsers))
+    http_router(&service, card, Arc::new(NamedUsers))
+}
+
+pub(crate) async fn service() -> Arc<A2aService> {
+    let root = Scope::root("test", RootOptions::current());
+    let manager = TaskManager::open(
+        Arc::new(MemoryLog::new()),
+        root,
+        Arc::new(TaskParts::of(ObedientAgent)),
+        TaskOptions::default(),
+    );
+    Arc::new(A2aService::new(manager.await.expect("it opens")))
 }
 
 /// A request of `alice` for version 1.

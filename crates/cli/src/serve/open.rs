@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use allstop_a2a::{
     A2aService, AgentDescription, Authenticator, NoAuthentication, ServerOptions, TokenFile,
-    agent_card, grpc_router, http_router,
+    agent_card, grpc_router, http_router, require_bearer_token,
 };
 use allstop_core::receipt::ItemKind;
 use allstop_core::{HumanDuration, error_chain};
@@ -106,13 +106,16 @@ pub(super) async fn open_server(
     let manager = TaskManager::open(log, tasks, Arc::new(parts), options).await;
     let manager = manager.context("the tasks of the store")?;
     let readiness = Readiness::default();
-    let card = agent_card(&AgentDescription {
+    let mut card = agent_card(&AgentDescription {
         name: name.to_owned(),
         description,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         http_url: format!("http://{address}"),
         grpc_url: Some(address.to_string()),
     });
+    if args.token_file.is_some() {
+        require_bearer_token(&mut card);
+    }
     let service = Arc::new(A2aService::new(manager.clone()));
     let router = http_router(&service, card, Arc::clone(&authenticator))
         .merge(grpc_router(&service, authenticator))

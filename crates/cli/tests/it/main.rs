@@ -5,6 +5,7 @@
 
 mod support;
 
+mod a2a_clients;
 mod at_terminal;
 mod background;
 mod bad_input;

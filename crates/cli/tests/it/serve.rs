@@ -222,6 +222,13 @@ fn token_file_decides_who_is_served() {
         let head = format!("GET /tasks HTTP/1.1\r\nauthorization: Bearer {token}\r\nx: ");
         request(&address, &head, "").map(|(status, _)| status)
     };
+    // The card needs no token, and says that all other requests do.
+    let (_, card) = request(&address, "GET /.well-known/agent-card.json", "").expect("a card");
+    let card: Value = serde_json::from_str(&card).expect("JSON");
+    let scheme = json!({"httpAuthSecurityScheme": {"scheme": "Bearer"}});
+    assert_eq!(card["securitySchemes"], json!({"bearer": scheme}));
+    let required = &card["securityRequirements"];
+    assert_eq!(required[0]["schemes"], json!({"bearer": {"list": []}}));
     assert_eq!(with("secret"), Some(200));
     assert_eq!(with("wrong"), Some(401));
     // Another user's hash: the old token is refused as soon as the file is read again.

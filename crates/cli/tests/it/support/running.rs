@@ -45,7 +45,7 @@ pub(crate) struct Ended {
 }
 
 impl Running {
-    pub(super) fn new(mut child: Child, begin: Instant) -> Self {
+    pub(crate) fn new(mut child: Child, begin: Instant) -> Self {
         let pid = Pid::from_child(&child);
         let stdout = child.stdout.take().map(Output::of);
         let stderr = child.stderr.take().map(Output::of);

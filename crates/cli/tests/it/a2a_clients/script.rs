@@ -1,0 +1,109 @@
+//! The clients' scripts as processes.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::support::Running;
+
+/// Longest time of all scenarios of a script: within the limit of a test.
+const SCRIPT_TIME_MAX: Duration = Duration::from_secs(50);
+
+/// Official client of a language.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Client {
+    Python,
+    JavaScript,
+}
+
+impl Client {
+    pub(super) fn part(self) -> &'static str {
+        match self {
+            Self::Python => "a2a_python",
+            Self::JavaScript => "a2a_js",
+        }
+    }
+
+    /// Script of the client with the part on its path; `None` if the part is left out on this machine.
+    fn command(self) -> Option<Command> {
+        let part = part(self.part())?;
+        Some(match self {
+            Self::Python => {
+                let mut command = Command::new("python3");
+                command.arg(script("client.py")).env("PYTHONPATH", part);
+                command
+            }
+            Self::JavaScript => {
+                let mut command = Command::new("node");
+                command.arg(script("client.mjs")).env("A2A_PART", part);
+                command
+            }
+        })
+    }
+}
+
+fn script(name: &str) -> PathBuf {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    tests.join("a2a_clients").join(name)
+}
+
+/// Folder of a part; `None` if it is left out on this machine.
+#[expect(clippy::print_stdout, reason = "reports the skipped tests")]
+pub(super) fn part(name: &str) -> Option<PathBuf> {
+    let test = std::env::current_exe().expect("the path of the test");
+    let is_known = |parts: &PathBuf| {
+        parts.join(name).join(".complete").is_file()
+            || parts.join(format!("{name}.left_out")).is_file()
+    };
+    let parts = test
+        .ancestors()
+        .map(|folder| folder.join("parts"))
+        .find(is_known)
+        .expect("the part is missing: run `cargo xtask parts` and try again");
+    match std::fs::read_to_string(parts.join(format!("{name}.left_out"))) {
+        Ok(why) => {
+            println!("left out: {why}");
+            None
+        }
+        Err(_) => Some(parts.join(name)),
+    }
+}
+
+/// Name of a scenario, and the address of its server.
+pub(super) type Scenario<'a> = (&'a str, &'a str);
+
+/// Runs the scenarios in one process, in order, and asserts that each has passed. `input` is the script's standard
+/// input.
+#[track_caller]
+pub(super) fn run_scenarios(
+    client: Client,
+    binding: &str,
+    scenarios: &[Scenario<'_>],
+    input: &str,
+) {
+    let Some(mut command) = client.command() else {
+        return;
+    };
+    let begin = Instant::now();
+    let child = command
+        .arg(binding)
+        .args(scenarios.iter().map(|(name, url)| format!("{name}@{url}")))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut running = Running::new(child.expect("the script starts"), begin);
+    let mut stdin = running.take_stdin().expect("a pipe");
+    stdin.write_all(input.as_bytes()).expect("it reads");
+    drop(stdin);
+    let ended = running.end(SCRIPT_TIME_MAX);
+    let passed: Vec<&str> = ended
+        .stdout
+        .lines()
+        .filter_map(|line| line.strip_prefix("passed "))
+        .collect();
+    let expected: Vec<&str> = scenarios.iter().map(|(name, _url)| *name).collect();
+    assert_eq!(passed, expected, "{}{}", ended.stdout, ended.stderr);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+}

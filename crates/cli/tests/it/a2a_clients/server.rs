@@ -1,0 +1,73 @@
+//! Server of the stepped agent, in the test's process, on a free port.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_a2a::{
+    A2aService, AgentDescription, NoAuthentication, ServerOptions, agent_card, grpc_router,
+    http_router, serve,
+};
+use allstop_core::receipt::ItemKind;
+use allstop_log::MemoryLog;
+use allstop_scope::{RootOptions, Scope, WorkSpec};
+use allstop_task::{TaskManager, TaskOptions, TaskParts};
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+
+use super::agent::{ClientChannel, SteppedAgent};
+
+/// Grace of a stop: short, because some steps need force.
+const GRACE: Duration = Duration::from_millis(100);
+
+/// A server that works until it is dropped.
+pub(super) struct SteppedServer {
+    pub(super) address: SocketAddr,
+    pub(super) channel: ClientChannel,
+    _runtime: Runtime,
+}
+
+impl SteppedServer {
+    pub(super) fn start() -> Self {
+        let runtime = Runtime::new().expect("a runtime");
+        let channel = ClientChannel::default();
+        let address = runtime.block_on(start(channel.clone()));
+        Self {
+            address,
+            channel,
+            _runtime: runtime,
+        }
+    }
+}
+
+async fn start(channel: ClientChannel) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let mut options = RootOptions::current();
+    options.grace = GRACE;
+    let root = Scope::root("server", options);
+    let manager = TaskManager::open(
+        Arc::new(MemoryLog::new()),
+        root.clone(),
+        Arc::new(TaskParts::of(SteppedAgent(channel.clone()))),
+        TaskOptions::default(),
+    );
+    let service = Arc::new(A2aService::new(manager.await.expect("it opens")));
+    let card = agent_card(&AgentDescription {
+        name: "stepped".into(),
+        description: "does the steps of its message".into(),
+        version: "1".into(),
+        http_url: format!("http://{address}"),
+        grpc_url: Some(address.to_string()),
+    });
+    let router = http_router(&service, card, Arc::new(NoAuthentication))
+        .merge(grpc_router(&service, Arc::new(NoAuthentication)))
+        .merge(channel.router());
+    let accepting = root.clone();
+    let spec = WorkSpec::new(ItemKind::Future, "listener");
+    let serving = root.spawn(spec, |_| {
+        serve(listener, router, accepting, ServerOptions::default())
+    });
+    drop(serving.expect("nothing is stopped"));
+    address
+}
