@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_a2a::{
-    A2aService, AgentDescription, Authenticator, Principal, Unauthenticated, agent_card,
-    http_router,
+    A2aService, AccessControl, AgentDescription, Authenticator, Principal, Unauthenticated,
+    agent_card, http_router,
 };
 use allstop_log::MemoryLog;
 use allstop_scope::{RootOptions, Scope};
@@ -83,7 +83,11 @@ pub(crate) async fn router() -> Router {
         http_url: "http://127.0.0.1:1".into(),
         grpc_url: None,
     });
-    http_router(&Arc::new(service), card, Arc::new(NamedUsers))
+    http_router(
+        &Arc::new(service),
+        card,
+        AccessControl::new(Arc::new(NamedUsers)),
+    )
 }
 
 /// A request of `alice` for version 1.

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod serve;
+mod serve_access;
 
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;

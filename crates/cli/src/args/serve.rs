@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use allstop_core::HumanDuration;
 use clap::{Args, ValueEnum};
 
+use super::serve_access::ServeAccessArgs;
 use super::{StoreArgs, deadline};
 
 pub(super) const SERVE_HELP: &str = "\
@@ -29,12 +30,14 @@ pub(crate) struct ServeArgs {
     /// Agent to serve
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: ServedAgent,
-    /// Address of JSON-RPC, REST and gRPC; one that other machines reach needs --token-file
+    /// Address of JSON-RPC, REST and gRPC; one that other machines reach needs --token-file or --jwks
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     pub(crate) listen: SocketAddr,
     /// File with `NAME SHA256` lines: the hash of each user's bearer token. It is read again when it changes
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", help_heading = "Access")]
     pub(crate) token_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) access: ServeAccessArgs,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
     /// Tasks that run at the same time [default: no limit]

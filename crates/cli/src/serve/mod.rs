@@ -1,5 +1,6 @@
 //! `allstop serve`: tasks over A2A, durable in the store, until a signal.
 
+mod access;
 mod echo;
 mod health;
 mod start;
@@ -25,7 +26,7 @@ use start::{RunningServer, start};
 
 /// Serves until a signal; then stops the tasks, and exits with the code of the signal.
 pub(crate) async fn serve(args: ServeArgs, host: &ProcessHost) -> Result<Exit, CliError> {
-    check_address(&args)?;
+    access::check_addresses(&args)?;
     let store = match &args.store.store {
         Some(path) if path == Path::new(":memory:") => StoreChoice::Memory,
         _ => ProcessHost::store(&args.store, None)?,
@@ -61,9 +62,10 @@ pub(crate) async fn serve(args: ServeArgs, host: &ProcessHost) -> Result<Exit, C
         }
         started = starting => started.context("the start of the server")??,
     };
-    // For scripts: with port 0 only this line tells the address.
-    let address = format!("listening on http://{}\n", server.address);
-    host.output.stdout().answer(&address, OutputPriority::Must);
+    // For scripts: with port 0 only these lines tell the addresses.
+    host.output
+        .stdout()
+        .answer(&server.addresses, OutputPriority::Must);
     tell(host, &format!("agent {} · store {store_text}", args.agent));
     let cause = loop {
         match supervisor.next().await {
@@ -74,18 +76,6 @@ pub(crate) async fn serve(args: ServeArgs, host: &ProcessHost) -> Result<Exit, C
     };
     shut_down(host, &mut supervisor, &server, cause).await;
     Ok(stopped(&supervisor))
-}
-
-/// Without authentication the server listens on this machine only.
-fn check_address(args: &ServeArgs) -> Result<(), CliError> {
-    let address = args.listen;
-    if address.ip().is_loopback() || args.token_file.is_some() {
-        return Ok(());
-    }
-    Err(CliError::usage(format!(
-        "{address} can be reached from other machines, and there is no authentication"
-    ))
-    .hint("give the users tokens (--token-file FILE), or listen on 127.0.0.1"))
 }
 
 /// Stops the tasks, then the connections: a client that waits gets the end of its task.
