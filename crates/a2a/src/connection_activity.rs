@@ -104,7 +104,7 @@ impl HttpBody for CountedBody {
 mod tests {
     use super::*;
 
-    const MAX: Duration = Duration::from_secs(60);
+    const MAX: Duration = Duration::from_mins(1);
 
     #[tokio::test(start_paused = true)]
     async fn idle_time_begins_behind_the_last_request() {

@@ -45,7 +45,7 @@ impl Default for ServerOptions {
             head_time_max: Duration::from_secs(30),
             head_bytes_max: 32 * 1024,
             // Longer than the keep-alive of usual clients and proxies, so theirs decides.
-            idle_time_max: Duration::from_secs(300),
+            idle_time_max: Duration::from_mins(5),
             tls: None,
         }
     }

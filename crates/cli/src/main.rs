@@ -97,7 +97,7 @@ fn dispatch(cli: Cli, host: &ProcessHost) -> Result<Exit, CliError> {
     match cli.command {
         CliCommand::Run(args) => host.block_on(run::run(*args, host)),
         CliCommand::Chat(args) => host.block_on(chat::chat(*args, host)),
-        CliCommand::Serve(args) => host.block_on(serve::serve(args, host)),
+        CliCommand::Serve(args) => host.block_on(serve::serve(*args, host)),
         CliCommand::Demo(args) => host.block_on(demo::demo(args, host)),
         CliCommand::Sessions(args) => match args.command {
             SessionsAction::Resume(resume) => {

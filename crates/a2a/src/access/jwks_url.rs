@@ -28,7 +28,7 @@ pub struct JwksRefreshTimes {
 impl Default for JwksRefreshTimes {
     fn default() -> Self {
         Self {
-            interval: Duration::from_secs(300),
+            interval: Duration::from_mins(5),
             interval_min: Duration::from_secs(30),
         }
     }

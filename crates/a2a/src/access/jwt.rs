@@ -23,7 +23,7 @@ pub const JWT_PRINCIPAL_PREFIX: &str = "jwt:";
 /// Most bytes of a token. Real ones have 1 to 4 KiB.
 const TOKEN_BYTES_MAX: usize = 16 * 1024;
 
-/// Most bytes of a subject (OpenID Connect Core, section 2).
+/// Most bytes of a subject, as `OpenID` Connect Core has it in section 2.
 const SUBJECT_BYTES_MAX: usize = 255;
 
 /// Difference of clocks that is forgiven, in seconds.

@@ -43,9 +43,9 @@ impl RateLimiter {
     pub(super) fn take(&self, principal: &Principal, now: Instant) -> Result<(), Duration> {
         let mut all = self.due.lock();
         let due = all.get(principal).copied().unwrap_or(now).max(now);
-        let lead = due - now;
-        if lead > self.lead_max {
-            return Err(lead - self.lead_max);
+        let beyond = (due - now).saturating_sub(self.lead_max);
+        if !beyond.is_zero() {
+            return Err(beyond);
         }
         if all.len() >= self.principals_max && !all.contains_key(principal) {
             all.retain(|_, due| *due > now);

@@ -18,10 +18,18 @@ pub(super) fn install() {
 }
 
 /// This server checks tokens and never makes one.
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the signature that the library wants"
+)]
 fn refuse_to_sign(_algorithm: &Algorithm, _key: &EncodingKey) -> Result<Box<dyn JwtSigner>> {
     Err(ErrorKind::UnsupportedAlgorithm.into())
 }
 
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the signature that the library wants"
+)]
 fn verifier(algorithm: &Algorithm, key: &DecodingKey) -> Result<Box<dyn JwtVerifier>> {
     let scheme = scheme_of(*algorithm).ok_or(ErrorKind::UnsupportedAlgorithm)?;
     if key.family() != algorithm.family() || algorithm.family() == AlgorithmFamily::Hmac {

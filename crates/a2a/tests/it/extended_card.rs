@@ -70,12 +70,12 @@ async fn clients_get_their_name_and_limits() {
             "{extended}"
         );
     }
-    let by_grpc = router
+    let grpc = router
         .clone()
         .oneshot(grpc_request("GetExtendedAgentCard", &[]));
-    let by_grpc = by_grpc.await.unwrap().into_body().collect().await.unwrap();
-    assert_eq!(by_grpc.trailers().unwrap()["grpc-status"], "0");
-    let bytes = by_grpc.to_bytes();
+    let grpc = grpc.await.unwrap().into_body().collect().await.unwrap();
+    assert_eq!(grpc.trailers().unwrap()["grpc-status"], "0");
+    let bytes = grpc.to_bytes();
     assert!(bytes.windows(5).any(|window| window == b"alice"));
 
     let mut nobody = get("/extendedAgentCard");

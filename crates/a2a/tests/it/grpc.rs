@@ -92,7 +92,7 @@ fn grpc_status(headers: &HeaderMap) -> Code {
 #[tokio::test]
 async fn large_messages_are_refused() {
     let router = router().await;
-    let mut client = A2aServiceClient::new(router.clone());
+    let mut client = A2aServiceClient::new(router.clone()).max_decoding_message_size(20 << 20);
     let large = message("m", &"x".repeat(11 << 20), "");
     let refused = client.send_message(of("alice", large)).await;
     assert_eq!(code(refused), Code::ResourceExhausted);

@@ -30,12 +30,12 @@ struct KeyServer {
 impl KeyServer {
     async fn start(key_set: String) -> Self {
         let answer = Arc::new(Mutex::new((StatusCode::OK, key_set)));
-        let (fetched, fetches) = watch::channel(0);
+        let (counter, fetches) = watch::channel(0);
         let answered = Arc::clone(&answer);
         let router = Router::new().route(
             "/keys",
             get(async move || {
-                fetched.send_modify(|count| *count += 1);
+                counter.send_modify(|count| *count += 1);
                 answered.lock().clone()
             }),
         );
@@ -86,7 +86,7 @@ async fn eventually_accepted(jwt: &JwtAuthenticator, token: &str) {
     panic!("the new key is not used");
 }
 
-const SELDOM: Duration = Duration::from_secs(3600);
+const SELDOM: Duration = Duration::from_hours(1);
 
 #[tokio::test]
 async fn unknown_key_fetches_the_set_again() {

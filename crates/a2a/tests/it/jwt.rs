@@ -337,9 +337,9 @@ async fn token_file_and_signed_tokens_have_no_name_in_common() {
         let request = rpc("SendMessage", &crate::support::message("m", "ask"));
         with_token(request, token)
     };
-    let (_, sent) = answer(&router, send("test")).await;
-    let id = &sent["result"]["task"]["id"];
-    assert!(id.is_string(), "{sent}");
+    let (_, first) = answer(&router, send("test")).await;
+    let id = &first["result"]["task"]["id"];
+    assert!(id.is_string(), "{first}");
     let (_, other) = answer(&router, send(&of_jwt)).await;
     assert_ne!(&other["result"]["task"]["id"], id);
     let read = with_token(rpc("GetTask", &json!({"id": id})), &of_jwt);

@@ -120,7 +120,10 @@ async fn http_2_and_grpc_over_tls() {
         let card = Request::get("https://localhost/.well-known/agent-card.json");
         let card = sender.send_request(card.body(Body::empty()).unwrap()).await;
         assert_eq!(card.unwrap().status(), StatusCode::OK);
-        let listed = sender.send_request(grpc_request("ListTasks", &[])).await;
+        let mut list = grpc_request("ListTasks", &[]);
+        let uri = format!("https://localhost{}", list.uri());
+        *list.uri_mut() = uri.parse().unwrap();
+        let listed = sender.send_request(list).await;
         let listed = listed.unwrap().into_body().collect().await.unwrap();
         assert_eq!(listed.trailers().unwrap()["grpc-status"], "0");
         drop(sender);
@@ -159,7 +162,7 @@ async fn silent_and_plain_clients_are_closed() {
 async fn stop_ends_handshakes() {
     let (files, _) = CertificateFiles::new();
     let options = ServerOptions {
-        head_time_max: Duration::from_secs(600),
+        head_time_max: Duration::from_mins(10),
         ..options(&files.open().unwrap())
     };
     let server = TestServer::of(crate::support::router().await, options).await;

@@ -33,7 +33,7 @@ pub(crate) enum CliCommand {
     Chat(Box<ChatArgs>),
     /// Serve an agent's tasks over A2A, until a signal
     #[command(after_help = serve::SERVE_HELP)]
-    Serve(ServeArgs),
+    Serve(Box<ServeArgs>),
     /// Stop a turn that does everything wrong, show the receipt, and prove it
     Demo(DemoArgs),
     /// List, show, resume and remove sessions

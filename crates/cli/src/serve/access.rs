@@ -22,7 +22,7 @@ use crate::error::CliError;
 const FILES_LOOK: Duration = Duration::from_secs(1);
 
 /// Looks at a file, and uses it if it has changed. The error says why what was there before stays.
-type FileWatch = Box<dyn FnMut() -> Result<(), String> + Send>;
+type FileLook = Box<dyn FnMut() -> Result<(), String> + Send>;
 
 /// Means by which requests are admitted.
 pub(super) struct ServerAccess {
@@ -51,13 +51,13 @@ pub(super) fn check_addresses(args: &ServeArgs) -> Result<(), CliError> {
 impl ServerAccess {
     /// Reads tokens, keys and certificate, and keeps them fresh in `root`.
     pub(super) async fn open(root: &Scope, args: &ServeArgs) -> Result<Self, CliError> {
-        let mut watches: Vec<FileWatch> = Vec::new();
+        let mut looks: Vec<FileLook> = Vec::new();
         let mut schemes = Vec::new();
         let mut authenticators: Vec<Arc<dyn Authenticator>> = Vec::new();
         if let Some(path) = &args.token_file {
             let tokens = TokenFile::open(path).map_err(|error| wrong_file(&error))?;
-            let watched = tokens.clone();
-            watches.push(Box::new(move || match watched.reload() {
+            let shared = tokens.clone();
+            looks.push(Box::new(move || match shared.reload() {
                 Ok(_) => Ok(()),
                 Err(error) => Err(error_chain(&error)),
             }));
@@ -74,11 +74,11 @@ impl ServerAccess {
                 let (mut file, keys) =
                     JwksFile::open(Path::new(jwks)).map_err(|error| wrong_file(&error))?;
                 let jwt = JwtAuthenticator::new(keys, issuer, audience);
-                let watched = jwt.clone();
-                watches.push(Box::new(move || {
+                let shared = jwt.clone();
+                looks.push(Box::new(move || {
                     let keys = file.reload().map_err(|error| error_chain(&error))?;
                     if let Some(keys) = keys {
-                        watched.replace_keys(keys);
+                        shared.replace_keys(keys);
                     }
                     Ok(())
                 }));
@@ -93,8 +93,8 @@ impl ServerAccess {
         let tls = match (&access.tls_cert, &access.tls_key) {
             (Some(certificate), Some(key)) => {
                 let tls = ServerTls::open(certificate, key).map_err(|error| wrong_file(&error))?;
-                let watched = tls.clone();
-                watches.push(Box::new(move || match watched.reload() {
+                let shared = tls.clone();
+                looks.push(Box::new(move || match shared.reload() {
                     Ok(_) => Ok(()),
                     Err(error) => Err(error_chain(&error)),
                 }));
@@ -102,7 +102,7 @@ impl ServerAccess {
             }
             _ => None,
         };
-        watch(root, watches)?;
+        watch(root, looks)?;
         let authenticator: Arc<dyn Authenticator> = if authenticators.is_empty() {
             Arc::new(NoAuthentication)
         } else {
@@ -162,15 +162,15 @@ async fn keys_of_url(
 }
 
 /// Looks at all files from one thread, until a stop. A fault is reported when it changes, not every second.
-fn watch(root: &Scope, mut watches: Vec<FileWatch>) -> Result<(), CliError> {
-    if watches.is_empty() {
+fn watch(root: &Scope, mut looks: Vec<FileLook>) -> Result<(), CliError> {
+    if looks.is_empty() {
         return Ok(());
     }
-    let mut faults: Vec<Option<String>> = vec![None; watches.len()];
+    let mut faults: Vec<Option<String>> = vec![None; looks.len()];
     let spec = WorkSpec::new(ItemKind::Thread, "files of the access");
     let watching = root.spawn_blocking(spec, move |cx| {
         while cx.checkpoint("files of the access").is_ok() {
-            for (look, last) in watches.iter_mut().zip(&mut faults) {
+            for (look, last) in looks.iter_mut().zip(&mut faults) {
                 let fault = look().err();
                 if let Some(error) = fault.as_ref().filter(|_| fault != *last) {
                     tracing::warn!(error, "a file is not used, and what it had before stays");
