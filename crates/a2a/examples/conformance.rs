@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_a2a::{
-    A2aService, AgentDescription, NoAuthentication, ServerOptions, agent_card, grpc_router,
-    http_router, serve,
+    A2aService, AccessControl, AgentDescription, NoAuthentication, ServerOptions, agent_card,
+    grpc_router, http_router, serve,
 };
 use allstop_log::MemoryLog;
 use allstop_scope::{RootOptions, Scope};
@@ -175,8 +175,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     });
     card.default_input_modes.clone_from(&modes);
     let service = Arc::new(A2aService::new(manager.await?).input_modes(modes));
-    let router = http_router(&service, card, Arc::new(NoAuthentication))
-        .merge(grpc_router(&service, Arc::new(NoAuthentication)));
+    let access = AccessControl::new(Arc::new(NoAuthentication));
+    let router = http_router(&service, card, access.clone()).merge(grpc_router(&service, access));
     println!("listening on http://{address}");
     let serving = serve(listener, router, root, ServerOptions::default());
     tokio::select! {

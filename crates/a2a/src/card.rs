@@ -3,12 +3,17 @@
 use std::collections::HashMap;
 
 use a2a::{
-    AgentCapabilities, AgentCard, AgentInterface, AgentSkill, HttpAuthSecurityScheme,
-    SecurityScheme, TRANSPORT_PROTOCOL_GRPC, TRANSPORT_PROTOCOL_HTTP_JSON,
-    TRANSPORT_PROTOCOL_JSONRPC,
+    AgentCapabilities, AgentCard, AgentExtension, AgentInterface, AgentSkill,
+    HttpAuthSecurityScheme, SecurityRequirement, SecurityScheme, TRANSPORT_PROTOCOL_GRPC,
+    TRANSPORT_PROTOCOL_HTTP_JSON, TRANSPORT_PROTOCOL_JSONRPC,
 };
 
+use serde_json::{Map, Value};
+
 use crate::receipt_extension;
+
+/// URI of the extension in which the extended card tells a client its name and its limits.
+pub const SERVER_EXTENSION: &str = "https://allstop.dev/a2a/server/v1";
 
 /// Description of a served agent.
 #[derive(Debug, Clone)]
@@ -21,7 +26,7 @@ pub struct AgentDescription {
     pub version: String,
     /// Base URL of JSON-RPC and REST, such as `http://127.0.0.1:8080`.
     pub http_url: String,
-    /// Address of gRPC, if it is served.
+    /// Address of gRPC, if it is served: `host:port`, or an `https` URL.
     pub grpc_url: Option<String>,
 }
 
@@ -67,17 +72,77 @@ pub fn agent_card(agent: &AgentDescription) -> AgentCard {
     }
 }
 
-/// Name of the security scheme of bearer tokens in a card.
-const BEARER: &str = "bearer";
+/// Kind of bearer token that a server takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BearerScheme {
+    /// Token that the operator has given to the client.
+    Token,
+    /// JSON Web Token.
+    Jwt {
+        /// Issuer of the tokens.
+        issuer: String,
+        /// Audience that they must have.
+        audience: String,
+    },
+}
 
-/// Declares in the card that each request needs a bearer token. Clients that hold a token send it only to an agent
-/// whose card declares this.
-pub fn require_bearer_token(card: &mut AgentCard) {
-    let scheme = SecurityScheme::HttpAuth(HttpAuthSecurityScheme {
-        scheme: "Bearer".to_owned(),
-        description: None,
-        bearer_format: None,
+/// The card of a server that authenticates its clients: one of the schemes is required, and there is an extended card.
+#[must_use]
+pub fn secured_card(mut card: AgentCard, schemes: &[BearerScheme]) -> AgentCard {
+    let named = schemes.iter().map(|scheme| match scheme {
+        BearerScheme::Token => (
+            "token",
+            "A token from the operator of this server.".to_owned(),
+            None,
+        ),
+        BearerScheme::Jwt { issuer, audience } => (
+            "jwt",
+            format!("A JSON Web Token of the issuer {issuer} for the audience {audience}."),
+            Some("JWT".to_owned()),
+        ),
     });
-    card.security_schemes = Some(HashMap::from([(BEARER.to_owned(), scheme)]));
-    card.security_requirements = Some(vec![HashMap::from([(BEARER.to_owned(), Vec::new())])]);
+    let (mut by_name, mut alternatives) = (HashMap::new(), Vec::new());
+    for (name, description, bearer_format) in named {
+        let scheme = SecurityScheme::HttpAuth(HttpAuthSecurityScheme {
+            scheme: "Bearer".to_owned(),
+            description: Some(description),
+            bearer_format,
+        });
+        by_name.insert(name.to_owned(), scheme);
+        alternatives.push(SecurityRequirement::from([(name.to_owned(), Vec::new())]));
+    }
+    card.security_schemes = Some(by_name);
+    card.security_requirements = Some(alternatives);
+    card.capabilities.extended_agent_card = Some(true);
+    card
+}
+
+/// The card for authenticated clients: the public one, with the limits that the server applies to them.
+#[must_use]
+pub fn extended_agent_card(mut card: AgentCard, limits: Map<String, Value>) -> AgentCard {
+    let extension = AgentExtension {
+        uri: SERVER_EXTENSION.to_owned(),
+        description: Some(
+            "The name of the client on this server, and the limits of its tasks.".to_owned(),
+        ),
+        required: Some(false),
+        params: Some(HashMap::from([(
+            "limits".to_owned(),
+            Value::Object(limits),
+        )])),
+    };
+    let extensions = card.capabilities.extensions.get_or_insert_default();
+    extensions.push(extension);
+    card
+}
+
+/// The extended card with the name of the client that asks for it.
+pub(crate) fn for_principal(card: &AgentCard, principal: &str) -> AgentCard {
+    let mut card = card.clone();
+    let extensions = card.capabilities.extensions.iter_mut().flatten();
+    for extension in extensions.filter(|extension| extension.uri == SERVER_EXTENSION) {
+        let params = extension.params.get_or_insert_default();
+        params.insert("principal".to_owned(), principal.into());
+    }
+    card
 }

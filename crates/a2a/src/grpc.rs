@@ -1,51 +1,70 @@
 //! The gRPC binding.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use a2a::{error_code, reason_to_error_code};
 use a2a_grpc::{GrpcHandler, errors::a2a_error_to_status};
 use a2a_pb::proto::a2a_service_server::A2aServiceServer;
-use axum::extract::Request as HttpRequest;
-use axum::middleware::{Next, from_fn};
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
 use tonic::service::Routes;
-use tonic::service::interceptor::InterceptedService;
-use tonic::{Code, Request, Status};
+use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
+use crate::access::{AccessControl, AccessRefusal};
 use crate::legacy;
-use crate::principal::{Authenticator, authenticate};
 use crate::service::A2aService;
-use crate::version;
+use crate::{limits, version};
 
 /// Most bytes of a gRPC message, as for the other bindings.
 const MESSAGE_BYTES_MAX: usize = a2a_server::jsonrpc::MAX_REQUEST_BODY_BYTES;
 
 /// The operations over gRPC, for a server of its own or beside the other bindings.
-pub fn grpc_router(
-    service: &Arc<A2aService>,
-    authenticator: Arc<dyn Authenticator>,
-) -> axum::Router {
+pub fn grpc_router(service: &Arc<A2aService>, access: AccessControl) -> axum::Router {
     let server = A2aServiceServer::new(GrpcHandler::new(Arc::clone(service)))
         .max_decoding_message_size(MESSAGE_BYTES_MAX);
-    let admit = move |mut request: Request<()>| {
-        let mut headers = std::mem::take(request.metadata_mut()).into_headers();
-        authenticate(&*authenticator, &mut headers)
-            .map_err(|_| Status::unauthenticated("authentication is required"))?;
-        version::check(&headers).map_err(|error| a2a_error_to_status(&error))?;
-        *request.metadata_mut() = tonic::metadata::MetadataMap::from_headers(headers);
-        Ok(request)
-    };
-    Routes::new(InterceptedService::new(server, admit))
+    Routes::new(server)
         .into_axum_router()
         .layer(from_fn(specified_status))
+        // Not for unknown paths: on a shared port their answer is that of all bindings.
+        .route_layer(from_fn(limits::read_grpc_body))
+        .route_layer(from_fn_with_state(access, admission))
         .merge(legacy::grpc_router())
         .fallback(legacy::unknown)
 }
 
+/// Admits a call before its message is read.
+async fn admission(
+    State(access): State<AccessControl>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    if let Err(refusal) = access.admit(request.headers_mut(), Instant::now()) {
+        let status = match refusal {
+            AccessRefusal::Unauthenticated => Status::unauthenticated(refusal.to_string()),
+            AccessRefusal::TooManyRequests { .. } => {
+                Status::resource_exhausted(refusal.to_string())
+            }
+        };
+        let mut response: Response = status.into_http();
+        let (name, value) = refusal.header();
+        response.headers_mut().insert(name, value);
+        return response;
+    }
+    if let Err(error) = version::check(request.headers()) {
+        return with_specified_status(a2a_error_to_status(&error).into_http());
+    }
+    next.run(request).await
+}
+
 /// Gives errors the status of A2A 1.0, section 5.4, where the library has another one.
-async fn specified_status(request: HttpRequest, next: Next) -> Response {
-    let mut response = next.run(request).await;
+async fn specified_status(request: Request, next: Next) -> Response {
+    with_specified_status(next.run(request).await)
+}
+
+fn with_specified_status(mut response: Response) -> Response {
     let status = Status::from_header_map(response.headers());
     if let Some(status) = status.as_ref().and_then(unimplemented)
         && status.add_header(response.headers_mut()).is_err()

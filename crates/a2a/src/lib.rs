@@ -7,7 +7,10 @@
 //!   and sees nothing twice, also after a restart of the server.
 //! - A task that was stopped carries the receipt of the stop in its metadata ([`RECEIPT_EXTENSION`]).
 
+mod access;
+mod bounded_file;
 mod card;
+mod connection_activity;
 mod errors;
 mod events;
 mod from_wire;
@@ -15,7 +18,6 @@ mod grpc;
 mod legacy;
 mod limits;
 mod page_token;
-mod principal;
 mod receipt_extension;
 mod rest;
 mod router;
@@ -23,17 +25,22 @@ mod server;
 mod service;
 mod streaming;
 mod task_actions;
+mod tls;
 mod to_wire;
-mod token_file;
 mod version;
 
-pub use card::{AgentDescription, agent_card, require_bearer_token};
-pub use grpc::grpc_router;
-pub use principal::{
-    ANONYMOUS, Authenticator, InvalidPrincipal, NoAuthentication, Principal, Unauthenticated,
+pub use a2a::AgentCard;
+pub use access::{
+    ANONYMOUS, AccessControl, Authenticator, InvalidPrincipal, JWT_PRINCIPAL_PREFIX, JwksError,
+    JwksFile, JwksRefreshTimes, JwksUrl, JwtAuthenticator, JwtKeySet, NoAuthentication, Principal,
+    TokenFile, TokenFileError, Unauthenticated, refresh_keys,
 };
+pub use card::{
+    AgentDescription, BearerScheme, SERVER_EXTENSION, agent_card, extended_agent_card, secured_card,
+};
+pub use grpc::grpc_router;
 pub use receipt_extension::RECEIPT_EXTENSION;
-pub use router::http_router;
+pub use router::{http_router, restricted};
 pub use server::{ServerOptions, serve};
 pub use service::A2aService;
-pub use token_file::{TokenFile, TokenFileError};
+pub use tls::{ServerTls, TlsFilesError};

@@ -9,25 +9,50 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
 use a2a_server::jsonrpc::MAX_REQUEST_BODY_BYTES;
+use tonic::Status;
 
 /// Longest time for a body. The largest body needs 350 kB/s, which any client has; one that sends a byte a second to
 /// hold a connection open is cut off.
 const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 
+/// Bytes before a gRPC message: a flag, and the length.
+const GRPC_PREFIX_BYTES: usize = 5;
+
+/// Reason why a body is refused.
+enum BodyRefusal {
+    TooLarge,
+    TooSlow,
+}
+
+async fn whole(request: Request, bytes_max: usize) -> Result<Request, BodyRefusal> {
+    let (parts, body) = request.into_parts();
+    match tokio::time::timeout(BODY_TIME_MAX, to_bytes(body, bytes_max)).await {
+        Ok(Ok(bytes)) => Ok(Request::from_parts(parts, Body::from(bytes))),
+        Ok(Err(_)) => Err(BodyRefusal::TooLarge),
+        Err(_elapsed) => Err(BodyRefusal::TooSlow),
+    }
+}
+
+fn too_large() -> String {
+    format!("the body must be sent whole and have at most {MAX_REQUEST_BODY_BYTES} bytes")
+}
+
 /// Reads the whole body before anything looks at the request.
 pub(crate) async fn read_body(request: Request, next: Next) -> Response {
-    let (parts, body) = request.into_parts();
-    match tokio::time::timeout(BODY_TIME_MAX, to_bytes(body, MAX_REQUEST_BODY_BYTES)).await {
-        Ok(Ok(bytes)) => {
-            next.run(Request::from_parts(parts, Body::from(bytes)))
-                .await
+    match whole(request, MAX_REQUEST_BODY_BYTES).await {
+        Ok(request) => next.run(request).await,
+        Err(BodyRefusal::TooLarge) => (StatusCode::PAYLOAD_TOO_LARGE, too_large()).into_response(),
+        Err(BodyRefusal::TooSlow) => StatusCode::REQUEST_TIMEOUT.into_response(),
+    }
+}
+
+/// The same for gRPC, where each operation takes one message.
+pub(crate) async fn read_grpc_body(request: Request, next: Next) -> Response {
+    match whole(request, MAX_REQUEST_BODY_BYTES + GRPC_PREFIX_BYTES).await {
+        Ok(request) => next.run(request).await,
+        Err(BodyRefusal::TooLarge) => Status::resource_exhausted(too_large()).into_http(),
+        Err(BodyRefusal::TooSlow) => {
+            Status::deadline_exceeded("the message did not come in time").into_http()
         }
-        Ok(Err(_)) => {
-            let text = format!(
-                "the body must be sent whole and have at most {MAX_REQUEST_BODY_BYTES} bytes"
-            );
-            (StatusCode::PAYLOAD_TOO_LARGE, text).into_response()
-        }
-        Err(_elapsed) => StatusCode::REQUEST_TIMEOUT.into_response(),
     }
 }

@@ -1,7 +1,7 @@
 //! All bindings of the protocol on one router.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use a2a::AgentCard;
 use a2a_server::StaticAgentCard;
@@ -10,29 +10,25 @@ use a2a_server::jsonrpc::jsonrpc_router;
 use a2a_server::rest::rest_router;
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::HeaderValue;
 use axum::http::header::LAST_MODIFIED;
+use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use httpdate::fmt_http_date;
 
-use crate::principal::{Authenticator, authenticate};
+use crate::access::{AccessControl, AccessRefusal};
 use crate::service::A2aService;
 use crate::{legacy, limits, rest, streaming, task_actions};
 
-/// JSON-RPC (`POST /`), REST, and the agent card, which needs no authentication.
-pub fn http_router(
-    service: &Arc<A2aService>,
-    card: AgentCard,
-    authenticator: Arc<dyn Authenticator>,
-) -> Router {
+/// JSON-RPC (`POST /`), REST, and the agent card, which is open to everybody and has no limit of requests.
+pub fn http_router(service: &Arc<A2aService>, card: AgentCard, access: AccessControl) -> Router {
     let operations = jsonrpc_router(Arc::clone(service))
         .merge(rest_router(Arc::clone(service)))
         .layer(from_fn_with_state(Arc::clone(service), streaming::layer))
         .layer(from_fn_with_state(Arc::clone(service), task_actions::layer))
         .layer(from_fn(rest::conform))
         .layer(from_fn(limits::read_body))
-        .layer(from_fn_with_state(authenticator, authentication));
+        .layer(from_fn_with_state(access, admission));
     let card = agent_card_router(Arc::new(StaticAgentCard::new(card)));
     let served_since = fmt_http_date(SystemTime::now());
     let card = card.layer(from_fn(move |request: Request, next: Next| {
@@ -48,16 +44,24 @@ pub fn http_router(
     card.merge(operations).merge(legacy::http_router())
 }
 
-async fn authentication(
-    State(authenticator): State<Arc<dyn Authenticator>>,
+/// Routes that need the same access as the operations.
+pub fn restricted(routes: Router, access: AccessControl) -> Router {
+    routes.route_layer(from_fn_with_state(access, admission))
+}
+
+async fn admission(
+    State(access): State<AccessControl>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    match authenticate(&*authenticator, request.headers_mut()) {
+    match access.admit(request.headers_mut(), Instant::now()) {
         Ok(()) => next.run(request).await,
-        Err(status) => {
-            let challenge = [("www-authenticate", "Bearer")];
-            (status, challenge, "authentication is required").into_response()
+        Err(refusal) => {
+            let status = match refusal {
+                AccessRefusal::Unauthenticated => StatusCode::UNAUTHORIZED,
+                AccessRefusal::TooManyRequests { .. } => StatusCode::TOO_MANY_REQUESTS,
+            };
+            (status, [refusal.header()], refusal.to_string()).into_response()
         }
     }
 }

@@ -7,25 +7,34 @@ use std::time::Duration;
 use allstop_core::receipt::ItemKind;
 use allstop_scope::{Scope, WorkCx, WorkSpec};
 use axum::Router;
-use axum::extract::Request;
-use axum::middleware::map_request;
+use axum::middleware::from_fn_with_state;
 use hyper::rt::Executor;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
+
+use crate::connection_activity::{ConnectionActivity, count_request};
+use crate::tls::ServerTls;
 
 /// Options of a server.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
     /// Connections at the same time; more wait in the system's queue.
     pub connections_max: usize,
-    /// Longest time for the head of a request, counted from the connection or from the end of the last request.
+    /// Longest time for a TLS handshake, and for the head of a request, counted from the connection or from the end of
+    /// the last request.
     pub head_time_max: Duration,
     /// Most bytes of the head of a request.
     pub head_bytes_max: usize,
+    /// Longest time of an HTTP/2 connection without a request. Then the client is asked to close it, and opens another
+    /// one when it needs it.
+    pub idle_time_max: Duration,
+    /// TLS; without it the connections are plain.
+    pub tls: Option<ServerTls>,
 }
 
 impl Default for ServerOptions {
@@ -35,6 +44,9 @@ impl Default for ServerOptions {
             connections_max: 20_000,
             head_time_max: Duration::from_secs(30),
             head_bytes_max: 32 * 1024,
+            // Longer than the keep-alive of usual clients and proxies, so theirs decides.
+            idle_time_max: Duration::from_mins(5),
+            tls: None,
         }
     }
 }
@@ -59,7 +71,7 @@ pub async fn serve(listener: TcpListener, router: Router, scope: Scope, options:
         let (router, options, connections) = (router.clone(), options.clone(), scope.clone());
         let spec = WorkSpec::new(ItemKind::Future, format!("connection of {peer}"));
         let served = scope.spawn(spec, |cx| async move {
-            serve_connection(stream, router, connections, cx, &options).await;
+            serve_stream(stream, router, connections, cx, &options).await;
             drop(slot);
         });
         if served.is_err() {
@@ -85,7 +97,7 @@ async fn accept(
     }
 }
 
-async fn serve_connection(
+async fn serve_stream(
     stream: TcpStream,
     router: Router,
     scope: Scope,
@@ -96,6 +108,29 @@ async fn serve_connection(
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY");
     }
+    let Some(tls) = &options.tls else {
+        return serve_connection(stream, router, scope, cx, options).await;
+    };
+    let handshake = timeout(options.head_time_max, tls.acceptor().accept(stream));
+    let shaken = tokio::select! {
+        biased;
+        _cause = cx.stopped_at("TLS handshake") => return,
+        shaken = handshake => shaken,
+    };
+    match shaken {
+        Ok(Ok(stream)) => serve_connection(stream, router, scope, cx, options).await,
+        Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
+        Err(_elapsed) => tracing::debug!("a TLS handshake took too long"),
+    }
+}
+
+async fn serve_connection(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    router: Router,
+    scope: Scope,
+    cx: WorkCx,
+    options: &ServerOptions,
+) {
     let mut builder = Builder::new(ScopeExecutor(scope));
     builder
         .http1()
@@ -106,29 +141,20 @@ async fn serve_connection(
         .timer(TokioTimer::new())
         .keep_alive_interval(options.head_time_max)
         .max_header_list_size(u32::try_from(options.head_bytes_max).unwrap_or(u32::MAX));
-    // The library reads the first bytes without a limit, to tell the versions of HTTP apart.
-    let first_request = Arc::new(Notify::new());
-    let begun = Arc::clone(&first_request);
-    let router = router.layer(map_request(move |request: Request| {
-        begun.notify_one();
-        std::future::ready(request)
-    }));
+    let activity = ConnectionActivity::new();
+    let router = router.layer(from_fn_with_state(activity.clone(), count_request));
     let service = TowerToHyperService::new(router);
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     tokio::select! {
         ended = connection.as_mut() => return log_end(ended),
-        () = too_late(&first_request, options.head_time_max) => return,
+        // The library reads the first bytes without a limit, to tell the versions of HTTP apart.
+        () = activity.no_request_within(options.head_time_max) => return,
+        // A client that answers pings would stay for ever.
+        () = activity.idle_for(options.idle_time_max) => connection.as_mut().graceful_shutdown(),
         _cause = cx.stopped_at("connection") => connection.as_mut().graceful_shutdown(),
     }
     log_end(connection.await);
-}
-
-/// Resolves if no request has come within the time.
-async fn too_late(first_request: &Notify, max: Duration) {
-    if timeout(max, first_request.notified()).await.is_ok() {
-        std::future::pending::<()>().await;
-    }
 }
 
 fn log_end(ended: Result<(), Box<dyn std::error::Error + Send + Sync>>) {

@@ -19,11 +19,11 @@ use async_trait::async_trait;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 
+use crate::access::principal_of;
 use crate::events::{self, NumberedEvent};
 use crate::page_token;
-use crate::principal::principal_of;
 use crate::to_wire::{self, TaskDetail};
-use crate::{errors, from_wire, receipt_extension};
+use crate::{card, errors, from_wire, receipt_extension};
 
 /// Tasks of a page, if the client does not say (A2A 1.0, section 3.1.4).
 const PAGE_LEN_DEFAULT: i32 = 50;
@@ -389,10 +389,11 @@ impl RequestHandler for A2aService {
 
     async fn get_extended_agent_card(
         &self,
-        _params: &ServiceParams,
+        params: &ServiceParams,
         _request: GetExtendedAgentCardRequest,
     ) -> Result<AgentCard, A2AError> {
-        let card = self.extended_card.clone();
-        card.ok_or_else(A2AError::extended_card_not_configured)
+        let card = self.extended_card.as_ref();
+        let card = card.ok_or_else(A2AError::extended_card_not_configured)?;
+        Ok(card::for_principal(card, &principal_of(params)))
     }
 }

@@ -2,48 +2,16 @@
 
 use std::time::Duration;
 
-use allstop_a2a::{ServerOptions, serve};
+use allstop_a2a::ServerOptions;
 use allstop_core::{Cause, CauseKind, Extent};
-use allstop_scope::{RootOptions, Scope, StopRequest};
+use allstop_scope::StopRequest;
+use axum::body::Body;
+use http_body_util::BodyExt as _;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
 
-use crate::support::router;
-
-const SOON: Duration = Duration::from_secs(10);
-
-struct TestServer {
-    scope: Scope,
-    address: std::net::SocketAddr,
-}
-
-impl TestServer {
-    async fn start(options: ServerOptions) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = listener.local_addr().expect("an address");
-        let scope = Scope::root("server", RootOptions::current());
-        let spec =
-            allstop_scope::WorkSpec::new(allstop_core::receipt::ItemKind::Future, "listener");
-        let (router, accepting) = (router().await, scope.clone());
-        let serving = scope.spawn(spec, move |_| serve(listener, router, accepting, options));
-        drop(serving.expect("nothing is stopped"));
-        Self { scope, address }
-    }
-
-    async fn connect(&self) -> TcpStream {
-        TcpStream::connect(self.address)
-            .await
-            .expect("a connection")
-    }
-}
-
-async fn read_to_end(stream: &mut TcpStream) -> String {
-    let mut text = Vec::new();
-    let read = tokio::time::timeout(SOON, stream.read_to_end(&mut text)).await;
-    // A reset is an end, too.
-    let _reset = read.expect("the server closes the connection");
-    String::from_utf8_lossy(&text).into_owned()
-}
+use crate::support::{message, rpc};
+use crate::test_server::{SOON, TestServer, read_to_end};
 
 fn short() -> ServerOptions {
     ServerOptions {
@@ -86,6 +54,7 @@ async fn large_heads_and_bodies_are_refused() {
     let head = "POST / HTTP/1.1\r\nhost: x\r\nauthorization: alice\r\na2a-version: 1.0\r\n\
                 content-type: application/json\r\ncontent-length: 104857600\r\n\r\n";
     stream.write_all(head.as_bytes()).await.unwrap();
+    let before = peak_memory_kb();
     let (mut reader, mut writer) = stream.into_split();
     let writing = async {
         let chunk = vec![b' '; 1 << 20];
@@ -99,6 +68,17 @@ async fn large_heads_and_bodies_are_refused() {
     };
     let answer = String::from_utf8_lossy(&answer[..len]);
     assert!(answer.is_empty() || answer.contains("413"), "{answer}");
+    // Ten of the hundred megabytes are read, and a buffer that grows may have them twice.
+    let grown_kb = peak_memory_kb() - before;
+    assert!(grown_kb < 50_000, "{grown_kb} kB");
+}
+
+/// Most memory that this process has had.
+fn peak_memory_kb() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("procfs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kb = line.and_then(|line| line.trim().strip_suffix(" kB"));
+    kb.expect("a size").parse().expect("a number")
 }
 
 #[tokio::test]
@@ -138,5 +118,109 @@ async fn stop_ends_every_connection() {
     assert!(receipt.quiet(), "{receipt:?}");
     for mut stream in idle {
         read_to_end(&mut stream).await;
+    }
+}
+
+/// A connection that answers pings, and does nothing else, ends; one with a long answer does not.
+#[tokio::test]
+async fn idle_http_2_connections_are_closed() {
+    let options = ServerOptions {
+        idle_time_max: Duration::from_millis(200),
+        ..ServerOptions::default()
+    };
+    let server = TestServer::start(options).await;
+    let io = TokioIo::new(server.connect().await);
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake::<_, _, Body>(TokioExecutor::new(), io)
+            .await
+            .unwrap();
+    let mut sending = sender.clone();
+    let requests = async move {
+        let message = message("m", "wait");
+        let stream = sending.send_request(rpc("SendStreamingMessage", &message));
+        let mut events = stream.await.unwrap().into_body();
+        let first = events.frame().await.unwrap().unwrap().into_data().unwrap();
+        let (_, id) = std::str::from_utf8(&first)
+            .unwrap()
+            .split_once("\"task\":")
+            .unwrap();
+        let (_, id) = id.split_once("\"id\":\"").unwrap();
+        let id = id.split('"').next().unwrap().to_owned();
+        // For longer than the limit there is a request, and nothing else.
+        let silent = async { while events.frame().await.is_some() {} };
+        let ended = tokio::time::timeout(Duration::from_millis(700), silent).await;
+        assert!(ended.is_err(), "the stream is not idle");
+        let cancel = rpc("CancelTask", &serde_json::json!({"id": id}));
+        let cancelled = sending.send_request(cancel).await.unwrap();
+        assert_eq!(cancelled.status(), 200);
+        while events.frame().await.is_some() {}
+        // The sender stays: it is the server that closes.
+        sending
+    };
+    let both = async { tokio::join!(connection, requests) };
+    let (ended, _sending) = tokio::time::timeout(SOON, both).await.expect("it ends");
+    ended.unwrap();
+    assert!(sender.ready().await.is_err(), "the connection is closed");
+}
+
+#[expect(
+    clippy::print_stdout,
+    reason = "how many connections the machine allows is worth a line"
+)]
+mod alone {
+    use std::time::Instant;
+
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+    use super::*;
+
+    /// Idle connections, and as many descriptors again on the side of the client.
+    const CONNECTIONS: u64 = 10_000;
+
+    /// Descriptors for everything else.
+    const OTHER_DESCRIPTORS: u64 = 200;
+
+    /// As many connections as the limit of this process allows, up to [`CONNECTIONS`].
+    fn connections() -> usize {
+        let limit = getrlimit(Resource::Nofile);
+        let wanted = 2 * CONNECTIONS + OTHER_DESCRIPTORS;
+        let maximum = limit.maximum.unwrap_or(u64::MAX);
+        let current = Some(wanted.min(maximum));
+        setrlimit(Resource::Nofile, Rlimit { current, ..limit }).expect("below the maximum");
+        let connections = (wanted.min(maximum) - OTHER_DESCRIPTORS) / 2;
+        println!("{connections} connections; the limit is {maximum} descriptors");
+        usize::try_from(connections).expect("a number of connections")
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn many_idle_connections_delay_nobody() {
+        let count = connections();
+        let server = TestServer::start(ServerOptions::default()).await;
+        let before = peak_memory_kb();
+        let mut idle = Vec::new();
+        for _ in 0..count {
+            idle.push(server.connect().await);
+        }
+        let begin = Instant::now();
+        let mut one = server.connect().await;
+        let card =
+            b"GET /.well-known/agent-card.json HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+        one.write_all(card).await.unwrap();
+        assert!(read_to_end(&mut one).await.contains("200 OK"));
+        let (answered, grown_kb) = (begin.elapsed(), peak_memory_kb() - before);
+        assert!(server.scope.running().len() > count, "all are held");
+        assert!(answered < Duration::from_secs(2), "{answered:?}");
+        // Both sides of a connection are in this process.
+        let per_connection_kb = grown_kb / count as u64;
+        println!("answered after {answered:?}; {per_connection_kb} kB a connection");
+        assert!(per_connection_kb < 48, "{grown_kb} kB");
+        drop(idle);
+        for _ in 0..1000 {
+            if server.scope.running().len() == 1 {
+                return; // the listener
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("{} are left", server.scope.running().len());
     }
 }

@@ -1,7 +1,16 @@
 //! The bindings, as clients see them.
 
+mod bad_input;
 mod connections;
+mod extended_card;
 mod grpc;
+mod grpc_errors;
+mod issuer;
+mod jwks;
+mod jwt;
 mod operations;
+mod rate_limit;
 mod streams;
 mod support;
+mod test_server;
+mod tls;

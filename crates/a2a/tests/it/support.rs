@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_a2a::{
-    A2aService, AgentDescription, Authenticator, Principal, Unauthenticated, agent_card,
-    http_router,
+    A2aService, AccessControl, AgentDescription, Authenticator, Principal, Unauthenticated,
+    agent_card, grpc_router, http_router,
 };
 use allstop_log::MemoryLog;
 use allstop_scope::{RootOptions, Scope};
@@ -68,18 +68,11 @@ impl Authenticator for NamedUsers {
 }
 
 pub(crate) async fn router() -> Router {
-    let service = service().await;
-    let card = agent_card(&AgentDescription {
-        name: "obedient".into(),
-        description: "does what it is told".into(),
-        version: "1".into(),
-        http_url: "http://127.0.0.1:1".into(),
-        grpc_url: None,
-    });
-    http_router(&service, card, Arc::new(NamedUsers))
+    router_with(AccessControl::new(Arc::new(NamedUsers))).await
 }
 
-pub(crate) async fn service() -> Arc<A2aService> {
+/// A manager of tasks of the scripted agent.
+pub(crate) async fn manager() -> TaskManager {
     let root = Scope::root("test", RootOptions::current());
     let manager = TaskManager::open(
         Arc::new(MemoryLog::new()),
@@ -87,7 +80,27 @@ pub(crate) async fn service() -> Arc<A2aService> {
         Arc::new(TaskParts::of(ObedientAgent)),
         TaskOptions::default(),
     );
-    Arc::new(A2aService::new(manager.await.expect("it opens")))
+    manager.await.expect("it opens")
+}
+
+/// All bindings, with this access.
+pub(crate) async fn router_with(access: AccessControl) -> Router {
+    let service = A2aService::new(manager().await);
+    let card = agent_card(&AgentDescription {
+        name: "obedient".into(),
+        description: "does what it is told".into(),
+        version: "1".into(),
+        http_url: "http://127.0.0.1:1".into(),
+        grpc_url: None,
+    });
+    let service = Arc::new(service);
+    http_router(&service, card, access.clone()).merge(grpc_router(&service, access))
+}
+
+/// gRPC alone.
+pub(crate) async fn grpc_alone() -> Router {
+    let service = Arc::new(A2aService::new(manager().await));
+    grpc_router(&service, AccessControl::new(Arc::new(NamedUsers)))
 }
 
 /// A request of `alice` for version 1.
@@ -115,6 +128,22 @@ pub(crate) fn message(id: &str, text: &str) -> Value {
 pub(crate) fn rpc(method: &str, params: &Value) -> Request<Body> {
     let body = json!({"jsonrpc": "2.0", "id": "x", "method": method, "params": params});
     post("/", body.to_string())
+}
+
+/// A gRPC request of `alice` with this message.
+pub(crate) fn grpc_request(method: &str, message: &[u8]) -> Request<Body> {
+    let len = u32::try_from(message.len()).expect("it is small");
+    let mut body = vec![0];
+    body.extend(len.to_be_bytes());
+    body.extend(message);
+    Request::post(format!("/lf.a2a.v1.A2AService/{method}"))
+        .version(axum::http::Version::HTTP_2)
+        .header("authorization", "alice")
+        .header("a2a-version", "1.0")
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .body(Body::from(body))
+        .expect("a request")
 }
 
 /// Status and JSON body of the answer.

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod serve;
+mod serve_access;
 mod tasks;
 
 use std::num::{NonZeroU32, NonZeroU64};

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use allstop_core::HumanDuration;
 use clap::{Args, ValueEnum};
 
+use super::serve_access::ServeAccessArgs;
 use super::{ModelArgs, PermissionArgs, StoreArgs, deadline};
 
 pub(super) const SERVE_HELP: &str = "\
@@ -30,15 +31,17 @@ pub(crate) struct ServeArgs {
     /// Agent to serve
     #[arg(long, value_name = "NAME", default_value = "model")]
     pub(crate) agent: ServedAgent,
-    /// Address of JSON-RPC, REST and gRPC; one that other machines reach needs --token-file
+    /// Address of JSON-RPC, REST and gRPC; one that other machines reach needs --token-file or --jwks
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     pub(crate) listen: SocketAddr,
     /// File with `NAME SHA256` lines: the hash of each user's bearer token. It is read again when it changes
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", help_heading = "Access")]
     pub(crate) token_file: Option<PathBuf>,
     /// Collector of OpenTelemetry traces over HTTP (http://127.0.0.1:4318). A trace continues that of the caller
     #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_ENDPOINT")]
     pub(crate) otlp: Option<String>,
+    #[command(flatten)]
+    pub(crate) access: ServeAccessArgs,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
     #[command(flatten)]

@@ -1,5 +1,6 @@
 //! `allstop serve`: tasks over A2A, durable in the store, until a signal.
 
+mod access;
 mod agent;
 mod echo;
 mod health;
@@ -34,7 +35,7 @@ const TRACES_MAX: Duration = Duration::from_millis(500);
 
 /// Serves until a signal; then stops the tasks, and exits with the code of the signal.
 pub(crate) async fn serve(args: ServeArgs, host: &ProcessHost) -> Result<Exit, CliError> {
-    check_address(&args)?;
+    access::check_addresses(&args)?;
     let mut supervisor = Supervisor::new(host.signals()?, Control::new(GRACE_DEFAULT));
     let (server, agent) = match open(args, host, &mut supervisor).await {
         Ok(open) => open,
@@ -47,9 +48,10 @@ pub(crate) async fn serve(args: ServeArgs, host: &ProcessHost) -> Result<Exit, C
             None => return Ok(stopped(&supervisor)),
         },
     };
-    // For scripts: with port 0 only this line tells the address.
-    let address = format!("listening on http://{}\n", server.address);
-    host.output.stdout().answer(&address, OutputPriority::Must);
+    // For scripts: with port 0 only these lines tell the addresses.
+    host.output
+        .stdout()
+        .answer(&server.addresses, OutputPriority::Must);
     tell(host, &agent);
     let cause = loop {
         match supervisor.next().await {
@@ -86,18 +88,6 @@ async fn open(
     let starting = start::begin(&root, "start of the server", starting);
     let server = stage.wait(starting, start::late_store).await?;
     Ok((server.ok_or_stopped()??, in_words))
-}
-
-/// Without authentication the server listens on this machine only.
-fn check_address(args: &ServeArgs) -> Result<(), CliError> {
-    let address = args.listen;
-    if address.ip().is_loopback() || args.token_file.is_some() {
-        return Ok(());
-    }
-    Err(CliError::usage(format!(
-        "{address} can be reached from other machines, and there is no authentication"
-    ))
-    .hint("give the users tokens (--token-file FILE), or listen on 127.0.0.1"))
 }
 
 /// Stops the tasks, then the background work of their sessions and the connections: a client that waits gets the end of

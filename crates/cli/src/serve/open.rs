@@ -1,22 +1,22 @@
 //! The start of the server: agent, tasks, listener.
 
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::time::Duration;
 
 use allstop_a2a::{
-    A2aService, AgentDescription, Authenticator, NoAuthentication, ServerOptions, TokenFile,
-    agent_card, grpc_router, http_router, require_bearer_token,
+    A2aService, AgentDescription, ServerOptions, agent_card, grpc_router, http_router, restricted,
 };
+use allstop_core::HumanDuration;
 use allstop_core::receipt::ItemKind;
-use allstop_core::{HumanDuration, error_chain};
 use allstop_runtime::System;
 use allstop_scope::{Scope, ScopeOptions, WorkSpec};
 use allstop_task::{TaskManager, TaskOptions, WhenFull};
 use anyhow::Context as _;
 use tokio::net::TcpListener;
 
+use super::access::ServerAccess;
 use super::agent::{AgentChoice, OpenAgent};
 use super::health::{self, Readiness};
 use super::metrics::TaskMetrics;
@@ -24,9 +24,6 @@ use super::observer::ServerObserver;
 use super::traces::TraceExporter;
 use crate::args::ServeArgs;
 use crate::error::CliError;
-
-/// Interval at which the token file is looked at: a new token is valid, and a removed one is not, a second later.
-const TOKENS_LOOK: Duration = Duration::from_secs(1);
 
 /// A server that takes requests.
 pub(super) struct RunningServer {
@@ -40,27 +37,19 @@ pub(super) struct RunningServer {
     pub(super) system: Option<System>,
     pub(super) connections: Scope,
     pub(super) readiness: Readiness,
-    pub(super) address: SocketAddr,
+    /// Lines for the user, one for each address.
+    pub(super) addresses: String,
 }
 
-/// The authentication of the server: by tokens if there is a file, and none otherwise.
-fn authenticator(root: &Scope, args: &ServeArgs) -> Result<Arc<dyn Authenticator>, CliError> {
-    let Some(path) = &args.token_file else {
-        return Ok(Arc::new(NoAuthentication));
-    };
-    let tokens = TokenFile::open(path).map_err(|error| CliError::usage(error_chain(&error)))?;
-    let watched = tokens.clone();
-    let spec = WorkSpec::new(ItemKind::Thread, "token file");
-    let watching = root.spawn_blocking(spec, move |cx| {
-        while cx.checkpoint("token file").is_ok() {
-            if let Err(error) = watched.reload() {
-                tracing::warn!(error = error_chain(&error), "the tokens are as before");
-            }
-            std::thread::park_timeout(TOKENS_LOOK);
-        }
-    });
-    watching.context("a thread for the token file")?;
-    Ok(Arc::new(tokens))
+/// Binds an address.
+async fn bind(address: SocketAddr, flag: &str) -> Result<(TcpListener, SocketAddr), CliError> {
+    let listener = TcpListener::bind(address).await.map_err(|error| {
+        CliError::failure(format!("cannot listen on {address}: {error}")).hint(format!(
+            "another program may use the port: choose another with {flag}"
+        ))
+    })?;
+    let address = listener.local_addr().context("the address of the server")?;
+    Ok((listener, address))
 }
 
 /// Opens the agent, its tasks and the listener.
@@ -69,13 +58,12 @@ pub(super) async fn open_server(
     args: ServeArgs,
     agent: AgentChoice,
 ) -> Result<RunningServer, CliError> {
-    let authenticator = authenticator(&root, &args)?;
-    let listener = TcpListener::bind(args.listen).await;
-    let listener = listener.map_err(|error| {
-        CliError::failure(format!("cannot listen on {}: {error}", args.listen))
-            .hint("another program may use the port: choose another with --listen")
-    })?;
-    let address = listener.local_addr().context("the address of the server")?;
+    let access = ServerAccess::open(&root, &args).await?;
+    let (listener, address) = bind(args.listen, "--listen").await?;
+    let grpc = match args.access.grpc_listen {
+        Some(address) => Some(bind(address, "--grpc-listen").await?),
+        None => None,
+    };
     let child = |label: &str| root.child(label.to_owned(), ScopeOptions::default());
     let agent_scope = child("agent").context("a scope for the agent")?;
     let OpenAgent {
@@ -106,27 +94,44 @@ pub(super) async fn open_server(
     let manager = TaskManager::open(log, tasks, Arc::new(parts), options).await;
     let manager = manager.context("the tasks of the store")?;
     let readiness = Readiness::default();
-    let mut card = agent_card(&AgentDescription {
+    let grpc_address = grpc.as_ref().map_or(address, |(_, address)| *address);
+    let (scheme, tls) = (access.url_scheme(), access.tls.clone());
+    let card = agent_card(&AgentDescription {
         name: name.to_owned(),
         description,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        http_url: format!("http://{address}"),
-        grpc_url: Some(address.to_string()),
+        http_url: format!("{scheme}://{address}"),
+        grpc_url: Some(match &tls {
+            Some(_) => format!("https://{grpc_address}"),
+            None => grpc_address.to_string(),
+        }),
     });
-    if args.token_file.is_some() {
-        require_bearer_token(&mut card);
+    let (card, service) = access.describe(card, A2aService::new(manager.clone()), &args);
+    let service = Arc::new(service);
+    let router = http_router(&service, card, access.control.clone())
+        .merge(restricted(metrics.router(), access.control.clone()))
+        .merge(health::router(readiness.clone()));
+    let grpc_routes = grpc_router(&service, access.control);
+    let mut addresses = format!("listening on {scheme}://{address}\n");
+    let listeners = match grpc {
+        None => vec![(listener, router.merge(grpc_routes))],
+        Some((grpc_listener, grpc_address)) => {
+            let _infallible = writeln!(addresses, "listening for gRPC on {grpc_address}");
+            vec![(listener, router), (grpc_listener, grpc_routes)]
+        }
+    };
+    for (listener, router) in listeners {
+        let spec = WorkSpec::new(ItemKind::Future, "listener");
+        let (accepting, tls) = (connections.clone(), tls.clone());
+        let options = ServerOptions {
+            tls,
+            ..ServerOptions::default()
+        };
+        let listening = connections.spawn(spec, move |_cx| {
+            allstop_a2a::serve(listener, router, accepting, options)
+        });
+        listening.context("a scope for the connections")?;
     }
-    let service = Arc::new(A2aService::new(manager.clone()));
-    let router = http_router(&service, card, Arc::clone(&authenticator))
-        .merge(grpc_router(&service, authenticator))
-        .merge(health::router(readiness.clone()))
-        .merge(metrics.router());
-    let spec = WorkSpec::new(ItemKind::Future, "listener");
-    let accepting = connections.clone();
-    let listening = connections.spawn(spec, move |_cx| {
-        allstop_a2a::serve(listener, router, accepting, ServerOptions::default())
-    });
-    listening.context("a scope for the connections")?;
     readiness.set(true);
     Ok(RunningServer {
         root,
@@ -136,6 +141,6 @@ pub(super) async fn open_server(
         system,
         connections,
         readiness,
-        address,
+        addresses,
     })
 }

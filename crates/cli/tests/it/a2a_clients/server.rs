@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_a2a::{
-    A2aService, AgentDescription, NoAuthentication, ServerOptions, agent_card, grpc_router,
-    http_router, serve,
+    A2aService, AccessControl, AgentDescription, NoAuthentication, ServerOptions, agent_card,
+    grpc_router, http_router, serve,
 };
 use allstop_core::receipt::ItemKind;
 use allstop_log::MemoryLog;
@@ -60,8 +60,9 @@ async fn start(channel: ClientChannel) -> SocketAddr {
         http_url: format!("http://{address}"),
         grpc_url: Some(address.to_string()),
     });
-    let router = http_router(&service, card, Arc::new(NoAuthentication))
-        .merge(grpc_router(&service, Arc::new(NoAuthentication)))
+    let access = AccessControl::new(Arc::new(NoAuthentication));
+    let router = http_router(&service, card, access.clone())
+        .merge(grpc_router(&service, access))
         .merge(channel.router());
     let accepting = root.clone();
     let spec = WorkSpec::new(ItemKind::Future, "listener");

@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use a2a_server::ServiceParams;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::http::header::AUTHORIZATION;
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
 /// Header in which the authentication passes the principal on to the service. The layer removes it from each request
 /// first, so a client cannot set it.
@@ -23,7 +24,7 @@ pub trait Authenticator: Send + Sync {
 }
 
 /// Name of the sender of a request: the owner of its tasks.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Principal(HeaderValue);
 
 /// Reason why a name cannot be a principal.
@@ -72,16 +73,30 @@ impl Authenticator for NoAuthentication {
     }
 }
 
+/// Asks one authenticator after another: the first that knows the credentials names the principal.
+impl Authenticator for Vec<Arc<dyn Authenticator>> {
+    fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, Unauthenticated> {
+        let mut named = self.iter().map(|one| one.authenticate(headers));
+        named.find_map(Result::ok).ok_or(Unauthenticated)
+    }
+}
+
+/// The bearer token of a request (RFC 6750, section 2.1).
+pub(super) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
 /// Replaces the principal in the headers by the one that the authenticator names.
 pub(crate) fn authenticate(
     authenticator: &dyn Authenticator,
     headers: &mut HeaderMap,
-) -> Result<(), StatusCode> {
+) -> Result<Principal, Unauthenticated> {
     headers.remove(&PRINCIPAL_HEADER);
-    let principal = authenticator.authenticate(headers);
-    let Principal(name) = principal.map_err(|Unauthenticated| StatusCode::UNAUTHORIZED)?;
-    headers.insert(PRINCIPAL_HEADER, name);
-    Ok(())
+    let principal = authenticator.authenticate(headers)?;
+    headers.insert(PRINCIPAL_HEADER, principal.0.clone());
+    Ok(principal)
 }
 
 /// The principal of an authenticated request.

@@ -14,11 +14,11 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use axum::http::HeaderMap;
-use axum::http::header::AUTHORIZATION;
 use parking_lot::{Mutex, RwLock};
 use sha2::{Digest as _, Sha256};
 
-use crate::principal::{Authenticator, Principal, Unauthenticated};
+use super::jwt::JWT_PRINCIPAL_PREFIX;
+use super::principal::{Authenticator, Principal, Unauthenticated, bearer_token};
 
 type TokenHash = [u8; 32];
 
@@ -96,6 +96,11 @@ fn parse(text: &str) -> Result<HashMap<TokenHash, Principal>, TokenFileError> {
             .ok_or_else(|| wrong("the hash is missing"))?;
         let principal =
             Principal::new(name).map_err(|_| wrong("the name is not printable ASCII"))?;
+        if name.starts_with(JWT_PRINCIPAL_PREFIX) {
+            return Err(wrong(
+                "names that begin with `jwt:` are those of signed tokens",
+            ));
+        }
         let hash = hash_of_hex(hash.trim())
             .ok_or_else(|| wrong("the hash has not 64 hexadecimal digits"))?;
         if tokens.insert(hash, principal).is_some() {
@@ -122,16 +127,8 @@ fn hash_of_hex(hex: &str) -> Option<TokenHash> {
 impl Authenticator for TokenFile {
     // The token is hashed before it is looked up, so the time of the lookup tells nothing about another token.
     fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, Unauthenticated> {
-        let value = headers.get(AUTHORIZATION).ok_or(Unauthenticated)?;
-        let (scheme, token) = value
-            .to_str()
-            .ok()
-            .and_then(|value| value.split_once(' '))
-            .ok_or(Unauthenticated)?;
-        if !scheme.eq_ignore_ascii_case("bearer") {
-            return Err(Unauthenticated);
-        }
-        let hash: TokenHash = Sha256::digest(token.trim()).into();
+        let token = bearer_token(headers).ok_or(Unauthenticated)?;
+        let hash: TokenHash = Sha256::digest(token).into();
         let principal = self.tokens.read().get(&hash).cloned();
         principal.ok_or(Unauthenticated)
     }
@@ -148,6 +145,8 @@ impl fmt::Debug for TokenFile {
 
 #[cfg(test)]
 mod tests {
+    use axum::http::header::AUTHORIZATION;
+
     use super::*;
 
     /// SHA-256 of `test`.
@@ -196,7 +195,9 @@ mod tests {
         assert!(file.reload().unwrap());
         let bob = Ok(Principal::new("bob").unwrap());
         assert_eq!(file.authenticate(&headers("Bearer test")), bob);
-        for (second, broken) in (2..).zip(["", "carol", "carol 12", "carol zz", "a b\nc"]) {
+        let of_jwt = format!("jwt:bob {HASH_OF_TEST}");
+        for (second, broken) in (2..).zip(["", "carol", "carol 12", "carol zz", "a b\nc", &of_jwt])
+        {
             change(broken, second);
             assert!(file.reload().is_err(), "{broken:?}");
             assert_eq!(file.authenticate(&headers("Bearer test")), bob);

@@ -1,0 +1,124 @@
+//! JSON Web Tokens (RFC 7519) as bearer tokens: an issuer signs them, and this server holds only its public keys.
+//!
+//! A token is accepted if its signature fits the key that it names, under an algorithm of that key; its issuer and one
+//! of its audiences are the configured ones; it has not expired, and is valid already; and it names a subject.
+
+use std::fmt;
+use std::sync::Arc;
+
+use axum::http::HeaderMap;
+use jsonwebtoken::{Algorithm, Validation};
+use parking_lot::RwLock;
+use serde::Deserialize;
+use tokio::sync::Notify;
+
+use super::jwks::{JwtKeySet, KeyNotFound};
+use super::principal::{Authenticator, Principal, Unauthenticated, bearer_token};
+use super::ring_verifier;
+
+/// Beginning of the principal of a token. Names in a token file cannot begin so, and neither does `anonymous`: no two
+/// sources of names have a name in common.
+pub const JWT_PRINCIPAL_PREFIX: &str = "jwt:";
+
+/// Most bytes of a token. Real ones have 1 to 4 KiB.
+const TOKEN_BYTES_MAX: usize = 16 * 1024;
+
+/// Most bytes of a subject, as `OpenID` Connect Core has it in section 2.
+const SUBJECT_BYTES_MAX: usize = 255;
+
+/// Difference of clocks that is forgiven, in seconds.
+const LEEWAY_S: u64 = 60;
+
+/// Authenticator by signed tokens. Clones share the keys.
+#[derive(Clone)]
+pub struct JwtAuthenticator {
+    inner: Arc<JwtInner>,
+}
+
+struct JwtInner {
+    /// Checks of the claims; each key adds its algorithms.
+    validation: Validation,
+    keys: RwLock<Arc<JwtKeySet>>,
+    unknown_key: Notify,
+}
+
+/// Claims beyond those that the library checks.
+#[derive(Deserialize)]
+struct SubjectClaims {
+    sub: String,
+}
+
+impl JwtAuthenticator {
+    /// Accepts tokens of this issuer for this audience.
+    pub fn new(keys: JwtKeySet, issuer: &str, audience: &str) -> Self {
+        ring_verifier::install();
+        let mut validation = Validation::new(Algorithm::ES256);
+        validation.set_required_spec_claims(&["exp", "iss", "aud", "sub"]);
+        validation.set_issuer(&[issuer]);
+        validation.set_audience(&[audience]);
+        validation.validate_nbf = true;
+        validation.leeway = LEEWAY_S;
+        Self {
+            inner: Arc::new(JwtInner {
+                validation,
+                keys: RwLock::new(Arc::new(keys)),
+                unknown_key: Notify::new(),
+            }),
+        }
+    }
+
+    /// Uses these keys from now on, and only these.
+    pub fn replace_keys(&self, keys: JwtKeySet) {
+        *self.inner.keys.write() = Arc::new(keys);
+    }
+
+    /// Waits for a token that names a key which is not in the set.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing: the next call returns at once.
+    pub async fn unknown_key(&self) {
+        self.inner.unknown_key.notified().await;
+    }
+
+    fn principal(&self, token: &str) -> Option<Principal> {
+        if token.len() > TOKEN_BYTES_MAX {
+            return None;
+        }
+        let header = jsonwebtoken::decode_header(token).ok()?;
+        if header.crit.is_some() {
+            return None; // an extension that must be understood (RFC 7515, section 4.1.11)
+        }
+        let keys = Arc::clone(&self.inner.keys.read());
+        let key = match keys.find(header.kid.as_deref()) {
+            Ok(key) => key,
+            Err(KeyNotFound::UnknownId) => {
+                self.inner.unknown_key.notify_one();
+                return None;
+            }
+            Err(KeyNotFound::Ambiguous) => return None,
+        };
+        let mut validation = self.inner.validation.clone();
+        validation.algorithms.clone_from(&key.algorithms);
+        let token = jsonwebtoken::decode::<SubjectClaims>(token, &key.key, &validation).ok()?;
+        let subject = token.claims.sub;
+        if subject.is_empty() || subject.len() > SUBJECT_BYTES_MAX {
+            return None;
+        }
+        Principal::new(&format!("{JWT_PRINCIPAL_PREFIX}{subject}")).ok()
+    }
+}
+
+impl Authenticator for JwtAuthenticator {
+    fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, Unauthenticated> {
+        let token = bearer_token(headers).ok_or(Unauthenticated)?;
+        self.principal(token).ok_or(Unauthenticated)
+    }
+}
+
+impl fmt::Debug for JwtAuthenticator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JwtAuthenticator")
+            .field("validation", &self.inner.validation)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,108 @@
+//! Access to the operations: each request is authenticated, then counted against the limit of its principal.
+
+mod jwks;
+mod jwks_file;
+mod jwks_url;
+mod jwt;
+mod principal;
+mod rate_limit;
+mod ring_verifier;
+mod token_file;
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::http::{HeaderMap, HeaderValue};
+
+pub use jwks::{JwksError, JwtKeySet};
+pub use jwks_file::JwksFile;
+pub use jwks_url::{JwksRefreshTimes, JwksUrl, refresh_keys};
+pub use jwt::{JWT_PRINCIPAL_PREFIX, JwtAuthenticator};
+pub use principal::{
+    ANONYMOUS, Authenticator, InvalidPrincipal, NoAuthentication, Principal, Unauthenticated,
+};
+pub(crate) use principal::{authenticate, principal_of};
+use rate_limit::RateLimiter;
+pub use token_file::{TokenFile, TokenFileError};
+
+/// Value of `WWW-Authenticate` in refusals (RFC 6750, section 3).
+pub(crate) const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer");
+
+/// Admission of requests, shared by all bindings. Clones share the counts of the limit.
+#[derive(Clone)]
+pub struct AccessControl {
+    authenticator: Arc<dyn Authenticator>,
+    rate_limit: Option<Arc<RateLimiter>>,
+}
+
+/// Reason why a request is not admitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AccessRefusal {
+    /// The request has no valid credentials.
+    Unauthenticated,
+    /// The principal has sent too many requests.
+    TooManyRequests { retry_after: Duration },
+}
+
+impl AccessControl {
+    /// Admits the requests that this authenticator accepts.
+    pub fn new(authenticator: Arc<dyn Authenticator>) -> Self {
+        Self {
+            authenticator,
+            rate_limit: None,
+        }
+    }
+
+    /// The same, with a limit for each principal: so many requests per second, and as many at once.
+    #[must_use]
+    pub fn rate_limit(mut self, per_second: NonZeroU32) -> Self {
+        self.rate_limit = Some(Arc::new(RateLimiter::new(per_second)));
+        self
+    }
+
+    /// Replaces the principal in the headers by the one that the authenticator names, and counts the request.
+    pub(crate) fn admit(&self, headers: &mut HeaderMap, now: Instant) -> Result<(), AccessRefusal> {
+        let principal = authenticate(&*self.authenticator, headers)
+            .map_err(|Unauthenticated| AccessRefusal::Unauthenticated)?;
+        if let Some(limit) = &self.rate_limit {
+            limit
+                .take(&principal, now)
+                .map_err(|retry_after| AccessRefusal::TooManyRequests { retry_after })?;
+        }
+        Ok(())
+    }
+}
+
+impl AccessRefusal {
+    /// Header with which a client knows what to do.
+    pub(crate) fn header(self) -> (axum::http::HeaderName, HeaderValue) {
+        match self {
+            Self::Unauthenticated => (axum::http::header::WWW_AUTHENTICATE, CHALLENGE),
+            Self::TooManyRequests { retry_after } => {
+                // Whole seconds, rounded up: a client that obeys is admitted.
+                let seconds = retry_after.as_secs() + u64::from(retry_after.subsec_nanos() > 0);
+                let value = HeaderValue::from(seconds.max(1));
+                (axum::http::header::RETRY_AFTER, value)
+            }
+        }
+    }
+}
+
+impl fmt::Display for AccessRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unauthenticated => "authentication is required",
+            Self::TooManyRequests { .. } => "too many requests: wait as long as Retry-After says",
+        })
+    }
+}
+
+impl fmt::Debug for AccessControl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AccessControl")
+            .field("rate_limit", &self.rate_limit)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,114 @@
+//! Limit of requests per principal, as a generic cell rate algorithm: one time per principal instead of a counter and
+//! a clock.
+
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use super::principal::Principal;
+
+/// Most principals that are counted at the same time. One that is idle for a second is forgotten, so this is a bound of
+/// memory (about 2 MB), not of users.
+const PRINCIPALS_MAX: usize = 16_384;
+
+/// So many requests per second and principal, and as many at once.
+#[derive(Debug)]
+pub(super) struct RateLimiter {
+    /// Time of one request.
+    interval: Duration,
+    /// Lead that a principal may have: all requests of a second but one.
+    lead_max: Duration,
+    principals_max: usize,
+    /// Time at which each principal's requests so far would be due, one after another. A past time is as good as none.
+    due: Mutex<HashMap<Principal, Instant>>,
+}
+
+impl RateLimiter {
+    pub(super) fn new(per_second: NonZeroU32) -> Self {
+        let interval = Duration::from_secs(1) / per_second.get();
+        Self {
+            interval,
+            lead_max: Duration::from_secs(1).saturating_sub(interval),
+            principals_max: PRINCIPALS_MAX,
+            due: Mutex::default(),
+        }
+    }
+
+    /// Counts a request.
+    ///
+    /// # Errors
+    /// If there were too many: with the time after which the next is admitted.
+    pub(super) fn take(&self, principal: &Principal, now: Instant) -> Result<(), Duration> {
+        let mut all = self.due.lock();
+        let due = all.get(principal).copied().unwrap_or(now).max(now);
+        let beyond = (due - now).saturating_sub(self.lead_max);
+        if !beyond.is_zero() {
+            return Err(beyond);
+        }
+        if all.len() >= self.principals_max && !all.contains_key(principal) {
+            all.retain(|_, due| *due > now);
+            if all.len() >= self.principals_max {
+                // Without an entry the request could not be counted, so it is refused. A place is free in a second.
+                return Err(Duration::from_secs(1));
+            }
+        }
+        all.insert(principal.clone(), due + self.interval);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limiter(per_second: u32) -> RateLimiter {
+        RateLimiter::new(NonZeroU32::new(per_second).unwrap())
+    }
+
+    fn user(number: usize) -> Principal {
+        Principal::new(&format!("user{number}")).unwrap()
+    }
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn burst_then_the_rate() {
+        let (limit, start) = (limiter(4), Instant::now());
+        for _ in 0..4 {
+            assert_eq!(limit.take(&user(1), start), Ok(()));
+        }
+        assert_eq!(limit.take(&user(1), start), Err(250 * MS));
+        // A refused request costs nothing.
+        assert_eq!(limit.take(&user(1), start + 100 * MS), Err(150 * MS));
+        assert_eq!(limit.take(&user(1), start + 250 * MS), Ok(()));
+        assert!(limit.take(&user(1), start + 250 * MS).is_err());
+        // Another principal has a limit of its own.
+        assert_eq!(limit.take(&user(2), start), Ok(()));
+        // An idle time gives back the burst, and not more.
+        let later = start + 3_600_000 * MS;
+        let admitted = (0..100).filter(|_| limit.take(&user(1), later).is_ok());
+        assert_eq!(admitted.count(), 4);
+    }
+
+    #[test]
+    fn one_per_second() {
+        let (limit, start) = (limiter(1), Instant::now());
+        assert_eq!(limit.take(&user(1), start), Ok(()));
+        assert_eq!(limit.take(&user(1), start), Err(1000 * MS));
+        assert_eq!(limit.take(&user(1), start + 1000 * MS), Ok(()));
+    }
+
+    #[test]
+    fn table_of_principals_is_bounded() {
+        let (mut limit, start) = (limiter(1), Instant::now());
+        limit.principals_max = 10;
+        for number in 0..10 {
+            assert_eq!(limit.take(&user(number), start), Ok(()));
+        }
+        assert_eq!(limit.take(&user(10), start), Err(1000 * MS));
+        assert_eq!(limit.take(&user(10), start + 1000 * MS), Ok(()));
+        assert_eq!(limit.due.lock().len(), 1, "idle principals are forgotten");
+    }
+}

@@ -1,0 +1,59 @@
+//! Errors and unknown paths of gRPC, as far as the official clients do not test them.
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Request, Response, StatusCode};
+use tonic::{Code, Status};
+use tower::ServiceExt as _;
+
+use crate::support::{grpc_alone, router};
+
+/// Clients compare the code of the status with the code in its details, and reject a status with two codes.
+#[tokio::test]
+async fn status_has_the_code_of_its_details() {
+    let router = grpc_alone().await;
+    // Without a version, which stands for 0.3.
+    let path = "/lf.a2a.v1.A2AService/ListTasks";
+    let status = status_of(&post(&router, path, "application/grpc").await);
+    assert_eq!(status.code(), Code::Unimplemented);
+    // Field 1 of `google.rpc.Status` is the code.
+    assert_eq!(status.details()[..2], [8, Code::Unimplemented as u8]);
+    assert!(status.message().contains("0.3"), "{status:?}");
+}
+
+/// Version 0.3 has another package, and its errors have their name in the message.
+#[tokio::test]
+async fn service_of_an_older_version_is_refused_by_name() {
+    let router = router().await;
+    let path = "/a2a.v1.A2AService/SendMessage";
+    let status = status_of(&post(&router, path, "application/grpc").await);
+    assert_eq!(status.code(), Code::Unimplemented);
+    assert_eq!(status.details()[..2], [8, Code::Unimplemented as u8]);
+    let message = "VersionNotSupportedError: version not supported: 0.3";
+    assert_eq!(status.message(), message);
+}
+
+/// An unknown path is no success, whatever binding the request uses.
+#[tokio::test]
+async fn unknown_path_is_refused_in_the_protocol_of_the_request() {
+    let router = router().await;
+    let response = post(&router, "/nowhere", "application/json").await;
+    assert_eq!(response.status(), StatusCode::NOT_FOUND);
+    let path = "/nowhere/AtAll";
+    let status = status_of(&post(&router, path, "application/grpc").await);
+    assert_eq!(status.code(), Code::Unimplemented);
+    assert!(status.message().contains(path), "{status:?}");
+}
+
+async fn post(router: &Router, path: &str, content_type: &str) -> Response<Body> {
+    let request = Request::post(path)
+        .header("content-type", content_type)
+        .header("authorization", "alice")
+        .body(Body::from(vec![0; 5]));
+    let answered = router.clone().oneshot(request.expect("a request"));
+    answered.await.expect("infallible")
+}
+
+fn status_of(response: &Response<Body>) -> Status {
+    Status::from_header_map(response.headers()).expect("a status")
+}

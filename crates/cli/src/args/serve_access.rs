@@ -1,0 +1,49 @@
+//! Flags of `allstop serve` for the access to it.
+
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+
+use clap::Args;
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ServeAccessArgs {
+    /// Certificate with its chain, in PEM, for HTTPS and gRPC over TLS. It is read again when it changes
+    #[arg(
+        long,
+        value_name = "PATH",
+        requires = "tls_key",
+        help_heading = "Access"
+    )]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// Private key of the certificate, in PEM
+    #[arg(
+        long,
+        value_name = "PATH",
+        requires = "tls_cert",
+        help_heading = "Access"
+    )]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Public keys that sign JSON Web Tokens, as a key set. A file is read again when it changes, a URL every 5
+    /// minutes
+    #[arg(
+        long,
+        value_name = "PATH|URL",
+        requires = "issuer",
+        requires = "audience",
+        help_heading = "Access"
+    )]
+    pub(crate) jwks: Option<String>,
+    /// Issuer (`iss`) that JSON Web Tokens must have
+    #[arg(long, value_name = "ISS", requires = "jwks", help_heading = "Access")]
+    pub(crate) issuer: Option<String>,
+    /// Audience (`aud`) that JSON Web Tokens must have
+    #[arg(long, value_name = "AUD", requires = "jwks", help_heading = "Access")]
+    pub(crate) audience: Option<String>,
+    /// Requests per second of one user, and as many at once; more get status 429 [default: no limit]
+    #[arg(long, value_name = "N", help_heading = "Access")]
+    pub(crate) rate_limit: Option<NonZeroU32>,
+    /// Separate address of gRPC; then --listen has only JSON-RPC and REST
+    #[arg(long, value_name = "ADDRESS", help_heading = "Access")]
+    pub(crate) grpc_listen: Option<SocketAddr>,
+}

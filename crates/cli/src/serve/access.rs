@@ -1,0 +1,213 @@
+//! Access to the server: authentication, TLS, and the files behind both.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_a2a::{
+    A2aService, AccessControl, AgentCard, Authenticator, BearerScheme, JwksFile, JwksRefreshTimes,
+    JwksUrl, JwtAuthenticator, NoAuthentication, ServerTls, TokenFile, extended_agent_card,
+    refresh_keys, secured_card,
+};
+use allstop_core::receipt::ItemKind;
+use allstop_core::{HumanDuration, error_chain};
+use allstop_scope::{Scope, WorkSpec};
+use anyhow::Context as _;
+use serde_json::{Map, Value};
+
+use crate::args::ServeArgs;
+use crate::error::CliError;
+
+/// Interval at which the files are looked at: a new token is valid, and a removed one is not, a second later.
+const FILES_LOOK: Duration = Duration::from_secs(1);
+
+/// Looks at a file, and uses it if it has changed. The error says why what was there before stays.
+type FileLook = Box<dyn FnMut() -> Result<(), String> + Send>;
+
+/// Means by which requests are admitted.
+pub(super) struct ServerAccess {
+    pub(super) control: AccessControl,
+    pub(super) tls: Option<ServerTls>,
+    schemes: Vec<BearerScheme>,
+}
+
+/// Checks that a server that other machines reach authenticates its clients.
+pub(super) fn check_addresses(args: &ServeArgs) -> Result<(), CliError> {
+    if args.token_file.is_some() || args.access.jwks.is_some() {
+        return Ok(());
+    }
+    let mut addresses = [Some(args.listen), args.access.grpc_listen]
+        .into_iter()
+        .flatten();
+    let Some(address) = addresses.find(|address| !address.ip().is_loopback()) else {
+        return Ok(());
+    };
+    Err(CliError::usage(format!(
+        "{address} can be reached from other machines, and there is no authentication"
+    ))
+    .hint("give the users tokens (--token-file or --jwks), or listen on 127.0.0.1"))
+}
+
+impl ServerAccess {
+    /// Reads tokens, keys and certificate, and keeps them fresh in `root`.
+    pub(super) async fn open(root: &Scope, args: &ServeArgs) -> Result<Self, CliError> {
+        let mut looks: Vec<FileLook> = Vec::new();
+        let mut schemes = Vec::new();
+        let mut authenticators: Vec<Arc<dyn Authenticator>> = Vec::new();
+        if let Some(path) = &args.token_file {
+            let tokens = TokenFile::open(path).map_err(|error| wrong_file(&error))?;
+            let shared = tokens.clone();
+            looks.push(Box::new(move || match shared.reload() {
+                Ok(_) => Ok(()),
+                Err(error) => Err(error_chain(&error)),
+            }));
+            schemes.push(BearerScheme::Token);
+            authenticators.push(Arc::new(tokens));
+        }
+        let access = &args.access;
+        if let (Some(jwks), Some(issuer), Some(audience)) =
+            (&access.jwks, &access.issuer, &access.audience)
+        {
+            let jwt = if jwks.contains("://") {
+                keys_of_url(root, jwks, issuer, audience).await?
+            } else {
+                let (mut file, keys) =
+                    JwksFile::open(Path::new(jwks)).map_err(|error| wrong_file(&error))?;
+                let jwt = JwtAuthenticator::new(keys, issuer, audience);
+                let shared = jwt.clone();
+                looks.push(Box::new(move || {
+                    let keys = file.reload().map_err(|error| error_chain(&error))?;
+                    if let Some(keys) = keys {
+                        shared.replace_keys(keys);
+                    }
+                    Ok(())
+                }));
+                jwt
+            };
+            schemes.push(BearerScheme::Jwt {
+                issuer: issuer.clone(),
+                audience: audience.clone(),
+            });
+            authenticators.push(Arc::new(jwt));
+        }
+        let tls = match (&access.tls_cert, &access.tls_key) {
+            (Some(certificate), Some(key)) => {
+                let tls = ServerTls::open(certificate, key).map_err(|error| wrong_file(&error))?;
+                let shared = tls.clone();
+                looks.push(Box::new(move || match shared.reload() {
+                    Ok(_) => Ok(()),
+                    Err(error) => Err(error_chain(&error)),
+                }));
+                Some(tls)
+            }
+            _ => None,
+        };
+        watch(root, looks)?;
+        let authenticator: Arc<dyn Authenticator> = if authenticators.is_empty() {
+            Arc::new(NoAuthentication)
+        } else {
+            Arc::new(authenticators)
+        };
+        let mut control = AccessControl::new(authenticator);
+        if let Some(per_second) = access.rate_limit {
+            control = control.rate_limit(per_second);
+        }
+        Ok(Self {
+            control,
+            tls,
+            schemes,
+        })
+    }
+
+    /// Scheme of the server's URLs.
+    pub(super) fn url_scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
+    }
+
+    /// Adds what the server asks of its clients to the card, and what it tells only them to the service.
+    pub(super) fn describe(
+        &self,
+        card: AgentCard,
+        service: A2aService,
+        args: &ServeArgs,
+    ) -> (AgentCard, A2aService) {
+        if self.schemes.is_empty() {
+            return (card, service);
+        }
+        let card = secured_card(card, &self.schemes);
+        let extended = extended_agent_card(card.clone(), limits_of(args));
+        (card, service.extended_card(extended))
+    }
+}
+
+async fn keys_of_url(
+    root: &Scope,
+    jwks: &str,
+    issuer: &str,
+    audience: &str,
+) -> Result<JwtAuthenticator, CliError> {
+    let url = JwksUrl::parse(jwks).map_err(|error| CliError::usage(error_chain(&error)))?;
+    let keys = url.fetch().await.map_err(|error| {
+        CliError::failure(error_chain(&error))
+            .hint("check --jwks, and that this machine reaches the issuer")
+    })?;
+    let jwt = JwtAuthenticator::new(keys, issuer, audience);
+    let refreshed = jwt.clone();
+    let spec = WorkSpec::new(ItemKind::Future, "refresh of keys");
+    let refreshing = root.spawn(spec, move |cx| {
+        refresh_keys(url, refreshed, JwksRefreshTimes::default(), cx)
+    });
+    refreshing.context("the refresh of keys")?;
+    Ok(jwt)
+}
+
+/// Looks at all files from one thread, until a stop. A fault is reported when it changes, not every second.
+fn watch(root: &Scope, mut looks: Vec<FileLook>) -> Result<(), CliError> {
+    if looks.is_empty() {
+        return Ok(());
+    }
+    let mut faults: Vec<Option<String>> = vec![None; looks.len()];
+    let spec = WorkSpec::new(ItemKind::Thread, "files of the access");
+    let watching = root.spawn_blocking(spec, move |cx| {
+        while cx.checkpoint("files of the access").is_ok() {
+            for (look, last) in looks.iter_mut().zip(&mut faults) {
+                let fault = look().err();
+                if let Some(error) = fault.as_ref().filter(|_| fault != *last) {
+                    tracing::warn!(error, "a file is not used, and what it had before stays");
+                }
+                *last = fault;
+            }
+            std::thread::park_timeout(FILES_LOOK);
+        }
+    });
+    watching.context("a thread for the files of the access")?;
+    Ok(())
+}
+
+fn wrong_file(error: &(dyn std::error::Error + 'static)) -> CliError {
+    CliError::usage(error_chain(error))
+}
+
+/// Limits of the extended card: those that the operator has set.
+fn limits_of(args: &ServeArgs) -> Map<String, Value> {
+    let ms =
+        |time: HumanDuration| Value::from(u64::try_from(time.0.as_millis()).unwrap_or(u64::MAX));
+    let limits = [
+        ("maxTasks", args.max_tasks.map(|n| n.get().into())),
+        (
+            "maxTasksPerUser",
+            args.max_tasks_per_user.map(|n| n.get().into()),
+        ),
+        ("queue", args.queue.map(Value::from)),
+        ("taskTimeoutMs", args.task_timeout.map(ms)),
+        ("inactivityMs", args.inactivity.map(ms)),
+        (
+            "requestsPerSecond",
+            args.access.rate_limit.map(|n| n.get().into()),
+        ),
+    ];
+    limits
+        .into_iter()
+        .filter_map(|(name, limit)| Some((name.to_owned(), limit?)))
+        .collect()
+}
