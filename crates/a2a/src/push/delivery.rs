@@ -141,7 +141,11 @@ impl ConfigDelivery {
             }
             let (store, id) = (&self.shared.store, &self.config.id);
             store.note_delivered(&self.task_id, id, self.set_at, update.version);
-            self.unsaved_since.get_or_insert_with(Instant::now);
+            let unsaved_since = *self.unsaved_since.get_or_insert_with(Instant::now);
+            if unsaved_since.elapsed() >= self.shared.options.cursor_delay {
+                // Also while one event follows the other.
+                self.save().await;
+            }
             is_last = matches!(
                 *update.record,
                 TaskRecord::TaskEnded { .. } | TaskRecord::Replied { .. }

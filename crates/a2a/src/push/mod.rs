@@ -11,11 +11,17 @@
 mod config;
 mod delivery;
 mod guard;
+#[cfg(test)]
+mod guard_tests;
 mod notifications;
 mod options;
 mod record;
+#[cfg(test)]
+mod record_tests;
 mod resolver;
 mod retry;
+#[cfg(test)]
+mod retry_tests;
 mod sender;
 mod shared;
 mod signature;

@@ -110,9 +110,16 @@ impl PushShared {
         })
     }
 
-    /// Removes the link of a configuration that was deleted.
+    /// Removes the link of a configuration that was deleted. The link of one that was set again since then stays.
     pub(crate) fn unlink(&self, task: &TaskId, id: &Arc<str>) -> Option<DeliveryLink> {
-        self.links.lock().remove(&(task.clone(), Arc::clone(id)))
+        let mut links = self.links.lock();
+        let key = (task.clone(), Arc::clone(id));
+        let known = links.get(&key)?.set_at;
+        let present = self.store.get(task, id).map(|progress| progress.set_at);
+        if present == Some(known) {
+            return None;
+        }
+        links.remove(&key)
     }
 
     /// Removes the link of a delivery that ends, unless a newer one is there.
