@@ -85,11 +85,14 @@ impl PushConfig {
         }
     }
 
-    /// Host of the webhook, for logs: path and query may be secrets.
-    pub(crate) fn host(&self) -> String {
+    /// Host and port of the webhook, for logs and limits: path and query may be secrets.
+    pub(crate) fn host_and_port(&self) -> String {
         let url = Url::parse(&self.url).ok();
-        let host = url.as_ref().and_then(Url::host_str);
-        host.unwrap_or_default().to_owned()
+        let parts = url.and_then(|url| {
+            let port = url.port_or_known_default()?;
+            Some(format!("{}:{port}", url.host_str()?))
+        });
+        parts.unwrap_or_default()
     }
 
     /// True if this is the same webhook under another id.
@@ -143,7 +146,7 @@ impl fmt::Debug for PushConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PushConfig")
             .field("id", &self.id)
-            .field("host", &self.host())
+            .field("host", &self.host_and_port())
             .finish_non_exhaustive()
     }
 }

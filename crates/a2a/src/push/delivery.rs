@@ -171,7 +171,7 @@ impl ConfigDelivery {
             }
         };
         let event = WebhookEvent::new(&self.task_id, &self.config, number, body);
-        let host = self.config.host();
+        let host = self.config.host_and_port();
         let mut attempts = EventAttempts::default();
         loop {
             let result = {
@@ -223,7 +223,7 @@ impl ConfigDelivery {
     }
 
     async fn delete(&self) {
-        tracing::info!(task = %self.task_id, host = self.config.host(), "a webhook answered 410: its configuration is deleted");
+        tracing::info!(task = %self.task_id, host = self.config.host_and_port(), "a webhook answered 410: its configuration is deleted");
         let id = &self.config.id;
         self.record(|_| PushRecord::ConfigDeleted { id: Arc::clone(id) })
             .await;
@@ -232,7 +232,7 @@ impl ConfigDelivery {
     async fn pause(&mut self, error: &str) {
         self.save().await;
         tracing::warn!(
-            task = %self.task_id, host = self.config.host(), error,
+            task = %self.task_id, host = self.config.host_and_port(), error,
             "push notifications are paused; setting the configuration again continues behind the last delivered event"
         );
         let id = &self.config.id;

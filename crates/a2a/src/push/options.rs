@@ -18,7 +18,7 @@ pub struct PushOptions {
     pub running_max: usize,
     /// Requests of one user that run at the same time: a user whose webhooks hang delays no other user.
     pub running_per_owner_max: usize,
-    /// Requests to one host that run at the same time: a host that hangs delays no other host of its user.
+    /// Requests to one host and port that run at the same time: a server that hangs delays no other one of its user.
     pub running_per_host_max: usize,
     /// Longest time of one attempt, from the resolution of the host to the head of the answer.
     pub attempt_max: Duration,

@@ -2,5 +2,6 @@
 
 mod connections;
 mod operations;
+mod push;
 mod streams;
 mod support;
