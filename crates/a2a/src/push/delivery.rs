@@ -56,7 +56,7 @@ struct ConfigDelivery {
     unsaved_since: Option<Instant>,
 }
 
-/// What follows a part of the deliveries.
+/// Result of a part of the deliveries.
 enum DeliveryFlow {
     /// The task continues later.
     Continue,

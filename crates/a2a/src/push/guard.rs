@@ -14,7 +14,7 @@ const URL_BYTES_MAX: usize = 2_048;
 
 /// IPv4 networks that are not public (IANA's special-purpose registry), and one cloud's metadata service.
 const REFUSED_V4: [(Ipv4Addr, u8, &str); 17] = [
-    (Ipv4Addr::new(0, 0, 0, 0), 8, "unspecified"),
+    (Ipv4Addr::UNSPECIFIED, 8, "unspecified"),
     (Ipv4Addr::new(10, 0, 0, 0), 8, "private"),
     (Ipv4Addr::new(100, 64, 0, 0), 10, "carrier-private"),
     (Ipv4Addr::new(127, 0, 0, 0), 8, "loopback"),
@@ -29,7 +29,7 @@ const REFUSED_V4: [(Ipv4Addr, u8, &str); 17] = [
     (Ipv4Addr::new(198, 51, 100, 0), 24, "documentation"),
     (Ipv4Addr::new(203, 0, 113, 0), 24, "documentation"),
     (Ipv4Addr::new(224, 0, 0, 0), 4, "multicast"),
-    (Ipv4Addr::new(255, 255, 255, 255), 32, "broadcast"),
+    (Ipv4Addr::BROADCAST, 32, "broadcast"),
     (Ipv4Addr::new(240, 0, 0, 0), 4, "reserved"),
 ];
 

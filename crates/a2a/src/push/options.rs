@@ -51,8 +51,8 @@ impl Default for PushOptions {
             // A2A 1.0, section 4.3.3, recommends 10 to 30 s.
             attempt_max: Duration::from_secs(10),
             pause_min: Duration::from_secs(1),
-            pause_max: Duration::from_secs(60),
-            failing_max: Duration::from_secs(60 * 60),
+            pause_max: Duration::from_mins(1),
+            failing_max: Duration::from_hours(1),
             cursor_delay: Duration::from_secs(1),
             allowed: Vec::new(),
             secret: None,

@@ -70,7 +70,7 @@ fn event_that_fails_for_too_long_pauses_its_configuration() {
     let mut attempts = EventAttempts::default();
     for (after, is_over) in [
         (Duration::ZERO, false),
-        (options.failing_max - Duration::from_millis(1), false),
+        (options.failing_max / 2, false),
         (options.failing_max, true),
     ] {
         let step = attempts.decide(&failed, &options, begin + after, 0);

@@ -43,7 +43,7 @@ async fn crash_repeats_events_and_loses_none() {
     })
     .await;
     let never = PushOptions {
-        cursor_delay: Duration::from_secs(3_600),
+        cursor_delay: Duration::from_hours(1),
         ..quick()
     };
     let rig = Rig::start(never).await;
