@@ -255,7 +255,7 @@ fn only_allowed_networks_are_reached() {
         assert_eq!(status, 400, "{refused}: {body}");
     }
     assert_eq!(running.end_by(Signal::TERM).code, 143);
-    let short = place.file("short", "too short\n".to_owned());
+    let short = place.file("short", "too short\n");
     let short = short.to_str().expect("UTF-8").to_owned();
     for (wrong, reason) in [
         ("--push-allow nowhere".to_owned(), "not a network"),
