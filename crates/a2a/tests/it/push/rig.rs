@@ -91,10 +91,15 @@ impl Rig {
         result(&self.router, "CancelTask", &json!({"id": task})).await;
     }
 
-    /// Waits until this many configurations have deliveries to come.
+    /// Number of deliveries that run.
+    pub(crate) fn running(&self) -> usize {
+        self.push_scope.running().len()
+    }
+
+    /// Waits until this many configurations have deliveries to come, and nothing else runs.
     pub(crate) async fn active(&self, count: usize) {
         let wait = async {
-            while self.push.active() != count {
+            while (self.push.active(), self.running()) != (count, count) {
                 tokio::task::yield_now().await;
             }
         };
