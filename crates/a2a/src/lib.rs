@@ -16,6 +16,7 @@ mod legacy;
 mod limits;
 mod page_token;
 mod principal;
+mod push;
 mod receipt_extension;
 mod rest;
 mod rest_cancel;
@@ -29,8 +30,13 @@ mod version;
 
 pub use card::{AgentDescription, agent_card, require_bearer_token};
 pub use grpc::grpc_router;
+pub use ipnet::IpNet;
 pub use principal::{
     ANONYMOUS, Authenticator, InvalidPrincipal, NoAuthentication, Principal, Unauthenticated,
+};
+pub use push::{
+    HostResolver, OpenPushError, PushNotifications, PushOptions, PushSecret, PushStoreError,
+    ShortPushSecret, SystemResolver,
 };
 pub use receipt_extension::RECEIPT_EXTENSION;
 pub use router::http_router;

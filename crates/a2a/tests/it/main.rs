@@ -3,5 +3,6 @@
 mod connections;
 mod grpc;
 mod operations;
+mod push;
 mod streams;
 mod support;

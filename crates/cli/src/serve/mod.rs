@@ -2,6 +2,7 @@
 
 mod echo;
 mod health;
+mod push;
 mod start;
 
 use std::path::Path;
@@ -106,10 +107,10 @@ async fn shut_down(
             .manager
             .shutdown(within, "the server shuts down")
             .await;
-        let stop = server
-            .connections
-            .stop(StopRequest::new(Extent::Process, cause.clone()).grace(FORCE_MAX / 10));
-        stop.receipt().await;
+        let end = || StopRequest::new(Extent::Process, cause.clone()).grace(FORCE_MAX / 10);
+        let (connections, push) = (server.connections.stop(end()), server.push.stop(end()));
+        connections.receipt().await;
+        push.receipt().await;
         report
     };
     match supervisor.wait_to_exit(stopping, |_hurry| {}).await {

@@ -19,6 +19,7 @@ use tokio::net::TcpListener;
 
 use super::echo::EchoAgent;
 use super::health::{self, Readiness};
+use super::push;
 use crate::args::{ServeArgs, ServedAgent};
 use crate::error::CliError;
 
@@ -29,6 +30,7 @@ const TOKENS_LOOK: Duration = Duration::from_secs(1);
 pub(super) struct RunningServer {
     pub(super) manager: TaskManager,
     pub(super) connections: Scope,
+    pub(super) push: Scope,
     pub(super) readiness: Readiness,
     pub(super) address: SocketAddr,
 }
@@ -83,8 +85,10 @@ pub(super) async fn start(
     let child = |label: &str| root.child(label.to_owned(), ScopeOptions::default());
     let tasks = child("tasks").context("a scope for the tasks")?;
     let connections = child("connections").context("a scope for the connections")?;
-    let manager = TaskManager::open(log, tasks, Arc::new(parts), options).await;
+    let manager = TaskManager::open(Arc::clone(&log), tasks, Arc::new(parts), options).await;
     let manager = manager.context("the tasks of the store")?;
+    let push_scope = child("push").context("a scope for the push notifications")?;
+    let push = push::open(args, &manager, &log, &push_scope).await?;
     let readiness = Readiness::default();
     let mut card = agent_card(&AgentDescription {
         name: args.agent.to_string(),
@@ -96,7 +100,7 @@ pub(super) async fn start(
     if args.token_file.is_some() {
         require_bearer_token(&mut card);
     }
-    let service = Arc::new(A2aService::new(manager.clone()));
+    let service = Arc::new(A2aService::new(manager.clone()).push(push));
     let router = http_router(&service, card, Arc::clone(&authenticator))
         .merge(grpc_router(&service, authenticator))
         .merge(health::router(readiness.clone()));
@@ -110,6 +114,7 @@ pub(super) async fn start(
     Ok(RunningServer {
         manager,
         connections,
+        push: push_scope,
         readiness,
         address,
     })

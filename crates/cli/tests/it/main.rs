@@ -19,6 +19,7 @@ mod odd_times;
 mod random_stops;
 mod real_model;
 mod serve;
+mod serve_push;
 mod servers;
 mod shell;
 mod stalls;
