@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_a2a::{
-    A2aService, AccessControl, AgentDescription, NoAuthentication, ServerOptions, agent_card,
-    grpc_router, http_router, serve,
+    A2aService, AccessControl, AgentDescription, NoAuthentication, PushNotifications, PushOptions,
+    ServerOptions, agent_card, grpc_router, http_router, serve,
 };
-use allstop_log::MemoryLog;
+use allstop_log::{Log, MemoryLog};
 use allstop_scope::{RootOptions, Scope};
 use allstop_task::model::{Artifact, ArtifactUpdate, MessagePart, MessageSender, PartContent};
 use allstop_task::{
@@ -154,8 +154,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let listener = tokio::net::TcpListener::bind(&address).await?;
     let address = listener.local_addr()?;
     let root = Scope::root("conformance", RootOptions::current());
+    let log: Arc<dyn Log> = Arc::new(MemoryLog::new());
     let manager = TaskManager::open(
-        Arc::new(MemoryLog::new()),
+        Arc::clone(&log),
         root.clone(),
         Arc::new(TaskParts::of(ConformanceAgent)),
         TaskOptions {
@@ -164,6 +165,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             ..TaskOptions::default()
         },
     );
+    let manager = manager.await?;
+    // The kit's webhook is on this machine.
+    let options = PushOptions {
+        allowed: vec!["127.0.0.0/8".parse()?, "::1/128".parse()?],
+        ..PushOptions::default()
+    };
+    let push = PushNotifications::open(manager.clone(), log, root.clone(), options).await?;
     let modes = ["text", "text/plain", "application/json"];
     let modes: Vec<_> = modes.map(str::to_owned).into();
     let mut card = agent_card(&AgentDescription {
@@ -174,7 +182,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         grpc_url: Some(address.to_string()),
     });
     card.default_input_modes.clone_from(&modes);
-    let service = Arc::new(A2aService::new(manager.await?).input_modes(modes));
+    let service = Arc::new(A2aService::new(manager).input_modes(modes).push(push));
     let access = AccessControl::new(Arc::new(NoAuthentication));
     let router = http_router(&service, card, access.clone()).merge(grpc_router(&service, access));
     println!("listening on http://{address}");

@@ -18,6 +18,7 @@ mod grpc;
 mod legacy;
 mod limits;
 mod page_token;
+mod push;
 mod receipt_extension;
 mod rest;
 mod router;
@@ -39,6 +40,11 @@ pub use card::{
     AgentDescription, BearerScheme, SERVER_EXTENSION, agent_card, extended_agent_card, secured_card,
 };
 pub use grpc::grpc_router;
+pub use ipnet::IpNet;
+pub use push::{
+    HostResolver, OpenPushError, PushNotifications, PushOptions, PushSecret, PushStoreError,
+    ShortPushSecret, SystemResolver,
+};
 pub use receipt_extension::RECEIPT_EXTENSION;
 pub use router::{http_router, restricted};
 pub use server::{ServerOptions, serve};

@@ -29,6 +29,7 @@ pub fn http_router(service: &Arc<A2aService>, card: AgentCard, access: AccessCon
         .layer(from_fn(rest::conform))
         .layer(from_fn(limits::read_body))
         .layer(from_fn_with_state(access, admission));
+    let card = service.with_capabilities(card);
     let card = agent_card_router(Arc::new(StaticAgentCard::new(card)));
     let served_since = fmt_http_date(SystemTime::now());
     let card = card.layer(from_fn(move |request: Request, next: Next| {

@@ -22,6 +22,7 @@ use futures::stream::BoxStream;
 use crate::access::principal_of;
 use crate::events::{self, NumberedEvent};
 use crate::page_token;
+use crate::push::{PushConfig, PushNotifications};
 use crate::to_wire::{self, TaskDetail};
 use crate::{card, errors, from_wire, receipt_extension};
 
@@ -43,6 +44,7 @@ pub struct A2aService {
     /// MIME types of parts that the agent takes; empty for all.
     input_modes: Vec<String>,
     extended_card: Option<AgentCard>,
+    push: Option<PushNotifications>,
 }
 
 impl A2aService {
@@ -52,6 +54,7 @@ impl A2aService {
             manager,
             input_modes: Vec::new(),
             extended_card: None,
+            push: None,
         }
     }
 
@@ -67,6 +70,24 @@ impl A2aService {
     pub fn extended_card(mut self, card: AgentCard) -> Self {
         self.extended_card = Some(card);
         self
+    }
+
+    /// The same, with push notifications.
+    #[must_use]
+    pub fn push(mut self, push: PushNotifications) -> Self {
+        self.push = Some(push);
+        self
+    }
+
+    /// The card with the capabilities that this service has.
+    pub(crate) fn with_capabilities(&self, mut card: AgentCard) -> AgentCard {
+        card.capabilities.push_notifications = Some(self.push.is_some());
+        card
+    }
+
+    fn push_notifications(&self) -> Result<&PushNotifications, A2AError> {
+        let push = self.push.as_ref();
+        push.ok_or_else(A2AError::push_notification_not_supported)
     }
 
     /// The task, if it is the principal's.
@@ -89,10 +110,10 @@ impl A2aService {
         params: &ServiceParams,
         request: SendMessageRequest,
     ) -> Result<AcceptedTask, A2AError> {
-        let configuration = request.configuration.as_ref();
-        if configuration.is_some_and(|c| c.task_push_notification_config.is_some()) {
-            return Err(A2AError::push_notification_not_supported());
-        }
+        let configuration = request.configuration;
+        let webhook = configuration.and_then(|c| c.task_push_notification_config);
+        let push = webhook.as_ref().map(|_| self.push_notifications());
+        let push = push.transpose()?;
         let mut media_types = request
             .message
             .parts
@@ -112,6 +133,13 @@ impl A2aService {
         if let Some(context) = &context_id {
             from_wire::check_id("message.contextId", context)?;
         }
+        // Before the message is accepted: an invalid configuration refuses it.
+        let webhook = webhook.zip(push);
+        let webhook = webhook.map(|(config, push)| {
+            let config: Arc<PushConfig> = push.check(task_id.as_deref(), config)?;
+            Ok::<_, A2AError>((push, config))
+        });
+        let webhook = webhook.transpose()?;
         let request = TaskRequest {
             owner: principal_of(params),
             task_id: task_id.map(TaskId::from),
@@ -120,6 +148,9 @@ impl A2aService {
             trace: trace_of(params),
             message: from_wire::message(request.message)?,
         };
+        if let Some((push, config)) = webhook {
+            return push.execute(request, config).await;
+        }
         let accepted = self.manager.execute(request).await;
         accepted.map_err(|error| errors::of_execute(&error))
     }
@@ -357,34 +388,42 @@ impl RequestHandler for A2aService {
 
     async fn create_push_config(
         &self,
-        _params: &ServiceParams,
-        _request: TaskPushNotificationConfig,
+        params: &ServiceParams,
+        request: TaskPushNotificationConfig,
     ) -> Result<TaskPushNotificationConfig, A2AError> {
-        Err(A2AError::push_notification_not_supported())
+        let push = self.push_notifications()?;
+        let task = self.task_of(params, &request.task_id).await?;
+        push.create(&task, request).await
     }
 
     async fn get_push_config(
         &self,
-        _params: &ServiceParams,
-        _request: GetTaskPushNotificationConfigRequest,
+        params: &ServiceParams,
+        request: GetTaskPushNotificationConfigRequest,
     ) -> Result<TaskPushNotificationConfig, A2AError> {
-        Err(A2AError::push_notification_not_supported())
+        let push = self.push_notifications()?;
+        let task = self.task_of(params, &request.task_id).await?;
+        push.get(&task, &request.id)
     }
 
     async fn list_push_configs(
         &self,
-        _params: &ServiceParams,
-        _request: ListTaskPushNotificationConfigsRequest,
+        params: &ServiceParams,
+        request: ListTaskPushNotificationConfigsRequest,
     ) -> Result<ListTaskPushNotificationConfigsResponse, A2AError> {
-        Err(A2AError::push_notification_not_supported())
+        let push = self.push_notifications()?;
+        let task = self.task_of(params, &request.task_id).await?;
+        push.list(&task, &request)
     }
 
     async fn delete_push_config(
         &self,
-        _params: &ServiceParams,
-        _request: DeleteTaskPushNotificationConfigRequest,
+        params: &ServiceParams,
+        request: DeleteTaskPushNotificationConfigRequest,
     ) -> Result<(), A2AError> {
-        Err(A2AError::push_notification_not_supported())
+        let push = self.push_notifications()?;
+        let task = self.task_of(params, &request.task_id).await?;
+        push.delete(&task, &request.id).await
     }
 
     async fn get_extended_agent_card(
@@ -394,6 +433,7 @@ impl RequestHandler for A2aService {
     ) -> Result<AgentCard, A2AError> {
         let card = self.extended_card.as_ref();
         let card = card.ok_or_else(A2AError::extended_card_not_configured)?;
-        Ok(card::for_principal(card, &principal_of(params)))
+        let card = card::for_principal(card, &principal_of(params));
+        Ok(self.with_capabilities(card))
     }
 }

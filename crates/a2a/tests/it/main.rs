@@ -9,6 +9,7 @@ mod issuer;
 mod jwks;
 mod jwt;
 mod operations;
+mod push;
 mod rate_limit;
 mod streams;
 mod support;

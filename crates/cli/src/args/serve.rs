@@ -1,9 +1,10 @@
 //! Flags of `allstop serve`.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 
+use allstop_a2a::IpNet;
 use allstop_core::HumanDuration;
 use clap::{Args, ValueEnum};
 
@@ -42,6 +43,12 @@ pub(crate) struct ServeArgs {
     pub(crate) otlp: Option<String>,
     #[command(flatten)]
     pub(crate) access: ServeAccessArgs,
+    /// Network that webhooks may have beside public addresses, such as 10.1.0.0/16; repeatable
+    #[arg(long, value_name = "CIDR", value_parser = network, help_heading = "Push notifications")]
+    pub(crate) push_allow: Vec<IpNet>,
+    /// File with a secret of 32 bytes or more that signs push notifications [default: no signature]
+    #[arg(long, value_name = "PATH", help_heading = "Push notifications")]
+    pub(crate) push_secret_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
     #[command(flatten)]
@@ -74,6 +81,14 @@ pub(crate) struct ServeArgs {
         help_heading = "Limits"
     )]
     pub(crate) grace: Option<HumanDuration>,
+}
+
+/// A network, or one address.
+fn network(text: &str) -> Result<IpNet, String> {
+    let address = || text.parse::<IpAddr>().map(IpNet::from);
+    text.parse()
+        .or_else(|_| address())
+        .map_err(|_| "not a network such as 10.1.0.0/16 or fd00::/8".to_owned())
 }
 
 /// Agent that `serve` serves.

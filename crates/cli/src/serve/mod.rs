@@ -7,6 +7,7 @@ mod health;
 mod metrics;
 mod observer;
 mod open;
+mod push;
 mod traces;
 
 use std::time::{Duration, Instant};
@@ -111,8 +112,9 @@ async fn shut_down(
             .await;
         let order = || StopRequest::new(Extent::Process, cause.clone()).grace(FORCE_MAX / 10);
         let connections = server.connections.stop(order());
-        let background = server.agent.stop(order());
-        let (_, background) = tokio::join!(connections.receipt(), background.receipt());
+        let (background, push) = (server.agent.stop(order()), server.push.stop(order()));
+        let (background, _, _) =
+            tokio::join!(background.receipt(), connections.receipt(), push.receipt());
         if let Some(system) = &server.system {
             if let Some(Err(why)) = system.save_recording().await {
                 tell(host, &why);

@@ -21,6 +21,7 @@ use super::agent::{AgentChoice, OpenAgent};
 use super::health::{self, Readiness};
 use super::metrics::TaskMetrics;
 use super::observer::ServerObserver;
+use super::push;
 use super::traces::TraceExporter;
 use crate::args::ServeArgs;
 use crate::error::CliError;
@@ -36,6 +37,8 @@ pub(super) struct RunningServer {
     /// Sessions, tools and servers of the agent, if it has any.
     pub(super) system: Option<System>,
     pub(super) connections: Scope,
+    /// Holds the deliveries of push notifications.
+    pub(super) push: Scope,
     pub(super) readiness: Readiness,
     /// Lines for the user, one for each address.
     pub(super) addresses: String,
@@ -91,8 +94,10 @@ pub(super) async fn open_server(
     };
     let tasks = child("tasks").context("a scope for the tasks")?;
     let connections = child("connections").context("a scope for the connections")?;
-    let manager = TaskManager::open(log, tasks, Arc::new(parts), options).await;
+    let manager = TaskManager::open(Arc::clone(&log), tasks, Arc::new(parts), options).await;
     let manager = manager.context("the tasks of the store")?;
+    let push_scope = child("push").context("a scope for the push notifications")?;
+    let push = push::open(&args, &manager, &log, &push_scope).await?;
     let readiness = Readiness::default();
     let grpc_address = grpc.as_ref().map_or(address, |(_, address)| *address);
     let (scheme, tls) = (access.url_scheme(), access.tls.clone());
@@ -106,7 +111,7 @@ pub(super) async fn open_server(
             None => grpc_address.to_string(),
         }),
     });
-    let (card, service) = access.describe(card, A2aService::new(manager.clone()), &args);
+    let (card, service) = access.describe(card, A2aService::new(manager.clone()).push(push), &args);
     let service = Arc::new(service);
     let router = http_router(&service, card, access.control.clone())
         .merge(restricted(metrics.router(), access.control.clone()))
@@ -140,6 +145,7 @@ pub(super) async fn open_server(
         agent: agent_scope,
         system,
         connections,
+        push: push_scope,
         readiness,
         addresses,
     })

@@ -28,6 +28,7 @@ const STEPPED: &[&str] = &[
     "list",
     "errors",
     "legacy",
+    "push",
 ];
 
 /// SHA-256 of `secret`.

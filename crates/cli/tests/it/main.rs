@@ -21,6 +21,7 @@ mod real_model;
 mod serve;
 mod serve_access;
 mod serve_agent;
+mod serve_push;
 mod servers;
 mod shell;
 mod stalls;

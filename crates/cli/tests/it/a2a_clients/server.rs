@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_a2a::{
-    A2aService, AccessControl, AgentDescription, NoAuthentication, ServerOptions, agent_card,
-    grpc_router, http_router, serve,
+    A2aService, AccessControl, AgentDescription, NoAuthentication, PushNotifications, PushOptions,
+    ServerOptions, agent_card, grpc_router, http_router, serve,
 };
 use allstop_core::receipt::ItemKind;
 use allstop_log::MemoryLog;
@@ -46,13 +46,21 @@ async fn start(channel: ClientChannel) -> SocketAddr {
     let mut options = RootOptions::current();
     options.grace = GRACE;
     let root = Scope::root("server", options);
+    let log = Arc::new(MemoryLog::new());
     let manager = TaskManager::open(
-        Arc::new(MemoryLog::new()),
+        log.clone(),
         root.clone(),
         Arc::new(TaskParts::of(SteppedAgent(channel.clone()))),
         TaskOptions::default(),
     );
-    let service = Arc::new(A2aService::new(manager.await.expect("it opens")));
+    let manager = manager.await.expect("it opens");
+    let options = PushOptions {
+        allowed: vec!["127.0.0.0/8".parse().expect("a network")],
+        ..PushOptions::default()
+    };
+    let push = PushNotifications::open(manager.clone(), log, root.clone(), options);
+    let push = push.await.expect("it opens");
+    let service = Arc::new(A2aService::new(manager).push(push));
     let card = agent_card(&AgentDescription {
         name: "stepped".into(),
         description: "does the steps of its message".into(),

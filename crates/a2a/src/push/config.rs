@@ -1,0 +1,152 @@
+//! Configuration of a webhook, as a client gave it and as it is stored. It holds secrets, which its `Debug` leaves out.
+
+use std::fmt;
+use std::sync::Arc;
+
+use a2a::{A2AError, AuthenticationInfo, TaskPushNotificationConfig};
+use allstop_core::TaskId;
+use axum::http::HeaderValue;
+use serde::{Deserialize, Serialize};
+use ulid::Ulid;
+use url::Url;
+
+use super::guard::AddressGuard;
+use crate::from_wire;
+
+/// Longest token in bytes: a few hundred are usual.
+const TOKEN_BYTES_MAX: usize = 1_024;
+/// Longest credentials in bytes: servers take heads of 8 kB.
+const CREDENTIALS_BYTES_MAX: usize = 4_096;
+/// Longest scheme of authentication in bytes; the longest registered one has 20.
+const SCHEME_BYTES_MAX: usize = 64;
+
+/// Checked configuration of a webhook.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PushConfig {
+    pub(crate) id: Arc<str>,
+    pub(crate) url: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) token: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) authentication: Option<PushAuthentication>,
+}
+
+/// Authentication at a webhook.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PushAuthentication {
+    pub(crate) scheme: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) credentials: Option<String>,
+}
+
+impl PushConfig {
+    /// Checks what a client gave, and makes an id if there is none.
+    ///
+    /// # Errors
+    /// If a field is too long or cannot be a header, or the guard refuses the URL.
+    pub(crate) fn from_wire(
+        config: TaskPushNotificationConfig,
+        guard: &AddressGuard,
+    ) -> Result<Self, A2AError> {
+        let id = config.id.filter(|id| !id.is_empty());
+        let id = id.unwrap_or_else(|| Ulid::generate().to_string());
+        from_wire::check_id("id", &id)?;
+        guard
+            .check_url(&config.url)
+            .map_err(|error| A2AError::invalid_params(format!("url: {error}")))?;
+        let token = config.token.filter(|token| !token.is_empty());
+        if let Some(token) = &token {
+            check_header("token", token, TOKEN_BYTES_MAX)?;
+        }
+        let authentication = config.authentication.map(authentication).transpose()?;
+        Ok(Self {
+            id: id.into(),
+            url: config.url,
+            token,
+            authentication,
+        })
+    }
+
+    /// The configuration for its owner, with the secrets that the owner gave.
+    pub(crate) fn to_wire(&self, task: &TaskId) -> TaskPushNotificationConfig {
+        TaskPushNotificationConfig {
+            url: self.url.clone(),
+            id: Some(self.id.to_string()),
+            task_id: task.to_string(),
+            token: self.token.clone(),
+            authentication: self
+                .authentication
+                .as_ref()
+                .map(|known| AuthenticationInfo {
+                    scheme: known.scheme.clone(),
+                    credentials: known.credentials.clone(),
+                }),
+            tenant: None,
+        }
+    }
+
+    /// Host and port of the webhook, for logs and limits: path and query may be secrets.
+    pub(crate) fn host_and_port(&self) -> String {
+        let url = Url::parse(&self.url).ok();
+        let parts = url.and_then(|url| {
+            let port = url.port_or_known_default()?;
+            Some(format!("{}:{port}", url.host_str()?))
+        });
+        parts.unwrap_or_default()
+    }
+
+    /// True if this is the same webhook under another id.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let Self {
+            id: _,
+            url,
+            token,
+            authentication,
+        } = self;
+        (url, token, authentication) == (&other.url, &other.token, &other.authentication)
+    }
+}
+
+fn authentication(given: AuthenticationInfo) -> Result<PushAuthentication, A2AError> {
+    let AuthenticationInfo {
+        scheme,
+        credentials,
+    } = given;
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if scheme.is_empty() || scheme.len() > SCHEME_BYTES_MAX || !scheme.bytes().all(is_token) {
+        return Err(A2AError::invalid_params(
+            "authentication.scheme must be the name of an HTTP authentication scheme",
+        ));
+    }
+    let credentials = credentials.filter(|credentials| !credentials.is_empty());
+    if let Some(credentials) = &credentials {
+        check_header(
+            "authentication.credentials",
+            credentials,
+            CREDENTIALS_BYTES_MAX,
+        )?;
+    }
+    Ok(PushAuthentication {
+        scheme,
+        credentials,
+    })
+}
+
+/// Checks a value that goes into a header. The error does not repeat it.
+fn check_header(field: &str, value: &str, bytes_max: usize) -> Result<(), A2AError> {
+    if value.len() > bytes_max || !value.is_ascii() || HeaderValue::from_str(value).is_err() {
+        return Err(A2AError::invalid_params(format!(
+            "{field} must have at most {bytes_max} bytes of printable ASCII"
+        )));
+    }
+    Ok(())
+}
+
+impl fmt::Debug for PushConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PushConfig")
+            .field("id", &self.id)
+            .field("host", &self.host_and_port())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,290 @@
+//! Operations on the webhooks of tasks, for the service.
+
+use std::sync::Arc;
+
+use a2a::{
+    A2AError, ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse,
+    TaskPushNotificationConfig, error_code,
+};
+use allstop_core::TaskId;
+use allstop_core::receipt::ItemKind;
+use allstop_log::{Log, Version};
+use allstop_scope::{Scope, WorkSpec};
+use allstop_task::{AcceptedTask, Task, TaskManager, TaskRequest};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use super::config::PushConfig;
+use super::delivery;
+use super::options::PushOptions;
+use super::record::{ConfigProgress, DeliveryPhase, PushRecord, TaskPushConfigs};
+use super::sender::WebhookClient;
+use super::shared::PushShared;
+use super::store::{ChangeError, PushStore, PushStoreError};
+use crate::errors;
+
+/// Configurations of a page, if the client does not say, and at most.
+const PAGE_LEN_MAX: usize = 100;
+
+/// Push notifications of one task manager. Clones are the same.
+#[derive(Debug, Clone)]
+pub struct PushNotifications {
+    shared: Arc<PushShared>,
+}
+
+/// Reason why push notifications cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenPushError {
+    /// The store cannot be read.
+    #[error(transparent)]
+    Store(#[from] PushStoreError),
+    /// The HTTP client cannot be made.
+    #[error("cannot create the HTTP client of push notifications")]
+    Client(#[from] reqwest::Error),
+}
+
+impl PushNotifications {
+    /// Reads the configurations of a store, and continues their deliveries behind the last delivered event. `log` is
+    /// the log of the manager. Deliveries run in `scope`; a stop of it ends them, and the next opening continues.
+    ///
+    /// # Cancel safety
+    /// Dropping the future opens nothing.
+    ///
+    /// # Errors
+    /// If the store cannot be read, or this system has no certificates to verify webhooks with.
+    pub async fn open(
+        manager: TaskManager,
+        log: Arc<dyn Log>,
+        scope: Scope,
+        options: PushOptions,
+    ) -> Result<Self, OpenPushError> {
+        let client = WebhookClient::new(&options)?;
+        let store = PushStore::open(log).await?;
+        let shared = Arc::new(PushShared::new(manager, store, client, scope, options));
+        for (task, progress) in shared.store.all() {
+            if progress.phase == DeliveryPhase::Active {
+                delivery::start(&shared, &task, &progress);
+            }
+        }
+        Ok(Self { shared })
+    }
+
+    /// Number of configurations whose deliveries are not finished or paused.
+    pub fn active(&self) -> usize {
+        self.shared.linked()
+    }
+
+    /// Sets a configuration of a task: notifications begin behind the present record. One with the same id is replaced
+    /// and continues behind the last event that was delivered to it.
+    pub(crate) async fn create(
+        &self,
+        task: &Task,
+        config: TaskPushNotificationConfig,
+    ) -> Result<TaskPushNotificationConfig, A2AError> {
+        let config = Arc::new(PushConfig::from_wire(config, &self.shared.guard)?);
+        let (shared, task) = (Arc::clone(&self.shared), task.id.clone());
+        self.owned(async move {
+            let subscription = shared.manager.subscribe(&task, None).await;
+            let subscription = subscription.map_err(|error| errors::of_read(&error))?;
+            set(&shared, &task, &config, subscription.cursor(), false).await?;
+            Ok(config.to_wire(&task))
+        })
+        .await
+    }
+
+    /// Checks the configuration of a message before the message is accepted.
+    pub(crate) fn check(
+        &self,
+        message_task: Option<&str>,
+        config: TaskPushNotificationConfig,
+    ) -> Result<Arc<PushConfig>, A2AError> {
+        if !config.task_id.is_empty() && message_task != Some(config.task_id.as_str()) {
+            return Err(A2AError::invalid_params(
+                "taskPushNotificationConfig.taskId must be empty",
+            ));
+        }
+        let config = PushConfig::from_wire(config, &self.shared.guard)?;
+        if let Some(task) = message_task {
+            let known = self.shared.store.of_task(&TaskId::from(task));
+            let is_new = known.iter().all(|known| known.config.id != config.id);
+            self.check_room(known.len(), is_new)?;
+        }
+        Ok(Arc::new(config))
+    }
+
+    fn check_room(&self, len: usize, is_new: bool) -> Result<(), A2AError> {
+        check_room(len, is_new, self.shared.options.configs_per_task_max)
+    }
+
+    /// Accepts a message, and sets its configuration behind the record of the message. A client that goes away in
+    /// between does not part the two.
+    pub(crate) async fn execute(
+        &self,
+        request: TaskRequest,
+        config: Arc<PushConfig>,
+    ) -> Result<AcceptedTask, A2AError> {
+        let shared = Arc::clone(&self.shared);
+        self.owned(async move {
+            let accepted = shared.manager.execute(request).await;
+            let accepted = accepted.map_err(|error| errors::of_execute(&error))?;
+            // A repeated message may be one whose server was killed before the configuration was stored. Then it is
+            // set now, from the first event on.
+            let behind = if accepted.is_repeated {
+                Version(0)
+            } else {
+                accepted.subscription.cursor()
+            };
+            let task = &accepted.task_id;
+            set(&shared, task, &config, behind, accepted.is_repeated).await?;
+            Ok(accepted)
+        })
+        .await
+    }
+
+    /// One configuration.
+    pub(crate) fn get(
+        &self,
+        task: &Task,
+        id: &str,
+    ) -> Result<TaskPushNotificationConfig, A2AError> {
+        let progress = self.shared.store.get(&task.id, id);
+        let progress = progress.ok_or_else(|| {
+            let text = format!(
+                "task {} has no push notification configuration {id}",
+                task.id
+            );
+            A2AError::new(error_code::TASK_NOT_FOUND, text)
+        })?;
+        Ok(progress.config.to_wire(&task.id))
+    }
+
+    /// A page of the configurations of a task, in the order of their ids.
+    pub(crate) fn list(
+        &self,
+        task: &Task,
+        request: &ListTaskPushNotificationConfigsRequest,
+    ) -> Result<ListTaskPushNotificationConfigsResponse, A2AError> {
+        let len = match request.page_size {
+            None | Some(0) => PAGE_LEN_MAX,
+            Some(len) => usize::try_from(len)
+                .map_err(|_| A2AError::invalid_params("pageSize must not be negative"))?
+                .min(PAGE_LEN_MAX),
+        };
+        let token = request
+            .page_token
+            .as_ref()
+            .filter(|token| !token.is_empty());
+        let behind = token.map(|token| last_id(token)).transpose()?;
+        let configs = self.shared.store.of_task(&task.id);
+        let is_behind = |progress: &&ConfigProgress| {
+            behind
+                .as_deref()
+                .is_none_or(|last| &*progress.config.id > last)
+        };
+        let mut rest = configs.iter().filter(is_behind).peekable();
+        let page: Vec<_> = rest.by_ref().take(len).collect();
+        let next = rest.peek().and(page.last());
+        Ok(ListTaskPushNotificationConfigsResponse {
+            next_page_token: next.map(|last| URL_SAFE_NO_PAD.encode(&*last.config.id)),
+            configs: page
+                .iter()
+                .map(|progress| progress.config.to_wire(&task.id))
+                .collect(),
+        })
+    }
+
+    /// Deletes a configuration, if it is there. When this returns, no request to its webhook runs or follows.
+    pub(crate) async fn delete(&self, task: &Task, id: &str) -> Result<(), A2AError> {
+        let (shared, task, id) = (Arc::clone(&self.shared), task.id.clone(), Arc::from(id));
+        self.owned(async move {
+            let delete = |configs: &TaskPushConfigs| {
+                let known = configs.configs.get(&id);
+                let record = known.map(|_| PushRecord::ConfigDeleted {
+                    id: Arc::clone(&id),
+                });
+                Ok(record.into_iter().collect())
+            };
+            shared
+                .store
+                .change(&task, delete)
+                .await
+                .map_err(of_change)?;
+            if let Some(link) = shared.unlink(&task, &id) {
+                link.end().await;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Runs a change that a client who goes away does not interrupt.
+    async fn owned<T: Send + 'static>(
+        &self,
+        change: impl Future<Output = Result<T, A2AError>> + Send + 'static,
+    ) -> Result<T, A2AError> {
+        let shutting_down = || A2AError::internal("the server is shutting down");
+        let spec = WorkSpec::new(
+            ItemKind::Future,
+            "change of a push notification configuration",
+        );
+        let changed = self.shared.scope.spawn(spec, |_cx| change);
+        let changed = changed.map_err(|_| shutting_down())?;
+        changed.await.unwrap_or_else(|_| Err(shutting_down()))
+    }
+}
+
+/// Stores a configuration and starts its deliveries. `is_repeated`: the request may have been served before, and then
+/// a configuration that is alike, under whichever id, is enough.
+async fn set(
+    shared: &Arc<PushShared>,
+    task: &TaskId,
+    config: &Arc<PushConfig>,
+    behind: Version,
+    is_repeated: bool,
+) -> Result<(), A2AError> {
+    let max = shared.options.configs_per_task_max;
+    let decide = |configs: &TaskPushConfigs| {
+        let mut known = configs.configs.values();
+        if is_repeated && known.any(|known| known.config.is_like(config)) {
+            return Ok(Vec::new());
+        }
+        let replaced = configs.configs.get(&config.id);
+        check_room(configs.configs.len(), replaced.is_none(), max)?;
+        Ok(vec![PushRecord::ConfigSet {
+            config: Arc::clone(config),
+            behind: replaced.map_or(behind, |replaced| replaced.delivered),
+        }])
+    };
+    shared.store.change(task, decide).await.map_err(of_change)?;
+    if let Some(progress) = shared.store.get(task, &config.id) {
+        delivery::start(shared, task, &progress);
+    }
+    Ok(())
+}
+
+fn check_room(len: usize, is_new: bool, max: usize) -> Result<(), A2AError> {
+    if is_new && len >= max {
+        return Err(A2AError::invalid_params(format!(
+            "the task has {len} push notification configurations, and may have {max}; delete one first"
+        )));
+    }
+    Ok(())
+}
+
+/// Id of the last configuration of the page before.
+fn last_id(token: &str) -> Result<String, A2AError> {
+    let bytes = URL_SAFE_NO_PAD.decode(token).ok();
+    let id = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
+    id.ok_or_else(|| A2AError::invalid_params("pageToken is not one of this server's"))
+}
+
+/// The client learns that the store failed, and not where it lies.
+fn of_change(error: ChangeError<A2AError>) -> A2AError {
+    match error {
+        ChangeError::Refused(error) => error,
+        ChangeError::Store(error) => {
+            tracing::error!(%error, "the store of push notifications");
+            A2AError::internal("the store failed; try again later")
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Decision after each attempt to deliver an event. The order of events is never broken: an event is repeated until it
+//! is delivered, or its configuration is paused.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::options::PushOptions;
+
+/// Largest exponent of the growing pause: the longest pause is reached long before.
+const DOUBLINGS_MAX: u32 = 20;
+
+/// Result of one attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum AttemptResult {
+    /// The receiver answered with this status, and asked for this pause if it did.
+    Answered(u16, Option<Duration>),
+    /// There was no answer. The text says why, without secrets.
+    Failed(String),
+}
+
+/// Next step of a delivery.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum DeliveryStep {
+    /// The event is delivered: continue with the next.
+    Delivered,
+    /// The receiver wants no more: delete the configuration.
+    Delete,
+    /// Repeat the event after this pause.
+    Repeat(Duration),
+    /// The receiver failed for too long: pause the configuration.
+    Pause,
+}
+
+/// Attempts of one event.
+#[derive(Debug, Default)]
+pub(crate) struct EventAttempts {
+    failures: u32,
+    failing_since: Option<Instant>,
+}
+
+impl EventAttempts {
+    /// Decides what follows an attempt. `random` spreads the repetitions of many deliveries.
+    pub(crate) fn decide(
+        &mut self,
+        result: &AttemptResult,
+        options: &PushOptions,
+        now: Instant,
+        random: u64,
+    ) -> DeliveryStep {
+        let asked = match result {
+            AttemptResult::Answered(200..=299, _) => return DeliveryStep::Delivered,
+            AttemptResult::Answered(410, _) => return DeliveryStep::Delete,
+            AttemptResult::Answered(_, asked) => *asked,
+            AttemptResult::Failed(_) => None,
+        };
+        let since = *self.failing_since.get_or_insert(now);
+        if now.saturating_duration_since(since) >= options.failing_max {
+            return DeliveryStep::Pause;
+        }
+        let doublings = self.failures.min(DOUBLINGS_MAX);
+        self.failures += 1;
+        let longest = options
+            .pause_min
+            .saturating_mul(1 << doublings)
+            .min(options.pause_max);
+        // Between half and all of it.
+        let millis = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
+        let pause = Duration::from_millis(millis / 2 + random % (millis / 2 + 1));
+        let asked = asked.unwrap_or_default().min(options.pause_max);
+        DeliveryStep::Repeat(pause.max(asked))
+    }
+
+    /// Number of failures.
+    pub(crate) fn failures(&self) -> u32 {
+        self.failures
+    }
+}

@@ -1,0 +1,262 @@
+//! Stored configurations of all tasks, and their fold in memory.
+//!
+//! Invariants:
+//! 1. A change is decided on the fold at a version, and is appended with that version: of two changes at the same time,
+//!    one is decided again.
+//! 2. The fold changes only by records of the log, in their order. Only the progress of deliveries is ahead of the log:
+//!    what is lost with the process is delivered again.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::TaskId;
+use allstop_log::{Log, LogError, StreamName, StreamWriteError, StreamWriter, Version};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use parking_lot::Mutex;
+use tokio::time::sleep;
+
+use super::record::{ConfigProgress, PushRecord, PushRecordError, TaskPushConfigs};
+
+/// Prefix of the streams of configurations.
+const STREAM_PREFIX: &str = "push/";
+
+/// Records of one read.
+const READ_LEN_MAX: usize = 512;
+
+/// Streams that are read at the same time when a store is opened.
+const READS_MAX: usize = 16;
+
+/// Attempts of a change that others overtake: more than there can be writers of one task at the same time, which are
+/// its deliveries and a few requests.
+const CHANGE_TRIES_MAX: usize = 32;
+
+/// Attempts to learn the outcome of an append, and the pause between them: a second in all.
+const SETTLE_TRIES_MAX: usize = 5;
+const SETTLE_PAUSE: Duration = Duration::from_millis(200);
+
+/// Failure of the store under push notifications.
+#[derive(Debug, thiserror::Error)]
+pub enum PushStoreError {
+    /// The store failed; nothing was written.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The store did not answer: the change may have happened.
+    #[error("the store has not confirmed the change")]
+    Indeterminate,
+    /// Other changes were always first.
+    #[error("other changes of the task's configurations were always first; try again")]
+    Overtaken,
+    /// A record cannot be read.
+    #[error("record {version} of stream {stream} cannot be read: {reason}")]
+    Unreadable {
+        /// The stream.
+        stream: StreamName,
+        /// Number of the record.
+        version: Version,
+        /// The reason.
+        reason: String,
+    },
+}
+
+/// Reason why a change did not happen: its decision refused it, or the store failed.
+#[derive(Debug)]
+pub(crate) enum ChangeError<E> {
+    Refused(E),
+    Store(PushStoreError),
+}
+
+/// Configurations of all tasks of a store.
+pub(crate) struct PushStore {
+    log: Arc<dyn Log>,
+    tasks: Mutex<HashMap<TaskId, TaskPushConfigs>>,
+}
+
+impl PushStore {
+    /// Reads all configurations of a store.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(crate) async fn open(log: Arc<dyn Log>) -> Result<Self, PushStoreError> {
+        let streams = log.list(STREAM_PREFIX).await?;
+        let ids = streams.into_iter().filter_map(|(name, _)| {
+            let id = name.as_str().strip_prefix(STREAM_PREFIX)?;
+            Some(TaskId::new(id))
+        });
+        let tasks = stream::iter(ids)
+            .map(|id| {
+                let log = Arc::clone(&log);
+                async move {
+                    let mut configs = TaskPushConfigs::default();
+                    for (_, record) in read_behind(&*log, &id, Version(0)).await? {
+                        configs.apply(&record);
+                    }
+                    Ok::<_, PushStoreError>((id, configs))
+                }
+            })
+            .buffer_unordered(READS_MAX)
+            .try_collect()
+            .await?;
+        Ok(Self {
+            log,
+            tasks: Mutex::new(tasks),
+        })
+    }
+
+    /// All configurations with their tasks.
+    pub(crate) fn all(&self) -> Vec<(TaskId, ConfigProgress)> {
+        let tasks = self.tasks.lock();
+        let configs = tasks.iter().flat_map(|(id, task)| {
+            let configs = task.configs.values();
+            configs.map(|progress| (id.clone(), progress.clone()))
+        });
+        configs.collect()
+    }
+
+    /// Configurations of a task, in the order of their ids.
+    pub(crate) fn of_task(&self, task: &TaskId) -> Vec<ConfigProgress> {
+        let tasks = self.tasks.lock();
+        let configs = tasks.get(task).map(|task| task.configs.values().cloned());
+        configs.into_iter().flatten().collect()
+    }
+
+    /// One configuration of a task.
+    pub(crate) fn get(&self, task: &TaskId, id: &str) -> Option<ConfigProgress> {
+        self.tasks.lock().get(task)?.configs.get(id).cloned()
+    }
+
+    /// Notes in memory that an event is delivered, unless the configuration was replaced or deleted.
+    pub(crate) fn note_delivered(&self, task: &TaskId, id: &str, set_at: Version, event: Version) {
+        let mut tasks = self.tasks.lock();
+        let progress = tasks
+            .get_mut(task)
+            .and_then(|task| task.configs.get_mut(id));
+        if let Some(progress) = progress.filter(|progress| progress.set_at == set_at) {
+            progress.delivered = progress.delivered.max(event);
+        }
+    }
+
+    /// Changes the configurations of a task: `decide` gives the records for their present state, again if another
+    /// change was first. Without records nothing is written.
+    ///
+    /// # Cancel safety
+    /// A dropped change may have happened; the next change of the task finds it in the log.
+    pub(crate) async fn change<E>(
+        &self,
+        task: &TaskId,
+        decide: impl Fn(&TaskPushConfigs) -> Result<Vec<PushRecord>, E>,
+    ) -> Result<(), ChangeError<E>> {
+        for _ in 0..CHANGE_TRIES_MAX {
+            let (version, records) = {
+                let tasks = self.tasks.lock();
+                let empty = TaskPushConfigs::default();
+                let configs = tasks.get(task).unwrap_or(&empty);
+                (
+                    configs.version,
+                    decide(configs).map_err(ChangeError::Refused)?,
+                )
+            };
+            if records.is_empty() {
+                return Ok(());
+            }
+            match self.append(task, version, &records).await {
+                Ok(()) => {
+                    self.apply(task, version, &records);
+                    return Ok(());
+                }
+                Err(StreamWriteError::Fenced { .. }) => {
+                    self.catch_up(task).await.map_err(ChangeError::Store)?;
+                }
+                Err(StreamWriteError::Refused(error)) => {
+                    return Err(ChangeError::Store(error.into()));
+                }
+                Err(StreamWriteError::Indeterminate) => {
+                    return Err(ChangeError::Store(PushStoreError::Indeterminate));
+                }
+            }
+        }
+        Err(ChangeError::Store(PushStoreError::Overtaken))
+    }
+
+    async fn append(
+        &self,
+        task: &TaskId,
+        version: Version,
+        records: &[PushRecord],
+    ) -> Result<(), StreamWriteError> {
+        let mut writer = StreamWriter::new(Arc::clone(&self.log), stream_of(task), version);
+        let records = records.iter().map(PushRecord::encode).collect();
+        let mut written = writer.append(records).await;
+        for _ in 0..SETTLE_TRIES_MAX {
+            if !matches!(written, Err(StreamWriteError::Indeterminate)) {
+                break;
+            }
+            sleep(SETTLE_PAUSE).await;
+            written = writer.settle().await;
+        }
+        written.map(drop)
+    }
+
+    /// Applies records that follow this version, unless somebody has read them from the log before.
+    fn apply(&self, task: &TaskId, behind: Version, records: &[PushRecord]) {
+        let mut tasks = self.tasks.lock();
+        let configs = tasks.entry(task.clone()).or_default();
+        if configs.version == behind {
+            for record in records {
+                configs.apply(record);
+            }
+        }
+    }
+
+    /// Applies the records of the log that the fold has not.
+    async fn catch_up(&self, task: &TaskId) -> Result<(), PushStoreError> {
+        let known = self.tasks.lock().get(task).map(|configs| configs.version);
+        let read = read_behind(&*self.log, task, known.unwrap_or_default()).await?;
+        let mut tasks = self.tasks.lock();
+        let configs = tasks.entry(task.clone()).or_default();
+        for (version, record) in read {
+            if version == configs.version.next() {
+                configs.apply(&record);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn stream_of(task: &TaskId) -> StreamName {
+    StreamName::new(format!("{STREAM_PREFIX}{task}"))
+}
+
+async fn read_behind(
+    log: &dyn Log,
+    task: &TaskId,
+    mut behind: Version,
+) -> Result<Vec<(Version, PushRecord)>, PushStoreError> {
+    let stream = stream_of(task);
+    let mut records = Vec::new();
+    loop {
+        let read = log.read(&stream, behind.next(), READ_LEN_MAX).await?;
+        if read.is_empty() {
+            return Ok(records);
+        }
+        for (version, bytes) in read {
+            let record = PushRecord::decode(&bytes);
+            let record = record.map_err(|reason: PushRecordError| PushStoreError::Unreadable {
+                stream: stream.clone(),
+                version,
+                reason: reason.to_string(),
+            })?;
+            behind = version;
+            records.push((version, record));
+        }
+    }
+}
+
+impl fmt::Debug for PushStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PushStore")
+            .field("tasks", &self.tasks.lock().len())
+            .finish_non_exhaustive()
+    }
+}

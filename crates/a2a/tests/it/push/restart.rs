@@ -1,0 +1,67 @@
+//! Deliveries across a restart: the cursor is in the log.
+
+use std::time::Duration;
+
+use allstop_a2a::PushOptions;
+use serde_json::json;
+
+use super::receiver::{HookAnswer, ReceivedEvent, Receiver, words};
+use super::rig::{Rig, quick};
+
+#[tokio::test]
+async fn reopened_store_continues_behind_the_last_delivered_event() {
+    let hook = Receiver::answering(|count| match count {
+        2 => HookAnswer::Hang,
+        _ => HookAnswer::Status(200),
+    })
+    .await;
+    let rig = Rig::start(quick()).await;
+    rig.send("echo", &json!({"url": hook.url()})).await;
+    hook.wait_for(2).await;
+    // The shutdown notes that the first event is delivered.
+    let rig = Rig::open(rig.close().await, quick()).await;
+    rig.active(0).await;
+    let received = hook.received();
+    let expected = ["working", "artifactUpdate", "artifactUpdate", "completed"];
+    assert_eq!(words(&received), expected);
+    assert_eq!(
+        received[1].header("webhook-id"),
+        received[2].header("webhook-id")
+    );
+    // What is delivered is not delivered again.
+    let rig = Rig::open(rig.close().await, quick()).await;
+    assert_eq!(rig.push.active(), 0);
+    assert_eq!(hook.received().len(), 4);
+}
+
+/// Without the last note of a shutdown, as after a crash: events come again, and none is missing.
+#[tokio::test]
+async fn crash_repeats_events_and_loses_none() {
+    let hook = Receiver::answering(|count| match count {
+        3 => HookAnswer::Hang,
+        _ => HookAnswer::Status(200),
+    })
+    .await;
+    let never = PushOptions {
+        cursor_delay: Duration::from_hours(1),
+        ..quick()
+    };
+    let rig = Rig::start(never).await;
+    rig.send("echo", &json!({"url": hook.url()})).await;
+    hook.wait_for(3).await;
+    // Force at once: nothing is written any more.
+    rig.stop_push(Duration::ZERO).await;
+    let rig = Rig::open(rig.close().await, quick()).await;
+    rig.active(0).await;
+    let received = hook.received();
+    let (before, after) = received.split_at(3);
+    assert_eq!(words(before), ["working", "artifactUpdate", "completed"]);
+    let words_after = words(after);
+    assert!(
+        ["working", "artifactUpdate", "completed"]
+            .ends_with(&words_after.iter().map(String::as_str).collect::<Vec<_>>()),
+        "{words_after:?}"
+    );
+    let last = |events: &[ReceivedEvent]| events.last().map(ReceivedEvent::number);
+    assert_eq!(last(before), last(after));
+}

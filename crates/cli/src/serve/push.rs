@@ -1,0 +1,44 @@
+//! Push notifications of `allstop serve`: flags, secret and start.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use allstop_a2a::{PushNotifications, PushOptions, PushSecret};
+use allstop_core::error_chain;
+use allstop_log::Log;
+use allstop_scope::Scope;
+use allstop_task::TaskManager;
+use anyhow::Context as _;
+
+use crate::args::ServeArgs;
+use crate::error::CliError;
+
+/// Opens the push notifications of the store, and continues their deliveries in `scope`.
+pub(super) async fn open(
+    args: &ServeArgs,
+    manager: &TaskManager,
+    log: &Arc<dyn Log>,
+    scope: &Scope,
+) -> Result<PushNotifications, CliError> {
+    let options = PushOptions {
+        allowed: args.push_allow.clone(),
+        secret: args.push_secret_file.as_deref().map(secret).transpose()?,
+        ..PushOptions::default()
+    };
+    let (manager, log, scope) = (manager.clone(), Arc::clone(log), scope.clone());
+    let push = PushNotifications::open(manager, log, scope, options).await;
+    Ok(push.context("the push notifications of the store")?)
+}
+
+/// The secret of a file, without white space at its ends.
+fn secret(path: &Path) -> Result<PushSecret, CliError> {
+    let text = std::fs::read(path).map_err(|error| {
+        let path = path.display();
+        CliError::usage(format!(
+            "the push secret file {path} cannot be read: {error}"
+        ))
+    })?;
+    PushSecret::new(text.trim_ascii()).map_err(|error| {
+        CliError::usage(error_chain(&error)).hint("make one with: openssl rand -hex 32")
+    })
+}
