@@ -58,9 +58,10 @@ pub enum ExecutorReturn {
 }
 
 /// Error of an executor or another part of the embedding program.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExecutorError {
     message: Arc<str>,
+    is_crash: bool,
 }
 
 impl ExecutorError {
@@ -68,7 +69,21 @@ impl ExecutorError {
     pub fn new(message: impl Into<Arc<str>>) -> Self {
         Self {
             message: message.into(),
+            is_crash: false,
         }
+    }
+
+    /// The same for work that ended with an earlier process: the cause of the task's failure has the detail `crash`.
+    pub fn of_crash(message: impl Into<Arc<str>>) -> Self {
+        Self {
+            is_crash: true,
+            ..Self::new(message)
+        }
+    }
+
+    /// True for work that ended with an earlier process.
+    pub(crate) fn is_crash(&self) -> bool {
+        self.is_crash
     }
 
     /// The message.

@@ -14,8 +14,9 @@ use super::{ModelArgs, PermissionArgs, StoreArgs, deadline};
 pub(super) const SERVE_HELP: &str = "\
 Stopping:
   SIGTERM or Ctrl-C: /readyz answers 503, no message is accepted, every running task is stopped
-  and ends with its receipt in the store. A client that waits gets that end. The process never
-  outlives the grace by more than a second.
+  and ends with its receipt in the store. A client that waits gets that end. With --drain the tasks
+  have that time to end by themselves first; a second signal cuts it short. The process never
+  outlives both times by more than a second.
 
 Exit codes:
   1 error · 2 wrong usage · 130 Ctrl-C · 143 SIGTERM · 129 SIGHUP
@@ -24,7 +25,8 @@ Examples:
   allstop serve --model openai::gpt-5-mini
   allstop serve --agent echo
   curl -s http://127.0.0.1:8080/.well-known/agent-card.json
-  curl -s http://127.0.0.1:8080/message:send -H 'A2A-Version: 1.0' -H 'Content-Type: application/json' \\
+  curl -s http://127.0.0.1:8080/message:send \\
+    -H 'A2A-Version: 1.0' -H 'Content-Type: application/json' \\
     -d '{\"message\":{\"messageId\":\"1\",\"role\":\"ROLE_USER\",\"parts\":[{\"text\":\"hello\"}]}}' ";
 
 #[derive(Debug, Clone, Args)]
@@ -38,7 +40,7 @@ pub(crate) struct ServeArgs {
     /// File with `NAME SHA256` lines: the hash of each user's bearer token. It is read again when it changes
     #[arg(long, value_name = "PATH", help_heading = "Access")]
     pub(crate) token_file: Option<PathBuf>,
-    /// Collector of OpenTelemetry traces over HTTP (http://127.0.0.1:4318). A trace continues that of the caller
+    /// Collector of OpenTelemetry traces over HTTP (`http://127.0.0.1:4318`). A trace continues that of the caller
     #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_ENDPOINT")]
     pub(crate) otlp: Option<String>,
     #[command(flatten)]
@@ -73,6 +75,9 @@ pub(crate) struct ServeArgs {
     /// Longest time between two events of a task [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = deadline, help_heading = "Limits")]
     pub(crate) inactivity: Option<HumanDuration>,
+    /// Time that running tasks have to end by themselves when the server is told to end [default: they are stopped]
+    #[arg(long, value_name = "TIME", help_heading = "Limits")]
+    pub(crate) drain: Option<HumanDuration>,
     /// Time that a stop waits before it uses force [default: 2s]
     #[arg(
         long,

@@ -1,4 +1,4 @@
-//! Numbers about the tasks of the server, in the text format of OpenMetrics, which Prometheus reads.
+//! Numbers about the tasks of the server, in the text format of `OpenMetrics`, which Prometheus reads.
 
 use std::sync::Arc;
 

@@ -14,9 +14,11 @@ use std::time::{Duration, Instant};
 
 use allstop_agent::TurnError;
 use allstop_core::receipt::ItemKind;
-use allstop_core::{Cause, CauseKind, Extent};
+use allstop_core::{Cause, CauseKind, Extent, HumanDuration};
 use allstop_scope::{FORCE_MAX, GRACE_DEFAULT, StopRequest, WorkSpec};
 use allstop_task::ShutdownReport;
+
+use tokio::time::timeout;
 
 use crate::args::ServeArgs;
 use crate::control::{Control, ControlEffect};
@@ -77,7 +79,11 @@ async fn open(
         Ok((args, agent?))
     })
     .await?;
-    supervisor.control.set_grace(agent.grace());
+    // The exit is that much later.
+    let drain = args.drain.map_or(Duration::ZERO, Duration::from);
+    supervisor
+        .control
+        .set_grace(agent.grace().saturating_add(drain));
     let in_words = agent.in_words();
     let root = agent.root();
     let mut stage = StartStage {
@@ -100,6 +106,16 @@ async fn shut_down(
     cause: Cause,
 ) {
     server.readiness.set(false);
+    if let Some(max) = server.drain {
+        let max_text = HumanDuration(max);
+        tell(host, &format!("draining for at most {max_text}: {cause}"));
+        tokio::select! {
+            biased;
+            // A second signal, or the exit.
+            _hurry = supervisor.next() => {}
+            _drained = timeout(max, server.manager.drain()) => {}
+        }
+    }
     tell(host, &format!("stopping: {cause}"));
     let within = supervisor
         .control
@@ -132,7 +148,13 @@ async fn shut_down(
         }
         (report, background)
     };
-    match supervisor.wait_to_exit(stopping, |_hurry| {}).await {
+    let force = |_hurry: ControlEffect| {
+        for scope in [&server.tasks, &server.agent] {
+            let order = StopRequest::new(Extent::Process, cause.clone());
+            scope.stop(order).force();
+        }
+    };
+    match supervisor.wait_to_exit(stopping, force).await {
         Some((report, background)) => {
             tell(host, &summary(&report));
             if !background.items().is_empty() {

@@ -4,12 +4,13 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::time::Duration;
 
 use allstop_a2a::{
     A2aService, AgentDescription, ServerOptions, agent_card, grpc_router, http_router, restricted,
 };
-use allstop_core::HumanDuration;
 use allstop_core::receipt::ItemKind;
+use allstop_core::{HumanDuration, error_chain};
 use allstop_runtime::System;
 use allstop_scope::{Scope, ScopeOptions, WorkSpec};
 use allstop_task::{TaskManager, TaskOptions, WhenFull};
@@ -30,6 +31,8 @@ use crate::error::CliError;
 pub(super) struct RunningServer {
     pub(super) root: Scope,
     pub(super) manager: TaskManager,
+    /// Holds the executions.
+    pub(super) tasks: Scope,
     /// Exporter of traces, if they are wanted.
     pub(super) traces: Option<TraceExporter>,
     /// Holds the sessions and the background work of the agent.
@@ -40,6 +43,8 @@ pub(super) struct RunningServer {
     /// Holds the deliveries of push notifications.
     pub(super) push: Scope,
     pub(super) readiness: Readiness,
+    /// Time that running tasks have to end by themselves, before they are stopped.
+    pub(super) drain: Option<Duration>,
     /// Lines for the user, one for each address.
     pub(super) addresses: String,
 }
@@ -94,8 +99,12 @@ pub(super) async fn open_server(
     };
     let tasks = child("tasks").context("a scope for the tasks")?;
     let connections = child("connections").context("a scope for the connections")?;
-    let manager = TaskManager::open(Arc::clone(&log), tasks, Arc::new(parts), options).await;
-    let manager = manager.context("the tasks of the store")?;
+    let manager =
+        TaskManager::open(Arc::clone(&log), tasks.clone(), Arc::new(parts), options).await;
+    let manager = manager.map_err(|error| {
+        let error = CliError::failure(format!("the tasks of the store: {}", error_chain(&error)));
+        error.hint("a server needs a store of its own: --store FILE, or --store :memory:")
+    })?;
     let push_scope = child("push").context("a scope for the push notifications")?;
     let push = push::open(&args, &manager, &log, &push_scope).await?;
     let readiness = Readiness::default();
@@ -141,12 +150,14 @@ pub(super) async fn open_server(
     Ok(RunningServer {
         root,
         manager,
+        tasks,
         traces,
         agent: agent_scope,
         system,
         connections,
         push: push_scope,
         readiness,
+        drain: args.drain.map(Duration::from),
         addresses,
     })
 }

@@ -156,3 +156,60 @@ fn wrong_model_is_a_usage_error() {
     let ended = wrong.arg(place.store()).end();
     assert_eq!(ended.code, 2, "{}", ended.stderr);
 }
+
+#[test]
+fn drained_server_lets_running_tasks_end() {
+    let place = Place::new();
+    let gate = place.path("gate");
+    let command = format!("while [ ! -e {} ]; do sleep 0.02; done", gate.display());
+    let model = place.script(&format!(
+        "replies:\n- calls: [{{tool: shell, arguments: {{command: \"{command}\"}}}}]\n- text: Done.\n"
+    ));
+    let flags = format!("--yes --model {model} --drain 1m");
+    let mut server = Server::start_with(&place, &flags);
+    let task = send(&server, "m1", "wait", None, true);
+    eventually("it works", || {
+        (state_of(&server, id_of(&task)) == "TASK_STATE_WORKING").then_some(())
+    });
+    server.running.signal(Signal::TERM);
+    eventually("it is not ready", || {
+        let (status, _) = server.request("GET /readyz", "")?;
+        (status == 503).then_some(())
+    });
+    // Still served, but for messages.
+    assert_eq!(state_of(&server, id_of(&task)), "TASK_STATE_WORKING");
+    let message = json!({"messageId": "m2", "role": "ROLE_USER", "parts": [{"text": "no"}]});
+    let body = json!({"message": message}).to_string();
+    let (status, _) = server
+        .request("POST /message:send", &body)
+        .expect("an answer");
+    assert!(status >= 400, "{status}");
+    place.file("gate", "");
+    let ended = server.running.end_by(Signal::CONT);
+    assert_eq!(ended.code, 143, "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("draining for at most 1m"),
+        "{}",
+        ended.stderr
+    );
+    let server = Server::start_with(&place, &flags);
+    assert_eq!(state_of(&server, id_of(&task)), "TASK_STATE_COMPLETED");
+    assert_eq!(server.running.end_by(Signal::TERM).code, 143);
+}
+
+#[test]
+fn second_signal_cuts_a_drain_short() {
+    let place = Place::new();
+    let mut server = serve(&place, "--yes --drain 1m");
+    let task = send(&server, "m1", "sleep", None, true);
+    eventually("the command runs", || sleeps(&place).then_some(()));
+    server.running.signal(Signal::TERM);
+    eventually("it drains", || {
+        let (status, _) = server.request("GET /readyz", "")?;
+        (status == 503).then_some(())
+    });
+    let ended = server.running.end_by(Signal::INT);
+    assert_eq!(ended.code, 143, "{}", ended.stderr);
+    assert!(!sleeps(&place), "{}", ended.stderr);
+    drop(task);
+}

@@ -15,30 +15,27 @@ use crate::support::{FACT_MAX, Place, Signal};
 const SCRIPT: &str = "replies: [{text: Never, stall: mid_stream}]\n";
 
 /// A trace as a caller begins it.
-const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
-const CALLER: &str = "b7ad6b7169203331";
+const TRACE: u128 = 0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c;
+const CALLER: u64 = 0xb7ad_6b71_6920_3331;
 
-/// A collector of OTLP over HTTP on a free port, and the spans that it gets. Its threads end with the process.
+/// A collector of OTLP over HTTP on a free port, and the spans that it gets. Its thread ends with the process.
 fn collector() -> (String, Receiver<Span>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = format!("http://{}", listener.local_addr().expect("an address"));
     let (spans, received) = channel();
+    #[expect(clippy::disallowed_methods, reason = "a server of a test")]
     std::thread::spawn(move || {
+        // The exporter has one connection at a time.
         for stream in listener.incoming().flatten() {
-            let spans = spans.clone();
-            std::thread::spawn(move || {
-                let mut stream = BufReader::new(stream);
-                while let Some(request) = export(&mut stream) {
-                    let groups = request
-                        .resource_spans
-                        .into_iter()
-                        .flat_map(|r| r.scope_spans);
-                    for span in groups.flat_map(|group| group.spans) {
-                        // The test may have ended.
-                        let _sent = spans.send(span);
-                    }
+            let mut stream = BufReader::new(stream);
+            while let Some(request) = export(&mut stream) {
+                let groups = request.resource_spans.into_iter();
+                let groups = groups.flat_map(|group| group.scope_spans);
+                for span in groups.flat_map(|group| group.spans) {
+                    // The test may have ended.
+                    let _sent = spans.send(span);
                 }
-            });
+            }
         }
     });
     (address, received)
@@ -68,14 +65,11 @@ fn export(stream: &mut BufReader<TcpStream>) -> Option<ExportTraceServiceRequest
     Some(ExportTraceServiceRequest::decode(&*body).expect("an export"))
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// Sends a message that returns at once, and gives the id of its task.
 fn send(server: &Server, id: &str) -> String {
-    let head =
-        format!("POST /message:send HTTP/1.1\r\ntraceparent: 00-{TRACE}-{CALLER}-01\r\nx-rest: ");
+    let head = format!(
+        "POST /message:send HTTP/1.1\r\ntraceparent: 00-{TRACE:032x}-{CALLER:016x}-01\r\nx-rest: "
+    );
     let body = format!(
         "{{\"configuration\":{{\"returnImmediately\":true}},\"message\":{{\"messageId\":\"{id}\",\
          \"role\":\"ROLE_USER\",\"parts\":[{{\"text\":\"hello\"}}]}}}}"
@@ -121,8 +115,8 @@ fn stop_is_in_the_metrics_and_in_the_trace_of_its_caller() {
     // The last spans are sent at the end of the process at the latest.
     assert_eq!(server.running.end_by(Signal::TERM).code, 143);
     let span = spans.recv_timeout(FACT_MAX).expect("a span");
-    assert_eq!(hex(&span.trace_id), TRACE);
-    assert_eq!(hex(&span.parent_span_id), CALLER);
+    assert_eq!(span.trace_id, TRACE.to_be_bytes());
+    assert_eq!(span.parent_span_id, CALLER.to_be_bytes());
     let stop = span.events.iter().find(|event| event.name == "stop");
     let stop = format!("{:?}", stop.expect("a stop").attributes);
     assert!(

@@ -51,9 +51,9 @@ impl AgentExecutorInner {
             turn.answer(&PermissionReply::of(&cx.message));
             return Ok(Some(turn));
         }
-        let was_asked = is_follow_up(&cx.task);
-        if cx.is_resumed || was_asked {
-            self.complete_from_log(cx, was_asked).await?;
+        // A follow-up without a waiting turn is an answer to a question that a crash has ended.
+        if cx.is_resumed || is_follow_up(&cx.task) {
+            self.complete_from_log(cx).await?;
             return Ok(None);
         }
         let mut message = NewMessage::from(text_of(&cx.message))
@@ -67,19 +67,16 @@ impl AgentExecutorInner {
     }
 
     /// Completes a task whose turn was committed, although its process has ended.
-    async fn complete_from_log(
-        &self,
-        cx: &ExecutionCx,
-        was_asked: bool,
-    ) -> Result<(), ExecutorError> {
+    async fn complete_from_log(&self, cx: &ExecutionCx) -> Result<(), ExecutorError> {
         let session = self.sessions.session(&cx.task.context_id).await?;
         let answer = session.committed_answer(&message_id_of(cx)).await;
         let answer = answer.map_err(|error| failed(&error))?;
         let Some(answer) = answer else {
-            return Err(ExecutorError::new(if was_asked {
-                "the process ended while the turn waited for this answer; send the first message as a new task"
+            return Err(ExecutorError::of_crash(if cx.is_resumed {
+                "the process ended during the turn; a call that had started may have completed: check before you \
+                 repeat it"
             } else {
-                "the process ended during the turn"
+                "the process ended while the turn waited for this answer; send the first message as a new task"
             }));
         };
         let is_written = !cx.task.artifacts.is_empty();

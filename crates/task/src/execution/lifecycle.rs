@@ -11,6 +11,7 @@ use std::sync::Arc;
 use allstop_core::decision::{CommitDecision, CommitVerdict};
 use allstop_core::{Cause, CauseKind, Receipt, Timestamp};
 
+use crate::executor::ExecutorError;
 use crate::model::{
     JsonMap, StatusUpdate, TaskEnding, TaskEvent, TaskRecord, TaskState, TaskStatus,
 };
@@ -58,7 +59,7 @@ pub(crate) enum ExecutorEnd {
     /// It returned, and all its event writers are gone.
     Returned,
     /// It returned an error.
-    Failed(Arc<str>),
+    Failed(ExecutorError),
     /// It panicked.
     Panicked,
     /// Its future was dropped by force or with its runtime.
@@ -78,13 +79,18 @@ pub(crate) enum LifecycleEffect {
 
 impl ExecutorEnd {
     /// The failure of a task whose executor ended without ending the task.
-    fn failure(self) -> Arc<str> {
-        match self {
+    fn failure(&self, at: Timestamp) -> TaskRecord {
+        let reason = match self {
             Self::Returned => "the executor returned without ending the task".into(),
-            Self::Failed(message) => message,
+            Self::Failed(error) if error.is_crash() => {
+                let crash = Cause::new(CauseKind::Failure).detail("crash");
+                return failed(crash, Arc::clone(error.message()), at);
+            }
+            Self::Failed(error) => Arc::clone(error.message()),
             Self::Panicked => "the executor panicked".into(),
             Self::Dropped => "the executor was dropped".into(),
-        }
+        };
+        failure(reason, at)
     }
 }
 
@@ -118,7 +124,7 @@ impl Lifecycle {
             }
             (LifecyclePhase::Running, LifecycleEvent::Silent(end)) => {
                 if self.decide_end() {
-                    return LifecycleEffect::End(failure(end.failure(), at));
+                    return LifecycleEffect::End(end.failure(at));
                 }
                 self.handle(LifecycleEvent::Silent(end), at)
             }
@@ -141,9 +147,9 @@ impl Lifecycle {
             }
             (
                 LifecyclePhase::Stopping { error, .. },
-                LifecycleEvent::Silent(ExecutorEnd::Failed(reason)),
+                LifecycleEvent::Silent(ExecutorEnd::Failed(failed)),
             ) => {
-                error.get_or_insert(reason);
+                error.get_or_insert(Arc::clone(failed.message()));
                 LifecycleEffect::None
             }
             (

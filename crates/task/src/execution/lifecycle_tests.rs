@@ -41,7 +41,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]);
     let end = prop::sample::select(vec![
         ExecutorEnd::Returned,
-        ExecutorEnd::Failed("broken".into()),
+        ExecutorEnd::Failed(ExecutorError::new("broken")),
         ExecutorEnd::Panicked,
         ExecutorEnd::Dropped,
     ]);

@@ -21,7 +21,7 @@ use super::work_scope::{ExecutorResult, end_leftover};
 use super::{ExecutionEngine, user_code};
 use crate::error::TaskStoreError;
 use crate::event_writer::EventWriter;
-use crate::executor::{CancelCx, ExecutorError, ExecutorReturn, ProcessorDecision, TaskParts};
+use crate::executor::{CancelCx, ExecutorReturn, ProcessorDecision, TaskParts};
 use crate::manager::SlotGuard;
 use crate::model::{TaskEvent, TaskRecord};
 
@@ -366,12 +366,12 @@ impl RunLoop<'_> {
         &self,
         end: &ExecutorEnd,
     ) -> Option<BoxFuture<'static, Option<LifecycleEvent>>> {
-        let ExecutorEnd::Failed(message) = end else {
+        let ExecutorEnd::Failed(error) = end else {
             return None;
         };
         let processor = Arc::clone(self.parts.processor.as_ref()?);
         let task = Arc::clone(self.engine.stream.task()?);
-        let error = ExecutorError::new(Arc::clone(message));
+        let error = error.clone();
         let decision = self
             .engine
             .user_code("processor", move |_scope| async move {
@@ -389,7 +389,7 @@ impl RunLoop<'_> {
         let end = match ended {
             Ok(Ok(ExecutorReturn::ContinuesElsewhere)) => return,
             Ok(Ok(ExecutorReturn::Finished)) => ExecutorEnd::Returned,
-            Ok(Err(error)) => ExecutorEnd::Failed(Arc::clone(error.message())),
+            Ok(Err(error)) => ExecutorEnd::Failed(error),
             Err(WorkLost::Panicked) => ExecutorEnd::Panicked,
             Err(WorkLost::Dropped | WorkLost::NoThread) => ExecutorEnd::Dropped,
         };

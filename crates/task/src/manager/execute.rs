@@ -107,7 +107,7 @@ impl ManagerInner {
         let now = (self.options.now)();
         let owner = &request.owner;
         let mut table = self.table.lock();
-        if table.is_closed {
+        if table.is_closed || table.is_draining {
             return Err(ExecuteError::ShuttingDown);
         }
         let since = self.options.repetition_max.map(|max| {

@@ -21,6 +21,21 @@ pub struct ShutdownReport {
 }
 
 impl TaskManager {
+    /// Takes no more messages, and waits until no execution runs or waits for a slot. Stops are still accepted.
+    ///
+    /// # Cancel safety
+    /// Dropping the future does not open the manager again.
+    pub async fn drain(&self) {
+        let executions = {
+            let mut table = self.inner.table.lock();
+            table.is_draining = true;
+            table.executions()
+        };
+        for execution in executions {
+            execution.released().await;
+        }
+    }
+
     /// Takes no more messages, stops every execution with cause `shutdown`, and waits at most this long for the
     /// receipts and for the writes of the ends.
     ///

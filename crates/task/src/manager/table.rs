@@ -64,6 +64,8 @@ pub(crate) struct TaskTable {
     contexts: HashMap<ContextId, Arc<str>>,
     pub(crate) slots: ExecutionSlots,
     pub(crate) is_closed: bool,
+    /// True once no message is accepted any more. Stops are.
+    pub(crate) is_draining: bool,
 }
 
 #[derive(Debug)]
@@ -92,6 +94,7 @@ impl TaskTable {
             contexts: HashMap::new(),
             slots,
             is_closed: false,
+            is_draining: false,
         }
     }
 

@@ -1,4 +1,4 @@
-//! What an observer of executions sees.
+//! The calls that an observer of executions gets.
 
 use std::sync::Arc;
 
