@@ -9,6 +9,7 @@ use allstop_core::{Cause, CauseKind, Extent, Receipt, StopId, Timestamp};
 use proptest::prelude::*;
 
 use super::lifecycle::{ExecutorEnd, Lifecycle, LifecycleEffect, LifecycleEvent};
+use crate::executor::ExecutorError;
 use crate::model::{
     Artifact, JsonMap, MessageSender, Task, TaskEvent, TaskMessage, TaskRecord, TaskState,
 };
