@@ -13,6 +13,9 @@ use crate::model::{Task, TaskState};
 use crate::subscription::TaskSubscription;
 use crate::task_stream::current_task;
 
+/// Tasks that a list looks at under the lock of the table: a tenth of a millisecond, for which messages wait.
+const SCAN_LEN_MAX: usize = 512;
+
 /// Tasks to list. Every field narrows the list.
 #[derive(Debug, Clone, Default)]
 pub struct ListFilter {
@@ -94,35 +97,56 @@ impl TaskManager {
         })
     }
 
-    /// A page of at most `limit` tasks behind a position.
+    /// A page of at most `limit` tasks behind a position. A filter by owner alone costs as much as the page; every other
+    /// filter looks at all tasks, in steps between which other requests have their turn.
     pub fn list(
         &self,
         filter: &ListFilter,
         behind: Option<&TaskPosition>,
         limit: usize,
     ) -> TaskPage {
-        let table = self.inner.table.lock();
-        let total = table
-            .newest_first(None)
-            .filter(|task| filter.lets_through(task))
-            .count();
-        let mut tasks: Vec<_> = table
-            .newest_first(behind)
-            .filter(|task| filter.lets_through(task))
-            .take(limit.saturating_add(1))
-            .cloned()
-            .collect();
+        let known_total = self.inner.table.lock().known_total(filter);
+        // The total is counted from the newest task on.
+        let mut position = known_total.and(behind.cloned());
+        let (mut tasks, mut counted) = (Vec::new(), 0);
+        loop {
+            let table = self.inner.table.lock();
+            let mut last = None;
+            for task in table.newest_first(position.as_ref()).take(SCAN_LEN_MAX) {
+                last = Some(task);
+                if !filter.lets_through(task) {
+                    continue;
+                }
+                counted += 1;
+                if tasks.len() <= limit && task.is_behind(behind) {
+                    tasks.push(task.clone());
+                }
+            }
+            let is_full = known_total.is_some() && tasks.len() > limit;
+            position = last.map(|task| (task.updated_at, task.id.clone()));
+            if is_full || position.is_none() {
+                break;
+            }
+        }
         let has_more = tasks.len() > limit;
         tasks.truncate(limit);
         let next = tasks
             .last()
             .filter(|_| has_more)
             .map(|last| (last.updated_at, last.id.clone()));
+        let total = known_total.unwrap_or(counted);
         TaskPage { tasks, next, total }
     }
 }
 
 impl ListFilter {
+    /// The owner, if nothing else narrows the list.
+    pub(super) fn only_owner(&self) -> Option<&Arc<str>> {
+        let has_more =
+            self.context_id.is_some() || self.state.is_some() || self.updated_after.is_some();
+        self.owner.as_ref().filter(|_| !has_more)
+    }
+
     fn lets_through(&self, task: &TaskSummary) -> bool {
         !task.is_reply
             && self.owner.as_ref().is_none_or(|owner| *owner == task.owner)

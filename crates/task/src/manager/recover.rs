@@ -5,7 +5,7 @@ use std::sync::Arc;
 use allstop_core::TaskId;
 use allstop_log::{LockAttempt, Log, StreamName, Version};
 use allstop_scope::Scope;
-use futures::{StreamExt as _, TryStreamExt as _, stream};
+use futures::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -45,21 +45,23 @@ impl TaskManager {
             LockAttempt::Locked(lock) => lock,
             LockAttempt::HeldBy(owner) => return Err(TaskStoreError::InUse(owner)),
         };
-        let tasks = read_all(&log).await?;
         let mut table = TaskTable::new(ExecutionSlots::new(&options));
-        let feeds: Vec<_> = tasks
-            .iter()
-            .map(|(version, task)| {
-                let feed = Arc::new(TaskFeed::default());
-                feed.set_read(*version, task);
-                table.note(task, &feed);
-                let of_clients = |message: &&Arc<TaskMessage>| message.role == MessageSender::User;
-                for message in task.history.iter().filter(of_clients) {
-                    table.remember_message(&task.owner, &message.id, &task.id, task.created_at);
-                }
-                feed
-            })
-            .collect();
+        // Only these are kept: all tasks together may need more memory than there is.
+        let mut interrupted = Vec::new();
+        let mut reads = Box::pin(read_all(&log).await?);
+        while let Some((version, task)) = reads.try_next().await? {
+            let feed = Arc::new(TaskFeed::default());
+            table.note(&task, &feed);
+            let of_clients = |message: &&Arc<TaskMessage>| message.role == MessageSender::User;
+            for message in task.history.iter().filter(of_clients) {
+                table.remember_message(&task.owner, &message.id, &task.id, task.created_at);
+            }
+            if task.is_executing || task.awaits_execution {
+                feed.set_read(version, &task);
+                interrupted.push((task, feed));
+            }
+        }
+        drop(reads);
         let inner = Arc::new(ManagerInner {
             log,
             root,
@@ -69,10 +71,8 @@ impl TaskManager {
             is_shut_down: watch::Sender::new(false),
             _lock: lock,
         });
-        for ((_, task), feed) in tasks.iter().zip(feeds) {
-            if task.is_executing || task.awaits_execution {
-                inner.continue_after_crash(task, feed);
-            }
+        for (task, feed) in interrupted {
+            inner.continue_after_crash(&task, feed);
         }
         Ok(Self { inner })
     }
@@ -96,17 +96,17 @@ impl ManagerInner {
     }
 }
 
-/// Every task of the store.
-async fn read_all(log: &Arc<dyn Log>) -> Result<Vec<(Version, Arc<Task>)>, TaskStoreError> {
+/// Every task of the store, as it is read.
+async fn read_all(
+    log: &Arc<dyn Log>,
+) -> Result<impl Stream<Item = Result<(Version, Arc<Task>), TaskStoreError>>, TaskStoreError> {
     let streams = log.list(STREAM_PREFIX).await?;
     let ids = streams.into_iter().filter_map(|(name, _)| {
         let id = name.as_str().strip_prefix(STREAM_PREFIX)?;
         Some(TaskId::new(id))
     });
-    stream::iter(ids)
-        .map(|id| async move { read_task(&**log, &id).await })
+    Ok(stream::iter(ids)
+        .map(move |id| async move { read_task(&**log, &id).await })
         .buffer_unordered(READS_MAX)
-        .try_filter_map(|read| async move { Ok(read) })
-        .try_collect()
-        .await
+        .try_filter_map(|read| async move { Ok(read) }))
 }

@@ -9,6 +9,7 @@ use std::sync::{Arc, Weak};
 
 use allstop_core::{ContextId, MessageId, TaskId, Timestamp};
 
+use super::read::{ListFilter, TaskPosition};
 use super::slots::ExecutionSlots;
 use crate::error::{CancelError, ExecuteError};
 use crate::execution::Execution;
@@ -47,6 +48,11 @@ impl TaskSummary {
         }
     }
 
+    /// True if a list has the task behind this position.
+    pub(super) fn is_behind(&self, position: Option<&TaskPosition>) -> bool {
+        position.is_none_or(|(at, id)| (self.updated_at, &self.id) < (*at, id))
+    }
+
     /// True if nothing can follow.
     pub fn has_ended(&self) -> bool {
         self.state.is_terminal() || self.is_reply
@@ -58,6 +64,8 @@ pub(crate) struct TaskTable {
     tasks: HashMap<TaskId, TaskEntry>,
     /// By time of the last record: lists begin with the newest.
     by_time: BTreeSet<(Timestamp, TaskId)>,
+    /// Number of the tasks that an owner can list.
+    listed: HashMap<Arc<str>, usize>,
     /// Messages that were accepted, by owner: a repeated one starts nothing.
     by_message: HashMap<(Arc<str>, MessageId), (TaskId, Timestamp)>,
     /// Owners of contexts: the owner of the first task.
@@ -90,6 +98,7 @@ impl TaskTable {
         Self {
             tasks: HashMap::new(),
             by_time: BTreeSet::new(),
+            listed: HashMap::new(),
             by_message: HashMap::new(),
             contexts: HashMap::new(),
             slots,
@@ -237,7 +246,14 @@ impl TaskTable {
         if let Some(before) = &entry.summary {
             self.by_time.remove(&(before.updated_at, before.id.clone()));
         }
+        let was_listed = entry.summary.as_ref().is_some_and(|task| !task.is_reply);
         let is_first = entry.summary.is_none();
+        let listed = self.listed.entry(Arc::clone(&task.owner)).or_default();
+        match (was_listed, !summary.is_reply) {
+            (false, true) => *listed += 1,
+            (true, false) => *listed -= 1,
+            _ => {}
+        }
         self.by_time
             .insert((summary.updated_at, summary.id.clone()));
         entry.summary = Some(summary);
@@ -276,6 +292,12 @@ impl TaskTable {
 
     pub(crate) fn summary(&self, id: &TaskId) -> Option<&TaskSummary> {
         self.tasks.get(id)?.summary.as_ref()
+    }
+
+    /// Number of the tasks that a filter lets through, where it is known without looking at them.
+    pub(super) fn known_total(&self, filter: &ListFilter) -> Option<usize> {
+        let owner = filter.only_owner()?;
+        Some(self.listed.get(owner).copied().unwrap_or(0))
     }
 
     /// Tasks from the newest to the oldest, older than a position.

@@ -1,5 +1,6 @@
 //! Executions from a message to an end.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use allstop_log::{Log, MemoryLog};
@@ -274,6 +275,42 @@ async fn list_has_pages_and_filters() {
         ..ListFilter::default()
     };
     assert_eq!(manager.list(&filter, None, 3).total, 0);
+}
+
+/// Long lists are looked at in steps; pages and totals are those of one look.
+#[tokio::test(start_paused = true)]
+async fn long_list_is_complete() {
+    const TASKS: usize = 1_100;
+    let executor = three_events();
+    let manager = manager_of(&executor).await;
+    for number in 0..TASKS {
+        let message = request(&format!("m{number}"));
+        let mut accepted = manager.execute(message).await.unwrap();
+        ended(&manager, &mut accepted).await;
+    }
+    let all = ListFilter::default();
+    let of_owner = ListFilter {
+        owner: Some("alice".into()),
+        ..all.clone()
+    };
+    let completed = ListFilter {
+        state: Some(TaskState::Completed),
+        ..all.clone()
+    };
+    for filter in [all, of_owner, completed] {
+        let (mut ids, mut behind) = (HashSet::new(), None);
+        loop {
+            let page = manager.list(&filter, behind.as_ref(), 300);
+            assert_eq!(page.total, TASKS);
+            ids.extend(page.tasks.into_iter().map(|task| task.id));
+            behind = page.next;
+            if behind.is_none() {
+                break;
+            }
+            assert!(ids.len() < TASKS, "a page behind the last task");
+        }
+        assert_eq!(ids.len(), TASKS);
+    }
 }
 
 #[tokio::test(start_paused = true)]

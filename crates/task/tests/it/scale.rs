@@ -5,7 +5,9 @@ mod alone {
     use std::time::{Duration, Instant};
 
     use allstop_task::model::Artifact;
-    use allstop_task::{ExecutorReturn, TaskEvent, TaskManager, TaskOptions, TaskParts, TaskState};
+    use allstop_task::{
+        ExecutorReturn, ListFilter, TaskEvent, TaskManager, TaskOptions, TaskParts, TaskState,
+    };
     use parking_lot::Mutex;
 
     use crate::support::{ScriptedExecutor, manager, request, wait_until};
@@ -55,6 +57,20 @@ mod alone {
         began.elapsed()
     }
 
+    /// The fastest of several lists of a short page.
+    fn page_time(manager: &TaskManager, owner: Option<&str>) -> Duration {
+        let filter = ListFilter {
+            owner: owner.map(Into::into),
+            ..ListFilter::default()
+        };
+        let times = (0..10).map(|_| {
+            let began = Instant::now();
+            assert_eq!(manager.list(&filter, None, 10).total, TASKS);
+            began.elapsed()
+        });
+        times.min().expect("ten")
+    }
+
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn ten_thousand_tasks_leave_their_memory_and_cost_the_same() {
         let seen = Seen::default();
@@ -65,6 +81,15 @@ mod alone {
             times.push(run_part(&manager, from).await);
         }
         println!("{PART} tasks each: {times:?}");
+        let (page, all) = (
+            page_time(&manager, Some("alice")),
+            page_time(&manager, None),
+        );
+        println!("page by owner: {page:?}, with a look at all tasks: {all:?}");
+        assert!(
+            page * 4 < all,
+            "a page looks at every task: {page:?}, {all:?}"
+        );
         let first = times.iter().take(2).min().expect("two");
         let last = times.iter().rev().take(2).min().expect("two");
         assert!(*last < *first * 3, "the time per task grows: {times:?}");

@@ -1,0 +1,50 @@
+//! A page of the list of tasks: it must not cost more in a store with more tasks, since messages wait meanwhile.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_bench::{BenchSuite, Figure, each_of};
+use allstop_log::MemoryLog;
+use allstop_scope::GRACE_DEFAULT;
+use allstop_task::{ListFilter, TaskManager};
+use tokio::runtime::Runtime;
+
+use crate::product::{self, ThreeEvents};
+
+const FEW: usize = 1_000;
+const MANY: usize = 20_000;
+const PAGE_LEN: usize = 100;
+const PAGES: u32 = 20;
+
+pub(crate) fn run(suite: &mut BenchSuite, runtime: &Runtime) {
+    let name = "page of 100 of 20,000 tasks";
+    if !suite.wants(name) {
+        return;
+    }
+    let (few, many) = runtime.block_on(async { (tasks(FEW).await, tasks(MANY).await) });
+    suite.run(
+        Figure::new(name, || page(&many))
+            .against("of 1,000 tasks", || page(&few))
+            .ratio_at_most(2.0),
+    );
+}
+
+async fn tasks(count: usize) -> TaskManager {
+    let scope = product::root(GRACE_DEFAULT);
+    let manager = product::manager(&scope, Arc::new(MemoryLog::new()), ThreeEvents).await;
+    for id in 0..count {
+        let mut task = product::begin(&manager, id, "").await;
+        while let Some(item) = task.subscription.next().await {
+            item.expect("the log is in memory");
+        }
+    }
+    manager
+}
+
+fn page(manager: &TaskManager) -> Duration {
+    let filter = ListFilter {
+        owner: Some(product::OWNER.into()),
+        ..ListFilter::default()
+    };
+    each_of(PAGES, || manager.list(&filter, None, PAGE_LEN))
+}
