@@ -179,13 +179,20 @@ impl TaskExecution {
         self.inner.waiting.put(id.clone(), turn);
         let event = TaskEvent::status(TaskState::InputRequired, message);
         let written = self.write(event).await;
-        if (written.is_err() || self.cx.scope.is_stopped())
+        if (written.is_err() || self.is_stopped_with_its_task())
             && let Some(turn) = self.inner.waiting.take(&id)
         {
             return self.stop(turn).await;
         }
         self.item.finish(Ending::Returned);
         Ok(ExecutorReturn::Finished)
+    }
+
+    /// True if the task is being stopped. Behind the question only the rest of the execution is stopped, with the cause
+    /// `parent`: the turn then waits for an answer, or for the canceler, whose receipt names it.
+    fn is_stopped_with_its_task(&self) -> bool {
+        let cause = self.cx.scope.cause();
+        cause.is_some_and(|cause| cause.kind != CauseKind::Parent)
     }
 
     /// Stops the turn, and ends the task with the receipt of the session.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use allstop_core::{Cause, CauseKind, Receipt};
+use allstop_core::{Cause, Receipt};
 use allstop_session::{SessionStop, StopTarget};
 use allstop_task::TaskEvent;
 use allstop_task::model::TaskState;
@@ -11,8 +11,8 @@ use futures::future::join_all;
 use super::task_turn::TaskTurn;
 
 impl TaskTurn {
-    /// Stops the turn, running or waiting, and with some causes its attached background work, and waits for the
-    /// receipts. Other turns of the session continue.
+    /// Stops the turn, running or waiting, and its attached background work, and waits for the receipts. Other turns of
+    /// the session continue.
     pub(super) async fn stop(&self, cause: &Cause) -> Arc<Receipt> {
         let message = StopTarget::Message(self.id().clone());
         let mut stops = vec![self.session.stop(&message, cause.clone())];
@@ -35,10 +35,9 @@ impl TaskTurn {
         is_open.then(|| self.session.stop(&target, cause.clone()))
     }
 
+    /// Stops the background work, whatever the cause: nobody waits for it any more, and the end of the task would not
+    /// name it.
     fn stop_background(&self, cause: &Cause) -> Vec<SessionStop> {
-        if !includes_background(cause.kind) {
-            return Vec::new();
-        }
         let works = self.running_background().into_iter();
         let stop = |id| {
             self.session
@@ -46,14 +45,6 @@ impl TaskTurn {
         };
         works.map(|work| stop(work.id.clone())).collect()
     }
-}
-
-/// True if a stop of a task with this cause includes the background work of its turn: nobody waits for it any more.
-fn includes_background(cause: CauseKind) -> bool {
-    matches!(
-        cause,
-        CauseKind::User | CauseKind::Shutdown | CauseKind::Deadline
-    )
 }
 
 /// End of a stopped task.
