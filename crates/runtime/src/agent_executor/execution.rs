@@ -129,7 +129,7 @@ impl TaskExecution {
                     if outcome.is_completed() {
                         self.write(answer_event(&outcome.output)).await
                     } else {
-                        return self.fail(&outcome).await;
+                        return self.fail(turn, &outcome).await;
                     }
                 }
                 TurnProgress::Done => return self.complete(None).await,
@@ -154,10 +154,28 @@ impl TaskExecution {
         Ok(ExecutorReturn::Finished)
     }
 
-    /// Ends the task of a turn that ended without an answer.
-    async fn fail(self, outcome: &MessageOutcome) -> ExecutorResult {
+    /// Ends the task of a turn that ended without an answer, and the background work of the turn: nobody could stop it
+    /// through a task that has ended.
+    async fn fail(self, turn: TaskTurn, outcome: &MessageOutcome) -> ExecutorResult {
+        let cause = outcome.cause.clone();
+        let cause =
+            cause.unwrap_or_else(|| Cause::new(CauseKind::Failure).detail("its turn has failed"));
+        let is_stopped = tokio::select! {
+            biased;
+            () = self.cx.scope.stopped() => true,
+            () = turn.end_background(&cause) => false,
+        };
+        if is_stopped {
+            // The receipt of the stop names the work, too.
+            return self.stop(turn).await;
+        }
         self.item.finish(Ending::Returned);
-        let error = ExecutorError::new(failure_of(outcome));
+        let mut reason = failure_of(outcome);
+        let works = turn.running_background();
+        if !works.is_empty() {
+            reason = format!("{reason}. {}", names_of(&works));
+        }
+        let error = ExecutorError::new(reason);
         let stopped = outcome
             .cause
             .as_ref()

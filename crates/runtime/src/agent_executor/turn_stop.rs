@@ -27,6 +27,12 @@ impl TaskTurn {
         joined.expect("the stop of the message has a receipt")
     }
 
+    /// Stops the attached background work of a turn that has ended, and waits for it.
+    pub(super) async fn end_background(&self, cause: &Cause) {
+        let stops = self.stop_background(cause);
+        join_all(stops.iter().map(SessionStop::receipt)).await;
+    }
+
     /// Withdraws the text of a denial that the turn did not take: otherwise it would get a turn of its own.
     pub(super) fn stop_steered(&self, cause: &Cause) -> Option<SessionStop> {
         let steered = self.steered.as_ref()?;

@@ -49,15 +49,15 @@ impl ExecutionEngine {
         Some(parts)
     }
 
-    /// Ends an execution that was stopped before its executor started. The task was at rest until then, so its canceler
-    /// has to end what it left waiting; an execution ends in any case.
+    /// Ends an execution that was stopped before its executor started. If the task was at rest until then, its canceler
+    /// has to end what it left waiting; the execution ends in any case.
     pub(super) async fn end_before_start(&mut self, parts: &TaskParts, guard: &EngineGuard) {
         let begun = Instant::now();
-        let (cause, receipt) = (self.execution.scope.cause(), self.account(guard).await);
-        let (Some(cause), Some(receipt), Some(task)) =
-            (cause, receipt, self.stream.task().map(Arc::clone))
-        else {
-            let event = LifecycleEvent::Failed("the executor was not started".into());
+        let rested = self.stream.task().filter(|task| has_rested(task));
+        let (task, cause) = (rested.map(Arc::clone), self.execution.scope.cause());
+        let receipt = self.account(guard).await;
+        let (Some(task), Some(cause), Some(receipt)) = (task, cause, receipt) else {
+            let event = LifecycleEvent::Failed("the task was stopped before its start".into());
             return self.end_without_executor(event, guard).await;
         };
         if let Some(observer) = &mut self.observer {
@@ -145,4 +145,9 @@ impl ExecutionEngine {
             Err(error) => Err(ExecutorError::new(format!("the canceler {error}"))),
         }
     }
+}
+
+/// True if an earlier execution of the task has ended.
+fn has_rested(task: &Task) -> bool {
+    task.epoch > u64::from(task.is_executing)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use allstop_core::Receipt;
 use allstop_core::receipt::ItemKind;
 use allstop_log::MemoryLog;
-use allstop_model::Reply;
+use allstop_model::{ModelError, ModelErrorKind, Reply};
 use allstop_runtime::{AgentExecutorOptions, QuestionRecipient, System};
 use allstop_task::{TaskManager, TaskOptions, TaskRequest, TaskState, WhenFull};
 use serde_json::json;
@@ -118,5 +118,27 @@ async fn inactivity_stops_the_background_work_of_the_task() {
     let receipt = task.ending.receipt.as_deref().unwrap();
     assert!(receipt.quiet(), "{receipt:?}");
     assert_eq!(background(receipt), 1, "{receipt:?}");
+    system.close().await;
+}
+
+/// A task that has ended cannot be stopped, so it must not leave the work of its turn behind.
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_turn_leaves_no_background_work() {
+    let (place, token) = (Place::new(), token());
+    let command = json!({"command": format!("sleep {token}"), "background": true});
+    let error = ModelError::new(ModelErrorKind::Unauthorized, "the key is wrong");
+    let replies = vec![
+        Reply::default().call("shell", command),
+        Reply::error(error),
+    ];
+    let system = place.system(CONFIG, replies).await;
+    let manager = manager_of(&system, TaskOptions::default()).await;
+    let mut started = manager.execute(request("m1", "Run")).await.unwrap();
+    assert_eq!(words(&mut started).await.last().unwrap(), "ended failed");
+    assert_eq!(sleepers(&token), 0);
+    let task = manager.get(&started.task_id).await.unwrap();
+    let error = task.ending.error.as_deref().unwrap();
+    assert!(error.contains("the key is wrong"), "{error}");
+    assert!(!error.contains("running"), "{error}");
     system.close().await;
 }
