@@ -57,7 +57,11 @@ fn answer_without_end_is_refused() {
     });
     let ended = tasks(&place, server, "list");
     assert_eq!(ended.code, 1);
-    assert!(ended.stderr.contains("more than 64 MiB"), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("more than 64 MiB"),
+        "{}",
+        ended.stderr
+    );
 }
 
 #[test]

@@ -127,10 +127,7 @@ async fn failed_turn_leaves_no_background_work() {
     let (place, token) = (Place::new(), token());
     let command = json!({"command": format!("sleep {token}"), "background": true});
     let error = ModelError::new(ModelErrorKind::Unauthorized, "the key is wrong");
-    let replies = vec![
-        Reply::default().call("shell", command),
-        Reply::error(error),
-    ];
+    let replies = vec![Reply::default().call("shell", command), Reply::error(error)];
     let system = place.system(CONFIG, replies).await;
     let manager = manager_of(&system, TaskOptions::default()).await;
     let mut started = manager.execute(request("m1", "Run")).await.unwrap();
