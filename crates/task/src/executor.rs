@@ -102,8 +102,9 @@ impl std::error::Error for ExecutorError {}
 
 /// Ends a task on request, beside the cancelled scope: for work that a scope does not reach, and for a last event.
 pub trait Canceler: Send + Sync {
-    /// Called once per stop, in a scope of its own that lives as long as the grace. It is given up then, and without an
-    /// event that ends the execution the manager ends the task.
+    /// Called once per stop, in a scope of its own that lives as long as the grace; if no executor runs, as long as grace
+    /// and [`FORCE_MAX`](allstop_scope::FORCE_MAX). It is given up then, and without an event that ends the execution
+    /// the manager ends the task.
     ///
     /// # Errors
     /// If no execution runs, an error, a panic or a hang refuses the stop and leaves the task as it is. An execution

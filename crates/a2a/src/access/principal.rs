@@ -81,9 +81,14 @@ impl Authenticator for Vec<Arc<dyn Authenticator>> {
     }
 }
 
-/// The bearer token of a request (RFC 6750, section 2.1).
+/// The bearer token of a request (RFC 6750, section 2.1). A request with several `Authorization` headers has none: a
+/// proxy may have checked another one than the first.
 pub(super) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
-    let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let (Some(value), None) = (values.next(), values.next()) else {
+        return None;
+    };
+    let value = value.to_str().ok()?;
     let (scheme, token) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
@@ -105,4 +110,18 @@ pub(crate) fn principal_of(params: &ServiceParams) -> Arc<str> {
         .get(PRINCIPAL_HEADER.as_str())
         .and_then(|names| names.first());
     name.map_or(ANONYMOUS, String::as_str).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn request_with_two_tokens_has_none() {
+        let mut headers = HeaderMap::new();
+        headers.append(AUTHORIZATION, HeaderValue::from_static("bearer one"));
+        assert_eq!(bearer_token(&headers), Some("one"));
+        headers.append(AUTHORIZATION, HeaderValue::from_static("Bearer two"));
+        assert_eq!(bearer_token(&headers), None);
+    }
 }

@@ -22,6 +22,13 @@ const STOP_ANSWER_MAX: Duration = Duration::from_mins(10);
 /// Longest silence of a stream: servers send a comment every 15 s.
 const SILENCE_MAX: Duration = Duration::from_mins(1);
 
+/// Longest body of an answer in bytes: a page of tasks that have a long history. The server may be anybody's, so what it
+/// sends is bounded.
+const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Longest body of a refusal in bytes: it has one sentence.
+const REFUSAL_BYTES_MAX: usize = 64 * 1024;
+
 /// Most tasks of a page (A2A 1.0, section 3.1.4).
 pub(super) const PAGE_LEN_MAX: usize = 100;
 
@@ -175,8 +182,7 @@ impl TaskServer {
         max: Duration,
     ) -> Result<T, RequestError> {
         let response = self.accepted(request.timeout(max)).await?;
-        let body = response.bytes().await;
-        let body = body.map_err(|error| self.unreachable(&error))?;
+        let body = self.body(response, BODY_BYTES_MAX).await?;
         serde_json::from_slice(&body).map_err(|error| RequestError::Refused {
             status: StatusCode::OK,
             error: CliError::failure(format!(
@@ -193,11 +199,35 @@ impl TaskServer {
         if status.is_success() {
             return Ok(response);
         }
-        let body = response.bytes().await.unwrap_or_default();
+        let body = self.body(response, REFUSAL_BYTES_MAX).await;
+        let body = body.unwrap_or_default();
         Err(RequestError::Refused {
             status,
             error: self.refusal(status, &body),
         })
+    }
+
+    async fn body(
+        &self,
+        mut response: Response,
+        bytes_max: usize,
+    ) -> Result<Vec<u8>, RequestError> {
+        let status = response.status();
+        let mut body = Vec::new();
+        while let Some(chunk) = response
+            .chunk()
+            .await
+            .map_err(|error| self.unreachable(&error))?
+        {
+            if body.len() + chunk.len() > bytes_max {
+                let mib = bytes_max / (1024 * 1024);
+                let text = format!("{} answers with more than {mib} MiB", self.address());
+                let error = CliError::failure(text).hint("ask for less: --limit N");
+                return Err(RequestError::Refused { status, error });
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body)
     }
 
     fn refusal(&self, status: StatusCode, body: &[u8]) -> CliError {

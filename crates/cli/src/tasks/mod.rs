@@ -171,7 +171,14 @@ async fn stop(
             now
         }
     };
+    if stopped.task.id != found.task.id {
+        return Err(CliError::failure(format!(
+            "the server answered with the task {}: whether {} has stopped is not known",
+            stopped.task.id, found.task.id
+        )));
+    }
     let TaskEndInfo { receipt, .. } = stopped.task.end();
+    let has_ended = stopped.task.status.state.is_terminal();
     if as_json {
         printer.json(&json!({"task": stopped.json, "receipt": receipt}));
     }
@@ -180,9 +187,12 @@ async fn stop(
             if !as_json {
                 printer.receipt(&receipt);
             }
-            Ok(u8::from(!receipt.quiet()))
+            if !has_ended {
+                printer.note("the task has not ended: whether the work has stopped is not known");
+            }
+            Ok(u8::from(!(receipt.quiet() && has_ended)))
         }
-        None if stopped.task.status.state.is("canceled") => {
+        None if !has_ended || stopped.task.status.state.is("canceled") => {
             printer.note("the server gave no receipt: whether the work has stopped is not known");
             Ok(1)
         }

@@ -1,5 +1,6 @@
 //! `tasks watch`: the events of a task as they come, over lost connections.
 
+use std::io;
 use std::time::Duration;
 
 use allstop_core::error_chain;
@@ -64,6 +65,38 @@ fn exit_code(ended: Option<&ServerTaskState>) -> u8 {
     }
 }
 
+/// Longest event in bytes: a task with a long history. The server may be anybody's, so what it sends is bounded.
+const EVENT_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Length of the event that is being read: an empty line ends it.
+#[derive(Debug, Default)]
+struct EventLength {
+    bytes: usize,
+    has_text: bool,
+}
+
+impl EventLength {
+    /// Counts these bytes.
+    ///
+    /// # Errors
+    /// If the event is too long.
+    fn take(&mut self, chunk: &[u8]) -> io::Result<()> {
+        for byte in chunk {
+            self.bytes += 1;
+            match byte {
+                b'\n' if !self.has_text => self.bytes = 0,
+                b'\n' => self.has_text = false,
+                b'\r' => {}
+                _ => self.has_text = true,
+            }
+            if self.bytes > EVENT_BYTES_MAX {
+                return Err(io::Error::other("an event is too long"));
+            }
+        }
+        Ok(())
+    }
+}
+
 impl TaskWatch<'_> {
     /// Follows the task to its end, over as many connections as it takes.
     async fn follow(&mut self) -> Result<(), CliError> {
@@ -119,7 +152,12 @@ impl TaskWatch<'_> {
 
     /// Reads a connection until the end of the task, or of the connection: then it gives the reason.
     async fn read(&mut self, response: Response) -> Result<String, CliError> {
-        let mut events = SseStream::from_bytes_stream(response.bytes_stream());
+        let mut length = EventLength::default();
+        let bytes = response.bytes_stream().map(|chunk| {
+            let chunk = chunk.map_err(io::Error::other)?;
+            length.take(&chunk).map(|()| chunk)
+        });
+        let mut events = SseStream::from_bytes_stream(bytes);
         while let Some(event) = events.next().await {
             let event = match event {
                 Ok(event) => event,
@@ -193,5 +231,24 @@ impl TaskWatch<'_> {
             let (style, width) = (self.printer.style, self.printer.width);
             self.printer.lines(view::show(&found.task, style, width));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_event_without_an_end_is_too_long() {
+        let mut length = EventLength::default();
+        let half = vec![b'a'; EVENT_BYTES_MAX / 2];
+        for end in ["\n\n", "\r\n\r\n"] {
+            length.take(&half).unwrap();
+            length.take(end.as_bytes()).unwrap();
+        }
+        // Several lines are one event.
+        length.take(&half).unwrap();
+        length.take(b"\n").unwrap();
+        length.take(&half).unwrap_err();
     }
 }

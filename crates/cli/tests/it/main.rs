@@ -27,5 +27,6 @@ mod shell;
 mod stalls;
 mod surface;
 mod tasks;
+mod tasks_hostile;
 mod telemetry;
 mod terminal_text;

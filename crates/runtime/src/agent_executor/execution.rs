@@ -126,7 +126,7 @@ impl TaskExecution {
                     if outcome.is_completed() {
                         self.write(answer_event(&outcome.output)).await
                     } else {
-                        return self.fail(&outcome).await;
+                        return self.fail(turn, &outcome).await;
                     }
                 }
                 TurnProgress::Done => return self.complete(None).await,
@@ -151,10 +151,28 @@ impl TaskExecution {
         Ok(ExecutorReturn::Finished)
     }
 
-    /// Ends the task of a turn that ended without an answer.
-    async fn fail(self, outcome: &MessageOutcome) -> ExecutorResult {
+    /// Ends the task of a turn that ended without an answer, and the background work of the turn: nobody could stop it
+    /// through a task that has ended.
+    async fn fail(self, turn: TaskTurn, outcome: &MessageOutcome) -> ExecutorResult {
+        let cause = outcome.cause.clone();
+        let cause =
+            cause.unwrap_or_else(|| Cause::new(CauseKind::Failure).detail("its turn has failed"));
+        let is_stopped = tokio::select! {
+            biased;
+            () = self.cx.scope.stopped() => true,
+            () = turn.end_background(&cause) => false,
+        };
+        if is_stopped {
+            // The receipt of the stop names the work, too.
+            return self.stop(turn).await;
+        }
         self.item.finish(Ending::Returned);
-        let error = ExecutorError::new(failure_of(outcome));
+        let mut reason = failure_of(outcome);
+        let works = turn.running_background();
+        if !works.is_empty() {
+            reason = format!("{reason}. {}", names_of(&works));
+        }
+        let error = ExecutorError::new(reason);
         let stopped = outcome
             .cause
             .as_ref()
@@ -176,13 +194,20 @@ impl TaskExecution {
         self.inner.waiting.put(id.clone(), turn);
         let event = TaskEvent::status(TaskState::InputRequired, message);
         let written = self.write(event).await;
-        if (written.is_err() || self.cx.scope.is_stopped())
+        if (written.is_err() || self.is_stopped_with_its_task())
             && let Some(turn) = self.inner.waiting.take(&id)
         {
             return self.stop(turn).await;
         }
         self.item.finish(Ending::Returned);
         Ok(ExecutorReturn::Finished)
+    }
+
+    /// True if the task is being stopped. Behind the question only the rest of the execution is stopped, with the cause
+    /// `parent`: the turn then waits for an answer, or for the canceler, whose receipt names it.
+    fn is_stopped_with_its_task(&self) -> bool {
+        let cause = self.cx.scope.cause();
+        cause.is_some_and(|cause| cause.kind != CauseKind::Parent)
     }
 
     /// Stops the turn, and ends the task with the receipt of the session.

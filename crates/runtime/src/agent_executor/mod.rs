@@ -127,13 +127,43 @@ impl Canceler for AgentExecutor {
         let inner = Arc::clone(&self.inner);
         async move {
             if let Some(turn) = inner.waiting.take(&cx.task.id) {
-                cx.receipts.add(turn.stop(&cx.cause).await);
+                let turn = StoppingTurn {
+                    inner: &inner,
+                    task: &cx.task.id,
+                    turn: Some(turn),
+                };
+                turn.stop(&cx).await;
                 // The manager ends the task in any case.
                 let _ended = cx.events.write(turn_stop::event(&cx.cause)).await;
             }
             Ok(())
         }
         .boxed()
+    }
+}
+
+/// A waiting turn while the canceler stops it. If the manager gives the canceler up, the turn waits again, so that the
+/// next stop finds it.
+struct StoppingTurn<'a> {
+    inner: &'a AgentExecutorInner,
+    task: &'a TaskId,
+    turn: Option<TaskTurn>,
+}
+
+impl StoppingTurn<'_> {
+    async fn stop(mut self, cx: &CancelCx) {
+        if let Some(turn) = &self.turn {
+            cx.receipts.add(turn.stop(&cx.cause).await);
+        }
+        self.turn = None;
+    }
+}
+
+impl Drop for StoppingTurn<'_> {
+    fn drop(&mut self) {
+        if let Some(turn) = self.turn.take() {
+            self.inner.waiting.put(self.task.clone(), turn);
+        }
     }
 }
 

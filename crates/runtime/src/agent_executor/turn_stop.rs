@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use allstop_core::{Cause, CauseKind, Receipt};
+use allstop_core::{Cause, Receipt};
 use allstop_session::{SessionStop, StopTarget};
 use allstop_task::TaskEvent;
 use allstop_task::model::TaskState;
@@ -11,8 +11,8 @@ use futures::future::join_all;
 use super::task_turn::TaskTurn;
 
 impl TaskTurn {
-    /// Stops the turn, running or waiting, and with some causes its attached background work, and waits for the
-    /// receipts. Other turns of the session continue.
+    /// Stops the turn, running or waiting, and its attached background work, and waits for the receipts. Other turns of
+    /// the session continue.
     pub(super) async fn stop(&self, cause: &Cause) -> Arc<Receipt> {
         let message = StopTarget::Message(self.id().clone());
         let mut stops = vec![self.session.stop(&message, cause.clone())];
@@ -27,6 +27,12 @@ impl TaskTurn {
         joined.expect("the stop of the message has a receipt")
     }
 
+    /// Stops the attached background work of a turn that has ended, and waits for it.
+    pub(super) async fn end_background(&self, cause: &Cause) {
+        let stops = self.stop_background(cause);
+        join_all(stops.iter().map(SessionStop::receipt)).await;
+    }
+
     /// Withdraws the text of a denial that the turn did not take: otherwise it would get a turn of its own.
     pub(super) fn stop_steered(&self, cause: &Cause) -> Option<SessionStop> {
         let steered = self.steered.as_ref()?;
@@ -35,10 +41,9 @@ impl TaskTurn {
         is_open.then(|| self.session.stop(&target, cause.clone()))
     }
 
+    /// Stops the background work, whatever the cause: nobody waits for it any more, and the end of the task would not
+    /// name it.
     fn stop_background(&self, cause: &Cause) -> Vec<SessionStop> {
-        if !includes_background(cause.kind) {
-            return Vec::new();
-        }
         let works = self.running_background().into_iter();
         let stop = |id| {
             self.session
@@ -46,14 +51,6 @@ impl TaskTurn {
         };
         works.map(|work| stop(work.id.clone())).collect()
     }
-}
-
-/// True if a stop of a task with this cause includes the background work of its turn: nobody waits for it any more.
-fn includes_background(cause: CauseKind) -> bool {
-    matches!(
-        cause,
-        CauseKind::User | CauseKind::Shutdown | CauseKind::Deadline
-    )
 }
 
 /// End of a stopped task.

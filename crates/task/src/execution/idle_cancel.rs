@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_core::Cause;
-use allstop_scope::EngineGuard;
+use allstop_core::{Cause, Receipt};
+use allstop_scope::{EngineGuard, FORCE_MAX};
 use tokio::time::Instant;
 
 use super::lifecycle::{Lifecycle, LifecycleEffect, LifecycleEvent};
@@ -42,34 +42,69 @@ impl ExecutionEngine {
                 return None;
             }
         };
-        let events = match &parts.canceler {
-            Some(canceler) => {
-                let max = self.execution.scope.grace().saturating_sub(begun.elapsed());
-                self.ask_canceler(canceler, task, cause.clone(), max).await
-            }
-            None => Ok(Vec::new()),
-        };
-        match events {
-            Ok(events) => {
-                let mut lifecycle = Lifecycle::new(Arc::clone(&self.execution.decision));
-                let receipt = self.execution.part_receipts.join(receipt);
-                let happened = std::iter::once(LifecycleEvent::Stopped(cause))
-                    .chain(events.into_iter().map(LifecycleEvent::Wrote))
-                    .chain(std::iter::once(LifecycleEvent::Accounted(receipt)));
-                let mut records = Vec::new();
-                for event in happened {
-                    match lifecycle.handle(event, self.now()) {
-                        LifecycleEffect::None => {}
-                        LifecycleEffect::Append(record) => records.push(record),
-                        LifecycleEffect::End(end) => {
-                            self.end(std::mem::take(&mut records), end).await;
-                        }
-                    }
-                }
-            }
+        match self.canceler_events(&parts, task, &cause, begun).await {
+            Ok(events) => self.end_stopped(cause, events, receipt).await,
             Err(error) => self.execution.finish(ExecutionResult::Refused(error)),
         }
         Some(parts)
+    }
+
+    /// Ends an execution that was stopped before its executor started. If the task was at rest until then, its canceler
+    /// has to end what it left waiting; the execution ends in any case.
+    pub(super) async fn end_before_start(&mut self, parts: &TaskParts, guard: &EngineGuard) {
+        let begun = Instant::now();
+        let rested = self.stream.task().filter(|task| has_rested(task));
+        let (task, cause) = (rested.map(Arc::clone), self.execution.scope.cause());
+        let receipt = self.account(guard).await;
+        let (Some(task), Some(cause), Some(receipt)) = (task, cause, receipt) else {
+            let event = LifecycleEvent::Failed("the task was stopped before its start".into());
+            return self.end_without_executor(event, guard).await;
+        };
+        if let Some(observer) = &mut self.observer {
+            observer.stopping(&cause);
+        }
+        let events = self.canceler_events(parts, task, &cause, begun).await;
+        let events = events.unwrap_or_else(|error| {
+            tracing::warn!(%error, "a canceler refused; the task is stopped");
+            Vec::new()
+        });
+        self.end_stopped(cause, events, receipt).await;
+    }
+
+    /// Ends the task with the canceler's events and the receipt.
+    async fn end_stopped(&mut self, cause: Cause, events: Vec<TaskEvent>, receipt: Arc<Receipt>) {
+        let mut lifecycle = Lifecycle::new(Arc::clone(&self.execution.decision));
+        let receipt = self.execution.part_receipts.join(receipt);
+        let happened = std::iter::once(LifecycleEvent::Stopped(cause))
+            .chain(events.into_iter().map(LifecycleEvent::Wrote))
+            .chain(std::iter::once(LifecycleEvent::Accounted(receipt)));
+        let mut records = Vec::new();
+        for event in happened {
+            match lifecycle.handle(event, self.now()) {
+                LifecycleEffect::None => {}
+                LifecycleEffect::Append(record) => records.push(record),
+                LifecycleEffect::End(end) => {
+                    self.end(std::mem::take(&mut records), end).await;
+                }
+            }
+        }
+    }
+
+    /// Asks the canceler, if there is one, for as long as the grace and the force of the stop: what it stops may need
+    /// both.
+    async fn canceler_events(
+        &self,
+        parts: &TaskParts,
+        task: Arc<Task>,
+        cause: &Cause,
+        begun: Instant,
+    ) -> Result<Vec<TaskEvent>, ExecutorError> {
+        let Some(canceler) = &parts.canceler else {
+            return Ok(Vec::new());
+        };
+        let max = self.execution.scope.grace() + FORCE_MAX;
+        let max = max.saturating_sub(begun.elapsed());
+        self.ask_canceler(canceler, task, cause.clone(), max).await
     }
 
     /// Calls the canceler, and returns the events that it wrote.
@@ -110,4 +145,9 @@ impl ExecutionEngine {
             Err(error) => Err(ExecutorError::new(format!("the canceler {error}"))),
         }
     }
+}
+
+/// True if an earlier execution of the task has ended.
+fn has_rested(task: &Task) -> bool {
+    task.epoch > u64::from(task.is_executing)
 }

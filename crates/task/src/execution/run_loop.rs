@@ -100,8 +100,7 @@ impl ExecutionEngine {
         let started = self.start_executor(parts, task, writer, is_resumed);
         let Some((work, executor)) = started else {
             drop(slot);
-            let reason = LifecycleEvent::Failed("the task was stopped before its start".into());
-            return self.end_without_executor(reason, guard).await;
+            return self.end_before_start(parts, guard).await;
         };
         if let Some(observer) = &mut self.observer {
             observer.started();

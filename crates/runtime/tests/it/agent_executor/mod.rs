@@ -7,3 +7,4 @@ mod recovery;
 mod stops;
 mod support;
 mod system;
+mod waiting_stops;

@@ -1,0 +1,90 @@
+//! `allstop tasks` against a server that lies, or sends without end.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread;
+
+use crate::support::{Ended, FACT_MAX, Place};
+
+/// Most connections of one command.
+const CONNECTIONS_MAX: usize = 8;
+
+/// A server that answers each request with what `answer` writes for its first line.
+fn serve(answer: fn(&str, &mut TcpStream)) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    thread::spawn(move || {
+        for stream in listener.incoming().take(CONNECTIONS_MAX) {
+            let mut stream = stream.expect("a connection");
+            let mut reader = BufReader::new(stream.try_clone().expect("a handle"));
+            let mut first = String::new();
+            let read = reader.read_line(&mut first);
+            let mut line = String::new();
+            while read.is_ok() && reader.read_line(&mut line).is_ok() && line.trim() != "" {
+                line.clear();
+            }
+            answer(&first, &mut stream);
+        }
+    });
+    address
+}
+
+fn write_json(stream: &mut TcpStream, json: &str) {
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close";
+    let length = json.len();
+    let text = format!("{head}\r\ncontent-length: {length}\r\n\r\n{json}");
+    // A client that is gone needs no answer.
+    let _gone = stream.write_all(text.as_bytes());
+}
+
+fn tasks(place: &Place, server: SocketAddr, args: &str) -> Ended {
+    let tasks = place.allstop().args("tasks --server");
+    let running = tasks.arg(format!("http://{server}")).args(args).start();
+    running.end(FACT_MAX)
+}
+
+#[test]
+fn answer_without_end_is_refused() {
+    let place = Place::new();
+    let server = serve(|_, stream| {
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{\"tasks\": \"";
+        let mut sent = stream.write_all(head.as_bytes());
+        let chunk = vec![b'a'; 64 * 1024];
+        // Until the client closes the connection.
+        while sent.is_ok() {
+            sent = stream.write_all(&chunk);
+        }
+    });
+    let ended = tasks(&place, server, "list");
+    assert_eq!(ended.code, 1);
+    assert!(
+        ended.stderr.contains("more than 64 MiB"),
+        "{}",
+        ended.stderr
+    );
+}
+
+#[test]
+fn stop_is_no_success_unless_this_task_has_ended() {
+    let place = Place::new();
+    let other: fn(&str, &mut TcpStream) =
+        |line, stream| answer_stop(line, stream, "t2", "COMPLETED");
+    let working: fn(&str, &mut TcpStream) =
+        |line, stream| answer_stop(line, stream, "t1", "WORKING");
+    for (answer, said) in [(other, "with the task t2"), (working, "is not known")] {
+        let ended = tasks(&place, serve(answer), "stop t1");
+        assert_eq!(ended.code, 1, "{said}: {}", ended.stdout);
+        assert!(ended.stderr.contains(said), "{}", ended.stderr);
+    }
+}
+
+/// Answers a stop with the state of some task, and everything else with `t1`, which works.
+fn answer_stop(line: &str, stream: &mut TcpStream, id: &str, state: &str) {
+    let (id, state) = if line.contains(":cancel") {
+        (id, state)
+    } else {
+        ("t1", "WORKING")
+    };
+    let json = format!(r#"{{"id": "{id}", "status": {{"state": "TASK_STATE_{state}"}}}}"#);
+    write_json(stream, &json);
+}
