@@ -85,7 +85,7 @@ async fn panic_before_the_first_poll_fails_the_task() {
 
 /// G2: the executor returns without an event that ends the task.
 #[tokio::test(start_paused = true)]
-async fn executor_that_returns_early_fails_the_task() {
+async fn g2_executor_that_returns_early_fails_the_task() {
     let executor = writes(TaskEvent::state(TaskState::Working));
     let options = TaskOptions {
         running_max: Some(1),
@@ -385,7 +385,7 @@ impl Cleanup for ScriptedCleanup {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failing_clean_up_leaves_the_result_and_the_manager() {
+async fn g10_failing_clean_up_leaves_the_result_and_the_manager() {
     for hangs in [false, true] {
         let calls = Arc::<AtomicUsize>::default();
         let executor = writes(TaskEvent::state(TaskState::InputRequired));
@@ -463,7 +463,7 @@ async fn store_that_refuses_an_event_fails_the_task() {
 
 /// G4: the write of the end fails for a while; the task does not stay `working` for ever.
 #[tokio::test(start_paused = true)]
-async fn end_is_written_when_the_store_is_back() {
+async fn g4_end_is_written_when_the_store_is_back() {
     for fault in [LogFault::Refuse, LogFault::LoseAnswer] {
         let log = Arc::new(FaultyLog::new(Arc::new(MemoryLog::new())));
         let executor = endless(false);
