@@ -82,7 +82,8 @@ impl Authenticator for Vec<Arc<dyn Authenticator>> {
 }
 
 /// The bearer token of a request (RFC 6750, section 2.1). A request with several `Authorization` headers has none: a
-/// proxy may have checked another one than the first.
+/// proxy may have checked another one than the first. An empty token is none: a token file made from an unset variable
+/// has the hash of nothing, and must let nobody in.
 pub(super) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let (Some(value), None) = (values.next(), values.next()) else {
@@ -90,7 +91,8 @@ pub(super) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     };
     let value = value.to_str().ok()?;
     let (scheme, token) = value.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+    let token = token.trim();
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
 /// Replaces the principal in the headers by the one that the authenticator names.

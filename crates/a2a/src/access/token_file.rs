@@ -176,6 +176,20 @@ mod tests {
         assert_eq!(file.authenticate(&HeaderMap::new()), Err(Unauthenticated));
     }
 
+    /// The file of an operator who hashed an unset variable.
+    #[test]
+    fn empty_token_is_never_accepted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens");
+        let hash_of_nothing = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        std::fs::write(&path, format!("alice {hash_of_nothing}")).unwrap();
+        let file = TokenFile::open(&path).unwrap();
+        for empty in ["Bearer ", "Bearer  "] {
+            let accepted = file.authenticate(&headers(empty));
+            assert_eq!(accepted, Err(Unauthenticated), "{empty:?}");
+        }
+    }
+
     #[test]
     fn changed_file_is_read_again_and_a_broken_one_is_not_used() {
         let folder = tempfile::tempdir().unwrap();

@@ -8,6 +8,8 @@ mod grpc_errors;
 mod issuer;
 mod jwks;
 mod jwt;
+mod known_failures;
+mod known_stalls;
 mod operations;
 mod push;
 mod rate_limit;

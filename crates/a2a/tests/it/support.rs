@@ -73,11 +73,15 @@ pub(crate) async fn router() -> Router {
 
 /// A manager of tasks of the scripted agent.
 pub(crate) async fn manager() -> TaskManager {
+    manager_of(ObedientAgent).await
+}
+
+async fn manager_of(executor: impl Executor + 'static) -> TaskManager {
     let root = Scope::root("test", RootOptions::current());
     let manager = TaskManager::open(
         Arc::new(MemoryLog::new()),
         root,
-        Arc::new(TaskParts::of(ObedientAgent)),
+        Arc::new(TaskParts::of(executor)),
         TaskOptions::default(),
     );
     manager.await.expect("it opens")
@@ -85,7 +89,17 @@ pub(crate) async fn manager() -> TaskManager {
 
 /// All bindings, with this access.
 pub(crate) async fn router_with(access: AccessControl) -> Router {
-    let service = A2aService::new(manager().await);
+    router_over(manager().await, access)
+}
+
+/// All bindings over tasks of this executor.
+pub(crate) async fn router_of(executor: impl Executor + 'static) -> Router {
+    let access = AccessControl::new(Arc::new(NamedUsers));
+    router_over(manager_of(executor).await, access)
+}
+
+fn router_over(manager: TaskManager, access: AccessControl) -> Router {
+    let service = A2aService::new(manager);
     let card = agent_card(&AgentDescription {
         name: "obedient".into(),
         description: "does what it is told".into(),
@@ -187,7 +201,11 @@ pub(crate) async fn events(
 ) -> Vec<StreamedEvent> {
     let response = router.clone().oneshot(request).await.expect("infallible");
     assert_eq!(response.status(), StatusCode::OK);
-    let mut body = response.into_body();
+    events_of(response.into_body(), limit).await
+}
+
+/// The same of a stream that has begun.
+pub(crate) async fn events_of(mut body: Body, limit: usize) -> Vec<StreamedEvent> {
     let (mut text, mut events) = (String::new(), Vec::new());
     while events.len() < limit {
         let frame = tokio::time::timeout(Duration::from_secs(20), body.frame()).await;

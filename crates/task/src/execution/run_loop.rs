@@ -23,7 +23,7 @@ use crate::error::TaskStoreError;
 use crate::event_writer::EventWriter;
 use crate::executor::{CancelCx, ExecutorReturn, ProcessorDecision, TaskParts};
 use crate::manager::SlotGuard;
-use crate::model::{TaskEvent, TaskRecord};
+use crate::model::{NESTING_MAX, TaskEvent, TaskRecord, is_too_deep};
 
 /// A running execution.
 struct RunLoop<'a> {
@@ -271,6 +271,13 @@ impl RunLoop<'_> {
     }
 
     fn decide(&mut self, event: LifecycleEvent) -> Option<TaskRecord> {
+        let event = match event {
+            // A store with such a record could never be opened again.
+            LifecycleEvent::Wrote(event) if is_too_deep(&event) => LifecycleEvent::Failed(
+                format!("an event has JSON of more than {NESTING_MAX} levels").into(),
+            ),
+            event => event,
+        };
         let is_failure = matches!(event, LifecycleEvent::Failed(_));
         match self.lifecycle.handle(event, self.engine.now()) {
             LifecycleEffect::None => None,

@@ -86,7 +86,7 @@ async fn running_execution_is_stopped_with_a_receipt() {
 
 /// G3: an executor that ignores its context.
 #[tokio::test(start_paused = true)]
-async fn deaf_executor_is_dropped_after_the_grace() {
+async fn g3_deaf_executor_is_dropped_after_the_grace() {
     let executor = endless(true);
     let manager = manager_of(&executor).await;
     let accepted = start(&manager, &executor).await;

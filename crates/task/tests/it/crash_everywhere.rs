@@ -84,7 +84,7 @@ async fn log_behind(id: &TaskId, records: &[RecordBytes]) -> Arc<MemoryLog> {
     log
 }
 
-async fn fold(log: &dyn Log, id: &TaskId) -> (Arc<Task>, usize, usize) {
+pub(crate) async fn fold(log: &dyn Log, id: &TaskId) -> (Arc<Task>, usize, usize) {
     let stream = StreamName::new(format!("task/{id}"));
     let (mut task, mut starts, mut ends) = (None, 0, 0);
     for (_, bytes) in log

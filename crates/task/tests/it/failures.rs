@@ -5,16 +5,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use allstop_core::CauseKind;
-use allstop_log::MemoryLog;
-use allstop_task::model::Artifact;
+use allstop_log::{AppendIds, Log as _, MemoryLog, StreamName, Version};
+use allstop_task::model::{Artifact, MessagePart, MessageSender, PartContent};
 use allstop_task::{
     CancelError, Cleanup, ExecuteError, Executor, ExecutorError, ExecutorReturn, Processor,
-    ProcessorDecision, Task, TaskEvent, TaskOptions, TaskParts, TaskPartsFactory, TaskState,
+    ProcessorDecision, Task, TaskEvent, TaskMessage, TaskOptions, TaskParts, TaskPartsFactory,
+    TaskState,
 };
 use allstop_testkit::{FaultyLog, LogFault};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
+use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::support::{
@@ -85,7 +87,7 @@ async fn panic_before_the_first_poll_fails_the_task() {
 
 /// G2: the executor returns without an event that ends the task.
 #[tokio::test(start_paused = true)]
-async fn executor_that_returns_early_fails_the_task() {
+async fn g2_executor_that_returns_early_fails_the_task() {
     let executor = writes(TaskEvent::state(TaskState::Working));
     let options = TaskOptions {
         running_max: Some(1),
@@ -385,7 +387,7 @@ impl Cleanup for ScriptedCleanup {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failing_clean_up_leaves_the_result_and_the_manager() {
+async fn g10_failing_clean_up_leaves_the_result_and_the_manager() {
     for hangs in [false, true] {
         let calls = Arc::<AtomicUsize>::default();
         let executor = writes(TaskEvent::state(TaskState::InputRequired));
@@ -463,7 +465,7 @@ async fn store_that_refuses_an_event_fails_the_task() {
 
 /// G4: the write of the end fails for a while; the task does not stay `working` for ever.
 #[tokio::test(start_paused = true)]
-async fn end_is_written_when_the_store_is_back() {
+async fn g4_end_is_written_when_the_store_is_back() {
     for fault in [LogFault::Refuse, LogFault::LoseAnswer] {
         let log = Arc::new(FaultyLog::new(Arc::new(MemoryLog::new())));
         let executor = endless(false);
@@ -480,5 +482,42 @@ async fn end_is_written_when_the_store_is_back() {
         let task = ended(&manager, &mut accepted).await;
         assert_eq!(task.status.state, TaskState::Canceled);
         assert!(task.ending.receipt.as_ref().unwrap().quiet());
+    }
+}
+
+/// An executor that repeats the data of its client. A record that is nested deeper than the parser reads would keep the
+/// whole store from being opened again.
+#[tokio::test(start_paused = true)]
+async fn event_that_could_not_be_read_again_fails_the_task() {
+    for (levels, state) in [(100, TaskState::Completed), (101, TaskState::Failed)] {
+        let data = (0..levels).fold(Value::Null, |value, _| Value::Array(vec![value]));
+        let part = MessagePart {
+            content: PartContent::Data(data),
+            ..MessagePart::text("")
+        };
+        let message = TaskMessage {
+            parts: vec![part],
+            ..TaskMessage::text("done", MessageSender::Agent, "")
+        };
+        let log = Arc::new(MemoryLog::new());
+        let executor = writes(TaskEvent::status(TaskState::Completed, message));
+        let parts = TaskParts::of(executor);
+        let manager = manager_over(log.clone(), parts.clone(), TaskOptions::default()).await;
+        let mut accepted = manager.execute(request("m1")).await.unwrap();
+        let task = ended(&manager, &mut accepted).await;
+        assert_eq!(task.status.state, state, "{levels} levels");
+        // The store of another process.
+        let (copy, stream) = (
+            MemoryLog::new(),
+            StreamName::new(format!("task/{}", task.id)),
+        );
+        let records = log.read(&stream, Version(1), 100).await.unwrap();
+        let records = records.into_iter().map(|(_, bytes)| bytes).collect();
+        let append = AppendIds::new().next_id();
+        copy.append(&stream, Version(0), append, records)
+            .await
+            .unwrap();
+        let again = manager_over(Arc::new(copy), parts, TaskOptions::default()).await;
+        assert_eq!(*again.get(&task.id).await.unwrap(), *task);
     }
 }

@@ -11,6 +11,7 @@ mod limits;
 mod observe;
 mod random;
 mod scale;
+mod stop_everywhere;
 mod store_faults;
 mod subscribe;
 mod support;

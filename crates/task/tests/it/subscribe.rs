@@ -30,7 +30,7 @@ fn chatty(events: usize) -> ScriptedExecutor {
 
 /// G1: subscribers that never read, and one more that does.
 #[tokio::test(start_paused = true)]
-async fn stalled_subscriber_costs_nobody_anything() {
+async fn g1_stalled_subscriber_costs_nobody_anything() {
     let executor = chatty(2_000);
     let manager = manager_of(&executor).await;
     let accepted = manager.execute(request("m1")).await.unwrap();
@@ -94,7 +94,7 @@ async fn reader_that_comes_back_misses_and_repeats_nothing() {
 
 /// G5: a task that waits for input can be followed.
 #[tokio::test(start_paused = true)]
-async fn task_at_rest_can_be_followed() {
+async fn g5_task_at_rest_can_be_followed() {
     let executor = writes(TaskEvent::state(TaskState::InputRequired));
     let manager = manager_of(&executor).await;
     let mut accepted = manager.execute(request("m1")).await.unwrap();
@@ -121,7 +121,7 @@ async fn task_at_rest_can_be_followed() {
 
 /// G6: a task that has ended gives its last state and the end of the subscription.
 #[tokio::test(start_paused = true)]
-async fn ended_task_gives_its_snapshot_only() {
+async fn g6_ended_task_gives_its_snapshot_only() {
     let executor = three_events();
     let manager = manager_of(&executor).await;
     let mut accepted = manager.execute(request("m1")).await.unwrap();

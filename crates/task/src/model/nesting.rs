@@ -1,0 +1,51 @@
+//! Limit of nesting for JSON of executors: what is written must be readable again.
+
+use serde_json::Value;
+
+use super::event::TaskEvent;
+use super::message::{JsonMap, MessagePart, PartContent, TaskMessage};
+
+/// Deepest nesting of a JSON value. The parser reads 128 levels, and a value is at most six levels deep in a record, and
+/// at most ten in an answer of a protocol.
+pub(crate) const NESTING_MAX: usize = 100;
+
+/// True if an event has a value that is nested too deeply to be read again.
+pub(crate) fn is_too_deep(event: &TaskEvent) -> bool {
+    match event {
+        TaskEvent::Status(update) => {
+            has_deep_field(&update.metadata)
+                || update.message.as_deref().is_some_and(has_deep_message)
+        }
+        TaskEvent::Artifact(update) => {
+            has_deep_field(&update.metadata)
+                || has_deep_field(&update.artifact.metadata)
+                || update.artifact.parts.iter().any(has_deep_part)
+        }
+        TaskEvent::Reply(message) => has_deep_message(message),
+    }
+}
+
+fn has_deep_message(message: &TaskMessage) -> bool {
+    has_deep_field(&message.metadata) || message.parts.iter().any(has_deep_part)
+}
+
+fn has_deep_part(part: &MessagePart) -> bool {
+    let is_deep = matches!(&part.content, PartContent::Data(data) if exceeds(data, NESTING_MAX));
+    is_deep || has_deep_field(&part.metadata)
+}
+
+fn has_deep_field(map: &JsonMap) -> bool {
+    map.values().any(|value| exceeds(value, NESTING_MAX - 1))
+}
+
+/// True if a value has more levels than this. It looks no deeper, so its own depth is bounded.
+fn exceeds(value: &Value, levels: usize) -> bool {
+    let Some(below) = levels.checked_sub(1) else {
+        return value.is_array() || value.is_object();
+    };
+    match value {
+        Value::Array(values) => values.iter().any(|value| exceeds(value, below)),
+        Value::Object(fields) => fields.values().any(|value| exceeds(value, below)),
+        _ => false,
+    }
+}

@@ -1,0 +1,316 @@
+//! A stop at every moment of a task: every millisecond of its work, and every turn of the runtime in it.
+//!
+//! The explorer of the test kit drives agents and sessions: its points lie in their parts, and its checkers read their
+//! records. A manager has other records, so this is the same idea with the manager's own: the run is deterministic (one
+//! thread, paused time), and it is repeated with the stop one turn later, until the stop comes behind the end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::receipt::{ItemKind, ItemState};
+use allstop_core::{CauseKind, Receipt};
+use allstop_log::MemoryLog;
+use allstop_scope::{RootOptions, Scope, WorkSpec};
+use allstop_task::model::Artifact;
+use allstop_task::{
+    CancelCx, CancelError, Canceler, ExecutorError, ExecutorReturn, TaskEvent, TaskManager,
+    TaskOptions, TaskParts, TaskState,
+};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use tokio::task::yield_now;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::crash_everywhere::fold;
+use crate::support::{ScriptedExecutor, request, user, wait_until};
+
+/// Milliseconds of the longest work here, with the time behind its end.
+const TIMES_MS: u64 = 6;
+/// Turns of the runtime at one time: more than anything here needs to come to rest.
+const TURNS: usize = 24;
+/// Grace and force of a stop, with the time of the writes behind it.
+const ANSWER_MAX: Duration = Duration::from_secs(4);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum StopKind {
+    Cancel,
+    /// Two at once.
+    CancelTwice,
+    Shutdown,
+    /// A cancel, and a shutdown one turn later.
+    CancelThenShutdown,
+}
+
+const STOPS: [StopKind; 4] = [
+    StopKind::Cancel,
+    StopKind::CancelTwice,
+    StopKind::Shutdown,
+    StopKind::CancelThenShutdown,
+];
+
+/// An executor of three events, a millisecond each, with work of its own below. A deaf one never ends.
+fn three_steps(is_deaf: bool) -> ScriptedExecutor {
+    ScriptedExecutor::new(move |cx| async move {
+        let spec = WorkSpec::new(ItemKind::Future, "helper");
+        let helper = cx.scope.spawn(spec, |helper| async move {
+            let _cause = helper.stopped_at("helping").await;
+        });
+        drop(helper);
+        for event in [
+            TaskEvent::state(TaskState::Working),
+            TaskEvent::artifact(Artifact::text("answer", "42")),
+            TaskEvent::state(TaskState::Completed),
+        ] {
+            let is_last = event.ends_execution();
+            tokio::select! {
+                _cause = cx.scope.stopped_at("a step"), if !is_deaf => return Ok(ExecutorReturn::Finished),
+                () = sleep(Duration::from_millis(1)) => {}
+            }
+            if is_deaf && is_last {
+                std::future::pending::<()>().await;
+            }
+            let _ended = cx.events.write(event).await;
+        }
+        Ok(ExecutorReturn::Finished)
+    })
+}
+
+/// Everything of one run.
+struct Stage {
+    log: Arc<MemoryLog>,
+    root: Scope,
+    executor: ScriptedExecutor,
+    manager: TaskManager,
+}
+
+impl Stage {
+    async fn open(
+        executor: ScriptedExecutor,
+        canceler: Option<Arc<dyn Canceler>>,
+        options: TaskOptions,
+    ) -> Self {
+        let log = Arc::new(MemoryLog::new());
+        let root = Scope::root("tasks", RootOptions::current());
+        let parts = TaskParts {
+            canceler,
+            ..TaskParts::of(executor.clone())
+        };
+        let opened = TaskManager::open(log.clone(), root.clone(), Arc::new(parts), options);
+        Self {
+            log,
+            root,
+            executor,
+            manager: opened.await.expect("it opens"),
+        }
+    }
+
+    fn check_receipt(&self, receipt: &Receipt, case: &str) {
+        let is_live = |state: &ItemState| {
+            matches!(
+                state,
+                ItemState::StillRunning { .. } | ItemState::Unreachable { .. }
+            )
+        };
+        let live = receipt.items().iter().any(|item| is_live(&item.state));
+        assert!(!(receipt.quiet() && live), "{case}: {receipt:?}");
+        if receipt.quiet() {
+            assert_eq!(
+                self.executor.live(),
+                0,
+                "{case}: quiet, and an executor is live"
+            );
+        }
+    }
+
+    async fn cancel(&self, case: &str) {
+        let began = Instant::now();
+        let id = self.id();
+        let stopped = timeout(ANSWER_MAX, self.manager.cancel(&id, user())).await;
+        let took = began.elapsed();
+        match stopped.unwrap_or_else(|_| panic!("{case}: no answer")) {
+            Ok(outcome) => {
+                assert!(
+                    outcome.task.has_ended(),
+                    "{case}: {:?}",
+                    outcome.task.status
+                );
+                self.check_receipt(&outcome.receipt, case);
+                assert!(
+                    outcome.receipt.quiet(),
+                    "{case}, {took:?}: {:?}",
+                    outcome.receipt
+                );
+            }
+            Err(CancelError::AlreadyEnded(task)) => {
+                assert_eq!(task.status.state, TaskState::Completed, "{case}");
+            }
+            Err(CancelError::ShuttingDown | CancelError::Refused(_)) => {}
+            Err(other) => panic!("{case}: {other}"),
+        }
+    }
+
+    async fn shut_down(&self, case: &str) {
+        let report = self.manager.shutdown(ANSWER_MAX, "test").await;
+        assert_eq!(report.not_stored, 0, "{case}");
+        for receipt in &report.receipts {
+            self.check_receipt(receipt, case);
+        }
+    }
+
+    fn id(&self) -> allstop_core::TaskId {
+        let page = self
+            .manager
+            .list(&allstop_task::ListFilter::default(), None, 2);
+        page.tasks.first().expect("a task").id.clone()
+    }
+
+    async fn stop(&self, kind: StopKind, case: &str) {
+        match kind {
+            StopKind::Cancel => self.cancel(case).await,
+            StopKind::CancelTwice => {
+                tokio::join!(self.cancel(case), self.cancel(case));
+            }
+            StopKind::Shutdown => self.shut_down(case).await,
+            StopKind::CancelThenShutdown => {
+                tokio::join!(self.cancel(case), async {
+                    yield_now().await;
+                    self.shut_down(case).await;
+                });
+            }
+        }
+    }
+
+    /// Nothing works, and each start has one end. Returns the end.
+    async fn check_end(self, case: &str) -> (TaskState, Option<CauseKind>) {
+        let id = self.id();
+        self.shut_down(case).await;
+        wait_until("nothing works", || {
+            self.executor.live() == 0 && self.root.is_quiet()
+        })
+        .await;
+        let (task, starts, ends) = fold(&*self.log, &id).await;
+        assert_eq!(starts, ends, "{case}: {task:?}");
+        assert!(!task.is_executing, "{case}: {task:?}");
+        let cause = task.ending.cause.as_ref().map(|cause| cause.kind);
+        (task.status.state, cause)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn stop_at_every_moment_has_one_end_and_a_true_receipt() {
+    let (mut completed, mut stopped) = (0, 0);
+    for (kind, is_deaf) in STOPS
+        .into_iter()
+        .flat_map(|kind| [(kind, false), (kind, true)])
+    {
+        for (at_ms, turns) in (0..TIMES_MS).flat_map(|at| (0..TURNS).map(move |turns| (at, turns)))
+        {
+            let case = format!("{kind:?}, deaf {is_deaf}, {at_ms} ms and {turns} turns");
+            let stage = Stage::open(three_steps(is_deaf), None, TaskOptions::default()).await;
+            let accepted = stage.manager.execute(request("m")).await.expect("accepted");
+            sleep(Duration::from_millis(at_ms)).await;
+            for _ in 0..turns {
+                yield_now().await;
+            }
+            stage.stop(kind, &case).await;
+            drop(accepted);
+            match stage.check_end(&case).await {
+                (TaskState::Completed, None) if !is_deaf => completed += 1,
+                (TaskState::Canceled, Some(CauseKind::User)) if kind != StopKind::Shutdown => {
+                    stopped += 1;
+                }
+                (TaskState::Canceled, Some(CauseKind::Shutdown))
+                    if !matches!(kind, StopKind::Cancel | StopKind::CancelTwice) =>
+                {
+                    stopped += 1;
+                }
+                other => panic!("{case}: {other:?}"),
+            }
+        }
+    }
+    // The moments lie before, in and behind the work.
+    assert!(
+        completed > 100 && stopped > 100,
+        "{completed} and {stopped}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn deadline_at_every_moment_has_one_end() {
+    for (is_deaf, at_us) in [false, true]
+        .into_iter()
+        .flat_map(|is_deaf| (0..=6_000).step_by(250).map(move |at| (is_deaf, at)))
+    {
+        let case = format!("deadline of {at_us} µs, deaf {is_deaf}");
+        let options = TaskOptions {
+            execution_max: Some(Duration::from_micros(at_us)),
+            ..TaskOptions::default()
+        };
+        let stage = Stage::open(three_steps(is_deaf), None, options).await;
+        let _accepted = stage.manager.execute(request("m")).await.expect("accepted");
+        sleep(ANSWER_MAX).await;
+        let end = stage.check_end(&case).await;
+        let is_timeout = end == (TaskState::Failed, Some(CauseKind::Deadline));
+        let is_completed = end == (TaskState::Completed, None);
+        assert!(
+            is_timeout || (is_completed && !is_deaf && at_us > 2_000),
+            "{case}: {end:?}"
+        );
+    }
+}
+
+/// Canceler of a task at rest.
+#[derive(Debug, Clone, Copy)]
+enum RestCanceler {
+    Agrees,
+    WritesTheEnd,
+    Refuses,
+    Hangs,
+}
+
+impl Canceler for RestCanceler {
+    fn cancel(&self, cx: CancelCx) -> BoxFuture<'static, Result<(), ExecutorError>> {
+        let canceler = *self;
+        async move {
+            sleep(Duration::from_millis(1)).await;
+            match canceler {
+                Self::Agrees => {}
+                Self::WritesTheEnd => {
+                    let _ended = cx.events.write(TaskEvent::state(TaskState::Canceled)).await;
+                }
+                Self::Refuses => return Err(ExecutorError::new("not now")),
+                Self::Hangs => std::future::pending().await,
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+}
+
+/// A second stop at every moment of the first one, of a task that waits for its client.
+#[tokio::test(start_paused = true)]
+async fn stop_of_a_task_at_rest_is_joined_at_every_moment() {
+    use RestCanceler::{Agrees, Hangs, Refuses, WritesTheEnd};
+    for canceler in [Agrees, WritesTheEnd, Refuses, Hangs] {
+        for (kind, turns) in STOPS
+            .into_iter()
+            .flat_map(|kind| (0..TURNS).map(move |t| (kind, t)))
+        {
+            let case = format!("{canceler:?}, {kind:?} behind {turns} turns");
+            let asks = crate::support::writes(TaskEvent::state(TaskState::InputRequired));
+            let canceler = Some(Arc::new(canceler) as Arc<dyn Canceler>);
+            let stage = Stage::open(asks, canceler, TaskOptions::default()).await;
+            let _accepted = stage.manager.execute(request("m")).await.expect("accepted");
+            sleep(Duration::from_millis(1)).await;
+            tokio::join!(stage.cancel(&case), async {
+                for _ in 0..turns {
+                    yield_now().await;
+                }
+                stage.stop(kind, &case).await;
+            });
+            let (state, _) = stage.check_end(&case).await;
+            let is_kept = state == TaskState::InputRequired;
+            assert!(is_kept || state == TaskState::Canceled, "{case}: {state}");
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Router of all bindings over a manager in memory, and its answers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_a2a::{
+    A2aService, AccessControl, AgentDescription, NoAuthentication, PushNotifications, PushOptions,
+    agent_card, grpc_router, http_router,
+};
+use allstop_log::{Log, MemoryLog};
+use allstop_scope::{RootOptions, Scope};
+use allstop_task::model::{Artifact, MessageSender};
+use allstop_task::{
+    ExecutionCx, Executor, ExecutorError, ExecutorReturn, TaskEvent, TaskManager, TaskMessage,
+    TaskOptions, TaskParts, TaskState,
+};
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderMap, Request, StatusCode};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use http_body_util::BodyExt as _;
+use tower::ServiceExt as _;
+
+/// Time after which a request counts as hanging; no executor here waits.
+const ANSWER_MAX: Duration = Duration::from_mins(10);
+
+/// Agent that ends at once: with a question, a message, an error, or an echo, as the text of the message says.
+struct QuickAgent;
+
+impl Executor for QuickAgent {
+    fn execute(
+        &self,
+        cx: ExecutionCx,
+    ) -> BoxFuture<'static, Result<ExecutorReturn, ExecutorError>> {
+        async move {
+            let text = format!("{:?}", cx.message.parts);
+            let events = if text.contains("reply") {
+                let reply = TaskMessage::text("r", MessageSender::Agent, "just a message");
+                vec![TaskEvent::Reply(Arc::new(reply))]
+            } else if text.contains("fail") {
+                return Err(ExecutorError::new("as told"));
+            } else if text.contains("ask") {
+                vec![TaskEvent::state(TaskState::InputRequired)]
+            } else {
+                let echo = Artifact::text("a", text);
+                vec![
+                    TaskEvent::artifact(echo),
+                    TaskEvent::state(TaskState::Completed),
+                ]
+            };
+            for event in events {
+                if cx.events.write(event).await.is_err() {
+                    break;
+                }
+            }
+            Ok(ExecutorReturn::Finished)
+        }
+        .boxed()
+    }
+}
+
+/// A router of all bindings. With `push`, clients can configure webhooks, and no delivery is ever sent.
+pub(crate) async fn router(push: Option<PushOptions>) -> Router {
+    let log: Arc<dyn Log> = Arc::new(MemoryLog::new());
+    let root = Scope::root("fuzz", RootOptions::current());
+    let parts = Arc::new(TaskParts::of(QuickAgent));
+    let manager = TaskManager::open(
+        Arc::clone(&log),
+        root.clone(),
+        parts,
+        TaskOptions::default(),
+    )
+    .await;
+    let manager = manager.expect("an empty store opens");
+    let mut service = A2aService::new(manager.clone());
+    if let Some(options) = push {
+        let options = PushOptions {
+            // The fuzzer finds addresses of real machines: nothing may be sent.
+            running_max: 0,
+            ..options
+        };
+        let push = PushNotifications::open(manager, log, root, options).await;
+        service = service.push(push.expect("an empty store opens"));
+    }
+    let card = agent_card(&AgentDescription {
+        name: "quick".into(),
+        description: "ends at once".into(),
+        version: "1".into(),
+        http_url: "http://127.0.0.1:1".into(),
+        grpc_url: None,
+    });
+    let service = Arc::new(service);
+    let access = AccessControl::new(Arc::new(NoAuthentication));
+    http_router(&service, card, access.clone()).merge(grpc_router(&service, access))
+}
+
+/// Whole answer to a request.
+pub(crate) struct WholeAnswer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Vec<u8>,
+    pub(crate) trailers: Option<HeaderMap>,
+}
+
+/// Sends a request and reads its whole answer, which must come.
+pub(crate) async fn answer(router: &Router, request: Request<Body>) -> WholeAnswer {
+    let answer = async {
+        let response = router.clone().oneshot(request).await;
+        let (head, body) = response.expect("infallible").into_parts();
+        let body = body.collect().await.expect("a body without an error");
+        let trailers = body.trailers().cloned();
+        WholeAnswer {
+            status: head.status,
+            headers: head.headers,
+            body: body.to_bytes().to_vec(),
+            trailers,
+        }
+    };
+    let answer = tokio::time::timeout(ANSWER_MAX, answer).await;
+    answer.expect("an answer that ends")
+}
+
+/// Runtime with paused time, so that a hanging request is found at once.
+pub(crate) fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .expect("a runtime")
+}

@@ -1,0 +1,175 @@
+//! Any requests to the router of all bindings: each gets a whole, well-formed answer, and none a server's failure.
+//!
+//! The input is requests between lines of `---`, each as in HTTP/1.1: a line with method and path, headers, an empty
+//! line, the body. The method `GRPC` sends the body as one message to the method that the path names. `$TASK` is the
+//! id of the first task that an answer named.
+#![no_main]
+
+use axum::body::Body;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderName, HeaderValue, Method, Request, Uri, Version};
+use libfuzzer_sys::fuzz_target;
+use serde_json::Value;
+
+#[path = "../a2a.rs"]
+mod a2a;
+use a2a::{WholeAnswer, answer, router, runtime};
+
+/// Requests of one input.
+const REQUESTS_MAX: usize = 8;
+/// JSON-RPC code of a server's failure: this store and this agent never fail.
+const INTERNAL_ERROR: i64 = -32603;
+/// The same of gRPC: `UNKNOWN`, `INTERNAL`.
+const GRPC_FAILURES: [&str; 2] = ["2", "13"];
+
+fuzz_target!(|bytes: &[u8]| {
+    let separator: &[u8] = b"\n---\n";
+    let mut requests = Vec::new();
+    let mut rest = bytes;
+    while requests.len() < REQUESTS_MAX {
+        let cut = rest.windows(separator.len()).position(|at| at == separator);
+        let Some(cut) = cut else {
+            requests.push(rest);
+            break;
+        };
+        requests.push(&rest[..cut]);
+        rest = &rest[cut + separator.len()..];
+    }
+    let runtime = runtime();
+    runtime.block_on(async {
+        let router = router(None).await;
+        let mut task = String::new();
+        for text in requests {
+            let Some((request, kind)) = request_of(text, &task) else {
+                continue;
+            };
+            let answered = answer(&router, request).await;
+            check(&kind, &answered);
+            if task.is_empty() {
+                task = task_named_in(&answered.body).unwrap_or_default();
+            }
+        }
+    });
+});
+
+/// Kind of answer that a request must have.
+enum AnswerKind {
+    Http,
+    /// The body of the request, if it is JSON.
+    JsonRpc(Option<Value>),
+    Grpc,
+}
+
+fn request_of(text: &[u8], task: &str) -> Option<(Request<Body>, AnswerKind)> {
+    let (head, body) = match text.windows(2).position(|at| at == b"\n\n") {
+        Some(end) => (&text[..end], &text[end + 2..]),
+        None => (text, &[][..]),
+    };
+    let head = String::from_utf8_lossy(head);
+    let mut lines = head.lines();
+    let (method, path) = lines.next()?.split_once(' ')?;
+    let is_grpc = method == "GRPC";
+    let method = if is_grpc { "POST" } else { method };
+    let path = path.replace("$TASK", task);
+    let path = if is_grpc {
+        format!("/lf.a2a.v1.A2AService/{path}")
+    } else {
+        path
+    };
+    let uri: Uri = path.parse().ok()?;
+    let mut request = Request::builder()
+        .method(method.parse::<Method>().ok()?)
+        .uri(uri)
+        .header("a2a-version", "1.0");
+    let mut has_type = false;
+    for line in lines {
+        let (name, value) = line.split_once(':')?;
+        let name: HeaderName = name.trim().parse().ok()?;
+        has_type |= name == CONTENT_TYPE;
+        let value = HeaderValue::from_bytes(value.trim().as_bytes()).ok()?;
+        request.headers_mut()?.append(name, value);
+    }
+    if is_grpc {
+        let mut framed = vec![0];
+        framed.extend(u32::try_from(body.len()).ok()?.to_be_bytes());
+        framed.extend(body);
+        let request = request.version(Version::HTTP_2).header("te", "trailers");
+        let request = request.header(CONTENT_TYPE, "application/grpc");
+        return Some((request.body(framed.into()).ok()?, AnswerKind::Grpc));
+    }
+    if !has_type {
+        request = request.header(CONTENT_TYPE, "application/json");
+    }
+    let body = match std::str::from_utf8(body) {
+        Ok(text) => text.replace("$TASK", task).into_bytes(),
+        Err(_) => body.to_vec(),
+    };
+    let json = serde_json::from_slice(&body).ok();
+    let request = request.body(Body::from(body)).ok()?;
+    let is_rpc = request.method() == Method::POST && request.uri().path() == "/";
+    let kind = if is_rpc {
+        AnswerKind::JsonRpc(json)
+    } else {
+        AnswerKind::Http
+    };
+    Some((request, kind))
+}
+
+fn check(kind: &AnswerKind, answer: &WholeAnswer) {
+    let text = String::from_utf8_lossy(&answer.body);
+    let status = answer.status;
+    assert!(status.as_u16() != 500, "{status}: {text}");
+    let content_type = answer.headers.get(CONTENT_TYPE);
+    let content_type = content_type.and_then(|v| v.to_str().ok()).unwrap_or("");
+    if let AnswerKind::Grpc = kind {
+        let code = |headers: &axum::http::HeaderMap| headers.get("grpc-status").cloned();
+        let code = answer
+            .trailers
+            .as_ref()
+            .and_then(code)
+            .or(code(&answer.headers));
+        let code = code.expect("a gRPC status");
+        let code = code.to_str().expect("a number");
+        assert!(
+            !GRPC_FAILURES.contains(&code),
+            "{code}: {:?}",
+            answer.headers
+        );
+        return;
+    }
+    let is_stream = content_type.starts_with("text/event-stream");
+    let answers: Vec<Value> = if is_stream {
+        let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
+        data.map(|data| serde_json::from_str(data).expect("JSON in an event"))
+            .collect()
+    } else if content_type.contains("json") {
+        vec![serde_json::from_slice(&answer.body).expect("JSON as the header says")]
+    } else {
+        Vec::new()
+    };
+    let AnswerKind::JsonRpc(request) = kind else {
+        return;
+    };
+    assert!(
+        !answers.is_empty() || request.is_none() || !status.is_success(),
+        "JSON without a JSON-RPC answer: {status} {text}"
+    );
+    for answer in answers {
+        assert_eq!(answer["jsonrpc"], "2.0", "{answer}");
+        let has = |field: &str| answer.get(field).is_some();
+        assert!(has("result") != has("error"), "{answer}");
+        assert_ne!(answer["error"]["code"], INTERNAL_ERROR, "{answer}");
+        let asked = request.as_ref().and_then(|request| request.get("id"));
+        if let Some(id) = asked.filter(|_| has("result")) {
+            assert_eq!(&answer["id"], id, "{answer}");
+        }
+    }
+}
+
+/// Id of a task in an answer of JSON-RPC or HTTP+JSON.
+fn task_named_in(body: &[u8]) -> Option<String> {
+    let answer: Value = serde_json::from_slice(body).ok()?;
+    let result = answer.get("result").unwrap_or(&answer);
+    let id = result.get("task")?.get("id")?.as_str()?;
+    Some(id.to_owned())
+}
