@@ -10,6 +10,7 @@ use crate::support::{Ended, FACT_MAX, Place};
 const CONNECTIONS_MAX: usize = 8;
 
 /// A server that answers each request with what `answer` writes for its first line.
+#[expect(clippy::disallowed_methods, reason = "a server of a test")]
 fn serve(answer: fn(&str, &mut TcpStream)) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
