@@ -106,8 +106,8 @@ fn request_of(text: &[u8], task: &str) -> Option<(Request<Body>, AnswerKind)> {
     };
     let json = serde_json::from_slice(&body).ok();
     let request = request.body(Body::from(body)).ok()?;
-    let is_rpc = request.method() == Method::POST && request.uri().path() == "/";
-    let kind = if is_rpc {
+    let calls_rpc = request.method() == Method::POST && request.uri().path() == "/";
+    let kind = if calls_rpc {
         AnswerKind::JsonRpc(json)
     } else {
         AnswerKind::Http

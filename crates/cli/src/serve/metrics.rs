@@ -140,6 +140,7 @@ impl TaskMetrics {
         ExecutionMetrics {
             metrics: self.clone(),
             started: None,
+            is_counted: true,
             is_stored: false,
         }
     }
@@ -150,6 +151,8 @@ impl TaskMetrics {
 pub(super) struct ExecutionMetrics {
     metrics: TaskMetrics,
     started: Option<Instant>,
+    /// True while it is in a gauge.
+    is_counted: bool,
     is_stored: bool,
 }
 
@@ -172,6 +175,7 @@ impl ExecutionObserver for ExecutionMetrics {
 
     fn ended(&mut self, task: &Task) {
         self.is_stored = true;
+        self.leave();
         let metrics = &self.metrics;
         let state = task.status.state.to_string();
         metrics.ended.get_or_create(&EndLabels { state }).inc();
@@ -192,12 +196,21 @@ impl ExecutionObserver for ExecutionMetrics {
     }
 }
 
+impl ExecutionMetrics {
+    /// Takes the execution out of the gauges, once.
+    fn leave(&mut self) {
+        if std::mem::take(&mut self.is_counted) {
+            match self.started {
+                Some(_) => self.metrics.running.dec(),
+                None => self.metrics.waiting.dec(),
+            };
+        }
+    }
+}
+
 impl Drop for ExecutionMetrics {
     fn drop(&mut self) {
-        match self.started {
-            Some(_) => self.metrics.running.dec(),
-            None => self.metrics.waiting.dec(),
-        };
+        self.leave();
         if !self.is_stored {
             self.metrics.unconfirmed.inc();
         }

@@ -106,13 +106,14 @@ async fn shut_down(
     cause: Cause,
 ) {
     server.readiness.set(false);
+    let mut is_hurried = false;
     if let Some(max) = server.drain {
         let max_text = HumanDuration(max);
         tell(host, &format!("draining for at most {max_text}: {cause}"));
         tokio::select! {
             biased;
             // A second signal, or the exit.
-            _hurry = supervisor.next() => {}
+            _hurry = supervisor.next() => is_hurried = true,
             _drained = timeout(max, server.manager.drain()) => {}
         }
     }
@@ -121,6 +122,15 @@ async fn shut_down(
         .control
         .time_left(Instant::now())
         .saturating_sub(FORCE_MAX / 4);
+    let force = |_hurry: ControlEffect| {
+        for scope in [&server.tasks, &server.agent] {
+            let order = StopRequest::new(Extent::Process, cause.clone());
+            scope.stop(order).force();
+        }
+    };
+    if is_hurried {
+        force(ControlEffect::Nothing);
+    }
     let stopping = async {
         let report = server
             .manager
@@ -147,12 +157,6 @@ async fn shut_down(
             }
         }
         (report, background)
-    };
-    let force = |_hurry: ControlEffect| {
-        for scope in [&server.tasks, &server.agent] {
-            let order = StopRequest::new(Extent::Process, cause.clone());
-            scope.stop(order).force();
-        }
     };
     match supervisor.wait_to_exit(stopping, force).await {
         Some((report, background)) => {

@@ -225,10 +225,10 @@ fn token_file_decides_who_is_served() {
     // The card needs no token, and says that all other requests do.
     let (_, card) = request(&address, "GET /.well-known/agent-card.json", "").expect("a card");
     let card: Value = serde_json::from_str(&card).expect("JSON");
-    let scheme = json!({"httpAuthSecurityScheme": {"scheme": "Bearer"}});
-    assert_eq!(card["securitySchemes"], json!({"bearer": scheme}));
+    let scheme = &card["securitySchemes"]["token"]["httpAuthSecurityScheme"];
+    assert_eq!(scheme["scheme"], "Bearer");
     let required = &card["securityRequirements"];
-    assert_eq!(required[0]["schemes"], json!({"bearer": {"list": []}}));
+    assert_eq!(required[0]["schemes"], json!({"token": {"list": []}}));
     assert_eq!(with("secret"), Some(200));
     assert_eq!(with("wrong"), Some(401));
     // Another user's hash: the old token is refused as soon as the file is read again.

@@ -1,10 +1,12 @@
 //! `allstop serve` with an agent and its tools.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::serve::Server;
 use crate::support::wait::eventually;
-use crate::support::{Place, Signal, processes};
+use crate::support::{FACT_MAX, Place, Signal, processes};
 
 fn script(place: &Place) -> String {
     place.script(&format!(
@@ -106,7 +108,10 @@ fn signal_ends_tasks_and_background_work() {
     let place = Place::new();
     let server = serve(&place, "--yes");
     let working = send(&server, "m1", "background", None, true);
-    eventually("its command runs", || sleeps(&place).then_some(()));
+    eventually("its turn is committed, and its command runs", || {
+        let task = server.get(&format!("/tasks/{}", id_of(&working)));
+        (task["artifacts"].is_array() && sleeps(&place)).then_some(())
+    });
     let stalled = send(&server, "m2", "stall", None, true);
     eventually("the second task waits or works", || {
         (state_of(&server, id_of(&stalled)) != "TASK_STATE_UNSPECIFIED").then_some(())
@@ -208,8 +213,16 @@ fn second_signal_cuts_a_drain_short() {
         let (status, _) = server.request("GET /readyz", "")?;
         (status == 503).then_some(())
     });
-    let ended = server.running.end_by(Signal::INT);
+    // One that follows at once is the same signal to both.
+    eventually("the second signal ends it", || {
+        server.running.signal(Signal::INT);
+        let max = Duration::from_millis(300);
+        server.running.ends_within(max).then_some(())
+    });
+    let ended = server.running.end(FACT_MAX);
     assert_eq!(ended.code, 143, "{}", ended.stderr);
     assert!(!sleeps(&place), "{}", ended.stderr);
-    drop(task);
+    let server = serve(&place, "");
+    assert_eq!(state_of(&server, id_of(&task)), "TASK_STATE_CANCELED");
+    assert_eq!(server.running.end_by(Signal::TERM).code, 143);
 }

@@ -2,6 +2,7 @@
 
 mod cancel;
 mod execute;
+mod list;
 mod read;
 mod recover;
 mod shutdown;
@@ -26,9 +27,8 @@ use crate::task_stream::TaskStream;
 
 pub use cancel::CancelOutcome;
 pub use execute::{AcceptedTask, TaskRequest};
-pub use read::{ListFilter, TaskPage, TaskPosition};
+pub use list::{ListFilter, TaskPage, TaskPosition, TaskSummary};
 pub use shutdown::ShutdownReport;
-pub use table::TaskSummary;
 
 use table::TaskTable;
 

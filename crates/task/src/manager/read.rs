@@ -2,46 +2,19 @@
 
 use std::sync::Arc;
 
-use allstop_core::{ContextId, TaskId, Timestamp};
+use allstop_core::TaskId;
 use allstop_log::Version;
 
 use super::TaskManager;
-use super::table::TaskSummary;
+use super::list::{ListFilter, TaskPage, TaskPosition};
 use crate::error::ReadTaskError;
 use crate::feed::TaskFeed;
-use crate::model::{Task, TaskState};
+use crate::model::Task;
 use crate::subscription::TaskSubscription;
 use crate::task_stream::current_task;
 
 /// Tasks that a list looks at under the lock of the table: a tenth of a millisecond, for which messages wait.
 const SCAN_LEN_MAX: usize = 512;
-
-/// Tasks to list. Every field narrows the list.
-#[derive(Debug, Clone, Default)]
-pub struct ListFilter {
-    /// Tasks of this principal.
-    pub owner: Option<Arc<str>>,
-    /// Tasks of this context.
-    pub context_id: Option<ContextId>,
-    /// Tasks in this state.
-    pub state: Option<TaskState>,
-    /// Tasks that have changed after this time.
-    pub updated_after: Option<Timestamp>,
-}
-
-/// Position in a list: the last task of a page.
-pub type TaskPosition = (Timestamp, TaskId);
-
-/// Page of a list, from the newest change to the oldest.
-#[derive(Debug, Clone)]
-pub struct TaskPage {
-    /// The tasks.
-    pub tasks: Vec<TaskSummary>,
-    /// Position of the next page; `None` for the last page.
-    pub next: Option<TaskPosition>,
-    /// Number of tasks that the filter lets through.
-    pub total: usize,
-}
 
 impl TaskManager {
     /// The task with this id. An answer without a task is not found.
@@ -136,27 +109,5 @@ impl TaskManager {
             .map(|last| (last.updated_at, last.id.clone()));
         let total = known_total.unwrap_or(counted);
         TaskPage { tasks, next, total }
-    }
-}
-
-impl ListFilter {
-    /// The owner, if nothing else narrows the list.
-    pub(super) fn only_owner(&self) -> Option<&Arc<str>> {
-        let has_more =
-            self.context_id.is_some() || self.state.is_some() || self.updated_after.is_some();
-        self.owner.as_ref().filter(|_| !has_more)
-    }
-
-    fn lets_through(&self, task: &TaskSummary) -> bool {
-        !task.is_reply
-            && self.owner.as_ref().is_none_or(|owner| *owner == task.owner)
-            && self
-                .context_id
-                .as_ref()
-                .is_none_or(|context| *context == task.context_id)
-            && self.state.is_none_or(|state| state == task.state)
-            && self
-                .updated_after
-                .is_none_or(|after| task.updated_at > after)
     }
 }

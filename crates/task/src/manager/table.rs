@@ -9,55 +9,12 @@ use std::sync::{Arc, Weak};
 
 use allstop_core::{ContextId, MessageId, TaskId, Timestamp};
 
-use super::read::{ListFilter, TaskPosition};
+use super::list::{ListFilter, TaskSummary};
 use super::slots::ExecutionSlots;
 use crate::error::{CancelError, ExecuteError};
 use crate::execution::Execution;
 use crate::feed::TaskFeed;
-use crate::model::{Task, TaskState};
-
-/// A task in one line.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TaskSummary {
-    /// Id of the task.
-    pub id: TaskId,
-    /// Context of the task.
-    pub context_id: ContextId,
-    /// Principal that the task belongs to.
-    pub owner: Arc<str>,
-    /// Last durable state.
-    pub state: TaskState,
-    /// True from the start of an execution to the record that ends it.
-    pub is_executing: bool,
-    /// True if the executor answered with a message, so that clients see no task.
-    pub is_reply: bool,
-    /// Time of the last durable record.
-    pub updated_at: Timestamp,
-}
-
-impl TaskSummary {
-    fn of(task: &Task) -> Self {
-        Self {
-            id: task.id.clone(),
-            context_id: task.context_id.clone(),
-            owner: Arc::clone(&task.owner),
-            state: task.status.state,
-            is_executing: task.is_executing,
-            is_reply: task.reply.is_some(),
-            updated_at: task.updated_at,
-        }
-    }
-
-    /// True if a list has the task behind this position.
-    pub(super) fn is_behind(&self, position: Option<&TaskPosition>) -> bool {
-        position.is_none_or(|(at, id)| (self.updated_at, &self.id) < (*at, id))
-    }
-
-    /// True if nothing can follow.
-    pub fn has_ended(&self) -> bool {
-        self.state.is_terminal() || self.is_reply
-    }
-}
+use crate::model::Task;
 
 #[derive(Debug)]
 pub(crate) struct TaskTable {

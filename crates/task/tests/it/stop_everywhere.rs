@@ -191,8 +191,8 @@ impl Stage {
         let (task, starts, ends) = fold(&*self.log, &id).await;
         assert_eq!(starts, ends, "{case}: {task:?}");
         assert!(!task.is_executing, "{case}: {task:?}");
-        let cause = task.ending.cause.as_ref().map(|cause| cause.kind);
-        (task.status.state, cause)
+        let kind = task.ending.cause.as_ref().map(|cause| cause.kind);
+        (task.status.state, kind)
     }
 }
 
@@ -308,9 +308,12 @@ async fn stop_of_a_task_at_rest_is_joined_at_every_moment() {
                 }
                 stage.stop(kind, &case).await;
             });
-            let (state, _) = stage.check_end(&case).await;
-            let is_kept = state == TaskState::InputRequired;
-            assert!(is_kept || state == TaskState::Canceled, "{case}: {state}");
+            let (ended_as, _) = stage.check_end(&case).await;
+            let is_kept = ended_as == TaskState::InputRequired;
+            assert!(
+                is_kept || ended_as == TaskState::Canceled,
+                "{case}: {ended_as}"
+            );
         }
     }
 }

@@ -69,7 +69,14 @@ async fn configuration_of_a_waiting_task_gets_what_follows() {
         result(&rig.router, "SendMessage", &params).await;
     }
     rig.active(0).await;
-    let expected = ["input_required", "working", "artifactUpdate", "completed"];
+    let expected = [
+        "submitted",
+        "input_required",
+        "submitted",
+        "working",
+        "artifactUpdate",
+        "completed",
+    ];
     assert_eq!(words(&hook.received()), expected);
 }
 

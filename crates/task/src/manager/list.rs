@@ -1,0 +1,99 @@
+//! Lists of tasks: a task in one line, filters and pages.
+
+use std::sync::Arc;
+
+use allstop_core::{ContextId, TaskId, Timestamp};
+
+use crate::model::{Task, TaskState};
+
+/// A task in one line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskSummary {
+    /// Id of the task.
+    pub id: TaskId,
+    /// Context of the task.
+    pub context_id: ContextId,
+    /// Principal that the task belongs to.
+    pub owner: Arc<str>,
+    /// Last durable state.
+    pub state: TaskState,
+    /// True from the start of an execution to the record that ends it.
+    pub is_executing: bool,
+    /// True if the executor answered with a message, so that clients see no task.
+    pub is_reply: bool,
+    /// Time of the last durable record.
+    pub updated_at: Timestamp,
+}
+
+impl TaskSummary {
+    pub(super) fn of(task: &Task) -> Self {
+        Self {
+            id: task.id.clone(),
+            context_id: task.context_id.clone(),
+            owner: Arc::clone(&task.owner),
+            state: task.status.state,
+            is_executing: task.is_executing,
+            is_reply: task.reply.is_some(),
+            updated_at: task.updated_at,
+        }
+    }
+
+    /// True if a list has the task behind this position.
+    pub(super) fn is_behind(&self, position: Option<&TaskPosition>) -> bool {
+        position.is_none_or(|(at, id)| (self.updated_at, &self.id) < (*at, id))
+    }
+
+    /// True if nothing can follow.
+    pub fn has_ended(&self) -> bool {
+        self.state.is_terminal() || self.is_reply
+    }
+}
+
+/// Tasks to list. Every field narrows the list.
+#[derive(Debug, Clone, Default)]
+pub struct ListFilter {
+    /// Tasks of this principal.
+    pub owner: Option<Arc<str>>,
+    /// Tasks of this context.
+    pub context_id: Option<ContextId>,
+    /// Tasks in this state.
+    pub state: Option<TaskState>,
+    /// Tasks that have changed after this time.
+    pub updated_after: Option<Timestamp>,
+}
+
+/// Position in a list: the last task of a page.
+pub type TaskPosition = (Timestamp, TaskId);
+
+/// Page of a list, from the newest change to the oldest.
+#[derive(Debug, Clone)]
+pub struct TaskPage {
+    /// The tasks.
+    pub tasks: Vec<TaskSummary>,
+    /// Position of the next page; `None` for the last page.
+    pub next: Option<TaskPosition>,
+    /// Number of tasks that the filter lets through.
+    pub total: usize,
+}
+
+impl ListFilter {
+    /// The owner, if nothing else narrows the list.
+    pub(super) fn only_owner(&self) -> Option<&Arc<str>> {
+        let has_more =
+            self.context_id.is_some() || self.state.is_some() || self.updated_after.is_some();
+        self.owner.as_ref().filter(|_| !has_more)
+    }
+
+    pub(super) fn lets_through(&self, task: &TaskSummary) -> bool {
+        !task.is_reply
+            && self.owner.as_ref().is_none_or(|owner| *owner == task.owner)
+            && self
+                .context_id
+                .as_ref()
+                .is_none_or(|context| *context == task.context_id)
+            && self.state.is_none_or(|state| state == task.state)
+            && self
+                .updated_after
+                .is_none_or(|after| task.updated_at > after)
+    }
+}
