@@ -101,14 +101,14 @@ fn request_of(text: &[u8], task: &str) -> Option<(Request<Body>, AnswerKind)> {
         request = request.header(CONTENT_TYPE, "application/json");
     }
     let body = match std::str::from_utf8(body) {
-        Ok(text) => text.replace("$TASK", task).into_bytes(),
+        Ok(utf8) => utf8.replace("$TASK", task).into_bytes(),
         Err(_) => body.to_vec(),
     };
-    let json = serde_json::from_slice(&body).ok();
+    let parsed = serde_json::from_slice(&body).ok();
     let request = request.body(Body::from(body)).ok()?;
-    let calls_rpc = request.method() == Method::POST && request.uri().path() == "/";
-    let kind = if calls_rpc {
-        AnswerKind::JsonRpc(json)
+    let is_json_rpc = request.method() == Method::POST && request.uri().path() == "/";
+    let kind = if is_json_rpc {
+        AnswerKind::JsonRpc(parsed)
     } else {
         AnswerKind::Http
     };
@@ -138,7 +138,7 @@ fn check(kind: &AnswerKind, answer: &WholeAnswer) {
         return;
     }
     let is_stream = content_type.starts_with("text/event-stream");
-    let answers: Vec<Value> = if is_stream {
+    let payloads: Vec<Value> = if is_stream {
         let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
         data.map(|data| serde_json::from_str(data).expect("JSON in an event"))
             .collect()
@@ -151,17 +151,17 @@ fn check(kind: &AnswerKind, answer: &WholeAnswer) {
         return;
     };
     assert!(
-        !answers.is_empty() || request.is_none() || !status.is_success(),
+        !payloads.is_empty() || request.is_none() || !status.is_success(),
         "JSON without a JSON-RPC answer: {status} {text}"
     );
-    for answer in answers {
-        assert_eq!(answer["jsonrpc"], "2.0", "{answer}");
-        let has = |field: &str| answer.get(field).is_some();
-        assert!(has("result") != has("error"), "{answer}");
-        assert_ne!(answer["error"]["code"], INTERNAL_ERROR, "{answer}");
+    for payload in payloads {
+        assert_eq!(payload["jsonrpc"], "2.0", "{payload}");
+        let has = |field: &str| payload.get(field).is_some();
+        assert!(has("result") != has("error"), "{payload}");
+        assert_ne!(payload["error"]["code"], INTERNAL_ERROR, "{payload}");
         let asked = request.as_ref().and_then(|request| request.get("id"));
         if let Some(id) = asked.filter(|_| has("result")) {
-            assert_eq!(&answer["id"], id, "{answer}");
+            assert_eq!(&payload["id"], id, "{payload}");
         }
     }
 }

@@ -83,6 +83,8 @@ async fn call(router: &Router, method: &str, params: &Value) -> Value {
         .header("content-type", "application/json")
         .body(Body::from(body.to_string()));
     let answered = answer(router, request.expect("a request")).await;
+    assert!(answered.status.is_success(), "{}", answered.status);
+    assert!(answered.headers.contains_key("content-type") && answered.trailers.is_none());
     let answer: Value = serde_json::from_slice(&answered.body).expect("JSON");
     assert_ne!(answer["error"]["code"], -32603, "{answer}");
     answer

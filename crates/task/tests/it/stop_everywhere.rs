@@ -191,8 +191,11 @@ impl Stage {
         let (task, starts, ends) = fold(&*self.log, &id).await;
         assert_eq!(starts, ends, "{case}: {task:?}");
         assert!(!task.is_executing, "{case}: {task:?}");
-        let kind = task.ending.cause.as_ref().map(|cause| cause.kind);
-        (task.status.state, kind)
+        let ending = &task.ending;
+        (
+            task.status.state,
+            ending.cause.as_ref().map(|known| known.kind),
+        )
     }
 }
 
@@ -206,15 +209,15 @@ async fn stop_at_every_moment_has_one_end_and_a_true_receipt() {
         for (at_ms, turns) in (0..TIMES_MS).flat_map(|at| (0..TURNS).map(move |turns| (at, turns)))
         {
             let case = format!("{kind:?}, deaf {is_deaf}, {at_ms} ms and {turns} turns");
-            let stage = Stage::open(three_steps(is_deaf), None, TaskOptions::default()).await;
-            let accepted = stage.manager.execute(request("m")).await.expect("accepted");
+            let run = Stage::open(three_steps(is_deaf), None, TaskOptions::default()).await;
+            let accepted = run.manager.execute(request("m")).await.expect("accepted");
             sleep(Duration::from_millis(at_ms)).await;
             for _ in 0..turns {
                 yield_now().await;
             }
-            stage.stop(kind, &case).await;
+            run.stop(kind, &case).await;
             drop(accepted);
-            match stage.check_end(&case).await {
+            match run.check_end(&case).await {
                 (TaskState::Completed, None) if !is_deaf => completed += 1,
                 (TaskState::Canceled, Some(CauseKind::User)) if kind != StopKind::Shutdown => {
                     stopped += 1;
@@ -246,10 +249,10 @@ async fn deadline_at_every_moment_has_one_end() {
             execution_max: Some(Duration::from_micros(at_us)),
             ..TaskOptions::default()
         };
-        let stage = Stage::open(three_steps(is_deaf), None, options).await;
-        let _accepted = stage.manager.execute(request("m")).await.expect("accepted");
+        let run = Stage::open(three_steps(is_deaf), None, options).await;
+        let _accepted = run.manager.execute(request("m")).await.expect("accepted");
         sleep(ANSWER_MAX).await;
-        let end = stage.check_end(&case).await;
+        let end = run.check_end(&case).await;
         let is_timeout = end == (TaskState::Failed, Some(CauseKind::Deadline));
         let is_completed = end == (TaskState::Completed, None);
         assert!(
@@ -299,21 +302,18 @@ async fn stop_of_a_task_at_rest_is_joined_at_every_moment() {
             let case = format!("{canceler:?}, {kind:?} behind {turns} turns");
             let asks = crate::support::writes(TaskEvent::state(TaskState::InputRequired));
             let canceler = Some(Arc::new(canceler) as Arc<dyn Canceler>);
-            let stage = Stage::open(asks, canceler, TaskOptions::default()).await;
-            let _accepted = stage.manager.execute(request("m")).await.expect("accepted");
+            let run = Stage::open(asks, canceler, TaskOptions::default()).await;
+            let _accepted = run.manager.execute(request("m")).await.expect("accepted");
             sleep(Duration::from_millis(1)).await;
-            tokio::join!(stage.cancel(&case), async {
+            tokio::join!(run.cancel(&case), async {
                 for _ in 0..turns {
                     yield_now().await;
                 }
-                stage.stop(kind, &case).await;
+                run.stop(kind, &case).await;
             });
-            let (ended_as, _) = stage.check_end(&case).await;
-            let is_kept = ended_as == TaskState::InputRequired;
-            assert!(
-                is_kept || ended_as == TaskState::Canceled,
-                "{case}: {ended_as}"
-            );
+            let (state, _) = run.check_end(&case).await;
+            let is_kept = state == TaskState::InputRequired;
+            assert!(is_kept || state == TaskState::Canceled, "{case}: {state}");
         }
     }
 }
