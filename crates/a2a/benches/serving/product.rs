@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_a2a::{
-    A2aService, AccessControl, AgentDescription, NoAuthentication, ServerOptions, agent_card,
-    http_router,
+    A2aService, ANONYMOUS, AccessControl, AgentDescription, NoAuthentication, ServerOptions,
+    agent_card, http_router,
 };
 use allstop_core::receipt::ItemKind;
 use allstop_log::Log;
@@ -21,7 +21,7 @@ use futures::future::BoxFuture;
 use tokio::net::TcpListener;
 
 /// Owner of all tasks of [`begin`].
-pub(crate) const OWNER: &str = "bench";
+pub(crate) const OWNER: &str = ANONYMOUS;
 
 /// The same three events as those of the baseline.
 pub(crate) struct ThreeEvents;

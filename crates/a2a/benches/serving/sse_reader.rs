@@ -69,7 +69,8 @@ impl SseReader {
             // The text may begin at the end.
             searched = self.received.len().saturating_sub(text.len() - 1);
             let read = self.stream.read_buf(&mut self.received).await;
-            assert!(read.expect("an open connection") > 0, "the server closed");
+            let received = String::from_utf8_lossy(&self.received);
+            assert!(read.expect("an open connection") > 0, "{received}");
         }
     }
 }
