@@ -13,7 +13,6 @@ use serde_json::{Value, json};
 use url::{Host, Url};
 
 #[path = "../a2a.rs"]
-#[expect(dead_code, reason = "the target of requests reads more of an answer")]
 mod a2a;
 use a2a::{answer, router, runtime};
 
