@@ -55,10 +55,12 @@ impl ExecutionEngine {
         let begun = Instant::now();
         let rested = self.stream.task().filter(|task| has_rested(task));
         let (task, cause) = (rested.map(Arc::clone), self.execution.scope.cause());
-        let receipt = self.account(guard).await;
-        let (Some(task), Some(cause), Some(receipt)) = (task, cause, receipt) else {
+        let (Some(task), Some(cause)) = (task, cause) else {
             let event = LifecycleEvent::Failed("the task was stopped before its start".into());
             return self.end_without_executor(event, guard).await;
+        };
+        let Some(receipt) = self.account(guard).await else {
+            return;
         };
         if let Some(observer) = &mut self.observer {
             observer.stopping(&cause);
