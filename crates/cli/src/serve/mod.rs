@@ -120,7 +120,7 @@ async fn shut_down(
     tell(host, &format!("stopping: {cause}"));
     // The ends are written in this time; the rest is for what follows them.
     let left = supervisor.control.time_left(Instant::now());
-    let within = left - (FORCE_MAX / 4).min(left / 2);
+    let within = left.saturating_sub((FORCE_MAX / 4).min(left / 2));
     let force = |_hurry: ControlEffect| {
         for scope in [&server.tasks, &server.agent] {
             let order = StopRequest::new(Extent::Process, cause.clone());
