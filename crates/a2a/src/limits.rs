@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::middleware::Next;
-use axum::response::{IntoResponse as _, Response};
+use axum::response::{IntoResponse, Response};
 
 use a2a_server::jsonrpc::MAX_REQUEST_BODY_BYTES;
 use tonic::Status;
@@ -18,16 +18,19 @@ const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 /// Bytes before a gRPC message: a flag, and the length.
 const GRPC_PREFIX_BYTES: usize = 5;
 
+/// Request whose body was read.
+pub(crate) type WholeRequest = axum::http::Request<Bytes>;
+
 /// Reason why a body is refused.
-enum BodyRefusal {
+pub(crate) enum BodyRefusal {
     TooLarge,
     TooSlow,
 }
 
-async fn whole(request: Request, bytes_max: usize) -> Result<Request, BodyRefusal> {
+async fn read_whole(request: Request, bytes_max: usize) -> Result<WholeRequest, BodyRefusal> {
     let (parts, body) = request.into_parts();
     match tokio::time::timeout(BODY_TIME_MAX, to_bytes(body, bytes_max)).await {
-        Ok(Ok(bytes)) => Ok(Request::from_parts(parts, Body::from(bytes))),
+        Ok(Ok(bytes)) => Ok(WholeRequest::from_parts(parts, bytes)),
         Ok(Err(_)) => Err(BodyRefusal::TooLarge),
         Err(_elapsed) => Err(BodyRefusal::TooSlow),
     }
@@ -38,18 +41,23 @@ fn too_large() -> String {
 }
 
 /// Reads the whole body before anything looks at the request.
-pub(crate) async fn read_body(request: Request, next: Next) -> Response {
-    match whole(request, MAX_REQUEST_BODY_BYTES).await {
-        Ok(request) => next.run(request).await,
-        Err(BodyRefusal::TooLarge) => (StatusCode::PAYLOAD_TOO_LARGE, too_large()).into_response(),
-        Err(BodyRefusal::TooSlow) => StatusCode::REQUEST_TIMEOUT.into_response(),
+pub(crate) async fn read_body(request: Request) -> Result<WholeRequest, BodyRefusal> {
+    read_whole(request, MAX_REQUEST_BODY_BYTES).await
+}
+
+impl IntoResponse for BodyRefusal {
+    fn into_response(self) -> Response {
+        match self {
+            Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, too_large()).into_response(),
+            Self::TooSlow => StatusCode::REQUEST_TIMEOUT.into_response(),
+        }
     }
 }
 
 /// The same for gRPC, where each operation takes one message.
 pub(crate) async fn read_grpc_body(request: Request, next: Next) -> Response {
-    match whole(request, MAX_REQUEST_BODY_BYTES + GRPC_PREFIX_BYTES).await {
-        Ok(request) => next.run(request).await,
+    match read_whole(request, MAX_REQUEST_BODY_BYTES + GRPC_PREFIX_BYTES).await {
+        Ok(request) => next.run(request.map(Body::from)).await,
         Err(BodyRefusal::TooLarge) => Status::resource_exhausted(too_large()).into_http(),
         Err(BodyRefusal::TooSlow) => {
             Status::deadline_exceeded("the message did not come in time").into_http()

@@ -9,6 +9,7 @@ use a2a_server::agent_card::agent_card_router;
 use a2a_server::jsonrpc::jsonrpc_router;
 use a2a_server::rest::rest_router;
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::LAST_MODIFIED;
 use axum::http::{HeaderValue, StatusCode};
@@ -18,17 +19,13 @@ use httpdate::fmt_http_date;
 
 use crate::access::{AccessControl, AccessRefusal};
 use crate::service::A2aService;
-use crate::{legacy, limits, rest, streaming, task_actions};
+use crate::{legacy, limits, rest, streaming, task_actions, version};
 
 /// JSON-RPC (`POST /`), REST, and the agent card, which is open to everybody and has no limit of requests.
 pub fn http_router(service: &Arc<A2aService>, card: AgentCard, access: AccessControl) -> Router {
     let operations = jsonrpc_router(Arc::clone(service))
         .merge(rest_router(Arc::clone(service)))
-        .layer(from_fn_with_state(Arc::clone(service), streaming::layer))
-        .layer(from_fn_with_state(Arc::clone(service), task_actions::layer))
-        .layer(from_fn(rest::conform))
-        .layer(from_fn(limits::read_body))
-        .layer(from_fn_with_state(access, admission));
+        .layer(from_fn_with_state((Arc::clone(service), access), operation));
     let card = service.with_capabilities(card);
     let card = agent_card_router(Arc::new(StaticAgentCard::new(card)));
     let served_since = fmt_http_date(SystemTime::now());
@@ -57,12 +54,46 @@ async fn admission(
 ) -> Response {
     match access.admit(request.headers_mut(), Instant::now()) {
         Ok(()) => next.run(request).await,
-        Err(refusal) => {
-            let status = match refusal {
-                AccessRefusal::Unauthenticated => StatusCode::UNAUTHORIZED,
-                AccessRefusal::TooManyRequests { .. } => StatusCode::TOO_MANY_REQUESTS,
-            };
-            (status, [refusal.header()], refusal.to_string()).into_response()
-        }
+        Err(refusal) => refused(refusal),
     }
+}
+
+fn refused(refusal: AccessRefusal) -> Response {
+    let status = match refusal {
+        AccessRefusal::Unauthenticated => StatusCode::UNAUTHORIZED,
+        AccessRefusal::TooManyRequests { .. } => StatusCode::TOO_MANY_REQUESTS,
+    };
+    (status, [refusal.header()], refusal.to_string()).into_response()
+}
+
+/// Answers one operation. One layer for all steps, because each layer costs a request several allocations.
+async fn operation(
+    State((service, access)): State<(Arc<A2aService>, AccessControl)>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    if let Err(refusal) = access.admit(request.headers_mut(), Instant::now()) {
+        return refused(refusal);
+    }
+    let request = match limits::read_body(request).await {
+        Ok(request) => request,
+        Err(refusal) => return refusal.into_response(),
+    };
+    let is_jsonrpc = request.uri().path() == "/";
+    // The library checks the version of JSON-RPC requests only (A2A 1.0, section 11.6).
+    if !is_jsonrpc && let Err(error) = version::check(request.headers()) {
+        return rest::error_response(&error);
+    }
+    let method = request.method().clone();
+    let response = if let Some(response) = task_actions::answer(&service, &request).await {
+        response
+    } else if let Some(response) = streaming::answer(&service, &request).await {
+        response
+    } else {
+        next.run(request.map(Body::from)).await
+    };
+    if is_jsonrpc {
+        return response;
+    }
+    rest::conform(&method, response)
 }

@@ -1,10 +1,10 @@
 //! Streaming answers whose event ids are record numbers, so that `Last-Event-ID` continues a stream without a gap.
 //!
-//! The library numbers the events of each answer from 1. So this layer answers the streaming requests of JSON-RPC and
-//! REST itself, and passes all others on.
+//! The library numbers the events of each answer from 1. So the streaming requests of JSON-RPC and REST
+//! are answered here.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 
 use a2a::{
@@ -13,20 +13,17 @@ use a2a::{
 };
 use a2a_pb::protojson_conv;
 use a2a_server::ServiceParams;
-use a2a_server::jsonrpc::MAX_REQUEST_BODY_BYTES;
-use axum::body::{Body, to_bytes};
-use axum::extract::{Request, State};
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderMap, Method, StatusCode};
-use axum::middleware::Next;
+use axum::http::{HeaderMap, Method};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::events::NumberedEvent;
+use crate::limits::WholeRequest;
 use crate::service::A2aService;
 use crate::{rest, version};
 
@@ -34,55 +31,59 @@ use crate::{rest, version};
 /// of the official Python client, 5 s.
 const KEEP_ALIVE: Duration = Duration::from_secs(4);
 
-/// Streaming request that this layer answers.
-enum StreamingRequest {
-    JsonRpc(Box<JsonRpcRequest>),
-    RestSend(Value),
-    RestSubscribe(String),
+/// Parts of a JSON-RPC request that tell whether it streams. Read without keeping the rest, which the library reads again if the
+/// request does not stream.
+#[derive(Deserialize)]
+struct RequestHead<'a> {
+    #[serde(borrow)]
+    jsonrpc: Cow<'a, str>,
+    #[serde(borrow)]
+    method: Cow<'a, str>,
 }
 
-/// Answers streaming requests; passes all others on.
-pub(crate) async fn layer(
-    State(service): State<Arc<A2aService>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let (parts, body) = request.into_parts();
-    let path = parts.uri.path();
+impl<'a> RequestHead<'a> {
+    fn of(body: &'a [u8]) -> Option<Self> {
+        serde_json::from_slice(body).ok()
+    }
+}
+
+/// The answer, if the request streams, or is JSON-RPC in a body of another type. What is malformed is left to the
+/// library, which says how.
+pub(crate) async fn answer(service: &A2aService, request: &WholeRequest) -> Option<Response> {
+    let (path, headers) = (request.uri().path(), request.headers());
     if let Some(id) = subscribed_task(path) {
-        let request = StreamingRequest::RestSubscribe(id);
-        return answer(&service, &parts.headers, request).await;
+        let request = SubscribeToTaskRequest { id, tenant: None };
+        let events = service
+            .subscribe_numbered(&params_of(headers), request)
+            .await;
+        return Some(rest_answer(events));
     }
-    let is_stream = path.ends_with("/message:stream") || path.ends_with("/message/stream");
-    if parts.method != Method::POST || !(path == "/" || is_stream) {
-        return next.run(Request::from_parts(parts, body)).await;
+    if request.method() != Method::POST {
+        return None;
     }
-    let Ok(bytes) = to_bytes(body, MAX_REQUEST_BODY_BYTES).await else {
-        return StatusCode::PAYLOAD_TOO_LARGE.into_response();
-    };
-    if !is_stream && !is_json(&parts.headers) {
+    if path.ends_with("/message:stream") || path.ends_with("/message/stream") {
+        let body = serde_json::from_slice(request.body()).ok()?;
+        let events = match protojson_conv::from_value::<SendMessageRequest>(body) {
+            Ok(request) => service.send_numbered(&params_of(headers), request).await,
+            Err(error) => Err(invalid(&error)),
+        };
+        return Some(rest_answer(events));
+    }
+    if path != "/" {
+        return None;
+    }
+    if !is_json(headers) {
         let error = A2AError::content_type_not_supported().to_jsonrpc_error();
-        return axum::Json(JsonRpcResponse::error(JsonRpcId::Null, error)).into_response();
+        let error = JsonRpcResponse::error(JsonRpcId::Null, error);
+        return Some(axum::Json(error).into_response());
     }
-    let request = if is_stream {
-        serde_json::from_slice(&bytes)
-            .ok()
-            .map(StreamingRequest::RestSend)
-    } else {
-        serde_json::from_slice::<JsonRpcRequest>(&bytes)
-            .ok()
-            .filter(|request| request.jsonrpc == "2.0" && methods::is_streaming(&request.method))
-            .filter(|_| version::check(&parts.headers).is_ok())
-            .map(|request| StreamingRequest::JsonRpc(Box::new(request)))
-    };
-    match request {
-        Some(request) => answer(&service, &parts.headers, request).await,
-        // Also what is malformed: the library says how.
-        None => {
-            next.run(Request::from_parts(parts, Body::from(bytes)))
-                .await
-        }
+    let head = RequestHead::of(request.body())?;
+    let is_stream = head.jsonrpc == "2.0" && methods::is_streaming(&head.method);
+    if !is_stream || version::check(headers).is_err() {
+        return None;
     }
+    let request = serde_json::from_slice(request.body()).ok()?;
+    Some(jsonrpc_answer(service, &params_of(headers), request).await)
 }
 
 /// Task id of `/tasks/{id}:subscribe`.
@@ -103,42 +104,29 @@ fn is_json(headers: &HeaderMap) -> bool {
     })
 }
 
-async fn answer(service: &A2aService, headers: &HeaderMap, request: StreamingRequest) -> Response {
-    let params = params_of(headers);
-    match request {
-        StreamingRequest::JsonRpc(request) => {
-            let id = request.id;
-            let body = request.params.unwrap_or(Value::Null);
-            let events = if request.method == methods::SUBSCRIBE_TO_TASK {
-                match protojson_conv::from_value::<SubscribeToTaskRequest>(body) {
-                    Ok(request) => service.subscribe_numbered(&params, request).await,
-                    Err(error) => Err(invalid(&error)),
-                }
-            } else {
-                match protojson_conv::from_value::<SendMessageRequest>(body) {
-                    Ok(request) => service.send_numbered(&params, request).await,
-                    Err(error) => Err(invalid(&error)),
-                }
-            };
-            match events {
-                Ok(events) => sse(events, Some(id)),
-                Err(error) => {
-                    let error = JsonRpcResponse::error(id, error.to_jsonrpc_error());
-                    axum::Json(error).into_response()
-                }
-            }
+async fn jsonrpc_answer(
+    service: &A2aService,
+    params: &ServiceParams,
+    request: JsonRpcRequest,
+) -> Response {
+    let id = request.id;
+    let body = request.params.unwrap_or(Value::Null);
+    let events = if request.method == methods::SUBSCRIBE_TO_TASK {
+        match protojson_conv::from_value::<SubscribeToTaskRequest>(body) {
+            Ok(request) => service.subscribe_numbered(params, request).await,
+            Err(error) => Err(invalid(&error)),
         }
-        StreamingRequest::RestSend(body) => {
-            let request = protojson_conv::from_value::<SendMessageRequest>(body);
-            let events = match request {
-                Ok(request) => service.send_numbered(&params, request).await,
-                Err(error) => Err(invalid(&error)),
-            };
-            rest_answer(events)
+    } else {
+        match protojson_conv::from_value::<SendMessageRequest>(body) {
+            Ok(request) => service.send_numbered(params, request).await,
+            Err(error) => Err(invalid(&error)),
         }
-        StreamingRequest::RestSubscribe(id) => {
-            let request = SubscribeToTaskRequest { id, tenant: None };
-            rest_answer(service.subscribe_numbered(&params, request).await)
+    };
+    match events {
+        Ok(events) => sse(events, Some(id)),
+        Err(error) => {
+            let error = JsonRpcResponse::error(id, error.to_jsonrpc_error());
+            axum::Json(error).into_response()
         }
     }
 }
@@ -220,6 +208,7 @@ fn json(value: &impl Serialize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use axum::body::to_bytes;
     use futures::stream;
 
     use super::*;

@@ -2,52 +2,39 @@
 //! request, and `POST /tasks/{id}:previewCancel` of the receipt extension, the receipt that a `CancelTask` would have
 //! now.
 
-use std::sync::Arc;
-
 use a2a::{A2AError, CancelTaskRequest};
 use a2a_pb::protojson_conv;
-use a2a_server::jsonrpc::MAX_REQUEST_BODY_BYTES;
 use a2a_server::{RequestHandler as _, ServiceParams};
 use allstop_core::{Cause, CauseKind, Receipt};
-use axum::body::{Body, to_bytes};
-use axum::extract::{Request, State};
-use axum::http::{Method, StatusCode};
-use axum::middleware::Next;
+use axum::http::Method;
 use axum::response::{IntoResponse as _, Response};
 use serde_json::{Value, json};
 
+use crate::limits::WholeRequest;
 use crate::service::A2aService;
 use crate::streaming::params_of;
 use crate::{errors, rest};
 
-/// Answers these actions; passes all other requests on.
-pub(crate) async fn layer(
-    State(service): State<Arc<A2aService>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let (parts, body) = request.into_parts();
-    let action = TaskAction::of(parts.uri.path()).filter(|_| parts.method == Method::POST);
-    let params = params_of(&parts.headers);
+/// The answer, if the request is one of these actions.
+pub(crate) async fn answer(service: &A2aService, request: &WholeRequest) -> Option<Response> {
+    let action = TaskAction::of(request.uri().path()).filter(|_| request.method() == Method::POST);
+    let action = action?;
+    let params = params_of(request.headers());
     let answer = match action {
-        None => return next.run(Request::from_parts(parts, body)).await,
-        Some(TaskAction::Preview(id)) => {
+        TaskAction::Preview(id) => {
             let preview = service.preview(&params, id).await;
             preview.map(|receipt| axum::Json(receipt).into_response())
         }
-        Some(TaskAction::Cancel(id)) => match cancel_request(id, body).await {
-            Ok(request) => service
-                .cancel_task(&params, request)
-                .await
-                .and_then(|task| {
-                    let task = protojson_conv::to_value(&task);
-                    let task = task.map_err(|error| A2AError::internal(error.to_string()))?;
-                    Ok(axum::Json(task).into_response())
-                }),
-            Err(too_large) => return too_large.into_response(),
-        },
+        TaskAction::Cancel(id) => {
+            let cancelled = service.cancel_task(&params, cancel_request(id, request.body()));
+            cancelled.await.and_then(|task| {
+                let task = protojson_conv::to_value(&task);
+                let task = task.map_err(|error| A2AError::internal(error.to_string()))?;
+                Ok(axum::Json(task).into_response())
+            })
+        }
     };
-    answer.unwrap_or_else(|error| rest::error_response(&error))
+    Some(answer.unwrap_or_else(|error| rest::error_response(&error)))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,20 +56,17 @@ impl<'a> TaskAction<'a> {
 
 /// The request of a body, whose fields are all optional. What cannot be read is as if it were not there: a stop is never
 /// refused for its reason.
-async fn cancel_request(id: &str, body: Body) -> Result<CancelTaskRequest, StatusCode> {
-    let body = to_bytes(body, MAX_REQUEST_BODY_BYTES).await;
-    let body = body.map_err(|_| StatusCode::PAYLOAD_TOO_LARGE)?;
-    let mut fields: Value = serde_json::from_slice(&body).unwrap_or_default();
+fn cancel_request(id: &str, body: &[u8]) -> CancelTaskRequest {
+    let mut fields: Value = serde_json::from_slice(body).unwrap_or_default();
     if !fields.is_object() {
         fields = json!({});
     }
     fields["id"] = id.into();
-    let request = protojson_conv::from_value(fields);
-    Ok(request.unwrap_or_else(|_| CancelTaskRequest {
+    protojson_conv::from_value(fields).unwrap_or_else(|_| CancelTaskRequest {
         id: id.to_owned(),
         metadata: None,
         tenant: None,
-    }))
+    })
 }
 
 impl A2aService {
@@ -99,8 +83,8 @@ impl A2aService {
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn reason_that_cannot_be_read_refuses_no_stop() {
+    #[test]
+    fn reason_that_cannot_be_read_refuses_no_stop() {
         for body in [
             "",
             "nonsense",
@@ -108,7 +92,7 @@ mod tests {
             "{\"id\":\"other\"}",
             "{\"metadata\":7}",
         ] {
-            let request = cancel_request("t1", Body::from(body)).await.unwrap();
+            let request = cancel_request("t1", body.as_bytes());
             assert_eq!(
                 (request.id.as_str(), request.metadata),
                 ("t1", None),

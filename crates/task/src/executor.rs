@@ -166,6 +166,11 @@ pub trait TaskPartsFactory: Send + Sync {
     /// # Errors
     /// An error fails the task. If no execution runs, it refuses the stop.
     fn create(&self, task: Arc<Task>) -> BoxFuture<'static, Result<TaskParts, ExecutorError>>;
+
+    /// Parts for all tasks; then [`create`](Self::create) is not called. Asked for once, when a manager opens.
+    fn shared_parts(&self) -> Option<TaskParts> {
+        None
+    }
 }
 
 /// Parts of one task.
@@ -203,5 +208,9 @@ impl fmt::Debug for TaskParts {
 impl TaskPartsFactory for TaskParts {
     fn create(&self, _task: Arc<Task>) -> BoxFuture<'static, Result<TaskParts, ExecutorError>> {
         Box::pin(std::future::ready(Ok(self.clone())))
+    }
+
+    fn shared_parts(&self) -> Option<TaskParts> {
+        Some(self.clone())
     }
 }

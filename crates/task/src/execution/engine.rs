@@ -273,6 +273,9 @@ impl ExecutionEngine {
         task: &Arc<Task>,
         guard: &EngineGuard,
     ) -> Result<TaskParts, ExecutorError> {
+        if let Some(shared) = &self.manager.shared_parts {
+            return Ok(shared.clone());
+        }
         let factory = Arc::clone(&self.manager.factory);
         let task = Arc::clone(task);
         let created = self.user_code("factory", move |_scope| async move {
@@ -299,6 +302,9 @@ impl ExecutionEngine {
         let (Some(parts), Some(task)) = (parts, self.stream.task().map(Arc::clone)) else {
             return;
         };
+        if self.manager.shared_parts.is_some() && parts.cleanup.is_none() {
+            return; // The manager keeps them, so no destructor runs here.
+        }
         let cleaned = self.user_code("clean-up", move |_scope| async move {
             if let Some(cleanup) = &parts.cleanup {
                 cleanup.clean_up(task).await;

@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 
 use crate::execution::{Acceptance, Execution, ExecutionEngine, ExecutionJob};
-use crate::executor::TaskPartsFactory;
+use crate::executor::{TaskParts, TaskPartsFactory};
 use crate::feed::TaskFeed;
 use crate::options::TaskOptions;
 use crate::task_stream::TaskStream;
@@ -47,6 +47,8 @@ pub(crate) struct ManagerInner {
     pub(crate) log: Arc<dyn Log>,
     pub(crate) root: Scope,
     pub(crate) factory: Arc<dyn TaskPartsFactory>,
+    /// The factory's, if it makes the same for every task.
+    pub(crate) shared_parts: Option<TaskParts>,
     pub(crate) options: TaskOptions,
     table: Mutex<TaskTable>,
     is_shut_down: watch::Sender<bool>,

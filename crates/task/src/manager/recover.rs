@@ -65,6 +65,7 @@ impl TaskManager {
         let inner = Arc::new(ManagerInner {
             log,
             root,
+            shared_parts: factory.shared_parts(),
             factory,
             options,
             table: Mutex::new(table),
