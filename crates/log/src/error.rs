@@ -53,6 +53,8 @@ pub enum LogErrorKind {
     NewerVersion,
     /// The store was closed, or its thread has ended.
     Closed,
+    /// The servers of the store do not answer, or have no leader.
+    Unreachable,
     /// Any other error of the system.
     Io,
 }
@@ -70,6 +72,7 @@ impl fmt::Display for LogErrorKind {
             }
             Self::NewerVersion => "the store was written by a newer version of Allstop",
             Self::Closed => "the store is closed",
+            Self::Unreachable => "the servers of the store cannot be reached",
             Self::Io => "the store failed",
         })
     }
@@ -116,6 +119,9 @@ impl LogError {
             ),
             LogErrorKind::NewerVersion => Some("use the newer version, or use another store"),
             LogErrorKind::Closed => Some("open the store again"),
+            LogErrorKind::Unreachable => {
+                Some("check that the servers run and that most of them see each other; try again")
+            }
             LogErrorKind::Io => Some("check the device, or use another store"),
         }
     }

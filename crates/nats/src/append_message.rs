@@ -1,0 +1,185 @@
+//! One append as a message of JetStream.
+//!
+//! Headers say what the message is, so that a conflict is decided without its body. The body holds the records, each
+//! behind its length, or, where it would be longer than the servers take, the sequence numbers of the messages that hold
+//! its pieces.
+
+use allstop_log::{AppendId, RecordBytes, Version};
+use async_nats::HeaderMap;
+use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+
+/// Version of this form. Readers refuse a higher one.
+const FORMAT: u64 = 1;
+
+const FORMAT_HEADER: &str = "Allstop-Format";
+const APPEND_HEADER: &str = "Allstop-Append";
+const FIRST_HEADER: &str = "Allstop-First";
+const COUNT_HEADER: &str = "Allstop-Count";
+/// Set if the body names the pieces.
+const PIECES_HEADER: &str = "Allstop-Pieces";
+
+/// Bytes of the length before each record.
+const LEN_BYTES: usize = 4;
+
+/// Append that a message holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct AppendHead {
+    pub id: AppendId,
+    /// Number of its first record.
+    pub first: Version,
+    /// Number of its records, at least 1.
+    pub count: u64,
+    pub is_in_pieces: bool,
+}
+
+/// Reason why a message cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum BadMessage {
+    /// A newer version has written it.
+    #[error("the message was written by a newer version")]
+    Newer,
+    /// It is not one of ours, or damaged.
+    #[error("the message is damaged")]
+    Damaged,
+}
+
+impl AppendHead {
+    /// Number of its last record: the version of the stream behind it.
+    pub(crate) fn last(&self) -> Version {
+        Version(self.first.0 + self.count - 1)
+    }
+
+    /// True if it holds this record.
+    pub(crate) fn holds(&self, number: Version) -> bool {
+        self.first <= number && number <= self.last()
+    }
+
+    pub(crate) fn headers(&self) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(FORMAT_HEADER, FORMAT.to_string());
+        headers.insert(APPEND_HEADER, format!("{:032x}", self.id.0));
+        headers.insert(FIRST_HEADER, self.first.to_string());
+        headers.insert(COUNT_HEADER, self.count.to_string());
+        if self.is_in_pieces {
+            headers.insert(PIECES_HEADER, "1");
+        }
+        headers
+    }
+
+    pub(crate) fn of(headers: &HeaderMap) -> Result<Self, BadMessage> {
+        let number = |name| headers.get(name)?.as_str().parse::<u64>().ok();
+        let format = number(FORMAT_HEADER).ok_or(BadMessage::Damaged)?;
+        if format > FORMAT {
+            return Err(BadMessage::Newer);
+        }
+        let head = || {
+            let id = headers.get(APPEND_HEADER)?.as_str();
+            let head = Self {
+                id: AppendId(u128::from_str_radix(id, 16).ok()?),
+                first: Version(number(FIRST_HEADER)?),
+                count: number(COUNT_HEADER)?,
+                is_in_pieces: headers.get(PIECES_HEADER).is_some(),
+            };
+            let is_valid = head.first.0 > 0 && head.count > 0;
+            (is_valid && head.first.0.checked_add(head.count).is_some()).then_some(head)
+        };
+        head().ok_or(BadMessage::Damaged)
+    }
+}
+
+/// Body with these records.
+pub(crate) fn body_of(records: &[RecordBytes]) -> Bytes {
+    let len = records.iter().map(|record| LEN_BYTES + record.len()).sum();
+    let mut body = BytesMut::with_capacity(len);
+    for record in records {
+        // No store takes a record of 4 GiB: a message of the servers is smaller, and its pieces are of one body.
+        body.put_u32_le(u32::try_from(record.len()).unwrap_or(u32::MAX));
+        body.extend_from_slice(record);
+    }
+    body.freeze()
+}
+
+/// Records of a body.
+pub(crate) fn records_of(mut body: Bytes, count: u64) -> Result<Vec<RecordBytes>, BadMessage> {
+    let mut records = Vec::new();
+    while !body.is_empty() {
+        let len = body
+            .try_get_u32_le()
+            .map_err(|_short| BadMessage::Damaged)?;
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        if len > body.len() {
+            return Err(BadMessage::Damaged);
+        }
+        records.push(body.split_to(len));
+    }
+    let is_complete = u64::try_from(records.len()).is_ok_and(|len| len == count);
+    is_complete.then_some(records).ok_or(BadMessage::Damaged)
+}
+
+/// Body that names its pieces.
+pub(crate) fn body_of_pieces(sequences: &[u64]) -> Bytes {
+    let mut body = BytesMut::with_capacity(sequences.len() * 8);
+    for sequence in sequences {
+        body.put_u64_le(*sequence);
+    }
+    body.freeze()
+}
+
+/// Sequence numbers of the pieces.
+pub(crate) fn pieces_of(mut body: Bytes) -> Result<Vec<u64>, BadMessage> {
+    let mut sequences = Vec::with_capacity(body.len() / 8);
+    while !body.is_empty() {
+        let sequence = body
+            .try_get_u64_le()
+            .map_err(|_short| BadMessage::Damaged)?;
+        sequences.push(sequence);
+    }
+    Ok(sequences)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn headers_of_others_are_refused() {
+        assert_eq!(AppendHead::of(&HeaderMap::new()), Err(BadMessage::Damaged));
+        let head = AppendHead {
+            id: AppendId(7),
+            first: Version(1),
+            count: 1,
+            is_in_pieces: true,
+        };
+        assert_eq!(AppendHead::of(&head.headers()), Ok(head));
+        for (name, value, error) in [
+            (FORMAT_HEADER, "2", BadMessage::Newer),
+            (APPEND_HEADER, "x", BadMessage::Damaged),
+            (FIRST_HEADER, "0", BadMessage::Damaged),
+            (COUNT_HEADER, "0", BadMessage::Damaged),
+            (COUNT_HEADER, "18446744073709551615", BadMessage::Damaged),
+        ] {
+            let mut headers = head.headers();
+            headers.insert(name, value);
+            assert_eq!(AppendHead::of(&headers), Err(error), "{name}: {value}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn records_come_back(records in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 1..9)) {
+            let records: Vec<RecordBytes> = records.into_iter().map(Bytes::from).collect();
+            let count = records.len() as u64;
+            let body = body_of(&records);
+            prop_assert_eq!(records_of(body.clone(), count), Ok(records));
+            prop_assert_eq!(records_of(body, count + 1), Err(BadMessage::Damaged));
+        }
+
+        #[test]
+        fn no_body_makes_a_reader_panic(body in prop::collection::vec(any::<u8>(), 0..60), count in 0_u64..5) {
+            let body = Bytes::from(body);
+            drop((records_of(body.clone(), count), pieces_of(body)));
+        }
+    }
+}

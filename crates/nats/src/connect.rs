@@ -1,0 +1,190 @@
+//! The connection to the servers, and the two streams of JetStream.
+
+use std::time::Duration;
+
+use allstop_log::{LogError, LogErrorKind};
+use async_nats::jetstream::context::ContextBuilder;
+use async_nats::jetstream::stream::{Config, DiscardPolicy, Stream};
+use async_nats::jetstream::{Context, Error as ServerError, ErrorCode};
+use async_nats::{Client, ConnectOptions, Event};
+use tokio::sync::watch;
+
+use crate::attempts::Attempts;
+use crate::errors::UNAVAILABLE;
+use crate::options::NatsOptions;
+use crate::positions::Positions;
+use crate::store::NatsStore;
+
+/// Oldest server with all that the log needs: messages with a time to live.
+const SERVER_MIN: (i64, i64, i64) = (2, 11, 0);
+
+/// Time for one answer. A request that gets none is asked again.
+const REQUEST_MAX: Duration = Duration::from_secs(1);
+
+/// Time for the connection.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+
+/// Appends that wait for their answer. Later ones wait for them.
+const APPENDS_MAX: usize = 4_096;
+
+/// Reason why a log cannot be opened. Its text says what to do.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ConnectError {
+    /// No server answers, or it refuses the user.
+    #[error("NATS cannot be reached: {0}")]
+    Unreachable(String),
+    /// The server is too old.
+    #[error("the NATS server has version {found}, and {}.{} or later is needed", SERVER_MIN.0, SERVER_MIN.1)]
+    ServerTooOld {
+        /// Version of the server.
+        found: String,
+    },
+    /// The server has no JetStream, or not for this account.
+    #[error(
+        "the NATS server has no JetStream: start it with `--jetstream`, or enable it for the account"
+    )]
+    NoJetStream,
+    /// The streams cannot be opened or made.
+    #[error("the streams of the log cannot be opened: {0}")]
+    Streams(String),
+    /// The file with credentials or certificates cannot be read.
+    #[error("the credentials cannot be read: {0}")]
+    Credentials(String),
+    /// The scope of the log is stopped.
+    #[error("the program is stopping")]
+    Stopping,
+}
+
+impl From<ConnectError> for LogError {
+    fn from(error: ConnectError) -> Self {
+        let kind = match error {
+            ConnectError::Unreachable(_) => LogErrorKind::Unreachable,
+            ConnectError::Stopping => LogErrorKind::Closed,
+            _ => LogErrorKind::Io,
+        };
+        Self::new(kind, "NATS").caused_by(error)
+    }
+}
+
+/// Connects, and makes the streams if they are not there.
+pub(crate) async fn connect(options: NatsOptions) -> Result<NatsStore, ConnectError> {
+    let disconnections = watch::Sender::default();
+    let client = connection(&options, disconnections.clone()).await?;
+    let info = client.server_info();
+    if !info.jetstream {
+        return Err(ConnectError::NoJetStream);
+    }
+    let (major, minor, patch) = SERVER_MIN;
+    if !client.is_server_compatible(major, minor, patch) {
+        return Err(ConnectError::ServerTooOld {
+            found: info.version,
+        });
+    }
+    let context = ContextBuilder::new()
+        .timeout(REQUEST_MAX)
+        .ack_timeout(REQUEST_MAX)
+        .max_ack_inflight(APPENDS_MAX)
+        .backpressure_on_inflight(true)
+        .build(client.clone());
+    let mut attempts = Attempts::within(options.answer_max);
+    let records = stream(&context, records_config(&options), &mut attempts).await?;
+    let locks = stream(&context, locks_config(&options), &mut attempts).await?;
+    Ok(NatsStore {
+        options,
+        client,
+        context,
+        records,
+        locks,
+        positions: Positions::new(),
+        disconnections,
+    })
+}
+
+async fn connection(
+    options: &NatsOptions,
+    disconnections: watch::Sender<u64>,
+) -> Result<Client, ConnectError> {
+    let mut connect = ConnectOptions::new()
+        .name("allstop")
+        .connection_timeout(CONNECT_MAX)
+        .request_timeout(Some(REQUEST_MAX))
+        .event_callback(move |event| {
+            if matches!(event, Event::Disconnected) {
+                disconnections.send_modify(|count| *count += 1);
+            }
+            std::future::ready(())
+        });
+    if let Some(path) = &options.credentials {
+        let with_credentials = connect.credentials_file(path).await;
+        connect = with_credentials
+            .map_err(|error| ConnectError::Credentials(format!("{}: {error}", path.display())))?;
+    }
+    if let Some(path) = &options.authorities {
+        connect = connect.add_root_certificates(path.clone());
+    }
+    let servers: Vec<&str> = options.servers.split(',').map(str::trim).collect();
+    let client = connect.connect(servers).await;
+    client.map_err(|error| ConnectError::Unreachable(error.to_string()))
+}
+
+fn records_config(options: &NatsOptions) -> Config {
+    Config {
+        name: format!("{}-log", options.prefix),
+        description: Some("Records of Allstop: a subject per log stream".to_owned()),
+        subjects: vec![
+            format!("{}.log.>", options.prefix),
+            format!("{}.piece.>", options.prefix),
+        ],
+        ..common(options)
+    }
+}
+
+fn locks_config(options: &NatsOptions) -> Config {
+    Config {
+        name: format!("{}-locks", options.prefix),
+        description: Some("Processes of Allstop, and the streams that they hold".to_owned()),
+        subjects: vec![
+            format!("{}.lock.>", options.prefix),
+            format!("{}.process.*", options.prefix),
+        ],
+        max_messages_per_subject: 1,
+        allow_message_ttl: true,
+        ..common(options)
+    }
+}
+
+/// Nothing is ever dropped to make room: a full store refuses what is new.
+fn common(options: &NatsOptions) -> Config {
+    Config {
+        num_replicas: options.replicas,
+        discard: DiscardPolicy::New,
+        ..Config::default()
+    }
+}
+
+/// Opens a stream, or makes it. Servers that were just started choose their leader first.
+async fn stream(
+    context: &Context,
+    config: Config,
+    attempts: &mut Attempts,
+) -> Result<Stream, ConnectError> {
+    loop {
+        let opened = context.get_or_create_stream(config.clone()).await;
+        let error = match opened {
+            Ok(stream) => return Ok(stream),
+            Err(error) => error,
+        };
+        let server = std::error::Error::source(&error)
+            .and_then(|source| source.downcast_ref::<ServerError>());
+        let lasts = match server.map(ServerError::error_code) {
+            Some(
+                ErrorCode::JETSTREAM_NOT_ENABLED | ErrorCode::JETSTREAM_NOT_ENABLED_FOR_ACCOUNT,
+            ) => return Err(ConnectError::NoJetStream),
+            Some(_) => server.is_some_and(|server| server.code() != UNAVAILABLE),
+            None => false,
+        };
+        if lasts || !attempts.next().await {
+            return Err(ConnectError::Streams(error.to_string()));
+        }
+    }
+}

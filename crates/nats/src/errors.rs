@@ -1,0 +1,142 @@
+//! Errors of the servers as errors of the log.
+
+use std::error::Error as _;
+use std::sync::Arc;
+
+use allstop_log::{LogError, LogErrorKind};
+use async_nats::jetstream::Error as ServerError;
+use async_nats::jetstream::ErrorCode;
+use async_nats::jetstream::context::{PublishError, PublishErrorKind};
+use async_nats::jetstream::stream::{RawMessageError, RawMessageErrorKind};
+
+use crate::append_message::BadMessage;
+
+/// Failure of one request.
+#[derive(Debug, Clone)]
+pub(crate) enum RequestFailure {
+    /// It may succeed later: no leader, no connection, no answer.
+    Passing(LogError),
+    /// It will not.
+    Lasting(LogError),
+}
+
+impl RequestFailure {
+    pub(crate) fn into_error(self) -> LogError {
+        match self {
+            Self::Passing(error) | Self::Lasting(error) => error,
+        }
+    }
+}
+
+/// Outcome of a publication that is not a position.
+#[derive(Debug)]
+pub(crate) enum NotPublished {
+    /// Its subject has another last message, or an append of it is under way.
+    WrongPosition,
+    /// The servers may have it.
+    Unknown(LogError),
+    /// The servers do not have it.
+    Failed(RequestFailure),
+}
+
+impl NotPublished {
+    pub(crate) fn into_error(self) -> LogError {
+        match self {
+            Self::WrongPosition => LogError::new(LogErrorKind::Busy, place("publish")),
+            Self::Unknown(error) => error,
+            Self::Failed(failure) => failure.into_error(),
+        }
+    }
+}
+
+/// Place that errors name.
+pub(crate) fn place(what: &str) -> Arc<str> {
+    format!("NATS, {what}").into()
+}
+
+pub(crate) fn unreachable(
+    what: &str,
+    error: impl std::error::Error + Send + Sync + 'static,
+) -> LogError {
+    LogError::new(LogErrorKind::Unreachable, place(what)).caused_by(error)
+}
+
+/// Error of a request whose connection was lost before the answer.
+pub(crate) fn disconnected(what: &str) -> LogError {
+    LogError::new(LogErrorKind::Unreachable, place(what))
+}
+
+pub(crate) fn of_message(error: BadMessage, sequence: u64) -> LogError {
+    let kind = match error {
+        BadMessage::Newer => LogErrorKind::NewerVersion,
+        BadMessage::Damaged => LogErrorKind::Corrupt,
+    };
+    LogError::new(kind, place(&format!("message {sequence}"))).caused_by(error)
+}
+
+/// Failure of a read; `None`: there is no such message.
+pub(crate) fn of_read(error: RawMessageError) -> Option<RequestFailure> {
+    match error.kind() {
+        RawMessageErrorKind::NoMessageFound => None,
+        RawMessageErrorKind::JetStream(server) => Some(of_server("read", &server)),
+        RawMessageErrorKind::InvalidSubject => {
+            let error = LogError::new(LogErrorKind::Io, place("read")).caused_by(error);
+            Some(RequestFailure::Lasting(error))
+        }
+        RawMessageErrorKind::Other => Some(RequestFailure::Passing(unreachable("read", error))),
+    }
+}
+
+pub(crate) fn of_publish(error: PublishError) -> NotPublished {
+    let server = error.source();
+    if let Some(server) = server.and_then(|source| source.downcast_ref::<ServerError>()) {
+        return if is_wrong_position(server) {
+            NotPublished::WrongPosition
+        } else {
+            NotPublished::Failed(of_server("append", server))
+        };
+    }
+    match error.kind() {
+        // Nobody takes the subject now: the stream has no leader.
+        PublishErrorKind::StreamNotFound | PublishErrorKind::MaxAckPending => {
+            NotPublished::Failed(RequestFailure::Passing(unreachable("append", error)))
+        }
+        PublishErrorKind::MaxPayloadExceeded => {
+            let error = LogError::new(LogErrorKind::Io, place("append")).caused_by(error);
+            NotPublished::Failed(RequestFailure::Lasting(error))
+        }
+        _ => NotPublished::Unknown(unreachable("append", error)),
+    }
+}
+
+/// True also for an append to the same subject that is not decided yet.
+fn is_wrong_position(error: &ServerError) -> bool {
+    [
+        ErrorCode::STREAM_WRONG_LAST_SEQUENCE,
+        ErrorCode::STREAM_WRONG_LAST_SEQUENCE_CONSTANT,
+        ErrorCode::STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_NOT_READY,
+    ]
+    .contains(&error.error_code())
+}
+
+/// HTTP-like status of a server that cannot answer now.
+pub(crate) const UNAVAILABLE: usize = 503;
+
+fn of_server(what: &str, error: &ServerError) -> RequestFailure {
+    let code = error.error_code();
+    let full = [
+        ErrorCode::INSUFFICIENT_RESOURCES,
+        ErrorCode::STORAGE_RESOURCES_EXCEEDED,
+        ErrorCode::MEMORY_RESOURCES_EXCEEDED,
+        ErrorCode::ACCOUNT_RESOURCES_EXCEEDED,
+    ];
+    if full.contains(&code) {
+        let error = LogError::new(LogErrorKind::Full, place(what)).caused_by(error.clone());
+        return RequestFailure::Lasting(error);
+    }
+    if error.code() == UNAVAILABLE || code == ErrorCode::CLUSTER_NOT_LEADER {
+        return RequestFailure::Passing(unreachable(what, error.clone()));
+    }
+    let error = LogError::new(LogErrorKind::Io, place(what)).caused_by(error.clone());
+    RequestFailure::Lasting(error)
+}

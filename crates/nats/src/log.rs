@@ -1,0 +1,124 @@
+//! The log.
+
+use std::fmt;
+use std::sync::Arc;
+
+use allstop_core::process::ProcessIdentity;
+use allstop_core::receipt::ItemKind;
+use allstop_log::{
+    AppendError, AppendId, LockAttempt, Log, LogError, LogFuture, RecordBytes, StreamLock,
+    StreamName, Version,
+};
+use allstop_scope::{Scope, WorkSpec};
+
+use crate::connect::{ConnectError, connect};
+use crate::options::NatsOptions;
+use crate::presence::{Presence, PresenceHandle, PresenceRequest};
+use crate::store::NatsStore;
+
+/// A log on JetStream. Clones share its connection.
+#[derive(Clone)]
+pub struct NatsLog {
+    store: Arc<NatsStore>,
+    presence: PresenceHandle,
+}
+
+impl NatsLog {
+    /// Connects to the servers and opens the log; a new one is made. The process keeps its locks by work in `scope`: a
+    /// stop of that scope gives them back.
+    ///
+    /// # Cancel safety
+    /// Dropping the future opens nothing.
+    pub async fn open(options: NatsOptions, scope: &Scope) -> Result<Self, ConnectError> {
+        let store = Arc::new(connect(options).await?);
+        let (presence, queue) = PresenceHandle::new();
+        let keeper = Presence::new(Arc::clone(&store), presence.clone(), queue);
+        let spec = WorkSpec::new(ItemKind::Future, "presence at NATS");
+        let kept = scope.spawn(spec, |cx| keeper.run(cx));
+        // It belongs to the scope; nobody waits for its value.
+        drop(kept.map_err(|_stopped| ConnectError::Stopping)?);
+        Ok(Self { store, presence })
+    }
+
+    /// Gives all locks back. Without it they pass on when they expire ([`NatsOptions::lock_ttl`]).
+    ///
+    /// # Cancel safety
+    /// Dropping the future does not take the request back.
+    pub async fn close(&self) {
+        self.presence.close().await;
+    }
+}
+
+impl Log for NatsLog {
+    fn append(
+        &self,
+        stream: &StreamName,
+        expected: Version,
+        id: AppendId,
+        records: Vec<RecordBytes>,
+    ) -> LogFuture<Result<Version, AppendError>> {
+        let (store, stream) = (Arc::clone(&self.store), stream.clone());
+        LogFuture::waiting(async move { store.append(&stream, expected, id, &records).await })
+    }
+
+    fn read(
+        &self,
+        stream: &StreamName,
+        from: Version,
+        limit: usize,
+    ) -> LogFuture<Result<Vec<(Version, RecordBytes)>, LogError>> {
+        let (store, stream) = (Arc::clone(&self.store), stream.clone());
+        LogFuture::waiting(async move { store.read(&stream, from, limit).await })
+    }
+
+    fn tail(
+        &self,
+        stream: &StreamName,
+        from: Version,
+        limit: usize,
+    ) -> LogFuture<Result<Vec<(Version, RecordBytes)>, LogError>> {
+        let (store, stream) = (Arc::clone(&self.store), stream.clone());
+        LogFuture::waiting(async move { store.tail(&stream, from, limit).await })
+    }
+
+    fn list(&self, prefix: &str) -> LogFuture<Result<Vec<(StreamName, Version)>, LogError>> {
+        let (store, prefix) = (Arc::clone(&self.store), prefix.to_owned());
+        LogFuture::waiting(async move { store.list(&prefix).await })
+    }
+
+    fn try_lock(&self, stream: &StreamName) -> LogFuture<Result<LockAttempt, LogError>> {
+        let (presence, stream) = (self.presence.clone(), stream.clone());
+        LogFuture::waiting(async move {
+            let ask = presence.ask(|answer| PresenceRequest::Lock(stream, answer));
+            ask.await
+        })
+    }
+
+    fn lock_owner(
+        &self,
+        stream: &StreamName,
+    ) -> LogFuture<Result<Option<ProcessIdentity>, LogError>> {
+        let (presence, stream) = (self.presence.clone(), stream.clone());
+        LogFuture::waiting(async move {
+            let ask = presence.ask(|answer| PresenceRequest::Owner(stream, answer));
+            ask.await
+        })
+    }
+
+    fn delete(&self, lock: StreamLock) -> LogFuture<Result<(), LogError>> {
+        let store = Arc::clone(&self.store);
+        LogFuture::waiting(async move {
+            let deleted = store.delete(lock.stream()).await;
+            drop(lock);
+            deleted
+        })
+    }
+}
+
+impl fmt::Debug for NatsLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NatsLog")
+            .field("options", &self.store.options)
+            .finish_non_exhaustive()
+    }
+}

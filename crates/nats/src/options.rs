@@ -1,0 +1,59 @@
+//! Options of the log on JetStream.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Beginning of all names at the servers.
+const PREFIX: &str = "allstop";
+
+/// Time after which a lock passes on when its process has ended without giving it back. Long enough for the choice of a
+/// new leader in a group of servers, which takes a few seconds at worst.
+const LOCK_TTL: Duration = Duration::from_secs(10);
+
+/// Longest time for one append or read, a change of the leader included.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+
+/// Options of a [`NatsLog`](crate::NatsLog).
+#[derive(Clone)]
+pub struct NatsOptions {
+    /// Servers as `nats://HOST:PORT`, several separated by commas. May hold a user and a password.
+    pub servers: String,
+    /// File with the credentials of a user (JWT and key).
+    pub credentials: Option<PathBuf>,
+    /// File with certificates of authorities that are trusted beside those of the system.
+    pub authorities: Option<PathBuf>,
+    /// Beginning of the names of streams and subjects: logs with different prefixes share servers.
+    pub prefix: String,
+    /// Copies of each record, on as many servers: 1, 3 or 5. For a new store only.
+    pub replicas: usize,
+    /// Time after which a lock passes on when its process has ended without giving it back.
+    pub lock_ttl: Duration,
+    /// Longest time for one append or read, a change of the leader included.
+    pub answer_max: Duration,
+}
+
+impl NatsOptions {
+    /// Options for these servers.
+    pub fn new(servers: impl Into<String>) -> Self {
+        Self {
+            servers: servers.into(),
+            credentials: None,
+            authorities: None,
+            prefix: PREFIX.to_owned(),
+            replicas: 1,
+            lock_ttl: LOCK_TTL,
+            answer_max: ANSWER_MAX,
+        }
+    }
+}
+
+/// Without the servers, whose URLs may hold a password.
+impl fmt::Debug for NatsOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NatsOptions")
+            .field("prefix", &self.prefix)
+            .field("replicas", &self.replicas)
+            .finish_non_exhaustive()
+    }
+}

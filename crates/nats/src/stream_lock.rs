@@ -1,0 +1,129 @@
+//! Locks of streams: a message that names the process, and counts while that process is present.
+
+use allstop_core::process::ProcessIdentity;
+use allstop_log::{LogError, LogErrorKind, StreamName};
+use allstop_process::this_process;
+use async_nats::jetstream::message::PublishMessage;
+use serde::{Deserialize, Serialize};
+
+use crate::attempts::Attempts;
+use crate::errors::{NotPublished, place};
+use crate::store::NatsStore;
+
+/// Body of a lock, and of a presence.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct LockHolder {
+    /// Id of the presence.
+    pub presence: String,
+    pub process: ProcessIdentity,
+}
+
+/// Answer to a request for a lock.
+#[derive(Debug)]
+pub(crate) enum LockTaken {
+    /// Taken; the lock is this message.
+    Taken(u64),
+    HeldBy(ProcessIdentity),
+}
+
+/// Present lock of a stream.
+struct PresentLock {
+    holder: LockHolder,
+    sequence: u64,
+}
+
+impl NatsStore {
+    /// Takes a lock for the present process. `is_held` tells if this process has it already.
+    pub(crate) async fn take_lock(
+        &self,
+        stream: &StreamName,
+        presence: &str,
+        is_held: bool,
+    ) -> Result<LockTaken, LogError> {
+        let body = body_of(presence)?;
+        let mut attempts = Attempts::within(self.options.answer_max);
+        loop {
+            let present = self.lock_of(stream).await?;
+            if let Some(lock) = &present
+                && self.counts(lock, presence, is_held).await?
+            {
+                return Ok(LockTaken::HeldBy(lock.holder.process.clone()));
+            }
+            let message = PublishMessage::build()
+                .payload(body.clone().into())
+                .expected_last_subject_sequence(present.map_or(0, |lock| lock.sequence));
+            let sent = self.publish_message(self.lock_subject(stream), message);
+            let error = match sent.await {
+                Ok(sequence) => return Ok(LockTaken::Taken(sequence)),
+                // Somebody was faster, or this process itself, whose answer was lost.
+                Err(NotPublished::WrongPosition) => None,
+                Err(error) => Some(error.into_error()),
+            };
+            if !attempts.next().await {
+                let busy = || LogError::new(LogErrorKind::Busy, place("lock"));
+                return Err(error.unwrap_or_else(busy));
+            }
+        }
+    }
+
+    /// Process that has a stream's lock.
+    pub(crate) async fn lock_holder(
+        &self,
+        stream: &StreamName,
+        presence: &str,
+        is_held: bool,
+    ) -> Result<Option<ProcessIdentity>, LogError> {
+        let Some(lock) = self.lock_of(stream).await? else {
+            return Ok(None);
+        };
+        let counts = self.counts(&lock, presence, is_held).await?;
+        Ok(counts.then_some(lock.holder.process))
+    }
+
+    /// True if the holder of this lock is present. A lock of this process counts only as long as it is held: what
+    /// remains is the trace of a release that failed.
+    async fn counts(
+        &self,
+        lock: &PresentLock,
+        presence: &str,
+        is_held: bool,
+    ) -> Result<bool, LogError> {
+        if lock.holder.presence == presence {
+            return Ok(is_held);
+        }
+        let subject = self.presence_subject(&lock.holder.presence);
+        let found = self.message_by(|| {
+            let ask = self.locks.raw_message_builder();
+            ask.last_by_subject(&*subject).send()
+        });
+        Ok(found.await?.is_some())
+    }
+
+    async fn lock_of(&self, stream: &StreamName) -> Result<Option<PresentLock>, LogError> {
+        let subject = self.lock_subject(stream);
+        let message = self.message_by(|| {
+            let ask = self.locks.raw_message_builder();
+            ask.last_by_subject(&*subject).send()
+        });
+        let Some(message) = message.await? else {
+            return Ok(None);
+        };
+        let holder = serde_json::from_slice(&message.payload).map_err(|error| {
+            LogError::new(LogErrorKind::Corrupt, place("lock")).caused_by(error)
+        })?;
+        Ok(Some(PresentLock {
+            holder,
+            sequence: message.sequence,
+        }))
+    }
+}
+
+/// Body that names this process.
+pub(crate) fn body_of(presence: &str) -> Result<Vec<u8>, LogError> {
+    let holder = LockHolder {
+        presence: presence.to_owned(),
+        process: this_process().clone(),
+    };
+    serde_json::to_vec(&holder)
+        .map_err(|error| LogError::new(LogErrorKind::Io, place("lock")).caused_by(error))
+}

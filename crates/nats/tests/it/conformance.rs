@@ -1,0 +1,6 @@
+//! The rules of every log, on one server and on three.
+
+use crate::support::{on_one_server, on_three_servers};
+
+allstop_log::log_conformance!(one_server, on_one_server());
+allstop_log::log_conformance!(three_servers, on_three_servers());

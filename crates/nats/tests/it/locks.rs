@@ -1,0 +1,94 @@
+//! Locks between processes.
+
+use std::time::Duration;
+
+use allstop_log::{LockAttempt, Log as _, StreamLock, StreamName};
+use allstop_nats::{NatsLog, NatsOptions};
+use allstop_testkit::nats_server::NatsServer;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use tokio::time::{Instant, interval};
+
+use crate::support::{on_one_server, open, scope};
+
+async fn try_lock(log: &NatsLog) -> Option<StreamLock> {
+    let lock = log.try_lock(&StreamName::new("s")).await;
+    match lock.expect("the servers answer") {
+        LockAttempt::Locked(lock) => Some(lock),
+        LockAttempt::HeldBy(_) => None,
+    }
+}
+
+/// Asks until the lock is free.
+async fn lock_within(log: &NatsLog, max: Duration) -> Option<StreamLock> {
+    let began = Instant::now();
+    let mut ticks = interval(Duration::from_millis(20));
+    loop {
+        ticks.tick().await;
+        let lock = try_lock(log).await;
+        if lock.is_some() || began.elapsed() > max {
+            return lock;
+        }
+    }
+}
+
+#[tokio::test]
+async fn lock_is_for_one_process_and_goes_back() {
+    let (one, kept) = on_one_server().await;
+    let other = open(kept.servers.url(), 1).await;
+    let lock = try_lock(&one).await.unwrap();
+    assert!(try_lock(&other).await.is_none());
+    assert!(try_lock(&one).await.is_none(), "it is held here");
+    drop(lock);
+    // Another process learns it from the servers, a moment later.
+    let lock = lock_within(&other, Duration::from_secs(5)).await.unwrap();
+    assert!(try_lock(&one).await.is_none());
+    // A process that ends in order gives back what it holds.
+    other.close().await;
+    assert!(try_lock(&one).await.is_some());
+    drop(lock);
+}
+
+#[tokio::test]
+async fn stopped_scope_gives_locks_back() {
+    let (one, kept) = on_one_server().await;
+    let scope = scope();
+    let other = NatsLog::open(NatsOptions::new(kept.servers.url()), &scope).await;
+    let lock = try_lock(&other.unwrap()).await.unwrap();
+    let stop = allstop_scope::StopRequest::new(
+        allstop_core::Extent::Process,
+        allstop_core::Cause::new(allstop_core::CauseKind::Shutdown),
+    );
+    let receipt = scope.stop(stop).receipt().await;
+    assert!(receipt.quiet(), "{receipt:?}");
+    assert!(try_lock(&one).await.is_some());
+    drop(lock);
+}
+
+const TTL: Duration = Duration::from_secs(2);
+
+async fn open_with_short_ttl(url: &str) -> NatsLog {
+    let mut options = NatsOptions::new(url);
+    options.lock_ttl = TTL;
+    let log = NatsLog::open(options, &scope()).await;
+    log.expect("a server")
+}
+
+#[test]
+fn lock_of_a_process_that_was_killed_passes_on() {
+    let folder = TempDir::new().unwrap();
+    let server = NatsServer::start(folder.path());
+    let (survivor, victim) = (Runtime::new().unwrap(), Runtime::new().unwrap());
+    let other = survivor.block_on(open_with_short_ttl(&server.url()));
+    let lock = victim.block_on(async {
+        let log = open_with_short_ttl(&server.url()).await;
+        try_lock(&log).await.unwrap()
+    });
+    // Renewed for longer than it lives without.
+    assert!(survivor.block_on(lock_within(&other, TTL * 2)).is_none());
+    // The runtime ends without a farewell, as a process does.
+    victim.shutdown_background();
+    let passed_on = survivor.block_on(lock_within(&other, TTL * 3));
+    assert!(passed_on.is_some(), "it passes on when it expires");
+    drop(lock);
+}

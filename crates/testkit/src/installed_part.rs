@@ -1,0 +1,22 @@
+//! Parts that `cargo xtask parts` has fetched.
+
+use std::path::PathBuf;
+
+/// Finds a part in the build folder that this program was built into.
+///
+/// The program's own path leads there without a look at the environment, and works for every profile and for another
+/// `CARGO_TARGET_DIR`.
+///
+/// # Panics
+/// If the part was never fetched.
+pub(crate) fn folder_of(name: &str) -> PathBuf {
+    let program = std::env::current_exe().unwrap_or_default();
+    let mut folders = program
+        .ancestors()
+        .map(|folder| folder.join("parts").join(name));
+    let folder = folders.find(|folder| folder.join(".complete").is_file());
+    folder.unwrap_or_else(|| {
+        let program = program.display();
+        panic!("the part {name} is missing (looked above {program}): run `cargo xtask parts`")
+    })
+}

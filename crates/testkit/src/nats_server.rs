@@ -1,0 +1,197 @@
+//! Real NATS servers with JetStream on loopback ports.
+//!
+//! The part is fetched by `cargo xtask parts` (which `cargo xtask test` runs first); without it a start panics and says
+//! so. A test never skips because a part is missing.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::installed_part::folder_of;
+
+/// Longest time until servers are ready; one is in 50 ms, three in half a second.
+const START_MAX: Duration = Duration::from_secs(30);
+
+/// Interval between two looks at a server that starts.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// One server, killed when this is dropped.
+#[derive(Debug)]
+#[must_use = "dropping the server kills it"]
+pub struct NatsServer {
+    child: Child,
+    arguments: Vec<String>,
+    client: SocketAddr,
+    monitor: SocketAddr,
+    folder: PathBuf,
+}
+
+/// Servers that replicate, killed when this is dropped.
+#[derive(Debug)]
+#[must_use = "dropping the servers kills them"]
+pub struct NatsCluster {
+    /// The servers. To kill one, see [`NatsServer::kill`].
+    pub servers: Vec<NatsServer>,
+}
+
+impl NatsServer {
+    /// Starts a server of its own, with its store in this folder, and waits until it answers.
+    ///
+    /// # Panics
+    /// If the part was never fetched, or the server does not become ready: what it complained about is on standard
+    /// error then.
+    pub fn start(folder: impl Into<PathBuf>) -> Self {
+        let server = Self::spawn(folder.into(), &[]);
+        server.wait_until_ready();
+        server
+    }
+
+    fn spawn(folder: PathBuf, arguments: &[String]) -> Self {
+        let (client, monitor) = (free_address(), free_address());
+        fs::create_dir_all(&folder).expect("the folder can be made");
+        let config = folder.join("server.conf");
+        // What is acknowledged survives also a loss of power.
+        let store = folder.join("store").display().to_string();
+        let text = format!("jetstream {{ store_dir: {store:?}, sync_interval: always }}\n");
+        fs::write(&config, text).expect("the configuration can be written");
+        let port = |address: SocketAddr| address.port().to_string();
+        let mut all = vec!["-a".to_owned(), "127.0.0.1".to_owned()];
+        all.extend([
+            "-p".to_owned(),
+            port(client),
+            "-m".to_owned(),
+            port(monitor),
+        ]);
+        all.extend(["-c".to_owned(), config.display().to_string()]);
+        all.extend(arguments.iter().cloned());
+        Self {
+            child: run(&all),
+            arguments: all,
+            client,
+            monitor,
+            folder,
+        }
+    }
+
+    /// Address for clients, `nats://127.0.0.1:PORT`.
+    pub fn url(&self) -> String {
+        format!("nats://{}", self.client)
+    }
+
+    /// Kills the server, as a failure of its machine.
+    pub fn kill(&mut self) {
+        // Both fail only if the server has been waited for, which nobody else can do.
+        self.child.kill().unwrap_or_default();
+        self.child.wait().map(drop).unwrap_or_default();
+    }
+
+    /// Starts a killed server again, with its store, and waits until it answers.
+    pub fn restart(&mut self) {
+        self.kill();
+        self.child = run(&self.arguments);
+        self.wait_until_ready();
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "another process is asked until it answers"
+    )]
+    fn wait_until_ready(&self) {
+        let began = Instant::now();
+        while !self.is_ready() {
+            let log = self.folder.display();
+            assert!(
+                began.elapsed() < START_MAX,
+                "the server in {log} is not ready"
+            );
+            sleep(LOOK_EVERY);
+        }
+    }
+
+    /// Asks the monitor, whose answer includes JetStream and, in a group, its leader.
+    fn is_ready(&self) -> bool {
+        use std::io::{Read as _, Write as _};
+        let answer = || {
+            let mut monitor = TcpStream::connect(self.monitor).ok()?;
+            monitor
+                .set_read_timeout(Some(Duration::from_secs(2)))
+                .ok()?;
+            let request = "GET /healthz HTTP/1.0\r\nhost: localhost\r\n\r\n";
+            monitor.write_all(request.as_bytes()).ok()?;
+            let mut answer = String::new();
+            monitor.read_to_string(&mut answer).ok()?;
+            Some(answer)
+        };
+        answer().is_some_and(|answer| answer.contains("\"status\":\"ok\""))
+    }
+}
+
+impl Drop for NatsServer {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+impl NatsCluster {
+    /// Starts this many servers that know each other, with their stores in this folder, and waits until they answer.
+    ///
+    /// # Panics
+    /// As [`NatsServer::start`].
+    pub fn start(folder: impl Into<PathBuf>, servers: usize) -> Self {
+        let folder = folder.into();
+        let routes: Vec<SocketAddr> = (0..servers).map(|_| free_address()).collect();
+        let all_routes: Vec<String> = routes
+            .iter()
+            .map(|route| format!("nats://{route}"))
+            .collect();
+        let start = |(index, route): (usize, &SocketAddr)| {
+            let name = format!("n{index}");
+            let arguments = [
+                ("-n", name.clone()),
+                ("--cluster_name", "test".to_owned()),
+                ("--cluster", format!("nats://{route}")),
+                ("--routes", all_routes.join(",")),
+            ];
+            let arguments = arguments
+                .into_iter()
+                .flat_map(|(flag, value)| [flag.to_owned(), value]);
+            NatsServer::spawn(folder.join(name), &arguments.collect::<Vec<_>>())
+        };
+        let servers: Vec<_> = routes.iter().enumerate().map(start).collect();
+        for server in &servers {
+            server.wait_until_ready();
+        }
+        Self { servers }
+    }
+
+    /// Addresses of all servers, separated by commas.
+    pub fn url(&self) -> String {
+        let urls: Vec<_> = self.servers.iter().map(NatsServer::url).collect();
+        urls.join(",")
+    }
+}
+
+fn run(arguments: &[String]) -> Child {
+    let program = folder_of("nats").join("bin/nats-server");
+    Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the server can be started")
+}
+
+/// An address that is free now. Another program may take it before the server does; then the start fails.
+fn free_address() -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    listener.local_addr().expect("it is bound")
+}
