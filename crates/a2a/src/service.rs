@@ -13,7 +13,8 @@ use a2a_server::{RequestHandler, ServiceParams};
 use allstop_core::{ContextId, TaskId, Timestamp};
 use allstop_log::Version;
 use allstop_task::{
-    AcceptedTask, ListFilter, SubscriptionItem, Task, TaskManager, TaskRecord, TaskRequest,
+    AcceptedTask, ListFilter, ReadTaskError, SubscriptionItem, Task, TaskManager, TaskRecord,
+    TaskRequest, TaskSubscription,
 };
 use async_trait::async_trait;
 use futures::StreamExt as _;
@@ -204,7 +205,9 @@ impl A2aService {
         let last_event = last_event_id(params)?;
         let accepted = self.execute(params, request).await?;
         if let (true, Some(cursor)) = (accepted.is_repeated, last_event) {
-            return self.continued(&accepted.task_id, cursor, detail).await;
+            let id = &accepted.task_id;
+            let subscription = self.manager.subscribe_to_execution(id, Some(cursor)).await;
+            return self.continued(id, subscription, detail).await;
         }
         // Named by the snapshot, which comes first.
         let task = self.manager.get_with_replies(&accepted.task_id).await;
@@ -221,7 +224,8 @@ impl A2aService {
         let task = self.task_of(params, &request.id).await?;
         let detail = TaskDetail::with_history(None);
         if let Some(cursor) = last_event_id(params)? {
-            return self.continued(&task.id, cursor, detail).await;
+            let subscription = self.manager.subscribe(&task.id, Some(cursor)).await;
+            return self.continued(&task.id, subscription, detail).await;
         }
         if task.has_ended() {
             return Err(A2AError::unsupported_operation(format!(
@@ -237,12 +241,11 @@ impl A2aService {
     async fn continued(
         &self,
         id: &TaskId,
-        cursor: Version,
+        subscription: Result<TaskSubscription, ReadTaskError>,
         detail: TaskDetail,
     ) -> Result<BoxStream<'static, NumberedEvent>, A2AError> {
         let task = self.manager.get_with_replies(id).await;
         let task = task.map_err(|error| errors::of_read(&error))?;
-        let subscription = self.manager.subscribe(id, Some(cursor)).await;
         let subscription = subscription.map_err(|error| errors::of_read(&error))?;
         Ok(events::numbered(subscription, task, detail))
     }

@@ -20,6 +20,8 @@ pub struct TaskSubscription {
     cursor: Version,
     read: VecDeque<TaskUpdate>,
     snapshot: Option<Arc<Task>>,
+    /// True if nothing follows the snapshot.
+    is_snapshot_last: bool,
     has_ended: bool,
 }
 
@@ -38,10 +40,12 @@ impl TaskSubscription {
         feed: Arc<TaskFeed>,
         cursor: Version,
         task: Arc<Task>,
+        is_last: bool,
     ) -> Self {
         let id = task.id.clone();
         Self {
             snapshot: Some(task),
+            is_snapshot_last: is_last,
             ..Self::from_cursor(log, feed, cursor, id)
         }
     }
@@ -59,6 +63,7 @@ impl TaskSubscription {
             cursor,
             read: VecDeque::new(),
             snapshot: None,
+            is_snapshot_last: false,
             has_ended: false,
         }
     }
@@ -92,7 +97,7 @@ impl TaskSubscription {
     /// Cancel safe: nothing is skipped.
     pub async fn next(&mut self) -> Option<Result<SubscriptionItem, ReadTaskError>> {
         if let Some(task) = self.snapshot.take() {
-            self.has_ended = task.has_ended();
+            self.has_ended = self.is_snapshot_last;
             return Some(Ok(SubscriptionItem::Snapshot(self.cursor, task)));
         }
         if self.has_ended {

@@ -75,7 +75,9 @@ impl TaskManager {
                     return Ok(AcceptedTask {
                         task_id,
                         is_repeated: false,
-                        subscription: TaskSubscription::from_snapshot(log, feed, version, task),
+                        subscription: TaskSubscription::from_snapshot(
+                            log, feed, version, task, false,
+                        ),
                     });
                 }
             }
@@ -83,7 +85,7 @@ impl TaskManager {
     }
 
     async fn repeated(&self, task_id: TaskId) -> Result<AcceptedTask, ExecuteError> {
-        let subscription = self.subscribe(&task_id, None).await;
+        let subscription = self.subscribe_to_execution(&task_id, None).await;
         let subscription = subscription.map_err(|error| match error {
             ReadTaskError::NotFound(id) => ExecuteError::NotFound(id),
             ReadTaskError::Store(error) => error.into(),

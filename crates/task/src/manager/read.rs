@@ -50,7 +50,7 @@ impl TaskManager {
     }
 
     /// Events of a task. `from` is the number of the last event that the client has; without one the subscription
-    /// begins with a snapshot. It ends behind a record that ends an execution.
+    /// begins with a snapshot. It ends behind a record that ends an execution. A task at rest is waited for.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -59,14 +59,37 @@ impl TaskManager {
         id: &TaskId,
         from: Option<Version>,
     ) -> Result<TaskSubscription, ReadTaskError> {
+        self.subscription(id, from, Task::has_ended).await
+    }
+
+    /// The same for the present execution, or the last one: a task at rest is not waited for.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn subscribe_to_execution(
+        &self,
+        id: &TaskId,
+        from: Option<Version>,
+    ) -> Result<TaskSubscription, ReadTaskError> {
+        let is_at_rest = |task: &Task| !(task.is_executing || task.awaits_execution);
+        self.subscription(id, from, is_at_rest).await
+    }
+
+    async fn subscription(
+        &self,
+        id: &TaskId,
+        from: Option<Version>,
+        is_over: impl Fn(&Task) -> bool,
+    ) -> Result<TaskSubscription, ReadTaskError> {
         let (feed, version, task) = self.current(id).await?;
         let log = Arc::clone(&self.inner.log);
+        let is_over = is_over(&task);
         Ok(match from {
-            Some(cursor) if cursor >= version && task.has_ended() => {
+            Some(cursor) if cursor >= version && is_over => {
                 TaskSubscription::of_nothing(log, feed, cursor, id.clone())
             }
             Some(cursor) => TaskSubscription::from_cursor(log, feed, cursor, id.clone()),
-            None => TaskSubscription::from_snapshot(log, feed, version, task),
+            None => TaskSubscription::from_snapshot(log, feed, version, task, is_over),
         })
     }
 

@@ -197,6 +197,23 @@ async fn repeated_message_starts_nothing_new() {
     assert!(!manager.execute(other).await.unwrap().is_repeated);
 }
 
+/// Found by fuzzing: the stream of a repeated message waited for the next execution of the task.
+#[tokio::test(start_paused = true)]
+async fn repeated_message_of_a_task_that_waits_for_its_client_ends() {
+    let executor = writes(TaskEvent::state(TaskState::InputRequired));
+    let manager = manager_of(&executor).await;
+    let mut first = manager.execute(request("m1")).await.unwrap();
+    rest(&mut first.subscription).await;
+    let mut again = manager.execute(request("m1")).await.unwrap();
+    assert_eq!(
+        rest(&mut again.subscription).await,
+        ["snapshot input_required"]
+    );
+    let cursor = Some(again.subscription.cursor());
+    let behind = manager.subscribe_to_execution(&first.task_id, cursor).await;
+    assert_eq!(rest(&mut behind.unwrap()).await, Vec::<String>::new());
+}
+
 #[tokio::test(start_paused = true)]
 async fn reply_without_a_task_is_in_no_list() {
     let answer = Arc::new(TaskMessage::text("r", MessageSender::Agent, "hello"));
