@@ -101,24 +101,50 @@ pub(crate) struct WholeAnswer {
     pub(crate) headers: HeaderMap,
     pub(crate) body: Vec<u8>,
     pub(crate) trailers: Option<HeaderMap>,
+    /// True for a stream that had not ended.
+    pub(crate) is_open: bool,
 }
 
-/// Sends a request and reads its whole answer, which must come.
+/// Sends a request and reads its whole answer, which must come. Only a subscription may stay open, because its task may
+/// wait for its client; its answer is what came so far.
 pub(crate) async fn answer(router: &Router, request: Request<Body>) -> WholeAnswer {
-    let answer = async {
-        let response = router.clone().oneshot(request).await;
-        let (head, body) = response.expect("infallible").into_parts();
-        let body = body.collect().await.expect("a body without an error");
-        let trailers = body.trailers().cloned();
-        WholeAnswer {
-            status: head.status,
-            headers: head.headers,
-            body: body.to_bytes().to_vec(),
-            trailers,
-        }
+    let (parts, body) = request.into_parts();
+    let body = body.collect().await.expect("a body in memory").to_bytes();
+    let mentions = |text: &[u8]| {
+        text.windows(9)
+            .any(|at| at.eq_ignore_ascii_case(b"subscribe"))
     };
-    let answer = tokio::time::timeout(ANSWER_MAX, answer).await;
-    answer.expect("an answer that ends")
+    // With escapes the name of a method has many forms.
+    let may_stay_open =
+        mentions(parts.uri.path().as_bytes()) || mentions(&body) || body.contains(&b'\\');
+    let request = Request::from_parts(parts, Body::from(body));
+    let response = tokio::time::timeout(ANSWER_MAX, router.clone().oneshot(request)).await;
+    let response = response
+        .expect("an answer that begins")
+        .expect("infallible");
+    let (head, mut body) = response.into_parts();
+    let mut answer = WholeAnswer {
+        status: head.status,
+        headers: head.headers,
+        body: Vec::new(),
+        trailers: None,
+        is_open: false,
+    };
+    let until = tokio::time::Instant::now() + ANSWER_MAX;
+    loop {
+        match tokio::time::timeout_at(until, body.frame()).await {
+            Ok(None) => return answer,
+            Ok(Some(frame)) => match frame.expect("a body without an error").into_data() {
+                Ok(data) => answer.body.extend(data),
+                Err(frame) => answer.trailers = frame.into_trailers().ok(),
+            },
+            Err(_elapsed) => {
+                assert!(may_stay_open, "an answer that ends");
+                answer.is_open = true;
+                return answer;
+            }
+        }
+    }
 }
 
 /// Runtime with paused time, so that a hanging request is found at once.

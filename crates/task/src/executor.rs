@@ -3,7 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use allstop_core::Cause;
+use allstop_core::receipt::ReceiptItem;
+use allstop_core::{Cause, TaskId};
 use allstop_scope::Scope;
 use futures::future::BoxFuture;
 
@@ -25,6 +26,13 @@ pub trait Executor: Send + Sync {
     fn can_resume(&self, task: &Task) -> bool {
         let _ = task;
         false
+    }
+
+    /// Items of work outside the scope of its execution that a stop of this task would find now. It must not wait: what
+    /// is not known at once is left out. Not called if a factory makes an executor for each task.
+    fn preview(&self, task: &TaskId) -> Vec<ReceiptItem> {
+        let _ = task;
+        Vec::new()
     }
 }
 

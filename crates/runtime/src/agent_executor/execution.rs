@@ -63,7 +63,9 @@ impl AgentExecutorInner {
         let sent = self.sessions.send(&cx.task.context_id, message).await;
         let (session, events, sent) = sent?;
         let max = self.options.background_max;
-        Ok(Some(TaskTurn::new(session, events, sent, max)))
+        let turn = TaskTurn::new(session, events, sent, max);
+        self.previews.put(cx.task.id.clone(), &turn.work);
+        Ok(Some(turn))
     }
 
     /// Completes a task whose turn was committed, although its process has ended.
@@ -168,7 +170,7 @@ impl TaskExecution {
         }
         self.item.finish(Ending::Returned);
         let mut reason = failure_of(outcome);
-        let works = turn.running_background();
+        let works = turn.work.running_background();
         if !works.is_empty() {
             reason = format!("{reason}. {}", names_of(&works));
         }

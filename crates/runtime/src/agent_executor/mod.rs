@@ -16,11 +16,13 @@ mod execution;
 mod message_text;
 mod task_turn;
 mod turn_stop;
+mod turn_work;
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use allstop_core::receipt::ReceiptItem;
 use allstop_core::{Cause, CauseKind, TaskId};
 use allstop_session::Sessions;
 use allstop_task::{
@@ -33,6 +35,7 @@ use parking_lot::Mutex;
 
 use context_sessions::ContextSessions;
 use task_turn::TaskTurn;
+use turn_work::TurnWork;
 
 /// Options of an [`AgentExecutor`].
 #[derive(Debug, Clone)]
@@ -75,6 +78,7 @@ pub struct AgentExecutor {
 struct AgentExecutorInner {
     sessions: ContextSessions,
     waiting: WaitingTurns,
+    previews: TurnPreviews,
     options: AgentExecutorOptions,
 }
 
@@ -91,6 +95,7 @@ impl AgentExecutor {
             inner: Arc::new(AgentExecutorInner {
                 sessions: ContextSessions::new(sessions, folder.into(), options.sessions_open_max),
                 waiting: WaitingTurns::default(),
+                previews: TurnPreviews::default(),
                 options,
             }),
         }
@@ -118,6 +123,11 @@ impl Executor for AgentExecutor {
     /// Always true: the execution looks for the answer in the log of the session, and runs nothing again.
     fn can_resume(&self, _task: &Task) -> bool {
         true
+    }
+
+    /// Calls of the turn, and its attached background work.
+    fn preview(&self, task: &TaskId) -> Vec<ReceiptItem> {
+        self.inner.previews.items(task)
     }
 }
 
@@ -172,9 +182,11 @@ impl Cleanup for AgentExecutor {
     fn clean_up(&self, task: Arc<Task>) -> BoxFuture<'static, ()> {
         let inner = Arc::clone(&self.inner);
         async move {
-            if task.has_ended()
-                && let Some(turn) = inner.waiting.take(&task.id)
-            {
+            if !task.has_ended() {
+                return;
+            }
+            inner.previews.remove(&task.id);
+            if let Some(turn) = inner.waiting.take(&task.id) {
                 let cause = Cause::new(CauseKind::Failure).detail("its task has ended");
                 turn.stop(&cause).await;
             }
@@ -194,5 +206,24 @@ impl WaitingTurns {
 
     fn take(&self, task: &TaskId) -> Option<TaskTurn> {
         self.0.lock().remove(task)
+    }
+}
+
+/// Turns of tasks, for previews. A turn that is gone has nothing to show.
+#[derive(Debug, Default)]
+struct TurnPreviews(Mutex<HashMap<TaskId, Weak<TurnWork>>>);
+
+impl TurnPreviews {
+    fn put(&self, task: TaskId, work: &Arc<TurnWork>) {
+        self.0.lock().insert(task, Arc::downgrade(work));
+    }
+
+    fn remove(&self, task: &TaskId) {
+        self.0.lock().remove(task);
+    }
+
+    fn items(&self, task: &TaskId) -> Vec<ReceiptItem> {
+        let work = self.0.lock().get(task).and_then(Weak::upgrade);
+        work.map(|work| work.preview()).unwrap_or_default()
     }
 }

@@ -4,9 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_core::ids::BackgroundId;
-use allstop_core::record::{Attachment, SessionRecord};
-use allstop_core::{CallId, MessageId, TurnNumber};
+use allstop_core::record::SessionRecord;
+use allstop_core::{CallId, MessageId};
 use allstop_scope::{Scope, instant_after};
 use allstop_session::{
     AnswerResult, FollowUp, MessageHandle, MessageOutcome, NewMessage, OpenQuestion, Session,
@@ -16,6 +15,7 @@ use allstop_tools::{BackgroundWork, PermissionAnswer};
 use tokio::time::{Instant, sleep_until};
 
 use super::message_text::PermissionReply;
+use super::turn_work::TurnWork;
 
 /// The turn of one task. Its subscription keeps permission questions open.
 #[derive(Debug)]
@@ -25,16 +25,11 @@ pub(super) struct TaskTurn {
     events: Subscription,
     /// False after the last event, or an error of the log: then only the outcome is awaited.
     has_events: bool,
-    number: Option<TurnNumber>,
+    pub(super) work: Arc<TurnWork>,
     is_begin_reported: bool,
     outcome: Option<Arc<MessageOutcome>>,
     /// Calls of the turn, by which sub-agents are named.
     calls: HashSet<CallId>,
-    own_work: HashSet<BackgroundId>,
-    /// Background work of other turns.
-    other_work: HashSet<BackgroundId>,
-    /// True once all background work of the turn is in `own_work`.
-    is_own_work_complete: bool,
     background_max: Duration,
     background_until: Option<Instant>,
     /// Text of a denial, which the running turn takes before its next step.
@@ -65,19 +60,15 @@ impl TaskTurn {
         sent: MessageHandle,
         background_max: Duration,
     ) -> Self {
-        let earlier = session.background();
         Self {
-            other_work: earlier.iter().map(|work| work.id.clone()).collect(),
+            work: Arc::new(TurnWork::new(session.clone(), sent.id.clone())),
             session,
             sent,
             events,
             has_events: true,
-            number: None,
             is_begin_reported: false,
             outcome: None,
             calls: HashSet::new(),
-            own_work: HashSet::new(),
-            is_own_work_complete: false,
             background_max,
             background_until: None,
             steered: None,
@@ -126,9 +117,11 @@ impl TaskTurn {
         let ended = self.sent.try_outcome().filter(|_| self.outcome.is_none());
         if let Some(ended) = &ended {
             // The event of its start may not be read yet.
-            self.number = self.number.or(ended.turn);
+            if let (None, Some(turn)) = (self.work.turn(), ended.turn) {
+                self.work.begun(turn);
+            }
         }
-        if self.number.is_some() && !self.is_begin_reported {
+        if self.work.turn().is_some() && !self.is_begin_reported {
             self.is_begin_reported = true;
             return Some(TurnProgress::Began);
         }
@@ -141,7 +134,7 @@ impl TaskTurn {
             return Some(TurnProgress::Asked(Box::new(question)));
         }
         self.outcome.as_ref()?;
-        let running = self.running_background();
+        let running = self.work.running_background();
         if running.is_empty() {
             return Some(TurnProgress::Done);
         }
@@ -156,7 +149,7 @@ impl TaskTurn {
             SessionEventKind::AssistantIdle { .. }
                 if event.message.as_ref() == Some(&self.sent.id) =>
             {
-                self.is_own_work_complete = true;
+                self.work.complete();
             }
             _ => {}
         }
@@ -167,18 +160,13 @@ impl TaskTurn {
             SessionRecord::TurnStarted { turn, message, .. }
                 if message.as_ref() == Some(&self.sent.id) =>
             {
-                self.number = Some(*turn);
+                self.work.begun(*turn);
             }
-            SessionRecord::CallStarted { turn, call, .. } if Some(*turn) == self.number => {
+            SessionRecord::CallStarted { turn, call, .. } if Some(*turn) == self.work.turn() => {
                 self.calls.insert(call.id.clone());
             }
             SessionRecord::BackgroundStarted { id, turn, .. } => {
-                let works = if Some(*turn) == self.number {
-                    &mut self.own_work
-                } else {
-                    &mut self.other_work
-                };
-                works.insert(id.clone());
+                self.work.note_background(id.clone(), *turn);
             }
             _ => {}
         }
@@ -186,30 +174,13 @@ impl TaskTurn {
 
     /// Question that the turn or one of its sub-agents waits for.
     fn open_question(&self) -> Option<OpenQuestion> {
-        let is_running = self.number.is_some() && self.outcome.is_none();
+        let is_running = self.work.turn().is_some() && self.outcome.is_none();
         let is_own = |open: &OpenQuestion| match open.agents.first() {
             Some(call) => self.calls.contains(call),
             // Turns run one after another.
             None => is_running,
         };
         self.session.questions().into_iter().find(is_own)
-    }
-
-    /// Attached background work of the turn that runs. Work that is not recorded yet counts, unless another turn may
-    /// have started it.
-    pub(super) fn running_background(&self) -> Vec<Arc<BackgroundWork>> {
-        if self.number.is_none() {
-            return Vec::new();
-        }
-        let is_own = |work: &BackgroundWork| {
-            self.own_work.contains(&work.id)
-                || !(self.is_own_work_complete || self.other_work.contains(&work.id))
-        };
-        let mut works = self.session.background();
-        works.retain(|work| {
-            work.is_running() && work.attachment() == Attachment::Attached && is_own(work)
-        });
-        works
     }
 
     /// Gives the client's answer to the open question. A question that is closed already stays as it is.

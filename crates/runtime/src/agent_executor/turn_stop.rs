@@ -44,7 +44,7 @@ impl TaskTurn {
     /// Stops the background work, whatever the cause: nobody waits for it any more, and the end of the task would not
     /// name it.
     fn stop_background(&self, cause: &Cause) -> Vec<SessionStop> {
-        let works = self.running_background().into_iter();
+        let works = self.work.running_background().into_iter();
         let stop = |id| {
             self.session
                 .stop(&StopTarget::Background(id), cause.clone())

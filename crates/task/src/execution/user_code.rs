@@ -109,7 +109,12 @@ pub(crate) async fn reporting_panics<T>(
     }
 }
 
-fn report(place: &'static str, on_panic: Option<&PanicHandler>, panic: &(dyn Any + Send)) {
+/// Tells about a panic, and hands it to the handler of the embedding program.
+pub(crate) fn report(
+    place: &'static str,
+    on_panic: Option<&PanicHandler>,
+    panic: &(dyn Any + Send),
+) {
     let message = panic
         .downcast_ref::<&str>()
         .copied()

@@ -1,8 +1,9 @@
 //! Stops of tasks.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use allstop_core::receipt::{NothingToStop, StopInfo};
+use allstop_core::receipt::{NothingToStop, ReceiptItem, StopInfo};
 use allstop_core::{Cause, Extent, Receipt, StopId, TaskId};
 use allstop_scope::Stop;
 use ulid::Ulid;
@@ -11,7 +12,7 @@ use super::slot_guard::SlotRequest;
 use super::table::TaskToStop;
 use super::{ManagerInner, TaskManager};
 use crate::error::{CancelError, ExecuteError, ReadTaskError};
-use crate::execution::{Execution, ExecutionJob, ExecutionResult};
+use crate::execution::{Execution, ExecutionJob, ExecutionResult, user_code};
 use crate::model::{Task, TaskState};
 
 /// Answer to a stop.
@@ -61,16 +62,17 @@ impl TaskManager {
         }
     }
 
-    /// The items that a stop of the task would find now. Empty for a task at rest.
+    /// The items that a stop of the task would find now.
     pub fn preview(&self, id: &TaskId, cause: Cause) -> Result<Receipt, CancelError> {
         let target = self.inner.table.lock().stop_target(id)?;
-        Ok(match target {
-            TaskToStop::Running(execution) => execution.scope().preview(Extent::Subtree, cause),
-            TaskToStop::AtRest => Receipt::of_preview(self.inner.stop_info(id, cause), Vec::new()),
-            TaskToStop::Ended => {
-                Receipt::of_nothing(self.inner.stop_info(id, cause), NothingToStop::AlreadyEnded)
-            }
-        })
+        let info = self.inner.stop_info(id, cause);
+        let mut items = match target {
+            TaskToStop::Running(execution) => execution.scope().running(),
+            TaskToStop::AtRest => Vec::new(),
+            TaskToStop::Ended => return Ok(Receipt::of_nothing(info, NothingToStop::AlreadyEnded)),
+        };
+        items.extend(self.inner.previewed_by_executor(id));
+        Ok(Receipt::of_preview(info, items))
     }
 
     /// A stop of a task that has ended: a task that was stopped answers with the id of its first stop.
@@ -126,6 +128,17 @@ impl ManagerInner {
         drop(table);
         let stop = execution.stop(cause.clone());
         Ok(Some((execution, stop)))
+    }
+
+    fn previewed_by_executor(&self, id: &TaskId) -> Vec<ReceiptItem> {
+        let Some(parts) = &self.shared_parts else {
+            return Vec::new();
+        };
+        let items = catch_unwind(AssertUnwindSafe(|| parts.executor.preview(id)));
+        items.unwrap_or_else(|panic| {
+            user_code::report("preview", self.options.on_panic.as_ref(), &*panic);
+            Vec::new()
+        })
     }
 
     fn stop_info(&self, id: &TaskId, cause: Cause) -> StopInfo {

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_core::Extent;
 use allstop_core::receipt::ItemKind;
+use allstop_core::{Extent, Receipt};
 use allstop_model::{Reply, ScriptedModel};
 use allstop_scope::{RootOptions, Scope, StopRequest, WorkSpec};
 use allstop_task::TaskState;
@@ -56,6 +56,36 @@ async fn canceled_task_carries_the_receipt_of_its_turn() {
     let items = outcome.receipt.items();
     assert!(items.iter().any(|item| &*item.name == "work"), "{items:?}");
     assert!(items.iter().any(|item| &*item.id == "turn"), "{items:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn preview_names_what_the_receipt_will() {
+    let work = WorkTool::new();
+    let tasks = working(&work).await;
+    let started = tasks.start("m1", "Work").await;
+    work.started().await;
+    let preview = tasks.manager.preview(&started.task_id, user()).unwrap();
+    assert!(preview.is_preview(), "{preview:?}");
+    assert_eq!(work.live(), 1, "a preview stops nothing");
+    let names = |receipt: &Receipt| -> BTreeSet<String> {
+        let items = receipt.items().iter();
+        items
+            .map(|item| format!("{:?} {}", item.kind, item.id))
+            .collect()
+    };
+    let named = names(&preview);
+    assert!(
+        named.iter().any(|name| name.starts_with("ToolCall")),
+        "{named:?}"
+    );
+    let outcome = tasks.cancel(&started.task_id).await;
+    assert!(
+        named.is_subset(&names(&outcome.receipt)),
+        "{named:?} {:?}",
+        outcome.receipt
+    );
+    let preview = tasks.manager.preview(&started.task_id, user()).unwrap();
+    assert_eq!(preview.items(), []);
 }
 
 #[tokio::test(start_paused = true)]
