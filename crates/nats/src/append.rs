@@ -58,11 +58,14 @@ impl NatsStore {
         id: AppendId,
         records: &[RecordBytes],
     ) -> Result<Version, AppendError> {
+        Self::check_name(stream)?;
         let mut attempts = Attempts::within(self.options.answer_max);
         let mut pieces = Pieces::default();
         // True once the servers may have it: then a failure no longer proves that they have not.
         let mut may_be_written = false;
         let mut known = self.positions.at(stream, expected);
+        // A version that was confirmed once: an end before it is the answer of a leader that was deposed.
+        let is_confirmed = known.is_some() && expected > Version(0);
         loop {
             let step = match known.take() {
                 Some(position) => Ok(AppendStep::Publish(position)),
@@ -70,24 +73,27 @@ impl NatsStore {
             };
             let failure = match step {
                 Ok(AppendStep::Repeated(version)) => return Ok(version),
+                Ok(AppendStep::Conflict { actual })
+                    if actual < expected && (may_be_written || is_confirmed) =>
+                {
+                    may_be_written = true;
+                    None
+                }
                 Ok(AppendStep::Conflict { actual }) => {
                     self.remove(pieces).await;
                     return Err(AppendError::Conflict { actual });
                 }
                 Ok(AppendStep::Publish(position)) if records.is_empty() => {
                     // A known position may be an old one.
-                    let last = self.last(stream).await?;
-                    let actual = last.map_or(Version(0), |last| last.head.last());
+                    let actual = self.end(stream).await?.position.version;
                     if actual == position.version {
                         return Ok(actual);
                     }
                     return Err(AppendError::Conflict { actual });
                 }
                 Ok(AppendStep::Publish(position)) => {
-                    match self
-                        .publish_append(stream, position, id, records, &mut pieces)
-                        .await
-                    {
+                    let published = self.publish_append(stream, position, id, records, &mut pieces);
+                    match published.await {
                         Ok(written) => {
                             self.positions.written(stream, written);
                             return Ok(written.version);
@@ -96,7 +102,8 @@ impl NatsStore {
                             self.positions.forget(stream);
                             None
                         }
-                        Err(NotPublished::Unknown(_)) => {
+                        Err(NotPublished::Unknown(error)) => {
+                            tracing::debug!(%error, %stream, "an append is not answered");
                             may_be_written = true;
                             None
                         }
@@ -113,6 +120,7 @@ impl NatsStore {
             };
             return Err(match error {
                 Some(error) if !may_be_written => error.into(),
+                // Also an append that others kept from its place the whole time: a repetition decides it.
                 _ => AppendError::Indeterminate,
             });
         }
@@ -124,8 +132,7 @@ impl NatsStore {
         expected: Version,
         id: AppendId,
     ) -> Result<AppendStep, LogError> {
-        let last = self.last(stream).await?;
-        let last = last.map_or(Position::START, |last| last.position());
+        let last = self.end(stream).await?.position;
         let holder = if last.version > expected {
             let holder = self.holding(stream, expected.next()).await?;
             holder.map(|append| append.head)
@@ -147,7 +154,8 @@ impl NatsStore {
         let body_bytes_max = self.payload_max().saturating_sub(HEADERS_BYTES);
         let is_in_pieces = body.len() > body_bytes_max;
         let body = if is_in_pieces {
-            self.publish_pieces(stream, &body, pieces).await?;
+            self.publish_pieces(stream, position.birth, &body, pieces)
+                .await?;
             body_of_pieces(&pieces.sequences)
         } else {
             body
@@ -156,6 +164,7 @@ impl NatsStore {
             id,
             first: position.version.next(),
             count: records.len() as u64,
+            birth: position.birth,
             is_in_pieces,
         };
         let message = PublishMessage::build()
@@ -166,6 +175,7 @@ impl NatsStore {
         Ok(Position {
             version: head.last(),
             sequence,
+            birth: position.birth,
         })
     }
 
@@ -173,17 +183,20 @@ impl NatsStore {
     async fn publish_pieces(
         &self,
         stream: &StreamName,
+        birth: u64,
         body: &Bytes,
         pieces: &mut Pieces,
     ) -> Result<(), NotPublished> {
         let piece_len = PIECE_BYTES_MAX.min(self.payload_max().saturating_sub(HEADERS_BYTES));
-        let mut start = pieces.sequences.len() * piece_len;
-        while start < body.len() {
-            let end = (start + piece_len).min(body.len());
-            let message = PublishMessage::build().payload(body.slice(start..end));
-            let sequence = self
-                .publish_message(self.piece_subject(stream), message)
-                .await;
+        if (pieces.birth, pieces.piece_len) != (birth, piece_len) {
+            // The stream began again, or another server takes shorter messages.
+            self.remove(std::mem::take(pieces)).await;
+            (pieces.birth, pieces.piece_len) = (birth, piece_len);
+        }
+        for piece in body.chunks(piece_len.max(1)).skip(pieces.sequences.len()) {
+            let message = PublishMessage::build().payload(body.slice_ref(piece));
+            let subject = self.piece_subject(stream, birth);
+            let sequence = self.publish_message(subject, message).await;
             // A piece twice is harmless: nothing names the first one.
             pieces.sequences.push(sequence.map_err(|error| match error {
                 NotPublished::Unknown(error) => {
@@ -191,7 +204,6 @@ impl NatsStore {
                 }
                 other => other,
             })?);
-            start = end;
         }
         Ok(())
     }
@@ -216,6 +228,8 @@ const REMOVAL_MAX: Duration = Duration::from_secs(1);
 /// Published pieces of a long body.
 #[derive(Debug, Default)]
 struct Pieces {
+    birth: u64,
+    piece_len: usize,
     sequences: Vec<u64>,
 }
 
@@ -228,11 +242,13 @@ mod tests {
         let at = |version, sequence| Position {
             version: Version(version),
             sequence,
+            birth: 0,
         };
         let head = |id, first, count| AppendHead {
             id: AppendId(id),
             first: Version(first),
             count,
+            birth: 0,
             is_in_pieces: false,
         };
         let decided = |expected, last, holder| decide(Version(expected), AppendId(7), last, holder);

@@ -1,11 +1,12 @@
-//! One append as a message of JetStream.
+//! Messages of JetStream under the subject of a log stream: appends, and the mark of a deletion.
 //!
-//! Headers say what the message is, so that a conflict is decided without its body. The body holds the records, each
+//! Headers say what a message is, so that a conflict is decided without its body. The body holds the records, each
 //! behind its length, or, where it would be longer than the servers take, the sequence numbers of the messages that hold
 //! its pieces.
 
 use allstop_log::{AppendId, RecordBytes, Version};
 use async_nats::HeaderMap;
+use async_nats::header::NATS_ROLLUP;
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 
 /// Version of this form. Readers refuse a higher one.
@@ -15,11 +16,40 @@ const FORMAT_HEADER: &str = "Allstop-Format";
 const APPEND_HEADER: &str = "Allstop-Append";
 const FIRST_HEADER: &str = "Allstop-First";
 const COUNT_HEADER: &str = "Allstop-Count";
+const BIRTH_HEADER: &str = "Allstop-Birth";
 /// Set if the body names the pieces.
 const PIECES_HEADER: &str = "Allstop-Pieces";
+/// Set in the mark of a deletion.
+const DELETED_HEADER: &str = "Allstop-Deleted";
 
 /// Bytes of the length before each record.
 const LEN_BYTES: usize = 4;
+
+/// Headers of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MessageHead {
+    Append(AppendHead),
+    /// The stream was deleted here, and is empty.
+    Deletion,
+}
+
+impl MessageHead {
+    pub(crate) fn of(headers: &HeaderMap) -> Result<Self, BadMessage> {
+        match headers.get(DELETED_HEADER) {
+            Some(_) => Ok(Self::Deletion),
+            None => AppendHead::of(headers).map(Self::Append),
+        }
+    }
+}
+
+/// Headers of the mark of a deletion, which takes the place of all messages of its subject.
+pub(crate) fn deletion_headers() -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert(FORMAT_HEADER, FORMAT.to_string());
+    headers.insert(DELETED_HEADER, "1");
+    headers.insert(NATS_ROLLUP, "sub");
+    headers
+}
 
 /// Append that a message holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +59,8 @@ pub(crate) struct AppendHead {
     pub first: Version,
     /// Number of its records, at least 1.
     pub count: u64,
+    /// Sequence number of the deletion behind which its stream began; 0 without one. Its pieces lie under this number.
+    pub birth: u64,
     pub is_in_pieces: bool,
 }
 
@@ -60,13 +92,14 @@ impl AppendHead {
         headers.insert(APPEND_HEADER, format!("{:032x}", self.id.0));
         headers.insert(FIRST_HEADER, self.first.to_string());
         headers.insert(COUNT_HEADER, self.count.to_string());
+        headers.insert(BIRTH_HEADER, self.birth.to_string());
         if self.is_in_pieces {
             headers.insert(PIECES_HEADER, "1");
         }
         headers
     }
 
-    pub(crate) fn of(headers: &HeaderMap) -> Result<Self, BadMessage> {
+    fn of(headers: &HeaderMap) -> Result<Self, BadMessage> {
         let number = |name| headers.get(name)?.as_str().parse::<u64>().ok();
         let format = number(FORMAT_HEADER).ok_or(BadMessage::Damaged)?;
         if format > FORMAT {
@@ -78,6 +111,7 @@ impl AppendHead {
                 id: AppendId(u128::from_str_radix(id, 16).ok()?),
                 first: Version(number(FIRST_HEADER)?),
                 count: number(COUNT_HEADER)?,
+                birth: number(BIRTH_HEADER)?,
                 is_in_pieces: headers.get(PIECES_HEADER).is_some(),
             };
             let is_valid = head.first.0 > 0 && head.count > 0;
@@ -150,9 +184,12 @@ mod tests {
             id: AppendId(7),
             first: Version(1),
             count: 1,
+            birth: 9,
             is_in_pieces: true,
         };
-        assert_eq!(AppendHead::of(&head.headers()), Ok(head));
+        let read = |headers: &HeaderMap| MessageHead::of(headers);
+        assert_eq!(read(&head.headers()), Ok(MessageHead::Append(head)));
+        assert_eq!(read(&deletion_headers()), Ok(MessageHead::Deletion));
         for (name, value, error) in [
             (FORMAT_HEADER, "2", BadMessage::Newer),
             (APPEND_HEADER, "x", BadMessage::Damaged),

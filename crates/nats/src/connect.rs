@@ -13,13 +13,13 @@ use crate::attempts::Attempts;
 use crate::errors::UNAVAILABLE;
 use crate::options::NatsOptions;
 use crate::positions::Positions;
-use crate::store::NatsStore;
+use crate::store::{NatsStore, REQUEST_MAX};
 
 /// Oldest server with all that the log needs: messages with a time to live.
 const SERVER_MIN: (i64, i64, i64) = (2, 11, 0);
 
-/// Time for one answer. A request that gets none is asked again.
-const REQUEST_MAX: Duration = Duration::from_secs(1);
+/// Least size of a message at the servers.
+const PAYLOAD_MIN: usize = 16 << 10;
 
 /// Time for the connection.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
@@ -47,6 +47,19 @@ pub enum ConnectError {
     /// The streams cannot be opened or made.
     #[error("the streams of the log cannot be opened: {0}")]
     Streams(String),
+    /// The server takes only short messages.
+    #[error(
+        "the NATS server takes messages of {found} bytes, and {PAYLOAD_MIN} are needed: raise `max_payload`"
+    )]
+    PayloadTooSmall {
+        /// Most bytes of a message.
+        found: usize,
+    },
+    /// A stream was made by others, with limits that drop records.
+    #[error(
+        "the stream {0} at the NATS server has limits of its own, which would drop records: use another prefix"
+    )]
+    OtherLimits(String),
     /// The file with credentials or certificates cannot be read.
     #[error("the credentials cannot be read: {0}")]
     Credentials(String),
@@ -78,6 +91,11 @@ pub(crate) async fn connect(options: NatsOptions) -> Result<NatsStore, ConnectEr
     if !client.is_server_compatible(major, minor, patch) {
         return Err(ConnectError::ServerTooOld {
             found: info.version,
+        });
+    }
+    if info.max_payload < PAYLOAD_MIN {
+        return Err(ConnectError::PayloadTooSmall {
+            found: info.max_payload,
         });
     }
     let context = ContextBuilder::new()
@@ -135,6 +153,7 @@ fn records_config(options: &NatsOptions) -> Config {
             format!("{}.log.>", options.prefix),
             format!("{}.piece.>", options.prefix),
         ],
+        allow_rollup: true,
         ..common(options)
     }
 }
@@ -171,7 +190,8 @@ async fn stream(
     loop {
         let opened = context.get_or_create_stream(config.clone()).await;
         let error = match opened {
-            Ok(stream) => return Ok(stream),
+            Ok(stream) if keeps_all(&stream.cached_info().config, &config) => return Ok(stream),
+            Ok(_) => return Err(ConnectError::OtherLimits(config.name)),
             Err(error) => error,
         };
         let server = std::error::Error::source(&error)
@@ -187,4 +207,15 @@ async fn stream(
             return Err(ConnectError::Streams(error.to_string()));
         }
     }
+}
+
+/// True if a stream keeps what the wanted one keeps.
+fn keeps_all(found: &Config, wanted: &Config) -> bool {
+    found.discard == wanted.discard
+        && found.max_age.is_zero()
+        && found.max_messages <= 0
+        && found.max_messages_per_subject.max(0) == wanted.max_messages_per_subject
+        && found.allow_rollup == wanted.allow_rollup
+        && found.allow_message_ttl == wanted.allow_message_ttl
+        && !(found.deny_delete || found.deny_purge)
 }

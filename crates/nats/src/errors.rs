@@ -87,27 +87,58 @@ pub(crate) fn of_read(error: RawMessageError) -> Option<RequestFailure> {
     }
 }
 
-pub(crate) fn of_publish(error: PublishError) -> NotPublished {
+/// Failure of a publication. Only what is known to come before a message is stored proves that it is not stored:
+/// servers also answer with an error when they fail behind the agreement of their group.
+pub(crate) fn of_publish(error: PublishError, replicas: usize) -> NotPublished {
     let server = error.source();
     if let Some(server) = server.and_then(|source| source.downcast_ref::<ServerError>()) {
+        let is_full = replicas == 1 && FULL.contains(&server.error_code());
         return if is_wrong_position(server) {
             NotPublished::WrongPosition
+        } else if is_full || BEFORE_STORED.contains(&server.error_code()) {
+            NotPublished::Failed(of_server("publish", server))
         } else {
-            NotPublished::Failed(of_server("append", server))
+            NotPublished::Unknown(unreachable("publish", server.clone()))
         };
     }
     match error.kind() {
         // Nobody takes the subject now: the stream has no leader.
-        PublishErrorKind::StreamNotFound | PublishErrorKind::MaxAckPending => {
-            NotPublished::Failed(RequestFailure::Passing(unreachable("append", error)))
+        PublishErrorKind::StreamNotFound => {
+            NotPublished::Failed(RequestFailure::Passing(unreachable("publish", error)))
         }
-        PublishErrorKind::MaxPayloadExceeded => {
-            let error = LogError::new(LogErrorKind::Io, place("append")).caused_by(error);
-            NotPublished::Failed(RequestFailure::Lasting(error))
-        }
-        _ => NotPublished::Unknown(unreachable("append", error)),
+        _ => NotPublished::Unknown(unreachable("publish", error)),
     }
 }
+
+/// Failure of a publication that was not handed to the connection.
+pub(crate) fn of_unsent(error: PublishError) -> NotPublished {
+    NotPublished::Failed(match error.kind() {
+        PublishErrorKind::TimedOut | PublishErrorKind::MaxAckPending => {
+            RequestFailure::Passing(unreachable("publish", error))
+        }
+        _ => RequestFailure::Lasting(
+            LogError::new(LogErrorKind::Io, place("publish")).caused_by(error),
+        ),
+    })
+}
+
+/// Refusals before anything is stored.
+const BEFORE_STORED: [ErrorCode; 6] = [
+    ErrorCode::STREAM_MESSAGE_EXCEEDS_MAXIMUM,
+    ErrorCode::STREAM_SEALED,
+    ErrorCode::MESSAGE_TTL_INVALID,
+    ErrorCode::MESSAGE_TTL_DISABLED,
+    ErrorCode::JETSTREAM_NOT_ENABLED,
+    ErrorCode::JETSTREAM_NOT_ENABLED_FOR_ACCOUNT,
+];
+
+/// Refusals for want of space.
+const FULL: [ErrorCode; 4] = [
+    ErrorCode::INSUFFICIENT_RESOURCES,
+    ErrorCode::STORAGE_RESOURCES_EXCEEDED,
+    ErrorCode::MEMORY_RESOURCES_EXCEEDED,
+    ErrorCode::ACCOUNT_RESOURCES_EXCEEDED,
+];
 
 /// True also for an append to the same subject that is not decided yet.
 fn is_wrong_position(error: &ServerError) -> bool {
@@ -124,13 +155,7 @@ pub(crate) const UNAVAILABLE: usize = 503;
 
 fn of_server(what: &str, error: &ServerError) -> RequestFailure {
     let code = error.error_code();
-    let full = [
-        ErrorCode::INSUFFICIENT_RESOURCES,
-        ErrorCode::STORAGE_RESOURCES_EXCEEDED,
-        ErrorCode::MEMORY_RESOURCES_EXCEEDED,
-        ErrorCode::ACCOUNT_RESOURCES_EXCEEDED,
-    ];
-    if full.contains(&code) {
+    if FULL.contains(&code) {
         let error = LogError::new(LogErrorKind::Full, place(what)).caused_by(error.clone());
         return RequestFailure::Lasting(error);
     }

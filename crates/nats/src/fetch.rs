@@ -5,7 +5,7 @@ use async_nats::jetstream::message::StreamMessage;
 use async_nats::jetstream::stream::RawMessageError;
 use bytes::{Bytes, BytesMut};
 
-use crate::append_message::{AppendHead, pieces_of, records_of};
+use crate::append_message::{AppendHead, MessageHead, pieces_of, records_of};
 use crate::attempts::Attempts;
 use crate::errors::{self, RequestFailure, place};
 use crate::positions::Position;
@@ -22,36 +22,75 @@ pub(crate) struct StoredAppend {
     body: Bytes,
 }
 
-impl StoredAppend {
-    fn of(message: StreamMessage) -> Result<Self, LogError> {
-        let head = AppendHead::of(&message.headers)
-            .map_err(|error| errors::of_message(error, message.sequence))?;
-        Ok(Self {
-            head,
-            sequence: message.sequence,
-            body: message.payload,
-        })
-    }
+/// Message under the subject of a stream.
+#[derive(Debug)]
+enum Stored {
+    Append(StoredAppend),
+    /// The mark of a deletion, with its sequence number.
+    Deletion(u64),
+}
 
+/// End of a stream.
+#[derive(Debug)]
+pub(crate) struct StreamEnd {
+    pub position: Position,
+    /// The last append; `None` if the stream is empty.
+    pub append: Option<StoredAppend>,
+}
+
+impl Stored {
+    fn of(message: StreamMessage) -> Result<Self, LogError> {
+        let sequence = message.sequence;
+        let head = MessageHead::of(&message.headers);
+        Ok(
+            match head.map_err(|error| errors::of_message(error, sequence))? {
+                MessageHead::Deletion => Self::Deletion(sequence),
+                MessageHead::Append(head) => Self::Append(StoredAppend {
+                    head,
+                    sequence,
+                    body: message.payload,
+                }),
+            },
+        )
+    }
+}
+
+impl StoredAppend {
     pub(crate) fn position(&self) -> Position {
         Position {
             version: self.head.last(),
             sequence: self.sequence,
+            birth: self.head.birth,
         }
     }
 }
 
 impl NatsStore {
-    /// The last append of a stream; `None` if it has none.
-    pub(crate) async fn last(&self, stream: &StreamName) -> Result<Option<StoredAppend>, LogError> {
+    /// The end of a stream.
+    pub(crate) async fn end(&self, stream: &StreamName) -> Result<StreamEnd, LogError> {
         let subject = self.subject(stream);
-        self.append_by(|| {
-            self.records
-                .raw_message_builder()
-                .last_by_subject(&*subject)
-                .send()
+        let last = self.message_by(|| {
+            let ask = self.records.raw_message_builder();
+            ask.last_by_subject(&*subject).send()
+        });
+        Ok(match last.await?.map(Stored::of).transpose()? {
+            None => StreamEnd {
+                position: Position::START,
+                append: None,
+            },
+            Some(Stored::Deletion(sequence)) => StreamEnd {
+                position: Position {
+                    version: Version(0),
+                    sequence,
+                    birth: sequence,
+                },
+                append: None,
+            },
+            Some(Stored::Append(append)) => StreamEnd {
+                position: append.position(),
+                append: Some(append),
+            },
         })
-        .await
     }
 
     /// The first append of a stream at this sequence number of JetStream or behind it.
@@ -61,19 +100,19 @@ impl NatsStore {
         sequence: u64,
     ) -> Result<Option<StoredAppend>, LogError> {
         let subject = self.subject(stream);
-        self.append_by(|| {
-            self.records
-                .get_first_raw_message_by_subject(subject.clone(), sequence.max(1))
-        })
-        .await
-    }
-
-    async fn append_by<F>(&self, ask: impl Fn() -> F) -> Result<Option<StoredAppend>, LogError>
-    where
-        F: Future<Output = Result<StreamMessage, RawMessageError>>,
-    {
-        let message = self.message_by(ask).await?;
-        message.map(StoredAppend::of).transpose()
+        let mut sequence = sequence.max(1);
+        loop {
+            let message = self.message_by(|| {
+                let (ask, subject) = (&self.records, subject.clone());
+                ask.get_first_raw_message_by_subject(subject, sequence)
+            });
+            match message.await?.map(Stored::of).transpose()? {
+                None => return Ok(None),
+                Some(Stored::Append(append)) => return Ok(Some(append)),
+                // Each turn of the loop is behind a later deletion.
+                Some(Stored::Deletion(deletion)) => sequence = deletion + 1,
+            }
+        }
     }
 
     /// Asks until there is an answer.
@@ -86,13 +125,16 @@ impl NatsStore {
     {
         let mut attempts = Attempts::within(self.options.answer_max);
         loop {
-            let failure = match self.answer(ask()).await {
-                Some(Ok(message)) => return Ok(Some(message)),
-                Some(Err(error)) => match errors::of_read(error) {
-                    None => return Ok(None),
-                    Some(failure) => failure,
+            let failure = match self.check_connection() {
+                Err(failure) => failure,
+                Ok(()) => match self.answer(ask()).await {
+                    Some(Ok(message)) => return Ok(Some(message)),
+                    Some(Err(error)) => match errors::of_read(error) {
+                        None => return Ok(None),
+                        Some(failure) => failure,
+                    },
+                    None => RequestFailure::Passing(errors::disconnected("read")),
                 },
-                None => RequestFailure::Passing(errors::disconnected("read")),
             };
             match failure {
                 RequestFailure::Passing(_) if attempts.next().await => {}
@@ -101,27 +143,29 @@ impl NatsStore {
         }
     }
 
-    /// Records of an append.
-    pub(crate) async fn records(
-        &self,
-        append: &StoredAppend,
-    ) -> Result<Vec<RecordBytes>, LogError> {
+    /// Records of an append; `None` if its stream was deleted meanwhile.
+    async fn records(&self, append: &StoredAppend) -> Result<Option<Vec<RecordBytes>>, LogError> {
         let damaged = |error| errors::of_message(error, append.sequence);
         let mut body = append.body.clone();
         if append.head.is_in_pieces {
             let mut whole = BytesMut::new();
             for sequence in pieces_of(body).map_err(damaged)? {
-                let piece = self
-                    .message_by(|| self.records.get_raw_message(sequence))
-                    .await?;
-                let piece = piece.ok_or_else(|| {
-                    LogError::new(LogErrorKind::Corrupt, place(&format!("piece {sequence}")))
-                })?;
-                whole.extend_from_slice(&piece.payload);
+                let piece = self.message_by(|| self.records.get_raw_message(sequence));
+                if let Some(piece) = piece.await? {
+                    whole.extend_from_slice(&piece.payload);
+                    continue;
+                }
+                let head = self.message_by(|| self.records.get_raw_message(append.sequence));
+                if head.await?.is_none() {
+                    return Ok(None);
+                }
+                let place = place(&format!("piece {sequence}"));
+                return Err(LogError::new(LogErrorKind::Corrupt, place));
             }
             body = whole.freeze();
         }
-        records_of(body, append.head.count).map_err(damaged)
+        let records = records_of(body, append.head.count);
+        records.map(Some).map_err(damaged)
     }
 
     /// The append that holds this record; `None` if there is none yet.
@@ -149,7 +193,7 @@ impl NatsStore {
         stream: &StreamName,
         number: Version,
     ) -> Result<Option<StoredAppend>, LogError> {
-        let Some(last) = self.last(stream).await? else {
+        let Some(last) = self.end(stream).await?.append else {
             return Ok(None);
         };
         if last.head.last() < number {
@@ -187,7 +231,9 @@ impl NatsStore {
         let mut bytes = 0;
         let mut next = self.holding(stream, from).await?;
         while let Some(append) = next {
-            let records = self.records(&append).await?;
+            let Some(records) = self.records(&append).await? else {
+                break;
+            };
             let numbered = (append.head.first.0..).map(Version).zip(records);
             for (number, record) in numbered.filter(|(number, _)| *number >= from) {
                 bytes += record.len();

@@ -31,8 +31,7 @@ impl NatsLog {
     /// Dropping the future opens nothing.
     pub async fn open(options: NatsOptions, scope: &Scope) -> Result<Self, ConnectError> {
         let store = Arc::new(connect(options).await?);
-        let (presence, queue) = PresenceHandle::new();
-        let keeper = Presence::new(Arc::clone(&store), presence.clone(), queue);
+        let (keeper, presence) = Presence::new(Arc::clone(&store));
         let spec = WorkSpec::new(ItemKind::Future, "presence at NATS");
         let kept = scope.spawn(spec, |cx| keeper.run(cx));
         // It belongs to the scope; nobody waits for its value.

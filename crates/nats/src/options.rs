@@ -7,12 +7,12 @@ use std::time::Duration;
 /// Beginning of all names at the servers.
 const PREFIX: &str = "allstop";
 
-/// Time after which a lock passes on when its process has ended without giving it back. Long enough for the choice of a
-/// new leader in a group of servers, which takes a few seconds at worst.
-const LOCK_TTL: Duration = Duration::from_secs(10);
+/// Time after which a lock passes on when its process has ended without giving it back. Longer than the time between two
+/// renewals and the choice of a new leader together, so that no lock is lost when a server is.
+const LOCK_TTL: Duration = Duration::from_secs(20);
 
-/// Longest time for one append or read, a change of the leader included.
-const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// Longest time for one append or read. Servers that lose their leader without a word choose another in 4 to 9 seconds.
+const ANSWER_MAX: Duration = Duration::from_secs(15);
 
 /// Options of a [`NatsLog`](crate::NatsLog).
 #[derive(Clone)]
@@ -27,7 +27,7 @@ pub struct NatsOptions {
     pub prefix: String,
     /// Copies of each record, on as many servers: 1, 3 or 5. For a new store only.
     pub replicas: usize,
-    /// Time after which a lock passes on when its process has ended without giving it back.
+    /// Time after which a lock passes on when its process has ended without giving it back, in whole seconds.
     pub lock_ttl: Duration,
     /// Longest time for one append or read, a change of the leader included.
     pub answer_max: Duration,

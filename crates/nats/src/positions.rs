@@ -13,15 +13,18 @@ const STREAMS_MAX: usize = 10_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Position {
     pub version: Version,
-    /// Sequence number of the message with the version's last record; 0 for version 0.
+    /// Sequence number of the message with the version's last record; for version 0 that of the deletion before it, or 0.
     pub sequence: u64,
+    /// Sequence number of the deletion behind which the stream began; 0 without one.
+    pub birth: u64,
 }
 
 impl Position {
-    /// The position before the first record.
+    /// The position before the first record of a stream that was never deleted.
     pub(crate) const START: Self = Self {
         version: Version(0),
         sequence: 0,
+        birth: 0,
     };
 }
 
@@ -39,7 +42,7 @@ impl Positions {
         Self(Mutex::new(LruCache::new(STREAMS_MAX)))
     }
 
-    /// The position of this version, if it is known. That of version 0 always is.
+    /// The position of this version, if it is known. For version 0 it is a guess: few streams were ever deleted.
     pub(crate) fn at(&self, stream: &StreamName, version: Version) -> Option<Position> {
         if version == Version(0) {
             return Some(Position::START);

@@ -5,7 +5,7 @@
 //!
 //! A lock tells who should work. Only the expected version of an append keeps two writers apart.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,12 +17,15 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 use ulid::Ulid;
 
-use crate::errors::{NotPublished, place};
+use crate::errors::{self, NotPublished, place};
 use crate::store::NatsStore;
 use crate::stream_lock::{LockTaken, body_of};
 
 /// Renewals within the time to live: two of them may fail.
 const RENEWALS: u32 = 3;
+
+/// Pause before a renewal that failed is tried again.
+const RETRY_EVERY: Duration = Duration::from_millis(200);
 
 /// Time for the last words of a process that ends.
 const FAREWELL_MAX: Duration = Duration::from_secs(1);
@@ -35,7 +38,8 @@ pub(crate) enum PresenceRequest {
         StreamName,
         oneshot::Sender<Result<Option<ProcessIdentity>, LogError>>,
     ),
-    Release(StreamName),
+    /// Gives back the lock with this number.
+    Release(StreamName, u64),
     Close(oneshot::Sender<()>),
 }
 
@@ -44,11 +48,6 @@ pub(crate) enum PresenceRequest {
 pub(crate) struct PresenceHandle(mpsc::UnboundedSender<PresenceRequest>);
 
 impl PresenceHandle {
-    pub(crate) fn new() -> (Self, mpsc::UnboundedReceiver<PresenceRequest>) {
-        let (requests, queue) = mpsc::unbounded_channel();
-        (Self(requests), queue)
-    }
-
     /// The answer to a request.
     pub(crate) async fn ask<T>(
         &self,
@@ -68,26 +67,23 @@ impl PresenceHandle {
             closed.await.unwrap_or_default();
         }
     }
-
-    fn release(&self, stream: StreamName) {
-        // Without a presence there is no lock any more.
-        self.0
-            .send(PresenceRequest::Release(stream))
-            .unwrap_or_default();
-    }
 }
 
+/// Presence of this process at the servers. It ends with the last handle and the last lock.
 pub(crate) struct Presence {
     store: Arc<NatsStore>,
     id: String,
-    handle: PresenceHandle,
     queue: mpsc::UnboundedReceiver<PresenceRequest>,
-    /// Held locks, with their messages.
+    /// For the locks, which send their release.
+    handle: mpsc::WeakUnboundedSender<PresenceRequest>,
+    /// Held locks, with the numbers of their messages.
     held: HashMap<StreamName, u64>,
-    /// Messages of locks that were given back and could not be removed.
-    unreleased: Vec<u64>,
-    /// Message of the presence, and the time by which it is to be renewed. `None`: there is none yet.
-    renewed: Option<(u64, Instant)>,
+    /// Streams that may have a lock of this process that nobody holds.
+    leftover: HashSet<StreamName>,
+    /// Time by which the presence is to be renewed. `None`: there is none yet.
+    renew_at: Option<Instant>,
+    /// True while a renewal fails.
+    is_late: bool,
 }
 
 /// Next thing to do.
@@ -98,28 +94,28 @@ enum PresenceEvent {
 }
 
 impl Presence {
-    pub(crate) fn new(
-        store: Arc<NatsStore>,
-        handle: PresenceHandle,
-        queue: mpsc::UnboundedReceiver<PresenceRequest>,
-    ) -> Self {
-        Self {
+    pub(crate) fn new(store: Arc<NatsStore>) -> (Self, PresenceHandle) {
+        let (requests, queue) = mpsc::unbounded_channel();
+        let presence = Self {
             store,
             id: Ulid::generate().to_string(),
-            handle,
             queue,
+            handle: requests.downgrade(),
             held: HashMap::new(),
-            unreleased: Vec::new(),
-            renewed: None,
-        }
+            leftover: HashSet::new(),
+            renew_at: None,
+            is_late: false,
+        };
+        (presence, PresenceHandle(requests))
     }
 
     /// Serves requests until the log is closed or its scope is stopped.
     pub(crate) async fn run(mut self, cx: WorkCx) {
         loop {
-            let renew_at = self.renewed.map_or_else(Instant::now, |(_, at)| at);
             // Without a lock there is nothing to keep.
-            let is_needed = self.renewed.is_some() && !self.held.is_empty();
+            let has_any = !(self.held.is_empty() && self.leftover.is_empty());
+            let is_needed = self.renew_at.is_some() && has_any;
+            let renew_at = self.renew_at.unwrap_or_else(Instant::now);
             let event = tokio::select! {
                 biased;
                 _cause = cx.stopped_at("presence") => PresenceEvent::Stopped,
@@ -129,34 +125,49 @@ impl Presence {
                     None => PresenceEvent::Stopped,
                 },
             };
-            match event {
-                PresenceEvent::RenewalIsDue => self.renew_or_warn().await,
+            let is_stopped = match event {
+                PresenceEvent::Stopped => true,
+                PresenceEvent::RenewalIsDue => is_cut_short(&cx, self.renew_or_warn()).await,
                 PresenceEvent::Asked(PresenceRequest::Close(closed)) => {
                     self.farewell().await;
-                    closed.send(()).unwrap_or_default();
-                    return;
+                    return closed.send(()).unwrap_or_default();
                 }
-                PresenceEvent::Asked(request) => self.serve(request).await,
-                PresenceEvent::Stopped => return self.farewell().await,
+                PresenceEvent::Asked(request) => is_cut_short(&cx, self.serve(request)).await,
+            };
+            if is_stopped {
+                return self.farewell().await;
             }
         }
     }
 
+    /// Longest time for one request: the renewals go on.
+    fn step_max(&self) -> Duration {
+        self.store.lock_ttl() / RENEWALS
+    }
+
     /// Answers a request. An asker that is gone gets a lock that is given back at once.
     async fn serve(&mut self, request: PresenceRequest) {
+        let max = self.step_max();
         match request {
             PresenceRequest::Lock(stream, answer) => {
-                let lock = self.lock(&stream).await;
+                let lock = timeout(max, self.lock(&stream)).await;
+                let lock = lock.unwrap_or_else(|_elapsed| Err(errors::disconnected("lock")));
                 drop(answer.send(lock));
             }
             PresenceRequest::Owner(stream, answer) => {
                 let is_held = self.held.contains_key(&stream);
-                let owner = self.store.lock_holder(&stream, &self.id, is_held).await;
+                let owner = self.store.lock_holder(&stream, &self.id, is_held);
+                let owner = timeout(max, owner).await;
+                let owner = owner.unwrap_or_else(|_elapsed| Err(errors::disconnected("lock")));
                 drop(answer.send(owner));
             }
-            PresenceRequest::Release(stream) => {
-                self.unreleased.extend(self.held.remove(&stream));
-                self.remove_released().await;
+            PresenceRequest::Release(stream, sequence) => {
+                // Another number: the lock was lost, and taken again since.
+                if self.held.get(&stream) == Some(&sequence) {
+                    self.held.remove(&stream);
+                    self.leftover.insert(stream);
+                    self.remove_leftover().await;
+                }
             }
             PresenceRequest::Close(_) => {}
         }
@@ -164,72 +175,103 @@ impl Presence {
 
     async fn lock(&mut self, stream: &StreamName) -> Result<LockAttempt, LogError> {
         // First: without a presence the lock would count for nothing.
-        if self.renewed.is_none_or(|(_, at)| at <= Instant::now()) {
+        if self.renew_at.is_none_or(|at| at <= Instant::now()) {
             self.renew().await?;
         }
+        let Some(handle) = self.handle.upgrade() else {
+            return Err(LogError::new(LogErrorKind::Closed, place("lock")));
+        };
         let is_held = self.held.contains_key(stream);
-        match self.store.take_lock(stream, &self.id, is_held).await? {
+        if !is_held {
+            // Until the answer is known.
+            self.leftover.insert(stream.clone());
+        }
+        let taken = self.store.take_lock(stream, &self.id, is_held).await?;
+        self.leftover.remove(stream);
+        match taken {
             LockTaken::HeldBy(process) => Ok(LockAttempt::HeldBy(Some(process))),
             LockTaken::Taken(sequence) => {
                 self.held.insert(stream.clone(), sequence);
-                let (handle, name) = (self.handle.clone(), stream.clone());
+                let name = stream.clone();
+                let release = move || {
+                    // Without a presence there is no lock any more.
+                    let release = handle.send(PresenceRequest::Release(name, sequence));
+                    release.unwrap_or_default();
+                };
                 Ok(LockAttempt::Locked(StreamLock::new(
                     stream.clone(),
-                    move || {
-                        handle.release(name);
-                    },
+                    release,
                 )))
             }
         }
     }
 
     async fn renew_or_warn(&mut self) {
-        let ttl = self.store.options.lock_ttl;
-        match timeout(ttl / RENEWALS, self.renew()).await {
-            Ok(Ok(())) => self.remove_released().await,
-            Ok(Err(error)) => {
-                tracing::warn!(%error, "the presence is not renewed; locks pass on after {ttl:?}");
+        let error = match timeout(self.step_max(), self.renew()).await {
+            Ok(Ok(())) => {
+                self.is_late = false;
+                return self.remove_leftover().await;
             }
-            Err(_elapsed) => {
-                tracing::warn!("the servers do not answer; locks pass on after {ttl:?}");
-            }
+            Ok(Err(error)) => error,
+            Err(_elapsed) => errors::disconnected("presence"),
+        };
+        self.renew_at = Some(Instant::now() + RETRY_EVERY);
+        if !std::mem::replace(&mut self.is_late, true) {
+            let ttl = self.store.lock_ttl();
+            tracing::warn!(%error, "the presence is not renewed; locks pass on {ttl:?} after the last renewal");
         }
     }
 
     async fn renew(&mut self) -> Result<(), LogError> {
-        let ttl = self.store.options.lock_ttl;
         let began = Instant::now();
         let message = PublishMessage::build()
             .payload(body_of(&self.id)?.into())
-            .ttl(ttl);
+            .ttl(self.store.lock_ttl());
         let subject = self.store.presence_subject(&self.id);
-        let sequence = self.store.publish_message(subject, message).await;
-        let sequence = sequence.map_err(NotPublished::into_error)?;
+        let renewed = self.store.publish_message(subject, message).await;
+        renewed.map_err(NotPublished::into_error)?;
         // Counted from the request: the servers began to count later.
-        self.renewed = Some((sequence, began + ttl / RENEWALS));
+        self.renew_at = Some(began + self.step_max());
         Ok(())
     }
 
-    async fn remove_released(&mut self) {
-        for sequence in std::mem::take(&mut self.unreleased) {
-            // A lock that passed on has another number.
-            if self.store.locks.delete_message(sequence).await.is_err()
-                && self.store.locks.get_raw_message(sequence).await.is_ok()
-            {
-                self.unreleased.push(sequence);
+    /// Removes what releases have left, as long as the servers answer.
+    async fn remove_leftover(&mut self) {
+        let max = self.step_max();
+        let leftover: Vec<_> = self.leftover.iter().cloned().collect();
+        for stream in leftover {
+            let removed = timeout(max, self.store.remove_lock(&stream, &self.id)).await;
+            if !matches!(removed, Ok(Ok(()))) {
+                return;
             }
+            self.leftover.remove(&stream);
         }
     }
 
     /// Gives everything back, if the servers answer.
     async fn farewell(&mut self) {
-        self.unreleased
-            .extend(self.held.drain().map(|(_, sequence)| sequence));
-        self.unreleased
-            .extend(self.renewed.take().map(|(sequence, _)| sequence));
-        let removed = timeout(FAREWELL_MAX, self.remove_released()).await;
-        if removed.is_err() {
+        self.leftover
+            .extend(self.held.drain().map(|(stream, _)| stream));
+        let has_presence = self.renew_at.take().is_some();
+        let farewell = async {
+            if has_presence {
+                // First: without it no lock counts.
+                self.store.remove_presence(&self.id).await?;
+            }
+            self.remove_leftover().await;
+            Ok::<_, LogError>(())
+        };
+        if !matches!(timeout(FAREWELL_MAX, farewell).await, Ok(Ok(()))) {
             tracing::warn!("the servers do not answer; locks pass on when they expire");
         }
+    }
+}
+
+/// True if a stop came before the end of this work.
+async fn is_cut_short(cx: &WorkCx, work: impl Future<Output = ()>) -> bool {
+    tokio::select! {
+        biased;
+        _cause = cx.stopped_at("presence") => true,
+        () = work => false,
     }
 }

@@ -1,14 +1,25 @@
 //! The servers as a store: the connection, the two streams of JetStream, and the names in them.
 
-use allstop_log::StreamName;
+use std::time::Duration;
+
+use allstop_log::{LogError, LogErrorKind, StreamName};
 use async_nats::Client;
+use async_nats::connection::State;
 use async_nats::jetstream::Context;
 use async_nats::jetstream::stream::Stream;
 use tokio::sync::watch;
+use tokio::time::timeout;
 
+use crate::errors::{self, RequestFailure};
 use crate::options::NatsOptions;
 use crate::positions::Positions;
 use crate::subject::tokens_of;
+
+/// Time for one answer. A request that gets none is asked again.
+pub(crate) const REQUEST_MAX: Duration = Duration::from_secs(1);
+
+/// Bytes of a stream's name in a subject; the servers take lines of 4,096 bytes.
+const TOKENS_BYTES_MAX: usize = 1_024;
 
 pub(crate) struct NatsStore {
     pub options: NatsOptions,
@@ -24,24 +35,55 @@ pub(crate) struct NatsStore {
 }
 
 impl NatsStore {
-    /// The answer to a request; `None`: the connection was lost meanwhile, so there will be none.
+    /// The answer to a request; `None`: there will be none, and the servers may have the request or not.
     pub(crate) async fn answer<T>(&self, request: impl IntoFuture<Output = T>) -> Option<T> {
         let mut disconnections = self.disconnections.subscribe();
         tokio::select! {
             biased;
-            answer = request.into_future() => Some(answer),
+            answer = timeout(REQUEST_MAX, request.into_future()) => answer.ok(),
             // The sender is in this store, so the wait ends with a change.
             _changed = disconnections.changed() => None,
         }
+    }
+
+    /// Checks that there is a connection. Without one the client would keep a request and send it much later.
+    pub(crate) fn check_connection(&self) -> Result<(), RequestFailure> {
+        match self.client.connection_state() {
+            State::Connected => Ok(()),
+            State::Pending | State::Disconnected => {
+                Err(RequestFailure::Passing(errors::disconnected("connection")))
+            }
+        }
+    }
+
+    /// Checks that a stream's name fits into a subject: a longer one would end the connection for all.
+    pub(crate) fn check_name(stream: &StreamName) -> Result<(), LogError> {
+        if tokens_of(stream).len() <= TOKENS_BYTES_MAX {
+            return Ok(());
+        }
+        let place = format!("stream name of {} bytes", stream.as_str().len());
+        Err(LogError::new(LogErrorKind::Io, errors::place(&place)))
+    }
+
+    /// The next whole number of seconds: the servers count in seconds.
+    pub(crate) fn lock_ttl(&self) -> Duration {
+        let ttl = self.options.lock_ttl;
+        let part = u64::from(ttl.subsec_nanos() > 0);
+        Duration::from_secs((ttl.as_secs() + part).max(1))
     }
 
     pub(crate) fn subject(&self, stream: &StreamName) -> String {
         format!("{}.{}", self.log_root(), tokens_of(stream))
     }
 
-    /// Subject of the pieces of long appends.
-    pub(crate) fn piece_subject(&self, stream: &StreamName) -> String {
-        format!("{}.piece.{}", self.options.prefix, tokens_of(stream))
+    /// Subject of the pieces of long appends. A stream that begins again has another one, so that the deletion of its
+    /// predecessor never takes its pieces.
+    pub(crate) fn piece_subject(&self, stream: &StreamName, birth: u64) -> String {
+        format!(
+            "{}.piece.{birth}.{}",
+            self.options.prefix,
+            tokens_of(stream)
+        )
     }
 
     pub(crate) fn lock_subject(&self, stream: &StreamName) -> String {

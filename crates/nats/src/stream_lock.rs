@@ -7,7 +7,7 @@ use async_nats::jetstream::message::PublishMessage;
 use serde::{Deserialize, Serialize};
 
 use crate::attempts::Attempts;
-use crate::errors::{NotPublished, place};
+use crate::errors::{self, NotPublished, place};
 use crate::store::NatsStore;
 
 /// Body of a lock, and of a presence.
@@ -40,6 +40,7 @@ impl NatsStore {
         presence: &str,
         is_held: bool,
     ) -> Result<LockTaken, LogError> {
+        Self::check_name(stream)?;
         let body = body_of(presence)?;
         let mut attempts = Attempts::within(self.options.answer_max);
         loop {
@@ -97,6 +98,33 @@ impl NatsStore {
             ask.last_by_subject(&*subject).send()
         });
         Ok(found.await?.is_some())
+    }
+
+    /// Removes a lock of this process that nobody holds: what a release that failed or a request without an answer has
+    /// left.
+    pub(crate) async fn remove_lock(
+        &self,
+        stream: &StreamName,
+        presence: &str,
+    ) -> Result<(), LogError> {
+        let lock = self.lock_of(stream).await?;
+        let Some(lock) = lock.filter(|lock| lock.holder.presence == presence) else {
+            return Ok(());
+        };
+        // By its number: a lock of others, which came meanwhile, has another.
+        let removed = self.answer(self.locks.delete_message(lock.sequence)).await;
+        let removed = removed.ok_or_else(|| errors::disconnected("release"))?;
+        removed.map_err(|error| errors::unreachable("release", error))?;
+        Ok(())
+    }
+
+    /// Removes the presence of this process: none of its locks counts any more.
+    pub(crate) async fn remove_presence(&self, presence: &str) -> Result<(), LogError> {
+        let subject = self.presence_subject(presence);
+        let purged = self.answer(self.locks.purge().filter(subject)).await;
+        let purged = purged.ok_or_else(|| errors::disconnected("release"))?;
+        purged.map_err(|error| errors::unreachable("release", error))?;
+        Ok(())
     }
 
     async fn lock_of(&self, stream: &StreamName) -> Result<Option<PresentLock>, LogError> {

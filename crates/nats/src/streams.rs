@@ -1,9 +1,12 @@
 //! Streams as a whole: their list, and their deletion.
 
-use allstop_log::{LogError, StreamName, Version};
+use allstop_log::{LogError, LogErrorKind, StreamName, Version};
+use async_nats::jetstream::message::PublishMessage;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 
-use crate::errors;
+use crate::append_message::deletion_headers;
+use crate::attempts::Attempts;
+use crate::errors::{self, NotPublished, RequestFailure};
 use crate::store::NatsStore;
 use crate::subject::{filter_of, name_of};
 
@@ -15,10 +18,11 @@ impl NatsStore {
     pub(crate) async fn list(&self, prefix: &str) -> Result<Vec<(StreamName, Version)>, LogError> {
         let root = self.log_root();
         let failed = |error| errors::unreachable("list", error);
-        let subjects = self
-            .records
-            .info_with_subjects(filter_of(&root, prefix))
-            .await;
+        self.check_connection()
+            .map_err(RequestFailure::into_error)?;
+        let subjects = self.records.info_with_subjects(filter_of(&root, prefix));
+        let subjects = self.answer(subjects).await;
+        let subjects = subjects.ok_or_else(|| errors::disconnected("list"))?;
         let mut subjects = subjects.map_err(failed)?;
         let mut names = Vec::new();
         while let Some((subject, _messages)) = subjects.try_next().await.map_err(failed)? {
@@ -30,9 +34,9 @@ impl NatsStore {
         }
         let listed = stream::iter(names)
             .map(|name| async move {
-                let last = self.last(&name).await?;
-                // A stream that was deleted meanwhile has none.
-                Ok::<_, LogError>(last.map(|last| (name, last.head.last())))
+                let end = self.end(&name).await?;
+                // A deleted stream has none.
+                Ok::<_, LogError>(end.append.map(|last| (name, last.head.last())))
             })
             .buffer_unordered(LIST_QUESTIONS_MAX)
             .try_filter_map(|found| async move { Ok(found) });
@@ -41,14 +45,44 @@ impl NatsStore {
         Ok(listed)
     }
 
-    /// Deletes the records of a stream.
+    /// Deletes a stream: a mark takes the place of its messages, if they are those that were found. So a deletion that
+    /// arrives late takes nothing of what others have written meanwhile.
     pub(crate) async fn delete(&self, stream: &StreamName) -> Result<(), LogError> {
-        // First the records: without them nothing names the pieces.
-        for subject in [self.subject(stream), self.piece_subject(stream)] {
-            let purged = self.records.purge().filter(subject).await;
-            purged.map_err(|error| errors::unreachable("delete", error))?;
+        Self::check_name(stream)?;
+        let mut attempts = Attempts::within(self.options.answer_max);
+        let found = self.end(stream).await?;
+        let mut last = found.position;
+        while last.version > Version(0) {
+            if last.sequence != found.position.sequence {
+                return Err(LogError::new(LogErrorKind::Busy, errors::place("delete")));
+            }
+            let message = PublishMessage::build()
+                .headers(deletion_headers())
+                .expected_last_subject_sequence(last.sequence);
+            let deleted = self.publish_message(self.subject(stream), message).await;
+            let error = match deleted {
+                Ok(_sequence) => break,
+                Err(NotPublished::Failed(RequestFailure::Lasting(error))) => return Err(error),
+                Err(error) => error.into_error(),
+            };
+            if !attempts.next().await {
+                return Err(error);
+            }
+            last = self.end(stream).await?.position;
         }
         self.positions.forget(stream);
+        if found.append.is_some() {
+            self.delete_pieces(stream, found.position.birth).await;
+        }
         Ok(())
+    }
+
+    /// Deletes the pieces of a deleted stream. What stays is named by nothing.
+    async fn delete_pieces(&self, stream: &StreamName, birth: u64) {
+        let pieces = self.piece_subject(stream, birth);
+        let purged = self.answer(self.records.purge().filter(pieces)).await;
+        if !matches!(purged, Some(Ok(_))) {
+            tracing::debug!(%stream, "pieces of a deleted stream stay");
+        }
     }
 }

@@ -9,7 +9,8 @@ use tokio::time::{sleep, timeout};
 use crate::errors;
 use crate::store::NatsStore;
 
-/// Pause behind a message on the stream's subject: subscribers get it before a quorum has it.
+/// Pause behind a message on the stream's subject: subscribers get it before a quorum has it. Each further one is twice
+/// as long.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 
 /// Longest pause: a message that a reconnection has swallowed is found by then.
@@ -27,9 +28,13 @@ impl NatsStore {
         limit: usize,
     ) -> Result<Vec<(Version, RecordBytes)>, LogError> {
         // Before the read: what comes in between is a hint.
-        let hints = self.client.subscribe(self.subject(stream)).await;
+        Self::check_name(stream)?;
+        let hints = self.client.subscribe(self.subject(stream));
+        let hints = timeout(self.options.answer_max, hints).await;
+        let hints = hints.map_err(|_elapsed| errors::disconnected("subscribe"))?;
         let mut hints = hints.map_err(|error| errors::unreachable("subscribe", error))?;
-        let mut pause = PAUSE_MAX;
+        // Short at first: the servers tell each other about the subscription meanwhile.
+        let mut pause = PAUSE_MIN;
         loop {
             let records = self.read(stream, from, limit).await?;
             if !records.is_empty() || limit == 0 {

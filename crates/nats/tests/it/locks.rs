@@ -65,6 +65,26 @@ async fn stopped_scope_gives_locks_back() {
     drop(lock);
 }
 
+#[tokio::test]
+async fn release_without_a_server_is_made_up_for() {
+    let folder = TempDir::new().unwrap();
+    let mut server = NatsServer::start(folder.path());
+    let log = open_with_short_ttl(&server.url()).await;
+    let lock = try_lock(&log).await.unwrap();
+    server.kill();
+    // Also while renewals fail.
+    let began = Instant::now();
+    log.try_lock(&StreamName::new("t")).await.unwrap_err();
+    log.lock_owner(&StreamName::new("s")).await.unwrap_err();
+    drop(lock);
+    log.try_lock(&StreamName::new("s")).await.unwrap_err();
+    assert!(began.elapsed() < TTL * 3, "{:?}", began.elapsed());
+    server.restart();
+    let other = open(server.url(), 1).await;
+    let lock = lock_within(&other, TTL * 5).await;
+    assert!(lock.is_some(), "it was given back");
+}
+
 const TTL: Duration = Duration::from_secs(2);
 
 async fn open_with_short_ttl(url: &str) -> NatsLog {

@@ -41,7 +41,13 @@ pub(super) async fn run(inner: Arc<AgentExecutorInner>, cx: ExecutionCx) -> Exec
         item.finish(Ending::Returned);
         return Ok(ExecutorReturn::Finished);
     };
-    TaskExecution { inner, cx, item }.follow(turn).await
+    let execution = TaskExecution {
+        inner,
+        cx,
+        item: Some(item),
+        turn: Some(turn),
+    };
+    execution.follow().await
 }
 
 impl AgentExecutorInner {
@@ -104,21 +110,30 @@ fn message_id_of(cx: &ExecutionCx) -> MessageId {
     MessageId::new(cx.task.id.as_str())
 }
 
+/// An execution that follows a turn. If the force of a stop drops it, the turn is stopped all the same.
 struct TaskExecution {
     inner: Arc<AgentExecutorInner>,
     cx: ExecutionCx,
     /// Item of the turn in the receipt of the task.
-    item: Registration,
+    item: Option<Registration>,
+    /// `None` once somebody else stops it or waits with it, or it has ended.
+    turn: Option<TaskTurn>,
+}
+
+impl Drop for TaskExecution {
+    fn drop(&mut self) {
+        drop(self.begin_stop());
+    }
 }
 
 impl TaskExecution {
-    async fn follow(self, mut turn: TaskTurn) -> ExecutorResult {
-        loop {
+    async fn follow(mut self) -> ExecutorResult {
+        while let Some(turn) = &mut self.turn {
             let written = match turn.progress(&self.cx.scope).await {
-                TurnProgress::Stopped => return self.stop(turn).await,
+                TurnProgress::Stopped => return self.stop().await,
                 TurnProgress::Asked(question) => {
                     let message = question_message(&question);
-                    return self.wait_for_answer(turn, message).await;
+                    return self.wait_for_answer(message).await;
                 }
                 TurnProgress::Began => self.write(TaskEvent::state(TaskState::Working)).await,
                 TurnProgress::TurnEnded(outcome) => {
@@ -128,7 +143,7 @@ impl TaskExecution {
                     if outcome.is_completed() {
                         self.write(answer_event(&outcome.output)).await
                     } else {
-                        return self.fail(turn, &outcome).await;
+                        return self.fail(&outcome).await;
                     }
                 }
                 TurnProgress::Done => return self.complete(None).await,
@@ -137,40 +152,52 @@ impl TaskExecution {
                 }
             };
             if written.is_err() {
-                return self.stop(turn).await;
+                return self.stop().await;
             }
         }
+        Ok(ExecutorReturn::Finished)
     }
 
     async fn write(&self, event: TaskEvent) -> Result<(), ExecutionEnded> {
         self.cx.events.write(event).await
     }
 
-    async fn complete(self, message: Option<String>) -> ExecutorResult {
-        self.item.finish(Ending::Returned);
+    fn finish_item(&mut self) {
+        if let Some(item) = self.item.take() {
+            item.finish(Ending::Returned);
+        }
+    }
+
+    async fn complete(mut self, message: Option<String>) -> ExecutorResult {
+        self.turn = None;
+        self.finish_item();
         // If the execution takes no more events, it was stopped with its turn at its end.
-        let _ended = self.cx.events.write(completed(message)).await;
+        let _ended = self.write(completed(message)).await;
         Ok(ExecutorReturn::Finished)
     }
 
     /// Ends the task of a turn that ended without an answer, and the background work of the turn: nobody could stop it
     /// through a task that has ended.
-    async fn fail(self, turn: TaskTurn, outcome: &MessageOutcome) -> ExecutorResult {
+    async fn fail(mut self, outcome: &MessageOutcome) -> ExecutorResult {
         let cause = outcome.cause.clone();
         let cause =
             cause.unwrap_or_else(|| Cause::new(CauseKind::Failure).detail("its turn has failed"));
-        let is_stopped = tokio::select! {
-            biased;
-            () = self.cx.scope.stopped() => true,
-            () = turn.end_background(&cause) => false,
-        };
-        if is_stopped {
-            // The receipt of the stop names the work, too.
-            return self.stop(turn).await;
+        let mut works = Vec::new();
+        if let Some(turn) = &self.turn {
+            let is_stopped = tokio::select! {
+                biased;
+                () = self.cx.scope.stopped() => true,
+                () = turn.end_background(&cause) => false,
+            };
+            if is_stopped {
+                // The receipt of the stop names the work, too.
+                return self.stop().await;
+            }
+            works = turn.work.running_background();
         }
-        self.item.finish(Ending::Returned);
+        self.turn = None;
+        self.finish_item();
         let mut reason = failure_of(outcome);
-        let works = turn.work.running_background();
         if !works.is_empty() {
             reason = format!("{reason}. {}", names_of(&works));
         }
@@ -185,23 +212,26 @@ impl TaskExecution {
         // Somebody has stopped the turn in its session.
         let message = agent_message(Arc::clone(error.message()));
         let event = TaskEvent::status(TaskState::Canceled, message);
-        let _ended = self.cx.events.write(event).await;
+        let _ended = self.write(event).await;
         Ok(ExecutorReturn::Finished)
     }
 
     /// Ends the execution with a question. The turn waits for the next message of the task.
-    async fn wait_for_answer(self, turn: TaskTurn, message: TaskMessage) -> ExecutorResult {
+    async fn wait_for_answer(mut self, message: TaskMessage) -> ExecutorResult {
         let id = self.cx.task.id.clone();
         // Before the event: the answer may follow at once.
-        self.inner.waiting.put(id.clone(), turn);
+        if let Some(turn) = self.turn.take() {
+            self.inner.waiting.put(id.clone(), turn);
+        }
         let event = TaskEvent::status(TaskState::InputRequired, message);
         let written = self.write(event).await;
-        if (written.is_err() || self.is_stopped_with_its_task())
-            && let Some(turn) = self.inner.waiting.take(&id)
-        {
-            return self.stop(turn).await;
+        if written.is_err() || self.is_stopped_with_its_task() {
+            self.turn = self.inner.waiting.take(&id);
+            if self.turn.is_some() {
+                return self.stop().await;
+            }
         }
-        self.item.finish(Ending::Returned);
+        self.finish_item();
         Ok(ExecutorReturn::Finished)
     }
 
@@ -212,31 +242,40 @@ impl TaskExecution {
         cause.is_some_and(|cause| cause.kind != CauseKind::Parent)
     }
 
-    /// Stops the turn, and ends the task with the receipt of the session.
-    async fn stop(self, turn: TaskTurn) -> ExecutorResult {
-        let Self { cx, item, .. } = self;
-        let is_answered = turn.has_ended();
-        let cause = cx.scope.cause();
-        let cause =
-            cause.unwrap_or_else(|| Cause::new(CauseKind::Failure).detail("its task has ended"));
+    /// Begins the stop of the turn. The item of the turn ends with the receipt of the session, also if this execution
+    /// is dropped meanwhile. Returns the turn behind its stop.
+    fn begin_stop(&mut self) -> Option<oneshot::Receiver<TaskTurn>> {
+        let (turn, item) = (self.turn.take()?, self.item.take()?);
         item.acknowledge("following the turn");
         let (tx, stopped) = oneshot::channel();
-        let stopping = {
-            let (cause, receipts) = (cause.clone(), cx.receipts.clone());
-            async move {
-                let receipt = turn.stop(&cause).await;
-                receipts.add(Arc::clone(&receipt));
-                item.finish(if receipt.quiet() {
-                    Ending::Returned
-                } else {
-                    Ending::WatcherGone
-                });
-                // The executor may have been dropped at the end of its grace.
-                drop(tx.send(turn));
-            }
+        let (cause, receipts) = (self.stop_cause(), self.cx.receipts.clone());
+        let stopping = async move {
+            let receipt = turn.stop(&cause).await;
+            receipts.add(Arc::clone(&receipt));
+            item.finish(if receipt.quiet() {
+                Ending::Returned
+            } else {
+                Ending::WatcherGone
+            });
+            // The executor may have been dropped at the end of its grace.
+            drop(tx.send(turn));
         };
         // An engine: the item of the turn must not end before the turn, even if the executor is dropped.
-        drop(cx.scope.spawn_engine(stopping));
+        drop(self.cx.scope.spawn_engine(stopping));
+        Some(stopped)
+    }
+
+    fn stop_cause(&self) -> Cause {
+        let cause = self.cx.scope.cause();
+        cause.unwrap_or_else(|| Cause::new(CauseKind::Failure).detail("its task has ended"))
+    }
+
+    /// Stops the turn, and ends the task with the receipt of the session.
+    async fn stop(mut self) -> ExecutorResult {
+        let is_answered = self.turn.as_ref().is_some_and(TaskTurn::has_ended);
+        let Some(stopped) = self.begin_stop() else {
+            return Ok(ExecutorReturn::Finished);
+        };
         let Ok(turn) = stopped.await else {
             return Ok(ExecutorReturn::Finished);
         };
@@ -244,10 +283,10 @@ impl TaskExecution {
         let events = match outcome.filter(|outcome| outcome.is_completed() && !is_answered) {
             // The stop came too late: the answer is in the conversation.
             Some(outcome) => vec![answer_event(&outcome.output), completed(None)],
-            None => vec![turn_stop::event(&cause)],
+            None => vec![turn_stop::event(&self.stop_cause())],
         };
         for event in events {
-            if cx.events.write(event).await.is_err() {
+            if self.write(event).await.is_err() {
                 break;
             }
         }

@@ -7,12 +7,15 @@ use std::time::Duration;
 use allstop_core::receipt::ItemKind;
 use allstop_core::{Extent, Receipt};
 use allstop_model::{Reply, ScriptedModel};
+use allstop_runtime::AgentExecutorOptions;
 use allstop_scope::{RootOptions, Scope, StopRequest, WorkSpec};
-use allstop_task::TaskState;
+use allstop_task::{ExecutionCx, Executor, ExecutorError, ExecutorReturn, TaskParts, TaskState};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use serde_json::json;
 
 use super::support::{
-    AgentTasks, TestAgents, WorkTool, answer, soon, status_text, until_state, user,
+    AgentTasks, Logs, TestAgents, WorkTool, answer, soon, status_text, until_state, user,
 };
 
 async fn working(work: &WorkTool) -> AgentTasks {
@@ -58,6 +61,51 @@ async fn canceled_task_carries_the_receipt_of_its_turn() {
     assert!(items.iter().any(|item| &*item.id == "turn"), "{items:?}");
 }
 
+/// An executor that hears of no stop, as one that is dropped by the second signal to a server before it runs again.
+struct UnheardExecutor(Arc<dyn Executor>);
+
+impl Executor for UnheardExecutor {
+    fn execute(
+        &self,
+        cx: ExecutionCx,
+    ) -> BoxFuture<'static, Result<ExecutorReturn, ExecutorError>> {
+        let (scope, work) = (cx.scope.clone(), self.0.execute(cx));
+        async move {
+            tokio::select! {
+                biased;
+                () = scope.stopped() => std::future::pending().await,
+                ended = work => ended,
+            }
+        }
+        .boxed()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn receipt_names_the_turn_of_an_executor_that_was_dropped() {
+    let work = WorkTool::new();
+    let (tool, replies) = (work.clone(), vec![Reply::text("").call("work", json!({}))]);
+    let agents = TestAgents::new(replies).tools(move |_| vec![tool.tool()]);
+    let unheard = |parts: TaskParts| TaskParts {
+        executor: Arc::new(UnheardExecutor(parts.executor)),
+        ..parts
+    };
+    let (logs, options) = (Logs::new(), AgentExecutorOptions::default());
+    let tasks = AgentTasks::over(&logs, agents, options, unheard).await;
+    let mut started = tasks.start("m1", "Work").await;
+    work.started().await;
+    let stop = StopRequest::new(Extent::Process, user());
+    tasks.tasks.stop(stop).force();
+    let task = tasks.rest(&mut started).await;
+    assert_eq!(work.live(), 0, "nothing runs on");
+    let receipt = task.ending.receipt.as_ref().unwrap();
+    let items = receipt.items();
+    assert!(
+        items.iter().any(|item| item.kind == ItemKind::ToolCall),
+        "{items:?}"
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn preview_names_what_the_receipt_will() {
     let work = WorkTool::new();
@@ -67,21 +115,21 @@ async fn preview_names_what_the_receipt_will() {
     let preview = tasks.manager.preview(&started.task_id, user()).unwrap();
     assert!(preview.is_preview(), "{preview:?}");
     assert_eq!(work.live(), 1, "a preview stops nothing");
-    let names = |receipt: &Receipt| -> BTreeSet<String> {
+    let ids_in = |receipt: &Receipt| -> BTreeSet<String> {
         let items = receipt.items().iter();
         items
             .map(|item| format!("{:?} {}", item.kind, item.id))
             .collect()
     };
-    let named = names(&preview);
+    let previewed = ids_in(&preview);
     assert!(
-        named.iter().any(|name| name.starts_with("ToolCall")),
-        "{named:?}"
+        previewed.iter().any(|name| name.starts_with("ToolCall")),
+        "{previewed:?}"
     );
     let outcome = tasks.cancel(&started.task_id).await;
     assert!(
-        named.is_subset(&names(&outcome.receipt)),
-        "{named:?} {:?}",
+        previewed.is_subset(&ids_in(&outcome.receipt)),
+        "{previewed:?} {:?}",
         outcome.receipt
     );
     let preview = tasks.manager.preview(&started.task_id, user()).unwrap();

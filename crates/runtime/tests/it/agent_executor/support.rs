@@ -85,6 +85,8 @@ pub(super) struct AgentTasks {
     pub(super) root: Scope,
     pub(super) model: Arc<ScriptedModel>,
     pub(super) manager: TaskManager,
+    /// Holds the executions.
+    pub(super) tasks: Scope,
 }
 
 /// Logs of one life of a process after the other.
@@ -132,11 +134,13 @@ impl AgentTasks {
         let log = Arc::clone(&logs.tasks);
         // A tree of its own: a stop of all tasks reaches the sessions through the executor only.
         let tasks = Scope::root("tasks", RootOptions::current());
-        let manager = TaskManager::open(log, tasks, parts, TaskOptions::default()).await;
+        let scope = tasks.clone();
+        let manager = TaskManager::open(log, scope, parts, TaskOptions::default()).await;
         Self {
             root,
             model,
             manager: manager.expect("memory"),
+            tasks,
         }
     }
 
