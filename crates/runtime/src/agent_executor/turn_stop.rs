@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use allstop_core::{Cause, Receipt};
+use allstop_core::receipt::StopFindings;
+use allstop_core::{Cause, Extent, Receipt};
 use allstop_session::{SessionStop, StopTarget};
 use allstop_task::TaskEvent;
 use allstop_task::model::TaskState;
@@ -15,15 +16,35 @@ impl TaskTurn {
     /// the session continue.
     pub(super) async fn stop(&self, cause: &Cause) -> Arc<Receipt> {
         let message = StopTarget::Message(self.id().clone());
-        let mut stops = vec![self.session.stop(&message, cause.clone())];
-        stops.extend(self.stop_steered(cause));
-        stops.extend(self.stop_background(cause));
-        let first = stops.iter().map(SessionStop::receipt);
-        let mut receipts = join_all(first).await;
+        let turn = self.session.stop(&message, cause.clone());
+        let mut others: Vec<_> = self.stop_steered(cause).into_iter().collect();
+        others.extend(self.stop_background(cause));
+        // The turn first: its request is the one that the joined receipt has.
+        let first = std::iter::once(&turn).chain(&others);
+        let mut receipts = join_all(first.map(SessionStop::receipt)).await;
         // Work that a call has moved to the background at the last moment.
         let late = self.stop_background(cause);
         receipts.extend(join_all(late.iter().map(SessionStop::receipt)).await);
-        let joined = Receipt::joined(&receipts);
+        self.own_part(&receipts)
+    }
+
+    /// The part of these receipts that is the turn's. A stop of the whole program may have come first; its receipt has
+    /// the work of other tasks, which may belong to other users.
+    fn own_part(&self, receipts: &[Arc<Receipt>]) -> Arc<Receipt> {
+        let is_wider = |receipt: &&Arc<Receipt>| {
+            matches!(receipt.request().extent, Extent::Session | Extent::Process)
+        };
+        let mut own: Vec<_> = receipts.iter().filter(|r| !is_wider(r)).cloned().collect();
+        if let Some(wider) = receipts.iter().find(is_wider) {
+            let outcome = self.sent.try_outcome();
+            own.extend(outcome.and_then(|outcome| outcome.receipt.clone()));
+            let left = StopFindings {
+                items: self.work.preview().into(),
+                ..StopFindings::default()
+            };
+            own.push(Arc::new(Receipt::of_stop(wider.request().clone(), left)));
+        }
+        let joined = Receipt::joined(&own);
         joined.expect("the stop of the message has a receipt")
     }
 

@@ -9,13 +9,15 @@ use allstop_core::{Extent, Receipt};
 use allstop_model::{Reply, ScriptedModel};
 use allstop_runtime::AgentExecutorOptions;
 use allstop_scope::{RootOptions, Scope, StopRequest, WorkSpec};
-use allstop_task::{ExecutionCx, Executor, ExecutorError, ExecutorReturn, TaskParts, TaskState};
+use allstop_task::{
+    ExecutionCx, Executor, ExecutorError, ExecutorReturn, TaskParts, TaskRequest, TaskState,
+};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde_json::json;
 
 use super::support::{
-    AgentTasks, Logs, TestAgents, WorkTool, answer, soon, status_text, until_state, user,
+    AgentTasks, Logs, TestAgents, WorkTool, answer, request, soon, status_text, until_state, user,
 };
 
 async fn working(work: &WorkTool) -> AgentTasks {
@@ -104,6 +106,41 @@ async fn receipt_names_the_turn_of_an_executor_that_was_dropped() {
         items.iter().any(|item| item.kind == ItemKind::ToolCall),
         "{items:?}"
     );
+}
+
+/// The tasks of a server belong to different users.
+#[tokio::test(start_paused = true)]
+async fn receipt_has_no_work_of_other_tasks_when_everything_is_stopped() {
+    let work = WorkTool::new();
+    let (tool, call) = (work.clone(), || Reply::text("").call("work", json!({})));
+    let agents = TestAgents::new(vec![call(), call()]).tools(move |_| vec![tool.tool()]);
+    let unheard = |parts: TaskParts| TaskParts {
+        executor: Arc::new(UnheardExecutor(parts.executor)),
+        ..parts
+    };
+    let (logs, options) = (Logs::new(), AgentExecutorOptions::default());
+    let tasks = AgentTasks::over(&logs, agents, options, unheard).await;
+    let mut started = Vec::new();
+    for context in ["c1", "c2"] {
+        let request = TaskRequest {
+            context_id: Some(context.into()),
+            ..request(context, "Work")
+        };
+        started.push(tasks.manager.execute(request).await.unwrap());
+        work.started().await;
+    }
+    let stop = || StopRequest::new(Extent::Process, user());
+    drop(tasks.root.stop(stop()));
+    tasks.tasks.stop(stop()).force();
+    for task in &mut started {
+        let task = tasks.rest(task).await;
+        let receipt = task.ending.receipt.as_ref().unwrap();
+        let items = receipt.items().iter();
+        let calls = items.filter(|item| item.kind == ItemKind::ToolCall).count();
+        assert_eq!(calls, 1, "{receipt:?}");
+        assert!(receipt.quiet(), "{receipt:?}");
+    }
+    assert_eq!(work.live(), 0);
 }
 
 #[tokio::test(start_paused = true)]
