@@ -206,6 +206,7 @@ impl A2aService {
         let accepted = self.execute(params, request).await?;
         if let (true, Some(cursor)) = (accepted.is_repeated, last_event) {
             let id = &accepted.task_id;
+            self.check_cursor(id, cursor).await?;
             let subscription = self.manager.subscribe_to_execution(id, Some(cursor)).await;
             return self.continued(id, subscription, detail).await;
         }
@@ -224,6 +225,7 @@ impl A2aService {
         let task = self.task_of(params, &request.id).await?;
         let detail = TaskDetail::with_history(None);
         if let Some(cursor) = last_event_id(params)? {
+            self.check_cursor(&task.id, cursor).await?;
             let subscription = self.manager.subscribe(&task.id, Some(cursor)).await;
             return self.continued(&task.id, subscription, detail).await;
         }
@@ -236,6 +238,19 @@ impl A2aService {
         let subscription = self.manager.subscribe(&task.id, None).await;
         let subscription = subscription.map_err(|error| errors::of_read(&error))?;
         Ok(events::numbered(subscription, task, detail))
+    }
+
+    /// Refuses the number of an event that is not there: nothing would ever come behind it. It is of another task, or
+    /// of another store.
+    async fn check_cursor(&self, id: &TaskId, cursor: Version) -> Result<(), A2AError> {
+        let last = self.manager.last_event(id).await;
+        let last = last.map_err(|error| errors::of_read(&error))?;
+        if cursor > last {
+            return Err(A2AError::invalid_params(format!(
+                "Last-Event-ID {cursor} is behind the last event of the task, {last}: subscribe without it"
+            )));
+        }
+        Ok(())
     }
 
     async fn continued(

@@ -51,7 +51,9 @@ impl<'a> RequestHead<'a> {
 /// library, which says how.
 pub(crate) async fn answer(service: &A2aService, request: &WholeRequest) -> Option<Response> {
     let (path, headers) = (request.uri().path(), request.headers());
-    if let Some(id) = subscribed_task(path) {
+    // The specification has POST; clients of event streams can often only GET.
+    let may_subscribe = [Method::GET, Method::POST].contains(request.method());
+    if let Some(id) = subscribed_task(path).filter(|_| may_subscribe) {
         let request = SubscribeToTaskRequest { id, tenant: None };
         let events = service
             .subscribe_numbered(&params_of(headers), request)

@@ -110,6 +110,34 @@ async fn running_task_can_be_followed_and_stopped() {
     );
 }
 
+/// Nothing would ever come behind it: the client would wait for ever.
+#[tokio::test]
+async fn event_id_beyond_the_last_event_is_refused() {
+    let router = router().await;
+    let params = message("m", "wait");
+    let begun = events(&router, rpc("SendStreamingMessage", &params), 3).await;
+    let mut sent = params.clone();
+    sent["configuration"] = json!({"returnImmediately": true});
+    let id = result(&router, "SendMessage", &sent).await["task"]["id"].clone();
+    let id = id.as_str().unwrap();
+    let last = begun[2].0;
+    for beyond in [last + 1, last + 50, u64::MAX] {
+        for request in [
+            rpc("SubscribeToTask", &json!({"id": id})),
+            rpc("SendStreamingMessage", &params),
+        ] {
+            let (_, body) = crate::support::answer(&router, behind(request, beyond)).await;
+            assert_eq!(body["error"]["code"], -32602, "{beyond}: {body}");
+        }
+        let request = behind(post(&format!("/tasks/{id}:subscribe"), ""), beyond);
+        let (status, body) = crate::support::answer(&router, request).await;
+        assert_eq!(status, 400, "{beyond}: {body}");
+    }
+    let delete = Request::delete(format!("/tasks/{id}:subscribe")).header("a2a-version", "1.0");
+    let response = router.clone().oneshot(delete.body(Body::empty()).unwrap());
+    assert!(response.await.unwrap().status().is_client_error());
+}
+
 #[tokio::test]
 async fn invalid_event_id_is_refused() {
     let router = router().await;

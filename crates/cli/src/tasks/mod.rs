@@ -177,7 +177,8 @@ async fn stop(
             stopped.task.id, found.task.id
         )));
     }
-    let TaskEndInfo { receipt, .. } = stopped.task.end();
+    let TaskEndInfo { receipt, cause, .. } = stopped.task.end();
+    let is_crash = cause.is_some_and(|cause| cause.detail.as_deref() == Some("crash"));
     let has_ended = stopped.task.status.state.is_terminal();
     if as_json {
         printer.json(&json!({"task": stopped.json, "receipt": receipt}));
@@ -194,6 +195,12 @@ async fn stop(
         }
         None if !has_ended || stopped.task.status.state.is("canceled") => {
             printer.note("the server gave no receipt: whether the work has stopped is not known");
+            Ok(1)
+        }
+        None if is_crash => {
+            printer.note(
+                "the process that ran the task has ended: whether its work has stopped is not known",
+            );
             Ok(1)
         }
         None => Ok(0),

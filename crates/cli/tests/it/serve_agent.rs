@@ -139,6 +139,13 @@ fn killed_server_leaves_no_task_working() {
         (state_of(&server, id_of(&task)) == "TASK_STATE_FAILED").then_some(())
     });
     assert!(!sleeps(&place));
+    let url = format!("--server http://{}", server.address);
+    let stop = place
+        .allstop()
+        .args(&format!("tasks stop {} {url}", id_of(&task)));
+    let stop = stop.end();
+    assert_eq!(stop.code, 1, "nothing was verified: {}", stop.stderr);
+    assert!(stop.stderr.contains("is not known"), "{}", stop.stderr);
     let next = send(&server, "m2", "hello", None, false);
     assert_eq!(next["status"]["state"], "TASK_STATE_COMPLETED", "{next}");
     assert_eq!(server.running.end_by(Signal::TERM).code, 143);

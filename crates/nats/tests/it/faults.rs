@@ -126,30 +126,30 @@ async fn other_connections_see_what_was_appended() {
 #[tokio::test]
 async fn streams_of_one_name_keep_their_long_records_apart() {
     let (log, kept) = on_one_server().await;
-    let other = open(kept.servers.url(), 1).await;
+    let beside = open(kept.servers.url(), 1).await;
     let stream = StreamName::new("s");
-    let long = |fill: u8| RecordBytes::from(vec![fill; 2_500_000]);
+    let filled = |fill: u8| RecordBytes::from(vec![fill; 2_500_000]);
     for round in 1..=3 {
         // Alternating, so that each knows positions of a stream that the other has deleted.
-        let (writing, reading) = if round % 2 == 0 {
-            (&log, &other)
+        let (first, second) = if round % 2 == 0 {
+            (&log, &beside)
         } else {
-            (&other, &log)
+            (&beside, &log)
         };
         for number in 0..2 {
             let id = AppendId(u128::from(round) << 8 | u128::from(number));
-            let record = vec![long(round)];
-            let version = writer.append(&stream, Version(number), id, record).await;
+            let record = vec![filled(round)];
+            let version = first.append(&stream, Version(number), id, record).await;
             assert_eq!(version.unwrap(), Version(number + 1));
         }
-        let found = reader.read(&stream, Version(1), 5).await.unwrap();
-        assert!(found == [(Version(1), long(round)), (Version(2), long(round))]);
-        let LockAttempt::Locked(lock) = reader.try_lock(&stream).await.unwrap() else {
+        let found = second.read(&stream, Version(1), 5).await.unwrap();
+        assert!(found == [(Version(1), filled(round)), (Version(2), filled(round))]);
+        let LockAttempt::Locked(lock) = second.try_lock(&stream).await.unwrap() else {
             panic!("nobody has the lock");
         };
-        reader.delete(lock).await.unwrap();
-        assert_eq!(writer.read(&stream, Version(1), 5).await.unwrap(), []);
-        assert_eq!(writer.list("").await.unwrap(), []);
+        second.delete(lock).await.unwrap();
+        assert_eq!(first.read(&stream, Version(1), 5).await.unwrap(), []);
+        assert_eq!(first.list("").await.unwrap(), []);
     }
 }
 

@@ -49,6 +49,15 @@ impl TaskManager {
         Ok((feed, version, task))
     }
 
+    /// Number of a task's last event.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn last_event(&self, id: &TaskId) -> Result<Version, ReadTaskError> {
+        let (_, version, _) = self.current(id).await?;
+        Ok(version)
+    }
+
     /// Events of a task. `from` is the number of the last event that the client has; without one the subscription
     /// begins with a snapshot. It ends behind a record that ends an execution. A task at rest is waited for.
     ///
