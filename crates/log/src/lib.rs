@@ -39,8 +39,8 @@ pub use log::{Log, TAIL_POLL_MS};
 pub use memory::MemoryLog;
 pub use names::{AppendId, AppendIds, RecordBytes, StreamName, Version};
 pub use session::{
-    RecordObserver, SessionError, SessionSummary, SessionWriter, committed_answer, list_sessions,
-    read_session, read_session_end, remove_session,
+    LoggedAnswer, RecordObserver, SessionError, SessionSummary, SessionWriter, committed_answer,
+    list_sessions, read_session, read_session_end, remove_session,
 };
 pub use sqlite::SqliteLog;
 pub use stream_writer::{StreamWriteError, StreamWriter};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use allstop_core::ids::{BackgroundId, QuestionId};
 use allstop_core::turn::Conversation;
 use allstop_core::{CallId, Cause, CauseKind, MessageId, Receipt, SessionId, TurnNumber};
-use allstop_log::{SessionError, Version, committed_answer, read_session_end};
+use allstop_log::{LoggedAnswer, SessionError, Version, committed_answer, read_session_end};
 use allstop_tools::{BackgroundHost as _, BackgroundWork, NotPromotable, PermissionAnswer};
 use tokio::sync::oneshot;
 
@@ -271,7 +271,7 @@ impl Session {
     pub async fn committed_answer(
         &self,
         message: &MessageId,
-    ) -> Result<Option<Arc<str>>, SessionError> {
+    ) -> Result<LoggedAnswer, SessionError> {
         committed_answer(&*self.inner.host.log, self.id(), message).await
     }
 

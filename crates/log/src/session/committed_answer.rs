@@ -11,25 +11,39 @@ use super::fold::decode;
 use super::stream_of;
 use crate::{Log, Version};
 
+/// Trace of a message in the log of its session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LoggedAnswer {
+    /// No turn of the message has begun: nothing of it ever ran.
+    NotBegun,
+    /// Its turn has begun, and was not committed.
+    NotCommitted,
+    /// The answer of its turn.
+    Committed(Arc<str>),
+}
+
 /// Answer of the turn that a message caused, if that turn was committed. Reads from the first record on, since a
 /// message may be of any age. A message that was handed to a running turn has no turn of its own.
 ///
 /// **Cancel safety**: dropping it has no effect.
 ///
 /// # Errors
-/// An unreadable session, or a failure of the store. An unknown session has no answer.
+/// An unreadable session, or a failure of the store. In an unknown session no turn has begun.
 pub async fn committed_answer(
     log: &dyn Log,
     id: &SessionId,
     message: &MessageId,
-) -> Result<Option<Arc<str>>, SessionError> {
+) -> Result<LoggedAnswer, SessionError> {
     let stream = stream_of(id);
     let (mut last, mut turn_of_message) = (Version(0), None);
     loop {
         // The store bounds its own memory.
         let records = log.read(&stream, last.next(), usize::MAX).await?;
         if records.is_empty() {
-            return Ok(None);
+            return Ok(match turn_of_message {
+                None => LoggedAnswer::NotBegun,
+                Some(_) => LoggedAnswer::NotCommitted,
+            });
         }
         for (version, bytes) in records {
             last = version;
@@ -42,7 +56,7 @@ pub async fn committed_answer(
                 Some(SessionRecord::TurnCommitted { turn, messages, .. })
                     if turn_of_message == Some(turn) =>
                 {
-                    return Ok(Some(answer_in(&messages)));
+                    return Ok(LoggedAnswer::Committed(answer_in(&messages)));
                 }
                 _ => {}
             }

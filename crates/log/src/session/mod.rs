@@ -11,7 +11,7 @@ mod running_owner;
 mod writer;
 
 pub use codec::{RecordDecodeError, decode, encode};
-pub use committed_answer::committed_answer;
+pub use committed_answer::{LoggedAnswer, committed_answer};
 pub use error::SessionError;
 pub use list::{SessionSummary, list_sessions, read_session, read_session_end, remove_session};
 pub use writer::{RecordObserver, SessionWriter};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use allstop_core::receipt::ItemKind;
 use allstop_core::{Cause, CauseKind, MessageId};
+use allstop_log::LoggedAnswer;
 use allstop_scope::{Ending, Registration, WorkSpec};
 use allstop_session::{FollowUp, MessageOutcome, NewMessage};
 use allstop_task::model::{Artifact, MessageSender, TaskState};
@@ -58,8 +59,7 @@ impl AgentExecutorInner {
             return Ok(Some(turn));
         }
         // A follow-up without a waiting turn is an answer to a question that a crash has ended.
-        if cx.is_resumed || is_follow_up(&cx.task) {
-            self.complete_from_log(cx).await?;
+        if (cx.is_resumed || is_follow_up(&cx.task)) && !self.never_began(cx).await? {
             return Ok(None);
         }
         let mut message = NewMessage::from(text_of(&cx.message))
@@ -74,18 +74,25 @@ impl AgentExecutorInner {
         Ok(Some(turn))
     }
 
-    /// Completes a task whose turn was committed, although its process has ended.
-    async fn complete_from_log(&self, cx: &ExecutionCx) -> Result<(), ExecutorError> {
+    /// True if a crash came before the turn of the task. A turn that was committed completes the task.
+    async fn never_began(&self, cx: &ExecutionCx) -> Result<bool, ExecutorError> {
         let session = self.sessions.session(&cx.task.context_id).await?;
         let answer = session.committed_answer(&message_id_of(cx)).await;
         let answer = answer.map_err(|error| failed(&error))?;
-        let Some(answer) = answer else {
-            return Err(ExecutorError::of_crash(if cx.is_resumed {
-                "the process ended during the turn; a call that had started may have completed: check before you \
-                 repeat it"
-            } else {
-                "the process ended while the turn waited for this answer; send the first message as a new task"
-            }));
+        let answer = match answer {
+            LoggedAnswer::Committed(answer) => answer,
+            LoggedAnswer::NotBegun if cx.is_resumed => return Ok(true),
+            LoggedAnswer::NotCommitted if cx.is_resumed => {
+                return Err(ExecutorError::of_crash(
+                    "the process ended during the turn; a call that had started may have completed: check before you \
+                     repeat it",
+                ));
+            }
+            LoggedAnswer::NotBegun | LoggedAnswer::NotCommitted => {
+                return Err(ExecutorError::of_crash(
+                    "the process ended while the turn waited for this answer; send the first message as a new task",
+                ));
+            }
         };
         let is_written = !cx.task.artifacts.is_empty();
         let answer = (!is_written).then(|| answer_event(&answer));
@@ -94,7 +101,7 @@ impl AgentExecutorInner {
                 break;
             }
         }
-        Ok(())
+        Ok(false)
     }
 }
 

@@ -68,7 +68,8 @@ impl Default for AgentExecutorOptions {
 /// answers it: `yes` or `allow`, `no` or `deny`. Any other text denies the call, and the model gets the text as a
 /// message. A question that the process did not survive fails its task, because the turn was rolled back.
 ///
-/// After a crash a task whose turn was committed is completed with its answer, and any other interrupted task fails.
+/// After a crash a task whose turn was committed is completed with its answer, and one whose turn had not begun runs.
+/// Any other interrupted task fails.
 #[derive(Debug, Clone)]
 pub struct AgentExecutor {
     inner: Arc<AgentExecutorInner>,

@@ -1,5 +1,6 @@
 //! Messages with ids of their sender, and the search for their answers in the log.
 
+use allstop_log::LoggedAnswer;
 use allstop_model::{Pause, Reply};
 use allstop_session::{FollowUp, NewMessage, SessionOptions, StopTarget};
 
@@ -25,13 +26,13 @@ async fn answer_is_found_by_the_id_of_its_message() {
     session.stop(&StopTarget::Turn, user()).receipt().await;
     assert!(!stopped.outcome().await.is_completed());
     for (id, expected) in [
-        ("a", Some("one")),
-        ("b", Some("two")),
-        ("c", None),
-        ("unknown", None),
+        ("a", LoggedAnswer::Committed("one".into())),
+        ("b", LoggedAnswer::Committed("two".into())),
+        ("c", LoggedAnswer::NotCommitted),
+        ("unknown", LoggedAnswer::NotBegun),
     ] {
         let answer = session.committed_answer(&id.into()).await.unwrap();
-        assert_eq!(answer.as_deref(), expected, "{id}");
+        assert_eq!(answer, expected, "{id}");
     }
     fixture.close().await;
 }

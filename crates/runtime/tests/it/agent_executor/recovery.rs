@@ -132,3 +132,30 @@ fn answer_to_a_question_of_an_earlier_process_fails_the_task() {
         );
     });
 }
+
+#[test]
+fn task_that_waited_behind_another_runs_after_a_crash() {
+    let logs = Logs::new();
+    let (first, waiting) = crash_after(async {
+        let work = WorkTool::new();
+        let tool = work.clone();
+        let agents = TestAgents::new(vec![Reply::text("").call("work", json!({}))]);
+        let agents = agents.tools(move |_| vec![tool.tool()]);
+        let options = AgentExecutorOptions::default();
+        let tasks = AgentTasks::over(&logs, agents, options, |parts| parts).await;
+        let first = tasks.start("m1", "Work").await;
+        work.started().await;
+        let waiting = tasks.start("m2", "And what is it?").await;
+        (first.task_id, waiting.task_id)
+    });
+    crash_after(async {
+        let agents = TestAgents::new(vec![Reply::text("It is 42.")]);
+        let options = AgentExecutorOptions::default();
+        let tasks = AgentTasks::over(&logs, agents, options, |parts| parts).await;
+        assert_eq!(ended(&tasks, &first).await.status.state, TaskState::Failed);
+        let task = ended(&tasks, &waiting).await;
+        assert_eq!(task.status.state, TaskState::Completed);
+        assert_eq!(answer(&task), "It is 42.");
+        assert!(tasks.last_request().contains("And what is it?"));
+    });
+}
