@@ -17,6 +17,7 @@ mod from_wire;
 mod grpc;
 mod legacy;
 mod limits;
+mod localhost;
 mod page_token;
 mod push;
 mod receipt_extension;

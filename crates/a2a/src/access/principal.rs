@@ -1,11 +1,15 @@
 //! Sender of a request. Only an authenticator names it, never the client.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use a2a_server::ServiceParams;
-use axum::http::header::AUTHORIZATION;
+use axum::http::header::{AUTHORIZATION, HOST};
+use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::localhost::is_localhost;
 
 /// Header in which the authentication passes the principal on to the service. The layer removes it from each request
 /// first, so a client cannot set it.
@@ -63,13 +67,33 @@ impl Principal {
     }
 }
 
-/// Lets everybody in as [`ANONYMOUS`]. For loopback addresses only.
+/// Lets everybody in as [`ANONYMOUS`] who asks for this machine by a name or address of its own. For loopback addresses
+/// only.
+///
+/// A web page of another site can resolve its own name to a loopback address (DNS rebinding) and send requests from the
+/// user's browser; they carry that name as `Host`, and are refused.
 #[derive(Debug, Clone, Copy)]
 pub struct NoAuthentication;
 
 impl Authenticator for NoAuthentication {
-    fn authenticate(&self, _headers: &HeaderMap) -> Result<Principal, Unauthenticated> {
-        Ok(Principal::anonymous())
+    fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, Unauthenticated> {
+        if headers.get_all(HOST).iter().all(is_of_loopback) {
+            return Ok(Principal::anonymous());
+        }
+        Err(Unauthenticated)
+    }
+}
+
+/// True if a `Host` header names this machine by a name or address that never leaves it.
+fn is_of_loopback(host: &HeaderValue) -> bool {
+    let Ok(authority) = Authority::try_from(host.as_bytes()) else {
+        return false;
+    };
+    let host = authority.host();
+    let address = host.trim_start_matches('[').trim_end_matches(']');
+    match address.parse::<IpAddr>() {
+        Ok(address) => address.to_canonical().is_loopback(),
+        Err(_) => is_localhost(host),
     }
 }
 
@@ -117,6 +141,42 @@ pub(crate) fn principal_of(params: &ServiceParams) -> Arc<str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn without_authentication_only_names_of_this_machine_are_served() {
+        let asked = |hosts: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for host in hosts {
+                headers.append(HOST, HeaderValue::from_static(host));
+            }
+            NoAuthentication.authenticate(&headers).is_ok()
+        };
+        assert!(asked(&[]), "HTTP/2, and gRPC");
+        for host in [
+            "localhost",
+            "LOCALHOST:8090",
+            "a.localhost.:1",
+            "127.0.0.1:8090",
+            "127.3.2.1",
+            "[::1]:8090",
+            "[::ffff:127.0.0.1]",
+        ] {
+            assert!(asked(&[host]), "{host}");
+        }
+        for host in [
+            "evil.example",
+            "evil.example:8090",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "10.0.0.1",
+            "[fe80::1]",
+            "",
+            "user@localhost@evil.example",
+        ] {
+            assert!(!asked(&[host]), "{host}");
+            assert!(!asked(&["localhost", host]), "{host}");
+        }
+    }
 
     #[test]
     fn request_with_two_tokens_has_none() {

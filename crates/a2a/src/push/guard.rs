@@ -9,6 +9,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::IpNet;
 use url::{Host, Url};
 
+use crate::localhost::is_localhost;
+
 /// Longest URL in bytes, as common proxies have it.
 const URL_BYTES_MAX: usize = 2_048;
 
@@ -130,12 +132,6 @@ impl AddressGuard {
         }
         Ok(url)
     }
-}
-
-/// True for `localhost` and the names below it, which never leave this machine (RFC 6761).
-fn is_localhost(name: &str) -> bool {
-    let name = name.strip_suffix('.').unwrap_or(name);
-    name.eq_ignore_ascii_case("localhost") || name.to_ascii_lowercase().ends_with(".localhost")
 }
 
 /// Kind of an address that is not public; `None` for a public one.
