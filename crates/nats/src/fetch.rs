@@ -32,7 +32,7 @@ enum Stored {
 
 /// End of a stream.
 #[derive(Debug)]
-pub(crate) struct StreamEnd {
+pub(crate) struct FoundEnd {
     pub position: Position,
     /// The last append; `None` if the stream is empty.
     pub append: Option<StoredAppend>,
@@ -67,18 +67,18 @@ impl StoredAppend {
 
 impl NatsStore {
     /// The end of a stream.
-    pub(crate) async fn end(&self, stream: &StreamName) -> Result<StreamEnd, LogError> {
+    pub(crate) async fn end(&self, stream: &StreamName) -> Result<FoundEnd, LogError> {
         let subject = self.subject(stream);
         let last = self.message_by(|| {
             let ask = self.records.raw_message_builder();
             ask.last_by_subject(&*subject).send()
         });
         Ok(match last.await?.map(Stored::of).transpose()? {
-            None => StreamEnd {
+            None => FoundEnd {
                 position: Position::START,
                 append: None,
             },
-            Some(Stored::Deletion(sequence)) => StreamEnd {
+            Some(Stored::Deletion(sequence)) => FoundEnd {
                 position: Position {
                     version: Version(0),
                     sequence,
@@ -86,7 +86,7 @@ impl NatsStore {
                 },
                 append: None,
             },
-            Some(Stored::Append(append)) => StreamEnd {
+            Some(Stored::Append(append)) => FoundEnd {
                 position: append.position(),
                 append: Some(append),
             },
