@@ -68,6 +68,9 @@ fn request_of(text: &[u8], task: &str) -> Option<(Request<Body>, AnswerKind)> {
     let head = String::from_utf8_lossy(head);
     let mut lines = head.lines();
     let (method, path) = lines.next()?.split_once(' ')?;
+    if method == "HEAD" {
+        return None; // The headers of an answer without its body.
+    }
     let is_grpc = method == "GRPC";
     let method = if is_grpc { "POST" } else { method };
     let path = path.replace("$TASK", task);

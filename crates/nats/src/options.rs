@@ -11,7 +11,8 @@ const PREFIX: &str = "allstop";
 /// renewals and the choice of a new leader together, so that no lock is lost when a server is.
 const LOCK_TTL: Duration = Duration::from_secs(20);
 
-/// Longest time for one append or read. Servers that lose their leader without a word choose another in 4 to 9 seconds.
+/// Time for which a request without an answer is repeated. Servers that lose their leader without a word choose another in
+/// 4 to 9 seconds.
 const ANSWER_MAX: Duration = Duration::from_secs(15);
 
 /// Options of a [`NatsLog`](crate::NatsLog).
@@ -29,7 +30,8 @@ pub struct NatsOptions {
     pub replicas: usize,
     /// Time after which a lock passes on when its process has ended without giving it back, in whole seconds.
     pub lock_ttl: Duration,
-    /// Longest time for one append or read, a change of the leader included.
+    /// Time for which a request without an answer is repeated, a change of the leader included. An append that has to
+    /// look for its own message takes at most twice as long.
     pub answer_max: Duration,
 }
 

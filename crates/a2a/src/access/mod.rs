@@ -93,7 +93,9 @@ impl AccessRefusal {
 impl fmt::Display for AccessRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Unauthenticated => "authentication is required",
+            Self::Unauthenticated => {
+                "authentication is required (a server without tokens answers requests for localhost only)"
+            }
             Self::TooManyRequests { .. } => "too many requests: wait as long as Retry-After says",
         })
     }

@@ -78,7 +78,7 @@ fn request(
     let stream = TcpStream::connect(address).expect("a connection");
     let mut stream = StreamOwned::new(client, stream);
     let request = format!(
-        "GET {path} HTTP/1.1\r\nhost: x\r\na2a-version: 1.0\r\nauthorization: Bearer {token}\r\n\
+        "GET {path} HTTP/1.1\r\nhost: localhost\r\na2a-version: 1.0\r\nauthorization: Bearer {token}\r\n\
          connection: close\r\n\r\n"
     );
     stream.write_all(request.as_bytes()).ok()?;
@@ -182,7 +182,7 @@ fn requests_beyond_the_limit_are_refused() {
     let get = |path: &str| {
         let mut stream = TcpStream::connect(&address).expect("a connection");
         let request = format!(
-            "GET {path} HTTP/1.1\r\nhost: x\r\na2a-version: 1.0\r\nconnection: close\r\n\r\n"
+            "GET {path} HTTP/1.1\r\nhost: localhost\r\na2a-version: 1.0\r\nconnection: close\r\n\r\n"
         );
         stream.write_all(request.as_bytes()).expect("sent");
         let mut answer = String::new();

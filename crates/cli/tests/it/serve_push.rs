@@ -139,7 +139,7 @@ fn send(address: &str, id: usize, webhook: &str) -> (u16, Value) {
     .to_string();
     let mut stream = TcpStream::connect(address).expect("a connection");
     let request = format!(
-        "POST /message:send HTTP/1.1\r\nhost: x\r\na2a-version: 1.0\r\ncontent-type: application/json\r\n\
+        "POST /message:send HTTP/1.1\r\nhost: localhost\r\na2a-version: 1.0\r\ncontent-type: application/json\r\n\
          connection: close\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     );
