@@ -1,7 +1,7 @@
 //! Streaming answers whose event ids are record numbers, so that `Last-Event-ID` continues a stream without a gap.
 //!
-//! The library numbers the events of each answer from 1. So the streaming requests of JSON-RPC and REST
-//! are answered here.
+//! The library numbers the events of each answer from 1. So the streaming requests of JSON-RPC and REST are answered
+//! here.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -31,8 +31,8 @@ use crate::{rest, version};
 /// of the official Python client, 5 s.
 const KEEP_ALIVE: Duration = Duration::from_secs(4);
 
-/// Parts of a JSON-RPC request that tell whether it streams. Read without keeping the rest, which the library reads again if the
-/// request does not stream.
+/// Parts of a JSON-RPC request that tell whether it streams. Read without keeping the rest, which the library reads if
+/// the request does not stream.
 #[derive(Deserialize)]
 struct RequestHead<'a> {
     #[serde(borrow)]
