@@ -30,7 +30,7 @@ pub(crate) fn of_cancel(error: &CancelError) -> A2AError {
     match error {
         CancelError::NotFound(id) => not_found(id),
         CancelError::AlreadyEnded(task) => A2AError::task_not_cancelable(task.id.as_str()),
-        CancelError::Refused(_) | CancelError::ShuttingDown => {
+        CancelError::Refused(_) | CancelError::ShuttingDown | CancelError::NotYet { .. } => {
             A2AError::new(error_code::INTERNAL_ERROR, error.to_string())
         }
         CancelError::Store(error) => of_store(error),
@@ -45,7 +45,7 @@ pub(crate) fn of_read(error: &ReadTaskError) -> A2AError {
 }
 
 /// The client learns that the store failed, and not where it lies.
-fn of_store(error: &TaskStoreError) -> A2AError {
+pub(crate) fn of_store(error: &TaskStoreError) -> A2AError {
     tracing::error!(%error, "the store of the tasks");
     A2AError::internal("the store failed; try again later")
 }

@@ -7,6 +7,9 @@
 //! {"https://allstop.dev/a2a/receipt/v1": {"cause": {"kind": "user"}, "error": null, "receipt": {"schema": "allstop.receipt/1"}}}
 //! ```
 //!
+//! A `CancelTask` whose stop is durable, but was not confirmed in time by the worker of the task, is answered with the task
+//! as it is, and the entry `{"requestedStop": "observed" | "queued" | "no_owner"}`.
+//!
 //! `POST /tasks/{id}:previewCancel` of the HTTP+JSON binding answers with the receipt that a `CancelTask` would have.
 //! The schema of receipts is `schemas/receipt.schema.json` in the repository.
 //!
@@ -17,6 +20,7 @@ use std::collections::HashMap;
 
 use a2a::AgentExtension;
 use allstop_core::{Cause, CauseKind};
+use allstop_task::StopDelivery;
 use allstop_task::model::TaskEnding;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -51,6 +55,12 @@ pub(crate) fn add(metadata: &mut HashMap<String, Value>, ending: &TaskEnding) {
         "error": ending.error,
         "receipt": ending.receipt,
     });
+    metadata.insert(RECEIPT_EXTENSION.to_owned(), entry);
+}
+
+/// Adds how far a stop has come that is durable and has no receipt yet.
+pub(crate) fn add_requested_stop(metadata: &mut HashMap<String, Value>, delivery: StopDelivery) {
+    let entry = json!({"requestedStop": delivery.as_str()});
     metadata.insert(RECEIPT_EXTENSION.to_owned(), entry);
 }
 

@@ -13,8 +13,8 @@ use a2a_server::{RequestHandler, ServiceParams};
 use allstop_core::{ContextId, TaskId, Timestamp};
 use allstop_log::Version;
 use allstop_task::{
-    AcceptedTask, ListFilter, ReadTaskError, SubscriptionItem, Task, TaskManager, TaskRecord,
-    TaskRequest, TaskSubscription,
+    AcceptedTask, CancelError, ListFilter, ReadTaskError, SubscriptionItem, Task, TaskManager,
+    TaskRecord, TaskRequest, TaskSubscription,
 };
 use async_trait::async_trait;
 use futures::StreamExt as _;
@@ -362,7 +362,8 @@ impl RequestHandler for A2aService {
             .filter(|token| !token.is_empty());
         let behind = behind.map(page_token::decode).transpose()?;
         let len = usize::try_from(page_size).unwrap_or_default();
-        let page = self.manager.list(&filter, behind.as_ref(), len);
+        let page = self.manager.list(&filter, behind.as_ref(), len).await;
+        let page = page.map_err(|error| errors::of_store(&error))?;
         let detail = TaskDetail {
             has_artifacts: request.include_artifacts == Some(true),
             ..TaskDetail::with_history(request.history_length.or(Some(0)))
@@ -389,9 +390,16 @@ impl RequestHandler for A2aService {
         let task = self.task_of(params, &request.id).await?;
         let principal = principal_of(params);
         let cause = receipt_extension::requested_cause(request.metadata.as_ref(), &principal);
-        let outcome = self.manager.cancel(&task.id, cause).await;
-        let outcome = outcome.map_err(|error| errors::of_cancel(&error))?;
-        Ok(to_wire::task(&outcome.task, TaskDetail::with_history(None)))
+        let (task, delivery) = match self.manager.cancel(&task.id, cause).await {
+            Ok(outcome) => (outcome.task, None),
+            Err(CancelError::NotYet { task, delivery }) => (task, Some(delivery)),
+            Err(error) => return Err(errors::of_cancel(&error)),
+        };
+        let mut wire = to_wire::task(&task, TaskDetail::with_history(None));
+        if let Some(delivery) = delivery {
+            receipt_extension::add_requested_stop(wire.metadata.get_or_insert_default(), delivery);
+        }
+        Ok(wire)
     }
 
     async fn subscribe_to_task(

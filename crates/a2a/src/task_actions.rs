@@ -74,7 +74,7 @@ impl A2aService {
     async fn preview(&self, params: &ServiceParams, id: &str) -> Result<Receipt, A2AError> {
         let task = self.task_of(params, id).await?;
         let cause = Cause::new(CauseKind::User).by(task.owner.to_string());
-        let receipt = self.manager.preview(&task.id, cause);
+        let receipt = self.manager.preview(&task.id, cause).await;
         receipt.map_err(|error| errors::of_cancel(&error))
     }
 }

@@ -95,7 +95,10 @@ pub(crate) fn event(record: &TaskRecord, task: &Task) -> Option<a2a::StreamRespo
             };
             Some(status_event(&status, &JsonMap::new(), None, task))
         }
-        TaskRecord::TaskCreated { .. } | TaskRecord::ExecutionStarted { .. } => None,
+        TaskRecord::TaskCreated { .. }
+        | TaskRecord::ExecutionStarted { .. }
+        | TaskRecord::StopRequested { .. }
+        | TaskRecord::StopRefused { .. } => None,
     }
 }
 

@@ -85,6 +85,10 @@ string_id! {
     ContextId
 }
 string_id! {
+    /// Id of one worker of a cluster, from its first lease to the loss or return of it.
+    WorkerId
+}
+string_id! {
     /// Id of one permission question for a call.
     QuestionId
 }

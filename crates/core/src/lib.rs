@@ -28,7 +28,7 @@ pub use error_chain::error_chain;
 pub use extent::Extent;
 pub use finish_reason::FinishReason;
 pub use human_duration::HumanDuration;
-pub use ids::{CallId, ContextId, MessageId, SessionId, StopId, TaskId, TurnNumber};
+pub use ids::{CallId, ContextId, MessageId, SessionId, StopId, TaskId, TurnNumber, WorkerId};
 pub use message::{Effect, Message, ToolCall, ToolResult};
 pub use receipt::Receipt;
 pub use stop_reason::StopReason;

@@ -6,6 +6,7 @@ use allstop_core::process::ProcessIdentity;
 use allstop_core::{ContextId, TaskId};
 use allstop_log::{LogError, Version};
 
+use crate::cluster::StopDelivery;
 use crate::executor::ExecutorError;
 use crate::model::{IllegalTaskRecord, Task, TaskRecordError, TaskState};
 
@@ -61,6 +62,15 @@ pub enum CancelError {
     /// The manager is shutting down, and the task has no execution.
     #[error("the task manager is shutting down")]
     ShuttingDown,
+    /// The stop is durable, and its receipt is not there yet: the worker of the task did not answer in time, or there is
+    /// none.
+    #[error("the stop of task {} is requested; its worker has not confirmed it ({})", .task.id, .delivery.as_str())]
+    NotYet {
+        /// The task as it is.
+        task: Arc<Task>,
+        /// How far the stop has come.
+        delivery: StopDelivery,
+    },
     /// The work was stopped as far as the receipt says, and the store did not confirm the end of the task.
     #[error(transparent)]
     Store(#[from] TaskStoreError),
@@ -92,6 +102,9 @@ pub enum TaskStoreError {
     /// Another process has written to the task.
     #[error("another process has written to the task (version {0})")]
     Fenced(Version),
+    /// This worker has lost its lease: another one ends the task.
+    #[error("this worker has lost its lease; another one ends the task")]
+    LeaseLost,
     /// Another process manages the tasks of this store.
     #[error("another process manages the tasks of this store{}", .0.as_ref().map(|owner| format!(" (pid {})", owner.pid)).unwrap_or_default())]
     InUse(Option<ProcessIdentity>),
@@ -117,4 +130,10 @@ pub enum TaskStoreError {
         #[source]
         source: IllegalTaskRecord,
     },
+}
+
+impl From<LogError> for CancelError {
+    fn from(error: LogError) -> Self {
+        Self::Store(error.into())
+    }
 }

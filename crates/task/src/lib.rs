@@ -14,6 +14,7 @@
 //! [`TaskManager::cancel`] stops the execution's scope by the usual ladder and answers with the receipt, whether or
 //! not the executor cooperates. A task at rest is ended by its [`Canceler`], or at once.
 
+mod cluster;
 mod error;
 mod event_writer;
 mod execution;
@@ -26,6 +27,10 @@ mod options;
 mod subscription;
 mod task_stream;
 
+pub use cluster::{
+    AskedQuestion, ClusterLink, ClusterOptions, DeadLetter, Entry, HeldWakeUp, LinkFuture,
+    MemoryLink, PutError, StopDelivery, WorkerInfo,
+};
 pub use error::{CancelError, ExecuteError, ReadTaskError, TaskStoreError};
 pub use event_writer::{EventWriter, ExecutionEnded};
 pub use execution::PartReceipts;

@@ -9,14 +9,15 @@ use allstop_log::{Log, Version};
 use crate::error::ReadTaskError;
 use crate::feed::{FeedRead, TaskFeed, TaskUpdate};
 use crate::model::Task;
-use crate::task_stream::{READ_LEN_MAX, read_updates};
+use crate::task_stream::{READ_LEN_MAX, read_updates, tail_updates};
 
 /// Reads a task's records by cursor. A slow or absent reader costs the executor nothing and misses nothing.
 #[derive(Debug)]
 pub struct TaskSubscription {
     task_id: TaskId,
     log: Arc<dyn Log>,
-    feed: Arc<TaskFeed>,
+    /// `None`: other processes may write the task, so its log is followed.
+    feed: Option<Arc<TaskFeed>>,
     cursor: Version,
     read: VecDeque<TaskUpdate>,
     snapshot: Option<Arc<Task>>,
@@ -37,7 +38,7 @@ pub enum SubscriptionItem {
 impl TaskSubscription {
     pub(crate) fn from_snapshot(
         log: Arc<dyn Log>,
-        feed: Arc<TaskFeed>,
+        feed: Option<Arc<TaskFeed>>,
         cursor: Version,
         task: Arc<Task>,
         is_last: bool,
@@ -52,7 +53,7 @@ impl TaskSubscription {
 
     pub(crate) fn from_cursor(
         log: Arc<dyn Log>,
-        feed: Arc<TaskFeed>,
+        feed: Option<Arc<TaskFeed>>,
         cursor: Version,
         task_id: TaskId,
     ) -> Self {
@@ -71,7 +72,7 @@ impl TaskSubscription {
     /// A subscription behind the last record of a task that has ended.
     pub(crate) fn of_nothing(
         log: Arc<dyn Log>,
-        feed: Arc<TaskFeed>,
+        feed: Option<Arc<TaskFeed>>,
         cursor: Version,
         task_id: TaskId,
     ) -> Self {
@@ -104,15 +105,18 @@ impl TaskSubscription {
             return None;
         }
         while self.read.is_empty() {
-            self.read = match self.feed.read_after(self.cursor).await {
-                FeedRead::Updates(updates) => updates.into(),
-                FeedRead::ReadLog => {
-                    match read_updates(&*self.log, &self.task_id, self.cursor, READ_LEN_MAX).await {
-                        Ok(updates) => updates.into(),
-                        Err(error) => return Some(Err(error.into())),
-                    }
-                }
+            let (log, id) = (&*self.log, &self.task_id);
+            let read = match &self.feed {
+                None => tail_updates(log, id, self.cursor, READ_LEN_MAX).await,
+                Some(feed) => match feed.read_after(self.cursor).await {
+                    FeedRead::Updates(updates) => Ok(updates),
+                    FeedRead::ReadLog => read_updates(log, id, self.cursor, READ_LEN_MAX).await,
+                },
             };
+            match read {
+                Ok(updates) => self.read = updates.into(),
+                Err(error) => return Some(Err(error.into())),
+            }
         }
         let update = self.read.pop_front()?;
         self.cursor = update.version;

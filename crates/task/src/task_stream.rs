@@ -4,7 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use allstop_core::TaskId;
-use allstop_log::{Log, StreamName, StreamWriteError, StreamWriter, Version};
+use allstop_log::{Log, RecordBytes, StreamName, StreamWriteError, StreamWriter, Version};
 use futures::FutureExt as _;
 
 use crate::error::TaskStoreError;
@@ -30,6 +30,24 @@ pub(crate) async fn read_updates(
     limit: usize,
 ) -> Result<Vec<TaskUpdate>, TaskStoreError> {
     let read = log.read(&stream_of(id), cursor.next(), limit).await?;
+    decoded(id, read)
+}
+
+/// The same, once there is at least one.
+pub(crate) async fn tail_updates(
+    log: &dyn Log,
+    id: &TaskId,
+    cursor: Version,
+    limit: usize,
+) -> Result<Vec<TaskUpdate>, TaskStoreError> {
+    let read = log.tail(&stream_of(id), cursor.next(), limit).await?;
+    decoded(id, read)
+}
+
+fn decoded(
+    id: &TaskId,
+    read: Vec<(Version, RecordBytes)>,
+) -> Result<Vec<TaskUpdate>, TaskStoreError> {
     read.into_iter()
         .map(|(version, bytes)| {
             let record = decode(&bytes).map_err(|source| TaskStoreError::Unreadable {
@@ -98,15 +116,16 @@ pub(crate) struct TaskStream {
     writer: StreamWriter,
     task: Option<Arc<Task>>,
     unconfirmed: Option<UnconfirmedRecords>,
-    /// True once another writer was found.
-    is_fenced: bool,
+    /// Version at which another writer was found: nothing more is written.
+    fenced_at: Option<Version>,
     feed: Arc<TaskFeed>,
 }
 
-/// Records of the append that the store has not confirmed, and the task behind them.
+/// Records of an append that is not sent or not confirmed.
 #[derive(Debug)]
 struct UnconfirmedRecords {
     records: Vec<Arc<TaskRecord>>,
+    /// The task behind them, once they are sent.
     task: Option<Arc<Task>>,
 }
 
@@ -118,7 +137,7 @@ impl TaskStream {
             id,
             task: None,
             unconfirmed: None,
-            is_fenced: false,
+            fenced_at: None,
             feed,
         }
     }
@@ -149,13 +168,18 @@ impl TaskStream {
             self.writer = StreamWriter::new(log, stream_of(&self.id), version);
             self.task = Some(task);
             self.unconfirmed = None;
-            self.is_fenced = false;
+            self.fenced_at = None;
         }
     }
 
     /// True if the store may have records that this writer does not know.
     pub(crate) fn is_behind(&self) -> bool {
-        self.is_fenced || !self.writer.is_settled()
+        self.is_fenced() || !self.writer.is_settled()
+    }
+
+    /// True if another process writes the task now.
+    pub(crate) fn is_fenced(&self) -> bool {
+        self.fenced_at.is_some()
     }
 
     pub(crate) fn id(&self) -> &TaskId {
@@ -176,7 +200,8 @@ impl TaskStream {
         self.task.as_ref()
     }
 
-    /// Appends records, all or nothing, behind those of an append that was not confirmed.
+    /// Appends records, all or nothing, behind those of an append that was not confirmed. Stop requests of other
+    /// processes come before them ([`Task::stop_requested`]).
     ///
     /// # Cancel safety
     /// A dropped append may have happened; the next call finishes it.
@@ -185,59 +210,121 @@ impl TaskStream {
         if records.is_empty() {
             return Ok(());
         }
-        let mut task = self.task.clone();
-        let mut version = self.writer.version();
-        for record in &records {
-            version = version.next();
-            apply(&self.id, version, &mut task, record)?;
-        }
-        let encoded = records.iter().map(encode).collect();
         let records = records.into_iter().map(Arc::new).collect();
-        self.unconfirmed = Some(UnconfirmedRecords { records, task });
-        let before = self.writer.version();
-        let written = caught(self.writer.append(encoded)).await;
-        self.confirm(before, written)
+        self.unconfirmed = Some(UnconfirmedRecords {
+            records,
+            task: None,
+        });
+        self.settle().await
     }
 
     /// Finishes an append that was not confirmed.
     pub(crate) async fn settle(&mut self) -> Result<(), TaskStoreError> {
-        let before = self.writer.version();
-        let written = caught(self.writer.settle()).await;
-        self.confirm(before, written)
+        self.check_fence()?;
+        while let Some(unconfirmed) = &mut self.unconfirmed {
+            let before = self.writer.version();
+            let written =
+                if self.writer.is_settled() {
+                    let mut task = self.task.clone();
+                    let checked = (before.0 + 1..).zip(&unconfirmed.records).try_for_each(
+                        |(number, record)| apply(&self.id, Version(number), &mut task, record),
+                    );
+                    if let Err(error) = checked {
+                        self.unconfirmed = None;
+                        return Err(error);
+                    }
+                    unconfirmed.task = task;
+                    let encoded = unconfirmed.records.iter().map(|record| encode(record));
+                    caught(self.writer.append(encoded.collect())).await
+                } else {
+                    caught(self.writer.settle()).await
+                };
+            match written {
+                Ok(_version) => self.publish_confirmed(before),
+                Err(StreamWriteError::Indeterminate) => return Err(TaskStoreError::Indeterminate),
+                Err(StreamWriteError::Fenced { actual }) => self.read_others(actual).await?,
+                Err(StreamWriteError::Refused(error)) => {
+                    self.unconfirmed = None;
+                    return Err(error.into());
+                }
+            }
+        }
+        Ok(())
     }
 
-    fn confirm(
-        &mut self,
-        before: Version,
-        written: Result<Version, StreamWriteError>,
-    ) -> Result<(), TaskStoreError> {
-        match written {
-            Ok(_version) => {
-                if let Some(UnconfirmedRecords {
-                    records,
-                    task: Some(task),
-                }) = self.unconfirmed.take()
-                {
-                    let numbered = records.into_iter().zip(before.0 + 1..);
-                    let updates = numbered.map(|(record, number)| TaskUpdate {
-                        version: Version(number),
-                        record,
-                    });
-                    self.feed.publish(updates.collect(), &task);
-                    self.task = Some(task);
+    /// Reads what other processes have written since.
+    ///
+    /// # Errors
+    /// [`TaskStoreError::Fenced`] if that is more than stop requests: this writer can append nothing any more.
+    pub(crate) async fn look(&mut self) -> Result<(), TaskStoreError> {
+        self.settle().await?;
+        self.read_new().await.map(drop)
+    }
+
+    fn check_fence(&self) -> Result<(), TaskStoreError> {
+        match self.fenced_at {
+            Some(version) => Err(TaskStoreError::Fenced(version)),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives up what is not confirmed, for good.
+    fn fence(&mut self, at: Version) -> TaskStoreError {
+        self.unconfirmed = None;
+        self.fenced_at = Some(at);
+        TaskStoreError::Fenced(at)
+    }
+
+    fn publish_confirmed(&mut self, before: Version) {
+        if let Some(UnconfirmedRecords {
+            records,
+            task: Some(task),
+        }) = self.unconfirmed.take()
+        {
+            let numbered = records.into_iter().zip(before.0 + 1..);
+            let updates = numbered.map(|(record, number)| TaskUpdate {
+                version: Version(number),
+                record,
+            });
+            self.feed.publish(updates.collect(), &task);
+            self.task = Some(task);
+        }
+    }
+
+    /// Reads the records of others up to the version of a conflict.
+    async fn read_others(&mut self, actual: Version) -> Result<(), TaskStoreError> {
+        let before = self.writer.version();
+        self.read_new().await?;
+        if self.writer.version() > before {
+            return Ok(());
+        }
+        if actual > before {
+            // A server that has not seen them answered.
+            return Err(TaskStoreError::NoAnswer);
+        }
+        // The stream is shorter than this writer knows it: it was deleted, or the store has lost records.
+        Err(self.fence(actual))
+    }
+
+    async fn read_new(&mut self) -> Result<(), TaskStoreError> {
+        loop {
+            let (log, version) = (Arc::clone(self.writer.log()), self.writer.version());
+            let updates = read_updates(&*log, &self.id, version, READ_LEN_MAX).await?;
+            let Some(last) = updates.last().map(|update| update.version) else {
+                return Ok(());
+            };
+            let mut task = self.task.clone();
+            for update in &updates {
+                if !matches!(*update.record, TaskRecord::StopRequested { .. }) {
+                    return Err(self.fence(last));
                 }
-                Ok(())
+                apply(&self.id, update.version, &mut task, &update.record)?;
             }
-            Err(StreamWriteError::Indeterminate) => Err(TaskStoreError::Indeterminate),
-            Err(StreamWriteError::Fenced { actual }) => {
-                self.unconfirmed = None;
-                self.is_fenced = true;
-                Err(TaskStoreError::Fenced(actual))
+            self.writer = StreamWriter::new(log, stream_of(&self.id), last);
+            if let Some(task) = &task {
+                self.feed.publish(updates, task);
             }
-            Err(StreamWriteError::Refused(error)) => {
-                self.unconfirmed = None;
-                Err(error.into())
-            }
+            self.task = task;
         }
     }
 }

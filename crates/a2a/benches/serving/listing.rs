@@ -46,5 +46,7 @@ fn page(manager: &TaskManager) -> Duration {
         owner: Some(product::OWNER.into()),
         ..ListFilter::default()
     };
-    each_of(PAGES, || manager.list(&filter, None, PAGE_LEN))
+    each_of(PAGES, || {
+        manager.list(&filter, None, PAGE_LEN).await.unwrap()
+    })
 }

@@ -75,6 +75,9 @@ impl ExecutionEngine {
         let mut pause = RepeatPause::default();
         let mut is_sent = false;
         loop {
+            if self.execution.has_lost_lease() {
+                return Err(TaskStoreError::LeaseLost);
+            }
             let error = match self.try_write_end(&events, &end, &mut is_sent).await {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
@@ -123,6 +126,7 @@ impl ExecutionEngine {
         if lifecycle.is_stopping()
             && let Some(receipt) = self.account(guard).await
         {
+            let receipt = self.execution.part_receipts.join(receipt);
             effect = lifecycle.handle(LifecycleEvent::Accounted(receipt), self.now());
         }
         if let LifecycleEffect::End(end) = effect {

@@ -4,12 +4,16 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_core::{Cause, CauseKind, Timestamp};
+use allstop_core::receipt::{
+    ItemKind, ItemState, NotStoppedReason, ReceiptItem, StopFindings, StopInfo,
+};
+use allstop_core::{Cause, CauseKind, Extent, Receipt, StopId, Timestamp};
 use allstop_process::this_process;
 use allstop_scope::{EngineGuard, Scope};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use tokio::time::{sleep, timeout};
+use ulid::Ulid;
 
 use super::client_answer::{AcceptanceSender, ClientAnswer};
 use super::lifecycle::{LifecycleEvent, failed};
@@ -33,8 +37,8 @@ pub(crate) enum ExecutionJob {
         /// The message.
         message: Arc<TaskMessage>,
     },
-    /// A task that a crash has interrupted, or whose message was accepted and not started before the crash.
-    AfterCrash,
+    /// A task as its log has it: a crash has interrupted it, or its message was accepted and not started.
+    FromLog,
     /// A stop of a task at rest.
     Cancel(Cause),
 }
@@ -172,7 +176,7 @@ impl ExecutionEngine {
                 message,
                 at: self.now(),
             }),
-            ExecutionJob::AfterCrash | ExecutionJob::Cancel(_) => None,
+            ExecutionJob::FromLog | ExecutionJob::Cancel(_) => None,
         };
         let was_interrupted = self.is_executing();
         let starts_now = matches!(slot, SlotRequest::Granted(_)) && !was_interrupted;
@@ -186,9 +190,7 @@ impl ExecutionEngine {
             && let Err(error) = self.store_start().await
         {
             drop(slot);
-            let reason = format!("the start was not stored: {error}").into();
-            self.end_without_executor(LifecycleEvent::Failed(reason), guard)
-                .await;
+            self.end_unstarted(&error, guard).await;
             return None;
         }
         let task = Arc::clone(self.stream.task()?);
@@ -216,6 +218,12 @@ impl ExecutionEngine {
         }
     }
 
+    async fn end_unstarted(&mut self, error: &TaskStoreError, guard: &EngineGuard) {
+        let reason = format!("the start was not stored: {error}").into();
+        let event = LifecycleEvent::Failed(reason);
+        self.end_without_executor(event, guard).await;
+    }
+
     /// Continues an execution that a crash has interrupted, or ends it: at once, whatever waits for a slot.
     async fn run_interrupted(
         &mut self,
@@ -231,6 +239,17 @@ impl ExecutionEngine {
                 return None;
             }
         };
+        if let Some(cause) = task.stop_requested.clone() {
+            drop(slot);
+            drop(self.execution.stop(cause));
+            self.execution.part_receipts.add(lost_worker(
+                &task,
+                self.execution.scope(),
+                self.now(),
+            ));
+            self.end_before_start(&parts, guard).await;
+            return Some(parts);
+        }
         let executor = Arc::clone(&parts.executor);
         let can_resume = self
             .user_code("executor", move |_scope| async move {
@@ -239,7 +258,12 @@ impl ExecutionEngine {
             .await;
         if can_resume == Ok(true) {
             let slot = self.wait_for_slot(slot, guard).await;
-            self.run_executor(&parts, slot, true, guard).await;
+            if let Err(error) = self.store_start().await {
+                drop(slot);
+                self.end_unstarted(&error, guard).await;
+            } else {
+                self.run_executor(&parts, slot, true, guard).await;
+            }
         } else {
             drop(slot);
             let crash = Cause::new(CauseKind::Failure).detail("crash");
@@ -250,20 +274,32 @@ impl ExecutionEngine {
         Some(parts)
     }
 
-    async fn wait_for_slot(&self, slot: SlotRequest, guard: &EngineGuard) -> Option<SlotGuard> {
-        match slot {
-            SlotRequest::Granted(slot) => Some(slot),
-            SlotRequest::Waiting(waiting) => {
-                tokio::select! {
-                    biased;
-                    () = self.execution.scope.stopped() => {
-                        guard.acknowledge();
-                        None
+    async fn wait_for_slot(&mut self, slot: SlotRequest, guard: &EngineGuard) -> Option<SlotGuard> {
+        let waiting = match slot {
+            SlotRequest::Granted(slot) => return Some(slot),
+            SlotRequest::Waiting(waiting) => waiting,
+            SlotRequest::NotNeeded => return None,
+        };
+        let execution = Arc::clone(&self.execution);
+        let mut granted = std::pin::pin!(waiting.granted());
+        loop {
+            tokio::select! {
+                biased;
+                () = execution.scope.stopped() => {
+                    guard.acknowledge();
+                    return None;
+                }
+                slot = &mut granted => return slot,
+                () = execution.look.notified() => {
+                    // A failure shows at the start.
+                    let _looked = self.stream.look().await;
+                    let task = self.stream.task();
+                    if let Some(cause) = task.and_then(|task| task.stop_requested.clone()) {
+                        drop(execution.stop(cause));
                     }
-                    slot = waiting.granted() => slot,
+                    execution.looks.send_modify(|count| *count += 1);
                 }
             }
-            SlotRequest::NotNeeded => None,
         }
     }
 
@@ -375,6 +411,7 @@ impl ExecutionEngine {
         TaskRecord::ExecutionStarted {
             epoch: self.stream.task().map_or(0, |task| task.epoch) + 1,
             process: this_process().clone(),
+            worker: self.execution.worker.clone(),
             at: self.now(),
         }
     }
@@ -386,6 +423,32 @@ impl ExecutionEngine {
     pub(super) fn is_executing(&self) -> bool {
         self.stream.task().is_some_and(|task| task.is_executing)
     }
+}
+
+/// Receipt of the stop for what the process before this one left: nobody here can tell.
+fn lost_worker(task: &Task, scope: &Scope, now: Timestamp) -> Arc<Receipt> {
+    let id = task
+        .worker
+        .as_ref()
+        .map_or("process", |worker| worker.as_str());
+    let state = ItemState::Unreachable {
+        why: NotStoppedReason::WatcherGone,
+    };
+    let mut item = ReceiptItem::new(ItemKind::Remote, id, "worker of the task before", state);
+    item.note =
+        Some("it has lost its lease, at which it stops its work; nobody has confirmed that".into());
+    let request = StopInfo {
+        stop_id: StopId::new(Ulid::generate().to_string()),
+        target: scope.label().into(),
+        extent: Extent::Subtree,
+        cause: scope.cause().unwrap_or_else(|| Cause::new(CauseKind::User)),
+        requested_at: now,
+    };
+    let findings = StopFindings {
+        items: Arc::from([item]),
+        ..StopFindings::default()
+    };
+    Arc::new(Receipt::of_stop(request, findings))
 }
 
 /// However the engine ends, also with its runtime: nobody waits for it for ever, and the task is free.

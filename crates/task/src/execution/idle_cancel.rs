@@ -11,7 +11,7 @@ use super::lifecycle::{Lifecycle, LifecycleEffect, LifecycleEvent};
 use super::{ExecutionEngine, ExecutionResult};
 use crate::event_writer::EventWriter;
 use crate::executor::{CancelCx, Canceler, ExecutorError, TaskParts};
-use crate::model::{Task, TaskEvent};
+use crate::model::{Task, TaskEvent, TaskRecord};
 
 /// Events that a canceler may write: a few artifacts and an end, kept until it has returned.
 const CANCELER_EVENTS_MAX: usize = 1_000;
@@ -38,15 +38,33 @@ impl ExecutionEngine {
         let parts = match self.create_parts(&task, guard).await {
             Ok(parts) => parts,
             Err(error) => {
-                self.execution.finish(ExecutionResult::Refused(error));
+                self.refuse_stop(error).await;
                 return None;
             }
         };
         match self.canceler_events(&parts, task, &cause, begun).await {
             Ok(events) => self.end_stopped(cause, events, receipt).await,
-            Err(error) => self.execution.finish(ExecutionResult::Refused(error)),
+            Err(error) => self.refuse_stop(error).await,
         }
         Some(parts)
+    }
+
+    /// Leaves the task as it is. If the stop is in its log, so is the refusal.
+    async fn refuse_stop(&mut self, error: ExecutorError) {
+        if self
+            .stream
+            .task()
+            .is_some_and(|task| task.stop_requested.is_some())
+        {
+            let refused = TaskRecord::StopRefused {
+                reason: Arc::clone(error.message()),
+                at: self.now(),
+            };
+            if let Err(error) = self.stream.append(vec![refused]).await {
+                return self.execution.finish(ExecutionResult::NotConfirmed(error));
+            }
+        }
+        self.execution.finish(ExecutionResult::Refused(error));
     }
 
     /// Ends an execution that was stopped before its executor started. If the task was at rest until then, its canceler

@@ -101,6 +101,7 @@ fn executing() -> Option<Arc<Task>> {
         TaskRecord::ExecutionStarted {
             epoch: 1,
             process: process(),
+            worker: None,
             at: at(),
         },
     ] {

@@ -17,9 +17,9 @@ mod work_scope;
 use std::sync::Arc;
 
 use allstop_core::decision::{CommitDecision, CommitVerdict};
-use allstop_core::{Cause, Extent};
+use allstop_core::{Cause, CauseKind, Extent, WorkerId};
 use allstop_scope::{NotStarted, Scope, ScopeOptions, Stop, StopRequest};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::error::{ExecuteError, TaskStoreError};
 use crate::executor::ExecutorError;
@@ -27,6 +27,7 @@ use crate::model::Task;
 
 pub(crate) use client_answer::Acceptance;
 pub(crate) use engine::{ExecutionEngine, ExecutionJob};
+pub(crate) use lifecycle::failed;
 pub use part_receipts::PartReceipts;
 
 /// Handle of an execution: stops it, and waits for its result.
@@ -37,6 +38,12 @@ pub(crate) struct Execution {
     part_receipts: PartReceipts,
     /// W3C trace context of its request.
     trace: Option<Arc<str>>,
+    /// Worker of a cluster that runs it.
+    worker: Option<WorkerId>,
+    /// Asked for a look at the records of other processes.
+    look: Notify,
+    /// Number of looks so far.
+    looks: watch::Sender<u64>,
     is_accepted: watch::Sender<bool>,
     result: watch::Sender<Option<ExecutionResult>>,
     /// True once somebody waits for a stop: what remains behind the end is cut short.
@@ -63,6 +70,7 @@ impl Execution {
         root: &Scope,
         label: &str,
         trace: Option<Arc<str>>,
+        worker: Option<WorkerId>,
     ) -> Result<Self, NotStarted> {
         let decision = Arc::<CommitDecision>::default();
         let options = ScopeOptions {
@@ -74,6 +82,9 @@ impl Execution {
             decision,
             part_receipts: PartReceipts::default(),
             trace,
+            worker,
+            look: Notify::new(),
+            looks: watch::Sender::default(),
             is_accepted: watch::Sender::new(false),
             result: watch::Sender::new(None),
             is_hurried: watch::Sender::new(false),
@@ -90,6 +101,34 @@ impl Execution {
     pub(crate) fn stop(&self, cause: Cause) -> Stop {
         self.is_hurried.send_replace(true);
         self.scope.stop(StopRequest::new(Extent::Subtree, cause))
+    }
+
+    /// Makes the execution read what other processes have written to its task. Resolves when it has, or is stopped.
+    pub(crate) async fn look(&self) {
+        let mut looks = self.looks.subscribe();
+        self.ask_to_look();
+        tokio::select! {
+            biased;
+            () = self.scope.stopped() => {}
+            _looked = looks.changed() => {}
+            _result = self.result() => {}
+        }
+    }
+
+    /// The same, without waiting.
+    pub(crate) fn ask_to_look(&self) {
+        self.look.notify_one();
+    }
+
+    /// Worker of a cluster that runs it.
+    pub(crate) fn worker(&self) -> Option<&WorkerId> {
+        self.worker.as_ref()
+    }
+
+    /// True if its worker has no right to the task any more: another one ends it.
+    pub(crate) fn has_lost_lease(&self) -> bool {
+        let cause = self.scope.cause();
+        cause.is_some_and(|cause| cause.kind == CauseKind::LeaseLost)
     }
 
     /// True if its executor has ended it and only its end is still written or cleaned up.

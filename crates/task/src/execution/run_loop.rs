@@ -51,6 +51,8 @@ struct RunLoop<'a> {
     inactive_at: Option<Instant>,
     /// Records that wait for the append before them.
     unstored: Vec<TaskRecord>,
+    /// True if the records of other processes are to be read.
+    must_look: bool,
 }
 
 /// Events of the executor or the canceler.
@@ -63,6 +65,8 @@ struct EventQueue {
 enum RunEvent {
     Stopped,
     TimeIsUp,
+    /// Another process has written to the task, or may have.
+    Look,
     Accounted(Arc<Receipt>),
     CancelerReturned,
     ExecutorEnded(Result<ExecutorResult, WorkLost>),
@@ -70,6 +74,14 @@ enum RunEvent {
     ExecutorWrote(Option<TaskEvent>),
     CancelerWrote(Option<TaskEvent>),
     Inactive,
+}
+
+/// Use of the task's stream.
+enum StreamStep {
+    Look,
+    /// Finishes the append before.
+    Settle,
+    Append(Vec<TaskRecord>),
 }
 
 impl EventQueue {
@@ -97,6 +109,10 @@ impl ExecutionEngine {
         let queue_len_max = self.manager.options.event_queue_len_max;
         let (writer, executor_events) = EventWriter::new(queue_len_max);
         let (_, canceler_events) = EventWriter::new(queue_len_max);
+        if let Some(cause) = task.stop_requested.clone() {
+            // Somebody wanted it stopped before this process had it.
+            drop(self.execution.stop(cause));
+        }
         let started = self.start_executor(parts, task, writer, is_resumed);
         let Some((work, executor)) = started else {
             drop(slot);
@@ -123,6 +139,7 @@ impl ExecutionEngine {
             end_by: Instant::now(),
             inactive_at: None,
             unstored: Vec::new(),
+            must_look: false,
         };
         run.reset_inactivity();
         let end = run.drive().await;
@@ -160,7 +177,15 @@ impl RunLoop<'_> {
             if let Some(end) = end.or_else(|| self.end_if_complete()) {
                 return end;
             }
-            if let Err(error) = self.store().await {
+            let has_looked = self.must_look;
+            let stored = self.store().await;
+            self.honour_others();
+            if has_looked {
+                self.engine.execution.looks.send_modify(|count| *count += 1);
+            }
+            if let Err(error) = stored
+                && !self.engine.stream.is_fenced()
+            {
                 let reason = format!("an event was not stored: {error}");
                 if let Some(end) = self.decide(LifecycleEvent::Failed(reason.into())) {
                     return end;
@@ -180,6 +205,7 @@ impl RunLoop<'_> {
             biased;
             () = self.engine.execution.scope.stopped(), if !is_stopped => RunEvent::Stopped,
             () = sleep_until(self.end_by), if has_receipt => RunEvent::TimeIsUp,
+            () = self.engine.execution.look.notified(), if !is_stopped => RunEvent::Look,
             receipt = pending_or(&mut self.account) => RunEvent::Accounted(receipt),
             () = pending_or(&mut self.canceling) => RunEvent::CancelerReturned,
             ended = pending_or(&mut self.executor) => RunEvent::ExecutorEnded(ended),
@@ -201,6 +227,7 @@ impl RunLoop<'_> {
         match event {
             RunEvent::Stopped => self.stopped(),
             RunEvent::TimeIsUp => return self.end_with_receipt(),
+            RunEvent::Look => self.must_look = true,
             RunEvent::Accounted(receipt) => {
                 self.account = None;
                 self.receipt = Some(receipt);
@@ -297,35 +324,53 @@ impl RunLoop<'_> {
         }
     }
 
+    /// Stops the execution if another process has asked for it, or has taken it over.
+    fn honour_others(&mut self) {
+        let stream = &self.engine.stream;
+        let requested = stream.task().and_then(|task| task.stop_requested.clone());
+        let cause = match requested {
+            _ if self.is_stopped => return,
+            _ if stream.is_fenced() => {
+                Cause::new(CauseKind::LeaseLost).detail("another process runs the task")
+            }
+            Some(cause) => cause,
+            None => return,
+        };
+        // The loop sees the stop, and waits for its receipt there.
+        drop(self.engine.execution.stop(cause));
+    }
+
     /// Appends what is unstored. A stop interrupts the wait, and so does its receipt: what is in doubt then is settled
     /// by the next append, and by the write of the end at the latest.
     async fn store(&mut self) -> Result<(), TaskStoreError> {
+        if std::mem::take(&mut self.must_look) {
+            // Not a failure of the task: whoever asked asks again.
+            let _asked_again = self.unless_interrupted(StreamStep::Look).await;
+        }
         if self.unstored.is_empty() {
             return Ok(());
         }
-        if !self.unless_interrupted(None).await? {
+        if !self.unless_interrupted(StreamStep::Settle).await? {
             return Ok(());
         }
         let records = std::mem::take(&mut self.unstored);
-        if self.unless_interrupted(Some(records)).await? {
+        if self.unless_interrupted(StreamStep::Append(records)).await? {
             // Lists show the new state.
             self.engine.manager.note(&self.engine.stream);
         }
         Ok(())
     }
 
-    /// Appends these records, or settles the append before. False: interrupted.
-    async fn unless_interrupted(
-        &mut self,
-        records: Option<Vec<TaskRecord>>,
-    ) -> Result<bool, TaskStoreError> {
+    /// Takes the step, unless it is interrupted: then false.
+    async fn unless_interrupted(&mut self, step: StreamStep) -> Result<bool, TaskStoreError> {
         let ExecutionEngine {
             stream, execution, ..
         } = &mut *self.engine;
         let write = async {
-            match records {
-                Some(records) => stream.append(records).await,
-                None => stream.settle().await,
+            match step {
+                StreamStep::Look => stream.look().await,
+                StreamStep::Settle => stream.settle().await,
+                StreamStep::Append(records) => stream.append(records).await,
             }
         };
         let (is_stopped, account) = (self.is_stopped, &mut self.account);

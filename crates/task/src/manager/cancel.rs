@@ -36,9 +36,13 @@ impl TaskManager {
     /// # Cancel safety
     /// Dropping the future does not take the stop back.
     pub async fn cancel(&self, id: &TaskId, cause: Cause) -> Result<CancelOutcome, CancelError> {
+        if let Some(node) = &self.inner.cluster {
+            return self.cancel_in_cluster(node, id, cause).await;
+        }
         loop {
             let Some((execution, stop)) = self.inner.begin_stop(id, &cause)? else {
-                return self.already_ended(id, cause).await;
+                let task = self.get_with_replies(id).await.map_err(not_read)?;
+                return self.inner.already_ended(task, cause);
             };
             drop(stop.receipt().await);
             match execution.result().await {
@@ -63,7 +67,13 @@ impl TaskManager {
     }
 
     /// The items that a stop of the task would find now.
-    pub fn preview(&self, id: &TaskId, cause: Cause) -> Result<Receipt, CancelError> {
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn preview(&self, id: &TaskId, cause: Cause) -> Result<Receipt, CancelError> {
+        if let Some(node) = &self.inner.cluster {
+            return self.preview_in_cluster(node, id, cause).await;
+        }
         let target = self.inner.table.lock().stop_target(id)?;
         let info = self.inner.stop_info(id, cause);
         let mut items = match target {
@@ -74,29 +84,26 @@ impl TaskManager {
         items.extend(self.inner.previewed_by_executor(id));
         Ok(Receipt::of_preview(info, items))
     }
+}
 
+impl ManagerInner {
     /// A stop of a task that has ended: a task that was stopped answers with the id of its first stop.
-    async fn already_ended(&self, id: &TaskId, cause: Cause) -> Result<CancelOutcome, CancelError> {
-        let task = self
-            .get_with_replies(id)
-            .await
-            .map_err(|error| match error {
-                ReadTaskError::NotFound(id) => CancelError::NotFound(id),
-                ReadTaskError::Store(error) => CancelError::Store(error),
-            })?;
+    pub(crate) fn already_ended(
+        &self,
+        task: Arc<Task>,
+        cause: Cause,
+    ) -> Result<CancelOutcome, CancelError> {
         if task.status.state != TaskState::Canceled {
             return Err(CancelError::AlreadyEnded(task));
         }
-        let mut info = self.inner.stop_info(id, cause);
+        let mut info = self.stop_info(&task.id, cause);
         if let Some(first) = &task.ending.receipt {
             info.stop_id = first.stop_id().clone();
         }
         let receipt = Arc::new(Receipt::of_nothing(info, NothingToStop::AlreadyEnded));
         Ok(CancelOutcome { task, receipt })
     }
-}
 
-impl ManagerInner {
     /// Stops the execution of a task, or begins one that ends the task at rest. `None`: the task has ended.
     fn begin_stop(
         self: &Arc<Self>,
@@ -111,7 +118,7 @@ impl ManagerInner {
                 if table.is_closed {
                     return Err(CancelError::ShuttingDown);
                 }
-                let scopes = self.new_execution(id, None);
+                let scopes = self.new_execution(id, None, None);
                 let scopes = scopes.map_err(|_stopped| CancelError::ShuttingDown)?;
                 let execution = Arc::clone(&scopes.execution);
                 table.enter(id, Arc::clone(&execution));
@@ -130,7 +137,7 @@ impl ManagerInner {
         Ok(Some((execution, stop)))
     }
 
-    fn previewed_by_executor(&self, id: &TaskId) -> Vec<ReceiptItem> {
+    pub(crate) fn previewed_by_executor(&self, id: &TaskId) -> Vec<ReceiptItem> {
         let Some(parts) = &self.shared_parts else {
             return Vec::new();
         };
@@ -141,7 +148,7 @@ impl ManagerInner {
         })
     }
 
-    fn stop_info(&self, id: &TaskId, cause: Cause) -> StopInfo {
+    pub(crate) fn stop_info(&self, id: &TaskId, cause: Cause) -> StopInfo {
         StopInfo {
             stop_id: StopId::new(Ulid::generate().to_string()),
             target: format!("task/{id}").into(),
@@ -149,5 +156,12 @@ impl ManagerInner {
             cause,
             requested_at: (self.options.now)(),
         }
+    }
+}
+
+fn not_read(error: ReadTaskError) -> CancelError {
+    match error {
+        ReadTaskError::NotFound(id) => CancelError::NotFound(id),
+        ReadTaskError::Store(error) => CancelError::Store(error),
     }
 }

@@ -59,6 +59,9 @@ impl TaskManager {
     /// Dropping the future stops nothing: the message is accepted or refused as if the caller still waited.
     pub async fn execute(&self, request: TaskRequest) -> Result<AcceptedTask, ExecuteError> {
         let message = Arc::new(request.message.clone());
+        if let Some(node) = &self.inner.cluster {
+            return self.execute_in_cluster(node, request, message).await;
+        }
         loop {
             match self.inner.admit(&request, &message)? {
                 RequestAdmission::Wait(execution) => execution.released().await,
@@ -76,7 +79,11 @@ impl TaskManager {
                         task_id,
                         is_repeated: false,
                         subscription: TaskSubscription::from_snapshot(
-                            log, feed, version, task, false,
+                            log,
+                            Some(feed),
+                            version,
+                            task,
+                            false,
                         ),
                     });
                 }
@@ -84,7 +91,7 @@ impl TaskManager {
         }
     }
 
-    async fn repeated(&self, task_id: TaskId) -> Result<AcceptedTask, ExecuteError> {
+    pub(crate) async fn repeated(&self, task_id: TaskId) -> Result<AcceptedTask, ExecuteError> {
         let subscription = self.subscribe_to_execution(&task_id, None).await;
         let subscription = subscription.map_err(|error| match error {
             ReadTaskError::NotFound(id) => ExecuteError::NotFound(id),
@@ -133,7 +140,7 @@ impl ManagerInner {
         }
         let id = request.task_id.clone();
         let id = id.unwrap_or_else(|| TaskId::new(Ulid::generate().to_string()));
-        let scopes = self.new_execution(&id, request.trace.clone());
+        let scopes = self.new_execution(&id, request.trace.clone(), None);
         let scopes = scopes.map_err(|_stopped| ExecuteError::ShuttingDown)?;
         let answer = table.slots.request(owner);
         if let SlotAnswer::Full(reason) = answer {
@@ -183,7 +190,7 @@ impl ManagerInner {
 }
 
 /// The first record of a new task.
-fn created(
+pub(crate) fn created(
     id: &TaskId,
     request: &TaskRequest,
     message: &Arc<TaskMessage>,

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use allstop_core::{ContextId, TaskId, Timestamp};
+use serde::{Deserialize, Serialize};
 
 use crate::model::{Task, TaskState};
 
 /// A task in one line.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskSummary {
     /// Id of the task.
     pub id: TaskId,
@@ -26,7 +27,7 @@ pub struct TaskSummary {
 }
 
 impl TaskSummary {
-    pub(super) fn of(task: &Task) -> Self {
+    pub(crate) fn of(task: &Task) -> Self {
         Self {
             id: task.id.clone(),
             context_id: task.context_id.clone(),
@@ -39,7 +40,7 @@ impl TaskSummary {
     }
 
     /// True if a list has the task behind this position.
-    pub(super) fn is_behind(&self, position: Option<&TaskPosition>) -> bool {
+    pub(crate) fn is_behind(&self, position: Option<&TaskPosition>) -> bool {
         position.is_none_or(|(at, id)| (self.updated_at, &self.id) < (*at, id))
     }
 
@@ -76,6 +77,19 @@ pub struct TaskPage {
     pub total: usize,
 }
 
+impl TaskPage {
+    /// The first `limit` of these tasks.
+    pub(crate) fn first(mut tasks: Vec<TaskSummary>, limit: usize, total: usize) -> Self {
+        let has_more = tasks.len() > limit;
+        tasks.truncate(limit);
+        let next = tasks
+            .last()
+            .filter(|_| has_more)
+            .map(|last| (last.updated_at, last.id.clone()));
+        Self { tasks, next, total }
+    }
+}
+
 impl ListFilter {
     /// The owner, if nothing else narrows the list.
     pub(super) fn only_owner(&self) -> Option<&Arc<str>> {
@@ -84,7 +98,7 @@ impl ListFilter {
         self.owner.as_ref().filter(|_| !has_more)
     }
 
-    pub(super) fn lets_through(&self, task: &TaskSummary) -> bool {
+    pub(crate) fn lets_through(&self, task: &TaskSummary) -> bool {
         !task.is_reply
             && self.owner.as_ref().is_none_or(|owner| *owner == task.owner)
             && self

@@ -2,6 +2,7 @@
 
 mod cancel;
 mod execute;
+mod here;
 mod list;
 mod read;
 mod recover;
@@ -13,12 +14,13 @@ mod table;
 use std::fmt;
 use std::sync::Arc;
 
-use allstop_core::{MessageId, TaskId};
+use allstop_core::{MessageId, TaskId, WorkerId};
 use allstop_log::{Log, StreamLock};
 use allstop_scope::{NotStarted, Scope, ScopeOptions};
 use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 
+use crate::cluster::ClusterNode;
 use crate::execution::{Acceptance, Execution, ExecutionEngine, ExecutionJob};
 use crate::executor::{TaskParts, TaskPartsFactory};
 use crate::feed::TaskFeed;
@@ -26,6 +28,7 @@ use crate::options::TaskOptions;
 use crate::task_stream::TaskStream;
 
 pub use cancel::CancelOutcome;
+pub(crate) use execute::created;
 pub use execute::{AcceptedTask, TaskRequest};
 pub use list::{ListFilter, TaskPage, TaskPosition, TaskSummary};
 pub use shutdown::ShutdownReport;
@@ -40,7 +43,7 @@ pub(crate) use slot_guard::{SlotGuard, SlotRequest};
 /// stop nothing.
 #[derive(Clone)]
 pub struct TaskManager {
-    inner: Arc<ManagerInner>,
+    pub(crate) inner: Arc<ManagerInner>,
 }
 
 pub(crate) struct ManagerInner {
@@ -52,15 +55,21 @@ pub(crate) struct ManagerInner {
     pub(crate) options: TaskOptions,
     table: Mutex<TaskTable>,
     is_shut_down: watch::Sender<bool>,
-    /// Keeps other processes from managing the same tasks.
-    _lock: StreamLock,
+    /// Keeps other processes from managing the same tasks; `None` in a cluster.
+    _lock: Option<StreamLock>,
+    /// `None`: this process manages the tasks alone.
+    pub(crate) cluster: Option<Arc<ClusterNode>>,
+    /// True once no message is accepted any more.
+    is_draining: watch::Sender<bool>,
 }
 
 impl ManagerInner {
     /// Notes the task behind a confirmed append.
     pub(crate) fn note(&self, stream: &TaskStream) {
-        if let Some(task) = stream.task() {
-            self.table.lock().note(task, stream.feed());
+        match (stream.task(), &self.cluster) {
+            (Some(task), None) => self.table.lock().note(task, stream.feed()),
+            (Some(task), Some(node)) => node.note(stream.version(), task),
+            (None, _) => {}
         }
     }
 
@@ -82,15 +91,24 @@ impl ManagerInner {
         let _set = is_shut_down.wait_for(|is_shut_down| *is_shut_down).await;
     }
 
+    /// True unless the worker of the execution has lost its lease.
+    pub(crate) fn may_start(&self, execution: &Execution) -> bool {
+        let (Some(node), Some(worker)) = (&self.cluster, execution.worker()) else {
+            return true;
+        };
+        node.worker().as_ref() == Some(worker)
+    }
+
     /// Scopes of a new execution.
     fn new_execution(
         &self,
         id: &TaskId,
         trace: Option<Arc<str>>,
+        worker: Option<WorkerId>,
     ) -> Result<NewExecution, NotStarted> {
         let (label, side_label) = (format!("task/{id}"), format!("task/{id}/parts"));
         Ok(NewExecution {
-            execution: Arc::new(Execution::new(&self.root, &label, trace)?),
+            execution: Arc::new(Execution::new(&self.root, &label, trace, worker)?),
             side_scope: self.root.child(side_label, ScopeOptions::default())?,
         })
     }

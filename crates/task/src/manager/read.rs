@@ -7,11 +7,12 @@ use allstop_log::Version;
 
 use super::TaskManager;
 use super::list::{ListFilter, TaskPage, TaskPosition};
-use crate::error::ReadTaskError;
+use crate::cluster::{DeadLetter, WorkerInfo};
+use crate::error::{ReadTaskError, TaskStoreError};
 use crate::feed::TaskFeed;
 use crate::model::Task;
 use crate::subscription::TaskSubscription;
-use crate::task_stream::current_task;
+use crate::task_stream::{current_task, read_task};
 
 /// Tasks that a list looks at under the lock of the table: a tenth of a millisecond, for which messages wait.
 const SCAN_LEN_MAX: usize = 512;
@@ -41,12 +42,17 @@ impl TaskManager {
     async fn current(
         &self,
         id: &TaskId,
-    ) -> Result<(Arc<TaskFeed>, Version, Arc<Task>), ReadTaskError> {
+    ) -> Result<(Option<Arc<TaskFeed>>, Version, Arc<Task>), ReadTaskError> {
         let not_found = || ReadTaskError::NotFound(id.clone());
+        if self.inner.cluster.is_some() {
+            let read = read_task(&*self.inner.log, id).await?;
+            let (version, task) = read.ok_or_else(not_found)?;
+            return Ok((None, version, task));
+        }
         let feed = self.inner.table.lock().feed(id).ok_or_else(not_found)?;
         let current = current_task(&*self.inner.log, id, &feed).await?;
         let (version, task) = current.ok_or_else(not_found)?;
-        Ok((feed, version, task))
+        Ok((Some(feed), version, task))
     }
 
     /// Number of a task's last event.
@@ -102,14 +108,47 @@ impl TaskManager {
         })
     }
 
+    /// What was set aside in the cluster: tasks that ended too many workers, and wake-ups that nobody can read.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn dead_letters(&self) -> Result<Vec<DeadLetter>, TaskStoreError> {
+        match &self.inner.cluster {
+            Some(node) => Ok(node.dead_letters().await?),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Workers of the cluster that have a lease.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn workers(&self) -> Result<Vec<WorkerInfo>, TaskStoreError> {
+        match &self.inner.cluster {
+            Some(node) => Ok(node.watch_leases().await?),
+            None => Ok(Vec::new()),
+        }
+    }
+
     /// A page of at most `limit` tasks behind a position. A filter by owner alone costs as much as the page; every other
     /// filter looks at all tasks, in steps between which other requests have their turn.
-    pub fn list(
+    ///
+    /// In a cluster every list reads the entries of the owner, or of all owners, and may be a moment behind.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    ///
+    /// # Errors
+    /// In a cluster, if the servers do not answer.
+    pub async fn list(
         &self,
         filter: &ListFilter,
         behind: Option<&TaskPosition>,
         limit: usize,
-    ) -> TaskPage {
+    ) -> Result<TaskPage, TaskStoreError> {
+        if let Some(node) = &self.inner.cluster {
+            return Ok(node.list(filter, behind, limit).await?);
+        }
         let known_total = self.inner.table.lock().known_total(filter);
         // The total is counted from the newest task on.
         let mut position = known_total.and(behind.cloned());
@@ -133,13 +172,7 @@ impl TaskManager {
                 break;
             }
         }
-        let has_more = tasks.len() > limit;
-        tasks.truncate(limit);
-        let next = tasks
-            .last()
-            .filter(|_| has_more)
-            .map(|last| (last.updated_at, last.id.clone()));
         let total = known_total.unwrap_or(counted);
-        TaskPage { tasks, next, total }
+        Ok(TaskPage::first(tasks, limit, total))
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use allstop_core::TaskId;
 use allstop_log::{LockAttempt, Log, StreamName, Version};
-use allstop_scope::Scope;
+use allstop_scope::{NotStarted, Scope, ScopeOptions};
 use futures::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use super::slots::ExecutionSlots;
 use super::table::TaskTable;
 use super::{ManagerInner, TaskManager};
+use crate::cluster::{ClusterNode, ClusterOptions};
 use crate::error::TaskStoreError;
 use crate::execution::ExecutionJob;
 use crate::executor::TaskPartsFactory;
@@ -70,7 +71,9 @@ impl TaskManager {
             options,
             table: Mutex::new(table),
             is_shut_down: watch::Sender::new(false),
-            _lock: lock,
+            _lock: Some(lock),
+            cluster: None,
+            is_draining: watch::Sender::new(false),
         });
         for (task, feed) in interrupted {
             inner.continue_after_crash(&task, feed);
@@ -83,7 +86,7 @@ impl ManagerInner {
     fn continue_after_crash(self: &Arc<Self>, task: &Task, feed: Arc<TaskFeed>) {
         let mut table = self.table.lock();
         // A root that is stopped already starts nothing; the next opening finds the task again.
-        let Ok(scopes) = self.new_execution(&task.id, None) else {
+        let Ok(scopes) = self.new_execution(&task.id, None, None) else {
             return;
         };
         // Accepted tasks are never refused, whatever the length of the queue.
@@ -91,9 +94,41 @@ impl ManagerInner {
         table.enter(&task.id, Arc::clone(&scopes.execution));
         drop(table);
         let slot = self.slot_request(answer, &task.owner);
-        let job = ExecutionJob::AfterCrash;
+        let job = ExecutionJob::FromLog;
         // Nobody waits for its acceptance: that was before the crash.
         drop(self.spawn_engine(scopes, task.id.clone(), feed, job, slot));
+    }
+}
+
+impl TaskManager {
+    /// Joins the managers of a cluster. Work runs in scopes below `root`. Nothing is read: a task that needs somebody has
+    /// a wake-up.
+    ///
+    /// # Errors
+    /// If `root` is stopped.
+    pub fn join(
+        log: Arc<dyn Log>,
+        cluster: ClusterOptions,
+        root: Scope,
+        factory: Arc<dyn TaskPartsFactory>,
+        options: TaskOptions,
+    ) -> Result<Self, NotStarted> {
+        let scope = root.child("cluster", ScopeOptions::default())?;
+        let node = Arc::new(ClusterNode::new(cluster, scope));
+        let inner = Arc::new(ManagerInner {
+            log,
+            root,
+            shared_parts: factory.shared_parts(),
+            factory,
+            table: Mutex::new(TaskTable::new(ExecutionSlots::new(&options))),
+            options,
+            is_shut_down: watch::Sender::new(false),
+            _lock: None,
+            cluster: Some(Arc::clone(&node)),
+            is_draining: watch::Sender::new(false),
+        });
+        inner.start_node(&node)?;
+        Ok(Self { inner })
     }
 }
 

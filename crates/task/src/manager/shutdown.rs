@@ -31,6 +31,7 @@ impl TaskManager {
             table.is_draining = true;
             table.executions()
         };
+        self.inner.is_draining.send_replace(true);
         for execution in executions {
             execution.released().await;
         }
@@ -48,6 +49,7 @@ impl TaskManager {
             table.is_closed = true;
             table.executions()
         };
+        self.inner.is_draining.send_replace(true);
         let cause = Cause::new(CauseKind::Shutdown).detail(detail);
         let stopping = executions.into_iter().map(|execution| {
             let stop = execution.stop(cause.clone());
@@ -69,6 +71,9 @@ impl TaskManager {
         // Collected first: every stop has begun before the first wait.
         let stopping: Vec<_> = stopping.collect();
         let ended = join_all(stopping).await;
+        if let Some(node) = &self.inner.cluster {
+            let _in_time = timeout_at(until, node.close()).await;
+        }
         self.inner.is_shut_down.send_replace(true);
         ShutdownReport {
             not_stored: ended.iter().filter(|(_, is_stored)| !is_stored).count(),

@@ -110,6 +110,23 @@ impl TaskTable {
         self.remember_message(owner, message, id, at);
     }
 
+    /// Enters the execution of a task that this process has taken in a cluster.
+    pub(crate) fn enter_taken(
+        &mut self,
+        task: &Task,
+        execution: Arc<Execution>,
+        feed: &Arc<TaskFeed>,
+    ) {
+        let entry = TaskEntry {
+            summary: None,
+            owner: Arc::clone(&task.owner),
+            message: MessageId::new(""),
+            execution: Some(execution),
+            feed: Arc::downgrade(feed),
+        };
+        self.tasks.insert(task.id.clone(), entry);
+    }
+
     /// Checks whether a message may start an execution of an existing task. `Ok(Some(_))`: one is just ending; wait
     /// for its release and ask again.
     pub(crate) fn check_message(

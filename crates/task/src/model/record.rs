@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use allstop_core::process::ProcessIdentity;
-use allstop_core::{Cause, ContextId, Receipt, TaskId, Timestamp};
+use allstop_core::{Cause, ContextId, Receipt, TaskId, Timestamp, WorkerId};
 use serde::{Deserialize, Serialize};
 
 use super::artifact::ArtifactUpdate;
@@ -37,13 +37,30 @@ pub enum TaskRecord {
         /// Time of the request.
         at: Timestamp,
     },
-    /// A process runs the task from here on.
+    /// A process runs the task from here on. During an execution: another one takes it over.
     ExecutionStarted {
-        /// Number of the execution: 1, 2, 3 …
+        /// Number of the execution: 1, 2, 3 … An older one can append nothing any more.
         epoch: u64,
         /// The process.
         process: ProcessIdentity,
+        /// The worker of a cluster; `None`: its process manages the store alone.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        worker: Option<WorkerId>,
         /// Time of the start.
+        at: Timestamp,
+    },
+    /// Somebody wants the task stopped. Its owner, which may be another process, stops it and ends it.
+    StopRequested {
+        /// Cause of the stop.
+        cause: Cause,
+        /// Time of the request.
+        at: Timestamp,
+    },
+    /// The canceler of the task at rest refused the stop. The task is as it was before the request.
+    StopRefused {
+        /// The reason, for people.
+        reason: Arc<str>,
+        /// Time of the refusal.
         at: Timestamp,
     },
     /// The state has changed, and the task goes on or waits for input.
@@ -98,7 +115,10 @@ pub struct TaskEnding {
 impl TaskRecord {
     /// True if the record changes the task that clients see, and so raises its generation.
     pub fn changes_task(&self) -> bool {
-        !matches!(self, Self::ExecutionStarted { .. })
+        !matches!(
+            self,
+            Self::ExecutionStarted { .. } | Self::StopRequested { .. } | Self::StopRefused { .. }
+        )
     }
 
     /// Time of the record.
@@ -107,6 +127,8 @@ impl TaskRecord {
             Self::TaskCreated { at, .. }
             | Self::MessageReceived { at, .. }
             | Self::ExecutionStarted { at, .. }
+            | Self::StopRequested { at, .. }
+            | Self::StopRefused { at, .. }
             | Self::ArtifactUpdated { at, .. }
             | Self::Replied { at, .. } => *at,
             Self::StatusChanged { status, .. } | Self::TaskEnded { status, .. } => status.at,

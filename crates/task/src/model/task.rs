@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use allstop_core::{ContextId, TaskId, Timestamp};
+use allstop_core::{Cause, ContextId, TaskId, Timestamp, WorkerId};
 
 use super::artifact::{Artifact, ArtifactUpdate};
 use super::message::{JsonMap, TaskMessage};
@@ -42,6 +42,12 @@ pub struct Task {
     pub is_executing: bool,
     /// True if a message was accepted and its execution has not started.
     pub awaits_execution: bool,
+    /// Worker of the last execution, in a cluster.
+    pub worker: Option<WorkerId>,
+    /// Executions in a row that another one took over, because their process had ended.
+    pub take_overs: u32,
+    /// Cause of the first stop that was requested and that the end of the task has not answered.
+    pub stop_requested: Option<Cause>,
     /// The answer, if the executor answered with a message: then clients see no task.
     pub reply: Option<Arc<TaskMessage>>,
     /// Reason of the end.
@@ -67,9 +73,15 @@ pub enum IllegalTaskRecord {
     /// An event or an end outside of an execution.
     #[error("no execution of the task runs")]
     NotExecuting,
-    /// A message or a start during an execution.
+    /// A message during an execution.
     #[error("execution {0} of the task runs")]
     Executing(u64),
+    /// A message after the request for a stop.
+    #[error("the task is being stopped")]
+    Stopping,
+    /// The refusal of a stop that was not requested, or of one of an execution.
+    #[error("no stop can be refused there")]
+    NothingToRefuse,
     /// An execution whose number does not follow.
     #[error("execution {actual} follows execution {last}")]
     WrongEpoch {
@@ -131,6 +143,9 @@ impl Task {
             epoch: 0,
             is_executing: false,
             awaits_execution: true,
+            worker: None,
+            take_overs: 0,
+            stop_requested: None,
             reply: None,
             ending: TaskEnding::default(),
             created_at: *at,
@@ -149,10 +164,16 @@ impl Task {
         }
         match record {
             TaskRecord::TaskCreated { .. } => Err(IllegalTaskRecord::CreatedTwice),
-            TaskRecord::MessageReceived { .. } | TaskRecord::ExecutionStarted { .. }
-                if self.is_executing =>
-            {
+            TaskRecord::MessageReceived { .. } if self.is_executing => {
                 Err(IllegalTaskRecord::Executing(self.epoch))
+            }
+            TaskRecord::MessageReceived { .. } if self.stop_requested.is_some() => {
+                Err(IllegalTaskRecord::Stopping)
+            }
+            TaskRecord::StopRefused { .. }
+                if self.is_executing || self.stop_requested.is_none() =>
+            {
+                Err(IllegalTaskRecord::NothingToRefuse)
             }
             TaskRecord::ExecutionStarted { epoch, .. } if *epoch != self.epoch + 1 => {
                 Err(IllegalTaskRecord::WrongEpoch {
@@ -160,7 +181,10 @@ impl Task {
                     actual: *epoch,
                 })
             }
-            TaskRecord::MessageReceived { .. } | TaskRecord::ExecutionStarted { .. } => Ok(()),
+            TaskRecord::MessageReceived { .. }
+            | TaskRecord::ExecutionStarted { .. }
+            | TaskRecord::StopRequested { .. }
+            | TaskRecord::StopRefused { .. } => Ok(()),
             _ if !self.is_executing => Err(IllegalTaskRecord::NotExecuting),
             TaskRecord::StatusChanged { status, .. } if status.state.is_terminal() => {
                 Err(IllegalTaskRecord::WrongState(status.state))
@@ -188,11 +212,21 @@ impl Task {
                 };
                 self.awaits_execution = true;
             }
-            TaskRecord::ExecutionStarted { epoch, .. } => {
+            TaskRecord::ExecutionStarted { epoch, worker, .. } => {
+                self.take_overs = if self.is_executing {
+                    self.take_overs + 1
+                } else {
+                    0
+                };
                 self.epoch = *epoch;
+                self.worker.clone_from(worker);
                 self.is_executing = true;
                 self.awaits_execution = false;
             }
+            TaskRecord::StopRequested { cause, .. } => {
+                self.stop_requested.get_or_insert_with(|| cause.clone());
+            }
+            TaskRecord::StopRefused { .. } => self.stop_requested = None,
             TaskRecord::StatusChanged { status, metadata } => self.set_status(status, metadata),
             TaskRecord::ArtifactUpdated { update, .. } => self.update_artifact(update),
             TaskRecord::Replied { message, .. } => self.reply = Some(Arc::clone(message)),

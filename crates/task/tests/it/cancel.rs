@@ -292,7 +292,7 @@ async fn preview_stops_nothing() {
     let executor = endless(false);
     let manager = manager_of(&executor).await;
     let accepted = start(&manager, &executor).await;
-    let preview = manager.preview(&accepted.task_id, user()).unwrap();
+    let preview = manager.preview(&accepted.task_id, user()).await.unwrap();
     assert!(preview.is_preview());
     assert_eq!(preview.items().len(), 1);
     assert_eq!(executor.live(), 1);

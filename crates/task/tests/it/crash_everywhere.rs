@@ -14,6 +14,7 @@ use allstop_task::{
 use crate::support::{
     ScriptedExecutor, ended, follow_up, manager_over, request, rest, user, wait_until,
 };
+use futures::FutureExt as _;
 
 /// Executor of two executions: a question first, then work until it is stopped or its task is complete.
 fn two_executions() -> ScriptedExecutor {
@@ -95,7 +96,12 @@ pub(crate) async fn fold(log: &dyn Log, id: &TaskId) -> (Arc<Task>, usize, usize
         let mut json: serde_json::Value = serde_json::from_slice(&bytes).expect("it works");
         drop(json.as_object_mut().expect("it works").remove("v"));
         let record: TaskRecord = serde_json::from_value(json).expect("it works");
-        starts += usize::from(matches!(record, TaskRecord::ExecutionStarted { .. }));
+        // One that takes an execution over ends with it.
+        let is_new = !task
+            .as_ref()
+            .is_some_and(|task: &Arc<Task>| task.is_executing);
+        let is_start = matches!(record, TaskRecord::ExecutionStarted { .. });
+        starts += usize::from(is_start && is_new);
         ends += usize::from(record.ends_execution());
         Task::apply(&mut task, &record).expect("a legal record");
     }
@@ -105,7 +111,11 @@ pub(crate) async fn fold(log: &dyn Log, id: &TaskId) -> (Arc<Task>, usize, usize
 /// Lets the task come to rest or to its end, and then ends it.
 async fn settle(manager: &TaskManager, executor: &ScriptedExecutor, id: &TaskId) {
     wait_until("it rests", || {
-        let page = manager.list(&ListFilter::default(), None, 10);
+        let page = manager
+            .list(&ListFilter::default(), None, 10)
+            .now_or_never()
+            .unwrap()
+            .unwrap();
         let task = page.tasks.iter().find(|task| task.id == *id);
         let is_at_rest = task.is_some_and(|task| {
             task.has_ended() || task.state == TaskState::InputRequired && !task.is_executing

@@ -1,5 +1,6 @@
 //! Executions from a message to an end.
 
+use futures::FutureExt as _;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -189,7 +190,10 @@ async fn repeated_message_starts_nothing_new() {
     assert!(again.is_repeated);
     assert_eq!(again.task_id, first.task_id);
     assert_eq!(rest(&mut again.subscription).await, ["snapshot completed"]);
-    let page = manager.list(&ListFilter::default(), None, 10);
+    let page = manager
+        .list(&ListFilter::default(), None, 10)
+        .await
+        .unwrap();
     assert_eq!(page.total, 1);
     // The id belongs to its owner.
     let mut other = request("m1");
@@ -228,7 +232,14 @@ async fn reply_without_a_task_is_in_no_list() {
         manager.get(&accepted.task_id).await.unwrap_err(),
         ReadTaskError::NotFound(_)
     ));
-    assert_eq!(manager.list(&ListFilter::default(), None, 10).total, 0);
+    assert_eq!(
+        manager
+            .list(&ListFilter::default(), None, 10)
+            .await
+            .unwrap()
+            .total,
+        0
+    );
     // A second reader of the same message still gets the answer.
     let mut again = manager.execute(request("m1")).await.unwrap();
     let item = again.subscription.next().await.unwrap().unwrap();
@@ -274,9 +285,9 @@ async fn list_has_pages_and_filters() {
         owner: Some("alice".into()),
         ..ListFilter::default()
     };
-    let first = manager.list(&filter, None, 3);
+    let first = manager.list(&filter, None, 3).await.unwrap();
     assert_eq!((first.tasks.len(), first.total), (3, 5));
-    let second = manager.list(&filter, first.next.as_ref(), 3);
+    let second = manager.list(&filter, first.next.as_ref(), 3).await.unwrap();
     assert_eq!((second.tasks.len(), second.next), (2, None));
     let mut ids: Vec<_> = first
         .tasks
@@ -291,7 +302,7 @@ async fn list_has_pages_and_filters() {
         state: Some(TaskState::Working),
         ..ListFilter::default()
     };
-    assert_eq!(manager.list(&filter, None, 3).total, 0);
+    assert_eq!(manager.list(&filter, None, 3).await.unwrap().total, 0);
 }
 
 /// Long lists are looked at in steps; pages and totals are those of one look.
@@ -317,7 +328,7 @@ async fn long_list_is_complete() {
     for filter in [all, of_owner, completed] {
         let (mut ids, mut behind) = (HashSet::new(), None);
         loop {
-            let page = manager.list(&filter, behind.as_ref(), 300);
+            let page = manager.list(&filter, behind.as_ref(), 300).await.unwrap();
             assert_eq!(page.total, TASKS);
             ids.extend(page.tasks.into_iter().map(|task| task.id));
             behind = page.next;
@@ -347,9 +358,10 @@ async fn list_shows_the_state_of_a_running_task() {
         ..ListFilter::default()
     };
     wait_until("it is listed as working", || {
-        manager.list(&working, None, 3).total == 1
+        let page = manager.list(&working, None, 3).now_or_never();
+        page.unwrap().unwrap().total == 1
     })
     .await;
     let _outcome = manager.cancel(&started.task_id, user()).await.unwrap();
-    assert_eq!(manager.list(&working, None, 3).total, 0);
+    assert_eq!(manager.list(&working, None, 3).await.unwrap().total, 0);
 }

@@ -428,6 +428,8 @@ async fn store_that_refuses_the_first_record_refuses_the_message() {
     assert_eq!(
         manager
             .list(&allstop_task::ListFilter::default(), None, 9)
+            .await
+            .unwrap()
             .total,
         0
     );

@@ -2,6 +2,7 @@
 
 mod blocking;
 mod cancel;
+mod cluster;
 mod crash;
 mod crash_everywhere;
 mod execute;

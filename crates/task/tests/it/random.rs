@@ -287,7 +287,7 @@ async fn client(
                 }
             }
             (3, _) => {
-                let page = manager.list(&ListFilter::default(), None, 5);
+                let page = manager.list(&ListFilter::default(), None, 5).await.unwrap();
                 assert!(page.tasks.len() <= 5);
             }
             _ if goes_away => drop(timeout(patience, manager.execute(sent)).await),
@@ -416,7 +416,11 @@ async fn round(seed: u64) {
                 .filter(|(_, count)| **count > 0)
                 .collect::<Vec<_>>(),
             root.running(),
-            manager.list(&ListFilter::default(), None, 100).tasks,
+            manager
+                .list(&ListFilter::default(), None, 100)
+                .await
+                .unwrap()
+                .tasks,
         );
         sleep(Duration::from_millis(2)).await;
     }
@@ -428,7 +432,10 @@ async fn round(seed: u64) {
 async fn stop_all(manager: &TaskManager, seed: u64) {
     let began = Instant::now();
     loop {
-        let page = manager.list(&ListFilter::default(), None, 10_000);
+        let page = manager
+            .list(&ListFilter::default(), None, 10_000)
+            .await
+            .unwrap();
         let open: Vec<_> = page.tasks.iter().filter(|task| !task.has_ended()).collect();
         if open.is_empty() {
             return;
@@ -480,7 +487,10 @@ async fn check_slots(manager: &TaskManager, running_max: Option<usize>, seed: u6
 
 /// Stops tasks of the round whose message became durable only now: they would hold the slots for ever.
 async fn stop_late(manager: &TaskManager) {
-    let page = manager.list(&ListFilter::default(), None, 10_000);
+    let page = manager
+        .list(&ListFilter::default(), None, 10_000)
+        .await
+        .unwrap();
     let is_late = |task: &&TaskSummary| !task.has_ended() && !task.owner.starts_with("checker");
     let late = page.tasks.iter().filter(is_late);
     let stops = late.map(|task| manager.cancel(&task.id, user()));

@@ -160,7 +160,10 @@ impl Stage {
     fn id(&self) -> allstop_core::TaskId {
         let page = self
             .manager
-            .list(&allstop_task::ListFilter::default(), None, 2);
+            .list(&allstop_task::ListFilter::default(), None, 2)
+            .now_or_never()
+            .unwrap()
+            .unwrap();
         page.tasks.first().expect("a task").id.clone()
     }
 

@@ -680,7 +680,10 @@ async fn recovery_keeps_the_limits() {
     let manager = manager_over(log, parts, options()).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(executor.live(), 2);
-    let page = manager.list(&allstop_task::ListFilter::default(), None, 10);
+    let page = manager
+        .list(&allstop_task::ListFilter::default(), None, 10)
+        .await
+        .unwrap();
     for task in &page.tasks {
         let _outcome = manager.cancel(&task.id, user()).await.unwrap();
     }

@@ -199,6 +199,8 @@ fn word_of(record: &allstop_task::TaskRecord) -> String {
         Record::TaskCreated { .. } => "created".into(),
         Record::MessageReceived { .. } => "message".into(),
         Record::ExecutionStarted { epoch, .. } => format!("started {epoch}"),
+        Record::StopRequested { .. } => "stop requested".into(),
+        Record::StopRefused { .. } => "stop refused".into(),
         Record::StatusChanged { status, .. } => status.state.to_string(),
         Record::ArtifactUpdated { update, .. } => format!("artifact {}", update.artifact.id),
         Record::Replied { .. } => "replied".into(),

@@ -149,7 +149,11 @@ async fn preview_names_what_the_receipt_will() {
     let tasks = working(&work).await;
     let started = tasks.start("m1", "Work").await;
     work.started().await;
-    let preview = tasks.manager.preview(&started.task_id, user()).unwrap();
+    let preview = tasks
+        .manager
+        .preview(&started.task_id, user())
+        .await
+        .unwrap();
     assert!(preview.is_preview(), "{preview:?}");
     assert_eq!(work.live(), 1, "a preview stops nothing");
     let ids_in = |receipt: &Receipt| -> BTreeSet<String> {
@@ -169,7 +173,11 @@ async fn preview_names_what_the_receipt_will() {
         "{previewed:?} {:?}",
         outcome.receipt
     );
-    let preview = tasks.manager.preview(&started.task_id, user()).unwrap();
+    let preview = tasks
+        .manager
+        .preview(&started.task_id, user())
+        .await
+        .unwrap();
     assert_eq!(preview.items(), []);
 }
 

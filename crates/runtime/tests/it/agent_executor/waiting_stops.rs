@@ -56,7 +56,7 @@ async fn stop_of_a_question_waits_for_the_force_of_its_session() {
     let mut asked = manager.execute(request("m1", "Write")).await.unwrap();
     words(&mut asked).await;
     wait_until("it sleeps", || sleepers(&token) == 1).await;
-    let preview = manager.preview(&asked.task_id, user()).unwrap();
+    let preview = manager.preview(&asked.task_id, user()).await.unwrap();
     let kinds: Vec<_> = preview.items().iter().map(|item| item.kind).collect();
     assert!(kinds.contains(&ItemKind::Background), "{preview:?}");
     assert!(

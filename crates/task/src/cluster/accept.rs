@@ -1,0 +1,215 @@
+//! Messages in a cluster: any node stores them, and a wake-up that was stored before finds a worker.
+
+use std::sync::Arc;
+
+use allstop_core::{ContextId, MessageId, TaskId};
+use allstop_log::Version;
+use sha2::{Digest as _, Sha256};
+use tokio::time::{Instant, timeout};
+use ulid::Ulid;
+
+use super::link::PutError;
+use super::node::ClusterNode;
+use super::wake_up::WakeUp;
+use crate::error::{ExecuteError, ReadTaskError, TaskStoreError};
+use crate::feed::TaskFeed;
+use crate::manager::{AcceptedTask, TaskManager, TaskRequest, created};
+use crate::model::{MessageSender, Task, TaskMessage, TaskRecord};
+use crate::subscription::TaskSubscription;
+use crate::task_stream::{TaskStream, read_task};
+
+const CONTEXT_PREFIX: &str = "context/";
+
+/// Id of the task that a message starts: the same message of the same owner starts the same task, at whichever node.
+fn task_of(owner: &str, message: &MessageId) -> TaskId {
+    let mut hash = Sha256::new();
+    hash.update(u64::try_from(owner.len()).unwrap_or(u64::MAX).to_be_bytes());
+    hash.update(owner);
+    hash.update(message.as_str());
+    let digest = hash.finalize();
+    let mut id = [0; 16];
+    id.copy_from_slice(&digest[..16]);
+    TaskId::new(Ulid::from_bytes(id).to_string())
+}
+
+/// Decision about a message to a task, as it was read.
+enum FollowUp {
+    Store,
+    IsRepeated,
+}
+
+fn check_follow_up(task: &Task, request: &TaskRequest) -> Result<FollowUp, ExecuteError> {
+    let id = || task.id.clone();
+    if has_message(task, &request.message.id) {
+        return Ok(FollowUp::IsRepeated);
+    }
+    if task.has_ended() {
+        let state = task.status.state;
+        return Err(ExecuteError::Ended { id: id(), state });
+    }
+    if task.stop_requested.is_some() {
+        return Err(ExecuteError::CancellationInProgress(id()));
+    }
+    if task.is_executing || task.awaits_execution {
+        return Err(ExecuteError::ExecutionInProgress(id()));
+    }
+    let context = request.context_id.as_ref();
+    if context.is_some_and(|context| *context != task.context_id) {
+        return Err(ExecuteError::OtherContext(id()));
+    }
+    Ok(FollowUp::Store)
+}
+
+fn has_message(task: &Task, id: &MessageId) -> bool {
+    let of_client = |message: &&Arc<TaskMessage>| message.role == MessageSender::User;
+    let mut messages = task.history.iter().filter(of_client);
+    messages.any(|message| message.id == *id)
+}
+
+impl TaskManager {
+    pub(crate) async fn execute_in_cluster(
+        &self,
+        node: &ClusterNode,
+        request: TaskRequest,
+        message: Arc<TaskMessage>,
+    ) -> Result<AcceptedTask, ExecuteError> {
+        loop {
+            if self.inner.occupancy().1 {
+                return Err(ExecuteError::ShuttingDown);
+            }
+            let (id, before, record) = match &request.task_id {
+                None => {
+                    if let Some(context) = &request.context_id {
+                        node.claim_context(context, &request.owner).await?;
+                    }
+                    let id = task_of(&request.owner, &request.message.id);
+                    let now = (self.inner.options.now)();
+                    let record = created(&id, &request, &message, now);
+                    (id, None, record)
+                }
+                Some(id) => {
+                    let read = read_task(&*self.inner.log, id).await?;
+                    let not_found = || ExecuteError::NotFound(id.clone());
+                    let (version, task) = read.ok_or_else(not_found)?;
+                    if let FollowUp::IsRepeated = check_follow_up(&task, &request)? {
+                        return self.repeated(id.clone()).await;
+                    }
+                    let record = TaskRecord::MessageReceived {
+                        message: Arc::clone(&message),
+                        at: (self.inner.options.now)(),
+                    };
+                    (id.clone(), Some((version, task)), record)
+                }
+            };
+            let is_new = before.is_none();
+            match self.store_message(node, &id, before, record).await {
+                Ok((version, task)) => {
+                    node.index_now(version, &task).await.unwrap_or_else(|error| {
+                        // Its worker writes the entry, too.
+                        tracing::debug!(%error, task = %id, "the entry of a task is written later");
+                    });
+                    let log = Arc::clone(&self.inner.log);
+                    return Ok(AcceptedTask {
+                        task_id: id,
+                        is_repeated: false,
+                        subscription: TaskSubscription::from_snapshot(
+                            log, None, version, task, false,
+                        ),
+                    });
+                }
+                Err(TaskStoreError::Fenced(_)) if is_new => {
+                    return self.first_of(id, &request).await;
+                }
+                // The task has changed since: the message is decided again.
+                Err(TaskStoreError::Fenced(_) | TaskStoreError::Illegal { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// A new task whose id is taken: by the same message.
+    async fn first_of(
+        &self,
+        id: TaskId,
+        request: &TaskRequest,
+    ) -> Result<AcceptedTask, ExecuteError> {
+        let task = self.get_with_replies(&id).await.map_err(not_read)?;
+        debug_assert!(task.owner == request.owner, "ids are hashes");
+        self.repeated(id).await
+    }
+
+    /// Stores the record of a message, behind a wake-up for it.
+    async fn store_message(
+        &self,
+        node: &ClusterNode,
+        id: &TaskId,
+        before: Option<(Version, Arc<Task>)>,
+        record: TaskRecord,
+    ) -> Result<(Version, Arc<Task>), TaskStoreError> {
+        let feed = Arc::new(TaskFeed::default());
+        let version = before.as_ref().map_or(Version(0), |(version, _)| *version);
+        let mut stream =
+            TaskStream::new(Arc::clone(&self.inner.log), id.clone(), Arc::clone(&feed));
+        if let Some((version, task)) = before {
+            feed.set_read(version, &task);
+            stream.load().await?;
+        }
+        let wake_up = WakeUp::new(id, version.next());
+        node.link().wake(wake_up.to_bytes()).await?;
+        let max = self.inner.options.ending_write_max;
+        let began = Instant::now();
+        let stored = timeout(max, async {
+            let mut stored = stream.append(vec![record]).await;
+            while matches!(stored, Err(TaskStoreError::Indeterminate)) {
+                stored = stream.settle().await;
+            }
+            stored
+        });
+        stored.await.unwrap_or(Err(TaskStoreError::Indeterminate))?;
+        if began.elapsed() > max / 2 {
+            // The first may have come too early, and again too early.
+            node.link().wake(wake_up.to_bytes()).await?;
+        }
+        let task = stream.task().ok_or(TaskStoreError::NoAnswer)?;
+        Ok((stream.version(), Arc::clone(task)))
+    }
+}
+
+impl ClusterNode {
+    /// Gives a context to its first owner.
+    async fn claim_context(
+        &self,
+        context: &ContextId,
+        owner: &Arc<str>,
+    ) -> Result<(), ExecuteError> {
+        let key = format!("{CONTEXT_PREFIX}{context}");
+        let failed = |error| ExecuteError::Store(TaskStoreError::Log(error));
+        loop {
+            if let Some(known) = self.link().entry(&key).await.map_err(failed)? {
+                return if known.value == owner.as_bytes() {
+                    Ok(())
+                } else {
+                    Err(ExecuteError::ContextOfOther(context.clone()))
+                };
+            }
+            let put = self
+                .link()
+                .put(&key, owner.as_bytes().to_vec(), Some(0), None);
+            match put.await {
+                Ok(_) => return Ok(()),
+                // The next look tells; of an answer that may be old, the look after it.
+                Err(PutError::Conflict) => tokio::task::yield_now().await,
+                Err(PutError::Unknown(error) | PutError::Failed(error)) => {
+                    return Err(failed(error));
+                }
+            }
+        }
+    }
+}
+
+fn not_read(error: ReadTaskError) -> ExecuteError {
+    match error {
+        ReadTaskError::NotFound(id) => ExecuteError::NotFound(id),
+        ReadTaskError::Store(error) => error.into(),
+    }
+}

@@ -1,0 +1,266 @@
+//! What a worker does about a task, decided without a runtime, and doing it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::{TaskId, WorkerId};
+use allstop_log::Version;
+
+use super::lease::LeaseState;
+use super::node::ClusterNode;
+use super::owner_question::{Attended, OwnerQuestion};
+use crate::error::TaskStoreError;
+use crate::execution::Execution;
+use crate::manager::ManagerInner;
+use crate::model::Task;
+use crate::task_stream::read_task;
+
+/// Pause before another look where nothing tells how long it takes.
+pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Looks in a row: leases that end, and answers that change while they are read.
+const LOOKS_MAX: u32 = 4;
+
+/// What a worker does next about a task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Step {
+    /// The task needs nobody.
+    Done,
+    /// The record of the wake-up is not there yet, or never comes.
+    AwaitRecord,
+    /// Take it, or look at the execution that is here.
+    Claim,
+    /// Its owner may be gone: end the lease first.
+    EndLease { owner: WorkerId, revision: u64 },
+    /// Its owner has a lease: it is asked to attend to the task.
+    Ask { owner: WorkerId, left: Duration },
+}
+
+/// Decides about a task as it was read, for a wake-up about this record.
+pub(super) fn next_step(
+    task: Option<&Task>,
+    version: Version,
+    awaited: Version,
+    me: &WorkerId,
+    lease_of: impl Fn(&WorkerId) -> LeaseState,
+) -> Step {
+    let needs_somebody = |task: &Task| {
+        let is_open = task.is_executing || task.awaits_execution || task.stop_requested.is_some();
+        is_open && !task.has_ended()
+    };
+    let Some(task) = task.filter(|task| needs_somebody(task)) else {
+        let is_there = version >= awaited || task.is_some_and(Task::has_ended);
+        return if is_there {
+            Step::Done
+        } else {
+            Step::AwaitRecord
+        };
+    };
+    let owner = match &task.worker {
+        Some(owner) if owner != me => owner.clone(),
+        _ => return Step::Claim,
+    };
+    match lease_of(&owner) {
+        LeaseState::Ended => Step::Claim,
+        LeaseState::Absent => Step::EndLease { owner, revision: 0 },
+        LeaseState::Overdue { revision } => Step::EndLease { owner, revision },
+        LeaseState::Held { left } => Step::Ask { owner, left },
+    }
+}
+
+/// Result of attending to a task.
+#[derive(Debug)]
+pub(super) enum Attention {
+    /// It needs nobody; the task as it is, if there is one.
+    Done(Option<(Version, Arc<Task>)>),
+    /// Its execution is here.
+    Here(Arc<Execution>),
+    /// Somebody is to look again after this time.
+    Later(Duration),
+    /// The record of the wake-up is not there.
+    AwaitRecord,
+    /// It has ended too many processes.
+    GiveUp(Version, Arc<Task>),
+}
+
+impl ManagerInner {
+    /// Does what this worker can do about a task.
+    pub(super) async fn attend(
+        self: &Arc<Self>,
+        node: &ClusterNode,
+        id: &TaskId,
+        awaited: Version,
+    ) -> Result<Attention, TaskStoreError> {
+        for _ in 0..LOOKS_MAX {
+            let read = read_task(&*self.log, id).await?;
+            let (version, task) = match &read {
+                Some((version, task)) => (*version, Some(task)),
+                None => (Version(0), None),
+            };
+            let Some(me) = node.worker() else {
+                break;
+            };
+            let lease_of = |worker: &WorkerId| node.lease_state(worker);
+            let step = next_step(task.map(|task| &**task), version, awaited, &me, lease_of);
+            match (step, task) {
+                (Step::Done, _) => return Ok(Attention::Done(read)),
+                (Step::AwaitRecord, _) | (_, None) => return Ok(Attention::AwaitRecord),
+                (Step::Claim, Some(task)) => return Ok(self.claim(node, me, version, task)),
+                (Step::EndLease { owner, revision }, _) => {
+                    let has_ended = node.end_lease(&owner, revision).await?;
+                    if has_ended {
+                        tracing::info!(%owner, task = %id, "a worker no longer renews its lease: its tasks pass on");
+                    }
+                }
+                (Step::Ask { owner, left }, Some(task)) => {
+                    let question = OwnerQuestion::Attend { task: id.clone() };
+                    let answer: Option<Attended> = node.ask(&owner, &question).await?;
+                    return Ok(match answer {
+                        Some(Attended::Observed | Attended::Runs) => Attention::Later(left),
+                        // Nothing of it runs: whoever appends first has it.
+                        _ if !task.is_executing => self.claim(node, me, version, task),
+                        _ => Attention::Later(left.min(LOOK_AGAIN)),
+                    });
+                }
+            }
+        }
+        Ok(Attention::Later(LOOK_AGAIN))
+    }
+
+    fn claim(
+        self: &Arc<Self>,
+        node: &ClusterNode,
+        me: WorkerId,
+        version: Version,
+        task: &Arc<Task>,
+    ) -> Attention {
+        let is_worn_out = task.is_executing && task.take_overs >= node.options.take_overs_max;
+        if is_worn_out && task.stop_requested.is_none() && self.execution_here(&task.id).is_none() {
+            return Attention::GiveUp(version, Arc::clone(task));
+        }
+        match self.take(version, task, Some(me)) {
+            Some(execution) => Attention::Here(execution),
+            None => Attention::Later(LOOK_AGAIN),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use allstop_core::process::ProcessIdentity;
+    use allstop_core::{Cause, CauseKind, Timestamp};
+
+    use super::*;
+    use crate::model::{JsonMap, MessageSender, TaskMessage, TaskRecord, TaskState, TaskStatus};
+
+    fn at() -> Timestamp {
+        Timestamp::from_unix_ms(0)
+    }
+
+    fn me() -> WorkerId {
+        WorkerId::new("me")
+    }
+
+    fn task_of(records: Vec<TaskRecord>) -> Task {
+        let message = TaskMessage::text("m", MessageSender::User, "do it");
+        let created = TaskRecord::TaskCreated {
+            task_id: "t".into(),
+            context_id: "c".into(),
+            owner: "alice".into(),
+            message: Arc::new(message),
+            metadata: JsonMap::new(),
+            at: at(),
+        };
+        let mut task = None;
+        for record in [created].into_iter().chain(records) {
+            Task::apply(&mut task, &record).unwrap();
+        }
+        Arc::unwrap_or_clone(task.unwrap())
+    }
+
+    fn started(epoch: u64, worker: &str) -> TaskRecord {
+        TaskRecord::ExecutionStarted {
+            epoch,
+            process: ProcessIdentity {
+                pid: 1,
+                start_ticks: 1,
+                boot_id: "b".into(),
+            },
+            worker: Some(WorkerId::new(worker)),
+            at: at(),
+        }
+    }
+
+    fn rested() -> TaskRecord {
+        TaskRecord::StatusChanged {
+            status: TaskStatus {
+                state: TaskState::InputRequired,
+                message: None,
+                at: at(),
+            },
+            metadata: JsonMap::new(),
+        }
+    }
+
+    fn stop() -> TaskRecord {
+        TaskRecord::StopRequested {
+            cause: Cause::new(CauseKind::User),
+            at: at(),
+        }
+    }
+
+    fn step(task: &Task, lease: LeaseState) -> Step {
+        next_step(Some(task), Version(9), Version(1), &me(), |_| lease)
+    }
+
+    const HELD: LeaseState = LeaseState::Held {
+        left: Duration::from_secs(3),
+    };
+
+    #[test]
+    fn task_that_nobody_had_is_claimed() {
+        assert_eq!(step(&task_of(vec![]), LeaseState::Absent), Step::Claim);
+    }
+
+    #[test]
+    fn resting_task_needs_nobody_until_somebody_wants_it_stopped() {
+        let task = task_of(vec![started(1, "other"), rested()]);
+        assert_eq!(step(&task, LeaseState::Ended), Step::Done);
+        let task = task_of(vec![started(1, "other"), rested(), stop()]);
+        assert_eq!(step(&task, LeaseState::Ended), Step::Claim);
+        assert!(matches!(step(&task, HELD), Step::Ask { .. }));
+    }
+
+    #[test]
+    fn wake_up_waits_for_its_record() {
+        let task = task_of(vec![started(1, "other"), rested()]);
+        let early = next_step(Some(&task), Version(3), Version(4), &me(), |_| HELD);
+        assert_eq!(early, Step::AwaitRecord);
+        let none = next_step(None, Version(0), Version(1), &me(), |_| HELD);
+        assert_eq!(none, Step::AwaitRecord);
+    }
+
+    #[test]
+    fn running_task_passes_on_only_behind_the_end_of_its_owners_lease() {
+        let task = task_of(vec![started(1, "other")]);
+        assert!(matches!(step(&task, HELD), Step::Ask { .. }));
+        assert_eq!(step(&task, LeaseState::Ended), Step::Claim);
+        let owner = WorkerId::new("other");
+        assert_eq!(
+            step(&task, LeaseState::Overdue { revision: 4 }),
+            Step::EndLease {
+                owner: owner.clone(),
+                revision: 4
+            }
+        );
+        assert_eq!(
+            step(&task, LeaseState::Absent),
+            Step::EndLease { owner, revision: 0 }
+        );
+    }
+
+    #[test]
+    fn own_task_that_does_not_run_is_claimed_again() {
+        assert_eq!(step(&task_of(vec![started(1, "me")]), HELD), Step::Claim);
+    }
+}

@@ -1,0 +1,142 @@
+//! The index of tasks, by owner, for lists: an entry per task, which follows its records.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use allstop_core::TaskId;
+use allstop_log::{LogError, Version};
+use futures::{StreamExt as _, stream};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+use super::link::{ClusterLink, PutError};
+use super::node::ClusterNode;
+use crate::manager::{ListFilter, TaskPage, TaskPosition, TaskSummary};
+use crate::model::Task;
+
+const INDEX_PREFIX: &str = "task/";
+
+/// Time in which changes of one task become one entry: lists may be that much behind.
+const COLLECTED: Duration = Duration::from_millis(200);
+
+/// Entries that are written at the same time.
+const WRITES_MAX: usize = 16;
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct IndexEntry {
+    version: u64,
+    task: TaskSummary,
+}
+
+/// Tasks whose entries are behind. At most one per task, so it is bounded by the tasks of this node.
+#[derive(Debug, Default)]
+pub(super) struct IndexWriter {
+    changed: Mutex<HashMap<TaskId, IndexEntry>>,
+    has_changed: Notify,
+}
+
+/// Writes the entry of a task, unless a later one is there.
+async fn write(link: &dyn ClusterLink, entry: &IndexEntry) -> Result<(), LogError> {
+    let key = format!("{}{}", prefix_of(&entry.task.owner), entry.task.id);
+    let value = serde_json::to_vec(entry).unwrap_or_default();
+    loop {
+        let known = link.entry(&key).await?;
+        let revision = known.as_ref().map_or(0, |known| known.revision);
+        if let Some(known) = known
+            && serde_json::from_slice::<IndexEntry>(&known.value)
+                .is_ok_and(|known| known.version >= entry.version)
+        {
+            return Ok(());
+        }
+        match link.put(&key, value.clone(), Some(revision), None).await {
+            Ok(_) => return Ok(()),
+            Err(PutError::Conflict) => {}
+            Err(PutError::Unknown(error) | PutError::Failed(error)) => return Err(error),
+        }
+    }
+}
+
+/// Owners may have any characters, and one may be the beginning of another.
+fn prefix_of(owner: &str) -> String {
+    let mut prefix = String::from(INDEX_PREFIX);
+    for byte in owner.bytes() {
+        prefix.push_str(&format!("{byte:02x}"));
+    }
+    prefix.push('/');
+    prefix
+}
+
+impl ClusterNode {
+    /// Notes a change of a task for its entry.
+    pub(crate) fn note(&self, version: Version, task: &Task) {
+        let entry = entry_of(version, task);
+        self.index.changed.lock().insert(task.id.clone(), entry);
+        self.index.has_changed.notify_one();
+    }
+
+    /// Writes the entry of a task now.
+    pub(super) async fn index_now(&self, version: Version, task: &Task) -> Result<(), LogError> {
+        write(self.link(), &entry_of(version, task)).await
+    }
+
+    /// Writes entries of changed tasks for as long as the node lives.
+    pub(super) async fn write_index(&self) {
+        loop {
+            self.index.has_changed.notified().await;
+            sleep(COLLECTED).await;
+            let changed = std::mem::take(&mut *self.index.changed.lock());
+            let failed = stream::iter(changed.into_values())
+                .map(|entry| async move {
+                    let written = write(self.link(), &entry).await;
+                    written.err().map(|error| (entry, error))
+                })
+                .buffer_unordered(WRITES_MAX)
+                .filter_map(std::future::ready)
+                .collect::<Vec<_>>()
+                .await;
+            let Some((_, error)) = failed.first() else {
+                continue;
+            };
+            tracing::debug!(%error, tasks = failed.len(), "entries of tasks are written later");
+            let mut changed = self.index.changed.lock();
+            for (entry, _) in failed {
+                changed.entry(entry.task.id.clone()).or_insert(entry);
+            }
+            drop(changed);
+            self.index.has_changed.notify_one();
+        }
+    }
+
+    /// A page of a list. It reads all entries of the owner, or of all owners.
+    pub(crate) async fn list(
+        &self,
+        filter: &ListFilter,
+        behind: Option<&TaskPosition>,
+        limit: usize,
+    ) -> Result<TaskPage, LogError> {
+        let prefix = match &filter.owner {
+            Some(owner) => prefix_of(owner),
+            None => INDEX_PREFIX.to_owned(),
+        };
+        let entries = self.link().entries(&prefix).await?;
+        let mut tasks: Vec<_> = entries
+            .iter()
+            .filter_map(|entry| serde_json::from_slice::<IndexEntry>(&entry.value).ok())
+            .map(|entry| entry.task)
+            .filter(|task| filter.lets_through(task))
+            .collect();
+        let total = tasks.len();
+        tasks.sort_unstable_by(|a, b| (b.updated_at, &b.id).cmp(&(a.updated_at, &a.id)));
+        tasks.retain(|task| task.is_behind(behind));
+        Ok(TaskPage::first(tasks, limit, total))
+    }
+}
+
+fn entry_of(version: Version, task: &Task) -> IndexEntry {
+    IndexEntry {
+        version: version.0,
+        task: TaskSummary::of(task),
+    }
+}

@@ -1,0 +1,263 @@
+//! Leases of workers, decided without a runtime: the holder's side and the observer's side.
+//!
+//! The holder counts from the moment before it *sent* the last renewal that was confirmed, and stops its work so early that
+//! nothing of it runs when the length of the lease has passed. An observer counts from the moment at which it has *seen* a
+//! renewal, which is later, on its own monotonic clock. It may end the lease when the length has passed since. It ends it
+//! by replacing the renewal that it saw: if the holder has renewed in between, that fails.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::{Timestamp, WorkerId};
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+/// Prefix of the keys of leases.
+pub(super) const LEASE_PREFIX: &str = "worker/";
+
+/// Renewals in the length of a lease.
+const RENEWALS: u32 = 8;
+
+/// A worker as its lease names it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerInfo {
+    /// Id of the worker.
+    pub id: WorkerId,
+    /// Name for people: host and process.
+    pub name: Arc<str>,
+    /// Executions that it takes at the same time.
+    pub concurrency: usize,
+    /// Executions that it has now.
+    pub running: usize,
+    /// True if it takes no more.
+    pub is_draining: bool,
+    /// Time of its first renewal.
+    pub since: Timestamp,
+    /// Number of the renewal.
+    pub renewal: u64,
+}
+
+/// Entry of a lease.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "lease", rename_all = "snake_case")]
+pub(super) enum LeaseEntry {
+    Held(WorkerInfo),
+    /// The worker has given it back, or another one has ended it. It never comes back: a worker has a new id then.
+    Ended,
+}
+
+pub(super) fn key_of(worker: &WorkerId) -> String {
+    format!("{LEASE_PREFIX}{worker}")
+}
+
+/// Times of a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct LeaseTimes {
+    /// Time without a renewal after which others may end it.
+    pub length: Duration,
+    /// Time that the work of a worker needs to stop.
+    pub stopping: Duration,
+}
+
+impl LeaseTimes {
+    pub(super) fn renew_every(self) -> Duration {
+        self.length / RENEWALS
+    }
+
+    /// Time after the last confirmed renewal at which the work is stopped.
+    pub(super) fn stop_after(self) -> Duration {
+        self.length.saturating_sub(self.stopping)
+    }
+}
+
+/// The lease that a worker holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct OwnLease {
+    pub worker: WorkerId,
+    pub revision: u64,
+    /// Moment before the last confirmed renewal was sent.
+    pub sent_at: Instant,
+}
+
+impl OwnLease {
+    /// Moment at which the work is to be stopped without a further renewal.
+    pub(super) fn stop_at(&self, times: LeaseTimes) -> Instant {
+        self.sent_at + times.stop_after()
+    }
+
+    /// True if the worker may start something.
+    pub(super) fn is_valid(&self, times: LeaseTimes, now: Instant) -> bool {
+        now < self.stop_at(times)
+    }
+}
+
+/// State of another worker's lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LeaseState {
+    /// It has none in what was read last: only a store that has none takes a first value.
+    Absent,
+    /// It renews, or its time has not passed.
+    Held {
+        /// Time after which it would have passed.
+        left: Duration,
+    },
+    /// Its time has passed since this renewal was seen.
+    Overdue {
+        /// Revision of the renewal.
+        revision: u64,
+    },
+    /// It has ended.
+    Ended,
+}
+
+/// Leases as this process sees them.
+#[derive(Debug)]
+pub(super) struct LeaseWatch {
+    length: Duration,
+    seen: HashMap<WorkerId, SeenLease>,
+}
+
+#[derive(Debug)]
+enum SeenLease {
+    Held { revision: u64, since: Instant },
+    Ended,
+}
+
+impl LeaseWatch {
+    pub(super) fn new(length: Duration) -> Self {
+        Self {
+            length,
+            seen: HashMap::new(),
+        }
+    }
+
+    /// Notes all leases as they were read. `at` is a moment after the read.
+    pub(super) fn read(
+        &mut self,
+        leases: impl IntoIterator<Item = (WorkerId, u64, bool)>,
+        at: Instant,
+    ) {
+        let mut before = std::mem::take(&mut self.seen);
+        for (worker, revision, is_held) in leases {
+            let seen = match before.remove(&worker) {
+                Some(SeenLease::Ended) => SeenLease::Ended,
+                _ if !is_held => SeenLease::Ended,
+                // An older revision is an older answer.
+                Some(SeenLease::Held {
+                    revision: known,
+                    since,
+                }) if known >= revision => SeenLease::Held {
+                    revision: known,
+                    since,
+                },
+                _ => SeenLease::Held {
+                    revision,
+                    since: at,
+                },
+            };
+            self.seen.insert(worker, seen);
+        }
+    }
+
+    pub(super) fn ended(&mut self, worker: &WorkerId) {
+        self.seen.insert(worker.clone(), SeenLease::Ended);
+    }
+
+    pub(super) fn state(&self, worker: &WorkerId, now: Instant) -> LeaseState {
+        match self.seen.get(worker) {
+            None => LeaseState::Absent,
+            Some(SeenLease::Ended) => LeaseState::Ended,
+            Some(SeenLease::Held { revision, since }) => {
+                let left = (*since + self.length).saturating_duration_since(now);
+                if left.is_zero() {
+                    LeaseState::Overdue {
+                        revision: *revision,
+                    }
+                } else {
+                    LeaseState::Held { left }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LENGTH: Duration = Duration::from_secs(20);
+
+    fn worker() -> WorkerId {
+        WorkerId::new("w")
+    }
+
+    #[test]
+    fn work_stops_before_the_first_observer_may_end_the_lease() {
+        let times = LeaseTimes {
+            length: LENGTH,
+            stopping: Duration::from_secs(4),
+        };
+        let sent_at = Instant::now();
+        let lease = OwnLease {
+            worker: worker(),
+            revision: 7,
+            sent_at,
+        };
+        // The fastest observer sees the renewal in the moment in which it is sent.
+        let mut watch = LeaseWatch::new(LENGTH);
+        watch.read([(worker(), 7, true)], sent_at);
+        let stop_at = lease.stop_at(times);
+        assert!(lease.is_valid(
+            times,
+            stop_at.checked_sub(Duration::from_millis(1)).unwrap()
+        ));
+        assert!(!lease.is_valid(times, stop_at));
+        let quiet_at = stop_at + times.stopping;
+        let before = quiet_at.checked_sub(Duration::from_millis(1)).unwrap();
+        assert!(matches!(
+            watch.state(&worker(), before),
+            LeaseState::Held { .. }
+        ));
+        assert_eq!(
+            watch.state(&worker(), quiet_at),
+            LeaseState::Overdue { revision: 7 }
+        );
+    }
+
+    #[test]
+    fn renewal_begins_the_time_again_and_an_old_answer_does_not() {
+        let start = Instant::now();
+        let second = Duration::from_secs(1);
+        let mut watch = LeaseWatch::new(LENGTH);
+        watch.read([(worker(), 3, true)], start);
+        watch.read([(worker(), 5, true)], start + 2 * second);
+        watch.read([(worker(), 3, true)], start + 4 * second);
+        watch.read([(worker(), 5, true)], start + 6 * second);
+        assert_eq!(
+            watch.state(&worker(), start + 7 * second),
+            LeaseState::Held { left: 15 * second }
+        );
+    }
+
+    #[test]
+    fn new_observer_waits_the_whole_length() {
+        let start = Instant::now();
+        let mut watch = LeaseWatch::new(LENGTH);
+        assert_eq!(watch.state(&worker(), start), LeaseState::Absent);
+        watch.read([(worker(), 900, true)], start);
+        assert_eq!(
+            watch.state(&worker(), start),
+            LeaseState::Held { left: LENGTH }
+        );
+    }
+
+    #[test]
+    fn ended_lease_never_comes_back() {
+        let start = Instant::now();
+        let mut watch = LeaseWatch::new(LENGTH);
+        watch.ended(&worker());
+        watch.read([(worker(), 9, true)], start);
+        assert_eq!(watch.state(&worker(), start), LeaseState::Ended);
+    }
+}

@@ -1,0 +1,244 @@
+//! A link in memory: several managers of one process are a cluster. For tests and simulations.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::WorkerId;
+use allstop_log::{LogError, LogErrorKind};
+use futures::FutureExt as _;
+use futures::StreamExt as _;
+use futures::future::ready;
+use futures::stream::{BoxStream, unfold};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::link::{AskedQuestion, ClusterLink, Entry, HeldWakeUp, LinkFuture, PutError};
+
+/// Time after which a wake-up that nobody holds any more is delivered again.
+const REDELIVERED_AFTER: Duration = Duration::from_secs(2);
+
+/// Questions that wait for one worker.
+const QUESTIONS_MAX: usize = 1_024;
+
+/// Link of the managers of one process. Clones are the same link.
+#[derive(Debug, Clone, Default)]
+pub struct MemoryLink(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    entries: Mutex<Entries>,
+    queue: Mutex<Queue>,
+    woken: Notify,
+    workers: Mutex<HashMap<WorkerId, mpsc::Sender<AskedQuestion>>>,
+}
+
+#[derive(Debug, Default)]
+struct Entries {
+    last: u64,
+    by_key: BTreeMap<Arc<str>, Entry>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    last: u64,
+    waiting: VecDeque<(u64, Vec<u8>)>,
+    /// Delivered, with the time at which they are delivered again.
+    held: BTreeMap<u64, (Instant, Vec<u8>)>,
+}
+
+#[derive(Debug)]
+struct MemoryWakeUp {
+    shared: Arc<Shared>,
+    number: u64,
+    payload: Vec<u8>,
+}
+
+impl MemoryLink {
+    /// An empty link.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Wake-ups that nobody has taken away.
+    pub fn wake_ups(&self) -> usize {
+        let queue = self.0.queue.lock();
+        queue.waiting.len() + queue.held.len()
+    }
+}
+
+impl Queue {
+    /// The next one, or the time at which there may be one.
+    fn take(&mut self, now: Instant) -> Result<(u64, Vec<u8>), Option<Instant>> {
+        let due = self.held.iter().find(|(_, (at, _))| *at <= now);
+        if let Some(number) = due.map(|(number, _)| *number)
+            && let Some((_, payload)) = self.held.remove(&number)
+        {
+            self.waiting.push_back((number, payload));
+        }
+        match self.waiting.pop_front() {
+            Some((number, payload)) => {
+                let again = now + REDELIVERED_AFTER;
+                self.held.insert(number, (again, payload.clone()));
+                Ok((number, payload))
+            }
+            None => Err(self.held.values().map(|(at, _)| *at).min()),
+        }
+    }
+}
+
+impl ClusterLink for MemoryLink {
+    fn entry(&self, key: &str) -> LinkFuture<Result<Option<Entry>, LogError>> {
+        let entry = self.0.entries.lock().by_key.get(key).cloned();
+        ready(Ok(entry)).boxed()
+    }
+
+    fn entries(&self, prefix: &str) -> LinkFuture<Result<Vec<Entry>, LogError>> {
+        let entries = self.0.entries.lock();
+        let found = entries.by_key.values();
+        let found = found.filter(|entry| entry.key.starts_with(prefix));
+        ready(Ok(found.cloned().collect())).boxed()
+    }
+
+    fn put(
+        &self,
+        key: &str,
+        value: Vec<u8>,
+        expected: Option<u64>,
+        _ttl: Option<Duration>,
+    ) -> LinkFuture<Result<u64, PutError>> {
+        let mut entries = self.0.entries.lock();
+        let present = entries.by_key.get(key).map_or(0, |entry| entry.revision);
+        if expected.is_some_and(|expected| expected != present) {
+            return ready(Err(PutError::Conflict)).boxed();
+        }
+        entries.last += 1;
+        let (key, revision) = (Arc::<str>::from(key), entries.last);
+        let entry = Entry {
+            key: Arc::clone(&key),
+            revision,
+            value,
+        };
+        entries.by_key.insert(key, entry);
+        ready(Ok(revision)).boxed()
+    }
+
+    fn wake(&self, wake_up: Vec<u8>) -> LinkFuture<Result<(), LogError>> {
+        let mut queue = self.0.queue.lock();
+        queue.last += 1;
+        let number = queue.last;
+        queue.waiting.push_back((number, wake_up));
+        drop(queue);
+        self.0.woken.notify_one();
+        ready(Ok(())).boxed()
+    }
+
+    fn next_wake_up(&self) -> LinkFuture<Result<Box<dyn HeldWakeUp>, LogError>> {
+        let shared = Arc::clone(&self.0);
+        async move {
+            loop {
+                let taken = shared.queue.lock().take(Instant::now());
+                match taken {
+                    Ok((number, payload)) => {
+                        // The next taker may find one, too.
+                        shared.woken.notify_one();
+                        let held = MemoryWakeUp {
+                            shared,
+                            number,
+                            payload,
+                        };
+                        return Ok(Box::new(held) as Box<dyn HeldWakeUp>);
+                    }
+                    Err(Some(at)) => {
+                        tokio::select! {
+                            () = shared.woken.notified() => {}
+                            () = sleep_until(at) => {}
+                        }
+                    }
+                    Err(None) => shared.woken.notified().await,
+                }
+            }
+        }
+        .boxed()
+    }
+
+    fn ask(
+        &self,
+        worker: &WorkerId,
+        question: Vec<u8>,
+        max: Duration,
+    ) -> LinkFuture<Result<Option<Vec<u8>>, LogError>> {
+        let asked = self.0.workers.lock().get(worker).cloned();
+        async move {
+            let Some(asked) = asked else {
+                return Ok(None);
+            };
+            let (answer, answered) = oneshot::channel();
+            let question = AskedQuestion {
+                question,
+                answer: Box::new(move |bytes| {
+                    // The asker may be gone.
+                    let _unheard = answer.send(bytes);
+                    ready(()).boxed()
+                }),
+            };
+            let asking = async {
+                asked.send(question).await.ok()?;
+                answered.await.ok()
+            };
+            Ok(timeout(max, asking).await.ok().flatten())
+        }
+        .boxed()
+    }
+
+    fn questions(
+        &self,
+        worker: &WorkerId,
+    ) -> LinkFuture<Result<BoxStream<'static, AskedQuestion>, LogError>> {
+        let (asked, questions) = mpsc::channel(QUESTIONS_MAX);
+        self.0.workers.lock().insert(worker.clone(), asked);
+        let questions = unfold(questions, |mut questions| async move {
+            let next = questions.recv().await?;
+            Some((next, questions))
+        });
+        ready(Ok(questions.boxed())).boxed()
+    }
+}
+
+impl MemoryWakeUp {
+    /// Changes when it is delivered again. One that was delivered again since stays as it is.
+    fn again_at(&self, at: Instant) -> Result<(), LogError> {
+        match self.shared.queue.lock().held.get_mut(&self.number) {
+            Some((again, _)) => *again = at,
+            None => return Err(LogError::new(LogErrorKind::NotFound, "wake-up")),
+        }
+        self.shared.woken.notify_one();
+        Ok(())
+    }
+}
+
+impl HeldWakeUp for MemoryWakeUp {
+    fn payload(&self) -> &[u8] {
+        &self.payload
+    }
+
+    fn hold_every(&self) -> Duration {
+        REDELIVERED_AFTER / 3
+    }
+
+    fn hold(&self) -> LinkFuture<Result<(), LogError>> {
+        ready(self.again_at(Instant::now() + REDELIVERED_AFTER)).boxed()
+    }
+
+    fn later(&self, pause: Duration) -> LinkFuture<Result<(), LogError>> {
+        ready(self.again_at(Instant::now() + pause)).boxed()
+    }
+
+    fn take_away(&self) -> LinkFuture<Result<(), LogError>> {
+        let mut queue = self.shared.queue.lock();
+        queue.held.remove(&self.number);
+        queue.waiting.retain(|(number, _)| *number != self.number);
+        ready(Ok(())).boxed()
+    }
+}

@@ -1,0 +1,33 @@
+//! Several managers over one log: any of them takes messages and stops, and each task runs on one worker.
+//!
+//! The log of a task is the only truth about it. A worker owns a task by its record
+//! [`ExecutionStarted`](crate::TaskRecord::ExecutionStarted), which has the next epoch; appends of an older owner are
+//! refused. Everything else is a hint or a promise of a worker about itself:
+//!
+//! - A *wake-up* makes a worker look at a task. It is sent before the record that it is about, and only somebody who has
+//!   read a task that needs nobody takes it away.
+//! - A *lease* is the promise of a worker to stop its work by itself when it can no longer renew. Others end a lease by
+//!   replacing the very renewal that they saw for too long, so a worker that still renews keeps it.
+//! - A *question* makes the owner of a task look at it at once.
+
+mod accept;
+mod attend;
+mod dead_letter;
+mod index;
+mod lease;
+mod link;
+mod memory_link;
+mod node;
+mod owner_question;
+mod stop;
+mod wake_up;
+mod worker;
+
+pub use dead_letter::DeadLetter;
+pub use lease::WorkerInfo;
+pub use link::{AskedQuestion, ClusterLink, Entry, HeldWakeUp, LinkFuture, PutError};
+pub use memory_link::MemoryLink;
+pub use node::ClusterOptions;
+pub use stop::StopDelivery;
+
+pub(crate) use node::ClusterNode;

@@ -1,0 +1,173 @@
+//! This process as a node of the cluster: its lease, and what it knows of the others.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::WorkerId;
+use allstop_log::LogError;
+use allstop_scope::Scope;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::index::IndexWriter;
+use super::lease::{
+    LEASE_PREFIX, LeaseEntry, LeaseState, LeaseTimes, LeaseWatch, OwnLease, WorkerInfo, key_of,
+};
+use super::link::{ClusterLink, PutError};
+
+/// Length of a lease by default. Servers that lose their leader take up to 9 seconds to choose another, in which nobody can
+/// renew; work that stops needs 3 more.
+const LEASE_DEFAULT: Duration = Duration::from_secs(20);
+
+/// Time from the stop of the work of a lost lease to the end of the lease, beyond grace and force.
+const LEASE_MARGIN_MAX: Duration = Duration::from_secs(1);
+
+/// Time for which an ended lease is remembered: longer than any wake-up for its tasks is delayed.
+pub(super) const ENDED_TTL: Duration = Duration::from_hours(24);
+
+/// Options of a manager in a cluster.
+#[derive(Debug, Clone)]
+pub struct ClusterOptions {
+    /// What the managers share.
+    pub link: Arc<dyn ClusterLink>,
+    /// Executions at the same time. 0: it takes messages and stops, and runs nothing.
+    pub concurrency: usize,
+    /// Time without a renewal after which others take over. At least four times the grace plus
+    /// [`FORCE_MAX`](allstop_scope::FORCE_MAX), or the work of a short interruption is stopped.
+    pub lease: Duration,
+    /// Take-overs of one execution, after which it fails and is a [`DeadLetter`](super::DeadLetter).
+    pub take_overs_max: u32,
+    /// Name of the worker for people.
+    pub name: Arc<str>,
+}
+
+/// Take-overs by default: a task that ends five processes in a row ends a sixth.
+const TAKE_OVERS_MAX: u32 = 5;
+
+impl ClusterOptions {
+    /// A node that runs nothing.
+    pub fn new(link: Arc<dyn ClusterLink>) -> Self {
+        let process = allstop_process::this_process();
+        Self {
+            link,
+            concurrency: 0,
+            lease: LEASE_DEFAULT,
+            take_overs_max: TAKE_OVERS_MAX,
+            name: format!("pid {}", process.pid).into(),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct ClusterNode {
+    pub(super) options: ClusterOptions,
+    pub(super) times: LeaseTimes,
+    pub(super) index: IndexWriter,
+    /// Scope of the node's own loops.
+    pub(super) scope: Scope,
+    watch: Mutex<LeaseWatch>,
+    lease: Mutex<Option<OwnLease>>,
+    /// True once the node gives its lease back and ends.
+    pub(super) is_closing: watch::Sender<bool>,
+    /// True once it has.
+    pub(super) is_closed: watch::Sender<bool>,
+}
+
+impl ClusterNode {
+    pub(crate) fn new(options: ClusterOptions, scope: Scope) -> Self {
+        let stopping = scope.grace() + allstop_scope::FORCE_MAX;
+        let times = LeaseTimes {
+            length: options.lease,
+            stopping: stopping + LEASE_MARGIN_MAX.min(options.lease / 20),
+        };
+        Self {
+            times,
+            index: IndexWriter::default(),
+            watch: Mutex::new(LeaseWatch::new(options.lease)),
+            lease: Mutex::new(None),
+            is_closing: watch::Sender::new(false),
+            is_closed: watch::Sender::new(false),
+            scope,
+            options,
+        }
+    }
+
+    /// Gives the lease back. Tasks that still run here pass on when it expires.
+    pub(crate) async fn close(&self) {
+        self.is_closing.send_replace(true);
+        let mut is_closed = self.is_closed.subscribe();
+        // The sender is in this node, so the wait ends with the value.
+        let _closed = is_closed.wait_for(|is_closed| *is_closed).await;
+    }
+
+    pub(super) fn link(&self) -> &dyn ClusterLink {
+        &*self.options.link
+    }
+
+    /// This worker, if it may start something now.
+    pub(crate) fn worker(&self) -> Option<WorkerId> {
+        let lease = self.lease.lock();
+        let lease = lease.as_ref()?;
+        let is_valid = lease.is_valid(self.times, Instant::now());
+        is_valid.then(|| lease.worker.clone())
+    }
+
+    pub(super) fn own_lease(&self) -> Option<OwnLease> {
+        self.lease.lock().clone()
+    }
+
+    pub(super) fn set_lease(&self, lease: Option<OwnLease>) {
+        *self.lease.lock() = lease;
+    }
+
+    /// Reads all leases.
+    pub(crate) async fn watch_leases(&self) -> Result<Vec<WorkerInfo>, LogError> {
+        let entries = self.link().entries(LEASE_PREFIX).await?;
+        let at = Instant::now();
+        let (mut read, mut held) = (Vec::new(), Vec::new());
+        for entry in entries {
+            let Some(id) = entry.key.strip_prefix(LEASE_PREFIX).map(WorkerId::new) else {
+                continue;
+            };
+            match serde_json::from_slice(&entry.value) {
+                Ok(LeaseEntry::Ended) => read.push((id, entry.revision, false)),
+                Ok(LeaseEntry::Held(info)) => {
+                    read.push((id, entry.revision, true));
+                    held.push(info);
+                }
+                // Of a newer version: held, as far as this one can tell.
+                Err(_) => read.push((id, entry.revision, true)),
+            }
+        }
+        self.watch.lock().read(read, at);
+        Ok(held)
+    }
+
+    pub(super) fn lease_state(&self, worker: &WorkerId) -> LeaseState {
+        self.watch.lock().state(worker, Instant::now())
+    }
+
+    /// Ends the lease of a worker that has not renewed since this revision (0: that has none). False: it has.
+    pub(super) async fn end_lease(
+        &self,
+        worker: &WorkerId,
+        revision: u64,
+    ) -> Result<bool, LogError> {
+        let value = serde_json::to_vec(&LeaseEntry::Ended).unwrap_or_default();
+        let put = self
+            .link()
+            .put(&key_of(worker), value, Some(revision), Some(ENDED_TTL));
+        match put.await {
+            Ok(_) => {
+                self.watch.lock().ended(worker);
+                Ok(true)
+            }
+            Err(PutError::Conflict) => {
+                self.watch_leases().await?;
+                Ok(false)
+            }
+            Err(PutError::Unknown(error) | PutError::Failed(error)) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Stops in a cluster: the request is in the task's log before its owner is asked, and the receipt comes from the owner.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::receipt::{ItemKind, ItemState, NotStoppedReason, NothingToStop, ReceiptItem};
+use allstop_core::{Cause, Receipt, TaskId};
+use allstop_log::Version;
+use allstop_scope::FORCE_MAX;
+use tokio::time::{Instant, timeout};
+
+use super::lease::LeaseState;
+use super::node::ClusterNode;
+use super::owner_question::{Attended, OwnerQuestion, Previewed};
+use super::wake_up::WakeUp;
+use crate::error::{CancelError, ExecuteError, TaskStoreError};
+use crate::execution::ExecutionResult;
+use crate::executor::ExecutorError;
+use crate::feed::TaskFeed;
+use crate::manager::{CancelOutcome, TaskManager};
+use crate::model::{Task, TaskRecord};
+use crate::task_stream::{TaskStream, read_task, tail_updates};
+
+/// Interval in which the owner is asked again.
+const ASK_EVERY: Duration = Duration::from_millis(500);
+
+/// How far a stop has come that has no receipt yet. It is durable in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StopDelivery {
+    /// The owner of the task is stopping it.
+    Observed,
+    /// The owner has a lease and has not answered.
+    Queued,
+    /// No worker has the task: the next one that takes it ends it.
+    NoOwner,
+}
+
+impl StopDelivery {
+    /// The word in answers.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Observed => "observed",
+            Self::Queued => "queued",
+            Self::NoOwner => "no_owner",
+        }
+    }
+}
+
+impl TaskManager {
+    pub(crate) async fn cancel_in_cluster(
+        &self,
+        node: &ClusterNode,
+        id: &TaskId,
+        cause: Cause,
+    ) -> Result<CancelOutcome, CancelError> {
+        let max = self.inner.root.grace() + FORCE_MAX + self.inner.options.ending_write_max;
+        let until = Instant::now() + max;
+        let (mut is_first_look, mut has_requested) = (true, false);
+        loop {
+            let read = read_task(&*self.inner.log, id).await?;
+            let (version, task) = read.ok_or_else(|| CancelError::NotFound(id.clone()))?;
+            if task.has_ended() && std::mem::take(&mut is_first_look) {
+                return self.inner.already_ended(task, cause);
+            }
+            is_first_look = false;
+            if task.has_ended() {
+                return outcome_of(task);
+            }
+            let is_free =
+                !task.is_executing && task.stop_requested.is_none() && node.has_no_owner(&task);
+            let here = match self.inner.execution_here(id) {
+                Some(execution) => {
+                    let stop = execution.stop(cause.clone());
+                    Some((execution, stop))
+                }
+                None if is_free => self.inner.stop_at_rest(version, &task, &cause),
+                None => None,
+            };
+            if let Some((execution, stop)) = here {
+                drop(stop.receipt().await);
+                match execution.result().await {
+                    ExecutionResult::Ended(task) if task.has_ended() => {
+                        return outcome_of(task);
+                    }
+                    ExecutionResult::Refused(error) => return Err(CancelError::Refused(error)),
+                    // At rest now, or another worker was first: the stop finds the new state.
+                    ExecutionResult::Ended(_)
+                    | ExecutionResult::NotConfirmed(
+                        TaskStoreError::Fenced(_) | TaskStoreError::LeaseLost,
+                    )
+                    | ExecutionResult::NotStarted(ExecuteError::Store(TaskStoreError::Fenced(_))) =>
+                    {
+                        execution.released().await;
+                    }
+                    ExecutionResult::NotConfirmed(error)
+                    | ExecutionResult::NotStarted(ExecuteError::Store(error)) => {
+                        return Err(error.into());
+                    }
+                    ExecutionResult::NotStarted(_) => execution.released().await,
+                }
+                continue;
+            }
+            if task.stop_requested.is_none() {
+                if has_requested {
+                    let error = ExecutorError::new("the canceler at the task's worker refused");
+                    return Err(CancelError::Refused(error));
+                }
+                match self.request_stop(node, version, &task, &cause).await {
+                    Ok(()) => has_requested = true,
+                    // The task has changed.
+                    Err(TaskStoreError::Fenced(_) | TaskStoreError::Illegal { .. }) => {}
+                    Err(error) => return Err(error.into()),
+                }
+                continue;
+            }
+            let delivery = node.deliver_stop(&task).await?;
+            let log = &*self.inner.log;
+            let changed = timeout(ASK_EVERY, tail_updates(log, id, version, 1));
+            let _changed_or_not = changed.await;
+            if Instant::now() >= until {
+                return Err(CancelError::NotYet { task, delivery });
+            }
+        }
+    }
+
+    /// Writes the request, behind a wake-up for it.
+    async fn request_stop(
+        &self,
+        node: &ClusterNode,
+        version: Version,
+        task: &Arc<Task>,
+        cause: &Cause,
+    ) -> Result<(), TaskStoreError> {
+        let feed = Arc::new(TaskFeed::default());
+        feed.set_read(version, task);
+        let log = Arc::clone(&self.inner.log);
+        let mut stream = TaskStream::new(log, task.id.clone(), feed);
+        stream.load().await?;
+        let requested = TaskRecord::StopRequested {
+            cause: cause.clone(),
+            at: (self.inner.options.now)(),
+        };
+        // The wake-up finds a worker if this process or the owner does not live on. It may come before the record or not:
+        // while the task runs, its own wake-up stays.
+        let wake_up = WakeUp::new(&task.id, version.next()).to_bytes();
+        let (woken, stored) =
+            tokio::join!(node.link().wake(wake_up), stream.append(vec![requested]));
+        stored?;
+        Ok(woken?)
+    }
+
+    pub(crate) async fn preview_in_cluster(
+        &self,
+        node: &ClusterNode,
+        id: &TaskId,
+        cause: Cause,
+    ) -> Result<Receipt, CancelError> {
+        let read = read_task(&*self.inner.log, id).await?;
+        let (_, task) = read.ok_or_else(|| CancelError::NotFound(id.clone()))?;
+        if let Some(preview) = self.inner.preview_here(id, cause.clone()) {
+            return Ok(preview);
+        }
+        let info = self.inner.stop_info(id, cause.clone());
+        if task.has_ended() {
+            return Ok(Receipt::of_nothing(info, NothingToStop::AlreadyEnded));
+        }
+        let Some(owner) = task.worker.as_ref().filter(|_| task.is_executing) else {
+            return Ok(Receipt::of_preview(info, Vec::new()));
+        };
+        let question = OwnerQuestion::Preview {
+            task: id.clone(),
+            cause,
+        };
+        let answer: Option<Previewed> = node.ask(owner, &question).await?;
+        Ok(answer.flatten().unwrap_or_else(|| {
+            let state = ItemState::Unreachable {
+                why: NotStoppedReason::NotConfirmed,
+            };
+            let id = owner.as_str();
+            let owner = ReceiptItem::new(ItemKind::Remote, id, "worker of the task", state);
+            Receipt::of_preview(info, vec![owner])
+        }))
+    }
+}
+
+/// The answer behind the end of a task that was stopped.
+fn outcome_of(task: Arc<Task>) -> Result<CancelOutcome, CancelError> {
+    match task.ending.receipt.clone() {
+        Some(receipt) => Ok(CancelOutcome { task, receipt }),
+        // The executor was first.
+        None => Err(CancelError::AlreadyEnded(task)),
+    }
+}
+
+impl ClusterNode {
+    fn has_no_owner(&self, task: &Task) -> bool {
+        match &task.worker {
+            None => true,
+            Some(worker) => self.lease_state(worker) == LeaseState::Ended,
+        }
+    }
+
+    /// Asks the owner to look.
+    async fn deliver_stop(&self, task: &Task) -> Result<StopDelivery, TaskStoreError> {
+        let Some(owner) = &task.worker else {
+            return Ok(StopDelivery::NoOwner);
+        };
+        let question = OwnerQuestion::Attend {
+            task: task.id.clone(),
+        };
+        Ok(match self.ask(owner, &question).await? {
+            Some(Attended::Observed) => StopDelivery::Observed,
+            Some(Attended::Runs | Attended::Nothing) => StopDelivery::Queued,
+            None if self.has_no_owner(task) => StopDelivery::NoOwner,
+            None => StopDelivery::Queued,
+        })
+    }
+}

@@ -1,0 +1,423 @@
+//! The loops of a node: its lease, its view of the others, wake-ups, and questions.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::receipt::ItemKind;
+use allstop_core::{Cause, CauseKind, TaskId, WorkerId};
+use allstop_log::Version;
+use allstop_scope::{NotStarted, WorkSpec};
+use futures::StreamExt as _;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+use ulid::Ulid;
+
+use super::attend::{Attention, LOOK_AGAIN};
+use super::dead_letter::DeadLetter;
+use super::lease::{LeaseEntry, OwnLease, WorkerInfo, key_of};
+use super::link::{AskedQuestion, HeldWakeUp, PutError};
+use super::node::{ClusterNode, ENDED_TTL};
+use super::owner_question::{Attended, OwnerQuestion};
+use super::wake_up::WakeUp;
+use crate::error::TaskStoreError;
+use crate::manager::ManagerInner;
+
+/// Pause after a failure of the store.
+const RETRY_EVERY: Duration = Duration::from_millis(500);
+
+/// Wait of a question for the stop of an execution: the owner reads its log for it.
+const OBSERVED_MAX: Duration = Duration::from_secs(2);
+
+/// Questions that are answered at the same time.
+const QUESTIONS_MAX: usize = 256;
+
+/// Time after which a wake-up without its record is taken away: much longer than a write is repeated.
+const RECORD_MAX: Duration = Duration::from_mins(2);
+
+impl ManagerInner {
+    /// Starts the loops of this node in its scope.
+    pub(crate) fn start_node(self: &Arc<Self>, node: &Arc<ClusterNode>) -> Result<(), NotStarted> {
+        let (scope, spec) = (&node.scope, |name: &str| {
+            WorkSpec::new(ItemKind::Future, name)
+        });
+        let index = Arc::clone(node);
+        // The loops belong to the scope; nobody waits for their values.
+        drop(scope.spawn(spec("index of tasks"), |cx| async move {
+            tokio::select! {
+                _stopped = cx.stopped_at("index") => {}
+                () = index.write_index() => {}
+            }
+        })?);
+        if node.options.concurrency == 0 {
+            node.is_closed.send_replace(true);
+            return Ok(());
+        }
+        let (manager, own) = (Arc::clone(self), Arc::clone(node));
+        drop(scope.spawn(spec("lease"), |cx| async move {
+            tokio::select! {
+                _stopped = cx.stopped_at("lease") => {}
+                () = manager.keep_lease(&own) => {}
+            }
+            own.is_closed.send_replace(true);
+        })?);
+        let watching = Arc::clone(node);
+        drop(scope.spawn(spec("leases of others"), |cx| async move {
+            tokio::select! {
+                _stopped = cx.stopped_at("leases") => {}
+                () = watching.keep_watching() => {}
+            }
+        })?);
+        let (manager, own) = (Arc::clone(self), Arc::clone(node));
+        drop(scope.spawn(spec("wake-ups"), |cx| async move {
+            tokio::select! {
+                _stopped = cx.stopped_at("wake-ups") => {}
+                () = manager.take_wake_ups(&own) => {}
+            }
+        })?);
+        Ok(())
+    }
+
+    /// Renews the lease of this worker, and gets a new one when it was lost. Ends it when the node closes.
+    async fn keep_lease(self: &Arc<Self>, node: &Arc<ClusterNode>) {
+        let mut is_closing = node.is_closing.subscribe();
+        loop {
+            if *is_closing.borrow() {
+                node.is_closed.send_replace(true);
+                return;
+            }
+            let id = WorkerId::new(Ulid::generate().to_string());
+            let listening = self.answer_questions(node, &id);
+            let kept = self.hold_lease(node, id.clone());
+            tokio::select! {
+                () = kept => {}
+                () = listening => {}
+            }
+            self.lose_lease(node, &id).await;
+            if !*is_closing.borrow() {
+                // Not again at once: whatever failed may fail again.
+                let _closing = timeout(RETRY_EVERY, is_closing.wait_for(|is| *is)).await;
+            }
+        }
+    }
+
+    /// Gets a lease, and renews it until it is lost or given back.
+    async fn hold_lease(&self, node: &ClusterNode, worker: WorkerId) {
+        let mut is_closing = node.is_closing.subscribe();
+        let mut info = WorkerInfo {
+            id: worker.clone(),
+            name: Arc::clone(&node.options.name),
+            concurrency: node.options.concurrency,
+            running: 0,
+            is_draining: false,
+            since: (self.options.now)(),
+            renewal: 0,
+        };
+        let key = key_of(&worker);
+        let mut revision = 0;
+        // The last renewal that was sent and not confirmed.
+        let mut unconfirmed = None;
+        loop {
+            (info.running, info.is_draining) = self.occupancy();
+            info.renewal += 1;
+            let sent_at = Instant::now();
+            let stop_at = match node.own_lease() {
+                Some(lease) => lease.stop_at(node.times),
+                None => sent_at + node.times.length,
+            };
+            let value = serde_json::to_vec(&LeaseEntry::Held(info.clone())).unwrap_or_default();
+            let put = node.link().put(&key, value, Some(revision), None);
+            let pause = match timeout_at(stop_at, put).await {
+                Err(_elapsed) => return,
+                Ok(Ok(renewed)) => {
+                    revision = renewed;
+                    unconfirmed = None;
+                    node.set_lease(Some(OwnLease {
+                        worker: worker.clone(),
+                        revision,
+                        sent_at,
+                    }));
+                    node.times.renew_every()
+                }
+                Ok(Err(PutError::Conflict)) => {
+                    // Its own renewal whose answer was lost, or the end of the lease.
+                    let Some((number, sent_at)) = unconfirmed.take() else {
+                        return;
+                    };
+                    let Ok(Ok(Some(found))) = timeout_at(stop_at, node.link().entry(&key)).await
+                    else {
+                        return;
+                    };
+                    match serde_json::from_slice(&found.value) {
+                        Ok(LeaseEntry::Held(held)) if held.renewal == number => {
+                            revision = found.revision;
+                            node.set_lease(Some(OwnLease {
+                                worker: worker.clone(),
+                                revision,
+                                sent_at,
+                            }));
+                            Duration::ZERO
+                        }
+                        _ => return,
+                    }
+                }
+                Ok(Err(error)) => {
+                    if matches!(error, PutError::Unknown(_)) {
+                        unconfirmed = Some((info.renewal, sent_at));
+                    }
+                    tracing::warn!(%error, "the lease of this worker is not renewed");
+                    RETRY_EVERY
+                }
+            };
+            let next = (Instant::now() + pause).min(stop_at_of(node).unwrap_or(stop_at));
+            tokio::select! {
+                biased;
+                _closing = is_closing.wait_for(|is| *is) => break,
+                () = sleep_until(next) => {}
+            }
+            if stop_at_of(node).is_some_and(|at| at <= Instant::now()) {
+                return;
+            }
+        }
+        if !self.executions_of(&worker).is_empty() {
+            return; // Their tasks pass on when the lease expires, and not before.
+        }
+        let value = serde_json::to_vec(&LeaseEntry::Ended).unwrap_or_default();
+        let ended = node
+            .link()
+            .put(&key, value, Some(revision), Some(ENDED_TTL));
+        if !matches!(timeout(OBSERVED_MAX, ended).await, Ok(Ok(_))) {
+            tracing::warn!(
+                "the lease of this worker is not given back; it passes on when it expires"
+            );
+        }
+    }
+
+    /// Stops what this worker runs: others may take it over soon. Its tasks get no end here.
+    async fn lose_lease(&self, node: &ClusterNode, worker: &WorkerId) {
+        if node.own_lease().is_none() {
+            return;
+        }
+        node.set_lease(None);
+        let executions = self.executions_of(worker);
+        if executions.is_empty() {
+            return;
+        }
+        tracing::warn!(%worker, tasks = executions.len(), "the lease is lost: the tasks of this worker are stopped");
+        for execution in executions {
+            let cause = Cause::new(CauseKind::LeaseLost).detail("the lease was not renewed");
+            // Its engine waits for the receipt.
+            drop(execution.stop(cause));
+        }
+    }
+
+    /// Takes wake-ups, as many at a time as the worker runs executions.
+    async fn take_wake_ups(self: &Arc<Self>, node: &Arc<ClusterNode>) {
+        let places = Arc::new(Semaphore::new(node.options.concurrency));
+        let mut is_closing = node.is_closing.subscribe();
+        loop {
+            let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+                return;
+            };
+            if *is_closing.borrow() || self.occupancy().1 {
+                return;
+            }
+            if node.worker().is_none() {
+                sleep(RETRY_EVERY).await;
+                continue;
+            }
+            let next = tokio::select! {
+                biased;
+                _closing = is_closing.wait_for(|is| *is) => return,
+                () = self.draining() => return,
+                next = node.link().next_wake_up() => next,
+            };
+            let held = match next {
+                Ok(held) => held,
+                Err(error) => {
+                    tracing::debug!(%error, "no wake-up can be read");
+                    sleep(RETRY_EVERY).await;
+                    continue;
+                }
+            };
+            let (manager, own) = (Arc::clone(self), Arc::clone(node));
+            let spec = WorkSpec::new(ItemKind::Future, "wake-up");
+            let handled = node.scope.spawn(spec, |cx| async move {
+                tokio::select! {
+                    _stopped = cx.stopped_at("wake-up") => {}
+                    () = manager.handle(&own, &*held) => {}
+                }
+                drop(place);
+            });
+            if handled.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Does what a wake-up is about, and takes it away when its task needs nobody.
+    async fn handle(self: &Arc<Self>, node: &ClusterNode, held: &dyn HeldWakeUp) {
+        let Some(wake_up) = WakeUp::from_bytes(held.payload()) else {
+            let text: String = String::from_utf8_lossy(held.payload())
+                .chars()
+                .take(64)
+                .collect();
+            let name = TaskId::new(text);
+            let aside = self.set_aside(node, &name, "a wake-up that cannot be read");
+            return settle(held, aside.await).await;
+        };
+        let began = Instant::now();
+        loop {
+            let attending = self.attend(node, &wake_up.task, Version(wake_up.version));
+            let attention = match while_held(held, attending).await {
+                Ok(attention) => attention,
+                Err(
+                    error @ (TaskStoreError::Unreadable { .. } | TaskStoreError::Illegal { .. }),
+                ) => {
+                    let reason = error.to_string();
+                    let aside = self.set_aside(node, &wake_up.task, &reason);
+                    return settle(held, aside.await).await;
+                }
+                Err(error) => {
+                    tracing::debug!(%error, task = %wake_up.task, "a task is looked at later");
+                    return give_back(held, LOOK_AGAIN).await;
+                }
+            };
+            match attention {
+                Attention::Done(task) => {
+                    let indexed = match &task {
+                        Some((version, task)) => node.index_now(*version, task).await,
+                        None => Ok(()),
+                    };
+                    return settle(held, indexed).await;
+                }
+                Attention::Later(pause) => return give_back(held, pause).await,
+                Attention::AwaitRecord if began.elapsed() < RECORD_MAX => {
+                    while_held(held, sleep(LOOK_AGAIN / 10)).await;
+                }
+                Attention::AwaitRecord => return settle(held, Ok(())).await,
+                Attention::Here(execution) => while_held(held, execution.released()).await,
+                Attention::GiveUp(version, task) => {
+                    if let Err(error) = self.give_up(node, version, &task).await {
+                        tracing::debug!(%error, task = %task.id, "a dead letter is written later");
+                        return give_back(held, LOOK_AGAIN).await;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn set_aside(
+        &self,
+        node: &ClusterNode,
+        task: &TaskId,
+        reason: &str,
+    ) -> Result<(), allstop_log::LogError> {
+        tracing::warn!(%task, reason, "set aside");
+        let letter = DeadLetter {
+            task: task.clone(),
+            owner: None,
+            reason: reason.into(),
+            at: (self.options.now)(),
+        };
+        node.set_aside(&letter).await
+    }
+
+    /// Answers questions to this worker until the link fails.
+    async fn answer_questions(self: &Arc<Self>, node: &Arc<ClusterNode>, worker: &WorkerId) {
+        let questions = match node.link().questions(worker).await {
+            Ok(questions) => questions,
+            Err(error) => {
+                tracing::warn!(%error, "this worker cannot be asked");
+                return;
+            }
+        };
+        questions
+            .for_each_concurrent(QUESTIONS_MAX, |asked| {
+                let (manager, own) = (Arc::clone(self), Arc::clone(node));
+                async move { manager.answer(&own, asked).await }
+            })
+            .await;
+    }
+
+    async fn answer(self: &Arc<Self>, node: &ClusterNode, asked: AskedQuestion) {
+        let answer = match serde_json::from_slice(&asked.question) {
+            Ok(OwnerQuestion::Attend { task }) => {
+                let attended = self.attend_to_question(node, &task).await;
+                serde_json::to_vec(&attended)
+            }
+            Ok(OwnerQuestion::Preview { task, cause }) => {
+                serde_json::to_vec(&self.preview_here(&task, cause))
+            }
+            Err(_newer) => return,
+        };
+        (asked.answer)(answer.unwrap_or_default()).await;
+    }
+
+    async fn attend_to_question(self: &Arc<Self>, node: &ClusterNode, task: &TaskId) -> Attended {
+        let execution = match self.execution_here(task) {
+            Some(execution) => execution,
+            None => match self.attend(node, task, Version(0)).await {
+                Ok(Attention::Here(execution)) => execution,
+                Ok(Attention::Done(Some((_, task)))) if task.has_ended() => {
+                    return Attended::Observed;
+                }
+                _ => return Attended::Nothing,
+            },
+        };
+        // It stops if it finds that somebody wants that.
+        let _looked = timeout(OBSERVED_MAX, execution.look()).await;
+        if execution.is_stopping() || execution.is_ending() {
+            Attended::Observed
+        } else {
+            Attended::Runs
+        }
+    }
+}
+
+impl ClusterNode {
+    async fn keep_watching(&self) {
+        loop {
+            if let Err(error) = self.watch_leases().await {
+                tracing::debug!(%error, "the leases are not read");
+            }
+            sleep(self.times.renew_every().min(LOOK_AGAIN)).await;
+        }
+    }
+}
+
+fn stop_at_of(node: &ClusterNode) -> Option<Instant> {
+    node.own_lease().map(|lease| lease.stop_at(node.times))
+}
+
+/// Keeps a wake-up from others while something is done about it.
+async fn while_held<T>(held: &dyn HeldWakeUp, work: impl Future<Output = T>) -> T {
+    let mut work = std::pin::pin!(work);
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            () = sleep(held.hold_every()) => {
+                if let Err(error) = held.hold().await {
+                    tracing::debug!(%error, "a wake-up may come to others");
+                }
+            }
+        }
+    }
+}
+
+/// Takes a wake-up away if what had to come first is done.
+async fn settle(held: &dyn HeldWakeUp, done: Result<(), allstop_log::LogError>) {
+    let taken = match done {
+        Ok(()) => held.take_away().await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = taken {
+        tracing::debug!(%error, "a wake-up comes again");
+    }
+}
+
+async fn give_back(held: &dyn HeldWakeUp, pause: Duration) {
+    if let Err(error) = held.later(pause).await {
+        tracing::debug!(%error, "a wake-up comes again when it is held no longer");
+    }
+}

@@ -1,0 +1,116 @@
+//! Executions of this process in a cluster: tasks that are taken as their log has them.
+
+use std::sync::Arc;
+
+use allstop_core::{Cause, Receipt, TaskId, WorkerId};
+use allstop_log::Version;
+use allstop_scope::Stop;
+
+use super::ManagerInner;
+use super::slot_guard::SlotRequest;
+use crate::execution::{Execution, ExecutionJob};
+use crate::feed::TaskFeed;
+use crate::model::Task;
+
+impl ManagerInner {
+    /// The execution of a task that is here.
+    pub(crate) fn execution_here(&self, id: &TaskId) -> Option<Arc<Execution>> {
+        self.table.lock().execution(id)
+    }
+
+    /// Executions of a worker that are here.
+    pub(crate) fn executions_of(&self, worker: &WorkerId) -> Vec<Arc<Execution>> {
+        let mut executions = self.table.lock().executions();
+        executions.retain(|execution| execution.worker() == Some(worker));
+        executions
+    }
+
+    /// Number of the executions that are here, and true if no more are taken.
+    pub(crate) fn occupancy(&self) -> (usize, bool) {
+        let table = self.table.lock();
+        let is_draining = table.is_draining || table.is_closed;
+        (table.executions().len(), is_draining)
+    }
+
+    /// Resolves when no more is taken.
+    pub(crate) async fn draining(&self) {
+        let mut is_draining = self.is_draining.subscribe();
+        // The sender is in this manager, so the wait ends with the value.
+        let _set = is_draining.wait_for(|is_draining| *is_draining).await;
+    }
+
+    /// Takes a task that needs somebody, as it was read at this version: its first append is refused if the task has
+    /// changed since. An execution that is here already looks at what is new. `None`: nothing more is taken.
+    pub(crate) fn take(
+        self: &Arc<Self>,
+        version: Version,
+        task: &Arc<Task>,
+        worker: Option<WorkerId>,
+    ) -> Option<Arc<Execution>> {
+        let mut table = self.table.lock();
+        if let Some(execution) = table.execution(&task.id) {
+            execution.ask_to_look();
+            return Some(execution);
+        }
+        let stop = task.stop_requested.clone().filter(|_| !task.is_executing);
+        if table.is_closed || (table.is_draining && stop.is_none()) {
+            return None;
+        }
+        let scopes = self.new_execution(&task.id, None, worker).ok()?;
+        let execution = Arc::clone(&scopes.execution);
+        let feed = Arc::new(TaskFeed::default());
+        feed.set_read(version, task);
+        let (job, slot) = match stop {
+            Some(cause) => (ExecutionJob::Cancel(cause), None),
+            // Accepted tasks are never refused, whatever the length of the queue.
+            None => (
+                ExecutionJob::FromLog,
+                Some(table.slots.request_always(&task.owner)),
+            ),
+        };
+        table.enter_taken(task, Arc::clone(&execution), &feed);
+        drop(table);
+        if let ExecutionJob::Cancel(cause) = &job {
+            // Before the engine runs, so that it finds the stop.
+            drop(execution.stop(cause.clone()));
+        }
+        let slot = match slot {
+            Some(answer) => self.slot_request(answer, &task.owner),
+            None => SlotRequest::NotNeeded,
+        };
+        // Nobody waits for its acceptance: that was when its message was stored.
+        drop(self.spawn_engine(scopes, task.id.clone(), feed, job, slot));
+        Some(execution)
+    }
+
+    /// Begins to end a task at rest that no worker has, as it was read at this version.
+    pub(crate) fn stop_at_rest(
+        self: &Arc<Self>,
+        version: Version,
+        task: &Arc<Task>,
+        cause: &Cause,
+    ) -> Option<(Arc<Execution>, Stop)> {
+        let mut table = self.table.lock();
+        if table.is_closed || table.execution(&task.id).is_some() {
+            return None;
+        }
+        let scopes = self.new_execution(&task.id, None, None).ok()?;
+        let execution = Arc::clone(&scopes.execution);
+        let feed = Arc::new(TaskFeed::default());
+        feed.set_read(version, task);
+        table.enter_taken(task, Arc::clone(&execution), &feed);
+        drop(table);
+        let stop = execution.stop(cause.clone());
+        let job = ExecutionJob::Cancel(cause.clone());
+        drop(self.spawn_engine(scopes, task.id.clone(), feed, job, SlotRequest::NotNeeded));
+        Some((execution, stop))
+    }
+
+    /// The items that a stop of an execution here would find; `None`: it is not here.
+    pub(crate) fn preview_here(&self, id: &TaskId, cause: Cause) -> Option<Receipt> {
+        let execution = self.execution_here(id)?;
+        let mut items = execution.scope().running();
+        items.extend(self.previewed_by_executor(id));
+        Some(Receipt::of_preview(self.stop_info(id, cause), items))
+    }
+}

@@ -1,0 +1,293 @@
+//! The line between a node and what the nodes share: it can be slow, lose answers, be cut, and end with its process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::WorkerId;
+use allstop_core::process::ProcessIdentity;
+use allstop_log::{
+    AppendError, AppendId, LockAttempt, Log, LogError, LogErrorKind, LogFuture, RecordBytes,
+    StreamLock, StreamName, Version,
+};
+use allstop_task::{AskedQuestion, ClusterLink, Entry, HeldWakeUp, LinkFuture, PutError};
+use futures::future::pending;
+use futures::stream::BoxStream;
+use futures::{FutureExt as _, StreamExt as _};
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+use crate::cluster::dice::Dice;
+
+/// Time after which a request over a cut line fails.
+const REQUEST_MAX: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LineState {
+    Open,
+    Cut,
+    /// Its process has ended, or is paused: nothing ever comes back.
+    Dead,
+}
+
+/// Clones are the same line.
+#[derive(Debug, Clone)]
+pub(crate) struct Line {
+    state: Arc<watch::Sender<LineState>>,
+    /// Delays and lost answers; `None`: a perfect line.
+    dice: Option<Dice>,
+}
+
+impl Line {
+    pub(crate) fn new(dice: Option<Dice>) -> Self {
+        Self {
+            state: Arc::new(watch::Sender::new(LineState::Open)),
+            dice,
+        }
+    }
+
+    pub(crate) fn set(&self, state: LineState) {
+        self.state.send_replace(state);
+    }
+
+    fn is_open(&self) -> bool {
+        *self.state.borrow() == LineState::Open
+    }
+
+    /// One way of a request or an answer. False: it is lost.
+    async fn pass(&self) -> bool {
+        if let Some(dice) = &self.dice {
+            match dice.roll(40) {
+                0 => return false,
+                1..=3 => sleep(Duration::from_millis(dice.roll(900))).await,
+                _ => sleep(Duration::from_millis(dice.roll(4))).await,
+            }
+        }
+        let mut state = self.state.subscribe();
+        let opened = timeout(
+            REQUEST_MAX,
+            state.wait_for(|state| *state != LineState::Cut),
+        );
+        let is_open = opened.await.is_ok();
+        if *self.state.borrow() == LineState::Dead {
+            pending::<()>().await;
+        }
+        is_open
+    }
+
+    /// A request that changes something: it comes through or not, and so does its answer.
+    async fn request<T>(&self, request: impl Future<Output = T>) -> Result<T, Lost> {
+        if !self.pass().await {
+            return Err(Lost::Request);
+        }
+        let answer = request.await;
+        if self.pass().await {
+            Ok(answer)
+        } else {
+            Err(Lost::Answer)
+        }
+    }
+
+    async fn read<T>(
+        &self,
+        request: impl Future<Output = Result<T, LogError>>,
+    ) -> Result<T, LogError> {
+        match self.request(request).await {
+            Ok(answer) => answer,
+            Err(_lost) => Err(unreachable()),
+        }
+    }
+}
+
+enum Lost {
+    Request,
+    Answer,
+}
+
+fn unreachable() -> LogError {
+    LogError::new(LogErrorKind::Unreachable, "line")
+}
+
+/// The log at the end of a line.
+#[derive(Debug)]
+pub(crate) struct LineLog {
+    pub log: Arc<dyn Log>,
+    pub line: Line,
+}
+
+impl Log for LineLog {
+    fn append(
+        &self,
+        stream: &StreamName,
+        expected: Version,
+        id: AppendId,
+        records: Vec<RecordBytes>,
+    ) -> LogFuture<Result<Version, AppendError>> {
+        let (log, line, stream) = (Arc::clone(&self.log), self.line.clone(), stream.clone());
+        LogFuture::waiting(async move {
+            let append = async { log.append(&stream, expected, id, records).await };
+            match line.request(append).await {
+                Ok(answer) => answer,
+                Err(Lost::Request) => Err(AppendError::Log(unreachable())),
+                Err(Lost::Answer) => Err(AppendError::Indeterminate),
+            }
+        })
+    }
+
+    fn read(
+        &self,
+        stream: &StreamName,
+        from: Version,
+        limit: usize,
+    ) -> LogFuture<Result<Vec<(Version, RecordBytes)>, LogError>> {
+        let (read, line) = (self.log.read(stream, from, limit), self.line.clone());
+        LogFuture::waiting(async move { line.read(read).await })
+    }
+
+    fn tail(
+        &self,
+        stream: &StreamName,
+        from: Version,
+        limit: usize,
+    ) -> LogFuture<Result<Vec<(Version, RecordBytes)>, LogError>> {
+        let (tail, line) = (self.log.tail(stream, from, limit), self.line.clone());
+        LogFuture::waiting(async move { line.read(tail).await })
+    }
+
+    fn list(&self, prefix: &str) -> LogFuture<Result<Vec<(StreamName, Version)>, LogError>> {
+        self.log.list(prefix)
+    }
+
+    fn try_lock(&self, stream: &StreamName) -> LogFuture<Result<LockAttempt, LogError>> {
+        self.log.try_lock(stream)
+    }
+
+    fn lock_owner(
+        &self,
+        stream: &StreamName,
+    ) -> LogFuture<Result<Option<ProcessIdentity>, LogError>> {
+        self.log.lock_owner(stream)
+    }
+
+    fn delete(&self, lock: StreamLock) -> LogFuture<Result<(), LogError>> {
+        self.log.delete(lock)
+    }
+}
+
+/// The link at the end of a line.
+#[derive(Debug)]
+pub(crate) struct LineLink {
+    pub link: Arc<dyn ClusterLink>,
+    pub line: Line,
+}
+
+impl ClusterLink for LineLink {
+    fn entry(&self, key: &str) -> LinkFuture<Result<Option<Entry>, LogError>> {
+        let (link, line, key) = (Arc::clone(&self.link), self.line.clone(), key.to_owned());
+        async move { line.read(async { link.entry(&key).await }).await }.boxed()
+    }
+
+    fn entries(&self, prefix: &str) -> LinkFuture<Result<Vec<Entry>, LogError>> {
+        let (link, line, prefix) = (Arc::clone(&self.link), self.line.clone(), prefix.to_owned());
+        async move { line.read(async { link.entries(&prefix).await }).await }.boxed()
+    }
+
+    fn put(
+        &self,
+        key: &str,
+        value: Vec<u8>,
+        expected: Option<u64>,
+        ttl: Option<Duration>,
+    ) -> LinkFuture<Result<u64, PutError>> {
+        let (link, line, key) = (Arc::clone(&self.link), self.line.clone(), key.to_owned());
+        async move {
+            let put = async { link.put(&key, value, expected, ttl).await };
+            match line.request(put).await {
+                Ok(answer) => answer,
+                Err(Lost::Request) => Err(PutError::Failed(unreachable())),
+                Err(Lost::Answer) => Err(PutError::Unknown(unreachable())),
+            }
+        }
+        .boxed()
+    }
+
+    fn wake(&self, wake_up: Vec<u8>) -> LinkFuture<Result<(), LogError>> {
+        let (link, line) = (Arc::clone(&self.link), self.line.clone());
+        async move {
+            if line.dice.as_ref().is_some_and(|dice| dice.roll(10) == 0) {
+                // Twice, as by a repetition of a request whose answer was lost.
+                line.read(async { link.wake(wake_up.clone()).await })
+                    .await?;
+            }
+            line.read(async { link.wake(wake_up).await }).await
+        }
+        .boxed()
+    }
+
+    fn next_wake_up(&self) -> LinkFuture<Result<Box<dyn HeldWakeUp>, LogError>> {
+        let (link, line) = (Arc::clone(&self.link), self.line.clone());
+        async move {
+            let held = line.read(async { link.next_wake_up().await }).await?;
+            let held = Arc::from(held);
+            Ok(Box::new(LineWakeUp { held, line }) as Box<dyn HeldWakeUp>)
+        }
+        .boxed()
+    }
+
+    fn ask(
+        &self,
+        worker: &WorkerId,
+        question: Vec<u8>,
+        max: Duration,
+    ) -> LinkFuture<Result<Option<Vec<u8>>, LogError>> {
+        let (link, line, worker) = (Arc::clone(&self.link), self.line.clone(), worker.clone());
+        async move {
+            line.read(async { link.ask(&worker, question, max).await })
+                .await
+        }
+        .boxed()
+    }
+
+    fn questions(
+        &self,
+        worker: &WorkerId,
+    ) -> LinkFuture<Result<BoxStream<'static, AskedQuestion>, LogError>> {
+        let (questions, line) = (self.link.questions(worker), self.line.clone());
+        async move {
+            let questions = questions.await?;
+            // One that comes over a closed line is lost.
+            let heard = questions.filter(move |_| std::future::ready(line.is_open()));
+            Ok(heard.boxed())
+        }
+        .boxed()
+    }
+}
+
+struct LineWakeUp {
+    held: Arc<dyn HeldWakeUp>,
+    line: Line,
+}
+
+impl HeldWakeUp for LineWakeUp {
+    fn payload(&self) -> &[u8] {
+        self.held.payload()
+    }
+
+    fn hold_every(&self) -> Duration {
+        self.held.hold_every()
+    }
+
+    fn hold(&self) -> LinkFuture<Result<(), LogError>> {
+        let (held, line) = (Arc::clone(&self.held), self.line.clone());
+        async move { line.read(async { held.hold().await }).await }.boxed()
+    }
+
+    fn later(&self, pause: Duration) -> LinkFuture<Result<(), LogError>> {
+        let (held, line) = (Arc::clone(&self.held), self.line.clone());
+        async move { line.read(async { held.later(pause).await }).await }.boxed()
+    }
+
+    fn take_away(&self) -> LinkFuture<Result<(), LogError>> {
+        let (held, line) = (Arc::clone(&self.held), self.line.clone());
+        async move { line.read(async { held.take_away().await }).await }.boxed()
+    }
+}

@@ -1,0 +1,123 @@
+//! Messages to any node, and the work at another.
+
+use allstop_core::ContextId;
+use allstop_task::model::MessageSender;
+use allstop_task::{
+    ExecuteError, ExecutionCx, ExecutorReturn, ListFilter, TaskEvent, TaskRequest, TaskState,
+};
+
+use super::support::{Cluster, task_when};
+use crate::support::{ScriptedExecutor, ended, follow_up, request, rest, three_events};
+
+#[tokio::test(start_paused = true)]
+async fn front_end_takes_a_message_and_a_worker_runs_it() {
+    let cluster = Cluster::new();
+    let (front, worker) = (cluster.front_end(), cluster.worker(&three_events()));
+    let mut accepted = front.manager.execute(request("m1")).await.unwrap();
+    let task = ended(&front.manager, &mut accepted).await;
+    assert_eq!(task.status.state, TaskState::Completed);
+    assert!(task.worker.is_some() && task.epoch == 1);
+    // Every node gives all events, from any version.
+    let mut events = worker
+        .manager
+        .subscribe(&task.id, Some(allstop_log::Version(1)))
+        .await
+        .unwrap();
+    assert_eq!(
+        rest(&mut events).await,
+        ["started 1", "working", "artifact answer", "ended completed"]
+    );
+    let page = worker
+        .manager
+        .list(&ListFilter::default(), None, 10)
+        .await
+        .unwrap();
+    assert_eq!((page.total, page.tasks[0].id == task.id), (1, true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn message_is_taken_once_whichever_node_gets_it() {
+    let cluster = Cluster::new();
+    let nodes = [cluster.front_end(), cluster.front_end()];
+    let _worker = cluster.worker(&three_events());
+    let requests = (0..20).map(|number| nodes[number % 2].manager.execute(request("m1")));
+    let answers = futures::future::join_all(requests).await;
+    let accepted: Vec<_> = answers.into_iter().map(Result::unwrap).collect();
+    assert_eq!(accepted.iter().filter(|task| !task.is_repeated).count(), 1);
+    assert!(
+        accepted
+            .iter()
+            .all(|task| task.task_id == accepted[0].task_id)
+    );
+    let task = task_when(&nodes[0], &accepted[0].task_id, |task| task.has_ended()).await;
+    assert_eq!(task.epoch, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn answer_to_a_question_continues_the_task() {
+    let cluster = Cluster::new();
+    let front = cluster.front_end();
+    let asks_once = ScriptedExecutor::new(|cx: ExecutionCx| async move {
+        let messages = cx.task.history.iter();
+        let answers = messages
+            .filter(|message| message.role == MessageSender::User)
+            .count();
+        let state = [TaskState::InputRequired, TaskState::Completed][answers - 1];
+        cx.events
+            .write(TaskEvent::state(state))
+            .await
+            .expect("it runs");
+        Ok(ExecutorReturn::Finished)
+    });
+    let _workers = [cluster.worker(&asks_once), cluster.worker(&asks_once)];
+    let mut accepted = front.manager.execute(request("m1")).await.unwrap();
+    let asked = ended(&front.manager, &mut accepted).await;
+    assert_eq!(asked.status.state, TaskState::InputRequired);
+    let mut answered = front
+        .manager
+        .execute(follow_up("m2", &asked.id))
+        .await
+        .unwrap();
+    let again = front
+        .manager
+        .execute(follow_up("m2", &asked.id))
+        .await
+        .unwrap();
+    assert!(!answered.is_repeated && again.is_repeated);
+    let task = ended(&front.manager, &mut answered).await;
+    assert_eq!((task.status.state, task.epoch), (TaskState::Completed, 2));
+    let late = front.manager.execute(follow_up("m3", &asked.id)).await;
+    assert!(matches!(late, Err(ExecuteError::Ended { .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn context_belongs_to_its_first_owner_at_every_node() {
+    let cluster = Cluster::new();
+    let (one, two) = (cluster.front_end(), cluster.front_end());
+    let in_context = |owner: &str, message: &str| TaskRequest {
+        owner: owner.into(),
+        context_id: Some(ContextId::new("c1")),
+        ..request(message)
+    };
+    one.manager
+        .execute(in_context("alice", "m1"))
+        .await
+        .unwrap();
+    let other = two.manager.execute(in_context("bob", "m2")).await;
+    assert!(matches!(other, Err(ExecuteError::ContextOfOther(_))));
+    two.manager
+        .execute(in_context("alice", "m3"))
+        .await
+        .unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn wake_ups_are_taken_away_when_their_tasks_have_ended() {
+    let cluster = Cluster::new();
+    let worker = cluster.worker(&three_events());
+    for number in 0..5 {
+        let accepted = worker.manager.execute(request(&format!("m{number}"))).await;
+        ended(&worker.manager, &mut accepted.unwrap()).await;
+    }
+    crate::support::wait_until("no wake-up is left", || cluster.link.wake_ups() == 0).await;
+}

@@ -1,0 +1,233 @@
+//! Stops from any node, of a task that is nobody's yet, is being claimed, runs elsewhere, rests, or has lost its worker.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::CauseKind;
+use allstop_core::receipt::NothingToStop;
+use allstop_task::{
+    CancelCx, CancelError, Canceler, ExecutorError, StopDelivery, TaskParts, TaskState,
+};
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, join_all};
+use tokio::task::yield_now;
+
+use super::support::{Cluster, task_when};
+use crate::support::{
+    ScriptedExecutor, ended, endless, request, rest, start, three_events, user, wait_until, writes,
+};
+
+#[tokio::test(start_paused = true)]
+async fn stop_at_another_node_reaches_the_owner_and_brings_its_receipt() {
+    let cluster = Cluster::new();
+    let (front, executor) = (cluster.front_end(), endless(false));
+    let _worker = cluster.worker(&executor);
+    let mut accepted = start(&front.manager, &executor).await;
+    let outcome = front
+        .manager
+        .cancel(&accepted.task_id, user())
+        .await
+        .unwrap();
+    assert_eq!(executor.live(), 0, "the work is gone before the answer");
+    assert_eq!(outcome.task.status.state, TaskState::Canceled);
+    assert!(outcome.receipt.quiet() && outcome.receipt.cancel_observed());
+    assert_eq!(outcome.receipt.items()[0].name.as_ref(), "executor");
+    let words = rest(&mut accepted.subscription).await;
+    assert!(words.contains(&"stop requested".to_owned()), "{words:?}");
+    assert_eq!(words.last().unwrap(), "ended canceled");
+}
+
+#[tokio::test(start_paused = true)]
+async fn deaf_work_elsewhere_is_dropped_and_the_answer_comes_in_time() {
+    let cluster = Cluster::new();
+    let (front, executor) = (cluster.front_end(), endless(true));
+    let _worker = cluster.worker(&executor);
+    let accepted = start(&front.manager, &executor).await;
+    let begun = tokio::time::Instant::now();
+    let outcome = front
+        .manager
+        .cancel(&accepted.task_id, user())
+        .await
+        .unwrap();
+    assert!(outcome.receipt.quiet() && executor.live() == 0);
+    assert!(
+        begun.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        begun.elapsed()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn stop_before_any_worker_has_the_task_ends_it_for_all() {
+    let cluster = Cluster::new();
+    let front = cluster.front_end();
+    let accepted = front.manager.execute(request("m1")).await.unwrap();
+    let outcome = front
+        .manager
+        .cancel(&accepted.task_id, user())
+        .await
+        .unwrap();
+    assert_eq!(outcome.task.status.state, TaskState::Canceled);
+    let executor = three_events();
+    let worker = cluster.worker(&executor);
+    wait_until("its wake-up is taken away", || cluster.link.wake_ups() == 0).await;
+    let task = worker.manager.get(&accepted.task_id).await.unwrap();
+    assert_eq!(task.ending.cause.as_ref().unwrap().kind, CauseKind::User);
+    assert_eq!(task.epoch, 1, "no worker has run it");
+}
+
+/// The stop comes after every possible number of turns of the runtime behind the message, so also during the claim.
+#[tokio::test(start_paused = true)]
+async fn stop_at_every_moment_of_a_claim_ends_the_task_once() {
+    for turns in 0..120 {
+        let cluster = Cluster::new();
+        let (front, executor) = (cluster.front_end(), endless(false));
+        let worker = cluster.worker(&executor);
+        // It has its lease.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let mut accepted = front.manager.execute(request("m1")).await.unwrap();
+        for _ in 0..turns {
+            yield_now().await;
+        }
+        let outcome = front
+            .manager
+            .cancel(&accepted.task_id, user())
+            .await
+            .unwrap();
+        assert_eq!(
+            outcome.task.status.state,
+            TaskState::Canceled,
+            "after {turns}"
+        );
+        assert_eq!(executor.live(), 0, "after {turns}");
+        let words = rest(&mut accepted.subscription).await;
+        let ends = words
+            .iter()
+            .filter(|word| word.starts_with("ended"))
+            .count();
+        assert_eq!(ends, 1, "after {turns}: {words:?}");
+        worker.kill().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn stops_at_two_nodes_are_one_stop() {
+    let cluster = Cluster::new();
+    let (one, two, executor) = (cluster.front_end(), cluster.front_end(), endless(false));
+    let _worker = cluster.worker(&executor);
+    let accepted = start(&one.manager, &executor).await;
+    let id = &accepted.task_id;
+    let stops = [&one, &two, &one, &two].map(|node| node.manager.cancel(id, user()));
+    let outcomes: Vec<_> = join_all(stops)
+        .await
+        .into_iter()
+        .map(Result::unwrap)
+        .collect();
+    let first = outcomes[0].receipt.stop_id();
+    assert!(
+        outcomes
+            .iter()
+            .all(|outcome| outcome.receipt.stop_id() == first)
+    );
+    let late = two.manager.cancel(id, user()).await.unwrap();
+    assert_eq!(late.receipt.outcome(), Some(NothingToStop::AlreadyEnded));
+    assert_eq!(late.receipt.stop_id(), first);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stop_of_a_task_whose_executor_was_first_says_so() {
+    let cluster = Cluster::new();
+    let front = cluster.front_end();
+    let _worker = cluster.worker(&three_events());
+    let mut accepted = front.manager.execute(request("m1")).await.unwrap();
+    ended(&front.manager, &mut accepted).await;
+    let late = front.manager.cancel(&accepted.task_id, user()).await;
+    assert!(matches!(late, Err(CancelError::AlreadyEnded(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn stop_of_a_lost_worker_is_kept_and_its_receipt_claims_nothing() {
+    let cluster = Cluster::new();
+    let (front, executor) = (cluster.front_end(), endless(false));
+    let worker = cluster.worker(&executor);
+    let accepted = start(&front.manager, &executor).await;
+    let id = accepted.task_id.clone();
+    // Written for a second worker, which finds the request behind the end of the lease.
+    worker.kill().await;
+    let answer = front.manager.cancel(&id, user()).await;
+    let Err(CancelError::NotYet { delivery, .. }) = answer else {
+        panic!("nobody can have ended it: {answer:?}");
+    };
+    assert_eq!(delivery, StopDelivery::Queued);
+    let _successor = cluster.worker(&executor);
+    let task = task_when(&front, &id, |task| task.has_ended()).await;
+    assert_eq!(task.status.state, TaskState::Canceled);
+    let receipt = task.ending.receipt.as_ref().unwrap();
+    assert!(
+        !receipt.quiet() && !receipt.cancel_observed(),
+        "{receipt:?}"
+    );
+    assert_eq!(executor.live(), 0, "it did not run again");
+}
+
+/// Refuses, or writes nothing.
+struct Refuses;
+
+impl Canceler for Refuses {
+    fn cancel(&self, _cx: CancelCx) -> BoxFuture<'static, Result<(), ExecutorError>> {
+        async { Err(ExecutorError::new("not now")) }.boxed()
+    }
+}
+
+fn asking(canceler: Option<Arc<dyn Canceler>>) -> TaskParts {
+    let executor = writes(allstop_task::TaskEvent::state(TaskState::InputRequired));
+    TaskParts {
+        canceler,
+        ..TaskParts::of(executor)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn resting_task_is_ended_by_its_worker() {
+    let cluster = Cluster::new();
+    let (front, _worker) = (cluster.front_end(), cluster.node(asking(None), 8));
+    let mut accepted = front.manager.execute(request("m1")).await.unwrap();
+    ended(&front.manager, &mut accepted).await;
+    let outcome = front
+        .manager
+        .cancel(&accepted.task_id, user())
+        .await
+        .unwrap();
+    assert_eq!(outcome.task.status.state, TaskState::Canceled);
+    assert!(outcome.receipt.quiet());
+}
+
+#[tokio::test(start_paused = true)]
+async fn refusal_of_the_worker_leaves_a_resting_task_open() {
+    let cluster = Cluster::new();
+    let parts = asking(Some(Arc::new(Refuses)));
+    let (front, _worker) = (cluster.front_end(), cluster.node(parts, 8));
+    let mut accepted = front.manager.execute(request("m1")).await.unwrap();
+    ended(&front.manager, &mut accepted).await;
+    let answer = front.manager.cancel(&accepted.task_id, user()).await;
+    assert!(matches!(answer, Err(CancelError::Refused(_))), "{answer:?}");
+    let task = front.manager.get(&accepted.task_id).await.unwrap();
+    assert!(!task.has_ended() && task.stop_requested.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn preview_comes_from_the_owner() {
+    let cluster = Cluster::new();
+    let (front, executor) = (cluster.front_end(), endless(false));
+    let _worker = cluster.worker(&executor);
+    let accepted = start(&front.manager, &executor).await;
+    let preview = front
+        .manager
+        .preview(&accepted.task_id, user())
+        .await
+        .unwrap();
+    assert!(preview.is_preview());
+    assert_eq!(preview.items()[0].name.as_ref(), "executor");
+    let still_there = ScriptedExecutor::live(&executor);
+    assert_eq!(still_there, 1);
+}

@@ -1,0 +1,115 @@
+//! Nodes of a cluster in one process, over a log and a link in memory.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::TaskId;
+use allstop_log::{Log, MemoryLog};
+use allstop_scope::{RootOptions, Scope, StopRequest};
+use allstop_task::{ClusterOptions, MemoryLink, Task, TaskManager, TaskOptions, TaskParts};
+
+use crate::cluster::line::{Line, LineLink, LineLog, LineState};
+use crate::support::{SOON, ScriptedExecutor, user};
+
+/// Lease of the tests: long enough for the grace of a stop in it.
+pub(crate) const LEASE: Duration = Duration::from_secs(6);
+
+/// What the nodes share.
+#[derive(Clone)]
+pub(crate) struct Cluster {
+    pub log: Arc<MemoryLog>,
+    pub link: MemoryLink,
+}
+
+pub(crate) struct Node {
+    pub manager: TaskManager,
+    pub root: Scope,
+    pub line: Line,
+}
+
+impl Cluster {
+    pub(crate) fn new() -> Self {
+        Self {
+            log: Arc::new(MemoryLog::new()),
+            link: MemoryLink::new(),
+        }
+    }
+
+    /// A node that runs this executor.
+    pub(crate) fn worker(&self, executor: &ScriptedExecutor) -> Node {
+        self.node(TaskParts::of(executor.clone()), 8)
+    }
+
+    /// A node that runs nothing.
+    pub(crate) fn front_end(&self) -> Node {
+        let never = ScriptedExecutor::new(|_cx| async { unreachable!("it runs nothing") });
+        self.node(TaskParts::of(never), 0)
+    }
+
+    pub(crate) fn node(&self, parts: TaskParts, concurrency: usize) -> Node {
+        self.node_at(Line::new(None), parts, concurrency, TaskOptions::default())
+    }
+
+    /// A node at the end of this line.
+    pub(crate) fn node_at(
+        &self,
+        line: Line,
+        parts: TaskParts,
+        concurrency: usize,
+        options: TaskOptions,
+    ) -> Node {
+        let root = Scope::root("node", RootOptions::current());
+        let log: Arc<dyn Log> = Arc::new(LineLog {
+            log: Arc::clone(&self.log) as Arc<dyn Log>,
+            line: line.clone(),
+        });
+        let link = Arc::new(LineLink {
+            link: Arc::new(self.link.clone()),
+            line: line.clone(),
+        });
+        let cluster = ClusterOptions {
+            concurrency,
+            lease: LEASE,
+            ..ClusterOptions::new(link)
+        };
+        let manager = TaskManager::join(log, cluster, root.clone(), Arc::new(parts), options);
+        Node {
+            manager: manager.expect("its scope is open"),
+            root,
+            line,
+        }
+    }
+}
+
+impl Node {
+    /// Ends the node, as `kill -9` does: nothing is given back, and nothing more is written.
+    pub(crate) async fn kill(self) {
+        self.line.set(LineState::Dead);
+        let all = allstop_core::Extent::Process;
+        let stop = self
+            .root
+            .stop(StopRequest::new(all, user()).grace(Duration::ZERO));
+        drop(stop.await);
+    }
+}
+
+/// The task, once its records satisfy a condition.
+pub(crate) async fn task_when(
+    node: &Node,
+    id: &TaskId,
+    condition: impl Fn(&Task) -> bool,
+) -> Arc<Task> {
+    let waiting = async {
+        loop {
+            if let Ok(task) = node.manager.get_with_replies(id).await
+                && condition(&task)
+            {
+                return task;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(3 * SOON, waiting)
+        .await
+        .expect("the task gets there")
+}

@@ -1,0 +1,104 @@
+//! Workers that end, pause, or are cut off.
+
+use std::time::Duration;
+
+use allstop_core::CauseKind;
+use allstop_task::{ExecutionCx, ExecutorReturn, TaskEvent, TaskState};
+use tokio::time::{Instant, sleep};
+
+use super::support::{Cluster, LEASE, task_when};
+use crate::support::{ScriptedExecutor, endless, start};
+
+/// Executor that waits at its first run and completes when it is resumed.
+fn completes_when_resumed() -> ScriptedExecutor {
+    ScriptedExecutor::new(|cx: ExecutionCx| async move {
+        if !cx.is_resumed {
+            cx.scope.stopped_at("waiting").await;
+            return Ok(ExecutorReturn::Finished);
+        }
+        let end = TaskEvent::state(TaskState::Completed);
+        cx.events.write(end).await.expect("it runs");
+        Ok(ExecutorReturn::Finished)
+    })
+    .resumable()
+}
+
+#[tokio::test(start_paused = true)]
+async fn task_of_a_killed_worker_is_resumed_within_a_lease_and_a_second() {
+    let cluster = Cluster::new();
+    let (front, executor) = (cluster.front_end(), completes_when_resumed());
+    let (first, _second) = (cluster.worker(&executor), cluster.front_end());
+    let accepted = start(&front.manager, &executor).await;
+    let _successor = cluster.worker(&executor);
+    sleep(Duration::from_secs(1)).await;
+    first.kill().await;
+    let killed_at = Instant::now();
+    let task = task_when(&front, &accepted.task_id, |task| task.has_ended()).await;
+    assert_eq!((task.status.state, task.epoch), (TaskState::Completed, 2));
+    let took = killed_at.elapsed();
+    assert!(took <= LEASE + Duration::from_secs(1), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn task_that_cannot_be_resumed_fails_as_a_crash() {
+    let cluster = Cluster::new();
+    let (front, executor) = (cluster.front_end(), endless(false));
+    let first = cluster.worker(&executor);
+    let accepted = start(&front.manager, &executor).await;
+    let _successor = cluster.worker(&executor);
+    first.kill().await;
+    let task = task_when(&front, &accepted.task_id, |task| task.has_ended()).await;
+    assert_eq!(task.status.state, TaskState::Failed);
+    assert_eq!(task.ending.cause.as_ref().unwrap().kind, CauseKind::Failure);
+}
+
+#[tokio::test(start_paused = true)]
+async fn live_worker_keeps_its_task_for_many_leases() {
+    let cluster = Cluster::new();
+    let (front, executor) = (cluster.front_end(), endless(false));
+    let _workers = [cluster.worker(&executor), cluster.worker(&executor)];
+    let accepted = start(&front.manager, &executor).await;
+    sleep(10 * LEASE).await;
+    let task = front.manager.get(&accepted.task_id).await.unwrap();
+    assert_eq!((task.epoch, executor.live()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn worker_that_gives_its_lease_back_leaves_nothing_to_wait_for() {
+    let cluster = Cluster::new();
+    let (front, executor) = (cluster.front_end(), endless(false));
+    let worker = cluster.worker(&executor);
+    let accepted = start(&front.manager, &executor).await;
+    let report = worker
+        .manager
+        .shutdown(Duration::from_secs(5), "test")
+        .await;
+    assert_eq!((report.receipts.len(), report.not_stored), (1, 0));
+    let task = front.manager.get(&accepted.task_id).await.unwrap();
+    assert_eq!(
+        task.ending.cause.as_ref().unwrap().kind,
+        CauseKind::Shutdown
+    );
+    assert!(front.manager.workers().await.unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn task_that_ends_worker_after_worker_becomes_a_dead_letter() {
+    let cluster = Cluster::new();
+    let front = cluster.front_end();
+    let executor = endless(false).resumable();
+    let mut worker = cluster.worker(&executor);
+    let accepted = start(&front.manager, &executor).await;
+    for _ in 0..5 {
+        let next = cluster.worker(&executor);
+        sleep(Duration::from_secs(1)).await;
+        std::mem::replace(&mut worker, next).kill().await;
+        executor.started().await;
+    }
+    let _last = cluster.worker(&executor);
+    worker.kill().await;
+    let task = task_when(&front, &accepted.task_id, |task| task.has_ended()).await;
+    assert_eq!(task.status.state, TaskState::Failed);
+    let letters = front.manager.dead_letters().await.unwrap();
+    assert_eq!((letters.len(), &letters[0].task), (1, &task.id));
+}
