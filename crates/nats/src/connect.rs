@@ -173,7 +173,7 @@ fn locks_config(options: &NatsOptions) -> Config {
 }
 
 /// Nothing is ever dropped to make room: a full store refuses what is new.
-fn common(options: &NatsOptions) -> Config {
+pub(crate) fn common(options: &NatsOptions) -> Config {
     Config {
         num_replicas: options.replicas,
         discard: DiscardPolicy::New,
@@ -182,7 +182,7 @@ fn common(options: &NatsOptions) -> Config {
 }
 
 /// Opens a stream, or makes it. Servers that were just started choose their leader first.
-async fn stream(
+pub(crate) async fn stream(
     context: &Context,
     config: Config,
     attempts: &mut Attempts,

@@ -13,6 +13,7 @@ mod attempts;
 mod connect;
 mod errors;
 mod fetch;
+mod link;
 mod log;
 mod options;
 mod positions;
@@ -25,5 +26,6 @@ mod subject;
 mod tail;
 
 pub use connect::ConnectError;
+pub use link::NatsLink;
 pub use log::NatsLog;
 pub use options::NatsOptions;

@@ -12,6 +12,7 @@ use allstop_log::{
 use allstop_scope::{Scope, WorkSpec};
 
 use crate::connect::{ConnectError, connect};
+use crate::link::NatsLink;
 use crate::options::NatsOptions;
 use crate::presence::{Presence, PresenceHandle, PresenceRequest};
 use crate::store::NatsStore;
@@ -37,6 +38,14 @@ impl NatsLog {
         // It belongs to the scope; nobody waits for its value.
         drop(kept.map_err(|_stopped| ConnectError::Stopping)?);
         Ok(Self { store, presence })
+    }
+
+    /// The link of a cluster's managers, on the same servers.
+    ///
+    /// # Cancel safety
+    /// Dropping the future opens nothing.
+    pub async fn link(&self) -> Result<NatsLink, ConnectError> {
+        NatsLink::open(Arc::clone(&self.store)).await
     }
 
     /// Gives all locks back. Without it they pass on when they expire ([`NatsOptions::lock_ttl`]).

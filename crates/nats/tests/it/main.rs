@@ -1,5 +1,6 @@
 //! Tests of the log on real NATS servers.
 
+mod cluster;
 mod conformance;
 mod faults;
 mod locks;

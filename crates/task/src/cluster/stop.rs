@@ -113,6 +113,13 @@ impl TaskManager {
                 }
                 continue;
             }
+            if !has_requested && !task.is_executing {
+                // By somebody whose wake-up may have been for nothing.
+                node.link()
+                    .wake(WakeUp::new(id, version).to_bytes())
+                    .await?;
+            }
+            has_requested = true;
             let delivery = node.deliver_stop(&task).await?;
             let log = &*self.inner.log;
             let changed = timeout(ASK_EVERY, tail_updates(log, id, version, 1));
@@ -140,13 +147,16 @@ impl TaskManager {
             cause: cause.clone(),
             at: (self.inner.options.now)(),
         };
-        // The wake-up finds a worker if this process or the owner does not live on. It may come before the record or not:
-        // while the task runs, its own wake-up stays.
+        // It finds a worker if neither this process nor the owner lives on.
         let wake_up = WakeUp::new(&task.id, version.next()).to_bytes();
-        let (woken, stored) =
-            tokio::join!(node.link().wake(wake_up), stream.append(vec![requested]));
-        stored?;
-        Ok(woken?)
+        let waking = node.link().wake(wake_up);
+        if !task.is_executing {
+            waking.await?;
+            return stream.append(vec![requested]).await;
+        }
+        // A task that runs has a wake-up of its own, so this one may fail.
+        let (_woken, stored) = tokio::join!(waking, stream.append(vec![requested]));
+        stored
     }
 
     pub(crate) async fn preview_in_cluster(

@@ -3,6 +3,7 @@
 mod dice;
 mod line;
 mod messages;
+mod simulation;
 mod stops;
 mod support;
 mod take_over;

@@ -1,0 +1,92 @@
+//! Entries: a subject each, with one message.
+
+use std::time::Duration;
+
+use allstop_log::{LogError, StreamName};
+use allstop_task::{Entry, PutError};
+use async_nats::jetstream::message::PublishMessage;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+
+use super::LinkParts;
+use crate::errors::{self, NotPublished, RequestFailure};
+use crate::store::NatsStore;
+use crate::subject::{filter_of, name_of, tokens_of};
+
+/// Questions to the servers at the same time while entries are listed.
+const LIST_QUESTIONS_MAX: usize = 64;
+
+impl LinkParts {
+    fn root(&self) -> String {
+        format!("{}.entry", self.store.options.prefix)
+    }
+
+    fn entry_subject(&self, key: &str) -> Result<String, LogError> {
+        let name = StreamName::new(key);
+        NatsStore::check_name(&name)?;
+        Ok(format!("{}.{}", self.root(), tokens_of(&name)))
+    }
+
+    pub(super) async fn entry(&self, key: &str) -> Result<Option<Entry>, LogError> {
+        let subject = self.entry_subject(key)?;
+        let message = self.store.message_by(|| {
+            let ask = self.entries.raw_message_builder();
+            ask.last_by_subject(&*subject).send()
+        });
+        Ok(message.await?.map(|message| Entry {
+            key: key.into(),
+            revision: message.sequence,
+            value: message.payload.to_vec(),
+        }))
+    }
+
+    /// The subjects come from the servers at once; each value is asked for.
+    pub(super) async fn entries(&self, prefix: &str) -> Result<Vec<Entry>, LogError> {
+        let root = self.root();
+        let failed = |error| errors::unreachable("list", error);
+        let store = &self.store;
+        store
+            .check_connection()
+            .map_err(RequestFailure::into_error)?;
+        let subjects = self.entries.info_with_subjects(filter_of(&root, prefix));
+        let subjects = store.answer(subjects).await;
+        let subjects = subjects.ok_or_else(|| errors::disconnected("list"))?;
+        let mut subjects = subjects.map_err(failed)?;
+        let mut keys = Vec::new();
+        while let Some((subject, _messages)) = subjects.try_next().await.map_err(failed)? {
+            let tokens = subject
+                .strip_prefix(&root)
+                .and_then(|rest| rest.strip_prefix('.'));
+            let key = tokens.and_then(name_of);
+            keys.extend(key.filter(|key| key.as_str().starts_with(prefix)));
+        }
+        stream::iter(keys)
+            .map(|key| async move { self.entry(key.as_str()).await })
+            .buffer_unordered(LIST_QUESTIONS_MAX)
+            .try_filter_map(|found| async move { Ok(found) })
+            .try_collect()
+            .await
+    }
+
+    pub(super) async fn put(
+        &self,
+        key: &str,
+        value: Vec<u8>,
+        expected: Option<u64>,
+        ttl: Option<Duration>,
+    ) -> Result<u64, PutError> {
+        let subject = self.entry_subject(key)?;
+        let mut message = PublishMessage::build().payload(value.into());
+        if let Some(expected) = expected {
+            message = message.expected_last_subject_sequence(expected);
+        }
+        if let Some(ttl) = ttl {
+            message = message.ttl(ttl);
+        }
+        let put = self.store.publish_message(subject, message).await;
+        put.map_err(|error| match error {
+            NotPublished::WrongPosition => PutError::Conflict,
+            NotPublished::Unknown(error) => PutError::Unknown(error),
+            NotPublished::Failed(failure) => PutError::Failed(failure.into_error()),
+        })
+    }
+}

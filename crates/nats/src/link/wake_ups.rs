@@ -1,0 +1,140 @@
+//! Wake-ups: a work queue, and one durable consumer that all workers share.
+
+use std::time::Duration;
+
+use allstop_log::LogError;
+use allstop_task::{HeldWakeUp, LinkFuture};
+use async_nats::jetstream::consumer::pull::Config;
+use async_nats::jetstream::consumer::{AckPolicy, PullConsumer};
+use async_nats::jetstream::message::PublishMessage;
+use async_nats::jetstream::stream::Stream;
+use async_nats::jetstream::{AckKind, Message};
+use futures::{FutureExt as _, StreamExt as _};
+use tokio::time::timeout;
+
+use super::LinkParts;
+use crate::attempts::Attempts;
+use crate::connect::ConnectError;
+use crate::errors::{self, NotPublished, RequestFailure};
+use crate::options::NatsOptions;
+use crate::store::REQUEST_MAX;
+
+const CONSUMER: &str = "workers";
+
+/// Time after which a wake-up that its worker no longer holds is delivered to another one.
+const HELD: Duration = Duration::from_secs(10);
+
+/// Wake-ups that all workers together hold: a task that runs holds one.
+const HELD_MAX: i64 = 1_000_000;
+
+/// Time for which the servers keep the question for a wake-up. Longer ones are asked again, because a server that was
+/// restarted knows nothing of them.
+const ASKED: Duration = Duration::from_secs(5);
+
+pub(super) fn subject(options: &NatsOptions) -> String {
+    format!("{}.wake-up", options.prefix)
+}
+
+/// Opens the consumer, or makes it. A new stream chooses its leader first.
+pub(super) async fn consumer(
+    queue: &Stream,
+    attempts: &mut Attempts,
+) -> Result<PullConsumer, ConnectError> {
+    let config = Config {
+        durable_name: Some(CONSUMER.to_owned()),
+        description: Some("Workers of Allstop".to_owned()),
+        ack_policy: AckPolicy::Explicit,
+        ack_wait: HELD,
+        max_ack_pending: HELD_MAX,
+        ..Config::default()
+    };
+    loop {
+        match queue.get_or_create_consumer(CONSUMER, config.clone()).await {
+            Ok(consumer) => return Ok(consumer),
+            Err(error) if !attempts.next().await => {
+                return Err(ConnectError::Streams(error.to_string()));
+            }
+            Err(_no_leader) => {}
+        }
+    }
+}
+
+impl LinkParts {
+    pub(super) async fn wake(&self, wake_up: Vec<u8>) -> Result<(), LogError> {
+        let mut attempts = Attempts::within(self.store.options.answer_max);
+        let payload = bytes::Bytes::from(wake_up);
+        loop {
+            let message = PublishMessage::build().payload(payload.clone());
+            let subject = subject(&self.store.options);
+            // One that is stored twice is harmless.
+            let error = match self.store.publish_message(subject, message).await {
+                Ok(_) => return Ok(()),
+                Err(NotPublished::Failed(RequestFailure::Lasting(error))) => return Err(error),
+                Err(error) => error,
+            };
+            if !attempts.next().await {
+                return Err(error.into_error());
+            }
+        }
+    }
+
+    pub(super) async fn next_wake_up(&self) -> Result<Box<dyn HeldWakeUp>, LogError> {
+        let failed = |error| errors::unreachable("wake-ups", error);
+        loop {
+            self.store
+                .check_connection()
+                .map_err(RequestFailure::into_error)?;
+            let fetch = self.wake_ups.batch().max_messages(1).expires(ASKED);
+            let messages = timeout(REQUEST_MAX, fetch.messages()).await;
+            let messages = messages.map_err(|_elapsed| errors::disconnected("wake-ups"))?;
+            let mut messages = messages.map_err(failed)?;
+            // The servers end it; without them, the time does.
+            match timeout(ASKED + REQUEST_MAX, messages.next()).await {
+                Ok(Some(Ok(message))) => return Ok(Box::new(NatsWakeUp(message))),
+                Ok(Some(Err(error))) => {
+                    let error = std::io::Error::other(error.to_string());
+                    return Err(errors::unreachable("wake-ups", error));
+                }
+                Ok(None) | Err(_) => {}
+            }
+        }
+    }
+}
+
+struct NatsWakeUp(Message);
+
+impl NatsWakeUp {
+    fn tell(&self, kind: AckKind) -> LinkFuture<Result<(), LogError>> {
+        let message = self.0.clone();
+        async move {
+            let told = message.ack_with(kind).await;
+            told.map_err(|error| {
+                let error = std::io::Error::other(error.to_string());
+                errors::unreachable("wake-up", error)
+            })
+        }
+        .boxed()
+    }
+}
+
+impl HeldWakeUp for NatsWakeUp {
+    fn payload(&self) -> &[u8] {
+        &self.0.payload
+    }
+
+    fn hold_every(&self) -> Duration {
+        HELD / 3
+    }
+
+    fn hold(&self) -> LinkFuture<Result<(), LogError>> {
+        self.tell(AckKind::Progress)
+    }
+
+    fn later(&self, pause: Duration) -> LinkFuture<Result<(), LogError>> {
+        self.tell(AckKind::Nak(Some(pause)))
+    }
+
+    fn take_away(&self) -> LinkFuture<Result<(), LogError>> {
+        self.tell(AckKind::Ack)
+    }
+}

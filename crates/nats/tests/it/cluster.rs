@@ -1,0 +1,154 @@
+//! Managers of tasks on real servers: each with a connection of its own.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use allstop_core::{Cause, CauseKind};
+use allstop_log::Log;
+use allstop_nats::NatsLog;
+use allstop_scope::Scope;
+use allstop_task::model::{JsonMap, MessageSender};
+use allstop_task::{
+    ClusterOptions, ExecutionCx, Executor, ExecutorError, ExecutorReturn, ListFilter,
+    SubscriptionItem, TaskEvent, TaskManager, TaskMessage, TaskOptions, TaskParts, TaskRecord,
+    TaskRequest, TaskState,
+};
+use allstop_testkit::nats_server::{NatsCluster, NatsServer};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use tempfile::TempDir;
+use tokio::time::timeout;
+
+use crate::support::{open, scope};
+
+/// Longest wait in these tests.
+const SOON: Duration = Duration::from_secs(30);
+
+/// Completes at once, or works until it is stopped, as its message says.
+#[derive(Clone)]
+struct Obedient;
+
+impl Executor for Obedient {
+    fn execute(
+        &self,
+        cx: ExecutionCx,
+    ) -> BoxFuture<'static, Result<ExecutorReturn, ExecutorError>> {
+        async move {
+            let write = async |state| cx.events.write(TaskEvent::state(state)).await;
+            write(TaskState::Working).await.expect("it runs");
+            if cx.message.id.as_str().starts_with("long") {
+                cx.scope.stopped_at("working").await;
+            } else {
+                write(TaskState::Completed).await.expect("it runs");
+            }
+            Ok(ExecutorReturn::Finished)
+        }
+        .boxed()
+    }
+}
+
+struct Node {
+    manager: TaskManager,
+    _log: NatsLog,
+    _scope: Scope,
+}
+
+async fn node(url: String, replicas: usize, concurrency: usize) -> Node {
+    let log = open(url, replicas).await;
+    let link = Arc::new(log.link().await.expect("the servers have a link"));
+    let cluster = ClusterOptions {
+        concurrency,
+        ..ClusterOptions::new(link)
+    };
+    let scope = scope();
+    let shared: Arc<dyn Log> = Arc::new(log.clone());
+    let parts = Arc::new(TaskParts::of(Obedient));
+    let options = TaskOptions::default();
+    let manager = TaskManager::join(shared, cluster, scope.clone(), parts, options);
+    Node {
+        manager: manager.expect("its scope is open"),
+        _log: log,
+        _scope: scope,
+    }
+}
+
+fn request(message: &str) -> TaskRequest {
+    TaskRequest {
+        owner: "alice".into(),
+        task_id: None,
+        context_id: None,
+        message: TaskMessage::text(message, MessageSender::User, "do it"),
+        metadata: JsonMap::new(),
+        trace: None,
+    }
+}
+
+/// A message at one node runs at the other, a stop at one reaches the other, and both list what there is.
+async fn tasks_cross_nodes(url: String, replicas: usize) {
+    let front = node(url.clone(), replicas, 0).await;
+    let worker = node(url, replicas, 8).await;
+    let mut short = front.manager.execute(request("short")).await.unwrap();
+    let mut states = Vec::new();
+    while let Some(item) = timeout(SOON, short.subscription.next()).await.unwrap() {
+        if let SubscriptionItem::Update(update) = item.unwrap()
+            && let TaskRecord::TaskEnded { status, .. } = &*update.record
+        {
+            states.push(status.state);
+        }
+    }
+    assert_eq!(states, [TaskState::Completed]);
+    assert!(
+        front
+            .manager
+            .execute(request("short"))
+            .await
+            .unwrap()
+            .is_repeated
+    );
+
+    let mut long = front.manager.execute(request("long")).await.unwrap();
+    while let Some(item) = timeout(SOON, long.subscription.next()).await.unwrap() {
+        if let SubscriptionItem::Update(update) = item.unwrap()
+            && matches!(*update.record, TaskRecord::StatusChanged { .. })
+        {
+            break;
+        }
+    }
+    let begun = Instant::now();
+    let stop = front
+        .manager
+        .cancel(&long.task_id, Cause::new(CauseKind::User));
+    let outcome = stop.await.unwrap();
+    assert!(outcome.receipt.quiet() && outcome.receipt.cancel_observed());
+    assert_eq!(outcome.receipt.items()[0].name.as_ref(), "executor");
+    assert!(begun.elapsed() < SOON);
+
+    let page = worker
+        .manager
+        .list(&ListFilter::default(), None, 10)
+        .await
+        .unwrap();
+    assert_eq!(page.total, 2);
+    let workers = front.manager.workers().await.unwrap();
+    assert_eq!((workers.len(), workers[0].concurrency), (1, 8));
+    let report = worker
+        .manager
+        .shutdown(Duration::from_secs(5), "test")
+        .await;
+    assert_eq!(report.not_stored, 0);
+    assert!(front.manager.workers().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn tasks_cross_nodes_on_one_server() {
+    let folder = TempDir::new().unwrap();
+    let server = NatsServer::start(folder.path());
+    tasks_cross_nodes(server.url(), 1).await;
+}
+
+#[tokio::test]
+async fn tasks_cross_nodes_on_three_servers() {
+    let folder = TempDir::new().unwrap();
+    let servers = NatsCluster::start(folder.path(), 3);
+    tasks_cross_nodes(servers.url(), 3).await;
+}

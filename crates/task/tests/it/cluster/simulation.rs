@@ -1,0 +1,328 @@
+//! A cluster in simulated time, with slow and lossy lines, partitions, crashes and clocks that disagree.
+//!
+//! Safety holds always: a task never runs twice at a time, it has one end, and a quiet receipt means that nothing of it
+//! runs. Liveness holds once the faults end: every accepted task ends or rests, and every stop is answered.
+//!
+//! `ALLSTOP_CLUSTER_SEED` repeats one seed, `ALLSTOP_CLUSTER_SEEDS` is their number.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::{TaskId, Timestamp};
+use allstop_log::{Log, StreamName, Version};
+use allstop_task::{
+    CancelError, ExecuteError, ExecutionCx, ExecutorReturn, TaskEvent, TaskManager, TaskOptions,
+    TaskParts, TaskState,
+};
+use futures::future::join_all;
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::dice::Dice;
+use super::line::{Line, LineState};
+use super::support::{Cluster, Node};
+use crate::support::{ExecutorResult, ScriptedExecutor, follow_up, request, user};
+
+/// Seeds of a run of all tests.
+const SEEDS: u64 = 150;
+/// Time with faults.
+const FAULTS: Duration = Duration::from_secs(45);
+/// Time in which everything gets to its end behind the faults: several leases, one after another.
+const SETTLED_WITHIN: Duration = Duration::from_secs(150);
+const WORKERS: usize = 3;
+const CLIENTS: u64 = 6;
+
+/// What the executors did, and what was wrong.
+#[derive(Debug, Clone, Default)]
+struct Ledger(Arc<Mutex<Books>>);
+
+#[derive(Debug, Default)]
+struct Books {
+    live: HashMap<TaskId, u32>,
+    violations: Vec<String>,
+    /// Last failure of each client, for the message of a client that waits for ever.
+    failures: HashMap<u64, String>,
+}
+
+impl Ledger {
+    fn complain(&self, violation: String) {
+        self.0.lock().violations.push(violation);
+    }
+
+    fn failed(&self, client: u64, what: String) {
+        self.0.lock().failures.insert(client, what);
+    }
+
+    fn live(&self, id: &TaskId) -> u32 {
+        self.0.lock().live.get(id).copied().unwrap_or(0)
+    }
+}
+
+/// A live executor.
+struct Live(Ledger, TaskId);
+
+impl Live {
+    fn new(ledger: &Ledger, id: &TaskId) -> Self {
+        let mut books = ledger.0.lock();
+        let live = books.live.entry(id.clone()).or_default();
+        *live += 1;
+        if *live > 1 {
+            books.violations.push(format!("task {id} runs twice"));
+        }
+        drop(books);
+        Self(ledger.clone(), id.clone())
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        if let Some(live) = self.0.0.lock().live.get_mut(&self.1) {
+            *live -= 1;
+        }
+    }
+}
+
+async fn work(dice: Dice, ledger: Ledger, cx: ExecutionCx) -> ExecutorResult {
+    let _live = Live::new(&ledger, &cx.task.id);
+    let write = async |event| {
+        let _ended = cx.events.write(event).await;
+    };
+    write(TaskEvent::state(TaskState::Working)).await;
+    let time = Duration::from_millis(dice.roll(6_000));
+    tokio::select! {
+        () = sleep(time) => {}
+        () = async { cx.scope.stopped_at("working").await; } , if dice.roll(4) > 0 => {
+            return Ok(ExecutorReturn::Finished);
+        }
+    }
+    let ends = [
+        TaskState::Completed,
+        TaskState::InputRequired,
+        TaskState::Failed,
+    ];
+    let end = ends[usize::try_from(dice.roll(3)).unwrap_or_default()];
+    write(TaskEvent::state(end)).await;
+    Ok(ExecutorReturn::Finished)
+}
+
+struct Simulation {
+    dice: Dice,
+    cluster: Cluster,
+    ledger: Ledger,
+}
+
+impl Simulation {
+    fn node(&self, concurrency: usize) -> Node {
+        let (dice, ledger) = (self.dice.clone(), self.ledger.clone());
+        let executor = ScriptedExecutor::new(move |cx| work(dice.clone(), ledger.clone(), cx));
+        let executor = if self.dice.roll(2) == 0 {
+            executor.resumable()
+        } else {
+            executor
+        };
+        // Clocks that are minutes apart, and jump.
+        let (dice, origin) = (self.dice.clone(), self.dice.roll(1_000_000));
+        let now = move || {
+            let jump = if dice.roll(20) == 0 {
+                dice.roll(100_000)
+            } else {
+                0
+            };
+            Timestamp::from_unix_ms(i64::try_from(origin + jump).unwrap_or_default())
+        };
+        let options = TaskOptions {
+            now: Arc::new(now),
+            ..TaskOptions::default()
+        };
+        let line = Line::new(Some(self.dice.clone()));
+        self.cluster
+            .node_at(line, TaskParts::of(executor), concurrency, options)
+    }
+
+    /// Kills workers, and cuts lines, until the time is over. Then all is well again.
+    async fn faults(&self, workers: &mut Vec<Node>, fronts: &[Node]) {
+        let until = Instant::now() + FAULTS;
+        while Instant::now() < until {
+            sleep(Duration::from_millis(self.dice.roll(4_000))).await;
+            let index = usize::try_from(self.dice.roll(WORKERS as u64)).unwrap_or_default();
+            match self.dice.roll(6) {
+                0 => {
+                    std::mem::replace(&mut workers[index], self.node(4))
+                        .kill()
+                        .await
+                }
+                1..=3 => {
+                    workers[index].line.set(LineState::Cut);
+                    sleep(Duration::from_millis(self.dice.roll(9_000))).await;
+                    workers[index].line.set(LineState::Open);
+                }
+                4 => {
+                    fronts[0].line.set(LineState::Cut);
+                    sleep(Duration::from_millis(self.dice.roll(3_000))).await;
+                    fronts[0].line.set(LineState::Open);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    async fn client(&self, number: u64, nodes: &[TaskManager; 2]) -> Option<TaskId> {
+        let node = || &nodes[usize::try_from(self.dice.roll(2)).unwrap_or_default()];
+        sleep(Duration::from_millis(self.dice.roll(30_000))).await;
+        let message = request(&format!("m{number}"));
+        let id = loop {
+            match node().execute(message.clone()).await {
+                Ok(accepted) => break accepted.task_id,
+                // It may be stored or not: the client sends it again.
+                Err(failure) => {
+                    self.ledger.failed(number, format!("execute: {failure:?}"));
+                    sleep(Duration::from_millis(500)).await;
+                }
+            }
+        };
+        for step in 0..self.dice.roll(3) {
+            sleep(Duration::from_millis(self.dice.roll(9_000))).await;
+            if self.dice.roll(2) == 0 {
+                let answer = follow_up(&format!("m{number}-{step}"), &id);
+                while let Err(ExecuteError::Store(failure)) = node().execute(answer.clone()).await {
+                    self.ledger
+                        .failed(number, format!("follow-up: {failure:?}"));
+                    sleep(Duration::from_millis(500)).await;
+                }
+            } else {
+                self.stop(number, node(), &id).await;
+            }
+        }
+        Some(id)
+    }
+
+    /// Stops a task, however often that takes.
+    async fn stop(&self, client: u64, node: &TaskManager, id: &TaskId) {
+        loop {
+            match timeout(Duration::from_mins(1), node.cancel(id, user())).await {
+                Err(_elapsed) => return self.ledger.complain(format!("the stop of {id} hangs")),
+                Ok(Ok(outcome)) => {
+                    if !outcome.task.has_ended() {
+                        self.ledger
+                            .complain(format!("{id} was stopped and has no end"));
+                    }
+                    if outcome.receipt.quiet() && self.ledger.live(id) > 0 {
+                        self.ledger.complain(format!("{id} is quiet and runs"));
+                    }
+                    return;
+                }
+                Ok(Err(CancelError::AlreadyEnded(_) | CancelError::NotFound(_))) => return,
+                Ok(Err(later)) => {
+                    self.ledger.failed(client, format!("stop: {later:?}"));
+                    sleep(Duration::from_secs(1)).await;
+                }
+            }
+        }
+    }
+
+    async fn run(self) -> Vec<String> {
+        let mut workers: Vec<_> = (0..WORKERS).map(|_| self.node(4)).collect();
+        let fronts = [self.node(0), self.node(0)];
+        let managers = [0, 1].map(|index: usize| fronts[index].manager.clone());
+        let clients = (0..CLIENTS).map(|number| self.client(number, &managers));
+        let (ids, ()) = tokio::join!(
+            timeout(FAULTS + SETTLED_WITHIN, join_all(clients)),
+            self.faults(&mut workers, &fronts)
+        );
+        let Ok(ids) = ids else {
+            let books = self.ledger.0.lock();
+            let failures = format!("a client waits for ever: {:?}", books.failures);
+            let mut violations = books.violations.clone();
+            violations.push(failures);
+            return violations;
+        };
+        let settled = async {
+            for id in ids.iter().flatten() {
+                while !self.is_settled(id).await {
+                    sleep(Duration::from_millis(500)).await;
+                }
+            }
+            while self.cluster.link.wake_ups() > 0 {
+                sleep(Duration::from_millis(500)).await;
+            }
+        };
+        if timeout(SETTLED_WITHIN, settled).await.is_err() {
+            self.ledger
+                .complain("tasks neither end nor rest, or wake-ups are left".to_owned());
+        }
+        for id in ids.iter().flatten() {
+            self.check_records(id).await;
+        }
+        for node in workers.into_iter().chain(fronts) {
+            node.kill().await;
+        }
+        let violations = self.ledger.0.lock().violations.clone();
+        violations
+    }
+
+    async fn is_settled(&self, id: &TaskId) -> bool {
+        let front = self.cluster.front_end();
+        let task = front.manager.get_with_replies(id).await;
+        front.kill().await;
+        task.is_ok_and(|task| {
+            let rests =
+                !task.is_executing && !task.awaits_execution && task.stop_requested.is_none();
+            (task.has_ended() || rests) && self.ledger.live(id) == 0
+        })
+    }
+
+    /// One end at most, and nothing behind it: the fold refuses that, so the stream is read as it is.
+    async fn check_records(&self, id: &TaskId) {
+        let stream = StreamName::new(format!("task/{id}"));
+        let records = self.cluster.log.read(&stream, Version(1), 10_000).await;
+        let records = records.expect("it works");
+        let is_end = |bytes: &[u8]| {
+            let text = String::from_utf8_lossy(bytes);
+            text.contains("\"task_ended\"")
+        };
+        let ends = records.iter().filter(|(_, bytes)| is_end(bytes)).count();
+        let is_last = records.last().is_some_and(|(_, bytes)| is_end(bytes));
+        if ends > 1 || (ends == 1 && !is_last) {
+            self.ledger.complain(format!("{id} has {ends} ends"));
+        }
+    }
+}
+
+fn simulate(seed: u64) -> Vec<String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        let simulation = Simulation {
+            dice: Dice::new(seed),
+            cluster: Cluster::new(),
+            ledger: Ledger::default(),
+        };
+        simulation.run().await
+    })
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+#[test]
+fn cluster_is_safe_always_and_gets_everything_done_when_the_faults_end() {
+    let seeds = match number("ALLSTOP_CLUSTER_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => {
+            let first = u64::from(std::process::id()) << 20;
+            first..first + number("ALLSTOP_CLUSTER_SEEDS").unwrap_or(SEEDS)
+        }
+    };
+    for seed in seeds {
+        let violations = simulate(seed);
+        assert!(
+            violations.is_empty(),
+            "ALLSTOP_CLUSTER_SEED={seed}: {violations:?}"
+        );
+    }
+}
