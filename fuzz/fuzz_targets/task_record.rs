@@ -82,13 +82,18 @@ async fn check_stream(records: Vec<RecordBytes>) {
     let Ok(shown) = manager.get_with_replies(&id).await else {
         return;
     };
-    let page = manager.list(&ListFilter::default(), None, 10);
+    let page = manager.list(&ListFilter::default(), None, 10).await;
+    let page = page.expect("a list of one machine");
     assert!(page.tasks.len() <= 1);
     let (mut task, mut starts, mut ends) = (None, 0, 0);
     let records = log.read(&stream, Version(1), 10_000).await;
     for (_, bytes) in records.expect("it reads") {
         let record: TaskRecord = serde_json::from_slice(&bytes).expect("a shown record");
-        starts += usize::from(matches!(record, TaskRecord::ExecutionStarted { .. }));
+        // One that takes an execution over ends with it.
+        let is_new = !task
+            .as_ref()
+            .is_some_and(|task: &Arc<Task>| task.is_executing);
+        starts += usize::from(is_new && matches!(record, TaskRecord::ExecutionStarted { .. }));
         ends += usize::from(record.ends_execution());
         Task::apply(&mut task, &record).expect("a legal record");
     }

@@ -161,8 +161,9 @@ impl ProcessHost {
                 .to_str()
                 .is_some_and(|path| path.starts_with("nats://"))
             {
-                return Err(CliError::usage("a store over NATS is not supported yet")
-                    .hint("name a file: --store sessions.db"));
+                return Err(CliError::usage("this command needs a store of this machine").hint(
+                    "name a file: --store sessions.db; `serve`, `worker` and `workers` take servers of NATS",
+                ));
             }
             // What is recorded of it must still be found from another folder.
             let path = std::path::absolute(&path).unwrap_or(path);
@@ -183,7 +184,9 @@ impl ProcessHost {
                 name.push(".output");
                 path.with_file_name(name)
             }
-            StoreChoice::Memory => std::env::temp_dir().join("allstop-output"),
+            StoreChoice::Memory | StoreChoice::Nats(_) => {
+                std::env::temp_dir().join("allstop-output")
+            }
         }
     }
 

@@ -100,6 +100,10 @@ fn dispatch(cli: Cli, host: &ProcessHost) -> Result<Exit, CliError> {
         CliCommand::Run(args) => host.block_on(run::run(*args, host)),
         CliCommand::Chat(args) => host.block_on(chat::chat(*args, host)),
         CliCommand::Serve(args) => host.block_on(serve::serve(*args, host)),
+        CliCommand::Worker(args) => host.block_on(serve::work(*args, host)),
+        CliCommand::Workers(args) => host
+            .block_on(commands::workers::workers(&args, host))
+            .map(Exit::from),
         CliCommand::Tasks(args) => host.block_on(tasks::tasks(args, host)),
         CliCommand::Demo(args) => host.block_on(demo::demo(args, host)),
         CliCommand::Sessions(args) => match args.command {

@@ -16,7 +16,7 @@ const LOCK_TTL: Duration = Duration::from_secs(20);
 const ANSWER_MAX: Duration = Duration::from_secs(15);
 
 /// Options of a [`NatsLog`](crate::NatsLog).
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct NatsOptions {
     /// Servers as `nats://HOST:PORT`, several separated by commas. May hold a user and a password.
     pub servers: String,
@@ -47,6 +47,18 @@ impl NatsOptions {
             lock_ttl: LOCK_TTL,
             answer_max: ANSWER_MAX,
         }
+    }
+}
+
+impl NatsOptions {
+    /// The servers for people: without users and passwords.
+    pub fn addresses(&self) -> String {
+        let servers = self.servers.split(',').map(|server| {
+            let (scheme, rest) = server.split_once("://").unwrap_or(("nats", server));
+            let address = rest.rsplit_once('@').map_or(rest, |(_, address)| address);
+            format!("{}://{}", scheme.trim(), address.trim())
+        });
+        servers.collect::<Vec<_>>().join(",")
     }
 }
 

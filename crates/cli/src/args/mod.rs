@@ -1,8 +1,10 @@
 //! The command line.
 
+mod execution;
 mod serve;
 mod serve_access;
 mod tasks;
+mod worker;
 
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
@@ -14,8 +16,10 @@ use allstop_tools::permission::PermissionAnswer;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 
-pub(crate) use serve::{ServeArgs, ServedAgent};
+pub(crate) use execution::{ExecutionArgs, NatsArgs, TaskAgent};
+pub(crate) use serve::{EndpointArgs, ServeArgs};
 pub(crate) use tasks::{TasksArgs, TasksCommand};
+pub(crate) use worker::{WorkerArgs, WorkersAction, WorkersArgs};
 
 /// Runs AI agents that can be stopped at any moment. Every stop answers with a receipt: what stopped, what did not, and
 /// how that is known.
@@ -37,6 +41,12 @@ pub(crate) enum CliCommand {
     /// Serve an agent's tasks over A2A, until a signal
     #[command(after_help = serve::SERVE_HELP)]
     Serve(Box<ServeArgs>),
+    /// Run tasks that the servers of a cluster accept, until a signal
+    #[command(after_help = worker::WORKER_HELP)]
+    Worker(Box<WorkerArgs>),
+    /// List and drain the workers of a cluster
+    #[command(after_help = worker::WORKERS_HELP)]
+    Workers(WorkersArgs),
     /// List, show, watch and stop the tasks of a server
     #[command(after_help = tasks::TASKS_HELP)]
     Tasks(TasksArgs),
@@ -217,7 +227,7 @@ pub(crate) struct SessionArgs {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct StoreArgs {
-    /// File of the sessions [default: ~/.local/share/allstop/store.db]
+    /// File of the sessions, or servers of a cluster (`nats://HOST:PORT,…`) [default: ~/.local/share/allstop/store.db]
     #[arg(long, value_name = "PATH", env = "ALLSTOP_STORE", global = true)]
     pub(crate) store: Option<PathBuf>,
 }

@@ -15,7 +15,7 @@ use allstop_scope::{Scope, WorkSpec};
 use anyhow::Context as _;
 use serde_json::{Map, Value};
 
-use crate::args::ServeArgs;
+use crate::args::{EndpointArgs, ExecutionArgs};
 use crate::error::CliError;
 
 /// Interval at which the files are looked at: a new token is valid, and a removed one is not, a second later.
@@ -32,7 +32,7 @@ pub(super) struct ServerAccess {
 }
 
 /// Checks that a server that other machines reach authenticates its clients.
-pub(super) fn check_addresses(args: &ServeArgs) -> Result<(), CliError> {
+pub(super) fn check_addresses(args: &EndpointArgs) -> Result<(), CliError> {
     if args.token_file.is_some() || args.access.jwks.is_some() {
         return Ok(());
     }
@@ -50,7 +50,7 @@ pub(super) fn check_addresses(args: &ServeArgs) -> Result<(), CliError> {
 
 impl ServerAccess {
     /// Reads tokens, keys and certificate, and keeps them fresh in `root`.
-    pub(super) async fn open(root: &Scope, args: &ServeArgs) -> Result<Self, CliError> {
+    pub(super) async fn open(root: &Scope, args: &EndpointArgs) -> Result<Self, CliError> {
         let mut looks: Vec<FileLook> = Vec::new();
         let mut schemes = Vec::new();
         let mut authenticators: Vec<Arc<dyn Authenticator>> = Vec::new();
@@ -129,13 +129,14 @@ impl ServerAccess {
         &self,
         card: AgentCard,
         service: A2aService,
-        args: &ServeArgs,
+        endpoint: &EndpointArgs,
+        execution: &ExecutionArgs,
     ) -> (AgentCard, A2aService) {
         if self.schemes.is_empty() {
             return (card, service);
         }
         let card = secured_card(card, &self.schemes);
-        let extended = extended_agent_card(card.clone(), limits_of(args));
+        let extended = extended_agent_card(card.clone(), limits_of(endpoint, execution));
         (card, service.extended_card(extended))
     }
 }
@@ -189,21 +190,21 @@ fn wrong_file(error: &(dyn std::error::Error + 'static)) -> CliError {
 }
 
 /// Limits of the extended card: those that the operator has set.
-fn limits_of(args: &ServeArgs) -> Map<String, Value> {
+fn limits_of(endpoint: &EndpointArgs, execution: &ExecutionArgs) -> Map<String, Value> {
     let ms =
         |time: HumanDuration| Value::from(u64::try_from(time.0.as_millis()).unwrap_or(u64::MAX));
     let limits = [
-        ("maxTasks", args.max_tasks.map(|n| n.get().into())),
+        ("maxTasks", execution.max_tasks.map(|n| n.get().into())),
         (
             "maxTasksPerUser",
-            args.max_tasks_per_user.map(|n| n.get().into()),
+            execution.max_tasks_per_user.map(|n| n.get().into()),
         ),
-        ("queue", args.queue.map(Value::from)),
-        ("taskTimeoutMs", args.task_timeout.map(ms)),
-        ("inactivityMs", args.inactivity.map(ms)),
+        ("queue", execution.queue.map(Value::from)),
+        ("taskTimeoutMs", execution.task_timeout.map(ms)),
+        ("inactivityMs", execution.inactivity.map(ms)),
         (
             "requestsPerSecond",
-            args.access.rate_limit.map(|n| n.get().into()),
+            endpoint.access.rate_limit.map(|n| n.get().into()),
         ),
     ];
     limits

@@ -6,23 +6,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::HumanDuration;
-use allstop_log::Log;
 use allstop_runtime::{
-    AgentExecutorOptions, QuestionRecipient, StoreChoice, System, SystemOptions, open_store,
+    AgentExecutorOptions, OpenStore, QuestionRecipient, StoreChoice, System, SystemOptions,
+    open_store,
 };
 use allstop_scope::{GRACE_DEFAULT, RootOptions, Scope};
 use allstop_task::TaskParts;
 use allstop_tools::mcp::McpState;
 use allstop_tools::permission::{FixedAnswer, PermissionAnswer};
 
+use super::cluster;
 use super::echo::EchoAgent;
-use crate::args::{ServeArgs, ServedAgent, StoreArgs};
+use crate::args::{ExecutionArgs, StoreArgs, TaskAgent};
 use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::start::options::{Given, config_with_model, system};
 
 /// An agent that was chosen, and where its tasks are stored. Nothing is open.
 pub(super) enum AgentChoice {
+    /// A front end of a cluster: its tasks run at workers.
+    None {
+        store: StoreChoice,
+        scopes: RootOptions,
+    },
     Echo {
         store: StoreChoice,
         scopes: RootOptions,
@@ -40,35 +46,42 @@ pub(super) struct OpenAgent {
     /// One sentence, for its clients.
     pub(super) description: String,
     pub(super) parts: TaskParts,
-    pub(super) log: Arc<dyn Log>,
+    pub(super) store: OpenStore,
     /// Sessions, tools and servers of the agent, if it has any.
     pub(super) system: Option<System>,
 }
 
 impl AgentChoice {
     /// Reads flags and configuration. Touches files, so it may block.
-    pub(super) fn read(args: &ServeArgs, given: Given) -> Result<Self, CliError> {
+    pub(super) fn read(
+        args: &ExecutionArgs,
+        concurrency: usize,
+        given: Given,
+    ) -> Result<Self, CliError> {
+        let cluster = cluster::store(args)?;
+        if let Some(store) = cluster.clone().filter(|_| concurrency == 0) {
+            let scopes = given.scopes;
+            return Ok(Self::None { store, scopes });
+        }
+        let store_or = |configured| match cluster.or_else(|| in_memory(&args.store)) {
+            Some(store) => Ok(store),
+            None => ProcessHost::store(&args.store, configured),
+        };
         match args.agent {
-            ServedAgent::Echo => {
+            TaskAgent::Echo => {
                 let mut scopes = given.scopes;
                 scopes.grace = args
                     .grace
                     .map_or(GRACE_DEFAULT, |HumanDuration(grace)| grace);
-                let store = match in_memory(&args.store) {
-                    Some(store) => store,
-                    None => ProcessHost::store(&args.store, None)?,
-                };
+                let store = store_or(None)?;
                 Ok(Self::Echo { store, scopes })
             }
-            ServedAgent::Model => {
+            TaskAgent::Model => {
                 let mut config = config_with_model(&args.model, "serve")?;
                 config.deadlines.grace = args.grace.or(config.deadlines.grace);
                 let limits = &mut config.limits;
                 limits.max_steps = args.max_steps.map_or(limits.max_steps, NonZero::get);
-                let store = match in_memory(&args.store) {
-                    Some(store) => store,
-                    None => ProcessHost::store(&args.store, config.store.path.clone())?,
-                };
+                let store = store_or(config.store.path.clone())?;
                 let answer = args.permissions.answer();
                 let asks = match answer {
                     Some(_) => QuestionRecipient::Prompter,
@@ -87,7 +100,9 @@ impl AgentChoice {
     /// The root of everything that the server runs.
     pub(super) fn root(&self) -> Scope {
         match self {
-            Self::Echo { scopes, .. } => Scope::root("process", scopes.clone()),
+            Self::None { scopes, .. } | Self::Echo { scopes, .. } => {
+                Scope::root("process", scopes.clone())
+            }
             Self::Model { system, .. } => system.root(),
         }
     }
@@ -95,7 +110,7 @@ impl AgentChoice {
     /// The time that a stop waits before it uses force.
     pub(super) fn grace(&self) -> Duration {
         match self {
-            Self::Echo { scopes, .. } => scopes.grace,
+            Self::None { scopes, .. } | Self::Echo { scopes, .. } => scopes.grace,
             Self::Model { system, .. } => {
                 let grace = system.config.deadlines.grace;
                 grace.map_or(GRACE_DEFAULT, Duration::from)
@@ -106,6 +121,7 @@ impl AgentChoice {
     /// The agent and its store, for people.
     pub(super) fn in_words(&self) -> String {
         let (agent, store) = match self {
+            Self::None { store, .. } => ("at workers", store),
             Self::Echo { store, .. } => ("echo", store),
             Self::Model { system, .. } => {
                 let model = system.config.model.name.as_deref();
@@ -115,17 +131,25 @@ impl AgentChoice {
         match store {
             StoreChoice::Sqlite(path) => format!("agent {agent} · store {}", path.display()),
             StoreChoice::Memory => format!("agent {agent} · store in memory"),
+            StoreChoice::Nats(options) => format!("agent {agent} · store {}", options.addresses()),
         }
     }
 
     /// Opens the store and starts the MCP servers, in this scope.
     pub(super) async fn open(self, scope: Scope) -> Result<OpenAgent, CliError> {
         match self {
+            Self::None { store, .. } => Ok(OpenAgent {
+                name: "allstop",
+                description: "Tasks that the workers of a cluster run.".to_owned(),
+                parts: TaskParts::of(EchoAgent),
+                store: open_store(&store, &scope).await?,
+                system: None,
+            }),
             Self::Echo { store, .. } => Ok(OpenAgent {
                 name: "echo",
                 description: "Answers each message with its own text.".to_owned(),
                 parts: TaskParts::of(EchoAgent),
-                log: open_store(&store).await?,
+                store: open_store(&store, &scope).await?,
                 system: None,
             }),
             Self::Model { system, asks } => {
@@ -140,7 +164,7 @@ impl AgentChoice {
                         system.model_name()
                     ),
                     parts: executor.parts(),
-                    log: Arc::clone(system.log()),
+                    store: system.store().clone(),
                     system: Some(system),
                 })
             }

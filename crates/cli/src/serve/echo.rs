@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 
 /// Answers with the text of the message: `working`, an artifact, `completed`.
 #[derive(Debug)]
-pub(super) struct EchoAgent;
+pub(crate) struct EchoAgent;
 
 impl Executor for EchoAgent {
     fn execute(

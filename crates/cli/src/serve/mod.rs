@@ -2,7 +2,9 @@
 
 mod access;
 mod agent;
-mod echo;
+pub(crate) mod cluster;
+pub(crate) mod echo;
+mod endpoint;
 mod health;
 mod metrics;
 mod observer;
@@ -20,7 +22,7 @@ use allstop_task::ShutdownReport;
 
 use tokio::time::timeout;
 
-use crate::args::ServeArgs;
+use crate::args::{ServeArgs, WorkerArgs};
 use crate::control::{Control, ControlEffect};
 use crate::display::{RECEIPT_WIDTH_DEFAULT, render_receipt};
 use crate::error::CliError;
@@ -31,14 +33,41 @@ use crate::start::{self, StartFailure, StartStage};
 use crate::supervise::Supervisor;
 use crate::terminal::OutputPriority;
 use agent::AgentChoice;
-use open::{RunningServer, open_server};
+use open::{RunningServer, ServerArgs, open_server};
 
 /// Longest wait for the last traces at the end of the process.
 const TRACES_MAX: Duration = Duration::from_millis(500);
 
 /// Serves until a signal; then stops the tasks, and exits with the code of the signal.
 pub(crate) async fn serve(args: ServeArgs, host: &ProcessHost) -> Result<Exit, CliError> {
-    access::check_addresses(&args)?;
+    access::check_addresses(&args.endpoint)?;
+    let args = ServerArgs {
+        endpoint: Some(args.endpoint),
+        execution: args.execution,
+    };
+    run(args, host).await
+}
+
+/// Runs tasks of a cluster until a signal, or until it is drained from elsewhere.
+pub(crate) async fn work(args: WorkerArgs, host: &ProcessHost) -> Result<Exit, CliError> {
+    let execution = args.execution;
+    let servers = &execution.cluster.servers;
+    if cluster::nats_options(execution.store.store.as_deref(), servers).is_none() {
+        return Err(CliError::usage("a worker needs the store of a cluster")
+            .hint("name its servers: --store nats://HOST:4222"));
+    }
+    let args = ServerArgs {
+        endpoint: None,
+        execution,
+    };
+    if args.concurrency() == 0 {
+        return Err(CliError::usage("a worker runs at least one task at a time")
+            .hint("--concurrency 1, or more"));
+    }
+    run(args, host).await
+}
+
+async fn run(args: ServerArgs, host: &ProcessHost) -> Result<Exit, CliError> {
     let mut supervisor = Supervisor::new(host.signals()?, Control::new(GRACE_DEFAULT));
     let (server, agent) = match open(args, host, &mut supervisor).await {
         Ok(open) => open,
@@ -57,7 +86,17 @@ pub(crate) async fn serve(args: ServeArgs, host: &ProcessHost) -> Result<Exit, C
         .answer(&server.addresses, OutputPriority::Must);
     tell(host, &agent);
     let cause = loop {
-        match supervisor.next().await {
+        let effect = tokio::select! {
+            biased;
+            effect = supervisor.next() => effect,
+            () = server.manager.drained_from_elsewhere() => {
+                tell(host, "drained");
+                let cause = Cause::new(CauseKind::Shutdown).detail("drained");
+                shut_down(host, &mut supervisor, &server, cause).await;
+                return Ok(Exit::from(0));
+            }
+        };
+        match effect {
             ControlEffect::Stop(cause) | ControlEffect::Force(cause) => break cause,
             ControlEffect::Exit => break Cause::new(CauseKind::Shutdown),
             ControlEffect::Nothing => {}
@@ -69,18 +108,22 @@ pub(crate) async fn serve(args: ServeArgs, host: &ProcessHost) -> Result<Exit, C
 
 /// Reads flags and files, then starts the server. A signal ends it in every stage.
 async fn open(
-    args: ServeArgs,
+    args: ServerArgs,
     host: &ProcessHost,
     supervisor: &mut Supervisor,
 ) -> Result<(RunningServer, String), StartFailure> {
     let (scopes, folder) = (host.scopes(), host.folder.clone());
     let (args, agent) = start::read(scopes.clone(), supervisor, move |_cx| {
-        let agent = AgentChoice::read(&args, Given { scopes, folder });
+        let agent = AgentChoice::read(
+            &args.execution,
+            args.concurrency(),
+            Given { scopes, folder },
+        );
         Ok((args, agent?))
     })
     .await?;
     // The exit is that much later.
-    let drain = args.drain.map_or(Duration::ZERO, Duration::from);
+    let drain = args.execution.drain.map_or(Duration::ZERO, Duration::from);
     supervisor
         .control
         .set_grace(agent.grace().saturating_add(drain));
@@ -145,6 +188,8 @@ async fn shut_down(
                 tell(host, &why);
             }
             system.close().await;
+        } else {
+            server.store.close().await;
         }
         if let Some(traces) = server.traces.clone() {
             let spec = WorkSpec::new(ItemKind::Thread, "last traces");

@@ -10,12 +10,12 @@ use allstop_scope::Scope;
 use allstop_task::TaskManager;
 use anyhow::Context as _;
 
-use crate::args::ServeArgs;
+use crate::args::EndpointArgs;
 use crate::error::CliError;
 
 /// Opens the push notifications of the store, and continues their deliveries in `scope`.
 pub(super) async fn open(
-    args: &ServeArgs,
+    args: &EndpointArgs,
     manager: &TaskManager,
     log: &Arc<dyn Log>,
     scope: &Scope,

@@ -26,7 +26,7 @@ pub use allstop_session::unended::{UnendedWork, unended_work};
 pub use hidden::is_secret_variable;
 pub(crate) use options::script_of;
 pub use options::{ModelChoice, StoreChoice, SystemOptions};
-pub use parts::open_store;
+pub use parts::{OpenStore, open_store};
 pub use sessions::{InterruptedTurn, OpenSession, QuestionRecipient};
 
 use crate::config::Config;
@@ -36,7 +36,7 @@ use crate::error::StartError;
 #[derive(Debug)]
 pub struct System {
     scope: Scope,
-    store: parts::SystemStore,
+    store: parts::OpenStore,
     recording: Option<Arc<RecordingModel>>,
     parts: Arc<SystemParts>,
 }
@@ -104,7 +104,7 @@ impl System {
         open::check_rules(&options.config)?;
         open::check_folders(&options)?;
         let mcp = mcp::servers(&options)?;
-        let store = parts::SystemStore::open(&options.store).await?;
+        let store = parts::OpenStore::open(&options.store, &root).await?;
         let mut store_files = store.files();
         store_files.extend(options.store.history_file());
         let SystemOptions {
@@ -160,6 +160,11 @@ impl System {
     }
 
     /// The store.
+    pub fn store(&self) -> &OpenStore {
+        &self.store
+    }
+
+    /// The log of the store.
     pub fn log(&self) -> &Arc<dyn Log> {
         &self.parts.log
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use allstop_core::process::ProcessIdentity;
 use allstop_model::Model;
 use allstop_model::provider::KeyLookup;
+use allstop_nats::NatsOptions;
 use allstop_scope::{RootOptions, Scope};
 use allstop_tools::Prompter;
 
@@ -103,6 +104,8 @@ pub enum StoreChoice {
     Sqlite(PathBuf),
     /// Memory, for the life of the process.
     Memory,
+    /// Servers of NATS, for several machines.
+    Nats(Box<NatsOptions>),
 }
 
 impl StoreChoice {

@@ -3,30 +3,43 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use allstop_log::{Log, MemoryLog, SqliteLog};
+use allstop_log::{Log, LogError, MemoryLog, SqliteLog};
 use allstop_model::{Model, ProviderModel, ProviderOptions, ScriptedModel};
+use allstop_nats::NatsLog;
+use allstop_scope::Scope;
 
 use super::options::{ModelChoice, StoreChoice, SystemOptions};
 use crate::error::{StartError, StartErrorKind};
 
+/// An open store.
 #[derive(Debug, Clone)]
-pub(super) enum SystemStore {
+pub enum OpenStore {
+    /// A file.
     Sqlite(SqliteLog),
+    /// Memory.
     Memory(MemoryLog),
+    /// Servers that several machines share.
+    Nats(NatsLog),
 }
 
-impl SystemStore {
-    pub(super) async fn open(choice: &StoreChoice) -> Result<Self, StartError> {
+impl OpenStore {
+    pub(super) async fn open(choice: &StoreChoice, scope: &Scope) -> Result<Self, StartError> {
         Ok(match choice {
             StoreChoice::Sqlite(path) => Self::Sqlite(SqliteLog::open(path).await?),
             StoreChoice::Memory => Self::Memory(MemoryLog::new()),
+            StoreChoice::Nats(options) => {
+                let opened = NatsLog::open((**options).clone(), scope).await;
+                Self::Nats(opened.map_err(LogError::from)?)
+            }
         })
     }
 
-    pub(super) fn log(&self) -> Arc<dyn Log> {
+    /// Its log.
+    pub fn log(&self) -> Arc<dyn Log> {
         match self {
             Self::Sqlite(log) => Arc::new(log.clone()),
             Self::Memory(log) => Arc::new(log.clone()),
+            Self::Nats(log) => Arc::new(log.clone()),
         }
     }
 
@@ -34,27 +47,29 @@ impl SystemStore {
     pub(super) fn files(&self) -> Vec<PathBuf> {
         match self {
             Self::Sqlite(log) => log.files(),
-            Self::Memory(_) => Vec::new(),
+            Self::Memory(_) | Self::Nats(_) => Vec::new(),
         }
     }
 
-    pub(super) async fn close(&self) {
+    /// Closes it. Servers get the locks of this process back.
+    pub async fn close(&self) {
         match self {
+            Self::Nats(log) => log.close().await,
             Self::Sqlite(log) => log.close().await,
             Self::Memory(_) => {}
         }
     }
 }
 
-/// Opens a store, for commands that run no agent.
+/// Opens a store, for commands that run no agent. Work of the store runs in `scope`.
 ///
 /// # Errors
-/// Kind `SystemStore`: the file is garbage, read-only, on a full disk, busy, or of a newer version.
+/// The file is garbage, read-only, on a full disk, busy, or of a newer version.
 ///
 /// # Cancel safety
 /// Dropping the future may leave an empty store.
-pub async fn open_store(choice: &StoreChoice) -> Result<Arc<dyn Log>, StartError> {
-    Ok(SystemStore::open(choice).await?.log())
+pub async fn open_store(choice: &StoreChoice, scope: &Scope) -> Result<OpenStore, StartError> {
+    OpenStore::open(choice, scope).await
 }
 
 pub(super) fn model(options: &SystemOptions) -> Result<Arc<dyn Model>, StartError> {

@@ -15,6 +15,7 @@ use super::lease::{
     LEASE_PREFIX, LeaseEntry, LeaseState, LeaseTimes, LeaseWatch, OwnLease, WorkerInfo, key_of,
 };
 use super::link::{ClusterLink, PutError};
+use super::owner_question::{Attended, OwnerQuestion};
 
 /// Length of a lease by default. Servers that lose their leader take up to 9 seconds to choose another, in which nobody can
 /// renew; work that stops needs 3 more.
@@ -68,6 +69,8 @@ pub(crate) struct ClusterNode {
     pub(super) scope: Scope,
     watch: Mutex<LeaseWatch>,
     lease: Mutex<Option<OwnLease>>,
+    /// True once somebody else has asked the node to take no more tasks.
+    pub(super) is_drained: watch::Sender<bool>,
     /// True once the node gives its lease back and ends.
     pub(super) is_closing: watch::Sender<bool>,
     /// True once it has.
@@ -86,11 +89,25 @@ impl ClusterNode {
             index: IndexWriter::default(),
             watch: Mutex::new(LeaseWatch::new(options.lease)),
             lease: Mutex::new(None),
+            is_drained: watch::Sender::new(false),
             is_closing: watch::Sender::new(false),
             is_closed: watch::Sender::new(false),
             scope,
             options,
         }
+    }
+
+    /// Resolves when somebody else has asked the node to take no more tasks.
+    pub(crate) async fn drained(&self) {
+        let mut is_drained = self.is_drained.subscribe();
+        // The sender is in this node, so the wait ends with the value.
+        let _set = is_drained.wait_for(|is_drained| *is_drained).await;
+    }
+
+    /// Asks a worker to take no more tasks. False: it does not answer.
+    pub(crate) async fn drain_worker(&self, worker: &WorkerId) -> Result<bool, LogError> {
+        let answer: Option<Attended> = self.ask(worker, &OwnerQuestion::Drain).await?;
+        Ok(answer.is_some())
     }
 
     /// Gives the lease back. Tasks that still run here pass on when it expires.

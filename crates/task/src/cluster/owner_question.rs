@@ -12,12 +12,14 @@ use super::node::ClusterNode;
 /// Longest wait for an answer: the owner reads its log for it.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
 
-/// A question to the owner of a task.
+/// A question to a worker, mostly about a task that it owns.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "question", rename_all = "snake_case")]
 pub(super) enum OwnerQuestion {
     /// Look at the task: its log has something for you.
     Attend { task: TaskId },
+    /// Take no more tasks, and end when none is left.
+    Drain,
     /// Name the items that a stop would find.
     Preview { task: TaskId, cause: Cause },
 }

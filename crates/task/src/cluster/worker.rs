@@ -345,6 +345,11 @@ impl ManagerInner {
                 let attended = self.attend_to_question(node, &task).await;
                 serde_json::to_vec(&attended)
             }
+            Ok(OwnerQuestion::Drain) => {
+                self.stop_taking();
+                node.is_drained.send_replace(true);
+                serde_json::to_vec(&Attended::Observed)
+            }
             Ok(OwnerQuestion::Preview { task, cause }) => {
                 serde_json::to_vec(&self.preview_here(&task, cause))
             }

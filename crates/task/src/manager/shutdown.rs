@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_core::{Cause, CauseKind, Receipt};
+use allstop_core::{Cause, CauseKind, Receipt, WorkerId};
 use futures::future::join_all;
 use tokio::time::{Instant, timeout_at};
 
-use super::TaskManager;
-use crate::execution::ExecutionResult;
+use super::{ManagerInner, TaskManager};
+use crate::error::TaskStoreError;
+use crate::execution::{Execution, ExecutionResult};
 
 /// Account of a shutdown.
 #[derive(Debug)]
@@ -26,14 +27,32 @@ impl TaskManager {
     /// # Cancel safety
     /// Dropping the future does not open the manager again.
     pub async fn drain(&self) {
-        let executions = {
-            let mut table = self.inner.table.lock();
-            table.is_draining = true;
-            table.executions()
-        };
-        self.inner.is_draining.send_replace(true);
-        for execution in executions {
+        for execution in self.inner.stop_taking() {
             execution.released().await;
+        }
+    }
+
+    /// Resolves when another process has asked this one to take no more tasks, and none is left here. Never, unless it is
+    /// a worker of a cluster.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn drained_from_elsewhere(&self) {
+        match &self.inner.cluster {
+            Some(node) => node.drained().await,
+            None => std::future::pending().await,
+        }
+        self.drain().await;
+    }
+
+    /// Asks a worker of the cluster to take no more tasks. False: it does not answer.
+    ///
+    /// # Cancel safety
+    /// Dropping the future may have asked it.
+    pub async fn drain_worker(&self, worker: &WorkerId) -> Result<bool, TaskStoreError> {
+        match &self.inner.cluster {
+            Some(node) => Ok(node.drain_worker(worker).await?),
+            None => Ok(false),
         }
     }
 
@@ -79,5 +98,17 @@ impl TaskManager {
             not_stored: ended.iter().filter(|(_, is_stored)| !is_stored).count(),
             receipts: ended.into_iter().map(|(receipt, _)| receipt).collect(),
         }
+    }
+}
+
+impl ManagerInner {
+    /// Takes no more messages and tasks. Returns the executions that are here.
+    pub(crate) fn stop_taking(&self) -> Vec<Arc<Execution>> {
+        let mut table = self.table.lock();
+        table.is_draining = true;
+        let executions = table.executions();
+        drop(table);
+        self.is_draining.send_replace(true);
+        executions
     }
 }

@@ -17,6 +17,7 @@ use std::time::SystemTime;
 use allstop_core::{SessionId, Timestamp};
 use allstop_log::{Log, MemoryLog};
 use allstop_runtime::{Config, StoreChoice, open_store};
+use allstop_scope::{RootOptions, Scope};
 
 use self::error::SessionsError;
 use self::find::find;
@@ -96,7 +97,9 @@ async fn open(args: &StoreArgs) -> Result<(Arc<dyn Log>, PathBuf), CliError> {
             None => Ok((Arc::new(MemoryLog::new()), output_folder)),
         };
     }
-    Ok((open_store(&choice).await?, output_folder))
+    let scope = Scope::root("store", RootOptions::current());
+    let store = open_store(&choice, &scope).await?;
+    Ok((store.log(), output_folder))
 }
 
 /// Style and width of the output, and the current time.

@@ -1,0 +1,112 @@
+//! Flags of the commands that run tasks: `allstop serve` and `allstop worker`.
+
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::path::PathBuf;
+
+use allstop_core::HumanDuration;
+use clap::{Args, ValueEnum};
+
+use super::{ModelArgs, PermissionArgs, StoreArgs, deadline};
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ExecutionArgs {
+    /// Agent that runs the tasks
+    #[arg(long, value_name = "NAME", default_value = "model")]
+    pub(crate) agent: TaskAgent,
+    /// Collector of OpenTelemetry traces over HTTP (`http://127.0.0.1:4318`). A trace continues that of the caller
+    #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_ENDPOINT")]
+    pub(crate) otlp: Option<String>,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    #[command(flatten)]
+    pub(crate) permissions: PermissionArgs,
+    /// Steps of one turn
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub(crate) max_steps: Option<NonZeroU32>,
+    /// Tasks that run at the same time [default: no limit]
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub(crate) max_tasks: Option<NonZeroUsize>,
+    /// Tasks of one user that run at the same time [default: no limit]
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub(crate) max_tasks_per_user: Option<NonZeroUsize>,
+    /// Tasks that wait beyond a limit; without it they are refused
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub(crate) queue: Option<usize>,
+    /// Longest time of a task's execution [default: no limit]
+    #[arg(long, value_name = "TIME", value_parser = deadline, help_heading = "Limits")]
+    pub(crate) task_timeout: Option<HumanDuration>,
+    /// Longest time between two events of a task [default: no limit]
+    #[arg(long, value_name = "TIME", value_parser = deadline, help_heading = "Limits")]
+    pub(crate) inactivity: Option<HumanDuration>,
+    /// Time that running tasks have to end by themselves when the process is told to end [default: they are stopped]
+    #[arg(long, value_name = "TIME", help_heading = "Limits")]
+    pub(crate) drain: Option<HumanDuration>,
+    /// Time that a stop waits before it uses force [default: 2s]
+    #[arg(
+        long,
+        value_name = "TIME",
+        allow_hyphen_values = true,
+        help_heading = "Limits"
+    )]
+    pub(crate) grace: Option<HumanDuration>,
+}
+
+/// Flags of a store on several machines, `--store nats://HOST:PORT`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ClusterArgs {
+    /// With --store nats://…: tasks that this process runs at the same time [default: serve 0, worker 16]
+    #[arg(long, value_name = "N", help_heading = "Cluster")]
+    pub(crate) concurrency: Option<usize>,
+    #[command(flatten)]
+    pub(crate) servers: NatsArgs,
+    /// Time without a sign of life after which other workers take over. The same for all of them
+    #[arg(long, value_name = "TIME", value_parser = deadline, default_value = "20s", help_heading = "Cluster")]
+    pub(crate) lease: HumanDuration,
+}
+
+/// Flags of the connection to NATS.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct NatsArgs {
+    /// File with the credentials of a NATS user
+    #[arg(
+        long,
+        value_name = "PATH",
+        env = "ALLSTOP_NATS_CREDS",
+        help_heading = "Cluster"
+    )]
+    pub(crate) nats_creds: Option<PathBuf>,
+    /// File with certificates of authorities to trust, for servers with TLS (`tls://HOST:PORT`)
+    #[arg(long, value_name = "PATH", help_heading = "Cluster")]
+    pub(crate) nats_ca: Option<PathBuf>,
+    /// Beginning of all names at the servers
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "allstop",
+        help_heading = "Cluster"
+    )]
+    pub(crate) nats_prefix: String,
+    /// Servers that keep each record: 1, 3 or 5. Counts when the store is made
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = replicas, help_heading = "Cluster")]
+    pub(crate) nats_replicas: usize,
+}
+
+fn replicas(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count @ (1 | 3 | 5)) => Ok(count),
+        _ => Err("1, 3 or 5".to_owned()),
+    }
+}
+
+/// Agent that runs tasks.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum TaskAgent {
+    /// The agent of the configuration: its model and its tools. A task is a turn, and its context is a session
+    Model,
+    /// Answers with the text of the message; needs no model
+    Echo,
+}

@@ -1,0 +1,147 @@
+//! `allstop workers`: the workers of a cluster, and what was set aside there.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use allstop_core::{Timestamp, error_chain};
+use allstop_log::Log;
+use allstop_nats::NatsLog;
+use allstop_scope::{RootOptions, Scope};
+use allstop_task::{
+    ClusterOptions, DeadLetter, TaskManager, TaskOptions, TaskParts, TaskStoreError, WorkerInfo,
+};
+use anyhow::Context as _;
+use serde::Serialize;
+
+use crate::args::{WorkersAction, WorkersArgs};
+use crate::display::{TextTable, age};
+use crate::error::CliError;
+use crate::host::ProcessHost;
+use crate::serve::cluster::nats_options;
+use crate::serve::echo::EchoAgent;
+use crate::short_id::{is_meant, short};
+use crate::terminal::{OutputPriority, Style, Styled, TextRole};
+
+/// Runs the command and gives its exit code.
+///
+/// # Cancel safety
+/// A dropped `drain` may have asked the worker.
+pub(crate) async fn workers(args: &WorkersArgs, host: &ProcessHost) -> Result<u8, CliError> {
+    let cluster = open(args).await?;
+    let stdout = host.output.stdout();
+    let style = host.terminal.style(stdout.is_terminal());
+    let now = SystemTime::now().into();
+    let text = match &args.action {
+        WorkersAction::List => {
+            let workers = cluster.workers().await.map_err(failed)?;
+            match args.json {
+                true => json_lines(&workers)?,
+                false => workers_table(&workers, style, now),
+            }
+        }
+        WorkersAction::Dead => {
+            let letters = cluster.dead_letters().await.map_err(failed)?;
+            match args.json {
+                true => json_lines(&letters)?,
+                false => letters_table(&letters, style, now),
+            }
+        }
+        WorkersAction::Drain { id } => {
+            let workers = cluster.workers().await.map_err(failed)?;
+            let mut found = workers
+                .iter()
+                .filter(|worker| is_meant(worker.id.as_str(), id));
+            let worker = match (found.next(), found.next()) {
+                (Some(worker), None) => worker,
+                (None, _) => {
+                    return Err(CliError::usage(format!("no worker has the id {id}"))
+                        .hint("`allstop workers list` shows them"));
+                }
+                (Some(_), Some(_)) => {
+                    return Err(
+                        CliError::usage(format!("several workers have an id like {id}"))
+                            .hint("write more of it"),
+                    );
+                }
+            };
+            if !cluster.drain_worker(&worker.id).await.map_err(failed)? {
+                return Err(CliError::failure("the worker does not answer")
+                    .hint("without a renewal of its lease it leaves the list by itself"));
+            }
+            let running = worker.running;
+            Styled::from(format!(
+                "{} takes no more tasks; {running} run, and it ends behind them",
+                worker.name
+            ))
+        }
+    };
+    stdout.lines(text, OutputPriority::Last);
+    Ok(0)
+}
+
+fn failed(error: TaskStoreError) -> CliError {
+    CliError::failure(error_chain(&error))
+}
+
+async fn open(args: &WorkersArgs) -> Result<TaskManager, CliError> {
+    let Some(options) = nats_options(args.store.store.as_deref(), &args.servers) else {
+        return Err(CliError::usage("workers have the store of a cluster")
+            .hint("name its servers: --store nats://HOST:4222"));
+    };
+    let scope = Scope::root("workers", RootOptions::current());
+    let connected = |error| CliError::failure(error_chain(&error));
+    let log = NatsLog::open(options, &scope).await.map_err(connected)?;
+    let link = log.link().await.map_err(connected)?;
+    let node = ClusterOptions::new(Arc::new(link));
+    let (log, parts): (Arc<dyn Log>, _) = (Arc::new(log), Arc::new(TaskParts::of(EchoAgent)));
+    let manager = TaskManager::join(log, node, scope, parts, TaskOptions::default());
+    Ok(manager.context("a scope for the cluster")?)
+}
+
+fn json_lines<T: Serialize>(values: &[T]) -> Result<Styled, CliError> {
+    let lines = values.iter().map(serde_json::to_string);
+    let lines: Vec<_> = lines.collect::<Result<_, _>>().context("JSON")?;
+    Ok(Styled::from(lines.join("\n")))
+}
+
+fn workers_table(workers: &[WorkerInfo], style: Style, now: Timestamp) -> Styled {
+    if workers.is_empty() {
+        return Styled::from("no worker has a lease: start one with `allstop worker`".to_owned());
+    }
+    let mut table = TextTable::default();
+    table.row(
+        ["ID", "RUNNING", "SINCE", "STATE", "PROCESS"]
+            .map(|title| style.paint(TextRole::Dim, title)),
+    );
+    for worker in workers {
+        let state = if worker.is_draining {
+            "draining"
+        } else {
+            "working"
+        };
+        table.row([
+            short(worker.id.as_str()).into(),
+            format!("{} of {}", worker.running, worker.concurrency).into(),
+            age(worker.since, now).into(),
+            state.into(),
+            worker.name.to_string().into(),
+        ]);
+    }
+    table.render()
+}
+
+fn letters_table(letters: &[DeadLetter], style: Style, now: Timestamp) -> Styled {
+    if letters.is_empty() {
+        return Styled::from("nothing was set aside".to_owned());
+    }
+    let mut table = TextTable::default();
+    table.row(["TASK", "AGE", "REASON"].map(|title| style.paint(TextRole::Dim, title)));
+    for letter in letters {
+        table.row([
+            letter.task.to_string().into(),
+            age(letter.at, now).into(),
+            letter.reason.to_string().into(),
+        ]);
+    }
+    table.render()
+}

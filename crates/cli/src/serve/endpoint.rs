@@ -1,0 +1,125 @@
+//! The addresses of a server, and what listens there.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use allstop_a2a::{
+    A2aService, AgentDescription, PushNotifications, ServerOptions, agent_card, grpc_router,
+    http_router, restricted,
+};
+use allstop_core::receipt::ItemKind;
+use allstop_scope::{Scope, WorkSpec};
+use allstop_task::TaskManager;
+use anyhow::Context as _;
+use tokio::net::TcpListener;
+
+use super::access::ServerAccess;
+use super::health::{self, Readiness};
+use super::metrics::TaskMetrics;
+use crate::args::{EndpointArgs, ExecutionArgs};
+use crate::error::CliError;
+
+/// Addresses that are bound, before anything answers there.
+pub(super) struct BoundEndpoint {
+    access: ServerAccess,
+    listener: (TcpListener, SocketAddr),
+    grpc: Option<(TcpListener, SocketAddr)>,
+}
+
+/// What is served.
+pub(super) struct Served<'a> {
+    pub(super) name: &'static str,
+    pub(super) description: String,
+    pub(super) manager: &'a TaskManager,
+    /// `None`: push notifications are not offered.
+    pub(super) push: Option<PushNotifications>,
+    pub(super) metrics: TaskMetrics,
+    pub(super) readiness: &'a Readiness,
+    /// Scope of the connections.
+    pub(super) connections: &'a Scope,
+}
+
+async fn bind(address: SocketAddr, flag: &str) -> Result<(TcpListener, SocketAddr), CliError> {
+    let listener = TcpListener::bind(address).await.map_err(|error| {
+        CliError::failure(format!("cannot listen on {address}: {error}")).hint(format!(
+            "another program may use the port: choose another with {flag}"
+        ))
+    })?;
+    let address = listener.local_addr().context("the address of the server")?;
+    Ok((listener, address))
+}
+
+impl BoundEndpoint {
+    /// Reads the files of the access, and binds the addresses.
+    pub(super) async fn bind(root: &Scope, args: &EndpointArgs) -> Result<Self, CliError> {
+        let access = ServerAccess::open(root, args).await?;
+        let listener = bind(args.listen, "--listen").await?;
+        let grpc = match args.access.grpc_listen {
+            Some(address) => Some(bind(address, "--grpc-listen").await?),
+            None => None,
+        };
+        Ok(Self {
+            access,
+            listener,
+            grpc,
+        })
+    }
+
+    /// Answers requests. Returns lines for the user, one for each address.
+    pub(super) fn serve(
+        self,
+        served: Served<'_>,
+        endpoint: &EndpointArgs,
+        execution: &ExecutionArgs,
+    ) -> Result<String, CliError> {
+        let Self {
+            access,
+            listener: (listener, address),
+            grpc,
+        } = self;
+        let grpc_address = grpc.as_ref().map_or(address, |(_, address)| *address);
+        let (scheme, tls) = (access.url_scheme(), access.tls.clone());
+        let card = agent_card(&AgentDescription {
+            name: served.name.to_owned(),
+            description: served.description,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            http_url: format!("{scheme}://{address}"),
+            grpc_url: Some(match &tls {
+                Some(_) => format!("https://{grpc_address}"),
+                None => grpc_address.to_string(),
+            }),
+        });
+        let mut service = A2aService::new(served.manager.clone());
+        if let Some(push) = served.push {
+            service = service.push(push);
+        }
+        let (card, service) = access.describe(card, service, endpoint, execution);
+        let service = Arc::new(service);
+        let router = http_router(&service, card, access.control.clone())
+            .merge(restricted(served.metrics.router(), access.control.clone()))
+            .merge(health::router(served.readiness.clone()));
+        let grpc_routes = grpc_router(&service, access.control);
+        let mut addresses = format!("listening on {scheme}://{address}\n");
+        let listeners = match grpc {
+            None => vec![(listener, router.merge(grpc_routes))],
+            Some((grpc_listener, grpc_address)) => {
+                let _infallible = writeln!(addresses, "listening for gRPC on {grpc_address}");
+                vec![(listener, router), (grpc_listener, grpc_routes)]
+            }
+        };
+        for (listener, router) in listeners {
+            let spec = WorkSpec::new(ItemKind::Future, "listener");
+            let (accepting, tls) = (served.connections.clone(), tls.clone());
+            let options = ServerOptions {
+                tls,
+                ..ServerOptions::default()
+            };
+            let listening = served.connections.spawn(spec, move |_cx| {
+                allstop_a2a::serve(listener, router, accepting, options)
+            });
+            listening.context("a scope for the connections")?;
+        }
+        Ok(addresses)
+    }
+}
