@@ -136,20 +136,24 @@ impl AgentChoice {
     }
 
     /// Opens the store and starts the MCP servers, in this scope.
-    pub(super) async fn open(self, scope: Scope) -> Result<OpenAgent, CliError> {
+    pub(super) async fn open(
+        self,
+        scope: Scope,
+        store_scope: &Scope,
+    ) -> Result<OpenAgent, CliError> {
         match self {
             Self::None { store, .. } => Ok(OpenAgent {
                 name: "allstop",
                 description: "Tasks that the workers of a cluster run.".to_owned(),
                 parts: TaskParts::of(EchoAgent),
-                store: open_store(&store, &scope).await?,
+                store: open_store(&store, store_scope).await?,
                 system: None,
             }),
             Self::Echo { store, .. } => Ok(OpenAgent {
                 name: "echo",
                 description: "Answers each message with its own text.".to_owned(),
                 parts: TaskParts::of(EchoAgent),
-                store: open_store(&store, &scope).await?,
+                store: open_store(&store, store_scope).await?,
                 system: None,
             }),
             Self::Model { system, asks } => {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use allstop_core::{HumanDuration, error_chain};
 use allstop_nats::{NatsLog, NatsOptions};
-use allstop_process::this_process;
+use allstop_process::{Keepers, this_process};
 use allstop_runtime::StoreChoice;
 use allstop_scope::FORCE_MAX;
 use allstop_task::ClusterOptions;
@@ -66,6 +66,7 @@ pub(super) async fn node(
     log: &NatsLog,
     args: &ExecutionArgs,
     concurrency: usize,
+    keepers: Arc<Keepers>,
 ) -> Result<ClusterOptions, CliError> {
     let link = log
         .link()
@@ -75,7 +76,13 @@ pub(super) async fn node(
         .nodename()
         .to_string_lossy()
         .into_owned();
+    let on_renewal = move |left| {
+        if let Err(error) = keepers.put_off_deadline(left) {
+            tracing::warn!(%error, "the processes of tasks may outlive the lease of a paused worker");
+        }
+    };
     Ok(ClusterOptions {
+        on_renewal: Some(Arc::new(on_renewal)),
         concurrency,
         lease: args.cluster.lease.0,
         name: format!("{host}, pid {}", this_process().pid).into(),

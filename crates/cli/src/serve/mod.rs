@@ -12,6 +12,7 @@ mod open;
 mod push;
 mod traces;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use allstop_agent::TurnError;
@@ -44,6 +45,7 @@ pub(crate) async fn serve(args: ServeArgs, host: &ProcessHost) -> Result<Exit, C
     let args = ServerArgs {
         endpoint: Some(args.endpoint),
         execution: args.execution,
+        keepers: Arc::clone(&host.keepers),
     };
     run(args, host).await
 }
@@ -59,6 +61,7 @@ pub(crate) async fn work(args: WorkerArgs, host: &ProcessHost) -> Result<Exit, C
     let args = ServerArgs {
         endpoint: None,
         execution,
+        keepers: Arc::clone(&host.keepers),
     };
     if args.concurrency() == 0 {
         return Err(CliError::usage("a worker runs at least one task at a time")

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::{HumanDuration, error_chain};
+use allstop_process::Keepers;
 use allstop_runtime::{OpenStore, System};
 use allstop_scope::{Scope, ScopeOptions};
 use allstop_task::{TaskManager, TaskOptions, WhenFull};
@@ -49,6 +50,8 @@ pub(super) struct ServerArgs {
     /// `None`: a worker, which listens nowhere.
     pub(super) endpoint: Option<EndpointArgs>,
     pub(super) execution: ExecutionArgs,
+    /// Those of the agent's commands.
+    pub(super) keepers: Arc<Keepers>,
 }
 
 impl ServerArgs {
@@ -74,13 +77,15 @@ pub(super) async fn open_server(
     };
     let child = |label: &str| root.child(label.to_owned(), ScopeOptions::default());
     let agent_scope = child("agent").context("a scope for the agent")?;
+    // Its own, so that no receipt has the work of the store.
+    let store_scope = child("store").context("a scope for the store")?;
     let OpenAgent {
         name,
         description,
         parts,
         store,
         system,
-    } = agent.open(agent_scope.clone()).await?;
+    } = agent.open(agent_scope.clone(), &store_scope).await?;
     let metrics = TaskMetrics::default();
     let (concurrency, execution) = (args.concurrency(), &args.execution);
     let traces = execution
@@ -108,7 +113,7 @@ pub(super) async fn open_server(
     let (log, parts) = (store.log(), Arc::new(parts));
     let manager = match &store {
         OpenStore::Nats(nats) => {
-            let node = cluster::node(nats, execution, concurrency).await?;
+            let node = cluster::node(nats, execution, concurrency, args.keepers).await?;
             TaskManager::join(Arc::clone(&log), node, tasks.clone(), parts, options)
                 .context("a scope for the tasks")?
         }

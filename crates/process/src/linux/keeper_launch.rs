@@ -141,7 +141,8 @@ impl TreeLauncher for Keepers {
             failed: None,
         };
         client.socket = Some(socket.map_err(LaunchError::setup("socket to the keeper"))?);
-        match client.call.send_order(&order, &writer) {
+        let deadline = client.keepers.deadline();
+        match client.call.send_order(&order, &writer, deadline) {
             // The driver sees that it has ended.
             Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => {}
             Err(errno) => return Err(LaunchError::setup("order to the keeper")(errno.into())),

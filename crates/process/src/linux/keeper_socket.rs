@@ -13,7 +13,9 @@ use rustix::net::{
 };
 use tokio::io::Interest;
 
+use super::keeper::call::FILES_OF_ORDER_MAX;
 use super::keeper::protocol::{KeeperAction, KeeperCommand, KeeperReport, PACKET_BYTES_MAX};
+use super::owner_deadline::OwnerDeadline;
 use super::readiness::WatchedDescriptor;
 
 /// Longest wait of an order for a place in the keeper's socket, which an idle keeper empties at once.
@@ -41,20 +43,23 @@ impl KeptCall {
         );
     }
 
-    /// Sends the command to start, and the pipe of its output.
+    /// Sends the command to start, the pipe of its output, and the deadline of its tree if it has one.
     pub(super) fn send_order(
         &self,
         order: &OwnedFd,
         output: &PipeWriter,
+        deadline: Option<&OwnerDeadline>,
     ) -> rustix::io::Result<()> {
-        let files = [output.as_fd(), order.as_fd()];
+        let mut files = vec![output.as_fd(), order.as_fd()];
+        files.extend(deadline.map(|deadline| deadline.file().as_fd()));
         let packet = KeeperCommand {
             call: self.number,
             action: KeeperAction::Start,
         };
         let packet = packet.encode();
         let send = || {
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+            let mut space =
+                [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_OF_ORDER_MAX))];
             let mut control = SendAncillaryBuffer::new(&mut space);
             control.push(SendAncillaryMessage::ScmRights(&files));
             let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use allstop_core::process::ProcessIdentity;
@@ -22,6 +22,7 @@ use crate::keeper_program::KeeperProgram;
 use crate::launch_error::LaunchError;
 
 use super::identity::identity_of;
+use super::owner_deadline::OwnerDeadline;
 
 /// Most idle keepers: a model seldom asks for more commands at once. Each holds about 3 MB, most of it shared.
 const IDLE_KEEPERS_MAX: usize = 4;
@@ -33,6 +34,8 @@ const CLOSE_WAIT: Duration = Duration::from_millis(100);
 pub struct Keepers {
     program: KeeperProgram,
     is_subreaper: bool,
+    /// Of the trees that are started from now on; none until it is set.
+    deadline: OnceLock<OwnerDeadline>,
     pool: Mutex<KeeperPool>,
 }
 
@@ -62,6 +65,7 @@ impl Keepers {
         Arc::new(Self {
             program,
             is_subreaper: false,
+            deadline: OnceLock::new(),
             pool: Mutex::default(),
         })
     }
@@ -77,8 +81,27 @@ impl Keepers {
         Ok(Arc::new(Self {
             program,
             is_subreaper: true,
+            deadline: OnceLock::new(),
             pool: Mutex::default(),
         }))
+    }
+
+    /// Puts the end of all trees off, to this time from now: the keepers kill them then, whatever this process does or does
+    /// not do meanwhile. Trees that were started before the first call have no such end, and neither have detached ones.
+    ///
+    /// # Errors
+    /// If the system has no memory for it. Then the time is as it was.
+    pub fn put_off_deadline(&self, left: Duration) -> io::Result<()> {
+        if let Some(deadline) = self.deadline.get() {
+            return deadline.put_off(left);
+        }
+        // Another thread may be first; the next call puts its deadline off.
+        let _first = self.deadline.set(OwnerDeadline::new(left)?);
+        Ok(())
+    }
+
+    pub(super) fn deadline(&self) -> Option<&OwnerDeadline> {
+        self.deadline.get()
     }
 
     /// Ends the idle keepers, and waits a moment for their end. From now on no idle keeper is kept.

@@ -12,6 +12,7 @@ mod keeper_loss;
 mod keeper_socket;
 mod keepers;
 mod look;
+mod owner_deadline;
 mod procfs;
 mod readiness;
 mod reattach;

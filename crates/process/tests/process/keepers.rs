@@ -57,6 +57,10 @@ pub(crate) fn trials() -> Vec<Trial> {
             "keepers::orphans_are_adopted_and_ended",
             orphans_are_adopted_and_ended,
         ),
+        trial(
+            "keepers::a_tree_ends_at_a_deadline_that_nobody_puts_off",
+            a_tree_ends_at_a_deadline_that_nobody_puts_off,
+        ),
         trial("keepers::orphans_of_two_calls", orphans_of_two_calls),
         trial(
             "keepers::children_of_others_are_spared",
@@ -113,6 +117,26 @@ async fn one_serves_call_after_call() {
     let after = run(with(&keepers, "true", &token));
     assert_eq!(Some(keeper_of(&after)), first);
     over(after).await;
+}
+
+/// The owner does nothing but wait, as one that is paused.
+async fn a_tree_ends_at_a_deadline_that_nobody_puts_off() {
+    let (keepers, token) = (Keepers::new(keeper_program()), token());
+    keepers
+        .put_off_deadline(Duration::from_millis(200))
+        .unwrap();
+    let script = r#"trap "" TERM; echo ready; setsid sleep TOKEN & sleep TOKEN"#;
+    let mut deaf = run(with(&keepers, script, &token));
+    deaf.read_until("ready").await;
+    // Put off before it has passed, and from then on for this tree too.
+    keepers.put_off_deadline(Duration::from_secs(600)).unwrap();
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    assert!(sleepers(&token) > 0, "its deadline was put off");
+    keepers.put_off_deadline(Duration::from_millis(50)).unwrap();
+    let verified = deaf.handle.wait_empty().await.expect("watched");
+    assert_eq!(verified, EndProof::ProcessTreeEmpty);
+    assert_nothing_runs(&token);
+    over(deaf).await;
 }
 
 async fn calls_at_once_have_one_each() {

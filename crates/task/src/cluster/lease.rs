@@ -58,6 +58,8 @@ pub(super) struct LeaseTimes {
     pub length: Duration,
     /// Time that the work of a worker needs to stop.
     pub stopping: Duration,
+    /// Time between the end of that and the end of the lease.
+    pub margin: Duration,
 }
 
 impl LeaseTimes {
@@ -67,7 +69,12 @@ impl LeaseTimes {
 
     /// Time after the last confirmed renewal at which the work is stopped.
     pub(super) fn stop_after(self) -> Duration {
-        self.length.saturating_sub(self.stopping)
+        self.gone_after().saturating_sub(self.stopping)
+    }
+
+    /// Time after the last confirmed renewal at which nothing may run any more.
+    pub(super) fn gone_after(self) -> Duration {
+        self.length.saturating_sub(self.margin)
     }
 }
 
@@ -196,7 +203,8 @@ mod tests {
     fn work_stops_before_the_first_observer_may_end_the_lease() {
         let times = LeaseTimes {
             length: LENGTH,
-            stopping: Duration::from_secs(4),
+            stopping: Duration::from_secs(3),
+            margin: Duration::from_secs(1),
         };
         let sent_at = Instant::now();
         let lease = OwnLease {
@@ -213,7 +221,7 @@ mod tests {
             stop_at.checked_sub(Duration::from_millis(1)).unwrap()
         ));
         assert!(!lease.is_valid(times, stop_at));
-        let quiet_at = stop_at + times.stopping;
+        let quiet_at = stop_at + times.stopping + times.margin;
         let before = quiet_at.checked_sub(Duration::from_millis(1)).unwrap();
         assert!(matches!(
             watch.state(&worker(), before),

@@ -27,7 +27,7 @@ pub use dead_letter::DeadLetter;
 pub use lease::WorkerInfo;
 pub use link::{AskedQuestion, ClusterLink, Entry, HeldWakeUp, LinkFuture, PutError};
 pub use memory_link::MemoryLink;
-pub use node::ClusterOptions;
+pub use node::{ClusterOptions, RenewalHandler};
 pub use stop::StopDelivery;
 
 pub(crate) use node::ClusterNode;

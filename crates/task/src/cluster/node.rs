@@ -1,5 +1,6 @@
 //! This process as a node of the cluster: its lease, and what it knows of the others.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,7 +29,7 @@ const LEASE_MARGIN_MAX: Duration = Duration::from_secs(1);
 pub(super) const ENDED_TTL: Duration = Duration::from_hours(24);
 
 /// Options of a manager in a cluster.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct ClusterOptions {
     /// What the managers share.
     pub link: Arc<dyn ClusterLink>,
@@ -41,7 +42,13 @@ pub struct ClusterOptions {
     pub take_overs_max: u32,
     /// Name of the worker for people.
     pub name: Arc<str>,
+    /// Called with each renewal of the lease, with the time in which everything that runs has to be gone without another
+    /// one. For work that runs on when this process is paused.
+    pub on_renewal: Option<RenewalHandler>,
 }
+
+/// Called with the time that is left.
+pub type RenewalHandler = Arc<dyn Fn(Duration) + Send + Sync>;
 
 /// Take-overs by default: a task that ends five processes in a row ends a sixth.
 const TAKE_OVERS_MAX: u32 = 5;
@@ -56,7 +63,18 @@ impl ClusterOptions {
             lease: LEASE_DEFAULT,
             take_overs_max: TAKE_OVERS_MAX,
             name: format!("pid {}", process.pid).into(),
+            on_renewal: None,
         }
+    }
+}
+
+impl fmt::Debug for ClusterOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClusterOptions")
+            .field("concurrency", &self.concurrency)
+            .field("lease", &self.lease)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }
 
@@ -82,7 +100,8 @@ impl ClusterNode {
         let stopping = scope.grace() + allstop_scope::FORCE_MAX;
         let times = LeaseTimes {
             length: options.lease,
-            stopping: stopping + LEASE_MARGIN_MAX.min(options.lease / 20),
+            stopping,
+            margin: LEASE_MARGIN_MAX.min(options.lease / 20),
         };
         Self {
             times,
@@ -135,6 +154,10 @@ impl ClusterNode {
     }
 
     pub(super) fn set_lease(&self, lease: Option<OwnLease>) {
+        if let (Some(lease), Some(on_renewal)) = (&lease, &self.options.on_renewal) {
+            let gone_at = lease.sent_at + self.times.gone_after();
+            on_renewal(gone_at.saturating_duration_since(Instant::now()));
+        }
         *self.lease.lock() = lease;
     }
 

@@ -12,11 +12,15 @@ use super::drain::OutputDrain;
 use super::killing::TreeKill;
 use super::order::LaunchOrder;
 use super::protocol::KeeperReport;
+use crate::linux::owner_deadline::OwnerDeadline;
 use crate::linux::procfs::{ProcessStat, stat};
 use crate::linux::tree::descendants;
 
-/// An order and the pipe of its output.
-pub(super) const FILES_OF_ORDER: usize = 2;
+/// An order, the pipe of its output, and perhaps a deadline.
+pub(in crate::linux) const FILES_OF_ORDER_MAX: usize = 3;
+
+/// Longest pause between two looks at a deadline.
+const DEADLINE_LOOK: Duration = Duration::from_secs(1);
 
 /// One call, until its tree is empty.
 pub(super) struct KeeperCall {
@@ -29,6 +33,8 @@ pub(super) struct KeeperCall {
     killing: Option<TreeKill>,
     /// Time at which a detached tree that was told to end is killed.
     pub(super) kill_at: Option<Instant>,
+    /// Time at which the tree is killed unless it is detached or the owner puts that off.
+    deadline: Option<OwnerDeadline>,
     pub(super) drain: Option<OutputDrain>,
 }
 
@@ -48,9 +54,13 @@ impl KeeperCall {
         owner: BorrowedFd<'_>,
         start_ticks: impl FnOnce(u32) -> Option<u64>,
     ) -> Option<Self> {
-        let started = <[OwnedFd; FILES_OF_ORDER]>::try_from(files)
-            .map_err(|_files| (io::ErrorKind::InvalidData.into(), false))
-            .and_then(|[output, order]| {
+        let mut files = files.into_iter();
+        let (output, order) = (files.next(), files.next());
+        let deadline = files.next().map(OwnerDeadline::of_file);
+        let started = output
+            .zip(order)
+            .ok_or_else(|| (io::ErrorKind::InvalidData.into(), false))
+            .and_then(|(output, order)| {
                 let order = LaunchOrder::from_file(order).map_err(|error| (error, false))?;
                 let cwd = order.cwd.clone();
                 // The system gives the same error for a directory and for a program that is not there.
@@ -68,6 +78,7 @@ impl KeeperCall {
                     is_unidentified: ticks.is_none(),
                     killing: None,
                     kill_at: None,
+                    deadline,
                     drain: None,
                 };
                 match ticks {
@@ -125,11 +136,22 @@ impl KeeperCall {
             self.kill_at = None;
             self.begin_killing();
         }
+        let left = match (&self.deadline, &self.drain) {
+            (Some(deadline), None) => Some(deadline.left()),
+            _ => None,
+        };
+        if left.is_some_and(|left| left.is_zero()) {
+            self.begin_killing();
+        }
         CallStep::Wait(match &mut self.killing {
             Some(killing) => Some(killing.step(|left| tell_members(owner, left))),
-            None => self
-                .kill_at
-                .map(|at| at.saturating_duration_since(Instant::now())),
+            None => {
+                let kill_at = self.kill_at;
+                let kill_in = kill_at.map(|at| at.saturating_duration_since(Instant::now()));
+                // The wait does not count while the machine sleeps, and the deadline does.
+                let look_in = left.map(|left| left.min(DEADLINE_LOOK));
+                kill_in.into_iter().chain(look_in).min()
+            }
         })
     }
 

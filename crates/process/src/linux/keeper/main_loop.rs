@@ -25,7 +25,7 @@ use rustix::process::{DumpableBehavior, getpid, set_child_subreaper, set_dumpabl
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::{flag, low_level::pipe};
 
-use super::call::{CallStep, FILES_OF_ORDER, KeeperCall, say, start_ticks, tell_members};
+use super::call::{CallStep, FILES_OF_ORDER_MAX, KeeperCall, say, start_ticks, tell_members};
 use super::children::ask;
 use super::protocol::{KeeperAction, KeeperCommand, PACKET_BYTES_MAX};
 
@@ -191,7 +191,7 @@ impl KeeperLoop {
 
 /// The next packet, with the files that came with it.
 fn receive(owner: BorrowedFd<'_>, packet: &mut [u8]) -> rustix::io::Result<(usize, Vec<OwnedFd>)> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_OF_ORDER))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_OF_ORDER_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut packet = [IoSliceMut::new(packet)];
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;

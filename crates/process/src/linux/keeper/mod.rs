@@ -1,6 +1,6 @@
 //! The keeper: the small process that holds a call's process tree together, one call after another.
 
-mod call;
+pub(in crate::linux) mod call;
 mod children;
 mod drain;
 mod killing;
