@@ -160,7 +160,11 @@ impl AgentChoice {
                 let system = System::open_in(scope, *system).await?;
                 system.start_servers().await?;
                 warn_of_servers(&system);
-                let executor = system.agent_executor(asks, AgentExecutorOptions::default());
+                let options = AgentExecutorOptions {
+                    shares_sessions: matches!(system.store(), OpenStore::Nats(_)),
+                    ..AgentExecutorOptions::default()
+                };
+                let executor = system.agent_executor(asks, options);
                 Ok(OpenAgent {
                     name: "allstop",
                     description: format!(

@@ -19,7 +19,7 @@ pub(super) const CONCURRENCY: usize = 16;
 
 /// The servers that `--store` names; `None`: it names no servers.
 pub(super) fn store(args: &ExecutionArgs) -> Result<Option<StoreChoice>, CliError> {
-    let Some(options) = nats_options(args.store.store.as_deref(), &args.cluster.servers) else {
+    let Some(mut options) = nats_options(args.store.store.as_deref(), &args.cluster.servers) else {
         if args.cluster.concurrency.is_some() {
             return Err(
                 CliError::usage("--concurrency is for a store on several machines")
@@ -44,6 +44,8 @@ pub(super) fn store(args: &ExecutionArgs) -> Result<Option<StoreChoice>, CliErro
             HumanDuration(least)
         )));
     }
+    // So that a session passes on with the tasks of its worker.
+    options.lock_ttl = lease;
     Ok(Some(StoreChoice::Nats(Box::new(options))))
 }
 

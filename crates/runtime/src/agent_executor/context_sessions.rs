@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use allstop_core::{ContextId, SessionId, error_chain};
 use allstop_log::SessionError;
@@ -9,9 +10,15 @@ use allstop_session::{MessageHandle, NewMessage, OpenError, Session, Sessions, S
 use allstop_task::ExecutorError;
 use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
+use tokio::time::sleep;
+
+use super::AgentExecutorOptions;
 
 /// Bytes of a context's id: with its prefix it is the name of a folder.
 const CONTEXT_ID_BYTES_MAX: usize = 128;
+
+/// Pause before another attempt to open a session that another process has open.
+const IN_USE_PAUSE: Duration = Duration::from_millis(100);
 
 /// Beginning of the ids of sessions that belong to contexts. A client chooses the id of its context: without a prefix it
 /// could name a session of somebody else in the same store.
@@ -22,6 +29,8 @@ pub(super) struct ContextSessions {
     sessions: Sessions,
     folder: Arc<str>,
     open_max: usize,
+    /// True if other processes use the same sessions.
+    is_shared: bool,
     slots: Mutex<HashMap<SessionId, ContextSlot>>,
 }
 
@@ -29,11 +38,16 @@ pub(super) struct ContextSessions {
 type ContextSlot = Arc<tokio::sync::Mutex<Option<Session>>>;
 
 impl ContextSessions {
-    pub(super) fn new(sessions: Sessions, folder: Arc<str>, open_max: usize) -> Self {
+    pub(super) fn new(
+        sessions: Sessions,
+        folder: Arc<str>,
+        options: &AgentExecutorOptions,
+    ) -> Self {
         Self {
             sessions,
             folder,
-            open_max,
+            open_max: options.sessions_open_max,
+            is_shared: options.shares_sessions,
             slots: Mutex::default(),
         }
     }
@@ -92,7 +106,15 @@ impl ContextSessions {
             // Somebody has closed it. Its owner has the lock of the log until its end.
             session.close().await;
         }
-        let opened = self.open(session_id_of(context)?).await;
+        let id = session_id_of(context)?;
+        let mut opened = self.open(id.clone()).await;
+        while self.is_shared
+            && let Err(OpenError::Session(SessionError::InUse { .. })) = opened
+        {
+            // The turns of a context run one after another, whichever process they are in.
+            sleep(IN_USE_PAUSE).await;
+            opened = self.open(id.clone()).await;
+        }
         let session = opened.map_err(|error| failed(&error))?;
         Ok(slot.insert(session).clone())
     }
@@ -106,6 +128,33 @@ impl ContextSessions {
         }
     }
 
+    /// Closes the session of a context if nobody uses it here, so that another process can open it.
+    pub(super) async fn close_unused(&self, context: &ContextId) {
+        let Ok(id) = session_id_of(context) else {
+            return;
+        };
+        let Some(slot) = self.slots.lock().get(&id).map(Arc::clone) else {
+            return;
+        };
+        let mut slot = slot.lock_owned().await;
+        if let Some(session) = slot.take_if(|session| is_idle(session)) {
+            session.close().await;
+        }
+        drop(slot);
+        self.forget_unused(&id);
+    }
+
+    /// Removes the slot of a context that nobody refers to.
+    fn forget_unused(&self, id: &SessionId) {
+        let mut slots = self.slots.lock();
+        // New references are made under this lock only. An open session keeps its slot.
+        if slots.get(id).is_some_and(|slot| {
+            Arc::strong_count(slot) == 1 && slot.try_lock().is_ok_and(|slot| slot.is_none())
+        }) {
+            slots.remove(id);
+        }
+    }
+
     /// Closes an idle session if too many are open. `needed` stays open.
     async fn close_idle(&self, needed: &SessionId) {
         let found = {
@@ -116,8 +165,6 @@ impl ContextSessions {
             slots.iter().find_map(|(id, slot)| {
                 // Whoever is about to send holds the lock.
                 let idle = slot.clone().try_lock_owned().ok()?;
-                let is_idle =
-                    |session: &Session| !session.is_busy() && !session.has_background_activity();
                 idle.as_ref()
                     .is_none_or(is_idle)
                     .then(|| (id.clone(), idle))
@@ -130,15 +177,12 @@ impl ContextSessions {
             session.close().await;
         }
         drop(idle);
-        let mut slots = self.slots.lock();
-        // New references are made under this lock only.
-        if slots
-            .get(&id)
-            .is_some_and(|slot| Arc::strong_count(slot) == 1)
-        {
-            slots.remove(&id);
-        }
+        self.forget_unused(&id);
     }
+}
+
+fn is_idle(session: &Session) -> bool {
+    !session.is_busy() && !session.has_background_activity()
 }
 
 /// Id of the session of a context.

@@ -45,6 +45,9 @@ pub struct AgentExecutorOptions {
     pub background_max: Duration,
     /// Open sessions. When there are more, an idle one is closed; the next message of its context opens it again.
     pub sessions_open_max: usize,
+    /// True if executors in other processes use the same sessions. Then a session is closed behind each execution, and one
+    /// that another process has open is waited for.
+    pub shares_sessions: bool,
 }
 
 /// Default of [`AgentExecutorOptions::background_max`]: long enough for a build or a test run.
@@ -58,6 +61,7 @@ impl Default for AgentExecutorOptions {
         Self {
             background_max: BACKGROUND_MAX,
             sessions_open_max: SESSIONS_OPEN_MAX,
+            shares_sessions: false,
         }
     }
 }
@@ -94,7 +98,7 @@ impl AgentExecutor {
     ) -> Self {
         Self {
             inner: Arc::new(AgentExecutorInner {
-                sessions: ContextSessions::new(sessions, folder.into(), options.sessions_open_max),
+                sessions: ContextSessions::new(sessions, folder.into(), &options),
                 waiting: WaitingTurns::default(),
                 previews: TurnPreviews::default(),
                 options,
@@ -183,13 +187,15 @@ impl Cleanup for AgentExecutor {
     fn clean_up(&self, task: Arc<Task>) -> BoxFuture<'static, ()> {
         let inner = Arc::clone(&self.inner);
         async move {
-            if !task.has_ended() {
-                return;
+            if task.has_ended() {
+                inner.previews.remove(&task.id);
+                if let Some(turn) = inner.waiting.take(&task.id) {
+                    let cause = Cause::new(CauseKind::Failure).detail("its task has ended");
+                    turn.stop(&cause).await;
+                }
             }
-            inner.previews.remove(&task.id);
-            if let Some(turn) = inner.waiting.take(&task.id) {
-                let cause = Cause::new(CauseKind::Failure).detail("its task has ended");
-                turn.stop(&cause).await;
+            if inner.options.shares_sessions {
+                inner.sessions.close_unused(&task.context_id).await;
             }
         }
         .boxed()
