@@ -182,6 +182,11 @@ impl TaskStream {
         self.fenced_at.is_some()
     }
 
+    /// True if records wait for an answer of the store.
+    pub(crate) fn has_unconfirmed(&self) -> bool {
+        self.unconfirmed.is_some()
+    }
+
     pub(crate) fn id(&self) -> &TaskId {
         &self.id
     }
@@ -294,7 +299,13 @@ impl TaskStream {
     /// Reads the records of others up to the version of a conflict.
     async fn read_others(&mut self, actual: Version) -> Result<(), TaskStoreError> {
         let before = self.writer.version();
-        self.read_new().await?;
+        if let Err(error) = self.read_new().await {
+            return Err(match error {
+                // The records of this append are kept: it is not known yet what comes before them.
+                TaskStoreError::Log(_) => TaskStoreError::NoAnswer,
+                error => error,
+            });
+        }
         if self.writer.version() > before {
             return Ok(());
         }

@@ -85,6 +85,8 @@ pub(super) async fn node(
     };
     Ok(ClusterOptions {
         on_renewal: Some(Arc::new(on_renewal)),
+        // Code that cannot be stopped ends with its process: from here on the tasks are another worker's.
+        on_overdue: Some(Arc::new(|| std::process::abort())),
         concurrency,
         lease: args.cluster.lease.0,
         name: format!("{host}, pid {}", this_process().pid).into(),

@@ -11,6 +11,7 @@ mod background;
 mod bad_input;
 mod chat;
 mod chat_sizes;
+mod cluster;
 mod conversation;
 mod crash;
 mod endings;

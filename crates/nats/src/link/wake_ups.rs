@@ -122,6 +122,13 @@ impl HeldWakeUp for NatsWakeUp {
         &self.0.payload
     }
 
+    fn deliveries(&self) -> u64 {
+        // A message whose reply cannot be read counts as new: it comes again.
+        let info = self.0.info().ok();
+        info.and_then(|info| u64::try_from(info.delivered).ok())
+            .unwrap_or(1)
+    }
+
     fn hold_every(&self) -> Duration {
         HELD / 3
     }

@@ -92,6 +92,12 @@ impl TaskManager {
                     let not_found = || ExecuteError::NotFound(id.clone());
                     let (version, task) = read.ok_or_else(not_found)?;
                     if let FollowUp::IsRepeated = check_follow_up(&task, &request)? {
+                        if task.awaits_execution {
+                            // The first wake-up may have come long before the record.
+                            let wake_up = WakeUp::new(id, version).to_bytes();
+                            let woken = node.link().wake(wake_up).await;
+                            woken.map_err(TaskStoreError::from)?;
+                        }
                         return self.repeated(id.clone()).await;
                     }
                     let record = TaskRecord::MessageReceived {

@@ -113,12 +113,19 @@ impl ManagerInner {
                     }
                 }
                 (Step::Ask { owner, left }, Some(task)) => {
-                    let question = OwnerQuestion::Attend { task: id.clone() };
+                    let question = OwnerQuestion::Attend {
+                        task: id.clone(),
+                        stop: None,
+                    };
                     let answer: Option<Attended> = node.ask(&owner, &question).await?;
                     return Ok(match answer {
-                        Some(Attended::Observed | Attended::Runs) => Attention::Later(left),
-                        // Nothing of it runs: whoever appends first has it.
-                        _ if !task.is_executing => self.claim(node, me, version, task),
+                        Some(Attended::Observed | Attended::Runs) if task.is_executing => {
+                            Attention::Later(left)
+                        }
+                        // Nothing of it runs there: whoever appends first has it. Silence would not say that.
+                        Some(Attended::Nothing) if !task.is_executing => {
+                            self.claim(node, me, version, task)
+                        }
                         _ => Attention::Later(left.min(LOOK_AGAIN)),
                     });
                 }

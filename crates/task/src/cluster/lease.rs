@@ -26,6 +26,8 @@ pub struct WorkerInfo {
     pub id: WorkerId,
     /// Name for people: host and process.
     pub name: Arc<str>,
+    /// Length of its lease, in milliseconds.
+    pub lease_ms: u64,
     /// Executions that it takes at the same time.
     pub concurrency: usize,
     /// Executions that it has now.
@@ -82,7 +84,6 @@ impl LeaseTimes {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct OwnLease {
     pub worker: WorkerId,
-    pub revision: u64,
     /// Moment before the last confirmed renewal was sent.
     pub sent_at: Instant,
 }
@@ -127,8 +128,21 @@ pub(super) struct LeaseWatch {
 
 #[derive(Debug)]
 enum SeenLease {
-    Held { revision: u64, since: Instant },
+    Held {
+        revision: u64,
+        since: Instant,
+        length: Duration,
+    },
     Ended,
+}
+
+/// A lease as it was read.
+#[derive(Debug)]
+pub(super) struct ReadLease {
+    pub worker: WorkerId,
+    pub revision: u64,
+    /// Its length, as its holder counts it. `None`: it has ended.
+    pub length: Option<Duration>,
 }
 
 impl LeaseWatch {
@@ -140,31 +154,46 @@ impl LeaseWatch {
     }
 
     /// Notes all leases as they were read. `at` is a moment after the read.
-    pub(super) fn read(
-        &mut self,
-        leases: impl IntoIterator<Item = (WorkerId, u64, bool)>,
-        at: Instant,
-    ) {
+    pub(super) fn read(&mut self, leases: impl IntoIterator<Item = ReadLease>, at: Instant) {
         let mut before = std::mem::take(&mut self.seen);
-        for (worker, revision, is_held) in leases {
-            let seen = match before.remove(&worker) {
-                Some(SeenLease::Ended) => SeenLease::Ended,
-                _ if !is_held => SeenLease::Ended,
+        for ReadLease {
+            worker,
+            revision,
+            length,
+        } in leases
+        {
+            let seen = match (before.remove(&worker), length) {
+                (Some(SeenLease::Ended), _) | (_, None) => SeenLease::Ended,
                 // An older revision is an older answer.
-                Some(SeenLease::Held {
-                    revision: known,
-                    since,
-                }) if known >= revision => SeenLease::Held {
-                    revision: known,
-                    since,
-                },
-                _ => SeenLease::Held {
+                (
+                    Some(
+                        held @ SeenLease::Held {
+                            revision: known, ..
+                        },
+                    ),
+                    _,
+                ) if known >= revision => held,
+                (_, Some(length)) => SeenLease::Held {
                     revision,
                     since: at,
+                    // Processes with other settings may be among them for a while.
+                    length: length.max(self.length),
                 },
             };
             self.seen.insert(worker, seen);
         }
+    }
+
+    /// Leases whose time has passed.
+    pub(super) fn overdue(&self, now: Instant) -> Vec<(WorkerId, u64)> {
+        let overdue = self
+            .seen
+            .keys()
+            .filter_map(|worker| match self.state(worker, now) {
+                LeaseState::Overdue { revision } => Some((worker.clone(), revision)),
+                _ => None,
+            });
+        overdue.collect()
     }
 
     pub(super) fn ended(&mut self, worker: &WorkerId) {
@@ -175,8 +204,12 @@ impl LeaseWatch {
         match self.seen.get(worker) {
             None => LeaseState::Absent,
             Some(SeenLease::Ended) => LeaseState::Ended,
-            Some(SeenLease::Held { revision, since }) => {
-                let left = (*since + self.length).saturating_duration_since(now);
+            Some(SeenLease::Held {
+                revision,
+                since,
+                length,
+            }) => {
+                let left = (*since + *length).saturating_duration_since(now);
                 if left.is_zero() {
                     LeaseState::Overdue {
                         revision: *revision,
@@ -199,6 +232,25 @@ mod tests {
         WorkerId::new("w")
     }
 
+    fn held(revision: u64) -> [ReadLease; 1] {
+        [ReadLease {
+            worker: worker(),
+            revision,
+            length: Some(LENGTH),
+        }]
+    }
+
+    #[test]
+    fn lease_counts_as_its_holder_counts_it() {
+        let start = Instant::now();
+        let mut watch = LeaseWatch::new(LENGTH / 10);
+        watch.read(held(1), start);
+        assert_eq!(
+            watch.state(&worker(), start),
+            LeaseState::Held { left: LENGTH }
+        );
+    }
+
     #[test]
     fn work_stops_before_the_first_observer_may_end_the_lease() {
         let times = LeaseTimes {
@@ -209,12 +261,11 @@ mod tests {
         let sent_at = Instant::now();
         let lease = OwnLease {
             worker: worker(),
-            revision: 7,
             sent_at,
         };
         // The fastest observer sees the renewal in the moment in which it is sent.
         let mut watch = LeaseWatch::new(LENGTH);
-        watch.read([(worker(), 7, true)], sent_at);
+        watch.read(held(7), sent_at);
         let stop_at = lease.stop_at(times);
         assert!(lease.is_valid(
             times,
@@ -238,10 +289,10 @@ mod tests {
         let start = Instant::now();
         let second = Duration::from_secs(1);
         let mut watch = LeaseWatch::new(LENGTH);
-        watch.read([(worker(), 3, true)], start);
-        watch.read([(worker(), 5, true)], start + 2 * second);
-        watch.read([(worker(), 3, true)], start + 4 * second);
-        watch.read([(worker(), 5, true)], start + 6 * second);
+        watch.read(held(3), start);
+        watch.read(held(5), start + 2 * second);
+        watch.read(held(3), start + 4 * second);
+        watch.read(held(5), start + 6 * second);
         assert_eq!(
             watch.state(&worker(), start + 7 * second),
             LeaseState::Held { left: 15 * second }
@@ -253,7 +304,7 @@ mod tests {
         let start = Instant::now();
         let mut watch = LeaseWatch::new(LENGTH);
         assert_eq!(watch.state(&worker(), start), LeaseState::Absent);
-        watch.read([(worker(), 900, true)], start);
+        watch.read(held(900), start);
         assert_eq!(
             watch.state(&worker(), start),
             LeaseState::Held { left: LENGTH }
@@ -265,7 +316,7 @@ mod tests {
         let start = Instant::now();
         let mut watch = LeaseWatch::new(LENGTH);
         watch.ended(&worker());
-        watch.read([(worker(), 9, true)], start);
+        watch.read(held(9), start);
         assert_eq!(watch.state(&worker(), start), LeaseState::Ended);
     }
 }

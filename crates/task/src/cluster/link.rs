@@ -60,6 +60,9 @@ pub trait HeldWakeUp: Send + Sync {
     /// What was stored.
     fn payload(&self) -> &[u8];
 
+    /// Number of its deliveries so far, this one included.
+    fn deliveries(&self) -> u64;
+
     /// Interval in which [`hold`](Self::hold) keeps it from others.
     fn hold_every(&self) -> Duration;
 

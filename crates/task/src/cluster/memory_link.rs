@@ -43,16 +43,22 @@ struct Entries {
 #[derive(Debug, Default)]
 struct Queue {
     last: u64,
-    waiting: VecDeque<(u64, Vec<u8>)>,
+    waiting: VecDeque<QueuedWakeUp>,
     /// Delivered, with the time at which they are delivered again.
-    held: BTreeMap<u64, (Instant, Vec<u8>)>,
+    held: BTreeMap<u64, (Instant, QueuedWakeUp)>,
+}
+
+#[derive(Debug, Clone)]
+struct QueuedWakeUp {
+    number: u64,
+    payload: Vec<u8>,
+    deliveries: u64,
 }
 
 #[derive(Debug)]
 struct MemoryWakeUp {
     shared: Arc<Shared>,
-    number: u64,
-    payload: Vec<u8>,
+    queued: QueuedWakeUp,
 }
 
 impl MemoryLink {
@@ -70,18 +76,19 @@ impl MemoryLink {
 
 impl Queue {
     /// The next one, or the time at which there may be one.
-    fn take(&mut self, now: Instant) -> Result<(u64, Vec<u8>), Option<Instant>> {
+    fn take(&mut self, now: Instant) -> Result<QueuedWakeUp, Option<Instant>> {
         let due = self.held.iter().find(|(_, (at, _))| *at <= now);
         if let Some(number) = due.map(|(number, _)| *number)
-            && let Some((_, payload)) = self.held.remove(&number)
+            && let Some((_, queued)) = self.held.remove(&number)
         {
-            self.waiting.push_back((number, payload));
+            self.waiting.push_back(queued);
         }
         match self.waiting.pop_front() {
-            Some((number, payload)) => {
+            Some(mut queued) => {
+                queued.deliveries += 1;
                 let again = now + REDELIVERED_AFTER;
-                self.held.insert(number, (again, payload.clone()));
-                Ok((number, payload))
+                self.held.insert(queued.number, (again, queued.clone()));
+                Ok(queued)
             }
             None => Err(self.held.values().map(|(at, _)| *at).min()),
         }
@@ -128,7 +135,11 @@ impl ClusterLink for MemoryLink {
         let mut queue = self.0.queue.lock();
         queue.last += 1;
         let number = queue.last;
-        queue.waiting.push_back((number, wake_up));
+        queue.waiting.push_back(QueuedWakeUp {
+            number,
+            payload: wake_up,
+            deliveries: 0,
+        });
         drop(queue);
         self.0.woken.notify_one();
         ready(Ok(())).boxed()
@@ -140,14 +151,10 @@ impl ClusterLink for MemoryLink {
             loop {
                 let taken = shared.queue.lock().take(Instant::now());
                 match taken {
-                    Ok((number, payload)) => {
+                    Ok(queued) => {
                         // The next taker may find one, too.
                         shared.woken.notify_one();
-                        let held = MemoryWakeUp {
-                            shared,
-                            number,
-                            payload,
-                        };
+                        let held = MemoryWakeUp { shared, queued };
                         return Ok(Box::new(held) as Box<dyn HeldWakeUp>);
                     }
                     Err(Some(at)) => {
@@ -209,7 +216,7 @@ impl ClusterLink for MemoryLink {
 impl MemoryWakeUp {
     /// Changes when it is delivered again. One that was delivered again since stays as it is.
     fn again_at(&self, at: Instant) -> Result<(), LogError> {
-        match self.shared.queue.lock().held.get_mut(&self.number) {
+        match self.shared.queue.lock().held.get_mut(&self.queued.number) {
             Some((again, _)) => *again = at,
             None => return Err(LogError::new(LogErrorKind::NotFound, "wake-up")),
         }
@@ -220,7 +227,11 @@ impl MemoryWakeUp {
 
 impl HeldWakeUp for MemoryWakeUp {
     fn payload(&self) -> &[u8] {
-        &self.payload
+        &self.queued.payload
+    }
+
+    fn deliveries(&self) -> u64 {
+        self.queued.deliveries
     }
 
     fn hold_every(&self) -> Duration {
@@ -237,8 +248,10 @@ impl HeldWakeUp for MemoryWakeUp {
 
     fn take_away(&self) -> LinkFuture<Result<(), LogError>> {
         let mut queue = self.shared.queue.lock();
-        queue.held.remove(&self.number);
-        queue.waiting.retain(|(number, _)| *number != self.number);
+        queue.held.remove(&self.queued.number);
+        queue
+            .waiting
+            .retain(|queued| queued.number != self.queued.number);
         ready(Ok(())).boxed()
     }
 }

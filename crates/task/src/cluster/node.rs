@@ -13,7 +13,8 @@ use tokio::time::Instant;
 
 use super::index::IndexWriter;
 use super::lease::{
-    LEASE_PREFIX, LeaseEntry, LeaseState, LeaseTimes, LeaseWatch, OwnLease, WorkerInfo, key_of,
+    LEASE_PREFIX, LeaseEntry, LeaseState, LeaseTimes, LeaseWatch, OwnLease, ReadLease, WorkerInfo,
+    key_of,
 };
 use super::link::{ClusterLink, PutError};
 use super::owner_question::{Attended, OwnerQuestion};
@@ -45,6 +46,8 @@ pub struct ClusterOptions {
     /// Called with each renewal of the lease, with the time in which everything that runs has to be gone without another
     /// one. For work that runs on when this process is paused.
     pub on_renewal: Option<RenewalHandler>,
+    /// Called if work of this worker cannot be stopped before its lease passes on. It has to end the process.
+    pub on_overdue: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
 /// Called with the time that is left.
@@ -64,6 +67,7 @@ impl ClusterOptions {
             take_overs_max: TAKE_OVERS_MAX,
             name: format!("pid {}", process.pid).into(),
             on_renewal: None,
+            on_overdue: None,
         }
     }
 }
@@ -167,21 +171,31 @@ impl ClusterNode {
         let at = Instant::now();
         let (mut read, mut held) = (Vec::new(), Vec::new());
         for entry in entries {
-            let Some(id) = entry.key.strip_prefix(LEASE_PREFIX).map(WorkerId::new) else {
+            let Some(worker) = entry.key.strip_prefix(LEASE_PREFIX).map(WorkerId::new) else {
                 continue;
             };
-            match serde_json::from_slice(&entry.value) {
-                Ok(LeaseEntry::Ended) => read.push((id, entry.revision, false)),
+            let length = match serde_json::from_slice(&entry.value) {
+                Ok(LeaseEntry::Ended) => None,
                 Ok(LeaseEntry::Held(info)) => {
-                    read.push((id, entry.revision, true));
+                    let length = Duration::from_millis(info.lease_ms);
                     held.push(info);
+                    Some(length)
                 }
                 // Of a newer version: held, as far as this one can tell.
-                Err(_) => read.push((id, entry.revision, true)),
-            }
+                Err(_) => Some(self.options.lease),
+            };
+            read.push(ReadLease {
+                worker,
+                revision: entry.revision,
+                length,
+            });
         }
         self.watch.lock().read(read, at);
         Ok(held)
+    }
+
+    pub(super) fn overdue_leases(&self) -> Vec<(WorkerId, u64)> {
+        self.watch.lock().overdue(Instant::now())
     }
 
     pub(super) fn lease_state(&self, worker: &WorkerId) -> LeaseState {

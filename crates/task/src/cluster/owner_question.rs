@@ -17,7 +17,11 @@ const ANSWER_MAX: Duration = Duration::from_secs(3);
 #[serde(tag = "question", rename_all = "snake_case")]
 pub(super) enum OwnerQuestion {
     /// Look at the task: its log has something for you.
-    Attend { task: TaskId },
+    Attend {
+        task: TaskId,
+        /// A stop whose request could not be written between the records of the owner.
+        stop: Option<Cause>,
+    },
     /// Take no more tasks, and end when none is left.
     Drain,
     /// Name the items that a stop would find.

@@ -55,7 +55,8 @@ impl TaskManager {
     ) -> Result<CancelOutcome, CancelError> {
         let max = self.inner.root.grace() + FORCE_MAX + self.inner.options.ending_write_max;
         let until = Instant::now() + max;
-        let (mut is_first_look, mut has_requested) = (true, false);
+        let (mut is_first_look, mut is_woken, mut has_requested) = (true, false, false);
+        let mut least = Version(0);
         loop {
             let read = read_task(&*self.inner.log, id).await?;
             let (version, task) = read.ok_or_else(|| CancelError::NotFound(id.clone()))?;
@@ -66,6 +67,15 @@ impl TaskManager {
             if task.has_ended() {
                 return outcome_of(task);
             }
+            if Instant::now() >= until {
+                let delivery = node.deliver_stop(&task, None).await?;
+                return Err(CancelError::NotYet { task, delivery });
+            }
+            if version < least {
+                // An old answer: this stop has already seen more.
+                continue;
+            }
+            least = version;
             let is_free =
                 !task.is_executing && task.stop_requested.is_none() && node.has_no_owner(&task);
             let here = match self.inner.execution_here(id) {
@@ -105,39 +115,44 @@ impl TaskManager {
                     let error = ExecutorError::new("the canceler at the task's worker refused");
                     return Err(CancelError::Refused(error));
                 }
-                match self.request_stop(node, version, &task, &cause).await {
-                    Ok(()) => has_requested = true,
+                // A task that runs has a wake-up of its own.
+                if !task.is_executing && !std::mem::replace(&mut is_woken, true) {
+                    // It finds a worker if neither this process nor the owner lives on.
+                    let wake_up = WakeUp::new(id, version.next()).to_bytes();
+                    node.link().wake(wake_up).await?;
+                }
+                match self.request_stop(version, &task, &cause).await {
+                    Ok(requested) => (has_requested, least) = (true, requested),
+                    // The owner writes faster than this process reads: its end has the receipt, too.
+                    Err(TaskStoreError::Fenced(_)) if task.is_executing => {
+                        node.deliver_stop(&task, Some(cause.clone())).await?;
+                    }
                     // The task has changed.
                     Err(TaskStoreError::Fenced(_) | TaskStoreError::Illegal { .. }) => {}
                     Err(error) => return Err(error.into()),
                 }
                 continue;
             }
-            if !has_requested && !task.is_executing {
-                // By somebody whose wake-up may have been for nothing.
-                node.link()
-                    .wake(WakeUp::new(id, version).to_bytes())
-                    .await?;
+            if !std::mem::replace(&mut is_woken, true) && !task.is_executing {
+                // Requested by somebody whose wake-up may have been for nothing.
+                let wake_up = WakeUp::new(id, version).to_bytes();
+                node.link().wake(wake_up).await?;
             }
             has_requested = true;
-            let delivery = node.deliver_stop(&task).await?;
+            node.deliver_stop(&task, None).await?;
             let log = &*self.inner.log;
             let changed = timeout(ASK_EVERY, tail_updates(log, id, version, 1));
             let _changed_or_not = changed.await;
-            if Instant::now() >= until {
-                return Err(CancelError::NotYet { task, delivery });
-            }
         }
     }
 
-    /// Writes the request, behind a wake-up for it.
+    /// Writes the request. Returns its version.
     async fn request_stop(
         &self,
-        node: &ClusterNode,
         version: Version,
         task: &Arc<Task>,
         cause: &Cause,
-    ) -> Result<(), TaskStoreError> {
+    ) -> Result<Version, TaskStoreError> {
         let feed = Arc::new(TaskFeed::default());
         feed.set_read(version, task);
         let log = Arc::clone(&self.inner.log);
@@ -147,16 +162,8 @@ impl TaskManager {
             cause: cause.clone(),
             at: (self.inner.options.now)(),
         };
-        // It finds a worker if neither this process nor the owner lives on.
-        let wake_up = WakeUp::new(&task.id, version.next()).to_bytes();
-        let waking = node.link().wake(wake_up);
-        if !task.is_executing {
-            waking.await?;
-            return stream.append(vec![requested]).await;
-        }
-        // A task that runs has a wake-up of its own, so this one may fail.
-        let (_woken, stored) = tokio::join!(waking, stream.append(vec![requested]));
-        stored
+        stream.append(vec![requested]).await?;
+        Ok(stream.version())
     }
 
     pub(crate) async fn preview_in_cluster(
@@ -211,12 +218,17 @@ impl ClusterNode {
     }
 
     /// Asks the owner to look.
-    async fn deliver_stop(&self, task: &Task) -> Result<StopDelivery, TaskStoreError> {
+    async fn deliver_stop(
+        &self,
+        task: &Task,
+        stop: Option<Cause>,
+    ) -> Result<StopDelivery, TaskStoreError> {
         let Some(owner) = &task.worker else {
             return Ok(StopDelivery::NoOwner);
         };
         let question = OwnerQuestion::Attend {
             task: task.id.clone(),
+            stop,
         };
         Ok(match self.ask(owner, &question).await? {
             Some(Attended::Observed) => StopDelivery::Observed,

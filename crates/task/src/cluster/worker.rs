@@ -1,11 +1,12 @@
 //! The loops of a node: its lease, its view of the others, wake-ups, and questions.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::receipt::ItemKind;
 use allstop_core::{Cause, CauseKind, TaskId, WorkerId};
-use allstop_log::Version;
+use allstop_log::{LogError, Version};
 use allstop_scope::{NotStarted, WorkSpec};
 use futures::StreamExt as _;
 use tokio::sync::Semaphore;
@@ -20,19 +21,34 @@ use super::node::{ClusterNode, ENDED_TTL};
 use super::owner_question::{Attended, OwnerQuestion};
 use super::wake_up::WakeUp;
 use crate::error::TaskStoreError;
+use crate::execution::ExecutionResult;
 use crate::manager::ManagerInner;
 
 /// Pause after a failure of the store.
 const RETRY_EVERY: Duration = Duration::from_millis(500);
 
+/// Pause behind a renewal that conflicts with one that is under way.
+const LATE_ANSWER: Duration = Duration::from_millis(50);
+
 /// Wait of a question for the stop of an execution: the owner reads its log for it.
 const OBSERVED_MAX: Duration = Duration::from_secs(2);
+
+/// Pause of a wake-up whose task this version cannot read.
+const UNREADABLE_PAUSE: Duration = Duration::from_mins(1);
+
+/// Time that work has to end by force when its lease has passed on already.
+const FORCED_MAX: Duration = Duration::from_millis(200);
+
+/// Interval of the looks at what a lost lease has left.
+const GONE_LOOK: Duration = Duration::from_millis(20);
 
 /// Questions that are answered at the same time.
 const QUESTIONS_MAX: usize = 256;
 
-/// Time after which a wake-up without its record is taken away: much longer than a write is repeated.
-const RECORD_MAX: Duration = Duration::from_mins(2);
+/// Pauses for the record of a wake-up: 10 ms, twice as long each time, at most this. Then it is taken away, after hours: much
+/// later than any write that was sent before can still arrive.
+const RECORD_PAUSE_MAX: Duration = Duration::from_secs(60);
+const RECORD_DELIVERIES_MAX: u64 = 200;
 
 impl ManagerInner {
     /// Starts the loops of this node in its scope.
@@ -53,7 +69,8 @@ impl ManagerInner {
             return Ok(());
         }
         let (manager, own) = (Arc::clone(self), Arc::clone(node));
-        drop(scope.spawn(spec("lease"), |cx| async move {
+        // Beside the executors' code, which may block its threads.
+        drop(scope.spawn_control(spec("lease"), |cx| async move {
             tokio::select! {
                 _stopped = cx.stopped_at("lease") => {}
                 () = manager.keep_lease(&own) => {}
@@ -106,6 +123,7 @@ impl ManagerInner {
         let mut info = WorkerInfo {
             id: worker.clone(),
             name: Arc::clone(&node.options.name),
+            lease_ms: u64::try_from(node.times.length.as_millis()).unwrap_or(u64::MAX),
             concurrency: node.options.concurrency,
             running: 0,
             is_draining: false,
@@ -114,8 +132,8 @@ impl ManagerInner {
         };
         let key = key_of(&worker);
         let mut revision = 0;
-        // The last renewal that was sent and not confirmed.
-        let mut unconfirmed = None;
+        // Renewals that were sent and not confirmed, with the moments before they were.
+        let mut unconfirmed = HashMap::new();
         loop {
             (info.running, info.is_draining) = self.occupancy();
             info.renewal += 1;
@@ -125,45 +143,41 @@ impl ManagerInner {
                 None => sent_at + node.times.length,
             };
             let value = serde_json::to_vec(&LeaseEntry::Held(info.clone())).unwrap_or_default();
-            let put = node.link().put(&key, value, Some(revision), None);
+            unconfirmed.insert(info.renewal, sent_at);
+            let put = node
+                .link()
+                .put(&key, value, Some(revision), Some(ENDED_TTL));
             let pause = match timeout_at(stop_at, put).await {
                 Err(_elapsed) => return,
                 Ok(Ok(renewed)) => {
                     revision = renewed;
-                    unconfirmed = None;
+                    unconfirmed.clear();
                     node.set_lease(Some(OwnLease {
                         worker: worker.clone(),
-                        revision,
                         sent_at,
                     }));
                     node.times.renew_every()
                 }
                 Ok(Err(PutError::Conflict)) => {
-                    // Its own renewal whose answer was lost, or the end of the lease.
-                    let Some((number, sent_at)) = unconfirmed.take() else {
-                        return;
-                    };
-                    let Ok(Ok(Some(found))) = timeout_at(stop_at, node.link().entry(&key)).await
-                    else {
-                        return;
-                    };
-                    match serde_json::from_slice(&found.value) {
-                        Ok(LeaseEntry::Held(held)) if held.renewal == number => {
-                            revision = found.revision;
-                            node.set_lease(Some(OwnLease {
-                                worker: worker.clone(),
-                                revision,
-                                sent_at,
-                            }));
-                            Duration::ZERO
-                        }
-                        _ => return,
+                    match timeout_at(stop_at, node.link().entry(&key)).await {
+                        Err(_elapsed) => return,
+                        // What is held under its own key is its own: a renewal whose answer was lost.
+                        Ok(Ok(Some(found))) => match serde_json::from_slice(&found.value) {
+                            Ok(LeaseEntry::Held(held)) => {
+                                revision = found.revision;
+                                if let Some(sent_at) = unconfirmed.remove(&held.renewal) {
+                                    let worker = worker.clone();
+                                    node.set_lease(Some(OwnLease { worker, sent_at }));
+                                }
+                                LATE_ANSWER
+                            }
+                            _ => return,
+                        },
+                        // An old answer, or none: the next attempt tells.
+                        Ok(_) => LATE_ANSWER,
                     }
                 }
-                Ok(Err(error)) => {
-                    if matches!(error, PutError::Unknown(_)) {
-                        unconfirmed = Some((info.renewal, sent_at));
-                    }
+                Ok(Err(PutError::Unknown(error) | PutError::Failed(error))) => {
                     tracing::warn!(%error, "the lease of this worker is not renewed");
                     RETRY_EVERY
                 }
@@ -194,19 +208,37 @@ impl ManagerInner {
 
     /// Stops what this worker runs: others may take it over soon. Its tasks get no end here.
     async fn lose_lease(&self, node: &ClusterNode, worker: &WorkerId) {
-        if node.own_lease().is_none() {
+        let Some(lease) = node.own_lease() else {
             return;
-        }
+        };
         node.set_lease(None);
         let executions = self.executions_of(worker);
         if executions.is_empty() {
             return;
         }
         tracing::warn!(%worker, tasks = executions.len(), "the lease is lost: the tasks of this worker are stopped");
-        for execution in executions {
+        let gone_at = lease.sent_at + node.times.gone_after();
+        let is_late = gone_at <= Instant::now();
+        for execution in &executions {
             let cause = Cause::new(CauseKind::LeaseLost).detail("the lease was not renewed");
             // Its engine waits for the receipt.
-            drop(execution.stop(cause));
+            let stop = execution.stop(cause);
+            if is_late {
+                // This process was paused for longer than its lease.
+                stop.force();
+            }
+        }
+        let until = gone_at.max(Instant::now() + FORCED_MAX);
+        let runs = || {
+            executions
+                .iter()
+                .any(|execution| !execution.scope().is_quiet())
+        };
+        while runs() && Instant::now() < until {
+            sleep(GONE_LOOK).await;
+        }
+        if let Some(on_overdue) = node.options.on_overdue.as_ref().filter(|_| runs()) {
+            on_overdue();
         }
     }
 
@@ -265,7 +297,6 @@ impl ManagerInner {
             let aside = self.set_aside(node, &name, "a wake-up that cannot be read");
             return settle(held, aside.await).await;
         };
-        let began = Instant::now();
         loop {
             let attending = self.attend(node, &wake_up.task, Version(wake_up.version));
             let attention = match while_held(held, attending).await {
@@ -274,8 +305,11 @@ impl ManagerInner {
                     error @ (TaskStoreError::Unreadable { .. } | TaskStoreError::Illegal { .. }),
                 ) => {
                     let reason = error.to_string();
-                    let aside = self.set_aside(node, &wake_up.task, &reason);
-                    return settle(held, aside.await).await;
+                    if let Err(error) = self.set_aside(node, &wake_up.task, &reason).await {
+                        tracing::debug!(%error, "a dead letter is written later");
+                    }
+                    // A worker of a newer version may be able to read it.
+                    return give_back(held, UNREADABLE_PAUSE).await;
                 }
                 Err(error) => {
                     tracing::debug!(%error, task = %wake_up.task, "a task is looked at later");
@@ -291,11 +325,20 @@ impl ManagerInner {
                     return settle(held, indexed).await;
                 }
                 Attention::Later(pause) => return give_back(held, pause).await,
-                Attention::AwaitRecord if began.elapsed() < RECORD_MAX => {
-                    while_held(held, sleep(LOOK_AGAIN / 10)).await;
+                Attention::AwaitRecord => {
+                    return match record_pause(held.deliveries()) {
+                        Some(pause) => give_back(held, pause).await,
+                        None => settle(held, Ok(())).await,
+                    };
                 }
-                Attention::AwaitRecord => return settle(held, Ok(())).await,
-                Attention::Here(execution) => while_held(held, execution.released()).await,
+                Attention::Here(execution) => {
+                    while_held(held, execution.released()).await;
+                    let result = execution.present_result();
+                    if !matches!(result, Some(ExecutionResult::Ended(_))) {
+                        // Whatever kept it from an end may still do so.
+                        return give_back(held, LOOK_AGAIN).await;
+                    }
+                }
                 Attention::GiveUp(version, task) => {
                     if let Err(error) = self.give_up(node, version, &task).await {
                         tracing::debug!(%error, task = %task.id, "a dead letter is written later");
@@ -311,7 +354,7 @@ impl ManagerInner {
         node: &ClusterNode,
         task: &TaskId,
         reason: &str,
-    ) -> Result<(), allstop_log::LogError> {
+    ) -> Result<(), LogError> {
         tracing::warn!(%task, reason, "set aside");
         let letter = DeadLetter {
             task: task.clone(),
@@ -341,7 +384,13 @@ impl ManagerInner {
 
     async fn answer(self: &Arc<Self>, node: &ClusterNode, asked: AskedQuestion) {
         let answer = match serde_json::from_slice(&asked.question) {
-            Ok(OwnerQuestion::Attend { task }) => {
+            Ok(OwnerQuestion::Attend { task, stop }) => {
+                if let Some(cause) = stop
+                    && let Some(execution) = self.execution_here(&task)
+                {
+                    // Its end has the receipt; its engine waits for it.
+                    drop(execution.stop(cause));
+                }
                 let attended = self.attend_to_question(node, &task).await;
                 serde_json::to_vec(&attended)
             }
@@ -380,14 +429,30 @@ impl ManagerInner {
 }
 
 impl ClusterNode {
+    /// Reads all leases, and ends those whose time has passed.
+    async fn end_overdue(&self) -> Result<(), LogError> {
+        self.watch_leases().await?;
+        for (worker, revision) in self.overdue_leases() {
+            self.end_lease(&worker, revision).await?;
+        }
+        Ok(())
+    }
+
     async fn keep_watching(&self) {
         loop {
-            if let Err(error) = self.watch_leases().await {
+            if let Err(error) = self.end_overdue().await {
                 tracing::debug!(%error, "the leases are not read");
             }
             sleep(self.times.renew_every().min(LOOK_AGAIN)).await;
         }
     }
+}
+
+/// Pause of a wake-up whose record is not there at this delivery; `None`: it never comes.
+fn record_pause(delivery: u64) -> Option<Duration> {
+    let doublings = u32::try_from(delivery.min(16)).unwrap_or_default();
+    let pause = Duration::from_millis(5) * 2_u32.pow(doublings);
+    (delivery < RECORD_DELIVERIES_MAX).then(|| pause.min(RECORD_PAUSE_MAX))
 }
 
 fn stop_at_of(node: &ClusterNode) -> Option<Instant> {
@@ -411,7 +476,7 @@ async fn while_held<T>(held: &dyn HeldWakeUp, work: impl Future<Output = T>) -> 
 }
 
 /// Takes a wake-up away if what had to come first is done.
-async fn settle(held: &dyn HeldWakeUp, done: Result<(), allstop_log::LogError>) {
+async fn settle(held: &dyn HeldWakeUp, done: Result<(), LogError>) {
     let taken = match done {
         Ok(()) => held.take_away().await,
         Err(error) => Err(error),

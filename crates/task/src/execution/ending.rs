@@ -84,7 +84,11 @@ impl ExecutionEngine {
             };
             tracing::warn!(%error, "the end of a task is not stored");
             match error {
-                TaskStoreError::Fenced(_) | TaskStoreError::Illegal { .. } => return Err(error),
+                TaskStoreError::Fenced(_) => {
+                    self.pass_stop_on().await;
+                    return Err(error);
+                }
+                TaskStoreError::Illegal { .. } => return Err(error),
                 TaskStoreError::Log(refusal) if !events.is_empty() => {
                     // The store may take the end alone, which then says what is missing.
                     events.clear();
@@ -92,6 +96,36 @@ impl ExecutionEngine {
                 }
                 _ => pause.wait().await,
             }
+        }
+    }
+
+    /// Asks the worker that has taken the task over for the stop that this one has carried out in vain.
+    async fn pass_stop_on(&mut self) {
+        let Some(cause) = self.execution.scope.cause() else {
+            return;
+        };
+        if matches!(cause.kind, CauseKind::LeaseLost | CauseKind::Shutdown) {
+            return;
+        }
+        let mut pause = RepeatPause::default();
+        loop {
+            let passed = async {
+                self.stream.reload().await?;
+                let task = self.stream.task();
+                if task.is_none_or(|task| task.has_ended() || task.stop_requested.is_some()) {
+                    return Ok(());
+                }
+                let requested = TaskRecord::StopRequested {
+                    cause: cause.clone(),
+                    at: self.now(),
+                };
+                self.stream.append(vec![requested]).await
+            };
+            match passed.await {
+                Ok(()) => return,
+                Err(error) => tracing::debug!(%error, "a stop is passed on later"),
+            }
+            pause.wait().await;
         }
     }
 
@@ -111,7 +145,7 @@ impl ExecutionEngine {
         let records = started.into_iter().chain(events.iter().cloned());
         let records = records.chain([end.clone()]).collect();
         let written = self.stream.append(records).await;
-        *is_sent = matches!(written, Err(TaskStoreError::Indeterminate));
+        *is_sent = written.is_err() && self.stream.has_unconfirmed();
         written
     }
 

@@ -50,6 +50,8 @@ pub(crate) struct ExecutionEngine {
     pub(super) stream: TaskStream,
     /// Scope of the embedding program's code that runs beside the executor, and that a stop of the task leaves alone.
     pub(super) side_scope: Scope,
+    /// The task whose execution at another worker this one takes over, until its executor starts.
+    pub(super) taken_over: Option<Arc<Task>>,
     /// `None`: nobody observes, or the execution is not accepted.
     pub(super) observer: Option<Box<dyn ExecutionObserver>>,
 }
@@ -66,6 +68,7 @@ impl ExecutionEngine {
             execution,
             stream,
             side_scope,
+            taken_over: None,
             observer: None,
         }
     }
@@ -89,7 +92,7 @@ impl ExecutionEngine {
         guard.acknowledge();
         drop(guard);
         self.execution.scope.close();
-        if self.stream.is_behind() {
+        if self.stream.is_behind() && self.manager.cluster.is_none() {
             // Others have written, or the last append is in doubt: readers need what the store has.
             let reload = AssertUnwindSafe(self.reload()).catch_unwind().await;
             if !matches!(reload, Ok(Ok(()))) {
@@ -179,7 +182,10 @@ impl ExecutionEngine {
             ExecutionJob::FromLog | ExecutionJob::Cancel(_) => None,
         };
         let was_interrupted = self.is_executing();
-        let starts_now = matches!(slot, SlotRequest::Granted(_)) && !was_interrupted;
+        self.check_lease();
+        let starts_now = matches!(slot, SlotRequest::Granted(_))
+            && !was_interrupted
+            && !self.execution.has_lost_lease();
         let records = record.into_iter().chain(starts_now.then(|| self.started()));
         self.accept(records.collect(), client, guard).await?;
         if was_interrupted {
@@ -210,11 +216,23 @@ impl ExecutionEngine {
 
     /// Stores the start of an execution that had to wait for it, unless a stop is first: then its end stores it.
     async fn store_start(&mut self) -> Result<(), TaskStoreError> {
+        self.check_lease();
+        if self.execution.is_stopping() {
+            return Ok(());
+        }
         let started = self.started();
         tokio::select! {
             biased;
             written = self.stream.append(vec![started]) => written,
             () = self.execution.scope.stopped() => Ok(()),
+        }
+    }
+
+    /// Stops the execution if its worker has lost its lease.
+    pub(super) fn check_lease(&self) {
+        if !self.manager.may_start(&self.execution) {
+            let cause = Cause::new(CauseKind::LeaseLost).detail("the lease was not renewed");
+            drop(self.execution.stop(cause));
         }
     }
 
@@ -231,6 +249,7 @@ impl ExecutionEngine {
         guard: &EngineGuard,
     ) -> Option<TaskParts> {
         let task = Arc::clone(self.stream.task()?);
+        self.taken_over = task.worker.is_some().then(|| Arc::clone(&task));
         let parts = match self.create_parts(&task, guard).await {
             Ok(parts) => parts,
             Err(error) => {
@@ -242,11 +261,6 @@ impl ExecutionEngine {
         if let Some(cause) = task.stop_requested.clone() {
             drop(slot);
             drop(self.execution.stop(cause));
-            self.execution.part_receipts.add(lost_worker(
-                &task,
-                self.execution.scope(),
-                self.now(),
-            ));
             self.end_before_start(&parts, guard).await;
             return Some(parts);
         }
@@ -426,7 +440,7 @@ impl ExecutionEngine {
 }
 
 /// Receipt of the stop for what the process before this one left: nobody here can tell.
-fn lost_worker(task: &Task, scope: &Scope, now: Timestamp) -> Arc<Receipt> {
+pub(super) fn lost_worker(task: &Task, scope: &Scope, now: Timestamp) -> Arc<Receipt> {
     let id = task
         .worker
         .as_ref()

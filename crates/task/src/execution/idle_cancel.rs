@@ -7,6 +7,7 @@ use allstop_core::{Cause, Receipt};
 use allstop_scope::{EngineGuard, FORCE_MAX};
 use tokio::time::Instant;
 
+use super::engine::lost_worker;
 use super::lifecycle::{Lifecycle, LifecycleEffect, LifecycleEvent};
 use super::{ExecutionEngine, ExecutionResult};
 use crate::event_writer::EventWriter;
@@ -71,6 +72,10 @@ impl ExecutionEngine {
     /// has to end what it left waiting; the execution ends in any case.
     pub(super) async fn end_before_start(&mut self, parts: &TaskParts, guard: &EngineGuard) {
         let begun = Instant::now();
+        if let Some(task) = self.taken_over.take() {
+            let lost = lost_worker(&task, self.execution.scope(), self.now());
+            self.execution.part_receipts.add(lost);
+        }
         let rested = self.stream.task().filter(|task| has_rested(task));
         let (task, cause) = (rested.map(Arc::clone), self.execution.scope.cause());
         let (Some(task), Some(cause)) = (task, cause) else {
@@ -83,7 +88,11 @@ impl ExecutionEngine {
         if let Some(observer) = &mut self.observer {
             observer.stopping(&cause);
         }
-        let events = self.canceler_events(parts, task, &cause, begun).await;
+        let events = if self.execution.has_lost_lease() {
+            Ok(Vec::new())
+        } else {
+            self.canceler_events(parts, task, &cause, begun).await
+        };
         let events = events.unwrap_or_else(|error| {
             tracing::warn!(%error, "a canceler refused; the task is stopped");
             Vec::new()

@@ -185,6 +185,7 @@ impl RunLoop<'_> {
             }
             if let Err(error) = stored
                 && !self.engine.stream.is_fenced()
+                && !matches!(error, TaskStoreError::NoAnswer)
             {
                 let reason = format!("an event was not stored: {error}");
                 if let Some(end) = self.decide(LifecycleEvent::Failed(reason.into())) {
@@ -470,7 +471,10 @@ impl RunLoop<'_> {
 
     /// Calls the canceler, for as long as the grace.
     fn call_canceler(&mut self, cause: Cause) {
-        let (Some(canceler), Some(task)) = (&self.parts.canceler, self.engine.stream.task()) else {
+        let canceler = self.parts.canceler.as_ref();
+        // A task that passes on is not canceled.
+        let canceler = canceler.filter(|_| !self.engine.execution.has_lost_lease());
+        let (Some(canceler), Some(task)) = (canceler, self.engine.stream.task()) else {
             self.canceler_events.is_done = true;
             return;
         };

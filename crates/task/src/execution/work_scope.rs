@@ -30,10 +30,7 @@ impl ExecutionEngine {
         is_resumed: bool,
     ) -> Option<(WorkScope, WorkHandle<ExecutorResult>)> {
         let scope = self.execution.scope();
-        if !self.manager.may_start(&self.execution) {
-            let cause = Cause::new(CauseKind::LeaseLost).detail("the lease was not renewed");
-            drop(self.execution.stop(cause));
-        }
+        self.check_lease();
         let options = &self.manager.options;
         if let Some(max) = options.execution_max {
             scope.arm(Deadline {

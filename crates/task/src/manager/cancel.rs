@@ -97,10 +97,14 @@ impl ManagerInner {
             return Err(CancelError::AlreadyEnded(task));
         }
         let mut info = self.stop_info(&task.id, cause);
+        let mut left = Vec::new();
         if let Some(first) = &task.ending.receipt {
             info.stop_id = first.stop_id().clone();
+            // Nobody has seen their end since.
+            let items = first.items().iter();
+            left.extend(items.filter(|item| item.state.breaks_quiet()).cloned());
         }
-        let receipt = Arc::new(Receipt::of_nothing(info, NothingToStop::AlreadyEnded));
+        let receipt = Arc::new(Receipt::of_ended(info, left));
         Ok(CancelOutcome { task, receipt })
     }
 

@@ -52,6 +52,12 @@ impl ManagerInner {
             execution.ask_to_look();
             return Some(execution);
         }
+        // The loss of a lease stops what is in the table, so nothing enters it behind that.
+        if let (Some(node), Some(_)) = (&self.cluster, &worker)
+            && node.worker() != worker
+        {
+            return None;
+        }
         let stop = task.stop_requested.clone().filter(|_| !task.is_executing);
         if table.is_closed || (table.is_draining && stop.is_none()) {
             return None;

@@ -272,6 +272,10 @@ impl HeldWakeUp for LineWakeUp {
         self.held.payload()
     }
 
+    fn deliveries(&self) -> u64 {
+        self.held.deliveries()
+    }
+
     fn hold_every(&self) -> Duration {
         self.held.hold_every()
     }

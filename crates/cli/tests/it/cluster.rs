@@ -1,0 +1,218 @@
+//! `serve` and `worker` as processes on a real NATS server: stops, kills and pauses.
+
+use std::time::{Duration, Instant};
+
+use allstop_testkit::nats_server::NatsServer;
+use serde_json::{Value, json};
+
+use crate::serve::Server;
+use crate::support::{Ended, FACT_MAX, Place, Running, Signal, eventually};
+
+/// Lease of these workers: short, and long enough for the default grace.
+const LEASE: Duration = Duration::from_secs(8);
+
+/// An agent whose shell ignores SIGTERM and runs until it is killed.
+const DEAF: &str = "replies:\n- calls: [{tool: shell, arguments: {command: \
+                    \"trap '' TERM; echo $$ > began; while :; do sleep 0.05; date +%s%N > alive; done\"}}]\n";
+
+struct Cluster {
+    place: Place,
+    nats: NatsServer,
+    front: Server,
+}
+
+impl Cluster {
+    fn new() -> Self {
+        let place = Place::new();
+        let nats = NatsServer::start(&place.path("nats"));
+        let serve = place.allstop().args("serve --listen 127.0.0.1:0 --store");
+        let running = serve.arg(nats.url()).start();
+        let address = running.line_of_stdout("listening on http://");
+        Self {
+            place,
+            nats,
+            front: Server { running, address },
+        }
+    }
+
+    fn worker(&self, agent: &str) -> Running {
+        let worker = self.place.allstop().args("worker --lease 8s --store");
+        let worker = worker.arg(self.nats.url()).args(agent).start();
+        worker.wait_stdout("working, at most 16 tasks at a time");
+        worker
+    }
+
+    fn deaf_worker(&self) -> Running {
+        self.worker(&format!("--yes --model {}", self.place.script(DEAF)))
+    }
+
+    fn workers(&self, args: &str) -> Ended {
+        let workers = self
+            .place
+            .allstop()
+            .args("workers")
+            .args(args)
+            .args("--store");
+        workers.arg(self.nats.url()).end()
+    }
+
+    fn send(&self, text: &str) -> Value {
+        let body = json!({
+            "configuration": {"returnImmediately": true},
+            "message": {"messageId": text, "role": "ROLE_USER", "parts": [{"text": text}]},
+        });
+        let sent = self.front.request("POST /message:send", &body.to_string());
+        let (status, body) = sent.expect("an answer");
+        assert_eq!(status, 200, "{body}");
+        let answer: Value = serde_json::from_str(&body).expect("JSON");
+        answer["task"].clone()
+    }
+
+    fn state(&self, task: &Value) -> String {
+        let id = task["id"].as_str().expect("an id");
+        let task = self.front.get(&format!("/tasks/{id}"));
+        task["status"]["state"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    }
+
+    fn begun(&self) {
+        let began = self.place.work().join("began");
+        eventually("the shell runs", || began.exists().then_some(()));
+    }
+
+    /// The shell's last sign of life.
+    fn sign_of_life(&self) -> Option<String> {
+        std::fs::read_to_string(self.place.work().join("alive")).ok()
+    }
+
+    fn shell_runs(&self) -> bool {
+        let before = self.sign_of_life();
+        let since = Instant::now();
+        while since.elapsed() < Duration::from_millis(500) {
+            if self.sign_of_life() != before {
+                return true;
+            }
+            std::thread::park_timeout(Duration::from_millis(20));
+        }
+        false
+    }
+}
+
+#[test]
+fn stop_at_the_front_end_ends_the_shell_of_a_worker() {
+    let cluster = Cluster::new();
+    let worker = cluster.deaf_worker();
+    let task = cluster.send("go");
+    cluster.begun();
+    eventually("the list counts it", || {
+        let listed = cluster.workers("list").ok().stdout;
+        listed.contains("1 of 16").then_some(())
+    });
+    let stop = cluster.place.allstop().args("tasks --server");
+    let stop = stop.arg(format!("http://{}", cluster.front.address));
+    let stopped = stop
+        .args("stop")
+        .arg(task["id"].as_str().expect("an id"))
+        .end();
+    assert_eq!(stopped.code, 0, "{}", stopped.stderr);
+    assert!(!cluster.shell_runs(), "the receipt says that it is gone");
+    assert!(
+        stopped
+            .stdout
+            .contains("SIGKILL; verified: process tree empty"),
+        "{}",
+        stopped.stdout
+    );
+    assert_eq!(cluster.state(&task), "TASK_STATE_CANCELED");
+    assert_eq!(worker.end_by(Signal::TERM).code, 143);
+    let none = cluster.workers("list").ok().stdout;
+    assert!(none.contains("no worker has a lease"), "{none}");
+    assert_eq!(cluster.front.running.end_by(Signal::TERM).code, 143);
+    cluster.place.assert_nothing_runs();
+}
+
+#[test]
+fn task_of_a_killed_worker_ends_within_its_lease_and_a_second() {
+    let cluster = Cluster::new();
+    let mut first = cluster.deaf_worker();
+    let task = cluster.send("go");
+    cluster.begun();
+    let _second = cluster.worker("--agent echo");
+    first.signal(Signal::KILL);
+    let killed_at = Instant::now();
+    eventually("its shell goes with it", || {
+        (!cluster.shell_runs()).then_some(())
+    });
+    eventually("the task has its end", || {
+        (cluster.state(&task) != "TASK_STATE_WORKING").then_some(())
+    });
+    let took = killed_at.elapsed();
+    // The observer has looked once before, and this test looks every few milliseconds.
+    assert!(took < LEASE + Duration::from_secs(2), "{took:?}");
+}
+
+#[test]
+fn shell_of_a_paused_worker_is_gone_before_its_lease_is() {
+    let cluster = Cluster::new();
+    let mut first = cluster.deaf_worker();
+    let task = cluster.send("go");
+    cluster.begun();
+    let _second = cluster.worker("--agent echo");
+    first.signal(Signal::STOP);
+    eventually("the task has passed on", || {
+        (cluster.state(&task) != "TASK_STATE_WORKING").then_some(())
+    });
+    assert!(!cluster.shell_runs(), "two owners would be at work");
+    let before = cluster.state(&task);
+    first.signal(Signal::CONT);
+    // It gets a new lease, and changes nothing of what it had.
+    eventually("the worker is back", || {
+        let listed = cluster.workers("list --json").ok().stdout;
+        (listed.lines().count() == 2).then_some(())
+    });
+    assert_eq!(cluster.state(&task), before);
+    assert_eq!(first.end_by(Signal::TERM).code, 143);
+}
+
+#[test]
+fn drained_worker_ends_by_itself() {
+    let cluster = Cluster::new();
+    let worker = cluster.worker("--agent echo");
+    let listed = cluster.workers("list --json").ok().stdout;
+    let listed: Value = serde_json::from_str(&listed).expect("one worker");
+    let id = listed["id"].as_str().expect("an id");
+    cluster.workers(&format!("drain {}", &id[20..])).ok();
+    let ended = worker.end(FACT_MAX);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert_eq!(cluster.workers("drain nobody").code, 2);
+}
+
+#[test]
+fn wrong_use_says_what_to_do() {
+    let place = Place::new();
+    let no_store = place.allstop().args("worker --agent echo").end();
+    assert_eq!(no_store.code, 2);
+    assert!(
+        no_store.stderr.contains("--store nats://HOST:4222"),
+        "{}",
+        no_store.stderr
+    );
+    let no_server = place
+        .allstop()
+        .args("worker --agent echo --store nats://127.0.0.1:1")
+        .end();
+    assert_eq!(no_server.code, 1);
+    assert!(
+        no_server.stderr.contains("cannot be reached"),
+        "{}",
+        no_server.stderr
+    );
+    let short = place
+        .allstop()
+        .args("worker --agent echo --lease 3s --store nats://127.0.0.1:1")
+        .end();
+    assert_eq!(short.code, 2);
+    assert!(short.stderr.contains("--lease 6s"), "{}", short.stderr);
+}
