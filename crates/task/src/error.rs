@@ -6,7 +6,7 @@ use allstop_core::process::ProcessIdentity;
 use allstop_core::{ContextId, TaskId};
 use allstop_log::{LogError, Version};
 
-use crate::cluster::StopDelivery;
+use crate::cluster::stop_delivery::StopDelivery;
 use crate::executor::ExecutorError;
 use crate::model::{IllegalTaskRecord, Task, TaskRecordError, TaskState};
 
@@ -68,7 +68,7 @@ pub enum CancelError {
     NotYet {
         /// The task as it is.
         task: Arc<Task>,
-        /// How far the stop has come.
+        /// Progress of the stop.
         delivery: StopDelivery,
     },
     /// The work was stopped as far as the receipt says, and the store did not confirm the end of the task.

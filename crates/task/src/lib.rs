@@ -28,7 +28,7 @@ mod subscription;
 mod task_stream;
 
 pub use cluster::{
-    AskedQuestion, ClusterLink, ClusterOptions, DeadLetter, Entry, HeldWakeUp, LinkFuture,
+    AskedQuestion, ClusterLink, ClusterOptions, DeadLetter, HeldWakeUp, LinkEntry, LinkFuture,
     MemoryLink, PutError, RenewalHandler, StopDelivery, WorkerInfo,
 };
 pub use error::{CancelError, ExecuteError, ReadTaskError, TaskStoreError};

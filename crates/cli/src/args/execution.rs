@@ -58,7 +58,7 @@ pub(crate) struct ExecutionArgs {
 /// Flags of a store on several machines, `--store nats://HOST:PORT`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ClusterArgs {
-    /// With --store nats://…: tasks that this process runs at the same time [default: serve 0, worker 16]
+    /// With servers of NATS as store: tasks that this process runs at the same time [default: serve 0, worker 16]
     #[arg(long, value_name = "N", help_heading = "Cluster")]
     pub(crate) concurrency: Option<usize>,
     #[command(flatten)]
@@ -73,26 +73,26 @@ pub(crate) struct ClusterArgs {
 pub(crate) struct NatsArgs {
     /// File with the credentials of a NATS user
     #[arg(
-        long,
+        long = "nats-creds",
         value_name = "PATH",
         env = "ALLSTOP_NATS_CREDS",
         help_heading = "Cluster"
     )]
-    pub(crate) nats_creds: Option<PathBuf>,
+    pub(crate) creds: Option<PathBuf>,
     /// File with certificates of authorities to trust, for servers with TLS (`tls://HOST:PORT`)
-    #[arg(long, value_name = "PATH", help_heading = "Cluster")]
-    pub(crate) nats_ca: Option<PathBuf>,
+    #[arg(long = "nats-ca", value_name = "PATH", help_heading = "Cluster")]
+    pub(crate) ca: Option<PathBuf>,
     /// Beginning of all names at the servers
     #[arg(
-        long,
+        long = "nats-prefix",
         value_name = "NAME",
         default_value = "allstop",
         help_heading = "Cluster"
     )]
-    pub(crate) nats_prefix: String,
+    pub(crate) prefix: String,
     /// Servers that keep each record: 1, 3 or 5. Counts when the store is made
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = replicas, help_heading = "Cluster")]
-    pub(crate) nats_replicas: usize,
+    #[arg(long = "nats-replicas", value_name = "N", default_value_t = 1, value_parser = replicas, help_heading = "Cluster")]
+    pub(crate) replicas: usize,
 }
 
 fn replicas(text: &str) -> Result<usize, String> {

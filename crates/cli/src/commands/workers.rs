@@ -33,21 +33,26 @@ pub(crate) async fn workers(args: &WorkersArgs, host: &ProcessHost) -> Result<u8
     let now = SystemTime::now().into();
     let text = match &args.action {
         WorkersAction::List => {
-            let workers = cluster.workers().await.map_err(failed)?;
-            match args.json {
-                true => json_lines(&workers)?,
-                false => workers_table(&workers, style, now),
+            let workers = cluster.workers().await.map_err(|error| failed(&error))?;
+            if args.json {
+                json_lines(&workers)?
+            } else {
+                workers_table(&workers, style, now)
             }
         }
         WorkersAction::Dead => {
-            let letters = cluster.dead_letters().await.map_err(failed)?;
-            match args.json {
-                true => json_lines(&letters)?,
-                false => letters_table(&letters, style, now),
+            let letters = cluster
+                .dead_letters()
+                .await
+                .map_err(|error| failed(&error))?;
+            if args.json {
+                json_lines(&letters)?
+            } else {
+                letters_table(&letters, style, now)
             }
         }
         WorkersAction::Drain { id } => {
-            let workers = cluster.workers().await.map_err(failed)?;
+            let workers = cluster.workers().await.map_err(|error| failed(&error))?;
             let mut found = workers
                 .iter()
                 .filter(|worker| is_meant(worker.id.as_str(), id));
@@ -64,7 +69,11 @@ pub(crate) async fn workers(args: &WorkersArgs, host: &ProcessHost) -> Result<u8
                     );
                 }
             };
-            if !cluster.drain_worker(&worker.id).await.map_err(failed)? {
+            if !cluster
+                .drain_worker(&worker.id)
+                .await
+                .map_err(|error| failed(&error))?
+            {
                 return Err(CliError::failure("the worker does not answer")
                     .hint("without a renewal of its lease it leaves the list by itself"));
             }
@@ -79,8 +88,8 @@ pub(crate) async fn workers(args: &WorkersArgs, host: &ProcessHost) -> Result<u8
     Ok(0)
 }
 
-fn failed(error: TaskStoreError) -> CliError {
-    CliError::failure(error_chain(&error))
+fn failed(error: &TaskStoreError) -> CliError {
+    CliError::failure(error_chain(error))
 }
 
 async fn open(args: &WorkersArgs) -> Result<TaskManager, CliError> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use allstop_core::HumanDuration;
 use allstop_runtime::{
-    AgentExecutorOptions, OpenStore, QuestionRecipient, StoreChoice, System, SystemOptions,
+    AgentExecutorOptions, QuestionRecipient, StoreChoice, System, SystemOptions, SystemStore,
     open_store,
 };
 use allstop_scope::{GRACE_DEFAULT, RootOptions, Scope};
@@ -46,7 +46,7 @@ pub(super) struct OpenAgent {
     /// One sentence, for its clients.
     pub(super) description: String,
     pub(super) parts: TaskParts,
-    pub(super) store: OpenStore,
+    pub(super) store: SystemStore,
     /// Sessions, tools and servers of the agent, if it has any.
     pub(super) system: Option<System>,
 }
@@ -161,7 +161,7 @@ impl AgentChoice {
                 system.start_servers().await?;
                 warn_of_servers(&system);
                 let options = AgentExecutorOptions {
-                    shares_sessions: matches!(system.store(), OpenStore::Nats(_)),
+                    shares_sessions: matches!(system.store(), SystemStore::Nats(_)),
                     ..AgentExecutorOptions::default()
                 };
                 let executor = system.agent_executor(asks, options);

@@ -32,8 +32,8 @@ pub(super) fn store(args: &ExecutionArgs) -> Result<Option<StoreChoice>, CliErro
     let grace = args
         .grace
         .map_or(allstop_scope::GRACE_DEFAULT, |HumanDuration(grace)| grace);
-    let least = (grace + FORCE_MAX) * 2;
-    if lease < least {
+    let shortest = (grace + FORCE_MAX) * 2;
+    if lease < shortest {
         return Err(CliError::usage(format!(
             "a lease of {} is too short: the work of a worker needs {} to stop",
             HumanDuration(lease),
@@ -41,7 +41,7 @@ pub(super) fn store(args: &ExecutionArgs) -> Result<Option<StoreChoice>, CliErro
         ))
         .hint(format!(
             "choose --lease {} or longer, or a shorter --grace",
-            HumanDuration(least)
+            HumanDuration(shortest)
         )));
     }
     // So that a session passes on with the tasks of its worker.
@@ -56,10 +56,10 @@ pub(crate) fn nats_options(store: Option<&Path>, args: &NatsArgs) -> Option<Nats
         return None;
     }
     let mut options = NatsOptions::new(servers);
-    options.credentials.clone_from(&args.nats_creds);
-    options.authorities.clone_from(&args.nats_ca);
-    options.prefix.clone_from(&args.nats_prefix);
-    options.replicas = args.nats_replicas;
+    options.credentials.clone_from(&args.creds);
+    options.authorities.clone_from(&args.ca);
+    options.prefix.clone_from(&args.prefix);
+    options.replicas = args.replicas;
     Some(options)
 }
 

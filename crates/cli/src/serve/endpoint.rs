@@ -27,7 +27,7 @@ pub(super) struct BoundEndpoint {
     grpc: Option<(TcpListener, SocketAddr)>,
 }
 
-/// What is served.
+/// Tasks and their surroundings that an endpoint serves.
 pub(super) struct Served<'a> {
     pub(super) name: &'static str,
     pub(super) description: String,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use allstop_core::{HumanDuration, error_chain};
 use allstop_process::Keepers;
-use allstop_runtime::{OpenStore, System};
+use allstop_runtime::{System, SystemStore};
 use allstop_scope::{Scope, ScopeOptions};
 use allstop_task::{TaskManager, TaskOptions, WhenFull};
 use anyhow::Context as _;
@@ -34,7 +34,7 @@ pub(super) struct RunningServer {
     pub(super) agent: Scope,
     /// Sessions, tools and servers of the agent, if it has any.
     pub(super) system: Option<System>,
-    pub(super) store: OpenStore,
+    pub(super) store: SystemStore,
     pub(super) connections: Scope,
     /// Holds the deliveries of push notifications.
     pub(super) push: Scope,
@@ -45,7 +45,7 @@ pub(super) struct RunningServer {
     pub(super) addresses: String,
 }
 
-/// What a process serves.
+/// Flags of a server or a worker.
 pub(super) struct ServerArgs {
     /// `None`: a worker, which listens nowhere.
     pub(super) endpoint: Option<EndpointArgs>,
@@ -112,12 +112,12 @@ pub(super) async fn open_server(
     let push_scope = child("push").context("a scope for the push notifications")?;
     let (log, parts) = (store.log(), Arc::new(parts));
     let manager = match &store {
-        OpenStore::Nats(nats) => {
+        SystemStore::Nats(nats) => {
             let node = cluster::node(nats, execution, concurrency, args.keepers).await?;
             TaskManager::join(Arc::clone(&log), node, tasks.clone(), parts, options)
                 .context("a scope for the tasks")?
         }
-        OpenStore::Sqlite(_) | OpenStore::Memory(_) => {
+        SystemStore::Sqlite(_) | SystemStore::Memory(_) => {
             let manager = TaskManager::open(Arc::clone(&log), tasks.clone(), parts, options).await;
             manager.map_err(|error| {
                 let chain = error_chain(&error);
@@ -131,7 +131,7 @@ pub(super) async fn open_server(
         (Some(bound), Some(endpoint)) => {
             // In a cluster every front end would send them.
             let push = match &store {
-                OpenStore::Nats(_) => None,
+                SystemStore::Nats(_) => None,
                 _ => Some(push::open(endpoint, &manager, &log, &push_scope).await?),
             };
             let served = Served {

@@ -24,7 +24,7 @@ struct Cluster {
 impl Cluster {
     fn new() -> Self {
         let place = Place::new();
-        let nats = NatsServer::start(&place.path("nats"));
+        let nats = NatsServer::start(place.path("nats"));
         let serve = place.allstop().args("serve --listen 127.0.0.1:0 --store");
         let running = serve.arg(nats.url()).start();
         let address = running.line_of_stdout("listening on http://");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use allstop_log::{LogError, StreamName};
-use allstop_task::{Entry, PutError};
+use allstop_task::{LinkEntry, PutError};
 use async_nats::jetstream::message::PublishMessage;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 
@@ -26,13 +26,13 @@ impl LinkParts {
         Ok(format!("{}.{}", self.root(), tokens_of(&name)))
     }
 
-    pub(super) async fn entry(&self, key: &str) -> Result<Option<Entry>, LogError> {
+    pub(super) async fn entry(&self, key: &str) -> Result<Option<LinkEntry>, LogError> {
         let subject = self.entry_subject(key)?;
         let message = self.store.message_by(|| {
             let ask = self.entries.raw_message_builder();
             ask.last_by_subject(&*subject).send()
         });
-        Ok(message.await?.map(|message| Entry {
+        Ok(message.await?.map(|message| LinkEntry {
             key: key.into(),
             revision: message.sequence,
             value: message.payload.to_vec(),
@@ -40,7 +40,7 @@ impl LinkParts {
     }
 
     /// The subjects come from the servers at once; each value is asked for.
-    pub(super) async fn entries(&self, prefix: &str) -> Result<Vec<Entry>, LogError> {
+    pub(super) async fn entries(&self, prefix: &str) -> Result<Vec<LinkEntry>, LogError> {
         let root = self.root();
         let failed = |error| errors::unreachable("list", error);
         let store = &self.store;

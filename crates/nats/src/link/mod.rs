@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use allstop_core::WorkerId;
 use allstop_log::LogError;
-use allstop_task::{AskedQuestion, ClusterLink, Entry, HeldWakeUp, LinkFuture, PutError};
+use allstop_task::{AskedQuestion, ClusterLink, HeldWakeUp, LinkEntry, LinkFuture, PutError};
 use async_nats::jetstream::consumer::PullConsumer;
 use async_nats::jetstream::stream::{Config, RetentionPolicy, Stream};
 use futures::FutureExt as _;
@@ -76,12 +76,12 @@ fn wake_ups_config(options: &NatsOptions) -> Config {
 }
 
 impl ClusterLink for NatsLink {
-    fn entry(&self, key: &str) -> LinkFuture<Result<Option<Entry>, LogError>> {
+    fn entry(&self, key: &str) -> LinkFuture<Result<Option<LinkEntry>, LogError>> {
         let (link, key) = (Arc::clone(&self.shared), key.to_owned());
         async move { link.entry(&key).await }.boxed()
     }
 
-    fn entries(&self, prefix: &str) -> LinkFuture<Result<Vec<Entry>, LogError>> {
+    fn entries(&self, prefix: &str) -> LinkFuture<Result<Vec<LinkEntry>, LogError>> {
         let (link, prefix) = (Arc::clone(&self.shared), prefix.to_owned());
         async move { link.entries(&prefix).await }.boxed()
     }

@@ -87,10 +87,17 @@ fn request(message: &str) -> TaskRequest {
 async fn tasks_cross_nodes(url: String, replicas: usize) {
     let front = node(url.clone(), replicas, 0).await;
     let worker = node(url, replicas, 8).await;
-    let mut short = front.manager.execute(request("short")).await.unwrap();
+    let mut short = front
+        .manager
+        .execute(request("short"))
+        .await
+        .expect("it works");
     let mut states = Vec::new();
-    while let Some(item) = timeout(SOON, short.subscription.next()).await.unwrap() {
-        if let SubscriptionItem::Update(update) = item.unwrap()
+    while let Some(item) = timeout(SOON, short.subscription.next())
+        .await
+        .expect("it works")
+    {
+        if let SubscriptionItem::Update(update) = item.expect("it works")
             && let TaskRecord::TaskEnded { status, .. } = &*update.record
         {
             states.push(status.state);
@@ -102,13 +109,20 @@ async fn tasks_cross_nodes(url: String, replicas: usize) {
             .manager
             .execute(request("short"))
             .await
-            .unwrap()
+            .expect("it works")
             .is_repeated
     );
 
-    let mut long = front.manager.execute(request("long")).await.unwrap();
-    while let Some(item) = timeout(SOON, long.subscription.next()).await.unwrap() {
-        if let SubscriptionItem::Update(update) = item.unwrap()
+    let mut long = front
+        .manager
+        .execute(request("long"))
+        .await
+        .expect("it works");
+    while let Some(item) = timeout(SOON, long.subscription.next())
+        .await
+        .expect("it works")
+    {
+        if let SubscriptionItem::Update(update) = item.expect("it works")
             && matches!(*update.record, TaskRecord::StatusChanged { .. })
         {
             break;
@@ -118,7 +132,7 @@ async fn tasks_cross_nodes(url: String, replicas: usize) {
     let stop = front
         .manager
         .cancel(&long.task_id, Cause::new(CauseKind::User));
-    let outcome = stop.await.unwrap();
+    let outcome = stop.await.expect("it works");
     assert!(outcome.receipt.quiet() && outcome.receipt.cancel_observed());
     assert_eq!(outcome.receipt.items()[0].name.as_ref(), "executor");
     assert!(begun.elapsed() < SOON);
@@ -127,16 +141,16 @@ async fn tasks_cross_nodes(url: String, replicas: usize) {
         .manager
         .list(&ListFilter::default(), None, 10)
         .await
-        .unwrap();
+        .expect("it works");
     assert_eq!(page.total, 2);
-    let workers = front.manager.workers().await.unwrap();
+    let workers = front.manager.workers().await.expect("it works");
     assert_eq!((workers.len(), workers[0].concurrency), (1, 8));
     let report = worker
         .manager
         .shutdown(Duration::from_secs(5), "test")
         .await;
     assert_eq!(report.not_stored, 0);
-    assert!(front.manager.workers().await.unwrap().is_empty());
+    assert!(front.manager.workers().await.expect("it works").is_empty());
 }
 
 #[tokio::test]

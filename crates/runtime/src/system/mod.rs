@@ -26,7 +26,7 @@ pub use allstop_session::unended::{UnendedWork, unended_work};
 pub use hidden::is_secret_variable;
 pub(crate) use options::script_of;
 pub use options::{ModelChoice, StoreChoice, SystemOptions};
-pub use parts::{OpenStore, open_store};
+pub use parts::{SystemStore, open_store};
 pub use sessions::{InterruptedTurn, OpenSession, QuestionRecipient};
 
 use crate::config::Config;
@@ -36,7 +36,7 @@ use crate::error::StartError;
 #[derive(Debug)]
 pub struct System {
     scope: Scope,
-    store: parts::OpenStore,
+    store: parts::SystemStore,
     recording: Option<Arc<RecordingModel>>,
     parts: Arc<SystemParts>,
 }
@@ -104,7 +104,7 @@ impl System {
         open::check_rules(&options.config)?;
         open::check_folders(&options)?;
         let mcp = mcp::servers(&options)?;
-        let store = parts::OpenStore::open(&options.store, &root).await?;
+        let store = parts::SystemStore::open(&options.store, &root).await?;
         let mut store_files = store.files();
         store_files.extend(options.store.history_file());
         let SystemOptions {
@@ -160,7 +160,7 @@ impl System {
     }
 
     /// The store.
-    pub fn store(&self) -> &OpenStore {
+    pub fn store(&self) -> &SystemStore {
         &self.store
     }
 

@@ -13,7 +13,7 @@ use crate::error::{StartError, StartErrorKind};
 
 /// An open store.
 #[derive(Debug, Clone)]
-pub enum OpenStore {
+pub enum SystemStore {
     /// A file.
     Sqlite(SqliteLog),
     /// Memory.
@@ -22,13 +22,14 @@ pub enum OpenStore {
     Nats(NatsLog),
 }
 
-impl OpenStore {
+impl SystemStore {
     pub(super) async fn open(choice: &StoreChoice, scope: &Scope) -> Result<Self, StartError> {
         Ok(match choice {
             StoreChoice::Sqlite(path) => Self::Sqlite(SqliteLog::open(path).await?),
             StoreChoice::Memory => Self::Memory(MemoryLog::new()),
             StoreChoice::Nats(options) => {
-                let opened = NatsLog::open((**options).clone(), scope).await;
+                // On the heap: the connection is large, and most systems have none.
+                let opened = Box::pin(NatsLog::open((**options).clone(), scope)).await;
                 Self::Nats(opened.map_err(LogError::from)?)
             }
         })
@@ -68,8 +69,8 @@ impl OpenStore {
 ///
 /// # Cancel safety
 /// Dropping the future may leave an empty store.
-pub async fn open_store(choice: &StoreChoice, scope: &Scope) -> Result<OpenStore, StartError> {
-    OpenStore::open(choice, scope).await
+pub async fn open_store(choice: &StoreChoice, scope: &Scope) -> Result<SystemStore, StartError> {
+    SystemStore::open(choice, scope).await
 }
 
 pub(super) fn model(options: &SystemOptions) -> Result<Arc<dyn Model>, StartError> {

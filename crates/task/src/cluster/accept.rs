@@ -33,15 +33,15 @@ fn task_of(owner: &str, message: &MessageId) -> TaskId {
 }
 
 /// Decision about a message to a task, as it was read.
-enum FollowUp {
+enum FollowUpDecision {
     Store,
     IsRepeated,
 }
 
-fn check_follow_up(task: &Task, request: &TaskRequest) -> Result<FollowUp, ExecuteError> {
+fn check_follow_up(task: &Task, request: &TaskRequest) -> Result<FollowUpDecision, ExecuteError> {
     let id = || task.id.clone();
     if has_message(task, &request.message.id) {
-        return Ok(FollowUp::IsRepeated);
+        return Ok(FollowUpDecision::IsRepeated);
     }
     if task.has_ended() {
         let state = task.status.state;
@@ -57,7 +57,7 @@ fn check_follow_up(task: &Task, request: &TaskRequest) -> Result<FollowUp, Execu
     if context.is_some_and(|context| *context != task.context_id) {
         return Err(ExecuteError::OtherContext(id()));
     }
-    Ok(FollowUp::Store)
+    Ok(FollowUpDecision::Store)
 }
 
 fn has_message(task: &Task, id: &MessageId) -> bool {
@@ -91,7 +91,7 @@ impl TaskManager {
                     let read = read_task(&*self.inner.log, id).await?;
                     let not_found = || ExecuteError::NotFound(id.clone());
                     let (version, task) = read.ok_or_else(not_found)?;
-                    if let FollowUp::IsRepeated = check_follow_up(&task, &request)? {
+                    if let FollowUpDecision::IsRepeated = check_follow_up(&task, &request)? {
                         if task.awaits_execution {
                             // The first wake-up may have come long before the record.
                             let wake_up = WakeUp::new(id, version).to_bytes();

@@ -1,4 +1,4 @@
-//! What a worker does about a task, decided without a runtime, and doing it.
+//! The next step of a worker for a task: decided without a runtime, and taken.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,9 +21,9 @@ pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Looks in a row: leases that end, and answers that change while they are read.
 const LOOKS_MAX: u32 = 4;
 
-/// What a worker does next about a task.
+/// Next step of a worker for a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum AttendStep {
     /// The task needs nobody.
     Done,
     /// The record of the wake-up is not there yet, or never comes.
@@ -43,7 +43,7 @@ pub(super) fn next_step(
     awaited: Version,
     me: &WorkerId,
     lease_of: impl Fn(&WorkerId) -> LeaseState,
-) -> Step {
+) -> AttendStep {
     let needs_somebody = |task: &Task| {
         let is_open = task.is_executing || task.awaits_execution || task.stop_requested.is_some();
         is_open && !task.has_ended()
@@ -51,20 +51,20 @@ pub(super) fn next_step(
     let Some(task) = task.filter(|task| needs_somebody(task)) else {
         let is_there = version >= awaited || task.is_some_and(Task::has_ended);
         return if is_there {
-            Step::Done
+            AttendStep::Done
         } else {
-            Step::AwaitRecord
+            AttendStep::AwaitRecord
         };
     };
     let owner = match &task.worker {
         Some(owner) if owner != me => owner.clone(),
-        _ => return Step::Claim,
+        _ => return AttendStep::Claim,
     };
     match lease_of(&owner) {
-        LeaseState::Ended => Step::Claim,
-        LeaseState::Absent => Step::EndLease { owner, revision: 0 },
-        LeaseState::Overdue { revision } => Step::EndLease { owner, revision },
-        LeaseState::Held { left } => Step::Ask { owner, left },
+        LeaseState::Ended => AttendStep::Claim,
+        LeaseState::Absent => AttendStep::EndLease { owner, revision: 0 },
+        LeaseState::Overdue { revision } => AttendStep::EndLease { owner, revision },
+        LeaseState::Held { left } => AttendStep::Ask { owner, left },
     }
 }
 
@@ -103,16 +103,16 @@ impl ManagerInner {
             let lease_of = |worker: &WorkerId| node.lease_state(worker);
             let step = next_step(task.map(|task| &**task), version, awaited, &me, lease_of);
             match (step, task) {
-                (Step::Done, _) => return Ok(Attention::Done(read)),
-                (Step::AwaitRecord, _) | (_, None) => return Ok(Attention::AwaitRecord),
-                (Step::Claim, Some(task)) => return Ok(self.claim(node, me, version, task)),
-                (Step::EndLease { owner, revision }, _) => {
+                (AttendStep::Done, _) => return Ok(Attention::Done(read)),
+                (AttendStep::AwaitRecord, _) | (_, None) => return Ok(Attention::AwaitRecord),
+                (AttendStep::Claim, Some(task)) => return Ok(self.claim(node, me, version, task)),
+                (AttendStep::EndLease { owner, revision }, _) => {
                     let has_ended = node.end_lease(&owner, revision).await?;
                     if has_ended {
                         tracing::info!(%owner, task = %id, "a worker no longer renews its lease: its tasks pass on");
                     }
                 }
-                (Step::Ask { owner, left }, Some(task)) => {
+                (AttendStep::Ask { owner, left }, Some(task)) => {
                     let question = OwnerQuestion::Attend {
                         task: id.clone(),
                         stop: None,
@@ -216,7 +216,7 @@ mod tests {
         }
     }
 
-    fn step(task: &Task, lease: LeaseState) -> Step {
+    fn step(task: &Task, lease: LeaseState) -> AttendStep {
         next_step(Some(task), Version(9), Version(1), &me(), |_| lease)
     }
 
@@ -226,48 +226,54 @@ mod tests {
 
     #[test]
     fn task_that_nobody_had_is_claimed() {
-        assert_eq!(step(&task_of(vec![]), LeaseState::Absent), Step::Claim);
+        assert_eq!(
+            step(&task_of(vec![]), LeaseState::Absent),
+            AttendStep::Claim
+        );
     }
 
     #[test]
     fn resting_task_needs_nobody_until_somebody_wants_it_stopped() {
         let task = task_of(vec![started(1, "other"), rested()]);
-        assert_eq!(step(&task, LeaseState::Ended), Step::Done);
+        assert_eq!(step(&task, LeaseState::Ended), AttendStep::Done);
         let task = task_of(vec![started(1, "other"), rested(), stop()]);
-        assert_eq!(step(&task, LeaseState::Ended), Step::Claim);
-        assert!(matches!(step(&task, HELD), Step::Ask { .. }));
+        assert_eq!(step(&task, LeaseState::Ended), AttendStep::Claim);
+        assert!(matches!(step(&task, HELD), AttendStep::Ask { .. }));
     }
 
     #[test]
     fn wake_up_waits_for_its_record() {
         let task = task_of(vec![started(1, "other"), rested()]);
         let early = next_step(Some(&task), Version(3), Version(4), &me(), |_| HELD);
-        assert_eq!(early, Step::AwaitRecord);
+        assert_eq!(early, AttendStep::AwaitRecord);
         let none = next_step(None, Version(0), Version(1), &me(), |_| HELD);
-        assert_eq!(none, Step::AwaitRecord);
+        assert_eq!(none, AttendStep::AwaitRecord);
     }
 
     #[test]
     fn running_task_passes_on_only_behind_the_end_of_its_owners_lease() {
         let task = task_of(vec![started(1, "other")]);
-        assert!(matches!(step(&task, HELD), Step::Ask { .. }));
-        assert_eq!(step(&task, LeaseState::Ended), Step::Claim);
+        assert!(matches!(step(&task, HELD), AttendStep::Ask { .. }));
+        assert_eq!(step(&task, LeaseState::Ended), AttendStep::Claim);
         let owner = WorkerId::new("other");
         assert_eq!(
             step(&task, LeaseState::Overdue { revision: 4 }),
-            Step::EndLease {
+            AttendStep::EndLease {
                 owner: owner.clone(),
                 revision: 4
             }
         );
         assert_eq!(
             step(&task, LeaseState::Absent),
-            Step::EndLease { owner, revision: 0 }
+            AttendStep::EndLease { owner, revision: 0 }
         );
     }
 
     #[test]
     fn own_task_that_does_not_run_is_claimed_again() {
-        assert_eq!(step(&task_of(vec![started(1, "me")]), HELD), Step::Claim);
+        assert_eq!(
+            step(&task_of(vec![started(1, "me")]), HELD),
+            AttendStep::Claim
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! What could not be done: tasks that ended too many workers, and wake-ups that nobody can read.
+//! Dead letters: tasks that ended too many workers, and wake-ups that nobody can read.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub struct DeadLetter {
     pub task: TaskId,
     /// Principal of the task, if it can be read.
     pub owner: Option<Arc<str>>,
-    /// Why nobody works at it.
+    /// Reason why nobody works at it.
     pub reason: Arc<str>,
     /// Time at which it was set aside.
     pub at: Timestamp,

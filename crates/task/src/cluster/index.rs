@@ -62,7 +62,8 @@ async fn write(link: &dyn ClusterLink, entry: &IndexEntry) -> Result<(), LogErro
 fn prefix_of(owner: &str) -> String {
     let mut prefix = String::from(INDEX_PREFIX);
     for byte in owner.bytes() {
-        prefix.push_str(&format!("{byte:02x}"));
+        let digit = |value: u8| char::from_digit(u32::from(value), 16);
+        prefix.extend([digit(byte >> 4), digit(byte & 15)].into_iter().flatten());
     }
     prefix.push('/');
     prefix
@@ -82,7 +83,7 @@ impl ClusterNode {
     }
 
     /// Writes entries of changed tasks for as long as the node lives.
-    pub(super) async fn write_index(&self) {
+    pub(super) async fn write_index(&self) -> ! {
         loop {
             self.index.has_changed.notified().await;
             sleep(COLLECTED).await;

@@ -17,11 +17,11 @@ pub type LinkFuture<T> = BoxFuture<'static, T>;
 /// **Cancel safety**, for all methods: a dropped future may have had its effect.
 pub trait ClusterLink: Send + Sync + fmt::Debug {
     /// The present value of a key. It may be older than an entry that was just put.
-    fn entry(&self, key: &str) -> LinkFuture<Result<Option<Entry>, LogError>>;
+    fn entry(&self, key: &str) -> LinkFuture<Result<Option<LinkEntry>, LogError>>;
 
     /// All entries whose key starts with `prefix`, which ends with a slash. They may be older than an entry that was just
     /// put.
-    fn entries(&self, prefix: &str) -> LinkFuture<Result<Vec<Entry>, LogError>>;
+    fn entries(&self, prefix: &str) -> LinkFuture<Result<Vec<LinkEntry>, LogError>>;
 
     /// Sets the value of a key if its present revision is `expected` (0: it has none; `None`: whatever it is), and returns
     /// the new revision. Revisions grow. With `ttl` the entry goes after that time.
@@ -57,7 +57,7 @@ pub trait ClusterLink: Send + Sync + fmt::Debug {
 /// A wake-up that was delivered. It is delivered again when it is held no longer: some seconds after the last
 /// [`hold`](Self::hold), or when [`later`](Self::later) says.
 pub trait HeldWakeUp: Send + Sync {
-    /// What was stored.
+    /// The wake-up as it was stored.
     fn payload(&self) -> &[u8];
 
     /// Number of its deliveries so far, this one included.
@@ -78,7 +78,7 @@ pub trait HeldWakeUp: Send + Sync {
 
 /// Value of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct LinkEntry {
     /// The key.
     pub key: Arc<str>,
     /// Number of its last change.

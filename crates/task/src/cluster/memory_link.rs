@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::link::{AskedQuestion, ClusterLink, Entry, HeldWakeUp, LinkFuture, PutError};
+use super::link::{AskedQuestion, ClusterLink, HeldWakeUp, LinkEntry, LinkFuture, PutError};
 
 /// Time after which a wake-up that nobody holds any more is delivered again.
 const REDELIVERED_AFTER: Duration = Duration::from_secs(2);
@@ -28,16 +28,16 @@ pub struct MemoryLink(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    entries: Mutex<Entries>,
+    entries: Mutex<MemoryEntries>,
     queue: Mutex<Queue>,
     woken: Notify,
     workers: Mutex<HashMap<WorkerId, mpsc::Sender<AskedQuestion>>>,
 }
 
 #[derive(Debug, Default)]
-struct Entries {
+struct MemoryEntries {
     last: u64,
-    by_key: BTreeMap<Arc<str>, Entry>,
+    by_key: BTreeMap<Arc<str>, LinkEntry>,
 }
 
 #[derive(Debug, Default)]
@@ -96,12 +96,12 @@ impl Queue {
 }
 
 impl ClusterLink for MemoryLink {
-    fn entry(&self, key: &str) -> LinkFuture<Result<Option<Entry>, LogError>> {
+    fn entry(&self, key: &str) -> LinkFuture<Result<Option<LinkEntry>, LogError>> {
         let entry = self.0.entries.lock().by_key.get(key).cloned();
         ready(Ok(entry)).boxed()
     }
 
-    fn entries(&self, prefix: &str) -> LinkFuture<Result<Vec<Entry>, LogError>> {
+    fn entries(&self, prefix: &str) -> LinkFuture<Result<Vec<LinkEntry>, LogError>> {
         let entries = self.0.entries.lock();
         let found = entries.by_key.values();
         let found = found.filter(|entry| entry.key.starts_with(prefix));
@@ -122,7 +122,7 @@ impl ClusterLink for MemoryLink {
         }
         entries.last += 1;
         let (key, revision) = (Arc::<str>::from(key), entries.last);
-        let entry = Entry {
+        let entry = LinkEntry {
             key: Arc::clone(&key),
             revision,
             value,

@@ -20,14 +20,15 @@ mod memory_link;
 mod node;
 mod owner_question;
 mod stop;
+pub(crate) mod stop_delivery;
 mod wake_up;
 mod worker;
 
 pub use dead_letter::DeadLetter;
 pub use lease::WorkerInfo;
-pub use link::{AskedQuestion, ClusterLink, Entry, HeldWakeUp, LinkFuture, PutError};
+pub use link::{AskedQuestion, ClusterLink, HeldWakeUp, LinkEntry, LinkFuture, PutError};
 pub use memory_link::MemoryLink;
 pub use node::{ClusterOptions, RenewalHandler};
-pub use stop::StopDelivery;
+pub use stop_delivery::StopDelivery;
 
 pub(crate) use node::ClusterNode;

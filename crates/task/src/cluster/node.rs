@@ -32,7 +32,7 @@ pub(super) const ENDED_TTL: Duration = Duration::from_hours(24);
 /// Options of a manager in a cluster.
 #[derive(Clone)]
 pub struct ClusterOptions {
-    /// What the managers share.
+    /// Services that the managers share.
     pub link: Arc<dyn ClusterLink>,
     /// Executions at the same time. 0: it takes messages and stops, and runs nothing.
     pub concurrency: usize,

@@ -12,6 +12,7 @@ use tokio::time::{Instant, timeout};
 use super::lease::LeaseState;
 use super::node::ClusterNode;
 use super::owner_question::{Attended, OwnerQuestion, Previewed};
+use super::stop_delivery::StopDelivery;
 use super::wake_up::WakeUp;
 use crate::error::{CancelError, ExecuteError, TaskStoreError};
 use crate::execution::ExecutionResult;
@@ -23,28 +24,6 @@ use crate::task_stream::{TaskStream, read_task, tail_updates};
 
 /// Interval in which the owner is asked again.
 const ASK_EVERY: Duration = Duration::from_millis(500);
-
-/// How far a stop has come that has no receipt yet. It is durable in any case.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StopDelivery {
-    /// The owner of the task is stopping it.
-    Observed,
-    /// The owner has a lease and has not answered.
-    Queued,
-    /// No worker has the task: the next one that takes it ends it.
-    NoOwner,
-}
-
-impl StopDelivery {
-    /// The word in answers.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Observed => "observed",
-            Self::Queued => "queued",
-            Self::NoOwner => "no_owner",
-        }
-    }
-}
 
 impl TaskManager {
     pub(crate) async fn cancel_in_cluster(
@@ -232,9 +211,8 @@ impl ClusterNode {
         };
         Ok(match self.ask(owner, &question).await? {
             Some(Attended::Observed) => StopDelivery::Observed,
-            Some(Attended::Runs | Attended::Nothing) => StopDelivery::Queued,
             None if self.has_no_owner(task) => StopDelivery::NoOwner,
-            None => StopDelivery::Queued,
+            _ => StopDelivery::Queued,
         })
     }
 }

@@ -47,7 +47,7 @@ const QUESTIONS_MAX: usize = 256;
 
 /// Pauses for the record of a wake-up: 10 ms, twice as long each time, at most this. Then it is taken away, after hours: much
 /// later than any write that was sent before can still arrive.
-const RECORD_PAUSE_MAX: Duration = Duration::from_secs(60);
+const RECORD_PAUSE_MAX: Duration = Duration::from_mins(1);
 const RECORD_DELIVERIES_MAX: u64 = 200;
 
 impl ManagerInner {
@@ -61,7 +61,7 @@ impl ManagerInner {
         drop(scope.spawn(spec("index of tasks"), |cx| async move {
             tokio::select! {
                 _stopped = cx.stopped_at("index") => {}
-                () = index.write_index() => {}
+                _never = index.write_index() => {}
             }
         })?);
         if node.options.concurrency == 0 {
@@ -81,7 +81,7 @@ impl ManagerInner {
         drop(scope.spawn(spec("leases of others"), |cx| async move {
             tokio::select! {
                 _stopped = cx.stopped_at("leases") => {}
-                () = watching.keep_watching() => {}
+                _never = watching.keep_watching() => {}
             }
         })?);
         let (manager, own) = (Arc::clone(self), Arc::clone(node));
@@ -438,7 +438,7 @@ impl ClusterNode {
         Ok(())
     }
 
-    async fn keep_watching(&self) {
+    async fn keep_watching(&self) -> ! {
         loop {
             if let Err(error) = self.end_overdue().await {
                 tracing::debug!(%error, "the leases are not read");

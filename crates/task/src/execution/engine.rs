@@ -453,7 +453,7 @@ pub(super) fn lost_worker(task: &Task, scope: &Scope, now: Timestamp) -> Arc<Rec
         Some("it has lost its lease, at which it stops its work; nobody has confirmed that".into());
     let request = StopInfo {
         stop_id: StopId::new(Ulid::generate().to_string()),
-        target: scope.label().into(),
+        target: scope.label(),
         extent: Extent::Subtree,
         cause: scope.cause().unwrap_or_else(|| Cause::new(CauseKind::User)),
         requested_at: now,

@@ -108,7 +108,7 @@ impl TaskManager {
         })
     }
 
-    /// What was set aside in the cluster: tasks that ended too many workers, and wake-ups that nobody can read.
+    /// Dead letters of the cluster: tasks that ended too many workers, and wake-ups that nobody can read.
     ///
     /// # Cancel safety
     /// Cancel safe.

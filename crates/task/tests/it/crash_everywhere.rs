@@ -113,9 +113,8 @@ async fn settle(manager: &TaskManager, executor: &ScriptedExecutor, id: &TaskId)
     wait_until("it rests", || {
         let page = manager
             .list(&ListFilter::default(), None, 10)
-            .now_or_never()
-            .unwrap()
-            .unwrap();
+            .now_or_never();
+        let page = page.expect("it never waits").expect("one machine");
         let task = page.tasks.iter().find(|task| task.id == *id);
         let is_at_rest = task.is_some_and(|task| {
             task.has_ended() || task.state == TaskState::InputRequired && !task.is_executing

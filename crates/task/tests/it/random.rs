@@ -287,7 +287,10 @@ async fn client(
                 }
             }
             (3, _) => {
-                let page = manager.list(&ListFilter::default(), None, 5).await.unwrap();
+                let page = manager
+                    .list(&ListFilter::default(), None, 5)
+                    .await
+                    .expect("one machine");
                 assert!(page.tasks.len() <= 5);
             }
             _ if goes_away => drop(timeout(patience, manager.execute(sent)).await),
@@ -408,6 +411,8 @@ async fn round(seed: u64) {
     assert_eq!(report.not_stored, 0, "seed {seed}");
     let began = Instant::now();
     while executor.live() > 0 || !root.is_quiet() {
+        let listed = manager.list(&ListFilter::default(), None, 100).await;
+        let listed = listed.expect("one machine");
         assert!(
             began.elapsed() < ANSWER_MAX,
             "live {:?}, {:?}; {:#?}; seed {seed}",
@@ -416,11 +421,7 @@ async fn round(seed: u64) {
                 .filter(|(_, count)| **count > 0)
                 .collect::<Vec<_>>(),
             root.running(),
-            manager
-                .list(&ListFilter::default(), None, 100)
-                .await
-                .unwrap()
-                .tasks,
+            listed.tasks,
         );
         sleep(Duration::from_millis(2)).await;
     }
@@ -435,7 +436,7 @@ async fn stop_all(manager: &TaskManager, seed: u64) {
         let page = manager
             .list(&ListFilter::default(), None, 10_000)
             .await
-            .unwrap();
+            .expect("one machine");
         let open: Vec<_> = page.tasks.iter().filter(|task| !task.has_ended()).collect();
         if open.is_empty() {
             return;
@@ -490,7 +491,7 @@ async fn stop_late(manager: &TaskManager) {
     let page = manager
         .list(&ListFilter::default(), None, 10_000)
         .await
-        .unwrap();
+        .expect("one machine");
     let is_late = |task: &&TaskSummary| !task.has_ended() && !task.owner.starts_with("checker");
     let late = page.tasks.iter().filter(is_late);
     let stops = late.map(|task| manager.cancel(&task.id, user()));

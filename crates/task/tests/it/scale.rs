@@ -67,7 +67,8 @@ mod alone {
         let times = (0..10).map(|_| {
             let began = Instant::now();
             let page = manager.list(&filter, None, 10).now_or_never();
-            assert_eq!(page.unwrap().unwrap().total, TASKS);
+            let page = page.expect("it never waits").expect("one machine");
+            assert_eq!(page.total, TASKS);
             began.elapsed()
         });
         times.min().expect("ten")

@@ -162,8 +162,8 @@ impl Stage {
             .manager
             .list(&allstop_task::ListFilter::default(), None, 2)
             .now_or_never()
-            .unwrap()
-            .unwrap();
+            .expect("it never waits")
+            .expect("one machine");
         page.tasks.first().expect("a task").id.clone()
     }
 

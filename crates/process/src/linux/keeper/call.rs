@@ -143,16 +143,14 @@ impl KeeperCall {
         if left.is_some_and(|left| left.is_zero()) {
             self.begin_killing();
         }
-        CallStep::Wait(match &mut self.killing {
-            Some(killing) => Some(killing.step(|left| tell_members(owner, left))),
-            None => {
-                let kill_at = self.kill_at;
-                let kill_in = kill_at.map(|at| at.saturating_duration_since(Instant::now()));
-                // The wait does not count while the machine sleeps, and the deadline does.
-                let look_in = left.map(|left| left.min(DEADLINE_LOOK));
-                kill_in.into_iter().chain(look_in).min()
-            }
-        })
+        if let Some(killing) = &mut self.killing {
+            return CallStep::Wait(Some(killing.step(|left| tell_members(owner, left))));
+        }
+        let kill_at = self.kill_at;
+        let kill_in = kill_at.map(|at| at.saturating_duration_since(Instant::now()));
+        // The wait does not count while the machine sleeps, and the deadline does.
+        let look_in = left.map(|left| left.min(DEADLINE_LOOK));
+        CallStep::Wait(kill_in.into_iter().chain(look_in).min())
     }
 
     /// The message to its owner when its tree is empty.

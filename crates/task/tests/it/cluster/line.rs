@@ -9,7 +9,7 @@ use allstop_log::{
     AppendError, AppendId, LockAttempt, Log, LogError, LogErrorKind, LogFuture, RecordBytes,
     StreamLock, StreamName, Version,
 };
-use allstop_task::{AskedQuestion, ClusterLink, Entry, HeldWakeUp, LinkFuture, PutError};
+use allstop_task::{AskedQuestion, ClusterLink, HeldWakeUp, LinkEntry, LinkFuture, PutError};
 use futures::future::pending;
 use futures::stream::BoxStream;
 use futures::{FutureExt as _, StreamExt as _};
@@ -181,14 +181,14 @@ pub(crate) struct LineLink {
 }
 
 impl ClusterLink for LineLink {
-    fn entry(&self, key: &str) -> LinkFuture<Result<Option<Entry>, LogError>> {
-        let (link, line, key) = (Arc::clone(&self.link), self.line.clone(), key.to_owned());
-        async move { line.read(async { link.entry(&key).await }).await }.boxed()
+    fn entry(&self, key: &str) -> LinkFuture<Result<Option<LinkEntry>, LogError>> {
+        let (shared, line, key) = (Arc::clone(&self.link), self.line.clone(), key.to_owned());
+        async move { line.read(async { shared.entry(&key).await }).await }.boxed()
     }
 
-    fn entries(&self, prefix: &str) -> LinkFuture<Result<Vec<Entry>, LogError>> {
-        let (link, line, prefix) = (Arc::clone(&self.link), self.line.clone(), prefix.to_owned());
-        async move { line.read(async { link.entries(&prefix).await }).await }.boxed()
+    fn entries(&self, prefix: &str) -> LinkFuture<Result<Vec<LinkEntry>, LogError>> {
+        let (shared, line, prefix) = (Arc::clone(&self.link), self.line.clone(), prefix.to_owned());
+        async move { line.read(async { shared.entries(&prefix).await }).await }.boxed()
     }
 
     fn put(
@@ -198,9 +198,9 @@ impl ClusterLink for LineLink {
         expected: Option<u64>,
         ttl: Option<Duration>,
     ) -> LinkFuture<Result<u64, PutError>> {
-        let (link, line, key) = (Arc::clone(&self.link), self.line.clone(), key.to_owned());
+        let (shared, line, key) = (Arc::clone(&self.link), self.line.clone(), key.to_owned());
         async move {
-            let put = async { link.put(&key, value, expected, ttl).await };
+            let put = async { shared.put(&key, value, expected, ttl).await };
             match line.request(put).await {
                 Ok(answer) => answer,
                 Err(Lost::Request) => Err(PutError::Failed(unreachable())),
@@ -211,22 +211,22 @@ impl ClusterLink for LineLink {
     }
 
     fn wake(&self, wake_up: Vec<u8>) -> LinkFuture<Result<(), LogError>> {
-        let (link, line) = (Arc::clone(&self.link), self.line.clone());
+        let (shared, line) = (Arc::clone(&self.link), self.line.clone());
         async move {
             if line.dice.as_ref().is_some_and(|dice| dice.roll(10) == 0) {
                 // Twice, as by a repetition of a request whose answer was lost.
-                line.read(async { link.wake(wake_up.clone()).await })
+                line.read(async { shared.wake(wake_up.clone()).await })
                     .await?;
             }
-            line.read(async { link.wake(wake_up).await }).await
+            line.read(async { shared.wake(wake_up).await }).await
         }
         .boxed()
     }
 
     fn next_wake_up(&self) -> LinkFuture<Result<Box<dyn HeldWakeUp>, LogError>> {
-        let (link, line) = (Arc::clone(&self.link), self.line.clone());
+        let (shared, line) = (Arc::clone(&self.link), self.line.clone());
         async move {
-            let held = line.read(async { link.next_wake_up().await }).await?;
+            let held = line.read(async { shared.next_wake_up().await }).await?;
             let held = Arc::from(held);
             Ok(Box::new(LineWakeUp { held, line }) as Box<dyn HeldWakeUp>)
         }
@@ -239,9 +239,9 @@ impl ClusterLink for LineLink {
         question: Vec<u8>,
         max: Duration,
     ) -> LinkFuture<Result<Option<Vec<u8>>, LogError>> {
-        let (link, line, worker) = (Arc::clone(&self.link), self.line.clone(), worker.clone());
+        let (shared, line, worker) = (Arc::clone(&self.link), self.line.clone(), worker.clone());
         async move {
-            line.read(async { link.ask(&worker, question, max).await })
+            line.read(async { shared.ask(&worker, question, max).await })
                 .await
         }
         .boxed()

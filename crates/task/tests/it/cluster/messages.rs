@@ -49,7 +49,12 @@ async fn message_is_taken_once_whichever_node_gets_it() {
             .iter()
             .all(|task| task.task_id == accepted[0].task_id)
     );
-    let task = task_when(&nodes[0], &accepted[0].task_id, |task| task.has_ended()).await;
+    let task = task_when(
+        &nodes[0],
+        &accepted[0].task_id,
+        allstop_task::Task::has_ended,
+    )
+    .await;
     assert_eq!(task.epoch, 1);
 }
 

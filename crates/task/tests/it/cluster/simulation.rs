@@ -33,7 +33,7 @@ const SETTLED_WITHIN: Duration = Duration::from_secs(150);
 const WORKERS: usize = 3;
 const CLIENTS: u64 = 6;
 
-/// What the executors did, and what was wrong.
+/// Work of the executors, and violations of the rules.
 #[derive(Debug, Clone, Default)]
 struct Ledger(Arc<Mutex<Books>>);
 
@@ -141,16 +141,15 @@ impl Simulation {
     }
 
     /// Kills workers, and cuts lines, until the time is over. Then all is well again.
-    async fn faults(&self, workers: &mut Vec<Node>, fronts: &[Node]) {
+    async fn faults(&self, workers: &mut [Node], fronts: &[Node]) {
         let until = Instant::now() + FAULTS;
         while Instant::now() < until {
             sleep(Duration::from_millis(self.dice.roll(4_000))).await;
             let index = usize::try_from(self.dice.roll(WORKERS as u64)).unwrap_or_default();
             match self.dice.roll(6) {
                 0 => {
-                    std::mem::replace(&mut workers[index], self.node(4))
-                        .kill()
-                        .await
+                    let killed = std::mem::replace(&mut workers[index], self.node(4));
+                    killed.kill().await;
                 }
                 1..=3 => {
                     workers[index].line.set(LineState::Cut);
@@ -257,8 +256,7 @@ impl Simulation {
         for node in workers.into_iter().chain(fronts) {
             node.kill().await;
         }
-        let violations = self.ledger.0.lock().violations.clone();
-        violations
+        self.ledger.0.lock().violations.clone()
     }
 
     async fn is_settled(&self, id: &TaskId) -> bool {
@@ -305,19 +303,16 @@ fn simulate(seed: u64) -> Vec<String> {
     })
 }
 
+#[expect(clippy::disallowed_methods, reason = "seeds of a run by hand")]
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
 #[test]
 fn cluster_is_safe_always_and_gets_everything_done_when_the_faults_end() {
-    let seeds = match number("ALLSTOP_CLUSTER_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => {
-            let first = u64::from(std::process::id()) << 20;
-            first..first + number("ALLSTOP_CLUSTER_SEEDS").unwrap_or(SEEDS)
-        }
-    };
+    let count = number("ALLSTOP_CLUSTER_SEEDS").unwrap_or(SEEDS);
+    let first = u64::from(std::process::id()) << 20;
+    let seeds = number("ALLSTOP_CLUSTER_SEED").map_or(first..first + count, |seed| seed..seed + 1);
     for seed in seeds {
         let violations = simulate(seed);
         assert!(

@@ -160,7 +160,7 @@ async fn stop_of_a_lost_worker_is_kept_and_its_receipt_claims_nothing() {
     };
     assert_eq!(delivery, StopDelivery::Queued);
     let _successor = cluster.worker(&executor);
-    let task = task_when(&front, &id, |task| task.has_ended()).await;
+    let task = task_when(&front, &id, allstop_task::Task::has_ended).await;
     assert_eq!(task.status.state, TaskState::Canceled);
     let receipt = task.ending.receipt.as_ref().unwrap();
     assert!(

@@ -14,7 +14,7 @@ use crate::support::{SOON, ScriptedExecutor, user};
 /// Lease of the tests: long enough for the grace of a stop in it.
 pub(crate) const LEASE: Duration = Duration::from_secs(6);
 
-/// What the nodes share.
+/// Log and link that the nodes share.
 #[derive(Clone)]
 pub(crate) struct Cluster {
     pub log: Arc<MemoryLog>,
@@ -63,14 +63,14 @@ impl Cluster {
             log: Arc::clone(&self.log) as Arc<dyn Log>,
             line: line.clone(),
         });
-        let link = Arc::new(LineLink {
+        let shared = Arc::new(LineLink {
             link: Arc::new(self.link.clone()),
             line: line.clone(),
         });
         let cluster = ClusterOptions {
             concurrency,
             lease: LEASE,
-            ..ClusterOptions::new(link)
+            ..ClusterOptions::new(shared)
         };
         let manager = TaskManager::join(log, cluster, root.clone(), Arc::new(parts), options);
         Node {

@@ -33,7 +33,7 @@ async fn task_of_a_killed_worker_is_resumed_within_a_lease_and_a_second() {
     sleep(Duration::from_secs(1)).await;
     first.kill().await;
     let killed_at = Instant::now();
-    let task = task_when(&front, &accepted.task_id, |task| task.has_ended()).await;
+    let task = task_when(&front, &accepted.task_id, allstop_task::Task::has_ended).await;
     assert_eq!((task.status.state, task.epoch), (TaskState::Completed, 2));
     let took = killed_at.elapsed();
     assert!(took <= LEASE + Duration::from_secs(1), "{took:?}");
@@ -47,7 +47,7 @@ async fn task_that_cannot_be_resumed_fails_as_a_crash() {
     let accepted = start(&front.manager, &executor).await;
     let _successor = cluster.worker(&executor);
     first.kill().await;
-    let task = task_when(&front, &accepted.task_id, |task| task.has_ended()).await;
+    let task = task_when(&front, &accepted.task_id, allstop_task::Task::has_ended).await;
     assert_eq!(task.status.state, TaskState::Failed);
     assert_eq!(task.ending.cause.as_ref().unwrap().kind, CauseKind::Failure);
 }
@@ -97,7 +97,7 @@ async fn task_that_ends_worker_after_worker_becomes_a_dead_letter() {
     }
     let _last = cluster.worker(&executor);
     worker.kill().await;
-    let task = task_when(&front, &accepted.task_id, |task| task.has_ended()).await;
+    let task = task_when(&front, &accepted.task_id, allstop_task::Task::has_ended).await;
     assert_eq!(task.status.state, TaskState::Failed);
     let letters = front.manager.dead_letters().await.unwrap();
     assert_eq!((letters.len(), &letters[0].task), (1, &task.id));
