@@ -70,7 +70,9 @@ impl Webhook {
         let mut headers = BTreeMap::new();
         loop {
             let mut line = String::new();
-            reader.read_line(&mut line)?;
+            if reader.read_line(&mut line)? == 0 {
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
+            }
             if line.trim().is_empty() {
                 break;
             }
