@@ -7,7 +7,7 @@ use allstop_core::receipt::{ItemKind, ItemState, NotStoppedReason, NothingToStop
 use allstop_core::{Cause, Receipt, TaskId};
 use allstop_log::Version;
 use allstop_scope::FORCE_MAX;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::lease::LeaseState;
 use super::node::ClusterNode;
@@ -24,6 +24,9 @@ use crate::task_stream::{TaskStream, read_task, tail_updates};
 
 /// Interval in which the owner is asked again.
 const ASK_EVERY: Duration = Duration::from_millis(500);
+
+/// Pause behind an answer of the log that is older than what this stop has seen.
+const STALE_PAUSE: Duration = Duration::from_millis(50);
 
 impl TaskManager {
     pub(crate) async fn cancel_in_cluster(
@@ -47,11 +50,16 @@ impl TaskManager {
                 return outcome_of(task);
             }
             if Instant::now() >= until {
-                let delivery = node.deliver_stop(&task, None).await?;
+                if task.stop_requested.is_none() {
+                    // Others were always first to write: nobody would remember it, so it is not promised.
+                    return Err(TaskStoreError::Fenced(version).into());
+                }
+                let delivery = node.deliver_stop(&task, None).await;
                 return Err(CancelError::NotYet { task, delivery });
             }
             if version < least {
                 // An old answer: this stop has already seen more.
+                sleep(STALE_PAUSE).await;
                 continue;
             }
             least = version;
@@ -104,7 +112,7 @@ impl TaskManager {
                     Ok(requested) => (has_requested, least) = (true, requested),
                     // The owner writes faster than this process reads: its end has the receipt, too.
                     Err(TaskStoreError::Fenced(_)) if task.is_executing => {
-                        node.deliver_stop(&task, Some(cause.clone())).await?;
+                        node.deliver_stop(&task, Some(cause.clone())).await;
                     }
                     // The task has changed.
                     Err(TaskStoreError::Fenced(_) | TaskStoreError::Illegal { .. }) => {}
@@ -118,7 +126,7 @@ impl TaskManager {
                 node.link().wake(wake_up).await?;
             }
             has_requested = true;
-            node.deliver_stop(&task, None).await?;
+            node.deliver_stop(&task, None).await;
             let log = &*self.inner.log;
             let changed = timeout(ASK_EVERY, tail_updates(log, id, version, 1));
             let _changed_or_not = changed.await;
@@ -197,22 +205,22 @@ impl ClusterNode {
     }
 
     /// Asks the owner to look.
-    async fn deliver_stop(
-        &self,
-        task: &Task,
-        stop: Option<Cause>,
-    ) -> Result<StopDelivery, TaskStoreError> {
+    async fn deliver_stop(&self, task: &Task, stop: Option<Cause>) -> StopDelivery {
         let Some(owner) = &task.worker else {
-            return Ok(StopDelivery::NoOwner);
+            return StopDelivery::NoOwner;
         };
         let question = OwnerQuestion::Attend {
             task: task.id.clone(),
             stop,
         };
-        Ok(match self.ask(owner, &question).await? {
-            Some(Attended::Observed) => StopDelivery::Observed,
-            None if self.has_no_owner(task) => StopDelivery::NoOwner,
-            _ => StopDelivery::Queued,
-        })
+        match self.ask(owner, &question).await {
+            Ok(Some(Attended::Observed)) => StopDelivery::Observed,
+            Ok(None) if self.has_no_owner(task) => StopDelivery::NoOwner,
+            Ok(_) => StopDelivery::Queued,
+            Err(error) => {
+                tracing::debug!(%error, task = %task.id, "the worker of a stopped task is not reached");
+                StopDelivery::Queued
+            }
+        }
     }
 }

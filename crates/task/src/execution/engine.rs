@@ -17,6 +17,7 @@ use ulid::Ulid;
 
 use super::client_answer::{AcceptanceSender, ClientAnswer};
 use super::lifecycle::{LifecycleEvent, failed};
+use super::repeat_pause::take_over_pause;
 use super::{Execution, ExecutionResult, user_code};
 use crate::error::TaskStoreError;
 use crate::executor::{ExecutorError, TaskParts};
@@ -276,6 +277,9 @@ impl ExecutionEngine {
                 drop(slot);
                 self.end_unstarted(&error, guard).await;
             } else {
+                // It is this worker's already, so a stop finds it here.
+                let take_overs = self.stream.task().map_or(0, |task| task.take_overs);
+                self.wait(sleep(take_over_pause(take_overs)), guard).await;
                 self.run_executor(&parts, slot, true, guard).await;
             }
         } else {
@@ -289,13 +293,18 @@ impl ExecutionEngine {
     }
 
     async fn wait_for_slot(&mut self, slot: SlotRequest, guard: &EngineGuard) -> Option<SlotGuard> {
-        let waiting = match slot {
-            SlotRequest::Granted(slot) => return Some(slot),
-            SlotRequest::Waiting(waiting) => waiting,
-            SlotRequest::NotNeeded => return None,
-        };
+        match slot {
+            SlotRequest::Granted(slot) => Some(slot),
+            SlotRequest::Waiting(waiting) => self.wait(waiting.granted(), guard).await.flatten(),
+            SlotRequest::NotNeeded => None,
+        }
+    }
+
+    /// Waits for something, until the execution is stopped: also by another process, whose request it finds when asked to
+    /// look.
+    async fn wait<T>(&mut self, what: impl Future<Output = T>, guard: &EngineGuard) -> Option<T> {
         let execution = Arc::clone(&self.execution);
-        let mut granted = std::pin::pin!(waiting.granted());
+        let mut what = std::pin::pin!(what);
         loop {
             tokio::select! {
                 biased;
@@ -303,7 +312,7 @@ impl ExecutionEngine {
                     guard.acknowledge();
                     return None;
                 }
-                slot = &mut granted => return slot,
+                value = &mut what => return Some(value),
                 () = execution.look.notified() => {
                     // A failure shows at the start.
                     let _looked = self.stream.look().await;

@@ -26,3 +26,26 @@ impl RepeatPause {
         self.0 = PAUSE_MAX.min(self.0 * 2);
     }
 }
+
+/// Longest pause before an execution that was taken over runs again.
+const TAKE_OVER_PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// Pause before an execution that was taken over this often runs again. The first time at once: it was hardly its fault.
+/// From then on 1 s, doubled each time: whatever ended its workers may need time to pass.
+pub(super) fn take_over_pause(take_overs: u32) -> Duration {
+    match take_overs {
+        0 | 1 => Duration::ZERO,
+        more => Duration::from_secs(1 << (more - 2).min(16)).min(TAKE_OVER_PAUSE_MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_take_over_runs_at_once_and_later_ones_ever_later() {
+        let pauses = [0, 1, 2, 3, 4, 100].map(|count| take_over_pause(count).as_secs());
+        assert_eq!(pauses, [0, 0, 1, 2, 4, 30]);
+    }
+}

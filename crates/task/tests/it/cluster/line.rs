@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use crate::cluster::dice::Dice;
+use crate::cluster::seeded_bug::SeededBug;
 
 /// Time after which a request over a cut line fails.
 const REQUEST_MAX: Duration = Duration::from_secs(1);
@@ -35,6 +36,8 @@ pub(crate) struct Line {
     state: Arc<watch::Sender<LineState>>,
     /// Delays and lost answers; `None`: a perfect line.
     dice: Option<Dice>,
+    /// Bug of the process at its end.
+    bug: Option<SeededBug>,
 }
 
 impl Line {
@@ -42,7 +45,12 @@ impl Line {
         Self {
             state: Arc::new(watch::Sender::new(LineState::Open)),
             dice,
+            bug: None,
         }
+    }
+
+    pub(crate) fn with_bug(self, bug: Option<SeededBug>) -> Self {
+        Self { bug, ..self }
     }
 
     pub(crate) fn set(&self, state: LineState) {
@@ -98,6 +106,51 @@ impl Line {
     }
 }
 
+impl Line {
+    fn ignores_fence(&self, records: &[RecordBytes]) -> bool {
+        match self.bug {
+            Some(SeededBug::SkippedFence) => true,
+            Some(SeededBug::IntentNotChecked) => {
+                records.iter().any(|record| is(record, "execution_started"))
+            }
+            _ => false,
+        }
+    }
+
+    /// Does to the leases of others what the bug does.
+    async fn misjudge(&self, link: &dyn ClusterLink, leases: &mut [LinkEntry]) {
+        match (self.bug, &self.dice) {
+            (Some(SeededBug::AckAsOwnership), _) => {
+                for lease in leases {
+                    lease.value = ENDED.to_vec();
+                }
+            }
+            (Some(SeededBug::WallClockExpiry), Some(dice)) if dice.roll(10) == 0 => {
+                for lease in leases {
+                    let revision = Some(lease.revision);
+                    // It renews, or it is over.
+                    let _ended = link.put(&lease.key, ENDED.to_vec(), revision, None).await;
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Keys and value as the nodes write them.
+const LEASES: &str = "worker/";
+const ENDED: &[u8] = br#"{"lease":"ended"}"#;
+
+/// True if the record, as the codec writes it, is of this type.
+fn is(record: &RecordBytes, kind: &str) -> bool {
+    record.starts_with(format!("{{\"v\":1,\"type\":\"{kind}\"").as_bytes())
+}
+
+async fn last_version(log: &dyn Log, stream: &StreamName) -> Result<Version, AppendError> {
+    let records = log.read(stream, Version(1), 10_000).await?;
+    Ok(records.last().map_or(Version(0), |(version, _)| *version))
+}
+
 enum Lost {
     Request,
     Answer,
@@ -124,7 +177,14 @@ impl Log for LineLog {
     ) -> LogFuture<Result<Version, AppendError>> {
         let (log, line, stream) = (Arc::clone(&self.log), self.line.clone(), stream.clone());
         LogFuture::waiting(async move {
-            let append = async { log.append(&stream, expected, id, records).await };
+            let append = async {
+                let expected = if line.ignores_fence(&records) {
+                    last_version(&*log, &stream).await?
+                } else {
+                    expected
+                };
+                log.append(&stream, expected, id, records).await
+            };
             match line.request(append).await {
                 Ok(answer) => answer,
                 Err(Lost::Request) => Err(AppendError::Log(unreachable())),
@@ -140,7 +200,17 @@ impl Log for LineLog {
         limit: usize,
     ) -> LogFuture<Result<Vec<(Version, RecordBytes)>, LogError>> {
         let (read, line) = (self.log.read(stream, from, limit), self.line.clone());
-        LogFuture::waiting(async move { line.read(read).await })
+        LogFuture::waiting(async move {
+            let mut records = line.read(read).await?;
+            if line.bug == Some(SeededBug::IntentNotChecked)
+                && let Some(at) = records
+                    .iter()
+                    .position(|(_, record)| is(record, "stop_requested"))
+            {
+                records.truncate(at);
+            }
+            Ok(records)
+        })
     }
 
     fn tail(
@@ -188,7 +258,14 @@ impl ClusterLink for LineLink {
 
     fn entries(&self, prefix: &str) -> LinkFuture<Result<Vec<LinkEntry>, LogError>> {
         let (shared, line, prefix) = (Arc::clone(&self.link), self.line.clone(), prefix.to_owned());
-        async move { line.read(async { shared.entries(&prefix).await }).await }.boxed()
+        async move {
+            let mut entries = line.read(async { shared.entries(&prefix).await }).await?;
+            if prefix == LEASES {
+                line.misjudge(&*shared, &mut entries).await;
+            }
+            Ok(entries)
+        }
+        .boxed()
     }
 
     fn put(

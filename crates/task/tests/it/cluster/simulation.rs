@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::{TaskId, Timestamp};
-use allstop_log::{Log, StreamName, Version};
+use allstop_log::{Log, MemoryLog, StreamName, Version};
 use allstop_task::{
-    CancelError, ExecuteError, ExecutionCx, ExecutorReturn, TaskEvent, TaskManager, TaskOptions,
-    TaskParts, TaskState,
+    CancelError, ExecuteError, ExecutionCx, ExecutorReturn, Task, TaskEvent, TaskManager,
+    TaskOptions, TaskParts, TaskRecord, TaskState,
 };
 use futures::future::join_all;
 use parking_lot::Mutex;
@@ -21,6 +21,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::dice::Dice;
 use super::line::{Line, LineState};
+use super::seeded_bug::SeededBug;
 use super::support::{Cluster, Node};
 use crate::support::{ExecutorResult, ScriptedExecutor, follow_up, request, user};
 
@@ -83,8 +84,11 @@ impl Drop for Live {
     }
 }
 
-async fn work(dice: Dice, ledger: Ledger, cx: ExecutionCx) -> ExecutorResult {
+async fn work(dice: Dice, ledger: Ledger, log: Arc<MemoryLog>, cx: ExecutionCx) -> ExecutorResult {
     let _live = Live::new(&ledger, &cx.task.id);
+    if starts_behind_a_stop(&log, &cx.task).await {
+        ledger.complain(format!("{} starts although it is to stop", cx.task.id));
+    }
     let write = async |event| {
         let _ended = cx.events.write(event).await;
     };
@@ -106,8 +110,25 @@ async fn work(dice: Dice, ledger: Ledger, cx: ExecutionCx) -> ExecutorResult {
     Ok(ExecutorReturn::Finished)
 }
 
+/// True if a stop was requested before this execution was written, and not refused since.
+async fn starts_behind_a_stop(log: &MemoryLog, task: &Task) -> bool {
+    let stream = StreamName::new(format!("task/{}", task.id));
+    let records = log.read(&stream, Version(1), 10_000).await;
+    let mut is_requested = false;
+    for (_, bytes) in records.expect("it works") {
+        match serde_json::from_slice(&bytes).expect("a record") {
+            TaskRecord::StopRequested { .. } => is_requested = true,
+            TaskRecord::StopRefused { .. } => is_requested = false,
+            TaskRecord::ExecutionStarted { epoch, .. } if epoch == task.epoch => break,
+            _ => {}
+        }
+    }
+    is_requested
+}
+
 struct Simulation {
     dice: Dice,
+    bug: Option<SeededBug>,
     cluster: Cluster,
     ledger: Ledger,
 }
@@ -115,7 +136,10 @@ struct Simulation {
 impl Simulation {
     fn node(&self, concurrency: usize) -> Node {
         let (dice, ledger) = (self.dice.clone(), self.ledger.clone());
-        let executor = ScriptedExecutor::new(move |cx| work(dice.clone(), ledger.clone(), cx));
+        let log = Arc::clone(&self.cluster.log);
+        let executor = ScriptedExecutor::new(move |cx| {
+            work(dice.clone(), ledger.clone(), Arc::clone(&log), cx)
+        });
         let executor = if self.dice.roll(2) == 0 {
             executor.resumable()
         } else {
@@ -135,7 +159,7 @@ impl Simulation {
             now: Arc::new(now),
             ..TaskOptions::default()
         };
-        let line = Line::new(Some(self.dice.clone()));
+        let line = Line::new(Some(self.dice.clone())).with_bug(self.bug);
         self.cluster
             .node_at(line, TaskParts::of(executor), concurrency, options)
     }
@@ -287,7 +311,7 @@ impl Simulation {
     }
 }
 
-fn simulate(seed: u64) -> Vec<String> {
+fn simulate(seed: u64, bug: Option<SeededBug>) -> Vec<String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(true)
@@ -296,6 +320,7 @@ fn simulate(seed: u64) -> Vec<String> {
     runtime.block_on(async {
         let simulation = Simulation {
             dice: Dice::new(seed),
+            bug,
             cluster: Cluster::new(),
             ledger: Ledger::default(),
         };
@@ -314,10 +339,30 @@ fn cluster_is_safe_always_and_gets_everything_done_when_the_faults_end() {
     let first = u64::from(std::process::id()) << 20;
     let seeds = number("ALLSTOP_CLUSTER_SEED").map_or(first..first + count, |seed| seed..seed + 1);
     for seed in seeds {
-        let violations = simulate(seed);
+        let violations = simulate(seed, None);
         assert!(
             violations.is_empty(),
             "ALLSTOP_CLUSTER_SEED={seed}: {violations:?}"
         );
+    }
+}
+
+/// The simulation is worth what it finds.
+#[test]
+fn simulation_finds_each_seeded_bug() {
+    for (bug, symptom) in [
+        (SeededBug::SkippedFence, "runs twice"),
+        (SeededBug::WallClockExpiry, "runs twice"),
+        (SeededBug::AckAsOwnership, "runs twice"),
+        (SeededBug::IntentNotChecked, "although it is to stop"),
+    ] {
+        let seen = |seed| {
+            let violations = simulate(seed, Some(bug));
+            violations
+                .iter()
+                .any(|violation| violation.contains(symptom))
+        };
+        let found = (1..=SEEDS).any(seen);
+        assert!(found, "{bug:?} is not found in {SEEDS} seeds");
     }
 }
