@@ -29,7 +29,7 @@ mod task_stream;
 
 pub use cluster::{
     AskedQuestion, ClusterLink, ClusterOptions, DeadLetter, HeldWakeUp, LinkEntry, LinkFuture,
-    MemoryLink, PutError, RenewalHandler, StopDelivery, WorkerInfo,
+    MemoryLink, PutError, RedriveError, RenewalHandler, StopDelivery, WorkerInfo,
 };
 pub use error::{CancelError, ExecuteError, ReadTaskError, TaskStoreError};
 pub use event_writer::{EventWriter, ExecutionEnded};

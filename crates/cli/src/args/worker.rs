@@ -24,7 +24,8 @@ pub(super) const WORKERS_HELP: &str = "\
 Examples:
   allstop workers list --store nats://127.0.0.1:4222
   allstop workers drain 01J9 --store nats://127.0.0.1:4222     (the beginning of an id is enough)
-  allstop workers dead --store nats://127.0.0.1:4222           (tasks that were set aside)";
+  allstop workers dead --store nats://127.0.0.1:4222           (tasks that were set aside)
+  allstop workers redrive 01J9 --store nats://127.0.0.1:4222   (a new task with the message of such a one)";
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct WorkerArgs {
@@ -56,4 +57,9 @@ pub(crate) enum WorkersAction {
     },
     /// List what was set aside: tasks that ended one worker after another, and wake-ups that nobody can read
     Dead,
+    /// Start a new task with the last message of one that was set aside, in its context and for its user
+    Redrive {
+        /// Id of the task that was set aside, or its beginning
+        id: String,
+    },
 }

@@ -25,7 +25,7 @@ use crate::terminal::{OutputPriority, Style, Styled, TextRole};
 /// Runs the command and gives its exit code.
 ///
 /// # Cancel safety
-/// A dropped `drain` may have asked the worker.
+/// A dropped `drain` may have asked the worker, and a dropped `redrive` may have started the task.
 pub(crate) async fn workers(args: &WorkersArgs, host: &ProcessHost) -> Result<u8, CliError> {
     let cluster = open(args).await?;
     let stdout = host.output.stdout();
@@ -51,41 +51,55 @@ pub(crate) async fn workers(args: &WorkersArgs, host: &ProcessHost) -> Result<u8
                 letters_table(&letters, style, now)
             }
         }
-        WorkersAction::Drain { id } => {
-            let workers = cluster.workers().await.map_err(|error| failed(&error))?;
-            let mut found = workers
-                .iter()
-                .filter(|worker| is_meant(worker.id.as_str(), id));
-            let worker = match (found.next(), found.next()) {
-                (Some(worker), None) => worker,
-                (None, _) => {
-                    return Err(CliError::usage(format!("no worker has the id {id}"))
-                        .hint("`allstop workers list` shows them"));
-                }
-                (Some(_), Some(_)) => {
-                    return Err(
-                        CliError::usage(format!("several workers have an id like {id}"))
-                            .hint("write more of it"),
-                    );
-                }
-            };
-            if !cluster
-                .drain_worker(&worker.id)
-                .await
-                .map_err(|error| failed(&error))?
-            {
-                return Err(CliError::failure("the worker does not answer")
-                    .hint("without a renewal of its lease it leaves the list by itself"));
-            }
-            let running = worker.running;
-            Styled::from(format!(
-                "{} takes no more tasks; {running} run, and it ends behind them",
-                worker.name
-            ))
-        }
+        WorkersAction::Drain { id } => drain(&cluster, id).await?,
+        WorkersAction::Redrive { id } => redrive(&cluster, id).await?,
     };
     stdout.lines(text, OutputPriority::Last);
     Ok(0)
+}
+
+async fn drain(cluster: &TaskManager, id: &str) -> Result<Styled, CliError> {
+    let workers = cluster.workers().await.map_err(|error| failed(&error))?;
+    let worker = meant(&workers, id, "worker", "list", |worker| worker.id.as_str())?;
+    let asked = cluster.drain_worker(&worker.id).await;
+    if !asked.map_err(|error| failed(&error))? {
+        return Err(CliError::failure("the worker does not answer")
+            .hint("without a renewal of its lease it leaves the list by itself"));
+    }
+    Ok(Styled::from(format!(
+        "{} takes no more tasks; {} run, and it ends behind them",
+        worker.name, worker.running
+    )))
+}
+
+async fn redrive(cluster: &TaskManager, id: &str) -> Result<Styled, CliError> {
+    let letters = cluster.dead_letters().await;
+    let letters = letters.map_err(|error| failed(&error))?;
+    let letter = meant(&letters, id, "task that was set aside", "dead", |letter| {
+        letter.task.as_str()
+    })?;
+    let again = cluster.redrive(&letter.task).await;
+    let again = again.map_err(|error| CliError::failure(error_chain(&error)))?;
+    Ok(Styled::from(format!("task {again} does its work anew")))
+}
+
+/// The one whose id is meant.
+fn meant<'a, T>(
+    all: &'a [T],
+    id: &str,
+    kind: &str,
+    listed_by: &str,
+    id_of: impl Fn(&T) -> &str,
+) -> Result<&'a T, CliError> {
+    let mut found = all.iter().filter(|one| is_meant(id_of(one), id));
+    match (found.next(), found.next()) {
+        (Some(one), None) => Ok(one),
+        (None, _) => Err(CliError::usage(format!("no {kind} has the id {id}"))
+            .hint(format!("`allstop workers {listed_by}` shows them"))),
+        (Some(_), Some(_)) => {
+            Err(CliError::usage(format!("several ids are like {id}")).hint("write more of it"))
+        }
+    }
 }
 
 fn failed(error: &TaskStoreError) -> CliError {
@@ -144,11 +158,16 @@ fn letters_table(letters: &[DeadLetter], style: Style, now: Timestamp) -> Styled
         return Styled::from("nothing was set aside".to_owned());
     }
     let mut table = TextTable::default();
-    table.row(["TASK", "AGE", "REASON"].map(|title| style.paint(TextRole::Dim, title)));
+    table.row(["TASK", "AGE", "AGAIN", "REASON"].map(|title| style.paint(TextRole::Dim, title)));
     for letter in letters {
         table.row([
             letter.task.to_string().into(),
             age(letter.at, now).into(),
+            letter
+                .again_as
+                .as_ref()
+                .map_or(String::new(), ToString::to_string)
+                .into(),
             letter.reason.to_string().into(),
         ]);
     }

@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use allstop_core::{Cause, CauseKind, TaskId, Timestamp};
+use allstop_core::{Cause, CauseKind, MessageId, TaskId, Timestamp};
 use allstop_log::{LogError, Version};
 use serde::{Deserialize, Serialize};
 
 use super::link::PutError;
-use super::node::ClusterNode;
-use crate::error::TaskStoreError;
-use crate::execution::failed;
+use super::node::{ClusterNode, ENDED_TTL};
+use crate::error::{ExecuteError, TaskStoreError};
+use crate::execution::{failed, last_message};
 use crate::feed::TaskFeed;
-use crate::manager::ManagerInner;
-use crate::model::Task;
-use crate::task_stream::TaskStream;
+use crate::manager::{ManagerInner, TaskManager, TaskRequest};
+use crate::model::{Task, TaskMessage};
+use crate::task_stream::{TaskStream, read_task};
 
 const DEAD_PREFIX: &str = "dead/";
 
@@ -28,6 +28,23 @@ pub struct DeadLetter {
     pub reason: Arc<str>,
     /// Time at which it was set aside.
     pub at: Timestamp,
+    /// The task that does its work anew ([`TaskManager::redrive`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub again_as: Option<TaskId>,
+}
+
+/// Reason why nothing does the work of a dead letter anew.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum RedriveError {
+    /// Nothing of this id was set aside.
+    #[error("{0} was not set aside")]
+    NotSetAside(TaskId),
+    /// It was set aside because it cannot be read; a worker that can read it takes it by itself.
+    #[error("{0} cannot be read; a worker of a newer version may take it by itself")]
+    Unreadable(TaskId),
+    /// The new task was not accepted.
+    #[error(transparent)]
+    Execute(#[from] ExecuteError),
 }
 
 impl ClusterNode {
@@ -49,6 +66,60 @@ impl ClusterNode {
             .filter_map(|entry| serde_json::from_slice(&entry.value).ok())
             .collect())
     }
+
+    /// Notes the task that does its work anew. The letter goes after a day.
+    async fn note_again(&self, letter: &DeadLetter, again: &TaskId) -> Result<(), LogError> {
+        let letter = DeadLetter {
+            again_as: Some(again.clone()),
+            ..letter.clone()
+        };
+        let key = format!("{DEAD_PREFIX}{}", letter.task);
+        let value = serde_json::to_vec(&letter).unwrap_or_default();
+        match self.link().put(&key, value, None, Some(ENDED_TTL)).await {
+            Ok(_) | Err(PutError::Conflict) => Ok(()),
+            Err(PutError::Unknown(error) | PutError::Failed(error)) => Err(error),
+        }
+    }
+}
+
+impl TaskManager {
+    /// Starts a new task with the last message of a task that was given up, in its context and for its owner. A second
+    /// time it answers with the same task: the new message's id is made from the old task's.
+    ///
+    /// # Cancel safety
+    /// A dropped call may have started it.
+    pub async fn redrive(&self, id: &TaskId) -> Result<TaskId, RedriveError> {
+        let letters = self.dead_letters().await.map_err(ExecuteError::from)?;
+        let letter = letters.into_iter().find(|letter| letter.task == *id);
+        let letter = letter.ok_or_else(|| RedriveError::NotSetAside(id.clone()))?;
+        let read = read_task(&*self.inner.log, id).await;
+        let message = match (&letter.owner, read) {
+            (None, _) | (_, Err(TaskStoreError::Unreadable { .. })) => None,
+            (_, Err(error)) => return Err(ExecuteError::from(error).into()),
+            (_, Ok(read)) => read.and_then(|(_, task)| Some((last_message(&task)?, task))),
+        };
+        let Some((message, task)) = message else {
+            return Err(RedriveError::Unreadable(id.clone()));
+        };
+        let mut message = TaskMessage::clone(&message);
+        message.id = MessageId::new(format!("{id}-again"));
+        message.reference_task_ids.push(id.clone());
+        let request = TaskRequest {
+            owner: Arc::clone(&task.owner),
+            task_id: None,
+            context_id: Some(task.context_id.clone()),
+            message,
+            metadata: task.metadata.clone(),
+            trace: None,
+        };
+        let again = self.execute(request).await?.task_id;
+        if let Some(node) = &self.inner.cluster
+            && let Err(error) = node.note_again(&letter, &again).await
+        {
+            tracing::debug!(%error, task = %id, "the letter still looks as if nothing did its work");
+        }
+        Ok(again)
+    }
 }
 
 impl ManagerInner {
@@ -69,6 +140,7 @@ impl ManagerInner {
             owner: Some(Arc::clone(&task.owner)),
             reason: reason.as_str().into(),
             at: now,
+            again_as: None,
         };
         // First: a task that has ended is not looked at again.
         node.set_aside(&letter).await?;

@@ -24,7 +24,7 @@ pub(crate) mod stop_delivery;
 mod wake_up;
 mod worker;
 
-pub use dead_letter::DeadLetter;
+pub use dead_letter::{DeadLetter, RedriveError};
 pub use lease::WorkerInfo;
 pub use link::{AskedQuestion, ClusterLink, HeldWakeUp, LinkEntry, LinkFuture, PutError};
 pub use memory_link::MemoryLink;

@@ -361,6 +361,7 @@ impl ManagerInner {
             owner: None,
             reason: reason.into(),
             at: (self.options.now)(),
+            again_as: None,
         };
         node.set_aside(&letter).await
     }

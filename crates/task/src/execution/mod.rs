@@ -29,6 +29,7 @@ pub(crate) use client_answer::Acceptance;
 pub(crate) use engine::{ExecutionEngine, ExecutionJob};
 pub(crate) use lifecycle::failed;
 pub use part_receipts::PartReceipts;
+pub(crate) use work_scope::last_message;
 
 /// Handle of an execution: stops it, and waits for its result.
 #[derive(Debug)]

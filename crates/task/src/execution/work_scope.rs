@@ -61,7 +61,7 @@ impl ExecutionEngine {
 }
 
 /// The message that the execution answers: the client's last one. A resumed execution has written its own behind it.
-fn last_message(task: &Task) -> Option<Arc<TaskMessage>> {
+pub(crate) fn last_message(task: &Task) -> Option<Arc<TaskMessage>> {
     let is_of_client = |message: &&Arc<TaskMessage>| message.role == MessageSender::User;
     let last = task.history.iter().rev().find(is_of_client);
     last.or(task.history.last()).map(Arc::clone)

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use allstop_core::CauseKind;
-use allstop_task::{ExecutionCx, ExecutorReturn, TaskEvent, TaskState};
+use allstop_core::{CauseKind, TaskId};
+use allstop_task::{ExecutionCx, ExecutorReturn, RedriveError, TaskEvent, TaskState};
 use tokio::time::{Instant, sleep};
 
 use super::support::{Cluster, LEASE, task_when};
-use crate::support::{ScriptedExecutor, endless, start};
+use crate::support::{ScriptedExecutor, endless, start, user};
 
 /// Executor that waits at its first run and completes when it is resumed.
 fn completes_when_resumed() -> ScriptedExecutor {
@@ -101,4 +101,41 @@ async fn task_that_ends_worker_after_worker_becomes_a_dead_letter() {
     assert_eq!(task.status.state, TaskState::Failed);
     let letters = front.manager.dead_letters().await.unwrap();
     assert_eq!((letters.len(), &letters[0].task), (1, &task.id));
+    // Its work is done anew, once, as a task of its own.
+    let again = front.manager.redrive(&task.id).await.unwrap();
+    executor.started().await;
+    assert_eq!(front.manager.redrive(&task.id).await.unwrap(), again);
+    let redriven = front.manager.get(&again).await.unwrap();
+    assert_eq!(redriven.context_id, task.context_id);
+    assert_eq!(redriven.history[0].parts, task.history[0].parts);
+    assert_eq!(executor.live(), 1);
+    let letters = front.manager.dead_letters().await.unwrap();
+    assert_eq!(letters[0].again_as, Some(again));
+    let other = front.manager.redrive(&TaskId::new("other")).await;
+    assert!(matches!(other, Err(RedriveError::NotSetAside(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn task_that_waits_for_its_next_attempt_can_be_stopped() {
+    let cluster = Cluster::new();
+    let front = cluster.front_end();
+    let executor = endless(false).resumable();
+    let mut worker = cluster.worker(&executor);
+    let accepted = start(&front.manager, &executor).await;
+    for attempt in 2..=3 {
+        let next = cluster.worker(&executor);
+        sleep(Duration::from_secs(1)).await;
+        std::mem::replace(&mut worker, next).kill().await;
+        let is_claimed = |task: &allstop_task::Task| task.epoch == attempt;
+        task_when(&front, &accepted.task_id, is_claimed).await;
+    }
+    assert_eq!(executor.live(), 0, "the third attempt waits");
+    let outcome = front.manager.cancel(&accepted.task_id, user()).await;
+    let outcome = outcome.unwrap();
+    assert_eq!(outcome.task.status.state, TaskState::Canceled);
+    assert!(
+        !outcome.receipt.quiet(),
+        "nobody has seen the end of the second attempt"
+    );
+    assert_eq!((executor.live(), outcome.task.epoch), (0, 3));
 }
