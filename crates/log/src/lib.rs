@@ -35,7 +35,7 @@ mod stream_writer;
 pub use error::{AppendError, LogError, LogErrorKind};
 pub use future::LogFuture;
 pub use lock::{LockAttempt, StreamLock};
-pub use log::{Log, TAIL_POLL_MS};
+pub use log::{Log, READ_BYTES_MIN, TAIL_POLL_MS};
 pub use memory::MemoryLog;
 pub use names::{AppendId, AppendIds, RecordBytes, StreamName, Version};
 pub use session::{

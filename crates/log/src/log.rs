@@ -32,7 +32,8 @@ pub trait Log: Send + Sync + fmt::Debug {
     ) -> LogFuture<Result<Version, AppendError>>;
 
     /// Reads at most `limit` records, from number `from` on (the first is 1). A store may return fewer records to
-    /// bound its memory; an empty result means that there are no more.
+    /// bound its memory, if they have at least [`READ_BYTES_MIN`] bytes together; otherwise fewer records mean that there
+    /// were no more at the time of the read. So a reader gets to an end also while somebody writes.
     fn read(
         &self,
         stream: &StreamName,
@@ -83,6 +84,9 @@ pub trait Log: Send + Sync + fmt::Debug {
 pub(crate) fn is_another_process_alive(owner: &ProcessIdentity) -> bool {
     owner != this_process() && !owner.boot_id.is_empty() && is_alive(owner)
 }
+
+/// Size, in bytes, that a read may have before a store cuts it short.
+pub const READ_BYTES_MIN: usize = 4 << 20;
 
 /// Interval at which a tail checks for records of other processes, in milliseconds: short enough for a person who
 /// watches, while 10 reads per second of an unchanged stream have no noticeable cost.

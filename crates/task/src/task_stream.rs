@@ -4,7 +4,9 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use allstop_core::TaskId;
-use allstop_log::{Log, RecordBytes, StreamName, StreamWriteError, StreamWriter, Version};
+use allstop_log::{
+    Log, READ_BYTES_MIN, RecordBytes, StreamName, StreamWriteError, StreamWriter, Version,
+};
 use futures::FutureExt as _;
 
 use crate::error::TaskStoreError;
@@ -70,13 +72,18 @@ pub(crate) async fn read_task(
 ) -> Result<Option<(Version, Arc<Task>)>, TaskStoreError> {
     let (mut version, mut task) = (Version(0), None);
     loop {
-        let updates = read_updates(log, id, version, READ_LEN_MAX).await?;
-        if updates.is_empty() {
-            return Ok(task.map(|task| (version, task)));
-        }
-        for update in updates {
+        let read = log
+            .read(&stream_of(id), version.next(), READ_LEN_MAX)
+            .await?;
+        let bytes: usize = read.iter().map(|(_, record)| record.len()).sum();
+        // Not an empty read: a task that is written faster than it is read has none.
+        let is_last = read.len() < READ_LEN_MAX && bytes < READ_BYTES_MIN;
+        for update in decoded(id, read)? {
             version = update.version;
             apply(id, version, &mut task, &update.record)?;
+        }
+        if is_last {
+            return Ok(task.map(|task| (version, task)));
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use allstop_core::receipt::{ItemKind, ItemState, NotStoppedReason, NothingToStop, ReceiptItem};
 use allstop_core::{Cause, Receipt, TaskId};
-use allstop_log::Version;
+use allstop_log::{LogError, Version};
 use allstop_scope::FORCE_MAX;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -40,7 +40,16 @@ impl TaskManager {
         let (mut is_first_look, mut is_woken, mut has_requested) = (true, false, false);
         let mut least = Version(0);
         loop {
-            let read = read_task(&*self.inner.log, id).await?;
+            let read = match read_task(&*self.inner.log, id).await {
+                Ok(read) => read,
+                Err(error) => {
+                    // What runs here is stopped all the same.
+                    if let Some(execution) = self.inner.execution_here(id) {
+                        drop(execution.stop(cause).receipt().await);
+                    }
+                    return Err(error.into());
+                }
+            };
             let (version, task) = read.ok_or_else(|| CancelError::NotFound(id.clone()))?;
             if task.has_ended() && std::mem::take(&mut is_first_look) {
                 return self.inner.already_ended(task, cause);
@@ -197,6 +206,12 @@ fn outcome_of(task: Arc<Task>) -> Result<CancelOutcome, CancelError> {
 }
 
 impl ClusterNode {
+    /// Wakes a worker for the record that is written next.
+    pub(crate) async fn wake_for_next(&self, stream: &TaskStream) -> Result<(), LogError> {
+        let wake_up = WakeUp::new(stream.id(), stream.version().next());
+        self.link().wake(wake_up.to_bytes()).await
+    }
+
     fn has_no_owner(&self, task: &Task) -> bool {
         match &task.worker {
             None => true,

@@ -115,6 +115,10 @@ impl ExecutionEngine {
                 if task.is_none_or(|task| task.has_ended() || task.stop_requested.is_some()) {
                     return Ok(());
                 }
+                if let Some(node) = &self.manager.cluster {
+                    // Its worker looks when somebody asks it to.
+                    node.wake_for_next(&self.stream).await?;
+                }
                 let requested = TaskRecord::StopRequested {
                     cause: cause.clone(),
                     at: self.now(),

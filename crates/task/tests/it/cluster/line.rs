@@ -26,6 +26,8 @@ const REQUEST_MAX: Duration = Duration::from_secs(1);
 pub(crate) enum LineState {
     Open,
     Cut,
+    /// Requests come through, and their answers do not.
+    Unheard,
     /// Its process has ended, or is paused: nothing ever comes back.
     Dead,
 }
@@ -36,6 +38,8 @@ pub(crate) struct Line {
     state: Arc<watch::Sender<LineState>>,
     /// Delays and lost answers; `None`: a perfect line.
     dice: Option<Dice>,
+    /// Delay of each way.
+    delay: Duration,
     /// Bug of the process at its end.
     bug: Option<SeededBug>,
 }
@@ -45,12 +49,17 @@ impl Line {
         Self {
             state: Arc::new(watch::Sender::new(LineState::Open)),
             dice,
+            delay: Duration::ZERO,
             bug: None,
         }
     }
 
     pub(crate) fn with_bug(self, bug: Option<SeededBug>) -> Self {
         Self { bug, ..self }
+    }
+
+    pub(crate) fn slowed(self, delay: Duration) -> Self {
+        Self { delay, ..self }
     }
 
     pub(crate) fn set(&self, state: LineState) {
@@ -70,6 +79,9 @@ impl Line {
                 _ => sleep(Duration::from_millis(dice.roll(4))).await,
             }
         }
+        if !self.delay.is_zero() {
+            sleep(self.delay).await;
+        }
         let mut state = self.state.subscribe();
         let opened = timeout(
             REQUEST_MAX,
@@ -88,7 +100,7 @@ impl Line {
             return Err(Lost::Request);
         }
         let answer = request.await;
-        if self.pass().await {
+        if self.pass().await && *self.state.borrow() != LineState::Unheard {
             Ok(answer)
         } else {
             Err(Lost::Answer)

@@ -3,6 +3,7 @@
 mod dice;
 mod line;
 mod messages;
+mod races;
 mod seeded_bug;
 mod simulation;
 mod stops;
