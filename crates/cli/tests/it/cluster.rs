@@ -57,9 +57,18 @@ impl Cluster {
     }
 
     fn send(&self, text: &str) -> Value {
+        self.send_in(text, text)
+    }
+
+    fn send_in(&self, context: &str, text: &str) -> Value {
         let body = json!({
             "configuration": {"returnImmediately": true},
-            "message": {"messageId": text, "role": "ROLE_USER", "parts": [{"text": text}]},
+            "message": {
+                "messageId": text,
+                "contextId": context,
+                "role": "ROLE_USER",
+                "parts": [{"text": text}],
+            },
         });
         let sent = self.front.request("POST /message:send", &body.to_string());
         let (status, body) = sent.expect("an answer");
@@ -174,6 +183,31 @@ fn shell_of_a_paused_worker_is_gone_before_its_lease_is() {
     });
     assert_eq!(cluster.state(&task), before);
     assert_eq!(first.end_by(Signal::TERM).code, 143);
+}
+
+/// The script's reply tells how many came before it in the conversation, so each worker has what the other one wrote.
+#[test]
+fn tasks_of_one_context_at_two_workers_are_one_conversation() {
+    let cluster = Cluster::new();
+    let replies = (1..=6).map(|number| format!("- text: reply {number}.\n"));
+    let script = format!("replies:\n{}", replies.collect::<String>());
+    let agent = format!("--yes --model {}", cluster.place.script(&script));
+    let _workers = [cluster.worker(&agent), cluster.worker(&agent)];
+    let tasks = [1, 2, 3, 4, 5, 6].map(|number| cluster.send_in("shared", &format!("m{number}")));
+    let mut seen = Vec::new();
+    for task in &tasks {
+        eventually("the task is completed", || {
+            (cluster.state(task) == "TASK_STATE_COMPLETED").then_some(())
+        });
+        let task = cluster
+            .front
+            .get(&format!("/tasks/{}", task["id"].as_str().expect("an id")));
+        let text = task.to_string();
+        let reply = (1..=6).find(|number| text.contains(&format!("reply {number}.")));
+        seen.push(reply.unwrap_or_else(|| panic!("no reply: {text}")));
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, [1, 2, 3, 4, 5, 6]);
 }
 
 #[test]
