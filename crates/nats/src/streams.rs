@@ -2,6 +2,7 @@
 
 use allstop_log::{LogError, LogErrorKind, StreamName, Version};
 use async_nats::jetstream::message::PublishMessage;
+use async_nats::jetstream::stream::Stream;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 
 use crate::append_message::deletion_headers;
@@ -14,24 +15,43 @@ use crate::subject::{filter_of, name_of};
 const LIST_QUESTIONS_MAX: usize = 64;
 
 impl NatsStore {
+    /// Names below a root that start with a prefix, as the subjects of a stream have them. Asks until there is an answer.
+    pub(crate) async fn names(
+        &self,
+        messages: &Stream,
+        root: &str,
+        prefix: &str,
+    ) -> Result<Vec<StreamName>, LogError> {
+        let mut attempts = Attempts::within(self.options.answer_max);
+        loop {
+            let failure = match self.check_connection() {
+                Err(failure) => failure,
+                Ok(()) => match self
+                    .answer(subjects(messages, &filter_of(root, prefix)))
+                    .await
+                {
+                    Some(Ok(subjects)) => {
+                        let name = |subject: &String| {
+                            name_of(subject.strip_prefix(root)?.strip_prefix('.')?)
+                        };
+                        let mut names: Vec<_> = subjects.iter().filter_map(name).collect();
+                        names.retain(|name| name.as_str().starts_with(prefix));
+                        return Ok(names);
+                    }
+                    Some(Err(error)) => RequestFailure::Passing(error),
+                    None => RequestFailure::Passing(errors::disconnected("list")),
+                },
+            };
+            match failure {
+                RequestFailure::Passing(_) if attempts.next().await => {}
+                failure => return Err(failure.into_error()),
+            }
+        }
+    }
+
     /// Lists as [`Log::list`](allstop_log::Log::list) has it.
     pub(crate) async fn list(&self, prefix: &str) -> Result<Vec<(StreamName, Version)>, LogError> {
-        let root = self.log_root();
-        let failed = |error| errors::unreachable("list", error);
-        self.check_connection()
-            .map_err(RequestFailure::into_error)?;
-        let subjects = self.records.info_with_subjects(filter_of(&root, prefix));
-        let subjects = self.answer(subjects).await;
-        let subjects = subjects.ok_or_else(|| errors::disconnected("list"))?;
-        let mut subjects = subjects.map_err(failed)?;
-        let mut names = Vec::new();
-        while let Some((subject, _messages)) = subjects.try_next().await.map_err(failed)? {
-            let tokens = subject
-                .strip_prefix(&root)
-                .and_then(|rest| rest.strip_prefix('.'));
-            let name = tokens.and_then(name_of);
-            names.extend(name.filter(|name| name.as_str().starts_with(prefix)));
-        }
+        let names = self.names(&self.records, &self.log_root(), prefix).await?;
         let listed = stream::iter(names)
             .map(|name| async move {
                 let end = self.end(&name).await?;
@@ -85,4 +105,11 @@ impl NatsStore {
             tracing::debug!(%stream, "pieces of a deleted stream stay");
         }
     }
+}
+
+async fn subjects(messages: &Stream, filter: &str) -> Result<Vec<String>, LogError> {
+    let failed = |error| errors::unreachable("list", error);
+    let subjects = messages.info_with_subjects(filter).await.map_err(failed)?;
+    let subjects = subjects.map_ok(|(subject, _messages)| subject);
+    subjects.try_collect().await.map_err(failed)
 }

@@ -8,9 +8,9 @@ use async_nats::jetstream::message::PublishMessage;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 
 use super::LinkParts;
-use crate::errors::{self, NotPublished, RequestFailure};
+use crate::errors::NotPublished;
 use crate::store::NatsStore;
-use crate::subject::{filter_of, name_of, tokens_of};
+use crate::subject::tokens_of;
 
 /// Questions to the servers at the same time while entries are listed.
 const LIST_QUESTIONS_MAX: usize = 64;
@@ -41,24 +41,10 @@ impl LinkParts {
 
     /// The subjects come from the servers at once; each value is asked for.
     pub(super) async fn entries(&self, prefix: &str) -> Result<Vec<LinkEntry>, LogError> {
-        let root = self.root();
-        let failed = |error| errors::unreachable("list", error);
-        let store = &self.store;
-        store
-            .check_connection()
-            .map_err(RequestFailure::into_error)?;
-        let subjects = self.entries.info_with_subjects(filter_of(&root, prefix));
-        let subjects = store.answer(subjects).await;
-        let subjects = subjects.ok_or_else(|| errors::disconnected("list"))?;
-        let mut subjects = subjects.map_err(failed)?;
-        let mut keys = Vec::new();
-        while let Some((subject, _messages)) = subjects.try_next().await.map_err(failed)? {
-            let tokens = subject
-                .strip_prefix(&root)
-                .and_then(|rest| rest.strip_prefix('.'));
-            let key = tokens.and_then(name_of);
-            keys.extend(key.filter(|key| key.as_str().starts_with(prefix)));
-        }
+        let keys = self
+            .store
+            .names(&self.entries, &self.root(), prefix)
+            .await?;
         stream::iter(keys)
             .map(|key| async move { self.entry(key.as_str()).await })
             .buffer_unordered(LIST_QUESTIONS_MAX)

@@ -6,6 +6,7 @@ use allstop_log::{
     AppendError, AppendId, LockAttempt, Log, LogErrorKind, RecordBytes, StreamName, Version,
 };
 use allstop_nats::{ConnectError, NatsLog, NatsOptions};
+use allstop_task::ClusterLink as _;
 use allstop_testkit::nats_server::NatsServer;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
@@ -94,6 +95,25 @@ async fn server_that_stays_away_is_an_error_in_time() {
     append_surely(&log, &stream, 0).await;
     let found = log.read(&stream, Version(1), 5).await.unwrap();
     assert_eq!(found, [(Version(1), text(0))]);
+}
+
+#[tokio::test]
+async fn lists_wait_for_a_server_that_comes_back() {
+    let (log, mut kept) = on_one_server().await;
+    let stream = StreamName::new("s");
+    append_surely(&log, &stream, 0).await;
+    let link = log.link().await.unwrap();
+    link.put("k/1", b"v".to_vec(), None, None).await.unwrap();
+    kept.servers.kill();
+    let lists = async { tokio::join!(log.list(""), link.entries("k/")) };
+    let mut lists = std::pin::pin!(lists);
+    // They find no server.
+    let early = tokio::time::timeout(Duration::from_millis(300), &mut lists).await;
+    assert!(early.is_err(), "{early:?}");
+    kept.servers.restart();
+    let (streams, entries) = lists.await;
+    assert_eq!(streams.unwrap(), [(stream, Version(1))]);
+    assert_eq!(entries.unwrap().len(), 1);
 }
 
 #[tokio::test]
