@@ -72,13 +72,8 @@ pub(crate) async fn read_task(
 ) -> Result<Option<(Version, Arc<Task>)>, TaskStoreError> {
     let (mut version, mut task) = (Version(0), None);
     loop {
-        let read = log
-            .read(&stream_of(id), version.next(), READ_LEN_MAX)
-            .await?;
-        let bytes: usize = read.iter().map(|(_, record)| record.len()).sum();
-        // Not an empty read: a task that is written faster than it is read has none.
-        let is_last = read.len() < READ_LEN_MAX && bytes < READ_BYTES_MIN;
-        for update in decoded(id, read)? {
+        let (updates, is_last) = read_batch(log, id, version).await?;
+        for update in updates {
             version = update.version;
             apply(id, version, &mut task, &update.record)?;
         }
@@ -86,6 +81,21 @@ pub(crate) async fn read_task(
             return Ok(task.map(|task| (version, task)));
         }
     }
+}
+
+/// The records behind a cursor, and true if there were no more.
+async fn read_batch(
+    log: &dyn Log,
+    id: &TaskId,
+    cursor: Version,
+) -> Result<(Vec<TaskUpdate>, bool), TaskStoreError> {
+    let read = log
+        .read(&stream_of(id), cursor.next(), READ_LEN_MAX)
+        .await?;
+    let bytes: usize = read.iter().map(|(_, record)| record.len()).sum();
+    // Not an empty read: a task that is written faster than it is read has none.
+    let is_last = read.len() < READ_LEN_MAX && bytes < READ_BYTES_MIN;
+    Ok((decoded(id, read)?, is_last))
 }
 
 /// The task as its feed has it, or as the log has it: then the feed has it from now on.
@@ -327,7 +337,7 @@ impl TaskStream {
     async fn read_new(&mut self) -> Result<(), TaskStoreError> {
         loop {
             let (log, version) = (Arc::clone(self.writer.log()), self.writer.version());
-            let updates = read_updates(&*log, &self.id, version, READ_LEN_MAX).await?;
+            let (updates, is_last) = read_batch(&*log, &self.id, version).await?;
             let Some(last) = updates.last().map(|update| update.version) else {
                 return Ok(());
             };
@@ -343,6 +353,9 @@ impl TaskStream {
                 self.feed.publish(updates, task);
             }
             self.task = task;
+            if is_last {
+                return Ok(());
+            }
         }
     }
 }

@@ -117,11 +117,21 @@ impl TaskManager {
                     let wake_up = WakeUp::new(id, version.next()).to_bytes();
                     node.link().wake(wake_up).await?;
                 }
-                match self.request_stop(version, &task, &cause).await {
-                    Ok(requested) => (has_requested, least) = (true, requested),
-                    // The owner writes faster than this process reads: its end has the receipt, too.
-                    Err(TaskStoreError::Fenced(_)) if task.is_executing => {
-                        node.deliver_stop(&task, Some(cause.clone())).await;
+                let request = self.request_stop(version, &task, &cause);
+                let requested = if task.is_executing {
+                    // Its owner stops it while the request is written: its end has the receipt in any case.
+                    let delivery = node.deliver_stop(&task, Some(cause.clone()));
+                    tokio::join!(request, delivery).0
+                } else {
+                    request.await
+                };
+                match requested {
+                    Ok(requested) => {
+                        (has_requested, least) = (true, requested);
+                        if !task.is_executing {
+                            node.deliver_stop(&task, None).await;
+                        }
+                        self.changed_behind(id, requested).await;
                     }
                     // The task has changed.
                     Err(TaskStoreError::Fenced(_) | TaskStoreError::Illegal { .. }) => {}
@@ -136,10 +146,14 @@ impl TaskManager {
             }
             has_requested = true;
             node.deliver_stop(&task, None).await;
-            let log = &*self.inner.log;
-            let changed = timeout(ASK_EVERY, tail_updates(log, id, version, 1));
-            let _changed_or_not = changed.await;
+            self.changed_behind(id, version).await;
         }
+    }
+
+    /// Waits for a record behind this one, until the owner is asked again.
+    async fn changed_behind(&self, id: &TaskId, version: Version) {
+        let changed = tail_updates(&*self.inner.log, id, version, 1);
+        let _changed_or_not = timeout(ASK_EVERY, changed).await;
     }
 
     /// Writes the request. Returns its version.

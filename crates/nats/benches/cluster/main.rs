@@ -1,0 +1,49 @@
+//! Tasks over NATS: a stop that crosses nodes, and the throughput of short tasks. The baselines are what the servers need
+//! for the same appends and questions, asked for in the same run. Nodes are managers with connections of their own, in this
+//! process; every server syncs each append.
+//!
+//! `cargo bench -p allstop-nats --bench cluster`; `SERVERS=3` replicates three times (1 by default).
+
+mod nodes;
+mod raw;
+mod short_tasks;
+mod stops;
+
+use std::process::ExitCode;
+
+use allstop_bench::BenchSuite;
+use allstop_testkit::nats_server::{NatsCluster, NatsServer};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use nodes::Servers;
+
+fn main() -> ExitCode {
+    let mut suite = BenchSuite::from_args();
+    let runtime = Runtime::new().expect("the system gives threads");
+    let folder = TempDir::new().expect("a folder");
+    #[expect(clippy::disallowed_methods, reason = "a benchmark's own arguments")]
+    let is_replicated = std::env::var("SERVERS").is_ok_and(|count| count == "3");
+    if is_replicated {
+        let started = NatsCluster::start(folder.path(), 3);
+        let servers = Servers {
+            url: started.url(),
+            replicas: 3,
+        };
+        measure(&mut suite, &runtime, &servers);
+    } else {
+        let started = NatsServer::start(folder.path());
+        let servers = Servers {
+            url: started.url(),
+            replicas: 1,
+        };
+        measure(&mut suite, &runtime, &servers);
+    }
+    suite.finish()
+}
+
+fn measure(suite: &mut BenchSuite, runtime: &Runtime, servers: &Servers) {
+    let _runtime = runtime.enter();
+    stops::measure(suite, runtime, servers);
+    short_tasks::measure(suite, runtime, servers);
+}
