@@ -6,7 +6,7 @@ use allstop_log::{LogError, LogErrorKind};
 use async_nats::jetstream::context::ContextBuilder;
 use async_nats::jetstream::stream::{Config, DiscardPolicy, Stream};
 use async_nats::jetstream::{Context, Error as ServerError, ErrorCode};
-use async_nats::{Client, ConnectOptions, Event};
+use async_nats::{Client, ConnectOptions, Event, ServerAddr};
 use tokio::sync::watch;
 
 use crate::attempts::Attempts;
@@ -132,6 +132,8 @@ async fn connection(
             }
             std::future::ready(())
         });
+    // The connection makes its TLS settings itself, and they need the process's provider.
+    let _first_is_kept = rustls::crypto::ring::default_provider().install_default();
     if let Some(path) = &options.credentials {
         let with_credentials = connect.credentials_file(path).await;
         connect = with_credentials
@@ -140,9 +142,23 @@ async fn connection(
     if let Some(path) = &options.authorities {
         connect = connect.add_root_certificates(path.clone());
     }
-    let servers: Vec<&str> = options.servers.split(',').map(str::trim).collect();
+    let unreachable = |error: &dyn std::error::Error| ConnectError::Unreachable(error.to_string());
+    let servers = options
+        .servers
+        .split(',')
+        .map(|server| server.trim().parse());
+    let servers: Result<Vec<ServerAddr>, _> = servers.collect();
+    let servers = servers.map_err(|error| unreachable(&error))?;
+    // The connection itself does not look for them there.
+    let named = servers.iter().find(|server| server.has_user_pass());
+    if let Some((user, password)) = named.and_then(|server| {
+        let password = server.password().unwrap_or_default();
+        Some((server.username()?, password))
+    }) {
+        connect = connect.user_and_password(user.to_owned(), password.to_owned());
+    }
     let client = connect.connect(servers).await;
-    client.map_err(|error| ConnectError::Unreachable(error.to_string()))
+    client.map_err(|error| unreachable(&error))
 }
 
 fn records_config(options: &NatsOptions) -> Config {

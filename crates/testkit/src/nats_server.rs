@@ -44,7 +44,15 @@ impl NatsServer {
     /// If the part was never fetched, or the server does not become ready: what it complained about is on standard
     /// error then.
     pub fn start(folder: impl Into<PathBuf>) -> Self {
-        let server = Self::spawn(folder.into(), &[]);
+        Self::start_with(folder, &[])
+    }
+
+    /// Starts a server with further arguments, such as `--user`.
+    ///
+    /// # Panics
+    /// As [`NatsServer::start`].
+    pub fn start_with(folder: impl Into<PathBuf>, arguments: &[String]) -> Self {
+        let server = Self::spawn(folder.into(), arguments);
         server.wait_until_ready();
         server
     }

@@ -76,22 +76,29 @@ pub(crate) struct NatsArgs {
         long = "nats-creds",
         value_name = "PATH",
         env = "ALLSTOP_NATS_CREDS",
-        help_heading = "Cluster"
+        help_heading = "Cluster",
+        global = true
     )]
     pub(crate) creds: Option<PathBuf>,
     /// File with certificates of authorities to trust, for servers with TLS (`tls://HOST:PORT`)
-    #[arg(long = "nats-ca", value_name = "PATH", help_heading = "Cluster")]
+    #[arg(
+        long = "nats-ca",
+        value_name = "PATH",
+        help_heading = "Cluster",
+        global = true
+    )]
     pub(crate) ca: Option<PathBuf>,
     /// Beginning of all names at the servers
     #[arg(
         long = "nats-prefix",
         value_name = "NAME",
         default_value = "allstop",
-        help_heading = "Cluster"
+        help_heading = "Cluster",
+        global = true
     )]
     pub(crate) prefix: String,
     /// Servers that keep each record: 1, 3 or 5. Counts when the store is made
-    #[arg(long = "nats-replicas", value_name = "N", default_value_t = 1, value_parser = replicas, help_heading = "Cluster")]
+    #[arg(long = "nats-replicas", value_name = "N", default_value_t = 1, value_parser = replicas, help_heading = "Cluster", global = true)]
     pub(crate) replicas: usize,
 }
 

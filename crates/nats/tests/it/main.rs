@@ -5,3 +5,4 @@ mod conformance;
 mod faults;
 mod locks;
 mod support;
+mod tls;

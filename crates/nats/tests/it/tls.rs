@@ -1,0 +1,47 @@
+//! Connections with TLS and a password.
+
+use std::fs;
+
+use allstop_log::{Log, StreamName, Version};
+use allstop_nats::{ConnectError, NatsLog, NatsOptions};
+use allstop_testkit::nats_server::NatsServer;
+use rcgen::CertifiedKey;
+use tempfile::TempDir;
+
+use crate::support::scope;
+
+#[tokio::test]
+async fn connection_with_tls_needs_the_authority_and_the_password() {
+    let folder = TempDir::new().unwrap();
+    let (cert, key) = (folder.path().join("cert"), folder.path().join("key"));
+    let pair = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]);
+    let CertifiedKey {
+        cert: made,
+        signing_key,
+    } = pair.unwrap();
+    fs::write(&cert, made.pem()).unwrap();
+    fs::write(&key, signing_key.serialize_pem()).unwrap();
+    let arguments = format!(
+        "--tls --tlscert {} --tlskey {} --user joe --pass secret",
+        cert.display(),
+        key.display()
+    );
+    let arguments: Vec<_> = arguments.split(' ').map(str::to_owned).collect();
+    let server = NatsServer::start_with(folder.path(), &arguments);
+    let address = server.url().replace("nats://", "");
+    let open = async |user: &str, is_trusted: bool| {
+        let mut options = NatsOptions::new(format!("tls://{user}@{address}"));
+        options.authorities = is_trusted.then(|| cert.clone());
+        NatsLog::open(options, &scope()).await
+    };
+    let log = open("joe:secret", true).await.unwrap();
+    let read = log.read(&StreamName::new("s"), Version(1), 1).await;
+    assert_eq!(read.unwrap(), []);
+    for (user, is_trusted) in [("joe:wrong", true), ("joe:secret", false)] {
+        let refused = open(user, is_trusted).await;
+        assert!(
+            matches!(refused, Err(ConnectError::Unreachable(_))),
+            "{user}"
+        );
+    }
+}
