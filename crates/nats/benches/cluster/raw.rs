@@ -1,8 +1,11 @@
 //! The servers alone: durable appends under the same condition as a task's, and a question to another connection.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::{self, stream};
 use futures::StreamExt as _;
+use tokio::task::JoinSet;
 
 use crate::nodes::Servers;
 
@@ -14,8 +17,9 @@ pub(crate) struct RawServers {
     jetstream: jetstream::Context,
     /// Of this instance alone.
     subject: String,
-    appends: u64,
-    answering: tokio::task::JoinHandle<()>,
+    appends: AtomicU64,
+    /// Dropped with it.
+    _answering: JoinSet<()>,
 }
 
 impl RawServers {
@@ -39,7 +43,8 @@ impl RawServers {
             .expect("servers");
         let mut questions = other.subscribe("echo").await.expect("it is connected");
         other.flush().await.expect("it is connected");
-        let answering = tokio::spawn(async move {
+        let mut answering = JoinSet::new();
+        answering.spawn(async move {
             while let Some(question) = questions.next().await {
                 let to = question.reply.expect("a question");
                 other
@@ -52,15 +57,14 @@ impl RawServers {
             subject: format!("raw.{}", client.new_inbox()),
             client,
             jetstream,
-            appends: 0,
-            answering,
+            appends: AtomicU64::new(0),
+            _answering: answering,
         }
     }
 
     /// Appends to new streams of this many records each, one record after another.
-    pub(crate) async fn append(&mut self, streams: u64, records: u64) {
-        let first = self.appends;
-        self.appends += streams;
+    pub(crate) async fn append(&self, streams: u64, records: u64) {
+        let first = self.appends.fetch_add(streams, Ordering::Relaxed);
         let (jetstream, subject) = (&self.jetstream, &self.subject);
         let all = (first..first + streams).map(|number| async move {
             let mut last = 0;
@@ -93,11 +97,5 @@ impl RawServers {
             messages += stream.expect("the servers work").state.last_sequence;
         }
         messages
-    }
-}
-
-impl Drop for RawServers {
-    fn drop(&mut self) {
-        self.answering.abort();
     }
 }

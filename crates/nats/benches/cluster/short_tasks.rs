@@ -1,6 +1,5 @@
 //! Tasks that complete at once, by one worker and by two, beside the same number of appends by the servers alone.
 
-use std::cell::RefCell;
 use std::time::Instant;
 
 use allstop_bench::{BenchSuite, Figure};
@@ -32,12 +31,11 @@ pub(crate) fn measure(suite: &mut BenchSuite, runtime: &Runtime, servers: &Serve
             }
             (front, nodes, RawServers::connect(servers).await)
         });
-        let raw = RefCell::new(raw);
         let mut round = 0;
         runtime.block_on(run(&front, &format!("warm {workers}")));
-        let before = runtime.block_on(raw.borrow().appended());
+        let before = runtime.block_on(raw.appended());
         runtime.block_on(run(&front, &format!("count {workers}")));
-        let appends = runtime.block_on(raw.borrow().appended()) - before;
+        let appends = runtime.block_on(raw.appended()) - before;
         let a_task = appends.div_ceil(TASKS);
         suite.count(
             &format!("short tasks, workers: {workers}, appends of one"),
@@ -52,7 +50,7 @@ pub(crate) fn measure(suite: &mut BenchSuite, runtime: &Runtime, servers: &Serve
         };
         let bare = || {
             let began = Instant::now();
-            runtime.block_on(async { raw.borrow_mut().append(TASKS, a_task).await });
+            runtime.block_on(async { raw.append(TASKS, a_task).await });
             began.elapsed() / u32::try_from(TASKS).unwrap_or(u32::MAX)
         };
         let figure = Figure::new(

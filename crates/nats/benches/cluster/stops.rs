@@ -28,7 +28,6 @@ pub(crate) fn measure(suite: &mut BenchSuite, runtime: &Runtime, servers: &Serve
         let worker = servers.node(&executor, 16).await;
         (front, worker, RawServers::connect(servers).await)
     });
-    let raw = RefCell::new(raw);
     let mut number = 0;
     let (observed, answered) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
     let baseline = RefCell::new(Vec::new());
@@ -54,7 +53,6 @@ pub(crate) fn measure(suite: &mut BenchSuite, runtime: &Runtime, servers: &Serve
     let append_and_ask = || {
         let began = Instant::now();
         runtime.block_on(async {
-            let mut raw = raw.borrow_mut();
             raw.append(1, 1).await;
             raw.ask().await;
         });

@@ -15,7 +15,7 @@ use super::owner_question::{Attended, OwnerQuestion, Previewed};
 use super::stop_delivery::StopDelivery;
 use super::wake_up::WakeUp;
 use crate::error::{CancelError, ExecuteError, TaskStoreError};
-use crate::execution::ExecutionResult;
+use crate::execution::{Execution, ExecutionResult};
 use crate::executor::ExecutorError;
 use crate::feed::TaskFeed;
 use crate::manager::{CancelOutcome, TaskManager};
@@ -84,25 +84,8 @@ impl TaskManager {
             };
             if let Some((execution, stop)) = here {
                 drop(stop.receipt().await);
-                match execution.result().await {
-                    ExecutionResult::Ended(task) if task.has_ended() => {
-                        return outcome_of(task);
-                    }
-                    ExecutionResult::Refused(error) => return Err(CancelError::Refused(error)),
-                    // At rest now, or another worker was first: the stop finds the new state.
-                    ExecutionResult::Ended(_)
-                    | ExecutionResult::NotConfirmed(
-                        TaskStoreError::Fenced(_) | TaskStoreError::LeaseLost,
-                    )
-                    | ExecutionResult::NotStarted(ExecuteError::Store(TaskStoreError::Fenced(_))) =>
-                    {
-                        execution.released().await;
-                    }
-                    ExecutionResult::NotConfirmed(error)
-                    | ExecutionResult::NotStarted(ExecuteError::Store(error)) => {
-                        return Err(error.into());
-                    }
-                    ExecutionResult::NotStarted(_) => execution.released().await,
+                if let Some(task) = end_here(&execution).await? {
+                    return outcome_of(task);
                 }
                 continue;
             }
@@ -208,6 +191,23 @@ impl TaskManager {
             Receipt::of_preview(info, vec![owner])
         }))
     }
+}
+
+/// The task behind the end of its execution here, which was stopped. `None`: at rest now, or another worker was first; the
+/// stop finds the new state.
+async fn end_here(execution: &Execution) -> Result<Option<Arc<Task>>, CancelError> {
+    match execution.result().await {
+        ExecutionResult::Ended(task) if task.has_ended() => return Ok(Some(task)),
+        ExecutionResult::Refused(error) => return Err(CancelError::Refused(error)),
+        ExecutionResult::Ended(_)
+        | ExecutionResult::NotConfirmed(TaskStoreError::Fenced(_) | TaskStoreError::LeaseLost)
+        | ExecutionResult::NotStarted(ExecuteError::Store(TaskStoreError::Fenced(_))) => {}
+        ExecutionResult::NotConfirmed(error)
+        | ExecutionResult::NotStarted(ExecuteError::Store(error)) => return Err(error.into()),
+        ExecutionResult::NotStarted(_) => {}
+    }
+    execution.released().await;
+    Ok(None)
 }
 
 /// The answer behind the end of a task that was stopped.
