@@ -109,6 +109,14 @@ impl ProcessHost {
         }
     }
 
+    /// The file of this program.
+    ///
+    /// # Errors
+    /// If the system does not tell it.
+    pub(crate) fn program() -> anyhow::Result<PathBuf> {
+        std::env::current_exe().context("cannot find the file of this program")
+    }
+
     /// This process, for the log.
     pub(crate) fn owner() -> Option<ProcessIdentity> {
         identity_of(std::process::id())
@@ -197,6 +205,19 @@ impl ProcessHost {
         let text = style.failure(&problem.message, problem.hint.as_deref());
         stderr.lines(text, OutputPriority::Must);
     }
+}
+
+/// Names of the environment variables that begin so.
+pub(crate) fn variables_with_prefix(prefix: &str) -> Vec<OsString> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the binary reads the environment"
+    )]
+    let variables = std::env::vars_os();
+    variables
+        .map(|(name, _)| name)
+        .filter(|name| name.to_string_lossy().starts_with(prefix))
+        .collect()
 }
 
 /// Value of an environment variable.

@@ -187,9 +187,16 @@ impl NatsCluster {
     }
 }
 
+/// Path of the server's program.
+///
+/// # Panics
+/// If the part was never fetched.
+pub fn program() -> PathBuf {
+    folder_of("nats").join("bin/nats-server")
+}
+
 fn run(arguments: &[String]) -> Child {
-    let program = folder_of("nats").join("bin/nats-server");
-    Command::new(program)
+    Command::new(program())
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::null())

@@ -1,5 +1,6 @@
 //! The command line.
 
+mod demo;
 mod execution;
 mod serve;
 mod serve_access;
@@ -16,6 +17,7 @@ use allstop_tools::permission::PermissionAnswer;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 
+pub(crate) use demo::DemoArgs;
 pub(crate) use execution::{ExecutionArgs, NatsArgs, TaskAgent};
 pub(crate) use serve::{EndpointArgs, ServeArgs};
 pub(crate) use tasks::{TasksArgs, TasksCommand};
@@ -50,7 +52,8 @@ pub(crate) enum CliCommand {
     /// List, show, watch and stop the tasks of a server
     #[command(after_help = tasks::TASKS_HELP)]
     Tasks(TasksArgs),
-    /// Stop a turn that does everything wrong, show the receipt, and prove it
+    /// Stop a turn that does everything wrong, show the receipt, and prove it; --cluster: on several nodes
+    #[command(after_help = demo::DEMO_HELP)]
     Demo(DemoArgs),
     /// List, show, resume and remove sessions
     Sessions(SessionsArgs),
@@ -309,16 +312,6 @@ pub(crate) struct OutputArgs {
     /// A line of JSON for each event, and the same object as the last line
     #[arg(long)]
     pub(crate) stream_json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct DemoArgs {
-    /// Let the blocking thread never look at its scope: what a receipt says of what cannot be stopped. Exit code 1
-    #[arg(long)]
-    pub(crate) wedged: bool,
-    /// The receipt and the proofs as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -3,13 +3,15 @@
 //! The model is scripted, the work is real. What is left afterwards is looked for in `/proc` and by the server at the
 //! other end of the connection, never in our own books.
 
+mod cluster;
 mod parts;
 mod proof;
 mod report;
 
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use allstop_agent::{
     Agent, AgentEvent, EventSink, RunHistory, RunRequest, SessionBackground, TurnOutcome,
@@ -39,7 +41,7 @@ use report::DemoReport;
 const DEMO_MAX: Duration = Duration::from_secs(15);
 
 /// Longest time to remove the temporary folder.
-const REMOVE_MAX: Duration = Duration::from_millis(500);
+const REMOVE_MAX: Duration = Duration::from_secs(1);
 
 /// Longest wait for output after a signal.
 const OUTPUT_WAIT_MAX: Duration = Duration::from_millis(100);
@@ -51,22 +53,44 @@ pub(crate) async fn demo(args: DemoArgs, host: &ProcessHost) -> Result<Exit, Cli
     let root = Scope::root("process", host.scopes());
     let mut report = DemoReport::new(host, args.json);
     let mut control = Control::new(GRACE_DEFAULT);
+    let max = if args.cluster {
+        cluster::CLUSTER_DEMO_MAX
+    } else {
+        DEMO_MAX
+    };
     let played = {
-        let playing = play(host, &root, folder.path(), &mut report, args.wedged);
+        let playing = async {
+            if args.cluster {
+                let program = args.nats_server.as_deref();
+                Box::pin(cluster::play(host, &root, &folder, &mut report, program)).await
+            } else {
+                Box::pin(play(host, &root, folder.path(), &mut report, args.wedged)).await
+            }
+        };
         tokio::select! {
             biased;
             signal = signals.next() => Err(control.signal(signal, Instant::now())),
-            played = tokio::time::timeout(DEMO_MAX, playing) => Ok(played),
+            played = tokio::time::timeout(max, playing) => Ok(played.unwrap_or_else(|_elapsed| {
+                let seconds = max.as_secs();
+                Err(CliError::failure(format!("the demo was not over within {seconds} s")))
+            })),
         }
     };
     let exit = match played {
-        Ok(Ok(result)) => result.map(|ok| {
+        Ok(Ok(ok)) => {
             report.end(ok);
-            Exit::from(u8::from(!ok))
-        }),
-        Ok(Err(_elapsed)) => Err(CliError::failure(format!(
-            "the demo was not over within {DEMO_MAX:?}"
-        ))),
+            Ok(Exit::from(u8::from(!ok)))
+        }
+        Ok(Err(error)) => {
+            // What was started ends before its folder goes.
+            let cause = Cause::new(CauseKind::Failure).detail("the demo failed");
+            let stop = root.stop(StopRequest::new(Extent::Process, cause));
+            end_of(&stop, &mut signals, &mut control).await;
+            if args.json {
+                report.end(false);
+            }
+            Err(error)
+        }
         Err(effect) => {
             if let ControlEffect::Stop(cause) = effect {
                 let stop = root.stop(StopRequest::new(Extent::Process, cause));
@@ -80,6 +104,7 @@ pub(crate) async fn demo(args: DemoArgs, host: &ProcessHost) -> Result<Exit, Cli
             })
         }
     };
+    host.keepers.close();
     folder.remove().await;
     exit
 }
@@ -112,6 +137,8 @@ async fn play(
     let world = DemoWorld::new(server.port());
     let stage = DemoStage::open(host, root, folder, &world, &server, wedged).await?;
 
+    report.field("next_answer", "");
+    report.field("stop_ms", ());
     report.say("one turn starts: a quick tool, a background shell, and then at the same time");
     report.say("  a shell tree that ignores SIGTERM and has a grandchild in a session of its own,");
     report.say("  an HTTP stream that stalls, and a blocking thread");
@@ -140,7 +167,8 @@ async fn play(
     );
     let next = run.finish().await.context("the engine")?;
     let answer = next.turns.last().context("a turn")?;
-    report.answer(&answer.output);
+    report.field("next_answer", &*answer.output);
+    report.say(format!("  {}", answer.output));
     ok &= answer.stop_reason == StopReason::Completed;
 
     report.say("the end: the background shell is stopped too");
@@ -250,7 +278,9 @@ impl DemoStage {
         let order = StopRequest::new(Extent::Turn, cause).bystander(&self.background.scope());
         let _answered_below = run.scope().stop(order);
         let mut outcome = run.wait().await.context("the engine")?;
-        report.elapsed = Some(began.elapsed());
+        let elapsed = began.elapsed();
+        report.field("stop_ms", elapsed.as_millis() as u64);
+        report.conclude(format!("nothing is left; the stop took {elapsed:.1?}"));
         let turn = outcome.turns.pop().context("a turn")?;
         Ok((turn, outcome.history, before))
     }
@@ -276,8 +306,12 @@ struct DemoFolder(std::path::PathBuf);
 
 impl DemoFolder {
     fn make() -> std::io::Result<Self> {
-        let path = std::env::temp_dir().join(format!("allstop-demo-{}", std::process::id()));
-        std::fs::create_dir_all(&path)?;
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let nanos = since.map_or(0, |since| since.subsec_nanos());
+        let name = format!("allstop-demo-{}-{nanos}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        // A folder that is there already is somebody else's.
+        std::fs::DirBuilder::new().mode(0o700).create(&path)?;
         Ok(Self(path))
     }
 
@@ -286,10 +320,11 @@ impl DemoFolder {
     }
 
     /// Removes it, but does not wait long for a disk that hangs.
-    async fn remove(self) {
+    async fn remove(&self) {
+        let path = self.0.clone();
         let scope = Scope::root("folder", RootOptions::current());
         let spec = WorkSpec::new(ItemKind::Thread, "folder");
-        let removing = scope.spawn_blocking(spec, move |_| std::fs::remove_dir_all(&self.0));
+        let removing = scope.spawn_blocking(spec, move |_| std::fs::remove_dir_all(path));
         if let Ok(removing) = removing {
             // A temporary folder that stays harms nobody.
             drop(tokio::time::timeout(REMOVE_MAX, removing).await);

@@ -1,15 +1,17 @@
 //! Output of the demo: lines for people, or one JSON object.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use allstop_core::Receipt;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::proof::{Before, DemoProof};
 use crate::display::{RECEIPT_WIDTH_DEFAULT, render_receipt};
 use crate::host::ProcessHost;
 use crate::terminal::{OutputPriority, OutputQueue, Style, Styled, Symbol, TextRole, styled};
+
+/// Columns of sentences where there is no terminal to ask.
+const TEXT_WIDTH_DEFAULT: usize = 80;
 
 /// Output of the demo.
 pub(super) struct DemoReport<'a> {
@@ -18,9 +20,10 @@ pub(super) struct DemoReport<'a> {
     json: bool,
     receipt: Option<Arc<Receipt>>,
     proofs: Vec<DemoProof>,
-    answer: String,
-    /// From the stop to the turn's outcome.
-    pub(super) elapsed: Option<Duration>,
+    /// Further fields of the JSON object.
+    fields: Map<String, Value>,
+    /// Last line if every proof holds.
+    conclusion: String,
 }
 
 impl<'a> DemoReport<'a> {
@@ -32,8 +35,8 @@ impl<'a> DemoReport<'a> {
             json,
             receipt: None,
             proofs: Vec::new(),
-            answer: String::new(),
-            elapsed: None,
+            fields: Map::new(),
+            conclusion: String::new(),
         }
     }
 
@@ -41,6 +44,29 @@ impl<'a> DemoReport<'a> {
         if !self.json {
             self.queue.lines(line, OutputPriority::Must);
         }
+    }
+
+    /// Says a long sentence, in lines that fit.
+    pub(super) fn explain(&mut self, text: impl Into<Styled>) {
+        let width = self.queue.columns().unwrap_or(TEXT_WIDTH_DEFAULT);
+        for line in text.into().wrap(width.saturating_sub(2)) {
+            self.say(styled!["  ", line]);
+        }
+    }
+
+    /// Begins a part of the demo.
+    pub(super) fn title(&mut self, title: &str) {
+        self.say(self.style.paint(TextRole::Strong, title));
+    }
+
+    /// Sets a field of the JSON object.
+    pub(super) fn field(&mut self, name: &str, value: impl Into<Value>) {
+        self.fields.insert(name.to_owned(), value.into());
+    }
+
+    /// Sets the last line, for a demo in which every proof holds.
+    pub(super) fn conclude(&mut self, conclusion: impl Into<String>) {
+        self.conclusion = conclusion.into();
     }
 
     pub(super) fn running(&mut self, before: &Before) {
@@ -73,16 +99,16 @@ impl<'a> DemoReport<'a> {
                 (TextRole::Bad, Symbol::Bad)
             };
             let sign = self.style.paint(role, self.style.symbol(symbol));
-            let found = format!(" {}: {}", proof.what, proof.found);
+            let (what, count, expected) = (&proof.what, proof.found, proof.expected);
+            let found = if holds {
+                format!(" {what}: {count}")
+            } else {
+                format!(" {what}: {count}, expected {expected}")
+            };
             self.say(styled!["  ", sign, found]);
             self.proofs.push(proof);
         }
         all_hold
-    }
-
-    pub(super) fn answer(&mut self, answer: &str) {
-        answer.clone_into(&mut self.answer);
-        self.say(format!("  {answer}"));
     }
 
     /// The end after a signal.
@@ -93,28 +119,37 @@ impl<'a> DemoReport<'a> {
         }
     }
 
+    /// True if every proof so far holds.
+    pub(super) fn all_hold(&self) -> bool {
+        self.proofs.iter().all(DemoProof::holds)
+    }
+
     pub(super) fn end(&mut self, ok: bool) {
         if self.json {
-            let object = json!({
+            let mut object = json!({
                 "schema": "allstop.demo/1",
                 "ok": ok,
                 "receipt": self.receipt,
                 "proofs": self.proofs,
-                "next_answer": self.answer,
-                "stop_ms": self.elapsed.map(|elapsed| elapsed.as_millis() as u64),
             });
+            if let Value::Object(object) = &mut object {
+                object.append(&mut self.fields);
+            }
             self.queue.json(&object.to_string(), OutputPriority::Last);
             return;
         }
-        let elapsed = self.elapsed.unwrap_or_default();
-        self.say(if ok {
-            let said = format!("nothing is left; the stop took {elapsed:.1?}");
-            self.style.paint(TextRole::Good, said)
+        if ok {
+            let conclusion = std::mem::take(&mut self.conclusion);
+            self.say(self.style.paint(TextRole::Good, conclusion));
+            return;
+        }
+        let failed = self.proofs.iter().filter(|proof| !proof.holds());
+        let failed: Vec<_> = failed.map(|proof| proof.what.as_str()).collect();
+        let said = if failed.is_empty() {
+            "something is left, or a claim did not hold: see above".to_owned()
         } else {
-            self.style.paint(
-                TextRole::Bad,
-                "something is left, or a claim did not hold: see above",
-            )
-        });
+            format!("failed: {}", failed.join("; "))
+        };
+        self.say(self.style.paint(TextRole::Bad, said));
     }
 }

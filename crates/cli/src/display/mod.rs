@@ -17,4 +17,6 @@ pub(crate) use live::{LiveOptions, LiveView};
 pub(crate) use receipt::{RECEIPT_WIDTH_DEFAULT, is_worth_showing, render_receipt};
 pub(crate) use table::TextTable;
 pub(crate) use watch::EventView;
-pub(crate) use words::{age, call as call_label, duration, found as found_in_words, plain};
+pub(crate) use words::{
+    age, call as call_label, duration, found as found_in_words, milliseconds, plain,
+};

@@ -63,7 +63,7 @@ pub(super) fn why(why: NotStoppedReason) -> &'static str {
 }
 
 /// Milliseconds, as long as they are few.
-pub(super) fn milliseconds(ms: f64) -> String {
+pub(crate) fn milliseconds(ms: f64) -> String {
     if ms < 1_000.0 {
         return format!("{ms:.1} ms");
     }

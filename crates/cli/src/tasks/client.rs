@@ -34,7 +34,7 @@ pub(super) const PAGE_LEN_MAX: usize = 100;
 
 /// A server of tasks.
 #[derive(Debug, Clone)]
-pub(super) struct TaskServer {
+pub(crate) struct TaskServer {
     http: Client,
     /// For streams: their silence is limited, not their length.
     streams: Client,
@@ -43,11 +43,20 @@ pub(super) struct TaskServer {
 
 /// Failure of a request.
 #[derive(Debug)]
-pub(super) enum RequestError {
+pub(crate) enum RequestError {
     /// The server was not reached, or the connection was lost: the same request may succeed later.
     Connection(CliError),
     /// The server refused.
     Refused { status: StatusCode, error: CliError },
+}
+
+/// A client that follows no redirection: a token goes to the server that it was given for.
+pub(crate) fn http_client() -> reqwest::ClientBuilder {
+    // The default of the process, for every client in it.
+    let _first_is_kept = rustls::crypto::ring::default_provider().install_default();
+    Client::builder()
+        .connect_timeout(CONNECT_MAX)
+        .redirect(reqwest::redirect::Policy::none())
 }
 
 impl From<RequestError> for CliError {
@@ -60,7 +69,7 @@ impl From<RequestError> for CliError {
 
 impl TaskServer {
     /// A server at this address. The token is sent as a bearer token.
-    pub(super) fn new(url: &str, token: Option<&str>) -> Result<Self, CliError> {
+    pub(crate) fn new(url: &str, token: Option<&str>) -> Result<Self, CliError> {
         let wrong = |why: &str| {
             CliError::usage(format!("the server {why}"))
                 .hint("write it like http://127.0.0.1:8080 or https://agents.example.com")
@@ -82,17 +91,11 @@ impl TaskServer {
             token.set_sensitive(true);
             headers.insert(AUTHORIZATION, token);
         }
-        // The default of the process, for every client in it.
-        let _first_is_kept = rustls::crypto::ring::default_provider().install_default();
         let host = base.host_str().unwrap_or_default();
         let address: Result<IpAddr, _> = host.trim_matches(['[', ']']).parse();
         let is_loopback = host == "localhost" || address.is_ok_and(|ip| ip.is_loopback());
         let client = || {
-            let client = Client::builder()
-                .default_headers(headers.clone())
-                .connect_timeout(CONNECT_MAX)
-                // A token goes to the server that it was given for.
-                .redirect(reqwest::redirect::Policy::none());
+            let client = http_client().default_headers(headers.clone());
             if is_loopback {
                 client.no_proxy()
             } else {
@@ -108,14 +111,25 @@ impl TaskServer {
     }
 
     /// The address, for people.
-    pub(super) fn address(&self) -> &str {
+    pub(crate) fn address(&self) -> &str {
         self.base.as_str().trim_end_matches('/')
     }
 
     /// A task, as the server sends it.
-    pub(super) async fn task(&self, id: &str) -> Result<Value, RequestError> {
+    pub(crate) async fn task(&self, id: &str) -> Result<Value, RequestError> {
         self.answer(self.http.get(self.task_url(id, "")), ANSWER_MAX)
             .await
+    }
+
+    /// Sends a message, and gets the task as it was accepted. A message that is sent again starts nothing.
+    pub(crate) async fn send(&self, message_id: &str, text: &str) -> Result<Value, RequestError> {
+        let body = json!({
+            "configuration": {"returnImmediately": true},
+            "message": {"messageId": message_id, "role": "ROLE_USER", "parts": [{"text": text}]},
+        });
+        let request = self.http.post(self.url(&["message:send"]));
+        let mut answer: Value = self.answer(request.json(&body), ANSWER_MAX).await?;
+        Ok(answer["task"].take())
     }
 
     /// A page of the list, from the newest.
@@ -135,7 +149,7 @@ impl TaskServer {
     }
 
     /// Stops a task: the task behind its end.
-    pub(super) async fn stop(&self, id: &str, reason: Option<&str>) -> Result<Value, RequestError> {
+    pub(crate) async fn stop(&self, id: &str, reason: Option<&str>) -> Result<Value, RequestError> {
         let cause = json!({"cause": {"detail": reason, "by": "cli"}});
         let body = json!({"metadata": {RECEIPT_EXTENSION: cause}});
         let request = self.http.post(self.task_url(id, ":cancel"));

@@ -17,13 +17,13 @@ const SEARCHED_MAX: usize = 1_000;
 const NAMED_MAX: usize = 8;
 
 /// A task, as the server sent it and as the commands read it.
-pub(super) struct FoundTask {
-    pub(super) json: Value,
-    pub(super) task: ServerTask,
+pub(crate) struct FoundTask {
+    pub(crate) json: Value,
+    pub(crate) task: ServerTask,
 }
 
 impl FoundTask {
-    pub(super) fn of(json: Value) -> Result<Self, CliError> {
+    pub(crate) fn of(json: Value) -> Result<Self, CliError> {
         let task = ServerTask::deserialize(&json);
         let task = task.map_err(|error| {
             CliError::failure(format!("the server sent no task: {}", error_chain(&error)))
@@ -59,7 +59,7 @@ pub(super) async fn find(server: &TaskServer, given: &str) -> Result<FoundTask, 
 }
 
 /// The newest tasks, and true if there are more.
-pub(super) async fn newest(
+pub(crate) async fn newest(
     server: &TaskServer,
     filter: &[(&str, &str)],
     max: usize,

@@ -1,10 +1,10 @@
 //! `allstop tasks`: the tasks of a server, as a client of it.
 
-mod client;
-mod find;
+pub(crate) mod client;
+pub(crate) mod find;
 mod view;
 mod watch;
-mod wire;
+pub(crate) mod wire;
 
 use std::time::SystemTime;
 

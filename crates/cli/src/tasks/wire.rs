@@ -10,44 +10,44 @@ use serde_json::Value;
 /// A task of the server.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct ServerTask {
-    pub(super) id: String,
+pub(crate) struct ServerTask {
+    pub(crate) id: String,
     #[serde(default)]
-    pub(super) context_id: String,
-    pub(super) status: ServerStatus,
+    pub(crate) context_id: String,
+    pub(crate) status: ServerStatus,
     #[serde(default)]
-    pub(super) history: Vec<ServerMessage>,
+    pub(crate) history: Vec<ServerMessage>,
     #[serde(default)]
-    pub(super) artifacts: Vec<ServerArtifact>,
+    pub(crate) artifacts: Vec<ServerArtifact>,
     #[serde(default)]
     metadata: Value,
 }
 
 #[derive(Debug, Clone, Deserialize)]
-pub(super) struct ServerStatus {
-    pub(super) state: ServerTaskState,
+pub(crate) struct ServerStatus {
+    pub(crate) state: ServerTaskState,
     #[serde(default)]
-    pub(super) message: Option<ServerMessage>,
+    pub(crate) message: Option<ServerMessage>,
     #[serde(default)]
-    pub(super) timestamp: Option<Timestamp>,
+    pub(crate) timestamp: Option<Timestamp>,
 }
 
 /// State of a task, by its name in the protocol (`TASK_STATE_WORKING`).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
-pub(super) struct ServerTaskState(String);
+pub(crate) struct ServerTaskState(String);
 
 #[derive(Debug, Clone, Deserialize)]
-pub(super) struct ServerMessage {
+pub(crate) struct ServerMessage {
     #[serde(default)]
-    pub(super) role: String,
+    pub(crate) role: String,
     #[serde(default)]
     parts: Vec<ServerPart>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct ServerArtifact {
+pub(crate) struct ServerArtifact {
     #[serde(default)]
     artifact_id: String,
     #[serde(default)]
@@ -68,17 +68,17 @@ struct ServerPart {
 /// Page of a list.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct TaskListPage {
+pub(crate) struct TaskListPage {
     #[serde(default)]
-    pub(super) tasks: Vec<Value>,
+    pub(crate) tasks: Vec<Value>,
     #[serde(default)]
-    pub(super) next_page_token: String,
+    pub(crate) next_page_token: String,
 }
 
 /// Event of a stream.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum ServerEvent {
+pub(crate) enum ServerEvent {
     Task(ServerTask),
     StatusUpdate {
         status: ServerStatus,
@@ -93,25 +93,25 @@ pub(super) enum ServerEvent {
 
 impl ServerTask {
     /// Receipt and cause of its end, if it was stopped.
-    pub(super) fn end(&self) -> TaskEndInfo {
+    pub(crate) fn end(&self) -> TaskEndInfo {
         TaskEndInfo::of(&self.metadata)
     }
 }
 
 /// Entry of the receipt extension.
 #[derive(Debug, Clone, Default, Deserialize)]
-pub(super) struct TaskEndInfo {
+pub(crate) struct TaskEndInfo {
     #[serde(default)]
-    pub(super) receipt: Option<Arc<Receipt>>,
+    pub(crate) receipt: Option<Arc<Receipt>>,
     #[serde(default)]
-    pub(super) cause: Option<Cause>,
+    pub(crate) cause: Option<Cause>,
     #[serde(default)]
-    pub(super) error: Option<String>,
+    pub(crate) error: Option<String>,
 }
 
 impl TaskEndInfo {
     /// The entry in this metadata; empty if a server knows no receipts.
-    pub(super) fn of(metadata: &Value) -> Self {
+    pub(crate) fn of(metadata: &Value) -> Self {
         let entry = metadata.get(RECEIPT_EXTENSION);
         let entry = entry.and_then(|entry| Self::deserialize(with_integers(entry)).ok());
         entry.unwrap_or_default()
@@ -140,38 +140,38 @@ fn with_integers(value: &Value) -> Value {
 }
 
 impl ServerTaskState {
-    pub(super) fn is(&self, word: &str) -> bool {
+    pub(crate) fn is(&self, word: &str) -> bool {
         self.word() == word
     }
 
     /// True if nothing follows.
-    pub(super) fn is_terminal(&self) -> bool {
+    pub(crate) fn is_terminal(&self) -> bool {
         ["completed", "failed", "canceled", "rejected"].contains(&&*self.word())
     }
 
     /// `working`, `input required`.
-    pub(super) fn word(&self) -> String {
+    pub(crate) fn word(&self) -> String {
         let word = self.0.strip_prefix("TASK_STATE_").unwrap_or(&self.0);
         word.to_lowercase().replace('_', " ")
     }
 }
 
 impl ServerMessage {
-    pub(super) fn is_of_user(&self) -> bool {
+    pub(crate) fn is_of_user(&self) -> bool {
         self.role == "ROLE_USER"
     }
 
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         text_of(&self.parts)
     }
 }
 
 impl ServerArtifact {
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         self.name.as_deref().unwrap_or(&self.artifact_id)
     }
 
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         text_of(&self.parts)
     }
 }

@@ -14,6 +14,7 @@ mod chat_sizes;
 mod cluster;
 mod conversation;
 mod crash;
+mod demo_cluster;
 mod endings;
 mod hostile_provider;
 mod odd_times;

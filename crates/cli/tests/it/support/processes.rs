@@ -44,6 +44,16 @@ pub(crate) fn of_mark_or_command(mark: &str, command: &str) -> Vec<Process> {
         .collect()
 }
 
+/// Every living process with this text in its command.
+pub(crate) fn of_text(text: &str) -> Vec<Process> {
+    let all = pids().map(|pid| Process {
+        pid,
+        command: command_of(pid),
+    });
+    all.filter(|process| process.command.contains(text))
+        .collect()
+}
+
 fn pids() -> impl Iterator<Item = i32> {
     fs::read_dir("/proc")
         .expect("/proc is there")

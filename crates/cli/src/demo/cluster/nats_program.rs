@@ -1,0 +1,89 @@
+//! The program of the NATS servers: found, and new enough.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::error::CliError;
+use crate::host::variable;
+
+use super::process::DemoLauncher;
+
+/// Oldest version with what the store needs: a time to live per message.
+const VERSION_MIN: (u32, u32) = (2, 11);
+
+/// Longest wait for the version.
+const VERSION_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// The `nats-server` of the demo.
+#[derive(Debug)]
+pub(super) struct NatsProgram(PathBuf);
+
+impl NatsProgram {
+    /// The program that was named, else the first one in `PATH`.
+    pub(super) fn find(named: Option<&Path>) -> Result<Self, CliError> {
+        let hint = "get it from https://nats.io/download, or name it: --nats-server PATH";
+        if let Some(named) = named {
+            // The servers have another working directory.
+            let path = std::path::absolute(named).unwrap_or_else(|_| named.to_owned());
+            if path.is_file() {
+                return Ok(Self(path));
+            }
+            let text = format!("there is no program {:?}", named.display().to_string());
+            return Err(CliError::failure(text).hint(hint));
+        }
+        let folders = variable("PATH").unwrap_or_default();
+        let mut candidates =
+            std::env::split_paths(&folders).map(|folder| folder.join("nats-server"));
+        candidates
+            .find(|path| path.is_file())
+            .map(Self)
+            .ok_or_else(|| {
+                CliError::failure("the cluster demo needs nats-server, which is not in PATH")
+                    .hint(hint)
+            })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Its version, if it is new enough.
+    pub(super) async fn check(&self, launcher: &DemoLauncher) -> Result<String, CliError> {
+        let shown = self.0.display();
+        let mut process = launcher.start("nats-server --version", &self.0, ["--version"])?;
+        let said = process.line("nats-server: v", VERSION_WAIT_MAX).await;
+        let version = said.map_err(|_| {
+            CliError::failure(format!("{shown} does not tell its version"))
+                .hint("is it nats-server? get it from https://nats.io/download")
+        })?;
+        process.gone(VERSION_WAIT_MAX).await?;
+        if parts_of(&version).is_none_or(|found| found < VERSION_MIN) {
+            let (major, minor) = VERSION_MIN;
+            let text =
+                format!("{shown} has version {version}; the demo needs {major}.{minor} or later");
+            return Err(CliError::failure(text).hint(
+                "get it from https://nats.io/download, or name another: --nats-server PATH",
+            ));
+        }
+        Ok(version)
+    }
+}
+
+fn parts_of(version: &str) -> Option<(u32, u32)> {
+    let mut parts = version.split('.');
+    let major = parts.next()?.parse().ok()?;
+    Some((major, parts.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_compared_by_their_numbers() {
+        assert!(parts_of("2.9.25") < Some(VERSION_MIN));
+        assert!(parts_of("2.11.0-RC.1") >= Some(VERSION_MIN));
+        assert!(parts_of("10.0.0") >= Some(VERSION_MIN));
+        assert_eq!(parts_of("two"), None);
+    }
+}

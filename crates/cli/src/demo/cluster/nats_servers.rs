@@ -1,0 +1,168 @@
+//! Three NATS servers that replicate.
+
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use reqwest::Client;
+use serde_json::Value;
+
+use super::nats_program::NatsProgram;
+use super::process::{DemoLauncher, DemoProcess};
+use super::wait::wait_for;
+use crate::error::CliError;
+use crate::tasks::client::http_client;
+
+/// Servers, and copies of each record.
+pub(super) const SERVERS: usize = 3;
+
+/// Longest time until all of them are ready; usually less than two seconds.
+const READY_MAX: Duration = Duration::from_secs(20);
+
+/// Longest wait for an answer of a monitor.
+const MONITOR_MAX: Duration = Duration::from_secs(2);
+
+/// The stream of all records.
+const RECORDS: &str = "allstop-log";
+
+/// The servers.
+pub(super) struct DemoNatsServers {
+    pub(super) servers: Vec<DemoNatsServer>,
+    http: Client,
+}
+
+/// One of the servers.
+pub(super) struct DemoNatsServer {
+    pub(super) process: DemoProcess,
+    pub(super) port: u16,
+    monitor: u16,
+}
+
+impl DemoNatsServers {
+    /// Starts the servers, and waits until they can store.
+    pub(super) async fn start(
+        launcher: &DemoLauncher,
+        program: &NatsProgram,
+    ) -> Result<Self, CliError> {
+        let ports = free_ports(SERVERS * 3).context("free ports on 127.0.0.1")?;
+        let ports: Vec<&[u16]> = ports.chunks(3).collect();
+        let routes = ports.iter().filter_map(|ports| ports.get(2));
+        let routes = routes.map(|route| format!("nats://127.0.0.1:{route}"));
+        let routes = routes.collect::<Vec<_>>().join(",");
+        let mut servers = Vec::new();
+        for (at, ports) in ports.iter().enumerate() {
+            let [port, monitor, route] = **ports else {
+                continue;
+            };
+            let name = format!("nats-{}", at + 1);
+            let folder = launcher.folder().join(&name);
+            fs::create_dir(&folder).context("a folder for a server")?;
+            let configuration = folder.join("server.conf");
+            let store = folder.join("store").display().to_string();
+            // What is acknowledged would survive also a loss of power.
+            let text = format!("jetstream {{ store_dir: {store:?}, sync_interval: always }}\n");
+            fs::write(&configuration, text).context("the configuration of a server")?;
+            let number = |number: u16| number.to_string();
+            let args = [
+                ("-a", "127.0.0.1".to_owned()),
+                ("-p", number(port)),
+                ("-m", number(monitor)),
+                ("-n", name.clone()),
+                ("-c", configuration.display().to_string()),
+                ("--cluster_name", "allstop-demo".to_owned()),
+                ("--cluster", format!("nats://127.0.0.1:{route}")),
+                ("--routes", routes.clone()),
+            ];
+            let args = args
+                .into_iter()
+                .flat_map(|(flag, value)| [flag.to_owned(), value]);
+            let process = launcher.start(&name, program.path(), args)?;
+            servers.push(DemoNatsServer {
+                process,
+                port,
+                monitor,
+            });
+        }
+        for server in &mut servers {
+            server.process.started().await?;
+        }
+        let http = http_client().no_proxy().timeout(MONITOR_MAX).build();
+        let servers = Self {
+            servers,
+            http: http.context("a client of the servers")?,
+        };
+        for server in &servers.servers {
+            let fact = format!("{} is ready", server.process.name);
+            let look = async || servers.is_ready(server).await.transpose();
+            wait_for(&fact, READY_MAX, look).await?.0?;
+        }
+        Ok(servers)
+    }
+
+    /// Value of `--store`.
+    pub(super) fn urls(&self) -> String {
+        let urls = self.servers.iter();
+        let urls = urls.map(|server| format!("nats://127.0.0.1:{}", server.port));
+        urls.collect::<Vec<_>>().join(",")
+    }
+
+    /// Leader of the records, as a running server names it.
+    pub(super) async fn leader(&self) -> Option<usize> {
+        for server in &self.servers {
+            if server.process.has_exited() {
+                continue;
+            }
+            let answer = self.ask(server, "jsz?accounts=true&streams=true").await;
+            let Some(leader) = answer.as_ref().and_then(leader_in) else {
+                continue;
+            };
+            let mut servers = self.servers.iter();
+            let found = servers.position(|server| server.process.name == leader);
+            let runs = |at: &usize| self.servers.get(*at).is_some_and(DemoNatsServer::runs);
+            if let Some(found) = found.filter(runs) {
+                return Some(found);
+            }
+        }
+        None
+    }
+
+    /// True if its JetStream takes requests.
+    async fn is_ready(&self, server: &DemoNatsServer) -> Result<Option<()>, CliError> {
+        if server.process.has_exited() {
+            return Err(server.process.failure("has ended"));
+        }
+        let answer = self.ask(server, "healthz").await;
+        let is_ready = answer.is_some_and(|answer| answer["status"] == "ok");
+        Ok(is_ready.then_some(()))
+    }
+
+    async fn ask(&self, server: &DemoNatsServer, path: &str) -> Option<Value> {
+        let url = format!("http://127.0.0.1:{}/{path}", server.monitor);
+        let response = self.http.get(url).send().await.ok()?;
+        serde_json::from_slice(&response.bytes().await.ok()?).ok()
+    }
+}
+
+impl DemoNatsServer {
+    pub(super) fn runs(&self) -> bool {
+        !self.process.has_exited()
+    }
+}
+
+fn leader_in(answer: &Value) -> Option<String> {
+    let accounts = answer["account_details"].as_array()?.iter();
+    let mut streams = accounts
+        .filter_map(|account| account["stream_detail"].as_array())
+        .flatten();
+    let records = streams.find(|stream| stream["name"] == RECORDS)?;
+    records["cluster"]["leader"].as_str().map(str::to_owned)
+}
+
+/// Ports that are free now, all different. Another program may take one before its server does; then the start fails.
+fn free_ports(count: usize) -> std::io::Result<Vec<u16>> {
+    let listeners = (0..count).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
+    let listeners: Vec<_> = listeners.collect::<Result<_, _>>()?;
+    let ports = listeners.iter().map(TcpListener::local_addr);
+    ports.map(|address| Ok(address?.port())).collect()
+}

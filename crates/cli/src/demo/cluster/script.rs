@@ -1,0 +1,90 @@
+//! The work of the tasks: a scripted model, whose shell commands are real.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+/// Files of the tasks.
+#[derive(Debug, Clone)]
+pub(super) struct DemoFiles(PathBuf);
+
+impl DemoFiles {
+    pub(super) fn new(folder: &Path) -> Self {
+        Self(folder.to_owned())
+    }
+
+    /// Pid of the shell of a task.
+    pub(super) fn pid(&self, task: &str) -> PathBuf {
+        self.0.join(format!("{task}.pid"))
+    }
+
+    /// Last sign of life of a stubborn task's shell: the time.
+    pub(super) fn alive(&self, task: &str) -> PathBuf {
+        self.0.join(format!("{task}.alive"))
+    }
+
+    /// A line for each task that has done its work.
+    pub(super) fn ledger(&self) -> PathBuf {
+        self.0.join("ledger")
+    }
+
+    /// Names a stubborn task in the command lines of its processes.
+    pub(super) fn mark(&self, task: &str) -> String {
+        self.alive(task).display().to_string()
+    }
+
+    pub(super) fn script(&self) -> PathBuf {
+        self.0.join("script.yaml")
+    }
+}
+
+/// Tasks whose shell ignores SIGTERM and shows signs of life until it is killed.
+pub(super) const STUBBORN: [&str; 3] = ["stubborn-1", "stubborn-2", "stubborn-3"];
+
+/// Tasks that write a line into the ledger: before everything, while a lease runs out, and around the loss of a server.
+pub(super) const FIRST_ENTRIES: [&str; 4] = ["entry-1", "entry-2", "entry-3", "entry-4"];
+pub(super) const LEASE_ENTRIES: [&str; 2] = ["entry-5", "entry-6"];
+pub(super) const SERVER_ENTRIES: [&str; 2] = ["entry-7", "entry-8"];
+pub(super) const LAST_ENTRY: &str = "entry-9";
+
+/// The script, as YAML.
+pub(super) fn script(files: &DemoFiles) -> String {
+    let stubborn = STUBBORN.map(|task| {
+        let (pid, alive) = (files.pid(task), files.alive(task));
+        let command = format!(
+            "trap '' TERM; echo $$ > '{}'; while :; do date +%s%N > '{}'; sleep 0.05; done",
+            pid.display(),
+            alive.display()
+        );
+        turn(task, &command)
+    });
+    let entry = |seconds: &'static str| {
+        move |task: &&str| {
+            let command = format!(
+                "echo $$ > '{}'; sleep {seconds}; echo {task} >> '{}'",
+                files.pid(task).display(),
+                files.ledger().display()
+            );
+            turn(task, &command)
+        }
+    };
+    let turns: Vec<Value> = stubborn
+        .into_iter()
+        .chain(FIRST_ENTRIES.iter().map(entry("2")))
+        .chain(LEASE_ENTRIES.iter().map(entry("1")))
+        .chain(SERVER_ENTRIES.iter().map(entry("3")))
+        .chain([LAST_ENTRY].iter().map(entry("1")))
+        .collect();
+    // JSON is YAML.
+    json!({"turns": turns}).to_string()
+}
+
+fn turn(task: &str, command: &str) -> Value {
+    json!({
+        "when": task,
+        "replies": [
+            {"calls": [{"tool": "shell", "arguments": {"command": command}}]},
+            {"text": "Done."},
+        ],
+    })
+}

@@ -1,0 +1,28 @@
+//! Waits for facts of other processes, which only a look can tell.
+
+use std::time::{Duration, Instant};
+
+use crate::error::CliError;
+
+/// Interval between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Waits until a look finds something, and gives that with the time that it took.
+pub(super) async fn wait_for<T>(
+    fact: &str,
+    max: Duration,
+    mut look: impl AsyncFnMut() -> Option<T>,
+) -> Result<(T, Duration), CliError> {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = look().await {
+            return Ok((found, began.elapsed()));
+        }
+        if began.elapsed() > max {
+            let seconds = max.as_secs();
+            let text = format!("the demo failed: not seen within {seconds} s: {fact}");
+            return Err(CliError::failure(text));
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}

@@ -1,0 +1,93 @@
+//! The workers and the front end: this very program, as other processes.
+
+use std::time::Duration;
+
+use allstop_core::HumanDuration;
+
+use super::nats_servers::SERVERS;
+use super::process::{DemoLauncher, DemoProcess};
+use super::script::DemoFiles;
+use crate::error::CliError;
+
+/// Workers at the start.
+const WORKERS: usize = 3;
+
+/// Tasks of a worker at the same time: few, so that no worker gets all.
+const CONCURRENCY: usize = 3;
+
+/// Time that a stop waits before force: the shells of the demo ignore it anyway.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// Lease of the workers. While the servers choose another leader, which takes up to 9 s, nobody can renew: a shorter lease
+/// would make the workers stop their tasks then.
+pub(super) const LEASE: Duration = Duration::from_secs(13);
+
+/// Longest time until a worker or the front end is ready; usually less than a second.
+const READY_MAX: Duration = Duration::from_secs(15);
+
+/// The workers and the front end.
+pub(super) struct DemoWorkers {
+    pub(super) workers: Vec<DemoProcess>,
+    pub(super) front: DemoProcess,
+    /// Address of the front end, `http://127.0.0.1:PORT`.
+    pub(super) address: String,
+}
+
+impl DemoWorkers {
+    /// Starts all, and waits until they are ready.
+    pub(super) async fn start(
+        launcher: &DemoLauncher,
+        files: &DemoFiles,
+        servers: &str,
+    ) -> Result<Self, CliError> {
+        let shared: Vec<String> = [
+            ("--store", servers.to_owned()),
+            ("--nats-replicas", SERVERS.to_string()),
+            ("--lease", HumanDuration(LEASE).to_string()),
+            ("--grace", HumanDuration(GRACE).to_string()),
+        ]
+        .into_iter()
+        .flat_map(|(flag, value)| [flag.to_owned(), value])
+        .collect();
+        let start = |name: &str, args: &[&str]| {
+            let args = args.iter().map(|arg| (*arg).to_owned());
+            launcher.start(name, &launcher.allstop, args.chain(shared.iter().cloned()))
+        };
+        // It makes the streams.
+        let mut front = start("front end", &["serve", "--listen", "127.0.0.1:0"])?;
+        front.started().await?;
+        let address = front.line("listening on ", READY_MAX).await?;
+        let model = format!("script:{}", files.script().display());
+        let concurrency = CONCURRENCY.to_string();
+        let args = [
+            "worker",
+            "--yes",
+            "--model",
+            &model,
+            "--concurrency",
+            &concurrency,
+        ];
+        let workers = (1..=WORKERS).map(|number| start(&format!("worker-{number}"), &args));
+        let mut workers = workers.collect::<Result<Vec<_>, _>>()?;
+        for worker in &mut workers {
+            worker.started().await?;
+            worker.line("working, ", READY_MAX).await?;
+        }
+        Ok(Self {
+            workers,
+            front,
+            address,
+        })
+    }
+
+    /// Place of the worker whose tree has this process.
+    pub(super) async fn of_process(&self, pid: u32) -> Option<usize> {
+        for (at, worker) in self.workers.iter().enumerate() {
+            let tree = worker.tree().await;
+            if tree.iter().any(|member| member.identity.pid == pid) {
+                return Some(at);
+            }
+        }
+        None
+    }
+}
