@@ -124,21 +124,32 @@ impl NatsServer {
         }
     }
 
+    /// Number of connections of clients that it has; `None`: it does not answer.
+    pub fn connections(&self) -> Option<u64> {
+        let answer = self.ask_monitor("/varz")?;
+        let (_, behind) = answer.split_once("\"connections\":")?;
+        let number = behind.trim_start();
+        let end = number.find(|c: char| !c.is_ascii_digit())?;
+        number[..end].parse().ok()
+    }
+
     /// Asks the monitor, whose answer includes JetStream and, in a group, its leader.
     fn is_ready(&self) -> bool {
+        let answer = self.ask_monitor("/healthz");
+        answer.is_some_and(|answer| answer.contains("\"status\":\"ok\""))
+    }
+
+    fn ask_monitor(&self, path: &str) -> Option<String> {
         use std::io::{Read as _, Write as _};
-        let answer = || {
-            let mut monitor = TcpStream::connect(self.monitor).ok()?;
-            monitor
-                .set_read_timeout(Some(Duration::from_secs(2)))
-                .ok()?;
-            let request = "GET /healthz HTTP/1.0\r\nhost: localhost\r\n\r\n";
-            monitor.write_all(request.as_bytes()).ok()?;
-            let mut answer = String::new();
-            monitor.read_to_string(&mut answer).ok()?;
-            Some(answer)
-        };
-        answer().is_some_and(|answer| answer.contains("\"status\":\"ok\""))
+        let mut monitor = TcpStream::connect(self.monitor).ok()?;
+        monitor
+            .set_read_timeout(Some(Duration::from_secs(2)))
+            .ok()?;
+        let request = format!("GET {path} HTTP/1.0\r\nhost: localhost\r\n\r\n");
+        monitor.write_all(request.as_bytes()).ok()?;
+        let mut answer = String::new();
+        monitor.read_to_string(&mut answer).ok()?;
+        Some(answer)
     }
 }
 

@@ -1,0 +1,33 @@
+//! Questions of the work to the ledger, a line of JSON each.
+
+use std::io;
+use std::net::SocketAddr;
+
+use allstop_core::TaskId;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpStream;
+
+/// Question of an execution.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct LedgerQuestion {
+    pub task: TaskId,
+    pub epoch: u64,
+    /// Pid of the worker.
+    pub pid: u32,
+    /// `None`: it begins.
+    pub step: Option<u32>,
+}
+
+/// True: it was written down.
+pub(crate) type LedgerAnswer = bool;
+
+pub(crate) async fn ask(ledger: SocketAddr, question: &LedgerQuestion) -> io::Result<LedgerAnswer> {
+    let mut connection = BufReader::new(TcpStream::connect(ledger).await?);
+    let mut line = serde_json::to_string(question)?;
+    line.push('\n');
+    connection.write_all(line.as_bytes()).await?;
+    line.clear();
+    connection.read_line(&mut line).await?;
+    Ok(serde_json::from_str(&line)?)
+}
