@@ -16,7 +16,8 @@ pub struct TaskOptions {
     pub repetition_max: Option<Duration>,
     /// Executions at the same time.
     pub running_max: Option<usize>,
-    /// Executions of one owner at the same time.
+    /// Executions of one owner at the same time. In a cluster: on all workers together, if each has the same number here;
+    /// what is beyond waits, in no certain order.
     pub running_per_owner_max: Option<usize>,
     /// Treatment of a request beyond a limit.
     pub when_full: WhenFull,

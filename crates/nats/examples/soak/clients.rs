@@ -114,7 +114,7 @@ impl<'a> Clients<'a> {
             task_id: None,
             context_id: None,
             message: TaskMessage::text(format!("soak-{index}"), MessageSender::User, "work"),
-            metadata: plan.into_metadata(),
+            metadata: plan.to_metadata(),
             trace: None,
         };
         let mut accepted = self.send(&self.managers[front], &request).await;

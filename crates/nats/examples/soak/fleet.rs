@@ -63,7 +63,7 @@ impl Fleet {
     }
 
     /// Starts another worker for each that ends, for ever. A worker that has to stop work that cannot be stopped ends.
-    pub(crate) async fn keep_up(&self) {
+    pub(crate) async fn keep_up(&self) -> ! {
         let mut looks = tokio::time::interval(LOOK_EVERY);
         loop {
             looks.tick().await;

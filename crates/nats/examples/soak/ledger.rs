@@ -52,7 +52,7 @@ impl Ledger {
     }
 
     /// Answers for ever.
-    pub(crate) async fn serve(&self, listener: TcpListener) {
+    pub(crate) async fn serve(&self, listener: TcpListener) -> ! {
         let mut answers = FuturesUnordered::new();
         loop {
             tokio::select! {

@@ -91,15 +91,19 @@ async fn run(options: SoakOptions) -> ExitCode {
     };
     let ended = tokio::select! {
         () = play => true,
-        () = fleet.keep_up() => false,
-        () = ledger.serve(listener) => false,
-        () = watch::report(&clients, &fleet, &servers) => false,
+        _never = fleet.keep_up() => false,
+        _never = ledger.serve(listener) => false,
+        _never = watch::report(&clients, &fleet, &servers) => false,
     };
     assert!(ended, "only the play ends");
     println!(
         "every task has ended after {:.0} s",
         began.elapsed().as_secs_f64()
     );
+    let wake_ups = account::wake_ups_left(&url).await;
+    if wake_ups > 0 {
+        ledger.violation(format!("{wake_ups} wake-ups are left"));
+    }
     let left_over = fleet.end().await;
     let violations = account::settle(&url, &clients, &ledger, left_over).await;
     for front in fronts {

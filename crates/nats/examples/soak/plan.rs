@@ -41,7 +41,7 @@ impl SoakPlan {
         }
     }
 
-    pub(crate) fn into_metadata(&self) -> JsonMap {
+    pub(crate) fn to_metadata(&self) -> JsonMap {
         let plan = serde_json::to_value(self).expect("plain data");
         [(FIELD.to_owned(), plan)].into_iter().collect()
     }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use allstop_process::this_process;
-use allstop_testkit::nats_server::NatsCluster;
+use allstop_testkit::nats_server::{NatsCluster, NatsServer};
 use parking_lot::Mutex;
 
 use super::clients::Clients;
@@ -12,7 +12,11 @@ use super::fleet::Fleet;
 const REPORT_EVERY: Duration = Duration::from_secs(10);
 
 /// Reports for ever.
-pub(crate) async fn report(clients: &Clients<'_>, fleet: &Fleet, servers: &Mutex<NatsCluster>) {
+pub(crate) async fn report(
+    clients: &Clients<'_>,
+    fleet: &Fleet,
+    servers: &Mutex<NatsCluster>,
+) -> ! {
     let began = Instant::now();
     let mut reports = tokio::time::interval(REPORT_EVERY);
     loop {
@@ -21,7 +25,7 @@ pub(crate) async fn report(clients: &Clients<'_>, fleet: &Fleet, servers: &Mutex
         // A server that is paused does not say.
         let connections = tokio::task::block_in_place(|| {
             let servers = servers.lock();
-            let all = servers.servers.iter().map(|server| server.connections());
+            let all = servers.servers.iter().map(NatsServer::connections);
             all.collect::<Vec<_>>()
         });
         println!(

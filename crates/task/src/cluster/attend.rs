@@ -77,6 +77,8 @@ pub(super) enum Attention {
     Here(Arc<Execution>),
     /// Somebody is to look again after this time.
     Later(Duration),
+    /// Its owner has as many tasks running as allowed.
+    AwaitSlot,
     /// The record of the wake-up is not there.
     AwaitRecord,
     /// It has ended too many processes.
@@ -105,7 +107,9 @@ impl ManagerInner {
             match (step, task) {
                 (AttendStep::Done, _) => return Ok(Attention::Done(read)),
                 (AttendStep::AwaitRecord, _) | (_, None) => return Ok(Attention::AwaitRecord),
-                (AttendStep::Claim, Some(task)) => return Ok(self.claim(node, me, version, task)),
+                (AttendStep::Claim, Some(task)) => {
+                    return self.claim(node, me, version, task).await;
+                }
                 (AttendStep::EndLease { owner, revision }, _) => {
                     let has_ended = node.end_lease(&owner, revision).await?;
                     if has_ended {
@@ -118,37 +122,42 @@ impl ManagerInner {
                         stop: None,
                     };
                     let answer: Option<Attended> = node.ask(&owner, &question).await?;
-                    return Ok(match answer {
+                    return match answer {
                         Some(Attended::Observed | Attended::Runs) if task.is_executing => {
-                            Attention::Later(left)
+                            Ok(Attention::Later(left))
                         }
                         // Nothing of it runs there: whoever appends first has it. Silence would not say that.
                         Some(Attended::Nothing) if !task.is_executing => {
-                            self.claim(node, me, version, task)
+                            self.claim(node, me, version, task).await
                         }
-                        _ => Attention::Later(left.min(LOOK_AGAIN)),
-                    });
+                        _ => Ok(Attention::Later(left.min(LOOK_AGAIN))),
+                    };
                 }
             }
         }
         Ok(Attention::Later(LOOK_AGAIN))
     }
 
-    fn claim(
+    async fn claim(
         self: &Arc<Self>,
         node: &ClusterNode,
         me: WorkerId,
         version: Version,
         task: &Arc<Task>,
-    ) -> Attention {
-        let is_worn_out = task.is_executing && task.take_overs >= node.options.take_overs_max;
-        if is_worn_out && task.stop_requested.is_none() && self.execution_here(&task.id).is_none() {
-            return Attention::GiveUp(version, Arc::clone(task));
+    ) -> Result<Attention, TaskStoreError> {
+        // What is here has its slot, and what only has to be stopped needs none.
+        if task.stop_requested.is_none() && self.execution_here(&task.id).is_none() {
+            if task.is_executing && task.take_overs >= node.options.take_overs_max {
+                return Ok(Attention::GiveUp(version, Arc::clone(task)));
+            }
+            if !self.take_owner_slot(node, &me, task).await? {
+                return Ok(Attention::AwaitSlot);
+            }
         }
-        match self.take(version, task, Some(me)) {
+        Ok(match self.take(version, task, Some(me)) {
             Some(execution) => Attention::Here(execution),
             None => Attention::Later(LOOK_AGAIN),
-        }
+        })
     }
 }
 

@@ -39,7 +39,11 @@ pub(super) struct IndexWriter {
 
 /// Writes the entry of a task, unless a later one is there.
 async fn write(link: &dyn ClusterLink, entry: &IndexEntry) -> Result<(), LogError> {
-    let key = format!("{}{}", prefix_of(&entry.task.owner), entry.task.id);
+    let key = format!(
+        "{}{}",
+        owner_prefix(INDEX_PREFIX, &entry.task.owner),
+        entry.task.id
+    );
     let value = serde_json::to_vec(entry).unwrap_or_default();
     loop {
         let known = link.entry(&key).await?;
@@ -59,8 +63,8 @@ async fn write(link: &dyn ClusterLink, entry: &IndexEntry) -> Result<(), LogErro
 }
 
 /// Owners may have any characters, and one may be the beginning of another.
-fn prefix_of(owner: &str) -> String {
-    let mut prefix = String::from(INDEX_PREFIX);
+pub(super) fn owner_prefix(kind: &str, owner: &str) -> String {
+    let mut prefix = String::from(kind);
     for byte in owner.bytes() {
         let digit = |value: u8| char::from_digit(u32::from(value), 16);
         prefix.extend([digit(byte >> 4), digit(byte & 15)].into_iter().flatten());
@@ -118,7 +122,7 @@ impl ClusterNode {
         limit: usize,
     ) -> Result<TaskPage, LogError> {
         let prefix = match &filter.owner {
-            Some(owner) => prefix_of(owner),
+            Some(owner) => owner_prefix(INDEX_PREFIX, owner),
             None => INDEX_PREFIX.to_owned(),
         };
         let entries = self.link().entries(&prefix).await?;

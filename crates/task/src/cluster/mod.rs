@@ -19,6 +19,7 @@ mod link;
 mod memory_link;
 mod node;
 mod owner_question;
+mod owner_slot;
 mod stop;
 pub(crate) mod stop_delivery;
 mod wake_up;

@@ -50,6 +50,9 @@ const QUESTIONS_MAX: usize = 256;
 const RECORD_PAUSE_MAX: Duration = Duration::from_mins(1);
 const RECORD_DELIVERIES_MAX: u64 = 200;
 
+/// Shortest pause of a task whose owner has no slot, half of the first one; the longest is 64 times as long.
+const SLOT_PAUSE_MIN: Duration = Duration::from_millis(125);
+
 impl ManagerInner {
     /// Starts the loops of this node in its scope.
     pub(crate) fn start_node(self: &Arc<Self>, node: &Arc<ClusterNode>) -> Result<(), NotStarted> {
@@ -325,6 +328,9 @@ impl ManagerInner {
                     return settle(held, indexed).await;
                 }
                 Attention::Later(pause) => return give_back(held, pause).await,
+                Attention::AwaitSlot => {
+                    return give_back(held, slot_pause(held.deliveries())).await;
+                }
                 Attention::AwaitRecord => {
                     return match record_pause(held.deliveries()) {
                         Some(pause) => give_back(held, pause).await,
@@ -454,6 +460,12 @@ fn record_pause(delivery: u64) -> Option<Duration> {
     let doublings = u32::try_from(delivery.min(16)).unwrap_or_default();
     let pause = Duration::from_millis(5) * 2_u32.pow(doublings);
     (delivery < RECORD_DELIVERIES_MAX).then(|| pause.min(RECORD_PAUSE_MAX))
+}
+
+/// Pause of a wake-up whose owner has no slot: with the deliveries so far it grows, so that many that wait cost little.
+fn slot_pause(delivery: u64) -> Duration {
+    let doublings = u32::try_from(delivery.min(6)).unwrap_or_default();
+    SLOT_PAUSE_MIN * 2_u32.pow(doublings)
 }
 
 fn stop_at_of(node: &ClusterNode) -> Option<Instant> {

@@ -115,12 +115,17 @@ impl TaskManager {
     ) -> Result<Self, NotStarted> {
         let scope = root.child("cluster", ScopeOptions::default())?;
         let node = Arc::new(ClusterNode::new(cluster, scope));
+        // The limit of an owner is one of all workers together.
+        let of_this_worker = TaskOptions {
+            running_per_owner_max: None,
+            ..options.clone()
+        };
         let inner = Arc::new(ManagerInner {
             log,
             root,
             shared_parts: factory.shared_parts(),
             factory,
-            table: Mutex::new(TaskTable::new(ExecutionSlots::new(&options))),
+            table: Mutex::new(TaskTable::new(ExecutionSlots::new(&of_this_worker))),
             options,
             is_shut_down: watch::Sender::new(false),
             _lock: None,

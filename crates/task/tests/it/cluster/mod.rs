@@ -1,6 +1,7 @@
 //! Several managers over one log.
 
 mod dice;
+mod limits;
 mod line;
 mod messages;
 mod races;

@@ -1,0 +1,112 @@
+//! The limit of one owner's tasks, on all workers together.
+
+use std::time::Duration;
+
+use allstop_core::TaskId;
+use allstop_task::{
+    ExecutionCx, ExecutorReturn, Task, TaskEvent, TaskOptions, TaskParts, TaskRequest, TaskState,
+};
+use tokio::time::sleep;
+
+use super::line::Line;
+use super::support::{Cluster, LEASE, Node, task_when};
+use crate::support::{ScriptedExecutor, endless, request, user, wait_until};
+
+/// Far more than the longest pause of a task that waits.
+const WHILE: Duration = Duration::from_mins(1);
+
+fn limited(cluster: &Cluster, executor: &ScriptedExecutor, max: usize) -> Node {
+    let options = TaskOptions {
+        running_per_owner_max: Some(max),
+        ..TaskOptions::default()
+    };
+    let parts = TaskParts::of(executor.clone());
+    cluster.node_at(Line::new(None), parts, 8, options)
+}
+
+async fn send(front: &Node, owner: &str, message: &str) -> TaskId {
+    let request = TaskRequest {
+        owner: owner.into(),
+        ..request(message)
+    };
+    let accepted = front.manager.execute(request).await;
+    accepted.expect("it is stored").task_id
+}
+
+#[tokio::test(start_paused = true)]
+async fn limit_of_an_owner_counts_on_all_workers() {
+    let cluster = Cluster::new();
+    let (front, executor) = (cluster.front_end(), endless(false));
+    let _workers = [(); 2].map(|()| limited(&cluster, &executor, 2));
+    let mut tasks = Vec::new();
+    for number in 0..5 {
+        tasks.push(send(&front, "alice", &format!("a{number}")).await);
+    }
+    wait_until("two run", || executor.live() == 2).await;
+    sleep(WHILE).await;
+    assert_eq!(executor.live(), 2);
+    // Another owner does not wait for her.
+    let of_bob = send(&front, "bob", "b").await;
+    task_when(&front, &of_bob, |task| task.is_executing).await;
+    assert_eq!(executor.live(), 3);
+    // A stop needs no slot, and gives one back.
+    for task in tasks {
+        let outcome = front.manager.cancel(&task, user()).await.unwrap();
+        assert_eq!(outcome.task.status.state, TaskState::Canceled);
+        assert!(executor.live() <= 3, "{}", executor.live());
+    }
+    wait_until("one of bob runs", || executor.live() == 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn tasks_that_wait_for_a_slot_all_end() {
+    let cluster = Cluster::new();
+    let executor = ScriptedExecutor::new(|cx: ExecutionCx| async move {
+        sleep(Duration::from_millis(100)).await;
+        let end = TaskEvent::state(TaskState::Completed);
+        cx.events.write(end).await.expect("it runs");
+        Ok(ExecutorReturn::Finished)
+    });
+    let front = cluster.front_end();
+    let _workers = [(); 3].map(|()| limited(&cluster, &executor, 1));
+    let mut tasks = Vec::new();
+    for number in 0..12 {
+        tasks.push(send(&front, "alice", &format!("a{number}")).await);
+    }
+    let watching = async {
+        loop {
+            assert!(executor.live() <= 1);
+            sleep(Duration::from_millis(7)).await;
+        }
+    };
+    let ending = async {
+        for task in &tasks {
+            let ended = task_when(&front, task, Task::has_ended).await;
+            assert_eq!((ended.status.state, ended.epoch), (TaskState::Completed, 1));
+        }
+    };
+    tokio::select! {
+        () = watching => {}
+        () = ending => {}
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn slots_of_a_killed_worker_are_free_behind_its_lease() {
+    let cluster = Cluster::new();
+    let (front, executor) = (cluster.front_end(), endless(false));
+    let first = limited(&cluster, &executor, 1);
+    let lost = send(&front, "alice", "a0").await;
+    wait_until("it runs", || executor.live() == 1).await;
+    let _second = limited(&cluster, &executor, 1);
+    let waiting = send(&front, "alice", "a1").await;
+    sleep(WHILE).await;
+    assert!(!front.manager.get(&waiting).await.unwrap().is_executing);
+    first.kill().await;
+    // It cannot be resumed, and so it ends; then the other one runs.
+    let lost = task_when(&front, &lost, Task::has_ended).await;
+    assert_eq!(lost.status.state, TaskState::Failed);
+    sleep(LEASE + WHILE).await;
+    assert!(front.manager.get(&waiting).await.unwrap().is_executing);
+    assert_eq!(executor.live(), 1);
+}
