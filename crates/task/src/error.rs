@@ -59,7 +59,7 @@ pub enum CancelError {
     /// The canceler of a task without an execution failed. The task is unchanged.
     #[error("the canceler refused")]
     Refused(#[source] ExecutorError),
-    /// The manager is shutting down, and the task has no execution.
+    /// The manager is shutting down, and the task has no execution here.
     #[error("the task manager is shutting down")]
     ShuttingDown,
     /// The stop is durable, and its receipt is not there yet: the worker of the task did not answer in time, or there is

@@ -20,6 +20,7 @@ mod memory_link;
 mod node;
 mod owner_question;
 mod owner_slot;
+mod request;
 mod stop;
 pub(crate) mod stop_delivery;
 mod wake_up;

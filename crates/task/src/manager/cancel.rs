@@ -37,7 +37,11 @@ impl TaskManager {
     /// Dropping the future does not take the stop back.
     pub async fn cancel(&self, id: &TaskId, cause: Cause) -> Result<CancelOutcome, CancelError> {
         if let Some(node) = &self.inner.cluster {
-            return self.cancel_in_cluster(node, id, cause).await;
+            let id = id.clone();
+            let stopped = self.to_its_end(node, "stop", |manager, node| async move {
+                manager.cancel_in_cluster(&node, &id, cause).await
+            });
+            return stopped.await.unwrap_or(Err(CancelError::ShuttingDown));
         }
         loop {
             let Some((execution, stop)) = self.inner.begin_stop(id, &cause)? else {

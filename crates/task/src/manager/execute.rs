@@ -60,7 +60,10 @@ impl TaskManager {
     pub async fn execute(&self, request: TaskRequest) -> Result<AcceptedTask, ExecuteError> {
         let message = Arc::new(request.message.clone());
         if let Some(node) = &self.inner.cluster {
-            return self.execute_in_cluster(node, request, message).await;
+            let accepted = self.to_its_end(node, "message", |manager, node| async move {
+                manager.execute_in_cluster(&node, request, message).await
+            });
+            return accepted.await.unwrap_or(Err(ExecuteError::ShuttingDown));
         }
         loop {
             match self.inner.admit(&request, &message)? {

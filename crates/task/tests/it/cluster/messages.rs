@@ -1,13 +1,19 @@
 //! Messages to any node, and the work at another.
 
+use std::time::Duration;
+
 use allstop_core::ContextId;
 use allstop_task::model::MessageSender;
 use allstop_task::{
-    ExecuteError, ExecutionCx, ExecutorReturn, ListFilter, TaskEvent, TaskRequest, TaskState,
+    ExecuteError, ExecutionCx, ExecutorReturn, ListFilter, Task, TaskEvent, TaskOptions, TaskParts,
+    TaskRequest, TaskState,
 };
 
+use super::line::Line;
 use super::support::{Cluster, task_when};
-use crate::support::{ScriptedExecutor, ended, follow_up, request, rest, three_events};
+use crate::support::{
+    ScriptedExecutor, ended, endless, follow_up, request, rest, three_events, user,
+};
 
 #[tokio::test(start_paused = true)]
 async fn front_end_takes_a_message_and_a_worker_runs_it() {
@@ -125,4 +131,28 @@ async fn wake_ups_are_taken_away_when_their_tasks_have_ended() {
         ended(&worker.manager, &mut accepted.unwrap()).await;
     }
     crate::support::wait_until("no wake-up is left", || cluster.link.wake_ups() == 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_that_go_away_take_nothing_back() {
+    let cluster = Cluster::new();
+    let executor = endless(false);
+    let far = Line::new(None).slowed(Duration::from_millis(3));
+    let parts = TaskParts::of(executor.clone());
+    let front = cluster.node_at(far, parts, 0, TaskOptions::default());
+    let _worker = cluster.worker(&executor);
+    {
+        let sending = front.manager.execute(request("m1"));
+        let mut sending = std::pin::pin!(sending);
+        assert!(futures::poll!(&mut sending).is_pending());
+    }
+    executor.started().await;
+    let id = front.manager.execute(request("m1")).await.unwrap().task_id;
+    {
+        let stopping = front.manager.cancel(&id, user());
+        let mut stopping = std::pin::pin!(stopping);
+        assert!(futures::poll!(&mut stopping).is_pending());
+    }
+    let task = task_when(&front, &id, Task::has_ended).await;
+    assert_eq!(task.status.state, TaskState::Canceled);
 }
