@@ -174,13 +174,16 @@ fn a_narrower_window_repeats_and_loses_no_word() {
             let last = words.rsplit(' ').next().expect("words");
             person.says("hello").presses("typing").sees(last);
             person.sees("› typing");
-            let before = person.terminal.shown().len();
             person.terminal.resize((new, rows));
-            let shown = || person.terminal.shown().split_off(before);
             person.presses(" on").sees("› typing on").presses(CTRL_C);
             person.sees("quiet after");
-            let shown = shown();
-            assert!(!shown.contains(" w"), "{columns} to {new}: {shown}");
+            // The last row of the answer may be drawn again until the window has its new width: what counts is all that
+            // stands behind the last line drawn without the keys that were pressed then.
+            let shown = person.terminal.shown();
+            let (before, _) = shown.split_once("typing o").expect("it was seen");
+            let since = before.rfind("typing").expect("it was seen");
+            let since = &shown[since..];
+            assert!(!since.contains(" w"), "{columns} to {new}: {since}");
             person.presses("\x15").presses(CTRL_D);
             drop(person.left());
         }
