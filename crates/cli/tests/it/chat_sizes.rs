@@ -22,18 +22,34 @@ fn sits_down<'a>(place: &'a Place, size: (u16, u16), args: &str) -> Person<'a> {
 #[test]
 fn ctrl_c_right_after_a_late_receipt_does_not_leave() {
     for size in SIZES {
-        let place = Place::new();
-        let person = sits_down(&place, size, "--yes --grace 1100ms");
-        person.says("server").sees("It is up.");
-        person.says("stubborn");
-        let begun = place.work().join("begun");
-        eventually("the call", || begun.exists().then_some(()));
-        person.presses(CTRL_C).sees("Stopped session/");
-        person.presses(CTRL_C).sees("it has ended already");
+        // A machine that stands still for a second makes it a press of its own, which leaves.
+        let was_in_time = (0..5).any(|_| presses_right_after_a_late_receipt(size));
+        assert!(was_in_time, "{size:?}");
+    }
+}
+
+/// False if a second went by between the receipt and the press.
+fn presses_right_after_a_late_receipt(size: (u16, u16)) -> bool {
+    let place = Place::new();
+    let person = sits_down(&place, size, "--yes --grace 1100ms");
+    person.says("server").sees("It is up.");
+    person.says("stubborn");
+    let begun = place.work().join("begun");
+    eventually("the call", || begun.exists().then_some(()));
+    person.presses(CTRL_C).sees("Stopped session/");
+    person.presses(CTRL_C);
+    eventually("an answer to the press", || {
+        let screen = person.screen();
+        let texts = ["it has ended already", "to continue: allstop"];
+        texts.iter().any(|text| screen.contains(text)).then_some(())
+    });
+    let was_heard = person.screen().contains("it has ended already");
+    if was_heard {
         person.says("/background").sees("bg_1: runs");
         person.presses(CTRL_D);
-        person.left();
     }
+    person.left();
+    was_heard
 }
 
 #[test]
