@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 use crate::support::{
     ScriptedExecutor, ended, endless, follow_up, manager, manager_of, manager_over, request, rest,
-    root, start, three_events, user, wait_until, writes,
+    start, three_events, user, wait_until, writes,
 };
 
 /// Runs one task to its end, and returns it with the executor's error.
@@ -356,13 +356,8 @@ async fn failing_factory_fails_the_task() {
         (FailingFactory::Panic, "the factory panicked"),
         (FailingFactory::Hang, "the factory took too long"),
     ] {
-        let manager = allstop_task::TaskManager::open(
-            Arc::new(MemoryLog::new()),
-            root(),
-            Arc::new(factory),
-            TaskOptions::default(),
-        );
-        let manager = manager.await.unwrap();
+        let log = Arc::new(MemoryLog::new());
+        let manager = manager_over(log, factory, TaskOptions::default()).await;
         let mut accepted = manager.execute(request("m1")).await.unwrap();
         let task = ended(&manager, &mut accepted).await;
         assert_eq!(error_of(&task), error);

@@ -18,8 +18,8 @@ use futures::future::BoxFuture;
 use tokio::time::Instant;
 
 use crate::support::{
-    ScriptedExecutor, ended, endless, follow_up, manager, manager_of, request, rest, root, start,
-    user, wait_until, writes,
+    ScriptedExecutor, ended, endless, follow_up, manager, manager_of, manager_over, request, rest,
+    start, user, wait_until, writes,
 };
 
 /// Grace and force of the tests' scopes, with a little room for the scheduler.
@@ -82,13 +82,7 @@ impl TaskPartsFactory for HangingFactory {
 }
 
 async fn manager_with(factory: impl TaskPartsFactory + 'static) -> TaskManager {
-    let opened = TaskManager::open(
-        Arc::new(MemoryLog::new()),
-        root(),
-        Arc::new(factory),
-        TaskOptions::default(),
-    );
-    opened.await.expect("it opens")
+    manager_over(Arc::new(MemoryLog::new()), factory, TaskOptions::default()).await
 }
 
 #[tokio::test(start_paused = true)]

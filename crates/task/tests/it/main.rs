@@ -10,6 +10,7 @@ mod failures;
 mod hostile;
 mod limits;
 mod observe;
+mod opening;
 mod random;
 mod scale;
 mod stop_everywhere;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use allstop_core::{Cause, CauseKind, TaskId};
-use allstop_log::{Log, MemoryLog};
+use allstop_log::MemoryLog;
 use allstop_scope::{RootOptions, Scope};
 use allstop_task::model::{Artifact, JsonMap, MessageSender};
 use allstop_task::{
@@ -16,6 +16,8 @@ use allstop_task::{
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use tokio::sync::Semaphore;
+
+pub(crate) use crate::opening::manager_over;
 
 pub(crate) type ExecutorResult = Result<ExecutorReturn, ExecutorError>;
 
@@ -133,16 +135,6 @@ pub(crate) fn root() -> Scope {
 
 pub(crate) async fn manager(parts: TaskParts, options: TaskOptions) -> TaskManager {
     manager_over(Arc::new(MemoryLog::new()), parts, options).await
-}
-
-pub(crate) async fn manager_over(
-    log: Arc<dyn Log>,
-    parts: TaskParts,
-    options: TaskOptions,
-) -> TaskManager {
-    TaskManager::open(log, root(), Arc::new(parts), options)
-        .await
-        .expect("it opens")
 }
 
 pub(crate) async fn manager_of(executor: &ScriptedExecutor) -> TaskManager {
