@@ -12,6 +12,7 @@ mod limits;
 mod observe;
 mod opening;
 mod random;
+mod refusals;
 mod scale;
 mod stop_everywhere;
 mod store_faults;

@@ -7,12 +7,24 @@ use allstop_task::{TaskManager, TaskOptions, TaskPartsFactory};
 
 use crate::support::root;
 
-pub(crate) async fn manager_over(
+/// Where managers keep their tasks.
+pub(crate) struct TestStore {
     log: Arc<dyn Log>,
-    parts: impl TaskPartsFactory + 'static,
-    options: TaskOptions,
-) -> TaskManager {
-    TaskManager::open(log, root(), Arc::new(parts), options)
-        .await
-        .expect("it opens")
+}
+
+impl TestStore {
+    pub(crate) fn over(log: Arc<dyn Log>) -> Self {
+        Self { log }
+    }
+
+    pub(crate) async fn manager(
+        &self,
+        parts: impl TaskPartsFactory + 'static,
+        options: TaskOptions,
+    ) -> TaskManager {
+        let log = Arc::clone(&self.log);
+        TaskManager::open(log, root(), Arc::new(parts), options)
+            .await
+            .expect("it opens")
+    }
 }

@@ -5,19 +5,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use allstop_core::{Cause, CauseKind, TaskId};
-use allstop_log::MemoryLog;
+use allstop_log::{Log, MemoryLog};
 use allstop_scope::{RootOptions, Scope};
 use allstop_task::model::{Artifact, JsonMap, MessageSender};
 use allstop_task::{
     AcceptedTask, ExecutionCx, Executor, ExecutorError, ExecutorReturn, SubscriptionItem, Task,
-    TaskEvent, TaskManager, TaskMessage, TaskOptions, TaskParts, TaskRecord as Record, TaskRequest,
-    TaskState, TaskSubscription,
+    TaskEvent, TaskManager, TaskMessage, TaskOptions, TaskParts, TaskPartsFactory,
+    TaskRecord as Record, TaskRequest, TaskState, TaskSubscription,
 };
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use tokio::sync::Semaphore;
 
-pub(crate) use crate::opening::manager_over;
+pub(crate) use crate::opening::TestStore;
 
 pub(crate) type ExecutorResult = Result<ExecutorReturn, ExecutorError>;
 
@@ -135,6 +135,14 @@ pub(crate) fn root() -> Scope {
 
 pub(crate) async fn manager(parts: TaskParts, options: TaskOptions) -> TaskManager {
     manager_over(Arc::new(MemoryLog::new()), parts, options).await
+}
+
+pub(crate) async fn manager_over(
+    log: Arc<dyn Log>,
+    parts: impl TaskPartsFactory + 'static,
+    options: TaskOptions,
+) -> TaskManager {
+    TestStore::over(log).manager(parts, options).await
 }
 
 pub(crate) async fn manager_of(executor: &ScriptedExecutor) -> TaskManager {

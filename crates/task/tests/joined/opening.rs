@@ -1,23 +1,45 @@
 //! Managers that are the only node of a cluster.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use allstop_log::Log;
-use allstop_task::{ClusterOptions, MemoryLink, TaskManager, TaskOptions, TaskPartsFactory};
+use allstop_task::{
+    ClusterLink, ClusterOptions, MemoryLink, TaskManager, TaskOptions, TaskPartsFactory,
+};
 
 use crate::support::root;
 
 /// More than any of the tests runs.
 const CONCURRENCY: usize = 1_000;
 
-pub(crate) async fn manager_over(
+/// Short: tests wait for the end of the lease of a node that is gone.
+const LEASE: Duration = Duration::from_secs(5);
+
+/// Where managers keep their tasks.
+pub(crate) struct TestStore {
     log: Arc<dyn Log>,
-    parts: impl TaskPartsFactory + 'static,
-    options: TaskOptions,
-) -> TaskManager {
-    let cluster = ClusterOptions {
-        concurrency: CONCURRENCY,
-        ..ClusterOptions::new(Arc::new(MemoryLink::new()))
-    };
-    TaskManager::join(log, cluster, root(), Arc::new(parts), options).expect("its scope is open")
+    link: Arc<MemoryLink>,
+}
+
+impl TestStore {
+    pub(crate) fn over(log: Arc<dyn Log>) -> Self {
+        let link = Arc::new(MemoryLink::new());
+        Self { log, link }
+    }
+
+    pub(crate) async fn manager(
+        &self,
+        parts: impl TaskPartsFactory + 'static,
+        options: TaskOptions,
+    ) -> TaskManager {
+        let cluster = ClusterOptions {
+            concurrency: CONCURRENCY,
+            lease: LEASE,
+            ..ClusterOptions::new(Arc::clone(&self.link) as Arc<dyn ClusterLink>)
+        };
+        let log = Arc::clone(&self.log);
+        TaskManager::join(log, cluster, root(), Arc::new(parts), options)
+            .expect("its scope is open")
+    }
 }
