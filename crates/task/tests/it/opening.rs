@@ -7,7 +7,7 @@ use allstop_task::{TaskManager, TaskOptions, TaskPartsFactory};
 
 use crate::support::root;
 
-/// Where managers keep their tasks.
+/// The place where managers keep their tasks.
 pub(crate) struct TestStore {
     log: Arc<dyn Log>,
 }

@@ -1,4 +1,4 @@
-//! What is refused by a manager that has its store for itself, and not by a node of a cluster: there tasks wait instead of
+//! Requests that are refused by a manager that has its store for itself, and not by a node of a cluster: there tasks wait instead of
 //! being refused, and a node may not have heard of a stop.
 
 use allstop_task::{ExecuteError, TaskOptions, TaskParts, TaskRequest, WhenFull};

@@ -1,5 +1,6 @@
 //! Managers that are the only node of a cluster.
 
+use std::future::{Ready, ready};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ const CONCURRENCY: usize = 1_000;
 /// Short: tests wait for the end of the lease of a node that is gone.
 const LEASE: Duration = Duration::from_secs(5);
 
-/// Where managers keep their tasks.
+/// The place where managers keep their tasks.
 pub(crate) struct TestStore {
     log: Arc<dyn Log>,
     link: Arc<MemoryLink>,
@@ -28,18 +29,18 @@ impl TestStore {
         Self { log, link }
     }
 
-    pub(crate) async fn manager(
+    pub(crate) fn manager(
         &self,
         parts: impl TaskPartsFactory + 'static,
         options: TaskOptions,
-    ) -> TaskManager {
+    ) -> Ready<TaskManager> {
         let cluster = ClusterOptions {
             concurrency: CONCURRENCY,
             lease: LEASE,
             ..ClusterOptions::new(Arc::clone(&self.link) as Arc<dyn ClusterLink>)
         };
         let log = Arc::clone(&self.log);
-        TaskManager::join(log, cluster, root(), Arc::new(parts), options)
-            .expect("its scope is open")
+        let manager = TaskManager::join(log, cluster, root(), Arc::new(parts), options);
+        ready(manager.expect("its scope is open"))
     }
 }
