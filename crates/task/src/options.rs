@@ -46,7 +46,7 @@ pub type PanicHandler = Arc<dyn Fn(&'static str, &str) + Send + Sync>;
 /// Treatment of a request beyond a limit of executions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhenFull {
-    /// Refuse it.
+    /// Refuse it. In a cluster it waits all the same: no node knows what the others run.
     Refuse,
     /// Accept it, and start it when its turn comes. Beyond this many waiting tasks it is refused.
     Queue {

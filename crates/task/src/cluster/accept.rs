@@ -77,14 +77,18 @@ impl TaskManager {
             if self.inner.occupancy().1 {
                 return Err(ExecuteError::ShuttingDown);
             }
+            let mut own_context = None;
             let (id, before, record) = match &request.task_id {
                 None => {
-                    if let Some(context) = &request.context_id {
-                        node.claim_context(context, &request.owner).await?;
-                    }
+                    let context = request.context();
                     let id = task_of(&request.owner, &request.message.id);
                     let now = (self.inner.options.now)();
-                    let record = created(&id, &request, &message, now);
+                    let record = created(&id, &context, &request, &message, now);
+                    if request.context_id.is_some() {
+                        node.claim_context(&context, &request.owner).await?;
+                    } else {
+                        own_context = Some(context);
+                    }
                     (id, None, record)
                 }
                 Some(id) => {
@@ -102,13 +106,24 @@ impl TaskManager {
                     }
                     let record = TaskRecord::MessageReceived {
                         message: Arc::clone(&message),
+                        trace: request.trace.clone(),
                         at: (self.inner.options.now)(),
                     };
                     (id.clone(), Some((version, task)), record)
                 }
             };
             let is_new = before.is_none();
-            match self.store_message(node, &id, before, record).await {
+            // Nobody can name a context that was made here before the answer: its claim need not come first.
+            let claimed = async {
+                match &own_context {
+                    Some(context) => node.claim_context(context, &request.owner).await,
+                    None => Ok(()),
+                }
+            };
+            let stored = self.store_message(node, &id, before, record);
+            let (claimed, stored) = tokio::join!(claimed, stored);
+            claimed?;
+            match stored {
                 Ok((version, task)) => {
                     node.index_now(version, &task).await.unwrap_or_else(|error| {
                         // Its worker writes the entry, too.
@@ -124,7 +139,7 @@ impl TaskManager {
                     });
                 }
                 Err(TaskStoreError::Fenced(_)) if is_new => {
-                    return self.first_of(id, &request).await;
+                    return self.first_of(node, id, &request).await;
                 }
                 // The task has changed since: the message is decided again.
                 Err(TaskStoreError::Fenced(_) | TaskStoreError::Illegal { .. }) => {}
@@ -136,11 +151,14 @@ impl TaskManager {
     /// A new task whose id is taken: by the same message.
     async fn first_of(
         &self,
+        node: &ClusterNode,
         id: TaskId,
         request: &TaskRequest,
     ) -> Result<AcceptedTask, ExecuteError> {
         let task = self.get_with_replies(&id).await.map_err(not_read)?;
         debug_assert!(task.owner == request.owner, "ids are hashes");
+        // The node of the first may have ended before its claim.
+        node.claim_context(&task.context_id, &task.owner).await?;
         self.repeated(id).await
     }
 

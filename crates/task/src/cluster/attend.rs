@@ -185,6 +185,7 @@ mod tests {
             owner: "alice".into(),
             message: Arc::new(message),
             metadata: JsonMap::new(),
+            trace: None,
             at: at(),
         };
         let mut task = None;

@@ -40,16 +40,15 @@ impl TaskManager {
         let (mut is_first_look, mut is_woken, mut has_requested) = (true, false, false);
         let mut least = Version(0);
         loop {
-            let read = match read_task(&*self.inner.log, id).await {
-                Ok(read) => read,
-                Err(error) => {
-                    // What runs here is stopped all the same.
-                    if let Some(execution) = self.inner.execution_here(id) {
-                        drop(execution.stop(cause).receipt().await);
-                    }
-                    return Err(error.into());
+            // Before anything is read: a log may grow as fast as it is read, or may not be there.
+            if let Some(execution) = self.inner.execution_here(id) {
+                drop(execution.stop(cause.clone()).receipt().await);
+                if let Some(task) = end_here(&execution).await? {
+                    return outcome_of(task);
                 }
-            };
+                is_first_look = false;
+            }
+            let read = read_task(&*self.inner.log, id).await?;
             let (version, task) = read.ok_or_else(|| CancelError::NotFound(id.clone()))?;
             if task.has_ended() && std::mem::take(&mut is_first_look) {
                 return self.inner.already_ended(task, cause);
@@ -74,15 +73,9 @@ impl TaskManager {
             least = version;
             let is_free =
                 !task.is_executing && task.stop_requested.is_none() && node.has_no_owner(&task);
-            let here = match self.inner.execution_here(id) {
-                Some(execution) => {
-                    let stop = execution.stop(cause.clone());
-                    Some((execution, stop))
-                }
-                None if is_free => self.inner.stop_at_rest(version, &task, &cause),
-                None => None,
-            };
-            if let Some((execution, stop)) = here {
+            if is_free
+                && let Some((execution, stop)) = self.inner.stop_at_rest(version, &task, &cause)
+            {
                 drop(stop.receipt().await);
                 if let Some(task) = end_here(&execution).await? {
                     return outcome_of(task);

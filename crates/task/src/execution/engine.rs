@@ -178,6 +178,7 @@ impl ExecutionEngine {
             ExecutionJob::NewTask(created) => Some(created),
             ExecutionJob::Message { message, .. } => Some(TaskRecord::MessageReceived {
                 message,
+                trace: self.execution.trace.clone(),
                 at: self.now(),
             }),
             ExecutionJob::FromLog | ExecutionJob::Cancel(_) => None,

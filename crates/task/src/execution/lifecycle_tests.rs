@@ -96,6 +96,7 @@ fn executing() -> Option<Arc<Task>> {
             owner: "alice".into(),
             message: message("m1"),
             metadata: JsonMap::new(),
+            trace: None,
             at: at(),
         },
         TaskRecord::ExecutionStarted {

@@ -27,8 +27,16 @@ pub struct TaskRequest {
     pub message: TaskMessage,
     /// Fields of the request, kept with a new task.
     pub metadata: JsonMap,
-    /// W3C trace context of the request (`traceparent`), for its execution. It is not stored.
+    /// W3C trace context of the request (`traceparent`), for its execution.
     pub trace: Option<Arc<str>>,
+}
+
+impl TaskRequest {
+    /// Context of the new task: the one that it names, or a new one.
+    pub(crate) fn context(&self) -> ContextId {
+        let new = || ContextId::new(Ulid::generate().to_string());
+        self.context_id.clone().unwrap_or_else(new)
+    }
 }
 
 /// Accepted message: it is durable, and its execution runs or waits for a slot.
@@ -158,7 +166,7 @@ impl ManagerInner {
             }
             (
                 feed,
-                ExecutionJob::NewTask(created(&id, request, message, now)),
+                ExecutionJob::NewTask(created(&id, &request.context(), request, message, now)),
             )
         } else {
             table.enter(&id, execution);
@@ -195,17 +203,18 @@ impl ManagerInner {
 /// The first record of a new task.
 pub(crate) fn created(
     id: &TaskId,
+    context: &ContextId,
     request: &TaskRequest,
     message: &Arc<TaskMessage>,
     at: Timestamp,
 ) -> TaskRecord {
-    let context = request.context_id.clone();
     TaskRecord::TaskCreated {
         task_id: id.clone(),
-        context_id: context.unwrap_or_else(|| ContextId::new(Ulid::generate().to_string())),
+        context_id: context.clone(),
         owner: Arc::clone(&request.owner),
         message: Arc::clone(message),
         metadata: request.metadata.clone(),
+        trace: request.trace.clone(),
         at,
     }
 }

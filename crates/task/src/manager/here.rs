@@ -62,7 +62,9 @@ impl ManagerInner {
         if table.is_closed || (table.is_draining && stop.is_none()) {
             return None;
         }
-        let scopes = self.new_execution(&task.id, None, worker).ok()?;
+        let scopes = self
+            .new_execution(&task.id, task.trace.clone(), worker)
+            .ok()?;
         let execution = Arc::clone(&scopes.execution);
         let feed = Arc::new(TaskFeed::default());
         feed.set_read(version, task);

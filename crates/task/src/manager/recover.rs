@@ -86,7 +86,7 @@ impl ManagerInner {
     fn continue_after_crash(self: &Arc<Self>, task: &Task, feed: Arc<TaskFeed>) {
         let mut table = self.table.lock();
         // A root that is stopped already starts nothing; the next opening finds the task again.
-        let Ok(scopes) = self.new_execution(&task.id, None, None) else {
+        let Ok(scopes) = self.new_execution(&task.id, task.trace.clone(), None) else {
             return;
         };
         // Accepted tasks are never refused, whatever the length of the queue.

@@ -27,6 +27,9 @@ pub enum TaskRecord {
         /// Fields of the request.
         #[serde(default, skip_serializing_if = "JsonMap::is_empty")]
         metadata: JsonMap,
+        /// W3C trace context of the request.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        trace: Option<Arc<str>>,
         /// Time of the request.
         at: Timestamp,
     },
@@ -34,6 +37,9 @@ pub enum TaskRecord {
     MessageReceived {
         /// The message.
         message: Arc<TaskMessage>,
+        /// W3C trace context of the request.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        trace: Option<Arc<str>>,
         /// Time of the request.
         at: Timestamp,
     },

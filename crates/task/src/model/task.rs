@@ -42,6 +42,8 @@ pub struct Task {
     pub is_executing: bool,
     /// True if a message was accepted and its execution has not started.
     pub awaits_execution: bool,
+    /// W3C trace context (`traceparent`) of the last request, for the executions that answer it.
+    pub trace: Option<Arc<str>>,
     /// Worker of the last execution, in a cluster.
     pub worker: Option<WorkerId>,
     /// Executions in a row that another one took over, because their process had ended.
@@ -121,6 +123,7 @@ impl Task {
             owner,
             message,
             metadata,
+            trace,
             at,
         } = record
         else {
@@ -143,6 +146,7 @@ impl Task {
             epoch: 0,
             is_executing: false,
             awaits_execution: true,
+            trace: trace.clone(),
             worker: None,
             take_overs: 0,
             stop_requested: None,
@@ -201,7 +205,8 @@ impl Task {
         self.generation += u64::from(record.changes_task());
         match record {
             TaskRecord::TaskCreated { .. } => {}
-            TaskRecord::MessageReceived { message, .. } => {
+            TaskRecord::MessageReceived { message, trace, .. } => {
+                self.trace.clone_from(trace);
                 self.archive_status_message();
                 self.history.push(Arc::clone(message));
                 // A question has its answer: the task no longer waits for its client.

@@ -4,7 +4,7 @@ use futures::FutureExt as _;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use allstop_log::{Log, MemoryLog};
+use allstop_log::MemoryLog;
 use allstop_task::model::{Artifact, MessageSender};
 use allstop_task::{
     ExecuteError, ExecutorReturn, ListFilter, ReadTaskError, TaskEvent, TaskMessage, TaskOptions,
@@ -12,8 +12,8 @@ use allstop_task::{
 };
 
 use crate::support::{
-    SOON, ScriptedExecutor, ended, endless, follow_up, manager_of, manager_over, request, rest,
-    start, three_events, user, wait_until, writes,
+    SOON, ScriptedExecutor, TestStore, ended, endless, follow_up, manager_of, request, rest, start,
+    three_events, user, wait_until, writes,
 };
 
 #[tokio::test(start_paused = true)]
@@ -151,7 +151,7 @@ async fn message_of_another_context_is_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn context_belongs_to_the_owner_of_its_first_task() {
-    let log: Arc<dyn Log> = Arc::new(MemoryLog::new());
+    let store = TestStore::over(Arc::new(MemoryLog::new()));
     let in_context = |message: &str, owner: &str| TaskRequest {
         owner: owner.into(),
         context_id: Some("c1".into()),
@@ -159,7 +159,7 @@ async fn context_belongs_to_the_owner_of_its_first_task() {
     };
     let open = || {
         let parts = TaskParts::of(three_events());
-        manager_over(Arc::clone(&log), parts, TaskOptions::default())
+        store.manager(parts, TaskOptions::default())
     };
     let manager = open().await;
     let first = manager.execute(in_context("m1", "alice"));

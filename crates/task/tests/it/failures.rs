@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 use crate::support::{
     ScriptedExecutor, ended, endless, follow_up, manager, manager_of, manager_over, request, rest,
-    root, start, three_events, user, wait_until, writes,
+    start, three_events, user, wait_until, writes,
 };
 
 /// Runs one task to its end, and returns it with the executor's error.
@@ -175,11 +175,7 @@ async fn every_event_resets_the_inactivity_limit() {
     };
     let manager = manager(TaskParts::of(executor), options).await;
     let mut accepted = manager.execute(request("m1")).await.unwrap();
-    let mut words = 0;
-    while accepted.subscription.next().await.is_some() {
-        words += 1;
-    }
-    assert_eq!(words, 12);
+    assert_eq!(rest(&mut accepted.subscription).await.len(), 12);
     let task = manager.get(&accepted.task_id).await.unwrap();
     assert_eq!(task.status.state, TaskState::Completed);
 }
@@ -356,13 +352,8 @@ async fn failing_factory_fails_the_task() {
         (FailingFactory::Panic, "the factory panicked"),
         (FailingFactory::Hang, "the factory took too long"),
     ] {
-        let manager = allstop_task::TaskManager::open(
-            Arc::new(MemoryLog::new()),
-            root(),
-            Arc::new(factory),
-            TaskOptions::default(),
-        );
-        let manager = manager.await.unwrap();
+        let log = Arc::new(MemoryLog::new());
+        let manager = manager_over(log, factory, TaskOptions::default()).await;
         let mut accepted = manager.execute(request("m1")).await.unwrap();
         let task = ended(&manager, &mut accepted).await;
         assert_eq!(error_of(&task), error);

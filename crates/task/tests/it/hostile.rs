@@ -18,8 +18,8 @@ use futures::future::BoxFuture;
 use tokio::time::Instant;
 
 use crate::support::{
-    ScriptedExecutor, ended, endless, follow_up, manager, manager_of, request, rest, root, start,
-    user, wait_until, writes,
+    ScriptedExecutor, TestStore, ended, endless, follow_up, manager, manager_of, manager_over,
+    request, rest, start, user, wait_until, writes,
 };
 
 /// Grace and force of the tests' scopes, with a little room for the scheduler.
@@ -82,13 +82,7 @@ impl TaskPartsFactory for HangingFactory {
 }
 
 async fn manager_with(factory: impl TaskPartsFactory + 'static) -> TaskManager {
-    let opened = TaskManager::open(
-        Arc::new(MemoryLog::new()),
-        root(),
-        Arc::new(factory),
-        TaskOptions::default(),
-    );
-    opened.await.expect("it opens")
+    manager_over(Arc::new(MemoryLog::new()), factory, TaskOptions::default()).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -455,7 +449,7 @@ fn end_of_the_control_runtime_leaves_nobody_waiting() {
 #[test]
 fn resumed_execution_answers_the_message_of_the_client() {
     use allstop_task::model::MessageSender;
-    let log: Arc<dyn allstop_log::Log> = Arc::new(MemoryLog::new());
+    let store = TestStore::over(Arc::new(MemoryLog::new()));
     let runtime = || {
         tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -477,8 +471,7 @@ fn resumed_execution_answers_the_message_of_the_client() {
             }
         });
         let parts = TaskParts::of(executor);
-        let log = Arc::clone(&log);
-        let manager = crate::support::manager_over(log, parts, TaskOptions::default()).await;
+        let manager = store.manager(parts, TaskOptions::default()).await;
         let accepted = manager.execute(request("m1")).await.unwrap();
         while manager.get(&accepted.task_id).await.unwrap().generation < 3 {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -497,8 +490,7 @@ fn resumed_execution_answers_the_message_of_the_client() {
             }
         });
         let parts = TaskParts::of(executor.clone().resumable());
-        let log = Arc::clone(&log);
-        let manager = crate::support::manager_over(log, parts, TaskOptions::default()).await;
+        let manager = store.manager(parts, TaskOptions::default()).await;
         wait_until("it ran", || executor.live() == 0 && !seen.lock().is_empty()).await;
         assert_eq!(*seen.lock(), "m1");
         // A message of the client may have the id of one that an executor made.

@@ -3,48 +3,12 @@
 use std::time::Duration;
 
 use allstop_core::CauseKind;
-use allstop_task::{
-    CancelError, ExecuteError, TaskOptions, TaskParts, TaskRequest, TaskState, WhenFull,
-};
+use allstop_task::{CancelError, ExecuteError, TaskOptions, TaskParts, TaskState, WhenFull};
 use tokio::time::Instant;
 
 use crate::support::{
     ended, endless, manager, manager_of, request, start, user, wait_until, writes,
 };
-
-fn of_owner(owner: &str, message: &str) -> TaskRequest {
-    TaskRequest {
-        owner: owner.into(),
-        ..request(message)
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn limits_refuse_and_are_given_back() {
-    let executor = endless(false);
-    let options = TaskOptions {
-        running_max: Some(2),
-        running_per_owner_max: Some(1),
-        when_full: WhenFull::Refuse,
-        ..TaskOptions::default()
-    };
-    let manager = manager(TaskParts::of(executor.clone()), options).await;
-    let first = start(&manager, &executor).await;
-    let refused = manager.execute(of_owner("alice", "m2")).await.unwrap_err();
-    assert!(matches!(
-        refused,
-        ExecuteError::Full("too many of your tasks run")
-    ));
-    let _bob = manager.execute(of_owner("bob", "m1")).await.unwrap();
-    executor.started().await;
-    let refused = manager.execute(of_owner("carol", "m1")).await.unwrap_err();
-    assert!(matches!(refused, ExecuteError::Full("too many tasks run")));
-    let _outcome = manager.cancel(&first.task_id, user()).await.unwrap();
-    wait_until("the slot is free", || executor.live() == 1).await;
-    // The refused message left no trace: its id is free.
-    let again = manager.execute(of_owner("alice", "m2")).await.unwrap();
-    assert!(!again.is_repeated);
-}
 
 #[tokio::test(start_paused = true)]
 async fn queued_task_starts_when_a_slot_is_free() {

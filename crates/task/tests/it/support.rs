@@ -10,12 +10,14 @@ use allstop_scope::{RootOptions, Scope};
 use allstop_task::model::{Artifact, JsonMap, MessageSender};
 use allstop_task::{
     AcceptedTask, ExecutionCx, Executor, ExecutorError, ExecutorReturn, SubscriptionItem, Task,
-    TaskEvent, TaskManager, TaskMessage, TaskOptions, TaskParts, TaskRequest, TaskState,
-    TaskSubscription,
+    TaskEvent, TaskManager, TaskMessage, TaskOptions, TaskParts, TaskPartsFactory,
+    TaskRecord as Record, TaskRequest, TaskState, TaskSubscription,
 };
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use tokio::sync::Semaphore;
+
+pub(crate) use crate::opening::TestStore;
 
 pub(crate) type ExecutorResult = Result<ExecutorReturn, ExecutorError>;
 
@@ -137,12 +139,10 @@ pub(crate) async fn manager(parts: TaskParts, options: TaskOptions) -> TaskManag
 
 pub(crate) async fn manager_over(
     log: Arc<dyn Log>,
-    parts: TaskParts,
+    parts: impl TaskPartsFactory + 'static,
     options: TaskOptions,
 ) -> TaskManager {
-    TaskManager::open(log, root(), Arc::new(parts), options)
-        .await
-        .expect("it opens")
+    TestStore::over(log).manager(parts, options).await
 }
 
 pub(crate) async fn manager_of(executor: &ScriptedExecutor) -> TaskManager {
@@ -178,34 +178,36 @@ pub(crate) async fn start(manager: &TaskManager, executor: &ScriptedExecutor) ->
     accepted
 }
 
-/// Everything that a subscription still gives, in one word each.
+/// Everything that a subscription still gives, in one word each, but for the starts of executions: in a cluster a worker
+/// starts one some time after the answer to its request.
 pub(crate) async fn rest(subscription: &mut TaskSubscription) -> Vec<String> {
     let mut words = Vec::new();
     while let Some(item) = tokio::time::timeout(SOON, subscription.next())
         .await
         .expect("the subscription ends")
     {
-        words.push(match item.expect("it can be read") {
-            SubscriptionItem::Snapshot(_, task) => format!("snapshot {}", task.status.state),
-            SubscriptionItem::Update(update) => word_of(&update.record),
-        });
+        match item.expect("it can be read") {
+            SubscriptionItem::Snapshot(_, task) => {
+                words.push(format!("snapshot {}", task.status.state));
+            }
+            SubscriptionItem::Update(update) => words.extend(word_of(&update.record)),
+        }
     }
     words
 }
 
-fn word_of(record: &allstop_task::TaskRecord) -> String {
-    use allstop_task::TaskRecord as Record;
-    match record {
+fn word_of(record: &Record) -> Option<String> {
+    Some(match record {
         Record::TaskCreated { .. } => "created".into(),
         Record::MessageReceived { .. } => "message".into(),
-        Record::ExecutionStarted { epoch, .. } => format!("started {epoch}"),
+        Record::ExecutionStarted { .. } => return None,
         Record::StopRequested { .. } => "stop requested".into(),
         Record::StopRefused { .. } => "stop refused".into(),
         Record::StatusChanged { status, .. } => status.state.to_string(),
         Record::ArtifactUpdated { update, .. } => format!("artifact {}", update.artifact.id),
         Record::Replied { .. } => "replied".into(),
         Record::TaskEnded { status, .. } => format!("ended {}", status.state),
-    }
+    })
 }
 
 /// The task behind the end of its execution.

@@ -1,0 +1,57 @@
+//! Requests that are refused by a manager that has its store for itself, and not by a node of a cluster: there tasks wait instead of
+//! being refused, and a node may not have heard of a stop.
+
+use allstop_task::{ExecuteError, TaskOptions, TaskParts, TaskRequest, WhenFull};
+
+use crate::support::{endless, follow_up, manager, manager_of, request, start, user, wait_until};
+
+fn of_owner(owner: &str, message: &str) -> TaskRequest {
+    TaskRequest {
+        owner: owner.into(),
+        ..request(message)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn limits_refuse_and_are_given_back() {
+    let executor = endless(false);
+    let options = TaskOptions {
+        running_max: Some(2),
+        running_per_owner_max: Some(1),
+        when_full: WhenFull::Refuse,
+        ..TaskOptions::default()
+    };
+    let manager = manager(TaskParts::of(executor.clone()), options).await;
+    let first = start(&manager, &executor).await;
+    let refused = manager.execute(of_owner("alice", "m2")).await.unwrap_err();
+    assert!(matches!(
+        refused,
+        ExecuteError::Full("too many of your tasks run")
+    ));
+    let _bob = manager.execute(of_owner("bob", "m1")).await.unwrap();
+    executor.started().await;
+    let refused = manager.execute(of_owner("carol", "m1")).await.unwrap_err();
+    assert!(matches!(refused, ExecuteError::Full("too many tasks run")));
+    let _outcome = manager.cancel(&first.task_id, user()).await.unwrap();
+    wait_until("the slot is free", || executor.live() == 1).await;
+    // The refused message left no trace: its id is free.
+    let again = manager.execute(of_owner("alice", "m2")).await.unwrap();
+    assert!(!again.is_repeated);
+}
+
+/// In a cluster the refusal may say that the execution runs.
+#[tokio::test(start_paused = true)]
+async fn message_during_a_stop_is_refused() {
+    let executor = endless(true);
+    let manager = manager_of(&executor).await;
+    let accepted = start(&manager, &executor).await;
+    let stop = manager.cancel(&accepted.task_id, user());
+    let mut stop = std::pin::pin!(stop);
+    assert!(futures::poll!(&mut stop).is_pending());
+    let refused = manager.execute(follow_up("m2", &accepted.task_id)).await;
+    assert!(matches!(
+        refused.unwrap_err(),
+        ExecuteError::CancellationInProgress(_)
+    ));
+    let _outcome = stop.await.unwrap();
+}

@@ -1,0 +1,19 @@
+//! The tests of a manager that has its store for itself, once more with the manager of a cluster.
+
+#[path = "../it/cancel.rs"]
+mod cancel;
+#[path = "../it/execute.rs"]
+mod execute;
+#[path = "../it/failures.rs"]
+mod failures;
+#[path = "../it/hostile.rs"]
+mod hostile;
+#[path = "../it/limits.rs"]
+mod limits;
+#[path = "../it/observe.rs"]
+mod observe;
+mod opening;
+#[path = "../it/subscribe.rs"]
+mod subscribe;
+#[path = "../it/support.rs"]
+mod support;

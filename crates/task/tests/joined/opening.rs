@@ -1,0 +1,46 @@
+//! Managers that are the only node of a cluster.
+
+use std::future::{Ready, ready};
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_log::Log;
+use allstop_task::{
+    ClusterLink, ClusterOptions, MemoryLink, TaskManager, TaskOptions, TaskPartsFactory,
+};
+
+use crate::support::root;
+
+/// More than any of the tests runs.
+const CONCURRENCY: usize = 1_000;
+
+/// Short: tests wait for the end of the lease of a node that is gone.
+const LEASE: Duration = Duration::from_secs(5);
+
+/// The place where managers keep their tasks.
+pub(crate) struct TestStore {
+    log: Arc<dyn Log>,
+    link: Arc<MemoryLink>,
+}
+
+impl TestStore {
+    pub(crate) fn over(log: Arc<dyn Log>) -> Self {
+        let link = Arc::new(MemoryLink::new());
+        Self { log, link }
+    }
+
+    pub(crate) fn manager(
+        &self,
+        parts: impl TaskPartsFactory + 'static,
+        options: TaskOptions,
+    ) -> Ready<TaskManager> {
+        let cluster = ClusterOptions {
+            concurrency: CONCURRENCY,
+            lease: LEASE,
+            ..ClusterOptions::new(Arc::clone(&self.link) as Arc<dyn ClusterLink>)
+        };
+        let log = Arc::clone(&self.log);
+        let manager = TaskManager::join(log, cluster, root(), Arc::new(parts), options);
+        ready(manager.expect("its scope is open"))
+    }
+}
