@@ -17,6 +17,9 @@ use crate::manager::ManagerInner;
 use crate::model::Task;
 use crate::task_stream::read_task;
 
+/// Looks in a row in which another worker was faster, until the task waits for its next wake-up.
+const LOOKS_MAX: usize = 3;
+
 const SLOT_PREFIX: &str = "slot/";
 
 /// Value of a slot.
@@ -36,15 +39,20 @@ fn is_left(
     let Some(task) = task else {
         return false; // A slot is taken behind the record of its task; this answer is older.
     };
-    let has_ended = |worker| lease_of(worker) == LeaseState::Ended;
-    if task.has_ended() || has_ended(&slot.worker) {
+    if task.has_ended() {
         return true;
     }
-    match &task.worker {
-        // If the lease of that worker has ended, the one of the slot is about to take over.
-        Some(worker) if task.is_executing && *worker != slot.worker => !has_ended(worker),
-        _ => !(task.is_executing || task.awaits_execution),
+    let has_ended = |worker| lease_of(worker) == LeaseState::Ended;
+    // The slot is the task's, whichever worker wrote it last: one that loses the start to another one may write it late.
+    if task.is_executing
+        && task
+            .worker
+            .as_ref()
+            .is_some_and(|worker| !has_ended(worker))
+    {
+        return false;
     }
+    has_ended(&slot.worker) || !(task.is_executing || task.awaits_execution)
 }
 
 impl ManagerInner {
@@ -61,6 +69,23 @@ impl ManagerInner {
         let Some(max) = self.options.running_per_owner_max else {
             return Ok(true);
         };
+        for _ in 0..LOOKS_MAX {
+            if let Some(taken) = self.look_for_slot(node, me, task, max).await? {
+                return Ok(taken);
+            }
+        }
+        Ok(false)
+    }
+
+    /// True if a slot was taken, false if others have all of them. `None`: another worker was faster, maybe for the same
+    /// task, which never has two slots.
+    async fn look_for_slot(
+        &self,
+        node: &ClusterNode,
+        me: &WorkerId,
+        task: &Task,
+        max: usize,
+    ) -> Result<Option<bool>, TaskStoreError> {
         let prefix = owner_prefix(SLOT_PREFIX, &task.owner);
         let entries = node.link().entries(&prefix).await?;
         let mine = OwnerSlot {
@@ -79,9 +104,17 @@ impl ManagerInner {
         for (key, revision, slot) in slots {
             let is_free = match slot {
                 Some(slot) if slot.task != task.id => {
-                    let read = read_task(&*self.log, &slot.task).await?;
-                    let holder = read.as_ref().map(|(_, task)| &**task);
-                    is_left(&slot, holder, |worker| node.lease_state(worker))
+                    match read_task(&*self.log, &slot.task).await {
+                        Ok(read) => {
+                            let holder = read.as_ref().map(|(_, task)| &**task);
+                            is_left(&slot, holder, |worker| node.lease_state(worker))
+                        }
+                        // Damaged, or of a later version: its worker is all that is known.
+                        Err(TaskStoreError::Unreadable { .. } | TaskStoreError::Illegal { .. }) => {
+                            node.lease_state(&slot.worker) == LeaseState::Ended
+                        }
+                        Err(error) => return Err(error),
+                    }
                 }
                 _ => true,
             };
@@ -91,11 +124,84 @@ impl ManagerInner {
             // Its own slot is written again, too: somebody may just be reading that it is left.
             let value = serde_json::to_vec(&mine).unwrap_or_default();
             match node.link().put(&key, value, Some(revision), None).await {
-                Ok(_) => return Ok(true),
-                Err(PutError::Conflict) => {}
+                Ok(_) => return Ok(Some(true)),
+                Err(PutError::Conflict) => return Ok(None),
                 Err(PutError::Unknown(error) | PutError::Failed(error)) => return Err(error.into()),
             }
         }
-        Ok(false)
+        Ok(Some(false))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use allstop_core::Timestamp;
+    use allstop_core::process::ProcessIdentity;
+
+    use super::*;
+    use crate::model::{JsonMap, MessageSender, TaskMessage, TaskRecord};
+
+    fn slot_of(worker: &str) -> OwnerSlot {
+        OwnerSlot {
+            task: "t".into(),
+            worker: WorkerId::new(worker),
+        }
+    }
+
+    /// A task that runs at a worker, or waits for one.
+    fn task_at(worker: Option<&str>) -> Task {
+        let at = Timestamp::from_unix_ms(0);
+        let created = TaskRecord::TaskCreated {
+            task_id: "t".into(),
+            context_id: "c".into(),
+            owner: "alice".into(),
+            message: Arc::new(TaskMessage::text("m", MessageSender::User, "do it")),
+            metadata: JsonMap::new(),
+            trace: None,
+            at,
+        };
+        let started = worker.map(|worker| TaskRecord::ExecutionStarted {
+            epoch: 1,
+            process: ProcessIdentity {
+                pid: 1,
+                start_ticks: 1,
+                boot_id: "b".into(),
+            },
+            worker: Some(WorkerId::new(worker)),
+            at,
+        });
+        let mut task = None;
+        for record in [created].into_iter().chain(started) {
+            Task::apply(&mut task, &record).unwrap();
+        }
+        Arc::unwrap_or_clone(task.unwrap())
+    }
+
+    fn is_left_when(slot: &str, runs_at: Option<&str>, ended: &[&str]) -> bool {
+        is_left(&slot_of(slot), Some(&task_at(runs_at)), |worker| {
+            if ended.contains(&worker.as_str()) {
+                LeaseState::Ended
+            } else {
+                LeaseState::Absent
+            }
+        })
+    }
+
+    #[test]
+    fn slot_of_a_task_that_runs_is_kept_whoever_wrote_it() {
+        assert!(!is_left_when("a", Some("a"), &[]));
+        // Two workers wanted to start it, and the one that lost wrote the slot last; and ended.
+        assert!(!is_left_when("b", Some("a"), &[]));
+        assert!(!is_left_when("b", Some("a"), &["b"]));
+    }
+
+    #[test]
+    fn slot_is_kept_until_a_take_over_has_begun() {
+        assert!(!is_left_when("b", Some("a"), &["a"]));
+        assert!(!is_left_when("a", None, &[]));
+        assert!(is_left_when("a", None, &["a"]));
+        assert!(is_left_when("a", Some("a"), &["a"]));
     }
 }
