@@ -44,26 +44,27 @@ impl NatsServer {
     /// If the part was never fetched, or the server does not become ready: what it complained about is on standard
     /// error then.
     pub fn start(folder: impl Into<PathBuf>) -> Self {
-        Self::start_with(folder, &[])
+        Self::start_with(folder, "")
     }
 
-    /// Starts a server with further arguments, such as `--user`.
+    /// Starts a server with further lines of configuration.
     ///
     /// # Panics
     /// As [`NatsServer::start`].
-    pub fn start_with(folder: impl Into<PathBuf>, arguments: &[String]) -> Self {
-        let server = Self::spawn(folder.into(), arguments);
+    pub fn start_with(folder: impl Into<PathBuf>, configuration: &str) -> Self {
+        let server = Self::spawn(folder.into(), configuration, &[]);
         server.wait_until_ready();
         server
     }
 
-    fn spawn(folder: PathBuf, arguments: &[String]) -> Self {
+    fn spawn(folder: PathBuf, configuration: &str, arguments: &[String]) -> Self {
         let (client, monitor) = (free_address(), free_address());
         fs::create_dir_all(&folder).expect("the folder can be made");
         let config = folder.join("server.conf");
         // What is acknowledged survives also a loss of power.
         let store = folder.join("store").display().to_string();
-        let text = format!("jetstream {{ store_dir: {store:?}, sync_interval: always }}\n");
+        let text =
+            format!("jetstream {{ store_dir: {store:?}, sync_interval: always }}\n{configuration}");
         fs::write(&config, text).expect("the configuration can be written");
         let port = |address: SocketAddr| address.port().to_string();
         let mut all = vec!["-a".to_owned(), "127.0.0.1".to_owned()];
@@ -182,7 +183,7 @@ impl NatsCluster {
             let arguments = arguments
                 .into_iter()
                 .flat_map(|(flag, value)| [flag.to_owned(), value]);
-            NatsServer::spawn(folder.join(name), &arguments.collect::<Vec<_>>())
+            NatsServer::spawn(folder.join(name), "", &arguments.collect::<Vec<_>>())
         };
         let servers: Vec<_> = routes.iter().enumerate().map(start).collect();
         for server in &servers {

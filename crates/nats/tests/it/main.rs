@@ -2,6 +2,7 @@
 
 mod cluster;
 mod conformance;
+mod credentials;
 mod faults;
 mod locks;
 mod support;

@@ -21,13 +21,11 @@ async fn connection_with_tls_needs_the_authority_and_the_password() {
     } = pair.unwrap();
     fs::write(&cert, made.pem()).unwrap();
     fs::write(&key, signing_key.serialize_pem()).unwrap();
-    let arguments = format!(
-        "--tls --tlscert {} --tlskey {} --user joe --pass secret",
-        cert.display(),
-        key.display()
+    let configuration = format!(
+        "tls {{ cert_file: {cert:?}, key_file: {key:?} }}\n\
+         authorization {{ user: joe, password: secret }}\n"
     );
-    let arguments: Vec<_> = arguments.split(' ').map(str::to_owned).collect();
-    let server = NatsServer::start_with(folder.path(), &arguments);
+    let server = NatsServer::start_with(folder.path(), &configuration);
     let address = server.url().replace("nats://", "");
     let open = async |user: &str, is_trusted: bool| {
         let mut options = NatsOptions::new(format!("tls://{user}@{address}"));

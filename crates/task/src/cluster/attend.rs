@@ -145,8 +145,12 @@ impl ManagerInner {
         version: Version,
         task: &Arc<Task>,
     ) -> Result<Attention, TaskStoreError> {
-        // What is here has its slot, and what only has to be stopped needs none.
-        if task.stop_requested.is_none() && self.execution_here(&task.id).is_none() {
+        if let Some(execution) = self.execution_here(&task.id) {
+            execution.ask_to_look();
+            return Ok(Attention::Here(execution));
+        }
+        // What only has to be stopped needs no slot.
+        if task.stop_requested.is_none() {
             if task.is_executing && task.take_overs >= node.options.take_overs_max {
                 return Ok(Attention::GiveUp(version, Arc::clone(task)));
             }

@@ -8,6 +8,7 @@ use allstop_log::{LogError, Version};
 use futures::{StreamExt as _, stream};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
@@ -20,6 +21,9 @@ const INDEX_PREFIX: &str = "task/";
 
 /// Time in which changes of one task become one entry: lists may be that much behind.
 const COLLECTED: Duration = Duration::from_millis(200);
+
+/// Bytes of an owner who is in keys as such.
+const OWNER_BYTES_MAX: usize = 128;
 
 /// Entries that are written at the same time.
 const WRITES_MAX: usize = 16;
@@ -62,15 +66,21 @@ async fn write(link: &dyn ClusterLink, entry: &IndexEntry) -> Result<(), LogErro
     }
 }
 
-/// Owners may have any characters, and one may be the beginning of another.
+/// Owners may have any characters, and one may be the beginning of another. A long one is hashed: stores limit their
+/// keys.
 pub(super) fn owner_prefix(kind: &str, owner: &str) -> String {
-    let mut prefix = String::from(kind);
-    for byte in owner.bytes() {
-        let digit = |value: u8| char::from_digit(u32::from(value), 16);
-        prefix.extend([digit(byte >> 4), digit(byte & 15)].into_iter().flatten());
+    if owner.len() <= OWNER_BYTES_MAX {
+        format!("{kind}{}/", hex(owner.as_bytes()))
+    } else {
+        // Nothing in hexadecimal begins like this.
+        format!("{kind}sha256-{}/", hex(&Sha256::digest(owner)))
     }
-    prefix.push('/');
-    prefix
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let digit = |value: u8| char::from_digit(u32::from(value), 16);
+    let digits = |byte: &u8| [digit(byte >> 4), digit(byte & 15)];
+    bytes.iter().flat_map(digits).flatten().collect()
 }
 
 impl ClusterNode {
@@ -143,5 +153,19 @@ fn entry_of(version: Version, task: &Task) -> IndexEntry {
     IndexEntry {
         version: version.0,
         task: TaskSummary::of(task),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_of_owners_differ_and_are_short() {
+        assert_eq!(owner_prefix("task/", "a/"), "task/612f/");
+        let (long, longer) = ("a".repeat(4_096), "a".repeat(4_097));
+        let prefix = owner_prefix("task/", &long);
+        assert!(prefix.len() < 100, "{prefix}");
+        assert_ne!(prefix, owner_prefix("task/", &longer));
     }
 }

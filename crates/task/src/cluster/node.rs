@@ -18,6 +18,7 @@ use super::lease::{
 };
 use super::link::{ClusterLink, PutError};
 use super::owner_question::{Attended, OwnerQuestion};
+use super::request::ClientRequests;
 
 /// Length of a lease by default. Servers that lose their leader take up to 9 seconds to choose another, in which nobody can
 /// renew; work that stops needs 3 more.
@@ -87,8 +88,9 @@ pub(crate) struct ClusterNode {
     pub(super) options: ClusterOptions,
     pub(super) times: LeaseTimes,
     pub(super) index: IndexWriter,
-    /// Scope of the node's own loops.
+    /// Scope of the node's own loops, and of requests.
     pub(super) scope: Scope,
+    pub(crate) requests: ClientRequests,
     watch: Mutex<LeaseWatch>,
     lease: Mutex<Option<OwnLease>>,
     /// True once somebody else has asked the node to take no more tasks.
@@ -110,6 +112,7 @@ impl ClusterNode {
         Self {
             times,
             index: IndexWriter::default(),
+            requests: ClientRequests::default(),
             watch: Mutex::new(LeaseWatch::new(options.lease)),
             lease: Mutex::new(None),
             is_drained: watch::Sender::new(false),

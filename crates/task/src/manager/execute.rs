@@ -68,7 +68,9 @@ impl TaskManager {
     pub async fn execute(&self, request: TaskRequest) -> Result<AcceptedTask, ExecuteError> {
         let message = Arc::new(request.message.clone());
         if let Some(node) = &self.inner.cluster {
+            let place = node.requests.place()?;
             let accepted = self.to_its_end(node, "message", |manager, node| async move {
+                let _place = place;
                 manager.execute_in_cluster(&node, request, message).await
             });
             return accepted.await.unwrap_or(Err(ExecuteError::ShuttingDown));

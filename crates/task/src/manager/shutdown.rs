@@ -57,7 +57,7 @@ impl TaskManager {
     }
 
     /// Takes no more messages, stops every execution with cause `shutdown`, and waits at most this long for the
-    /// receipts and for the writes of the ends.
+    /// receipts, for the writes of the ends and, in a cluster, for messages and stops that are under way.
     ///
     /// # Cancel safety
     /// Dropping the future does not take the shutdown back.
@@ -91,7 +91,10 @@ impl TaskManager {
         let stopping: Vec<_> = stopping.collect();
         let ended = join_all(stopping).await;
         if let Some(node) = &self.inner.cluster {
-            let _in_time = timeout_at(until, node.close()).await;
+            // Clients may have gone away by now; their requests are done all the same.
+            let requests_done = timeout_at(until, node.requests.done());
+            let closed = timeout_at(until, node.close());
+            let _in_time = tokio::join!(requests_done, closed);
         }
         self.inner.is_shut_down.send_replace(true);
         ShutdownReport {

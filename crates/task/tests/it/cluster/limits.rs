@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use allstop_core::TaskId;
 use allstop_task::{
-    ExecutionCx, ExecutorReturn, Task, TaskEvent, TaskOptions, TaskParts, TaskRequest, TaskState,
+    CancelError, ExecuteError, ExecutionCx, ExecutorReturn, Task, TaskEvent, TaskOptions,
+    TaskParts, TaskRequest, TaskState,
 };
+use futures::StreamExt as _;
 use tokio::time::sleep;
 
-use super::line::Line;
+use super::line::{Line, LineState};
 use super::support::{Cluster, LEASE, Node, task_when};
 use crate::support::{ScriptedExecutor, endless, request, user, wait_until};
 
@@ -109,4 +111,35 @@ async fn slots_of_a_killed_worker_are_free_behind_its_lease() {
     sleep(LEASE + WHILE).await;
     assert!(front.manager.get(&waiting).await.unwrap().is_executing);
     assert_eq!(executor.live(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_that_wait_for_the_store_are_limited() {
+    let cluster = Cluster::new();
+    let (executor, line) = (endless(false), Line::new(None));
+    let parts = TaskParts::of(executor.clone());
+    let front = cluster.node_at(line.clone(), parts, 0, TaskOptions::default());
+    line.set(LineState::Cut);
+    let mut waiting = futures::stream::FuturesUnordered::new();
+    let is_full = |answer: &Result<_, _>| matches!(answer, Err(ExecuteError::Full(_)));
+    for number in 0..1_024 {
+        let manager = front.manager.clone();
+        waiting.push(async move {
+            manager
+                .execute(request(&format!("m{number}")))
+                .await
+                .map(drop)
+        });
+    }
+    assert!(futures::poll!(waiting.next()).is_pending());
+    let beyond = front.manager.execute(request("beyond")).await;
+    assert!(matches!(beyond, Err(ExecuteError::Full(_))), "{beyond:?}");
+    // A stop needs no place: it fails as the store does.
+    let stopped = front.manager.cancel(&"t".into(), user()).await;
+    assert!(matches!(stopped, Err(CancelError::Store(_))), "{stopped:?}");
+    while let Some(answer) = waiting.next().await {
+        assert!(!is_full(&answer), "{answer:?}");
+    }
+    line.set(LineState::Open);
+    assert!(front.manager.execute(request("later")).await.is_ok());
 }

@@ -12,7 +12,7 @@ use allstop_task::{
 use super::line::Line;
 use super::support::{Cluster, task_when};
 use crate::support::{
-    ScriptedExecutor, ended, endless, follow_up, request, rest, three_events, user,
+    SOON, ScriptedExecutor, ended, endless, follow_up, request, rest, three_events, user,
 };
 
 #[tokio::test(start_paused = true)]
@@ -154,5 +154,42 @@ async fn clients_that_go_away_take_nothing_back() {
         assert!(futures::poll!(&mut stopping).is_pending());
     }
     let task = task_when(&front, &id, Task::has_ended).await;
+    assert_eq!(task.status.state, TaskState::Canceled);
+}
+
+/// Begins a request whose client goes away.
+async fn asked<T>(request: impl Future<Output = T>) {
+    let mut request = std::pin::pin!(request);
+    assert!(futures::poll!(&mut request).is_pending());
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert!(futures::poll!(&mut request).is_pending());
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_waits_for_messages_and_stops_that_are_under_way() {
+    let cluster = Cluster::new();
+    let executor = endless(false);
+    let worker = cluster.worker(&executor);
+    let front = || {
+        let far = Line::new(None).slowed(Duration::from_millis(50));
+        cluster.node_at(
+            far,
+            TaskParts::of(executor.clone()),
+            0,
+            TaskOptions::default(),
+        )
+    };
+    let first = front();
+    asked(first.manager.execute(request("m1"))).await;
+    let _report = first.manager.shutdown(SOON, "the end").await;
+    first.kill().await;
+    executor.started().await;
+    let id = worker.manager.execute(request("m1")).await.unwrap().task_id;
+
+    let second = front();
+    asked(second.manager.cancel(&id, user())).await;
+    let _report = second.manager.shutdown(SOON, "the end").await;
+    second.kill().await;
+    let task = task_when(&worker, &id, Task::has_ended).await;
     assert_eq!(task.status.state, TaskState::Canceled);
 }
