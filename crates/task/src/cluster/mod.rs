@@ -12,6 +12,7 @@
 
 mod accept;
 mod attend;
+mod client_requests;
 mod dead_letter;
 mod index;
 mod lease;
@@ -20,7 +21,6 @@ mod memory_link;
 mod node;
 mod owner_question;
 mod owner_slot;
-mod request;
 mod stop;
 pub(crate) mod stop_delivery;
 mod wake_up;

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::client_requests::ClientRequests;
 use super::index::IndexWriter;
 use super::lease::{
     LEASE_PREFIX, LeaseEntry, LeaseState, LeaseTimes, LeaseWatch, OwnLease, ReadLease, WorkerInfo,
@@ -18,7 +19,6 @@ use super::lease::{
 };
 use super::link::{ClusterLink, PutError};
 use super::owner_question::{Attended, OwnerQuestion};
-use super::request::ClientRequests;
 
 /// Length of a lease by default. Servers that lose their leader take up to 9 seconds to choose another, in which nobody can
 /// renew; work that stops needs 3 more.
@@ -112,7 +112,7 @@ impl ClusterNode {
         Self {
             times,
             index: IndexWriter::default(),
-            requests: ClientRequests::default(),
+            requests: ClientRequests::new(scope.clone()),
             watch: Mutex::new(LeaseWatch::new(options.lease)),
             lease: Mutex::new(None),
             is_drained: watch::Sender::new(false),

@@ -37,9 +37,9 @@ impl TaskManager {
     /// Dropping the future does not take the stop back.
     pub async fn cancel(&self, id: &TaskId, cause: Cause) -> Result<CancelOutcome, CancelError> {
         if let Some(node) = &self.inner.cluster {
-            let id = id.clone();
-            let stopped = self.to_its_end(node, "stop", |manager, node| async move {
-                manager.cancel_in_cluster(&node, &id, cause).await
+            let (manager, own, id) = (self.clone(), Arc::clone(node), id.clone());
+            let stopped = node.requests.to_its_end("stop", async move {
+                manager.cancel_in_cluster(&own, &id, cause).await
             });
             return stopped.await.unwrap_or(Err(CancelError::ShuttingDown));
         }

@@ -69,9 +69,10 @@ impl TaskManager {
         let message = Arc::new(request.message.clone());
         if let Some(node) = &self.inner.cluster {
             let place = node.requests.place()?;
-            let accepted = self.to_its_end(node, "message", |manager, node| async move {
+            let (manager, own) = (self.clone(), Arc::clone(node));
+            let accepted = node.requests.to_its_end("message", async move {
                 let _place = place;
-                manager.execute_in_cluster(&node, request, message).await
+                manager.execute_in_cluster(&own, request, message).await
             });
             return accepted.await.unwrap_or(Err(ExecuteError::ShuttingDown));
         }
