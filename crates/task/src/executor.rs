@@ -164,6 +164,9 @@ pub enum ProcessorDecision {
 pub trait Cleanup: Send + Sync {
     /// Called once after each execution or stop whose parts were made, with the task as it was stored last. While a
     /// stop waits for it, it has the grace.
+    ///
+    /// In a cluster, a worker that has lost its lease is called, too, and another worker may run the task already: clean
+    /// up what this process holds, such as locks and folders of its own, and nothing that the task's next worker uses.
     fn clean_up(&self, task: Arc<Task>) -> BoxFuture<'static, ()>;
 }
 

@@ -338,6 +338,11 @@ impl ManagerInner {
                     };
                 }
                 Attention::Here(execution) => {
+                    let permit = execution.await_release();
+                    if permit.is_none() && !execution.is_ending() {
+                        // A duplicate, which needs no place of this worker.
+                        return give_back(held, LOOK_AGAIN).await;
+                    }
                     while_held(held, execution.released()).await;
                     let result = execution.present_result();
                     if !matches!(result, Some(ExecutionResult::Ended(_))) {

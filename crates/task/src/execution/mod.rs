@@ -19,7 +19,7 @@ use std::sync::Arc;
 use allstop_core::decision::{CommitDecision, CommitVerdict};
 use allstop_core::{Cause, CauseKind, Extent, WorkerId};
 use allstop_scope::{NotStarted, Scope, ScopeOptions, Stop, StopRequest};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit, watch};
 
 use crate::error::{ExecuteError, TaskStoreError};
 use crate::executor::ExecutorError;
@@ -50,6 +50,8 @@ pub(crate) struct Execution {
     /// True once somebody waits for a stop: what remains behind the end is cut short.
     is_hurried: watch::Sender<bool>,
     is_released: watch::Sender<bool>,
+    /// Permit of the one wake-up that waits for the release.
+    awaited_by: Semaphore,
 }
 
 /// Result of an execution.
@@ -90,6 +92,7 @@ impl Execution {
             result: watch::Sender::new(None),
             is_hurried: watch::Sender::new(false),
             is_released: watch::Sender::new(false),
+            awaited_by: Semaphore::new(1),
         })
     }
 
@@ -178,6 +181,11 @@ impl Execution {
         let mut hurried = self.is_hurried.subscribe();
         // The sender is in this handle, so the wait ends with the value.
         let _set = hurried.wait_for(|is_hurried| *is_hurried).await;
+    }
+
+    /// Permit to wait for the release with a place of the worker. `None`: another wake-up of the task does so.
+    pub(crate) fn await_release(&self) -> Option<SemaphorePermit<'_>> {
+        self.awaited_by.try_acquire().ok()
     }
 
     /// Resolves when nothing of the execution runs any more, and the next one may start.

@@ -28,6 +28,8 @@ pub(crate) enum LineState {
     Cut,
     /// Requests come through, and their answers do not.
     Unheard,
+    /// Reads work, and nothing is written.
+    ReadOnly,
     /// Its process has ended, or is paused: nothing ever comes back.
     Dead,
 }
@@ -105,6 +107,13 @@ impl Line {
         } else {
             Err(Lost::Answer)
         }
+    }
+
+    async fn write<T>(&self, request: impl Future<Output = T>) -> Result<T, Lost> {
+        if *self.state.borrow() == LineState::ReadOnly {
+            return Err(Lost::Request);
+        }
+        self.request(request).await
     }
 
     async fn read<T>(
@@ -197,7 +206,7 @@ impl Log for LineLog {
                 };
                 log.append(&stream, expected, id, records).await
             };
-            match line.request(append).await {
+            match line.write(append).await {
                 Ok(answer) => answer,
                 Err(Lost::Request) => Err(AppendError::Log(unreachable())),
                 Err(Lost::Answer) => Err(AppendError::Indeterminate),
@@ -290,7 +299,7 @@ impl ClusterLink for LineLink {
         let (shared, line, key) = (Arc::clone(&self.link), self.line.clone(), key.to_owned());
         async move {
             let put = async { shared.put(&key, value, expected, ttl).await };
-            match line.request(put).await {
+            match line.write(put).await {
                 Ok(answer) => answer,
                 Err(Lost::Request) => Err(PutError::Failed(unreachable())),
                 Err(Lost::Answer) => Err(PutError::Unknown(unreachable())),

@@ -3,6 +3,7 @@
 mod dice;
 mod limits;
 mod line;
+mod lost_lease;
 mod messages;
 mod races;
 mod seeded_bug;

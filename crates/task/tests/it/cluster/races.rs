@@ -7,7 +7,8 @@ use std::time::Duration;
 use allstop_core::CauseKind;
 use allstop_log::{AppendIds, Log, RecordBytes, StreamName};
 use allstop_task::{
-    ClusterLink, ExecutionCx, ExecutorReturn, Task, TaskEvent, TaskOptions, TaskParts, TaskState,
+    CancelError, ClusterLink, ExecutionCx, ExecutorReturn, Task, TaskEvent, TaskOptions, TaskParts,
+    TaskState,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -161,6 +162,72 @@ async fn message_that_is_sent_again_wakes_a_worker_again() {
     let _second = cluster.worker(&executor);
     let task = task_when(&front, &asked.id, Task::has_ended).await;
     assert_eq!(task.status.state, TaskState::Completed);
+}
+
+/// The answer to the write of a rest is lost: its repetition must not write the rest again.
+#[tokio::test(start_paused = true)]
+async fn rest_whose_answer_was_lost_is_written_once() {
+    let cluster = Cluster::new();
+    let (front, line) = (cluster.front_end(), Line::new(None));
+    let at_write = line.clone();
+    let executor = ScriptedExecutor::new(move |cx: ExecutionCx| {
+        let line = at_write.clone();
+        async move {
+            line.set(LineState::Unheard);
+            let rest = TaskEvent::state(TaskState::InputRequired);
+            let _ended = cx.events.write(rest).await;
+            Ok(ExecutorReturn::Finished)
+        }
+    });
+    let _worker = worker_at(&cluster, &line, &executor);
+    let accepted = start(&front.manager, &executor).await;
+    let is_at_rest = |task: &Task| task.status.state == TaskState::InputRequired;
+    task_when(&front, &accepted.task_id, is_at_rest).await;
+    line.set(LineState::Open);
+    // The wake-up is taken away once the worker knows that the task rests.
+    wait_until("it knows", || cluster.link.wake_ups() == 0).await;
+    let stream = StreamName::new(format!("task/{}", accepted.task_id));
+    let records = cluster.log.read(&stream, allstop_log::Version(1), 100);
+    let records = records.await.unwrap();
+    let starts_and_rests = records.iter().filter(|(_, bytes)| {
+        let text = String::from_utf8_lossy(bytes);
+        text.contains("execution_started") || text.contains("status_changed")
+    });
+    assert_eq!(starts_and_rests.count(), 2, "{records:?}");
+}
+
+/// Nobody remembers the request, so it is not said to be requested.
+#[tokio::test(start_paused = true)]
+async fn stop_that_cannot_be_written_is_not_promised() {
+    let cluster = Cluster::new();
+    let executor = endless(false);
+    let (to_worker, to_front) = (Line::new(None), Line::new(None));
+    let _worker = worker_at(&cluster, &to_worker, &executor);
+    let nothing = TaskParts::of(endless(false));
+    let front = cluster.node_at(to_front.clone(), nothing, 0, TaskOptions::default());
+    let accepted = start(&front.manager, &executor).await;
+    to_worker.set(LineState::Dead);
+    to_front.set(LineState::ReadOnly);
+    let answer = front.manager.cancel(&accepted.task_id, user()).await;
+    assert!(matches!(answer, Err(CancelError::Store(_))), "{answer:?}");
+    let task = front.manager.get_with_replies(&accepted.task_id).await;
+    assert_eq!(task.unwrap().stop_requested, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn wake_up_that_comes_twice_takes_one_place() {
+    let cluster = Cluster::new();
+    let (front, executor) = (cluster.front_end(), endless(false));
+    front.manager.execute(request("m1")).await.unwrap();
+    let held = cluster.link.next_wake_up().await.unwrap();
+    cluster.link.wake(held.payload().to_vec()).await.unwrap();
+    held.later(Duration::ZERO).await.unwrap();
+    let parts = TaskParts::of(executor.clone());
+    let _worker = cluster.node(parts, 2);
+    executor.started().await;
+    front.manager.execute(request("m2")).await.unwrap();
+    executor.started().await;
+    assert_eq!(executor.live(), 2);
 }
 
 /// A worker of a newer version may be able to read it.

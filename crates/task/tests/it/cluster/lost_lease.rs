@@ -1,0 +1,134 @@
+//! Workers whose lease has run out.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use allstop_core::{Extent, WorkerId};
+use allstop_scope::{EngineGuard, RootOptions, Scope, StopRequest};
+use allstop_task::{
+    ClusterOptions, ExecutionCx, ExecutorReturn, TaskManager, TaskOptions, TaskParts,
+};
+use parking_lot::Mutex;
+use tokio::time::{advance, sleep};
+
+use super::line::{Line, LineLink, LineLog, LineState};
+use super::support::{Cluster, LEASE};
+use crate::support::{ScriptedExecutor, endless, request, start, user, wait_until};
+
+/// Worker at this line that counts the calls of `on_overdue`.
+fn counting_worker(
+    cluster: &Cluster,
+    line: &Line,
+    executor: &ScriptedExecutor,
+) -> (TaskManager, Arc<AtomicUsize>) {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&calls);
+    let link = LineLink {
+        link: Arc::new(cluster.link.clone()),
+        line: line.clone(),
+    };
+    let log = LineLog {
+        log: Arc::clone(&cluster.log) as _,
+        line: line.clone(),
+    };
+    let options = ClusterOptions {
+        concurrency: 8,
+        lease: LEASE,
+        on_overdue: Some(Arc::new(move || {
+            count.fetch_add(1, Ordering::SeqCst);
+        })),
+        ..ClusterOptions::new(Arc::new(link))
+    };
+    let root = Scope::root("node", RootOptions::current());
+    let parts = Arc::new(TaskParts::of(executor.clone()));
+    let manager = TaskManager::join(Arc::new(log), options, root, parts, TaskOptions::default());
+    (manager.expect("its scope is open"), calls)
+}
+
+#[tokio::test(start_paused = true)]
+async fn process_ends_only_if_its_work_cannot_be_stopped_in_time() {
+    for is_stuck in [false, true] {
+        let (cluster, line) = (Cluster::new(), Line::new(None));
+        // The acknowledgement of an engine cannot be forced.
+        let engines = Arc::new(Mutex::new(Vec::<EngineGuard>::new()));
+        let kept = Arc::clone(&engines);
+        let executor = ScriptedExecutor::new(move |cx: ExecutionCx| {
+            if is_stuck {
+                kept.lock().push(cx.scope.attach_engine());
+            }
+            async move {
+                cx.scope.stopped_at("waiting").await;
+                Ok(ExecutorReturn::Finished)
+            }
+        });
+        let (manager, calls) = counting_worker(&cluster, &line, &executor);
+        start(&manager, &executor).await;
+        sleep(LEASE).await;
+        assert_eq!(calls.load(Ordering::SeqCst), 0, "the lease is renewed");
+        line.set(LineState::Cut);
+        sleep(LEASE).await;
+        let expected = usize::from(is_stuck);
+        assert_eq!(calls.load(Ordering::SeqCst), expected, "stuck: {is_stuck}");
+    }
+}
+
+/// The process pauses at every moment of a claim, for longer than its lease, and goes on where it was.
+#[tokio::test(start_paused = true)]
+async fn nothing_starts_under_a_lease_that_ran_out_during_a_pause() {
+    let line_delay = Duration::from_millis(20);
+    for moment in 0..60 {
+        let cluster = Cluster::new();
+        let started = Arc::new(Mutex::new(Vec::<Option<WorkerId>>::new()));
+        let noted = Arc::clone(&started);
+        let executor = ScriptedExecutor::new(move |cx: ExecutionCx| {
+            noted.lock().push(cx.task.worker.clone());
+            async move {
+                cx.scope.stopped_at("waiting").await;
+                Ok(ExecutorReturn::Finished)
+            }
+        })
+        .resumable();
+        let line = Line::new(None).slowed(line_delay);
+        let parts = TaskParts::of(executor.clone());
+        let worker = cluster.node_at(line, parts, 8, TaskOptions::default());
+        let front = cluster.front_end();
+        // It has its lease.
+        sleep(Duration::from_secs(1)).await;
+        let before = front.manager.workers().await.unwrap();
+        front.manager.execute(request("m1")).await.unwrap();
+        sleep(line_delay * moment / 6).await;
+        let is_started = !started.lock().is_empty();
+        advance(2 * LEASE).await;
+        wait_until("a worker has it", || !started.lock().is_empty()).await;
+        let by = started.lock().first().cloned().flatten();
+        assert_eq!(
+            by.as_ref() == Some(&before[0].id),
+            is_started,
+            "started by {by:?} after {moment}"
+        );
+        worker.kill().await;
+    }
+}
+
+/// The stop of a lost lease is over before the lease is: then the same process has the task anew.
+#[tokio::test(start_paused = true)]
+async fn worker_that_lost_its_lease_gets_another_one() {
+    let (cluster, line) = (Cluster::new(), Line::new(None));
+    let executor = endless(false).resumable();
+    let parts = TaskParts::of(executor.clone());
+    let worker = cluster.node_at(line.clone(), parts, 8, TaskOptions::default());
+    let front = cluster.front_end();
+    start(&front.manager, &executor).await;
+    let before = front.manager.workers().await.unwrap();
+    line.set(LineState::Cut);
+    wait_until("its work is stopped", || executor.live() == 0).await;
+    line.set(LineState::Open);
+    executor.started().await;
+    let after = front.manager.workers().await.unwrap();
+    let ids: Vec<_> = after.iter().map(|worker| &worker.id).collect();
+    assert!(!ids.contains(&&before[0].id), "{ids:?}");
+    let all = Extent::Process;
+    drop(worker.root.stop(StopRequest::new(all, user())).await);
+    assert_eq!(executor.live(), 0);
+}
