@@ -9,7 +9,9 @@ use allstop_core::ids::BackgroundId;
 use allstop_core::message::Arguments;
 use allstop_core::receipt::ItemState;
 use allstop_core::record::CallOutcome;
-use allstop_core::{CallId, Cause, Effect, FinishReason, SessionId, StopReason, TurnNumber, Usage};
+use allstop_core::{
+    CallId, Cause, Effect, FinishReason, SessionId, StopReason, ToolCall, TurnNumber, Usage,
+};
 use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::sync::broadcast;
@@ -57,6 +59,10 @@ pub enum AgentEvent {
         text: Arc<str>,
         /// Reason for which the model ended its answer.
         finish: FinishReason,
+        /// Calls that the answer requests, for receivers that show them with the answer. Each follows as
+        /// [`ToolRequested`](Self::ToolRequested).
+        #[serde(skip)]
+        calls: Arc<[ToolCall]>,
     },
     /// A failed model call will be retried; the text that it streamed is discarded.
     RetryScheduled {

@@ -31,6 +31,11 @@ pub enum HookEvent {
         /// Text of the answer.
         text: Arc<str>,
     },
+    /// A tool call is requested, before its permission is decided.
+    ToolRequested {
+        /// The call.
+        call: ToolCall,
+    },
     /// Before a tool call, after its permission.
     ToolStart {
         /// The call.
@@ -76,6 +81,7 @@ impl HookEvent {
             Self::TurnStart { .. } => "turn_start",
             Self::ModelStart { .. } => "model_start",
             Self::ModelEnd { .. } => "model_end",
+            Self::ToolRequested { .. } => "tool_requested",
             Self::ToolStart { .. } => "tool_start",
             Self::ToolEnd { .. } => "tool_end",
             Self::TurnEnd { .. } => "turn_end",
@@ -92,7 +98,10 @@ impl HookEvent {
 pub enum HookVerdict {
     /// The turn continues.
     Continue,
-    /// The call does not run (at the start of a tool call), or the turn ends with `error` (anywhere else).
+    /// A requested call needs no answer of a person; a rule that denies it, or may deny it, still counts. At other events:
+    /// as [`Continue`](Self::Continue).
+    Allow,
+    /// The call does not run (at its request and at its start), or the turn ends with `error` (anywhere else).
     Deny {
         /// Reason of the denial.
         reason: String,
@@ -128,6 +137,8 @@ pub trait Hook: Send + Sync + fmt::Debug {
 /// Result of a call of the hooks.
 pub(crate) enum HookResult {
     Continue,
+    /// At least one hook allows the requested call.
+    Allowed,
     Denied(String),
     Stopped,
 }
@@ -138,11 +149,13 @@ pub(crate) async fn call_hooks(
     cx: &HookCx,
     event: &HookEvent,
 ) -> HookResult {
+    let mut result = HookResult::Continue;
     for hook in hooks.iter().filter(|hook| hook.wants(event)) {
         let handling = hook.on(cx, event.clone());
         let name = Arc::clone(hook.name());
         match user_code::run(&cx.scope, ItemKind::Hook, name, event.name(), handling).await {
             UserCodeResult::Answered(HookVerdict::Continue) => {}
+            UserCodeResult::Answered(HookVerdict::Allow) => result = HookResult::Allowed,
             UserCodeResult::Answered(HookVerdict::Deny { reason }) => {
                 return HookResult::Denied(reason);
             }
@@ -152,5 +165,5 @@ pub(crate) async fn call_hooks(
             UserCodeResult::Stopped => return HookResult::Stopped,
         }
     }
-    HookResult::Continue
+    result
 }

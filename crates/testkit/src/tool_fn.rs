@@ -50,6 +50,7 @@ impl ToolFn {
             effect: Effect::Irreversible,
             timeout: None,
             parallel: true,
+            name_in_rules: None,
         };
         let body = move |call| {
             let answer = body(call);

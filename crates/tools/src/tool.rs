@@ -26,6 +26,15 @@ pub struct ToolSpec {
     pub timeout: Option<Duration>,
     /// True if a call may run concurrently with other calls of its step.
     pub parallel: bool,
+    /// Name of the tool in permission rules, for a built-in tool that a client knows under another name. `None`: `name`.
+    pub name_in_rules: Option<Arc<str>>,
+}
+
+impl ToolSpec {
+    /// Name of the tool in permission rules.
+    pub fn name_in_rules(&self) -> &Arc<str> {
+        self.name_in_rules.as_ref().unwrap_or(&self.name)
+    }
 }
 
 /// One call of a tool.

@@ -69,6 +69,7 @@ impl AgentTool {
             effect: Effect::Irreversible,
             timeout: None,
             parallel: true,
+            name_in_rules: None,
         };
         Self {
             spec,

@@ -300,7 +300,7 @@ impl RunningTurn<'_> {
         }
         let hook_cx = self.hook_cx(&self.work);
         match Box::pin(hook::call_hooks(&self.parts().hooks, &hook_cx, &event)).await {
-            HookResult::Continue => Ok(()),
+            HookResult::Continue | HookResult::Allowed => Ok(()),
             HookResult::Denied(message) => Err(TurnInterrupt::Failed(TurnError {
                 kind: TurnErrorKind::Hook,
                 message,

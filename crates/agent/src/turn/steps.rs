@@ -73,6 +73,10 @@ impl RunningTurn<'_> {
             step: step.step,
             text: Arc::clone(&text),
             finish: answer.finish,
+            calls: match &model.next {
+                NextAction::Commit => Arc::default(),
+                NextAction::Calls(calls) => calls.as_slice().into(),
+            },
         });
         self.call_hooks_or_fail(HookEvent::ModelEnd {
             step: step.step,

@@ -21,6 +21,7 @@ use crate::{agent, ended, history, model, root, run, tools};
 #[derive(Debug, Clone, Copy)]
 enum Does {
     Continues,
+    Allows,
     Denies,
     Panics,
     Hangs,
@@ -64,6 +65,7 @@ impl Hook for TestHook {
         Box::pin(async move {
             match does {
                 Does::Continues => HookVerdict::Continue,
+                Does::Allows => HookVerdict::Allow,
                 Does::Denies => HookVerdict::Deny {
                     reason: "not on a Saturday".to_owned(),
                 },
@@ -139,6 +141,32 @@ async fn call_denied_by_a_hook_gets_a_result_and_the_turn_continues() {
             panic!()
         };
         assert!(result.is_error && !result.content.contains("ran"));
+    }
+}
+
+/// A person would deny each call; the hook answers first.
+#[tokio::test(start_paused = true)]
+async fn hook_at_the_request_of_a_call_decides_before_a_person() {
+    let nothing: [&str; 0] = [];
+    for (does, denied, runs) in [
+        (Does::Continues, &nothing[..], false),
+        (Does::Allows, &nothing[..], true),
+        (Does::Allows, &["t"][..], false),
+        (Does::Denies, &nothing[..], false),
+    ] {
+        let model = one_call();
+        let policy = PermissionPolicy::parse(&nothing, &nothing, denied).unwrap();
+        let agent = agent(&model)
+            .tools(tool())
+            .hook(TestHook::new("tool_requested", does))
+            .permissions(
+                Arc::new(policy),
+                Arc::new(FixedAnswer(PermissionAnswer::Deny)),
+            )
+            .build();
+        let (turn, _) = run(agent, &root(), history().await, "go").await;
+        assert_eq!(turn.stop_reason, StopReason::Completed);
+        assert_eq!(turn.denials.is_empty(), runs, "{does:?}, denied {denied:?}");
     }
 }
 

@@ -76,6 +76,7 @@ fn spec(name: &str, description: &str) -> ToolSpec {
         effect: Effect::ReadOnly,
         timeout: None,
         parallel: true,
+        name_in_rules: None,
     }
 }
 

@@ -147,6 +147,7 @@ fn events_of_a_run_are_harmless() {
             step: 1,
             text: name(),
             finish: allstop_core::FinishReason::Done,
+            calls: Arc::default(),
         },
         AgentEvent::ToolRequested {
             call_id: id(),

@@ -32,7 +32,9 @@ impl CommandEvent {
             HookEvent::TurnStart { input } => json!({ "input": input }),
             HookEvent::ModelStart { step } => json!({ "step": step }),
             HookEvent::ModelEnd { step, text } => json!({ "step": step, "text": text }),
-            HookEvent::ToolStart { call } => json!({ "call": call }),
+            HookEvent::ToolRequested { call } | HookEvent::ToolStart { call } => {
+                json!({ "call": call })
+            }
             HookEvent::ToolEnd {
                 call,
                 outcome,

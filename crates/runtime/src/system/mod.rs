@@ -7,6 +7,7 @@ mod open;
 mod options;
 mod parts;
 mod sessions;
+mod setup;
 mod spill;
 
 use std::path::{Path, PathBuf};
@@ -28,6 +29,7 @@ pub(crate) use options::script_of;
 pub use options::{ModelChoice, StoreChoice, SystemOptions};
 pub use parts::{SystemStore, open_store};
 pub use sessions::{InterruptedTurn, OpenSession, QuestionRecipient};
+pub use setup::{SessionSetup, SessionTools, SystemPrompt};
 
 use crate::config::Config;
 use crate::error::StartError;

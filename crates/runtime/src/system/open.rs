@@ -5,16 +5,19 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use allstop_agent::{AGENT_TOOL, Agent, SessionBackground, SubAgentBackground, SubAgents};
+use allstop_agent::{AGENT_TOOL, Agent, SubAgentBackground, SubAgents};
 use allstop_scope::NotStarted;
+use allstop_session::AgentRequest;
 use allstop_tools::{
-    BUILTIN_TOOLS, BackgroundHost, FolderAccess, OutputFolder, PermissionPolicy, Prompter,
-    ShellConfig, ToolRegistry, Workspace, builtin_tools,
+    BUILTIN_TOOLS, BackgroundHost, FolderAccess, OutputFolder, PermissionPolicy, ShellConfig,
+    ToolRegistry, ToolSource, Workspace, builtin_tools,
 };
 
 use super::SystemParts;
 use super::hidden::still_hidden;
 use super::options::SystemOptions;
+use super::sessions::QuestionRecipient;
+use super::setup::SessionSetup;
 use super::spill::SpillFolder;
 use crate::command::{CommandGuardrail, CommandHook, CommandSettings};
 use crate::config::Config;
@@ -118,12 +121,17 @@ fn workspace(folder: &Path, config: &Config) -> Result<Workspace, StartError> {
 
 pub(super) fn agent(
     parts: &SystemParts,
-    background: &Arc<SessionBackground>,
+    setup: &SessionSetup,
+    request: &AgentRequest,
     spill: &SpillFolder,
-    prompter: &Arc<dyn Prompter>,
 ) -> Result<Agent, StartError> {
+    let prompter = match setup.recipient {
+        QuestionRecipient::Subscribers => &request.prompter,
+        QuestionRecipient::Prompter => &parts.prompter,
+    };
+    let folder = setup.folder.as_ref().unwrap_or(&parts.folder);
     let mut workspace =
-        workspace(&parts.folder, &parts.config)?.reserve(parts.store_files.iter().cloned());
+        workspace(folder, &parts.config)?.reserve(parts.store_files.iter().cloned());
     // The model is told to read long output there. If the folder could not be created, there is nothing to read.
     if let Ok(with_spill) = workspace.clone().allow(spill.path(), FolderAccess::Read) {
         workspace = with_spill;
@@ -133,16 +141,24 @@ pub(super) fn agent(
     let mut shell = ShellConfig::new(workspace.folder(), Arc::clone(&output_folder));
     shell.containment = parts.containment.clone();
     shell.env_hidden = still_hidden(&parts.hidden_variables, &parts.config.shell.env);
-    let host: Arc<dyn BackgroundHost> = Arc::clone(background) as _;
+    let host: Arc<dyn BackgroundHost> = Arc::clone(&request.background) as _;
     let mut tools = ToolRegistry::new();
-    let builtin = builtin_tools(&workspace, shell, &host);
+    let mut builtin = builtin_tools(&workspace, shell, &host);
+    let mut source: Arc<dyn ToolSource> = Arc::new(parts.mcp.tools(&output_folder));
+    if let Some(choice) = &setup.tools {
+        builtin = choice.builtin(builtin);
+        source = choice.source(source, Arc::clone(&request.on_late_answer));
+    }
     for tool in builtin {
         tools.register_known(tool).map_err(bug)?;
     }
-    let mut builder = Agent::builder(Arc::clone(&parts.model))
+    let mut settings = parts.config.settings();
+    settings.system = setup.system_prompt.of(settings.system.take());
+    let model = setup.model.as_ref().unwrap_or(&parts.model);
+    let mut builder = Agent::builder(Arc::clone(model))
         .tools(tools)
-        .tool_source(Arc::new(parts.mcp.tools(&output_folder)))
-        .settings(parts.config.settings())
+        .tool_source(source)
+        .settings(settings)
         .permissions(Arc::clone(&parts.policy), Arc::clone(prompter))
         .clock(Arc::clone(&parts.now));
     if let Some(owner) = &parts.owner {
@@ -153,11 +169,21 @@ pub(super) fn agent(
         containment: parts.containment.clone(),
         event_folder: spill.path().to_owned(),
     };
+    for hook in &setup.hooks {
+        builder = builder.hook(Arc::clone(hook));
+    }
     for hook in &parts.config.hooks {
         builder = builder.hook(Arc::new(CommandHook::new(hook, &settings)));
     }
     for guardrail in &parts.config.guardrails {
         builder = builder.guardrail(Arc::new(CommandGuardrail::new(guardrail, &settings)));
+    }
+    if setup
+        .tools
+        .as_ref()
+        .is_some_and(|tools| !tools.has_sub_agents())
+    {
+        return Ok(builder.build());
     }
     let agents = &parts.config.agents;
     let sub_agents = SubAgents {

@@ -17,6 +17,7 @@ use allstop_session::{
 };
 use futures::future::BoxFuture;
 
+use super::setup::SessionSetup;
 use super::spill::SpillFolder;
 use super::{System, SystemParts, UnendedWork, open};
 use crate::agent_executor::{AgentExecutor, AgentExecutorOptions};
@@ -74,9 +75,26 @@ impl System {
         id: Option<SessionId>,
         recipient: QuestionRecipient,
     ) -> Result<OpenSession, StartError> {
-        let folder = self.parts.folder.to_string_lossy();
+        self.new_session_with(id, SessionSetup::configured(recipient))
+            .await
+    }
+
+    /// Creates a session with parts that its opener chooses. As [`System::new_session`] otherwise.
+    ///
+    /// # Errors
+    /// As [`System::new_session`], or the folder cannot be used.
+    ///
+    /// # Cancel safety
+    /// As [`System::new_session`].
+    pub async fn new_session_with(
+        &self,
+        id: Option<SessionId>,
+        setup: SessionSetup,
+    ) -> Result<OpenSession, StartError> {
+        let folder = setup.folder.as_ref().unwrap_or(&self.parts.folder);
+        let folder = folder.to_string_lossy().into_owned();
         Ok(OpenSession {
-            session: self.sessions(recipient).create(id, &*folder).await?,
+            session: self.sessions(setup).create(id, folder).await?,
             interrupted: None,
             found: Vec::new(),
         })
@@ -95,9 +113,25 @@ impl System {
         id: SessionId,
         recipient: QuestionRecipient,
     ) -> Result<OpenSession, StartError> {
+        self.resume_session_with(id, SessionSetup::configured(recipient))
+            .await
+    }
+
+    /// Opens an existing session with parts that its opener chooses. As [`System::resume_session`] otherwise.
+    ///
+    /// # Errors
+    /// As [`System::resume_session`].
+    ///
+    /// # Cancel safety
+    /// As [`System::resume_session`].
+    pub async fn resume_session_with(
+        &self,
+        id: SessionId,
+        setup: SessionSetup,
+    ) -> Result<OpenSession, StartError> {
         // Read before the session is opened: afterwards the log no longer shows what was interrupted.
         let (before, owner) = read_session_end(&*self.parts.log, &id).await?;
-        let session = self.sessions(recipient).resume(id).await?;
+        let session = self.sessions(setup).resume(id).await?;
         Ok(OpenSession {
             session,
             interrupted: interrupted(&before).filter(|_| owner.is_none()),
@@ -118,23 +152,26 @@ impl System {
             on_background_end: OnBackgroundEnd::Note,
             ..self.parts.config.session.options()
         };
-        let sessions = self.sessions_with(recipient, sessions);
+        let setup = SessionSetup::configured(recipient);
+        let sessions = self.sessions_with(setup, sessions);
         AgentExecutor::new(sessions, self.parts.folder.to_string_lossy(), options)
     }
 
-    fn sessions(&self, recipient: QuestionRecipient) -> Sessions {
+    fn sessions(&self, setup: SessionSetup) -> Sessions {
+        let configured = self.parts.config.session.options();
         let options = SessionOptions {
             sleep_after: None,
-            ..self.parts.config.session.options()
+            follow_up: setup.follow_up.unwrap_or(configured.follow_up),
+            ..configured
         };
-        self.sessions_with(recipient, options)
+        self.sessions_with(setup, options)
     }
 
-    fn sessions_with(&self, recipient: QuestionRecipient, options: SessionOptions) -> Sessions {
+    fn sessions_with(&self, setup: SessionSetup, options: SessionOptions) -> Sessions {
         let parts = &self.parts;
         let source = Arc::new(SystemAgents {
             parts: Arc::clone(parts),
-            recipient,
+            setup: Arc::new(setup),
         });
         let options = SessionOptions {
             now: Arc::clone(&parts.now),
@@ -145,28 +182,28 @@ impl System {
     }
 }
 
-/// Creates the agents of sessions, with the tools, hooks, guardrails and permissions of the configuration.
+/// Creates the agents of sessions, with the tools, hooks, guardrails and permissions of the configuration or of the setup.
 struct SystemAgents {
     parts: Arc<SystemParts>,
-    recipient: QuestionRecipient,
+    setup: Arc<SessionSetup>,
 }
 
 impl fmt::Debug for SystemAgents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SystemAgents")
             .field("parts", &self.parts)
-            .field("recipient", &self.recipient)
+            .field("setup", &self.setup)
             .finish()
     }
 }
 
 impl AgentSource for SystemAgents {
     fn agent(&self, request: AgentRequest) -> BoxFuture<'_, Result<SessionAgent, TurnError>> {
-        let (parts, recipient) = (Arc::clone(&self.parts), self.recipient);
+        let (parts, setup) = (Arc::clone(&self.parts), Arc::clone(&self.setup));
         let scope = request.scope.clone();
         // On a dedicated thread: it creates and opens folders, and a disk may hang.
         let spec = WorkSpec::new(ItemKind::Thread, "opening the session's folders");
-        let making = scope.spawn_blocking(spec, move |_| make_agent(&parts, recipient, &request));
+        let making = scope.spawn_blocking(spec, move |_| make_agent(&parts, &setup, &request));
         Box::pin(async move {
             let making = making.map_err(|refused| open::stopped(&refused))?;
             making.await.map_err(open::bug)?
@@ -176,16 +213,12 @@ impl AgentSource for SystemAgents {
 
 fn make_agent(
     parts: &Arc<SystemParts>,
-    recipient: QuestionRecipient,
+    setup: &SessionSetup,
     request: &AgentRequest,
 ) -> Result<SessionAgent, TurnError> {
     let folder = parts.spill_folder.join(request.session.as_str());
     let spill = SpillFolder::make(folder, Arc::clone(&parts.cleanup));
-    let prompter = match recipient {
-        QuestionRecipient::Subscribers => &request.prompter,
-        QuestionRecipient::Prompter => &parts.prompter,
-    };
-    let agent = open::agent(parts, &request.background, &spill, prompter)?;
+    let agent = open::agent(parts, setup, request, &spill)?;
     Ok(SessionAgent {
         agent,
         resources: Some(Box::new(spill)),

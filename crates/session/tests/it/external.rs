@@ -23,6 +23,7 @@ fn spec() -> ToolSpec {
         effect: Effect::Irreversible,
         timeout: None,
         parallel: true,
+        name_in_rules: None,
     }
 }
 

@@ -49,6 +49,7 @@ fn external_tool() -> Scenario {
             effect: Effect::ReadOnly,
             timeout: None,
             parallel: true,
+            name_in_rules: None,
         };
         let (tools, requests) = external_tools(vec![spec], ExternalOptions::default());
         let requests = Mutex::new(Some(requests));

@@ -70,6 +70,7 @@ impl BackgroundTool {
             effect: Effect::Idempotent,
             timeout: None,
             parallel: true,
+            name_in_rules: None,
         };
         Self { spec, host }
     }

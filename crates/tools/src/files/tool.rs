@@ -50,6 +50,7 @@ pub(super) fn file_tool<T: FileTool>(workspace: &Arc<Workspace>) -> Arc<dyn Tool
         timeout: None,
         // Two changes of the same file in one step must keep their order.
         parallel: T::EFFECT == Effect::ReadOnly,
+        name_in_rules: None,
     };
     Arc::new(FileToolAdapter::<T> {
         spec,

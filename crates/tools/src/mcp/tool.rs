@@ -32,6 +32,7 @@ impl McpTool {
             effect: definition.effect,
             timeout: server.call_timeout(),
             parallel: true,
+            name_in_rules: None,
         };
         Self {
             spec,

@@ -92,7 +92,7 @@ impl PermissionPolicy {
             .ask
             .iter()
             .any(|rule| call.matches_rule(rule) != PrefixMatch::No);
-        let harmless = spec.effect == Effect::ReadOnly || ALLOWED_BY_DEFAULT.contains(&&*spec.name);
+        let harmless = spec.effect == Effect::ReadOnly || ALLOWED_BY_DEFAULT.contains(&call.tool);
         let allowed = || harmless || self.allows(&call);
         if doubt.is_none() && !asks && allowed() {
             PermissionDecision::Allow
@@ -119,13 +119,11 @@ struct PolicyCall<'a> {
 impl<'a> PolicyCall<'a> {
     fn of(spec: &'a ToolSpec, invocation: &ToolInvocation) -> Self {
         // Arguments without a command are invalid against the schema: nothing is known about them.
-        let command = (&*spec.name == SHELL).then(|| {
+        let tool = spec.name_in_rules();
+        let command = (&**tool == SHELL).then(|| {
             shell_command(&invocation.arguments).map_or(ParsedCommand::Opaque, ParsedCommand::parse)
         });
-        Self {
-            tool: &spec.name,
-            command,
-        }
+        Self { tool, command }
     }
 
     fn matches_rule(&self, rule: &PermissionRule) -> PrefixMatch {

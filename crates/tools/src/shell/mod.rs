@@ -100,6 +100,7 @@ impl ShellTool {
             timeout: None,
             // Providers tell models that several calls at once run concurrently.
             parallel: true,
+            name_in_rules: None,
         };
         Self { spec, config, host }
     }

@@ -50,6 +50,7 @@ fn stage(effect: Effect, queue_len_max: usize) -> (Stage, ExternalRequests) {
         effect,
         timeout: None,
         parallel: true,
+        name_in_rules: None,
     };
     let (mut tools, requests) = external_tools(vec![spec], options);
     let stage = Stage {

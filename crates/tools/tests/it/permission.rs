@@ -19,6 +19,7 @@ fn spec(name: &str, effect: Effect) -> ToolSpec {
         effect,
         timeout: None,
         parallel: true,
+        name_in_rules: None,
     }
 }
 

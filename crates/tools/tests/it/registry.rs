@@ -23,6 +23,7 @@ impl Named {
             effect: Effect::ReadOnly,
             timeout: None,
             parallel: true,
+            name_in_rules: None,
         }))
     }
 }

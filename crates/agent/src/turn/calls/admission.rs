@@ -55,13 +55,7 @@ impl RunningTurn<'_> {
             trace: self.trace.clone(),
             link: self.cx.controls.link(&call.id),
         };
-        if let Some(reason) = self.permitted(tool.spec(), &invocation).await? {
-            self.deny(&call, reason)?;
-            return Ok(None);
-        }
-        if !self.parts().hooks.is_empty()
-            && let Some(reason) = Box::pin(self.denied_by_hook(&call)).await?
-        {
+        if let Err(reason) = self.permitted(tool.spec(), &invocation, &call).await? {
             self.deny(&call, reason)?;
             return Ok(None);
         }
@@ -72,13 +66,42 @@ impl RunningTurn<'_> {
         }))
     }
 
-    /// `Some(reason)` if a hook denied the call, or the call was stopped meanwhile.
-    async fn denied_by_hook(&self, call: &ToolCall) -> Result<Option<String>, TurnInterrupt> {
-        let event = HookEvent::ToolStart { call: call.clone() };
-        match hook::call_hooks(&self.parts().hooks, &self.hook_cx(&self.work), &event).await {
-            HookResult::Continue => Ok(None),
-            HookResult::Denied(reason) => Ok(Some(reason)),
-            HookResult::Stopped => self.stopped_before_its_start().map(Some),
+    /// `Err(reason)` if the call may not run: hooks see its request, then the policy or a person decides, then hooks see
+    /// its start.
+    async fn permitted(
+        &self,
+        spec: &ToolSpec,
+        invocation: &ToolInvocation,
+        call: &ToolCall,
+    ) -> Result<Result<(), String>, TurnInterrupt> {
+        let has_hooks = !self.parts().hooks.is_empty();
+        let mut is_allowed = false;
+        if has_hooks {
+            let requested = HookEvent::ToolRequested { call: call.clone() };
+            match Box::pin(self.ask_hooks(requested)).await? {
+                Ok(allowed) => is_allowed = allowed,
+                Err(reason) => return Ok(Err(reason)),
+            }
+        }
+        if let Some(reason) = self.denied(spec, invocation, is_allowed).await? {
+            return Ok(Err(reason));
+        }
+        if !has_hooks {
+            return Ok(Ok(()));
+        }
+        let start = HookEvent::ToolStart { call: call.clone() };
+        let answer = Box::pin(self.ask_hooks(start)).await?;
+        Ok(answer.map(|_allowed| ()))
+    }
+
+    /// True if a hook allows the call; `Err(reason)` if a hook denied it, or it was stopped meanwhile.
+    async fn ask_hooks(&self, event: HookEvent) -> Result<Result<bool, String>, TurnInterrupt> {
+        let cx = self.hook_cx(&self.work);
+        match hook::call_hooks(&self.parts().hooks, &cx, &event).await {
+            HookResult::Continue => Ok(Ok(false)),
+            HookResult::Allowed => Ok(Ok(true)),
+            HookResult::Denied(reason) => Ok(Err(reason)),
+            HookResult::Stopped => self.stopped_before_its_start().map(Err),
         }
     }
 
@@ -142,11 +165,12 @@ impl RunningTurn<'_> {
         })
     }
 
-    /// `Some(reason)` if the call may not run.
-    async fn permitted(
+    /// `Some(reason)` if the policy or a person denies the call. `is_allowed`: a hook answers in the place of a person.
+    async fn denied(
         &self,
         spec: &ToolSpec,
         invocation: &ToolInvocation,
+        is_allowed: bool,
     ) -> Result<Option<String>, TurnInterrupt> {
         let Some(permissions) = &self.parts().permissions else {
             return Ok(None);
@@ -154,6 +178,9 @@ impl RunningTurn<'_> {
         let question = match permissions.decide(spec, invocation) {
             PermissionDecision::Allow => return Ok(None),
             PermissionDecision::Deny { reason } => return Ok(Some(reason)),
+            PermissionDecision::Ask(question) if is_allowed && question.doubt.is_none() => {
+                return Ok(None);
+            }
             PermissionDecision::Ask(question) => *question,
         };
         self.cx.events.send(|| AgentEvent::PermissionAsked {

@@ -91,6 +91,7 @@ fn a_reader_that_stops_misses_deltas_and_is_told_how_many() {
         step: 1,
         text,
         finish,
+        calls: Arc::default(),
     });
     stream.envelope(&envelope());
     assert_eq!(

@@ -99,6 +99,7 @@ impl Turn<'_> {
                 step,
                 text: Arc::clone(&text),
                 finish: FinishReason::Done,
+                calls: Arc::default(),
             };
             self.cx.events.send(|| event);
         }
