@@ -1,0 +1,12 @@
+//! JSON-RPC 2.0 with Content-Length framing, as the Language Server Protocol uses it.
+//!
+//! The rules are those of the [JSON-RPC 2.0 specification] and of the [base protocol of LSP 3.17]. This crate is no
+//! transport: it reads no stream and spawns nothing. The caller pushes bytes in and writes frames out.
+//!
+//! [JSON-RPC 2.0 specification]: https://www.jsonrpc.org/specification
+//! [base protocol of LSP 3.17]:
+//!     https://microsoft.github.io/language-server-protocol/specifications/lsp/3.17/specification/#baseProtocol
+
+mod frame;
+
+pub use frame::{FrameDecoder, FrameError, FrameLimits, encode_frame};
