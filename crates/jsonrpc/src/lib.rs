@@ -7,6 +7,17 @@
 //! [base protocol of LSP 3.17]:
 //!     https://microsoft.github.io/language-server-protocol/specifications/lsp/3.17/specification/#baseProtocol
 
+mod encode;
 mod frame;
+mod message;
+mod raw_message_fields;
+mod rpc_error;
+mod rpc_id;
 
+pub use encode::{
+    EncodeMessageError, encode_error_response, encode_notification, encode_request, encode_response,
+};
 pub use frame::{FrameDecoder, FrameError, FrameLimits, encode_frame};
+pub use message::{IncomingMessage, IncomingRequest, MalformedMessage};
+pub use rpc_error::RpcError;
+pub use rpc_id::RpcId;
