@@ -10,6 +10,7 @@
 mod encode;
 mod frame;
 mod message;
+mod outgoing;
 mod raw_message_fields;
 mod rpc_error;
 mod rpc_id;
@@ -19,5 +20,8 @@ pub use encode::{
 };
 pub use frame::{FrameDecoder, FrameError, FrameLimits, encode_frame};
 pub use message::{IncomingMessage, IncomingRequest, MalformedMessage};
+pub use outgoing::{
+    AnswerDelivery, BeginRequestError, OutgoingRequests, PendingResponse, RpcFailure,
+};
 pub use rpc_error::RpcError;
 pub use rpc_id::RpcId;
