@@ -1,0 +1,184 @@
+//! Requests of the other side that this side must answer.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde::Serialize;
+
+use crate::encode::{encode_error_response, encode_response};
+use crate::frame::encode_frame;
+use crate::{RpcError, RpcId};
+
+/// Receiver of answers: it puts them into the queue of the connection's writer, and must neither block nor panic.
+///
+/// The queue needs no limit of its own: at most `pending_max` answers exist at a time.
+pub type AnswerSink = Arc<dyn Fn(QueuedAnswer) + Send + Sync>;
+
+/// Requests that were accepted and whose answers are not written yet. Clones share one table.
+///
+/// Each accepted request gets exactly one answer, also if its [`Responder`] is dropped. It keeps its id and its place
+/// in the limit until the answer was written, so a client that reads no answers soon has its requests refused.
+#[derive(Clone)]
+pub struct IncomingRequests {
+    slots: Arc<RequestSlots>,
+    sink: AnswerSink,
+}
+
+struct RequestSlots {
+    occupied: Mutex<HashSet<RpcId>>,
+    pending_max: usize,
+}
+
+impl IncomingRequests {
+    /// Creates a table for at most `pending_max` requests at a time, whose answers go to `sink`.
+    pub fn new(pending_max: usize, sink: AnswerSink) -> Self {
+        let slots = RequestSlots {
+            occupied: Mutex::new(HashSet::new()),
+            pending_max,
+        };
+        Self {
+            slots: Arc::new(slots),
+            sink,
+        }
+    }
+
+    /// Takes a request in, and returns the duty to answer it.
+    ///
+    /// # Errors
+    ///
+    /// The error is the answer to send: the id belongs to a request in flight ([`RpcError::INVALID_REQUEST`]), or
+    /// `pending_max` requests are in flight ([`RpcError::OVERLOADED`]). These refusals count towards no limit, so write
+    /// one before you read the next message.
+    pub fn accept(&self, id: RpcId) -> Result<Responder, RpcError> {
+        let pending_max = self.slots.pending_max;
+        let mut occupied = self.slots.occupied.lock();
+        if occupied.contains(&id) {
+            let message = "a request with this id is in flight";
+            return Err(RpcError::invalid_request(message));
+        }
+        if occupied.len() >= pending_max {
+            let message = format!("too many requests in flight: the limit is {pending_max}");
+            return Err(RpcError::overloaded(message));
+        }
+        occupied.insert(id.clone());
+        drop(occupied);
+        let slot = RequestSlot {
+            id,
+            slots: Arc::clone(&self.slots),
+        };
+        Ok(Responder {
+            slot: Some(slot),
+            sink: Arc::clone(&self.sink),
+        })
+    }
+
+    /// Number of requests whose answers are not written yet.
+    pub fn in_flight_len(&self) -> usize {
+        self.slots.occupied.lock().len()
+    }
+}
+
+impl fmt::Debug for IncomingRequests {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IncomingRequests")
+            .field("in_flight_len", &self.in_flight_len())
+            .field("pending_max", &self.slots.pending_max)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Place of one request in the table; free when this is dropped.
+struct RequestSlot {
+    id: RpcId,
+    /// Without the sink, which may own the queue that holds this slot.
+    slots: Arc<RequestSlots>,
+}
+
+impl Drop for RequestSlot {
+    fn drop(&mut self) {
+        self.slots.occupied.lock().remove(&self.id);
+    }
+}
+
+/// Duty to answer one request. Dropped without an answer, also by a panic, it answers with an internal error.
+#[must_use = "dropping it answers the request with an internal error"]
+pub struct Responder {
+    /// `None` once the request is answered.
+    slot: Option<RequestSlot>,
+    sink: AnswerSink,
+}
+
+impl Responder {
+    /// Answers the request. A result that cannot be written as JSON becomes an internal error.
+    pub fn respond(mut self, result: Result<impl Serialize, RpcError>) {
+        self.answer(|id| match result {
+            Ok(result) => encode_response(id, &result).unwrap_or_else(|_| {
+                let error = RpcError::internal_error("the result cannot be written as JSON");
+                encode_error_response(Some(id), &error)
+            }),
+            Err(error) => encode_error_response(Some(id), &error),
+        });
+    }
+
+    /// Sends the answer, unless the request has one.
+    fn answer(&mut self, body_for: impl FnOnce(&RpcId) -> Vec<u8>) {
+        let Some(slot) = &self.slot else { return };
+        // If this panics, the slot is still here, and dropping the responder answers.
+        let frame = encode_frame(&body_for(&slot.id));
+        if let Some(slot) = self.slot.take() {
+            (self.sink)(QueuedAnswer { frame, slot });
+        }
+    }
+}
+
+impl Drop for Responder {
+    fn drop(&mut self) {
+        self.answer(|id| {
+            let error = RpcError::internal_error("the request was dropped without an answer");
+            encode_error_response(Some(id), &error)
+        });
+    }
+}
+
+impl fmt::Debug for Responder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let id = self.slot.as_ref().map(|slot| &slot.id);
+        f.debug_struct("Responder")
+            .field("id", &id)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Answer that is ready to be written. Drop it after the write: that frees the id and the place of its request.
+#[must_use = "the request is answered only when the frame is written"]
+pub struct QueuedAnswer {
+    frame: Vec<u8>,
+    slot: RequestSlot,
+}
+
+impl QueuedAnswer {
+    /// The whole frame, header and body.
+    pub fn frame(&self) -> &[u8] {
+        &self.frame
+    }
+
+    /// Id of the answered request.
+    pub fn id(&self) -> &RpcId {
+        &self.slot.id
+    }
+}
+
+impl fmt::Debug for QueuedAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueuedAnswer")
+            .field("id", &self.slot.id)
+            .field("frame_len", &self.frame.len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[path = "incoming_tests.rs"]
+mod tests;
