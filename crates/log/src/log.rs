@@ -65,7 +65,8 @@ pub trait Log: Send + Sync + fmt::Debug {
 
     /// True if `owner`, which a record names as the owner of its stream, is another process than this one and is known
     /// to run. The holder of a lock asks this before it takes over that process's work, because a lock is a file that
-    /// a user may have deleted. False if nobody can tell (another machine or container): then the lock alone decides.
+    /// a user may have deleted. False if nobody can tell (another machine or container), and in a store whose locks end with
+    /// their holder's presence: then the lock alone decides.
     fn is_other_process_running(
         &self,
         owner: &ProcessIdentity,

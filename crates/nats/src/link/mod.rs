@@ -107,6 +107,11 @@ impl ClusterLink for NatsLink {
         async move { link.next_wake_up().await }.boxed()
     }
 
+    fn waiting_wake_up(&self) -> LinkFuture<Result<Option<Box<dyn HeldWakeUp>>, LogError>> {
+        let link = Arc::clone(&self.shared);
+        async move { link.waiting_wake_up().await }.boxed()
+    }
+
     fn ask(
         &self,
         worker: &WorkerId,

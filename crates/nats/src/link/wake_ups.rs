@@ -101,6 +101,30 @@ impl LinkParts {
     }
 }
 
+/// Time in which the servers answer that nothing waits.
+const ANSWERED: Duration = Duration::from_secs(1);
+
+impl LinkParts {
+    /// Servers give what there is to those who wait for it; this finds what is left.
+    pub(super) async fn waiting_wake_up(&self) -> Result<Option<Box<dyn HeldWakeUp>>, LogError> {
+        self.store
+            .check_connection()
+            .map_err(RequestFailure::into_error)?;
+        let fetch = self.wake_ups.fetch().max_messages(1).messages();
+        let messages = timeout(REQUEST_MAX, fetch).await;
+        let messages = messages.map_err(|_elapsed| errors::disconnected("wake-ups"))?;
+        let mut messages = messages.map_err(|error| errors::unreachable("wake-ups", error))?;
+        match timeout(ANSWERED, messages.next()).await {
+            Ok(Some(Ok(message))) => Ok(Some(Box::new(NatsWakeUp(message)))),
+            Ok(Some(Err(error))) => {
+                let error = std::io::Error::other(error.to_string());
+                Err(errors::unreachable("wake-ups", error))
+            }
+            Ok(None) | Err(_) => Ok(None),
+        }
+    }
+}
+
 struct NatsWakeUp(Message);
 
 impl NatsWakeUp {

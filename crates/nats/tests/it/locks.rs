@@ -1,8 +1,11 @@
 //! Locks between processes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_log::{LockAttempt, Log as _, StreamLock, StreamName};
+use allstop_core::record::{SessionRecord, TurnOrigin};
+use allstop_core::{SessionId, Timestamp, TurnNumber};
+use allstop_log::{LockAttempt, Log, SessionWriter, StreamLock, StreamName};
 use allstop_nats::{NatsLog, NatsOptions};
 use allstop_testkit::nats_server::NatsServer;
 use tempfile::TempDir;
@@ -111,4 +114,36 @@ fn lock_of_a_process_that_was_killed_passes_on() {
     let passed_on = survivor.block_on(lock_within(&other, TTL * 3));
     assert!(passed_on.is_some(), "it passes on when it expires");
     drop(lock);
+}
+
+/// The record of an open turn names a process that lives: a worker that was paused, and whose presence has passed on.
+#[tokio::test]
+async fn living_process_without_presence_holds_no_session() {
+    let (log, _kept) = on_one_server().await;
+    let mut sleeper = std::process::Command::new("sleep")
+        .arg("60")
+        .spawn()
+        .unwrap();
+    let owner = allstop_process::identity_of(sleeper.id());
+    assert!(owner.is_some());
+    let (log, at): (Arc<dyn Log>, _) = (Arc::new(log), Timestamp::from_unix_ms(0));
+    let id = SessionId::new("s");
+    let created = SessionWriter::create(Arc::clone(&log), id.clone(), at, "/tmp").await;
+    let mut session = created.unwrap();
+    let started = SessionRecord::TurnStarted {
+        turn: TurnNumber(1),
+        at,
+        input: "do it".into(),
+        owner,
+        message: None,
+        origin: TurnOrigin::User,
+        reported: Vec::new(),
+    };
+    session.append(vec![started]).await.unwrap();
+    drop(session);
+    let resumed = SessionWriter::resume(log, id, at).await;
+    let is_ended = resumed.map(|session| session.state().open_turn().is_none());
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    assert!(is_ended.unwrap(), "the turn of the lost owner is ended");
 }

@@ -98,7 +98,8 @@ impl TaskManager {
                     if let FollowUpDecision::IsRepeated = check_follow_up(&task, &request)? {
                         if task.awaits_execution {
                             // The first wake-up may have come long before the record.
-                            let wake_up = WakeUp::new(id, version).to_bytes();
+                            let wake_up =
+                                WakeUp::new(id, version, (self.inner.options.now)()).to_bytes();
                             let woken = node.link().wake(wake_up).await;
                             woken.map_err(TaskStoreError::from)?;
                         }
@@ -178,7 +179,7 @@ impl TaskManager {
             feed.set_read(version, &task);
             stream.load().await?;
         }
-        let wake_up = WakeUp::new(id, version.next());
+        let wake_up = WakeUp::new(id, version.next(), (self.inner.options.now)());
         node.link().wake(wake_up.to_bytes()).await?;
         let max = self.inner.options.ending_write_max;
         let began = Instant::now();

@@ -68,6 +68,15 @@ pub(super) fn next_step(
     }
 }
 
+/// Capacity of a worker for a task that it looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ClaimCapacity {
+    /// A place for one execution.
+    Place,
+    /// None: a task can only be stopped or given up.
+    None,
+}
+
 /// Result of attending to a task.
 #[derive(Debug)]
 pub(super) enum Attention {
@@ -77,6 +86,8 @@ pub(super) enum Attention {
     Here(Arc<Execution>),
     /// Somebody is to look again after this time.
     Later(Duration),
+    /// It is to be run, and there is no place for it here.
+    AwaitPlace,
     /// Its owner has as many tasks running as allowed.
     AwaitSlot,
     /// The record of the wake-up is not there.
@@ -92,6 +103,7 @@ impl ManagerInner {
         node: &ClusterNode,
         id: &TaskId,
         awaited: Version,
+        capacity: ClaimCapacity,
     ) -> Result<Attention, TaskStoreError> {
         for _ in 0..LOOKS_MAX {
             let read = read_task(&*self.log, id).await?;
@@ -108,7 +120,7 @@ impl ManagerInner {
                 (AttendStep::Done, _) => return Ok(Attention::Done(read)),
                 (AttendStep::AwaitRecord, _) | (_, None) => return Ok(Attention::AwaitRecord),
                 (AttendStep::Claim, Some(task)) => {
-                    return self.claim(node, me, version, task).await;
+                    return self.claim(node, me, version, task, capacity).await;
                 }
                 (AttendStep::EndLease { owner, revision }, _) => {
                     let has_ended = node.end_lease(&owner, revision).await?;
@@ -128,7 +140,7 @@ impl ManagerInner {
                         }
                         // Nothing of it runs there: whoever appends first has it. Silence would not say that.
                         Some(Attended::Nothing) if !task.is_executing => {
-                            self.claim(node, me, version, task).await
+                            self.claim(node, me, version, task, capacity).await
                         }
                         _ => Ok(Attention::Later(left.min(LOOK_AGAIN))),
                     };
@@ -144,15 +156,19 @@ impl ManagerInner {
         me: WorkerId,
         version: Version,
         task: &Arc<Task>,
+        capacity: ClaimCapacity,
     ) -> Result<Attention, TaskStoreError> {
         if let Some(execution) = self.execution_here(&task.id) {
             execution.ask_to_look();
             return Ok(Attention::Here(execution));
         }
-        // What only has to be stopped needs no slot.
+        if task.is_executing && task.take_overs >= node.options.take_overs_max {
+            return Ok(Attention::GiveUp(version, Arc::clone(task)));
+        }
+        // What only has to be stopped needs no place and no slot.
         if task.stop_requested.is_none() {
-            if task.is_executing && task.take_overs >= node.options.take_overs_max {
-                return Ok(Attention::GiveUp(version, Arc::clone(task)));
+            if capacity == ClaimCapacity::None {
+                return Ok(Attention::AwaitPlace);
             }
             if !self.take_owner_slot(node, &me, task).await? {
                 return Ok(Attention::AwaitSlot);

@@ -42,19 +42,41 @@ pub enum RedriveError {
     /// It was set aside because it cannot be read; a worker that can read it takes it by itself.
     #[error("{0} cannot be read; a worker of a newer version may take it by itself")]
     Unreadable(TaskId),
+    /// A worker still has it.
+    #[error("{0} has not ended: a worker has it")]
+    NotEnded(TaskId),
     /// The new task was not accepted.
     #[error(transparent)]
     Execute(#[from] ExecuteError),
 }
 
 impl ClusterNode {
-    /// Sets something aside. A second time changes nothing.
+    /// Sets something aside. A second time changes nothing, unless the letter before is of a worker that could not read
+    /// the task, and this one could.
     pub(super) async fn set_aside(&self, letter: &DeadLetter) -> Result<(), LogError> {
         let key = format!("{DEAD_PREFIX}{}", letter.task);
         let value = serde_json::to_vec(letter).unwrap_or_default();
-        match self.link().put(&key, value, Some(0), None).await {
-            Ok(_) | Err(PutError::Conflict) => Ok(()),
-            Err(PutError::Unknown(error) | PutError::Failed(error)) => Err(error),
+        let mut revision = 0;
+        loop {
+            match self
+                .link()
+                .put(&key, value.clone(), Some(revision), None)
+                .await
+            {
+                Ok(_) => return Ok(()),
+                Err(PutError::Conflict) => {}
+                Err(PutError::Unknown(error) | PutError::Failed(error)) => return Err(error),
+            }
+            let Some(known) = self.link().entry(&key).await? else {
+                revision = 0;
+                continue;
+            };
+            let is_unreadable = serde_json::from_slice::<DeadLetter>(&known.value)
+                .is_ok_and(|known| known.owner.is_none());
+            if letter.owner.is_none() || !is_unreadable {
+                return Ok(());
+            }
+            revision = known.revision;
         }
     }
 
@@ -101,6 +123,9 @@ impl TaskManager {
         let Some((message, task)) = message else {
             return Err(RedriveError::Unreadable(id.clone()));
         };
+        if !task.has_ended() {
+            return Err(RedriveError::NotEnded(id.clone()));
+        }
         let mut message = TaskMessage::clone(&message);
         message.id = MessageId::new(format!("{id}-again"));
         message.reference_task_ids.push(id.clone());

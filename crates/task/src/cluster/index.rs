@@ -101,27 +101,36 @@ impl ClusterNode {
         loop {
             self.index.has_changed.notified().await;
             sleep(COLLECTED).await;
-            let changed = std::mem::take(&mut *self.index.changed.lock());
-            let failed = stream::iter(changed.into_values())
-                .map(|entry| async move {
-                    let written = write(self.link(), &entry).await;
-                    written.err().map(|error| (entry, error))
-                })
-                .buffer_unordered(WRITES_MAX)
-                .filter_map(std::future::ready)
-                .collect::<Vec<_>>()
-                .await;
-            let Some((_, error)) = failed.first() else {
-                continue;
-            };
-            tracing::debug!(%error, tasks = failed.len(), "entries of tasks are written later");
-            let mut changed = self.index.changed.lock();
-            for (entry, _) in failed {
-                changed.entry(entry.task.id.clone()).or_insert(entry);
+            if !self.flush_index().await {
+                self.index.has_changed.notify_one();
             }
-            drop(changed);
-            self.index.has_changed.notify_one();
         }
+    }
+
+    /// Writes the entries of changed tasks now. False: some are still to be written.
+    ///
+    /// # Cancel safety
+    /// A dropped call leaves entries unwritten until the tasks change again.
+    pub(crate) async fn flush_index(&self) -> bool {
+        let changed = std::mem::take(&mut *self.index.changed.lock());
+        let failed = stream::iter(changed.into_values())
+            .map(|entry| async move {
+                let written = write(self.link(), &entry).await;
+                written.err().map(|error| (entry, error))
+            })
+            .buffer_unordered(WRITES_MAX)
+            .filter_map(std::future::ready)
+            .collect::<Vec<_>>()
+            .await;
+        let Some((_, error)) = failed.first() else {
+            return true;
+        };
+        tracing::debug!(%error, tasks = failed.len(), "entries of tasks are written later");
+        let mut changed = self.index.changed.lock();
+        for (entry, _) in failed {
+            changed.entry(entry.task.id.clone()).or_insert(entry);
+        }
+        false
     }
 
     /// A page of a list. It reads all entries of the owner, or of all owners.

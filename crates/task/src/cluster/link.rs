@@ -39,6 +39,9 @@ pub trait ClusterLink: Send + Sync + fmt::Debug {
     /// The next wake-up that nobody holds, once there is one.
     fn next_wake_up(&self) -> LinkFuture<Result<Box<dyn HeldWakeUp>, LogError>>;
 
+    /// A wake-up that nobody takes, although it is due: `None` if there is none, or somebody waits for the next one.
+    fn waiting_wake_up(&self) -> LinkFuture<Result<Option<Box<dyn HeldWakeUp>>, LogError>>;
+
     /// Asks a worker. `None`: nobody answered in this time.
     fn ask(
         &self,

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use allstop_core::WorkerId;
@@ -31,6 +32,8 @@ struct Shared {
     entries: Mutex<MemoryEntries>,
     queue: Mutex<Queue>,
     woken: Notify,
+    /// Number of those who wait for the next wake-up.
+    waiting: AtomicUsize,
     workers: Mutex<HashMap<WorkerId, mpsc::Sender<AskedQuestion>>>,
 }
 
@@ -59,6 +62,22 @@ struct QueuedWakeUp {
 struct MemoryWakeUp {
     shared: Arc<Shared>,
     queued: QueuedWakeUp,
+}
+
+/// Somebody who waits for the next wake-up.
+struct WaitingTaker(Arc<Shared>);
+
+impl WaitingTaker {
+    fn new(shared: &Arc<Shared>) -> Self {
+        shared.waiting.fetch_add(1, Ordering::SeqCst);
+        Self(Arc::clone(shared))
+    }
+}
+
+impl Drop for WaitingTaker {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 impl MemoryLink {
@@ -148,12 +167,14 @@ impl ClusterLink for MemoryLink {
     fn next_wake_up(&self) -> LinkFuture<Result<Box<dyn HeldWakeUp>, LogError>> {
         let shared = Arc::clone(&self.0);
         async move {
+            let _waiting = WaitingTaker::new(&shared);
             loop {
                 let taken = shared.queue.lock().take(Instant::now());
                 match taken {
                     Ok(queued) => {
                         // The next taker may find one, too.
                         shared.woken.notify_one();
+                        let shared = Arc::clone(&shared);
                         let held = MemoryWakeUp { shared, queued };
                         return Ok(Box::new(held) as Box<dyn HeldWakeUp>);
                     }
@@ -168,6 +189,18 @@ impl ClusterLink for MemoryLink {
             }
         }
         .boxed()
+    }
+
+    fn waiting_wake_up(&self) -> LinkFuture<Result<Option<Box<dyn HeldWakeUp>>, LogError>> {
+        let shared = Arc::clone(&self.0);
+        // Those who wait have the first choice.
+        let taken = match shared.waiting.load(Ordering::SeqCst) {
+            0 => shared.queue.lock().take(Instant::now()).ok(),
+            _ => None,
+        };
+        let held =
+            taken.map(|queued| Box::new(MemoryWakeUp { shared, queued }) as Box<dyn HeldWakeUp>);
+        ready(Ok(held)).boxed()
     }
 
     fn ask(

@@ -197,6 +197,11 @@ impl ClusterNode {
         Ok(held)
     }
 
+    /// True if no loop of this node reads the leases of others.
+    pub(super) fn does_not_watch(&self) -> bool {
+        self.options.concurrency == 0
+    }
+
     pub(super) fn overdue_leases(&self) -> Vec<(WorkerId, u64)> {
         self.watch.lock().overdue(Instant::now())
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::receipt::{ItemKind, ItemState, NotStoppedReason, NothingToStop, ReceiptItem};
-use allstop_core::{Cause, Receipt, TaskId};
+use allstop_core::{Cause, Receipt, TaskId, Timestamp};
 use allstop_log::{LogError, Version};
 use allstop_scope::FORCE_MAX;
 use tokio::time::{Instant, sleep, timeout};
@@ -38,6 +38,7 @@ impl TaskManager {
         let max = self.inner.root.grace() + FORCE_MAX + self.inner.options.ending_write_max;
         let until = Instant::now() + max;
         let (mut is_first_look, mut is_woken, mut has_requested) = (true, false, false);
+        let mut has_seen_leases = false;
         let mut least = Version(0);
         loop {
             // Before anything is read: a log may grow as fast as it is read, or may not be there.
@@ -71,13 +72,18 @@ impl TaskManager {
                 continue;
             }
             least = version;
-            let is_free =
-                !task.is_executing && task.stop_requested.is_none() && node.has_no_owner(&task);
-            if is_free
+            if !std::mem::replace(&mut has_seen_leases, true) && node.does_not_watch() {
+                node.watch_leases().await?;
+            }
+            // Also one whose stop is requested already: it needs no worker, and all of them may be busy.
+            if !task.is_executing
+                && node.has_no_owner(&task)
                 && let Some((execution, stop)) = self.inner.stop_at_rest(version, &task, &cause)
             {
                 drop(stop.receipt().await);
                 if let Some(task) = end_here(&execution).await? {
+                    // No wake-up leads to the entry of this task, should this node end now.
+                    node.flush_index().await;
                     return outcome_of(task);
                 }
                 continue;
@@ -88,9 +94,11 @@ impl TaskManager {
                     return Err(CancelError::Refused(error));
                 }
                 // A task that runs has a wake-up of its own.
-                if !task.is_executing && !std::mem::replace(&mut is_woken, true) {
-                    // It finds a worker if neither this process nor the owner lives on.
-                    let wake_up = WakeUp::new(id, version.next()).to_bytes();
+                if !task.is_executing {
+                    is_woken = true;
+                    // Each time: the one before may have been about another record, and be gone. It finds a worker if neither this process nor the owner lives on.
+                    let wake_up =
+                        WakeUp::new(id, version.next(), (self.inner.options.now)()).to_bytes();
                     node.link().wake(wake_up).await?;
                 }
                 let request = self.request_stop(version, &task, &cause);
@@ -115,9 +123,9 @@ impl TaskManager {
                 }
                 continue;
             }
-            if !std::mem::replace(&mut is_woken, true) && !task.is_executing {
+            if !task.is_executing && !std::mem::replace(&mut is_woken, true) {
                 // Requested by somebody whose wake-up may have been for nothing.
-                let wake_up = WakeUp::new(id, version).to_bytes();
+                let wake_up = WakeUp::new(id, version, (self.inner.options.now)()).to_bytes();
                 node.link().wake(wake_up).await?;
             }
             has_requested = true;
@@ -214,8 +222,12 @@ fn outcome_of(task: Arc<Task>) -> Result<CancelOutcome, CancelError> {
 
 impl ClusterNode {
     /// Wakes a worker for the record that is written next.
-    pub(crate) async fn wake_for_next(&self, stream: &TaskStream) -> Result<(), LogError> {
-        let wake_up = WakeUp::new(stream.id(), stream.version().next());
+    pub(crate) async fn wake_for_next(
+        &self,
+        stream: &TaskStream,
+        now: Timestamp,
+    ) -> Result<(), LogError> {
+        let wake_up = WakeUp::new(stream.id(), stream.version().next(), now);
         self.link().wake(wake_up.to_bytes()).await
     }
 

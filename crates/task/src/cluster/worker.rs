@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use ulid::Ulid;
 
-use super::attend::{Attention, LOOK_AGAIN};
+use super::attend::{Attention, ClaimCapacity, LOOK_AGAIN};
 use super::dead_letter::DeadLetter;
 use super::lease::{LeaseEntry, OwnLease, WorkerInfo, key_of};
 use super::link::{AskedQuestion, HeldWakeUp, PutError};
@@ -26,6 +26,9 @@ use crate::manager::ManagerInner;
 
 /// Pause after a failure of the store.
 const RETRY_EVERY: Duration = Duration::from_millis(500);
+
+/// Renewals without an answer that are remembered: all those of a lease, which has eight, at the pause after a failure.
+const UNCONFIRMED_MAX: u64 = 1_024;
 
 /// Pause behind a renewal that conflicts with one that is under way.
 const LATE_ANSWER: Duration = Duration::from_millis(50);
@@ -45,10 +48,17 @@ const GONE_LOOK: Duration = Duration::from_millis(20);
 /// Questions that are answered at the same time.
 const QUESTIONS_MAX: usize = 256;
 
-/// Pauses for the record of a wake-up: 10 ms, twice as long each time, at most this. Then it is taken away, after hours: much
-/// later than any write that was sent before can still arrive.
+/// Pauses for the record of a wake-up: 10 ms, twice as long each time, at most this. After so many deliveries, and hours
+/// ([`WakeUp::awaits_record`]), it is taken away: much later than any write that was sent before can still arrive.
 const RECORD_PAUSE_MAX: Duration = Duration::from_mins(1);
 const RECORD_DELIVERIES_MAX: u64 = 200;
+
+/// Interval in which a worker without a free place looks at a wake-up that nobody takes: to stop a task, or to give it up,
+/// needs none, and all workers may be busy for hours.
+const LOOK_WITHOUT_PLACE: Duration = Duration::from_millis(500);
+
+/// Pause of a wake-up that needs a place. Short: another worker may have one.
+const PLACE_PAUSE: Duration = Duration::from_millis(250);
 
 /// Shortest pause of a task whose owner has no slot, half of the first one; the longest is 64 times as long.
 const SLOT_PAUSE_MIN: Duration = Duration::from_millis(125);
@@ -146,6 +156,8 @@ impl ManagerInner {
                 None => sent_at + node.times.length,
             };
             let value = serde_json::to_vec(&LeaseEntry::Held(info.clone())).unwrap_or_default();
+            // Without a store, for as long as there is no lease, this would grow.
+            unconfirmed.retain(|renewal, _| renewal + UNCONFIRMED_MAX > info.renewal);
             unconfirmed.insert(info.renewal, sent_at);
             let put = node
                 .link()
@@ -245,13 +257,15 @@ impl ManagerInner {
         }
     }
 
-    /// Takes wake-ups, as many at a time as the worker runs executions.
+    /// Takes wake-ups, as many at a time as the worker runs executions, and now and then one more.
     async fn take_wake_ups(self: &Arc<Self>, node: &Arc<ClusterNode>) {
         let places = Arc::new(Semaphore::new(node.options.concurrency));
         let mut is_closing = node.is_closing.subscribe();
         loop {
-            let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-                return;
+            let place = tokio::select! {
+                biased;
+                place = Arc::clone(&places).acquire_owned() => place.ok(),
+                () = sleep(LOOK_WITHOUT_PLACE) => None,
             };
             if *is_closing.borrow() || self.occupancy().1 {
                 return;
@@ -264,10 +278,11 @@ impl ManagerInner {
                 biased;
                 _closing = is_closing.wait_for(|is| *is) => return,
                 () = self.draining() => return,
-                next = node.link().next_wake_up() => next,
+                next = next_wake_up(node, place.is_some()) => next,
             };
             let held = match next {
-                Ok(held) => held,
+                Ok(Some(held)) => held,
+                Ok(None) => continue,
                 Err(error) => {
                     tracing::debug!(%error, "no wake-up can be read");
                     sleep(RETRY_EVERY).await;
@@ -275,11 +290,17 @@ impl ManagerInner {
                 }
             };
             let (manager, own) = (Arc::clone(self), Arc::clone(node));
+            // One may have become free while it waited for a wake-up.
+            let place = place.or_else(|| Arc::clone(&places).try_acquire_owned().ok());
+            let capacity = match place {
+                Some(_) => ClaimCapacity::Place,
+                None => ClaimCapacity::None,
+            };
             let spec = WorkSpec::new(ItemKind::Future, "wake-up");
-            let handled = node.scope.spawn(spec, |cx| async move {
+            let handled = node.scope.spawn(spec, move |cx| async move {
                 tokio::select! {
                     _stopped = cx.stopped_at("wake-up") => {}
-                    () = manager.handle(&own, &*held) => {}
+                    () = manager.handle(&own, &*held, capacity) => {}
                 }
                 drop(place);
             });
@@ -290,7 +311,12 @@ impl ManagerInner {
     }
 
     /// Does what a wake-up is about, and takes it away when its task needs nobody.
-    async fn handle(self: &Arc<Self>, node: &ClusterNode, held: &dyn HeldWakeUp) {
+    async fn handle(
+        self: &Arc<Self>,
+        node: &ClusterNode,
+        held: &dyn HeldWakeUp,
+        capacity: ClaimCapacity,
+    ) {
         let Some(wake_up) = WakeUp::from_bytes(held.payload()) else {
             let text: String = String::from_utf8_lossy(held.payload())
                 .chars()
@@ -301,7 +327,7 @@ impl ManagerInner {
             return settle(held, aside.await).await;
         };
         loop {
-            let attending = self.attend(node, &wake_up.task, Version(wake_up.version));
+            let attending = self.attend(node, &wake_up.task, Version(wake_up.version), capacity);
             let attention = match while_held(held, attending).await {
                 Ok(attention) => attention,
                 Err(
@@ -328,14 +354,16 @@ impl ManagerInner {
                     return settle(held, indexed).await;
                 }
                 Attention::Later(pause) => return give_back(held, pause).await,
+                Attention::AwaitPlace => return give_back(held, PLACE_PAUSE).await,
                 Attention::AwaitSlot => {
                     return give_back(held, slot_pause(held.deliveries())).await;
                 }
                 Attention::AwaitRecord => {
-                    return match record_pause(held.deliveries()) {
-                        Some(pause) => give_back(held, pause).await,
-                        None => settle(held, Ok(())).await,
-                    };
+                    let is_late = held.deliveries() >= RECORD_DELIVERIES_MAX;
+                    if is_late && !wake_up.awaits_record((self.options.now)()) {
+                        return settle(held, Ok(())).await;
+                    }
+                    return give_back(held, record_pause(held.deliveries())).await;
                 }
                 Attention::Here(execution) => {
                     let permit = execution.await_release();
@@ -422,7 +450,11 @@ impl ManagerInner {
     async fn attend_to_question(self: &Arc<Self>, node: &ClusterNode, task: &TaskId) -> Attended {
         let execution = match self.execution_here(task) {
             Some(execution) => execution,
-            None => match self.attend(node, task, Version(0)).await {
+            // A question comes without a place: the worker that asks has one.
+            None => match self
+                .attend(node, task, Version(0), ClaimCapacity::None)
+                .await
+            {
                 Ok(Attention::Here(execution)) => execution,
                 Ok(Attention::Done(Some((_, task)))) if task.has_ended() => {
                     return Attended::Observed;
@@ -460,11 +492,23 @@ impl ClusterNode {
     }
 }
 
-/// Pause of a wake-up whose record is not there at this delivery; `None`: it never comes.
-fn record_pause(delivery: u64) -> Option<Duration> {
+/// The next wake-up for a worker with a place. Without one, only what nobody else takes: `None` if there is nothing.
+async fn next_wake_up(
+    node: &ClusterNode,
+    has_place: bool,
+) -> Result<Option<Box<dyn HeldWakeUp>>, LogError> {
+    if has_place {
+        node.link().next_wake_up().await.map(Some)
+    } else {
+        node.link().waiting_wake_up().await
+    }
+}
+
+/// Pause of a wake-up whose record is not there at this delivery.
+fn record_pause(delivery: u64) -> Duration {
     let doublings = u32::try_from(delivery.min(16)).unwrap_or_default();
     let pause = Duration::from_millis(5) * 2_u32.pow(doublings);
-    (delivery < RECORD_DELIVERIES_MAX).then(|| pause.min(RECORD_PAUSE_MAX))
+    pause.min(RECORD_PAUSE_MAX)
 }
 
 /// Pause of a wake-up whose owner has no slot: with the deliveries so far it grows, so that many that wait cost little.

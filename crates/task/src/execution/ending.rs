@@ -88,7 +88,10 @@ impl ExecutionEngine {
                     self.pass_stop_on().await;
                     return Err(error);
                 }
-                TaskStoreError::Illegal { .. } => return Err(error),
+                // A worker of a newer version may go on with what this one cannot read.
+                TaskStoreError::Illegal { .. } | TaskStoreError::Unreadable { .. } => {
+                    return Err(error);
+                }
                 TaskStoreError::Log(refusal) if !events.is_empty() => {
                     // The store may take the end alone, which then says what is missing.
                     events.clear();
@@ -117,7 +120,7 @@ impl ExecutionEngine {
                 }
                 if let Some(node) = &self.manager.cluster {
                     // Its worker looks when somebody asks it to.
-                    node.wake_for_next(&self.stream).await?;
+                    node.wake_for_next(&self.stream, self.now()).await?;
                 }
                 let requested = TaskRecord::StopRequested {
                     cause: cause.clone(),
@@ -127,6 +130,12 @@ impl ExecutionEngine {
             };
             match passed.await {
                 Ok(()) => return,
+                Err(
+                    error @ (TaskStoreError::Illegal { .. } | TaskStoreError::Unreadable { .. }),
+                ) => {
+                    tracing::warn!(%error, "a stop is not passed on");
+                    return;
+                }
                 Err(error) => tracing::debug!(%error, "a stop is passed on later"),
             }
             pause.wait().await;
@@ -140,7 +149,11 @@ impl ExecutionEngine {
         end: &TaskRecord,
         is_sent: &mut bool,
     ) -> Result<(), TaskStoreError> {
-        self.stream.settle().await?;
+        if let Err(error) = self.stream.settle().await {
+            // A refusal behind a conflict: the attempt before is not written, and is made again.
+            *is_sent &= self.stream.has_unconfirmed();
+            return Err(error);
+        }
         if *is_sent {
             return Ok(());
         }

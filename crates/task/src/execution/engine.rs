@@ -252,6 +252,14 @@ impl ExecutionEngine {
     ) -> Option<TaskParts> {
         let task = Arc::clone(self.stream.task()?);
         self.taken_over = task.worker.is_some().then(|| Arc::clone(&task));
+        // Before any code of the embedding program: one that ends this process is counted, too.
+        if self.taken_over.is_some()
+            && let Err(error) = self.store_start().await
+        {
+            drop(slot);
+            self.end_unstarted(&error, guard).await;
+            return None;
+        }
         let parts = match self.create_parts(&task, guard).await {
             Ok(parts) => parts,
             Err(error) => {
@@ -274,7 +282,9 @@ impl ExecutionEngine {
             .await;
         if can_resume == Ok(true) {
             let slot = self.wait_for_slot(slot, guard).await;
-            if let Err(error) = self.store_start().await {
+            if self.taken_over.is_none()
+                && let Err(error) = self.store_start().await
+            {
                 drop(slot);
                 self.end_unstarted(&error, guard).await;
             } else {

@@ -95,6 +95,7 @@ impl TaskManager {
             let requests_done = timeout_at(until, node.requests.done());
             let closed = timeout_at(until, node.close());
             let _in_time = tokio::join!(requests_done, closed);
+            let _in_time = timeout_at(until, node.flush_index()).await;
         }
         self.inner.is_shut_down.send_replace(true);
         ShutdownReport {

@@ -331,6 +331,18 @@ impl ClusterLink for LineLink {
         .boxed()
     }
 
+    fn waiting_wake_up(&self) -> LinkFuture<Result<Option<Box<dyn HeldWakeUp>>, LogError>> {
+        let (shared, line) = (Arc::clone(&self.link), self.line.clone());
+        async move {
+            let held = line.read(async { shared.waiting_wake_up().await }).await?;
+            Ok(held.map(|held| {
+                let held = Arc::from(held);
+                Box::new(LineWakeUp { held, line }) as Box<dyn HeldWakeUp>
+            }))
+        }
+        .boxed()
+    }
+
     fn ask(
         &self,
         worker: &WorkerId,

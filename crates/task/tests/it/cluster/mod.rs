@@ -1,5 +1,6 @@
 //! Several managers over one log.
 
+mod busy_workers;
 mod dice;
 mod limits;
 mod line;
@@ -9,5 +10,7 @@ mod races;
 mod seeded_bug;
 mod simulation;
 mod stops;
+mod store_races;
 mod support;
 mod take_over;
+mod trap;

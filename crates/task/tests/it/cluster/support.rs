@@ -6,9 +6,12 @@ use std::time::Duration;
 use allstop_core::TaskId;
 use allstop_log::{Log, MemoryLog};
 use allstop_scope::{RootOptions, Scope, StopRequest};
-use allstop_task::{ClusterOptions, MemoryLink, Task, TaskManager, TaskOptions, TaskParts};
+use allstop_task::{
+    ClusterOptions, MemoryLink, Task, TaskManager, TaskOptions, TaskParts, TaskPartsFactory,
+};
 
 use crate::cluster::line::{Line, LineLink, LineLog, LineState};
+use crate::cluster::trap::{Trap, TrapLog};
 use crate::support::{SOON, ScriptedExecutor, user};
 
 /// Lease of the tests: long enough for the grace of a stop in it.
@@ -58,10 +61,36 @@ impl Cluster {
         concurrency: usize,
         options: TaskOptions,
     ) -> Node {
+        self.joined(Trap::default(), line, Arc::new(parts), concurrency, options)
+    }
+
+    /// A node whose log has a trap.
+    pub(crate) fn trapped(
+        &self,
+        trap: Trap,
+        line: Line,
+        factory: Arc<dyn TaskPartsFactory>,
+        concurrency: usize,
+    ) -> Node {
+        self.joined(trap, line, factory, concurrency, TaskOptions::default())
+    }
+
+    fn joined(
+        &self,
+        trap: Trap,
+        line: Line,
+        factory: Arc<dyn TaskPartsFactory>,
+        concurrency: usize,
+        options: TaskOptions,
+    ) -> Node {
         let root = Scope::root("node", RootOptions::current());
-        let log: Arc<dyn Log> = Arc::new(LineLog {
+        let log = LineLog {
             log: Arc::clone(&self.log) as Arc<dyn Log>,
             line: line.clone(),
+        };
+        let log: Arc<dyn Log> = Arc::new(TrapLog {
+            log: Arc::new(log),
+            trap,
         });
         let shared = Arc::new(LineLink {
             link: Arc::new(self.link.clone()),
@@ -72,7 +101,7 @@ impl Cluster {
             lease: LEASE,
             ..ClusterOptions::new(shared)
         };
-        let manager = TaskManager::join(log, cluster, root.clone(), Arc::new(parts), options);
+        let manager = TaskManager::join(log, cluster, root.clone(), factory, options);
         Node {
             manager: manager.expect("its scope is open"),
             root,

@@ -1,0 +1,165 @@
+//! A log that springs a trap at one append: something else happens first, and the store fails afterwards.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use allstop_core::process::ProcessIdentity;
+use allstop_log::{
+    AppendError, AppendId, LockAttempt, Log, LogError, LogErrorKind, LogFuture, RecordBytes,
+    StreamLock, StreamName, Version,
+};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+
+/// Record of a version that this one cannot read.
+pub(crate) const NEWER_RECORD: &[u8] = br#"{"v":2,"type":"task_forked"}"#;
+
+/// Work of somebody else.
+type Meanwhile = Box<dyn FnOnce() -> BoxFuture<'static, ()> + Send>;
+
+/// Clones are the same trap.
+#[derive(Clone, Default)]
+pub(crate) struct Trap {
+    /// Type of the record whose first append springs it.
+    at: &'static str,
+    meanwhile: Arc<Mutex<Option<Meanwhile>>>,
+    /// Reads and appends that fail behind it.
+    failures: (usize, usize),
+    failing_reads: Arc<AtomicUsize>,
+    failing_appends: Arc<AtomicUsize>,
+    /// True: the last record of every read is of a newer version.
+    pub(crate) reads_newer: Arc<AtomicBool>,
+}
+
+impl Trap {
+    pub(crate) fn at(record_type: &'static str) -> Self {
+        Self {
+            at: record_type,
+            ..Self::default()
+        }
+    }
+
+    /// So many reads and appends fail behind it.
+    pub(crate) fn failing(self, reads: usize, appends: usize) -> Self {
+        Self {
+            failures: (reads, appends),
+            ..self
+        }
+    }
+
+    /// Sets what happens before the append.
+    pub(crate) fn set<F>(&self, meanwhile: impl FnOnce() -> F + Send + 'static)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        *self.meanwhile.lock() = Some(Box::new(move || meanwhile().boxed()));
+    }
+}
+
+/// The log with a trap.
+#[derive(Clone)]
+pub(crate) struct TrapLog {
+    pub(crate) log: Arc<dyn Log>,
+    pub(crate) trap: Trap,
+}
+
+impl fmt::Debug for TrapLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TrapLog")
+    }
+}
+
+fn failure() -> LogError {
+    LogError::new(LogErrorKind::Unreachable, "trap")
+}
+
+/// Takes one of the failures that are left.
+fn fails(left: &AtomicUsize) -> bool {
+    let one_less = |left: usize| left.checked_sub(1);
+    left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less)
+        .is_ok()
+}
+
+impl Log for TrapLog {
+    fn append(
+        &self,
+        stream: &StreamName,
+        expected: Version,
+        id: AppendId,
+        records: Vec<RecordBytes>,
+    ) -> LogFuture<Result<Version, AppendError>> {
+        let (this, stream) = (self.clone(), stream.clone());
+        LogFuture::waiting(async move {
+            let trap = &this.trap;
+            if fails(&trap.failing_appends) {
+                return Err(AppendError::Log(failure()));
+            }
+            let kind = format!("\"type\":\"{}\"", trap.at);
+            let is_it = |record: &RecordBytes| String::from_utf8_lossy(record).contains(&kind);
+            let meanwhile = match records.iter().any(is_it) {
+                true => trap.meanwhile.lock().take(),
+                false => None,
+            };
+            let Some(meanwhile) = meanwhile else {
+                return this.log.append(&stream, expected, id, records).await;
+            };
+            meanwhile().await;
+            let answer = this.log.append(&stream, expected, id, records).await;
+            trap.failing_reads.store(trap.failures.0, Ordering::SeqCst);
+            trap.failing_appends
+                .store(trap.failures.1, Ordering::SeqCst);
+            answer
+        })
+    }
+
+    fn read(
+        &self,
+        stream: &StreamName,
+        from: Version,
+        limit: usize,
+    ) -> LogFuture<Result<Vec<(Version, RecordBytes)>, LogError>> {
+        let (this, stream) = (self.clone(), stream.clone());
+        LogFuture::waiting(async move {
+            if fails(&this.trap.failing_reads) {
+                return Err(failure());
+            }
+            let mut read = this.log.read(&stream, from, limit).await?;
+            if this.trap.reads_newer.load(Ordering::SeqCst)
+                && let Some(last) = read.last_mut()
+            {
+                last.1 = RecordBytes::from(NEWER_RECORD.to_vec());
+            }
+            Ok(read)
+        })
+    }
+
+    fn tail(
+        &self,
+        stream: &StreamName,
+        from: Version,
+        limit: usize,
+    ) -> LogFuture<Result<Vec<(Version, RecordBytes)>, LogError>> {
+        self.log.tail(stream, from, limit)
+    }
+
+    fn list(&self, prefix: &str) -> LogFuture<Result<Vec<(StreamName, Version)>, LogError>> {
+        self.log.list(prefix)
+    }
+
+    fn try_lock(&self, stream: &StreamName) -> LogFuture<Result<LockAttempt, LogError>> {
+        self.log.try_lock(stream)
+    }
+
+    fn lock_owner(
+        &self,
+        stream: &StreamName,
+    ) -> LogFuture<Result<Option<ProcessIdentity>, LogError>> {
+        self.log.lock_owner(stream)
+    }
+
+    fn delete(&self, lock: StreamLock) -> LogFuture<Result<(), LogError>> {
+        self.log.delete(lock)
+    }
+}
