@@ -80,7 +80,7 @@ impl ExternalTool {
             trace: invocation.trace,
             time_left: scope.time_left(),
         };
-        let (id, answer) = match self.requests.send(request, invocation.link) {
+        let (id, mut answer) = match self.requests.send(request, invocation.link) {
             Ok(request) => request,
             Err(refused) => {
                 registration.finish(Ending::Returned);
@@ -98,9 +98,21 @@ impl ExternalTool {
             self.requests.cancel(id, cause_of(&scope));
         }
         // The queue drops no reply without sending an end.
-        let end = answer
-            .await
-            .unwrap_or(RequestEnd::HandlerGone { taken: true });
+        let unconfirmed = async {
+            if self.requests.confirms_cancellation() {
+                std::future::pending::<()>().await;
+            }
+            scope.stopped().await;
+        };
+        let end = tokio::select! {
+            biased;
+            end = &mut answer => end.unwrap_or(RequestEnd::HandlerGone { taken: true }),
+            () = unconfirmed => {
+                // A call that was never taken has its end by this.
+                self.requests.cancel(id, cause_of(&scope));
+                answer.try_recv().unwrap_or(RequestEnd::NotConfirmed)
+            }
+        };
         let (ending, answer) = match end {
             RequestEnd::Answered(answer) => (Ending::Returned, answer),
             RequestEnd::ConfirmedCancelled => (
@@ -110,6 +122,12 @@ impl ExternalTool {
                 },
                 Err(ToolError::new(
                     "the handler ended the call without an answer",
+                )),
+            ),
+            RequestEnd::NotConfirmed => (
+                Ending::NotConfirmed,
+                Err(ToolError::outcome_unknown(
+                    "the handler was told to end the call; it cannot confirm that",
                 )),
             ),
             RequestEnd::NeverTaken => (

@@ -20,6 +20,8 @@ const ABANDONED_MAX: usize = 1024;
 pub(super) enum RequestEnd {
     Answered(Result<ToolOutput, ToolError>),
     ConfirmedCancelled,
+    /// The request was cancelled, and its handler confirms no cancellation.
+    NotConfirmed,
     /// The request was cancelled before the handler took it.
     NeverTaken,
     /// The handler disconnected, before or after it took the request.
@@ -71,6 +73,10 @@ impl PendingRequests {
             state: Mutex::default(),
             changed: Notify::new(),
         }
+    }
+
+    pub(super) fn confirms_cancellation(&self) -> bool {
+        self.options.confirms_cancellation
     }
 
     pub(super) fn send(

@@ -78,6 +78,9 @@ pub struct LateAnswer {
 pub struct ExternalOptions {
     /// Maximum number of calls that wait for the handler; another call is an error result.
     pub queue_len_max: usize,
+    /// True if the handler can confirm a cancellation: a stopped call then waits for that until it is forced. False: its
+    /// protocol has no such message, so the call ends at once, and its item is `unreachable`.
+    pub confirms_cancellation: bool,
     /// Callback for late answers, on the thread that delivers them. Must not block.
     pub on_late_answer: Arc<dyn Fn(LateAnswer) + Send + Sync>,
 }
@@ -86,6 +89,7 @@ impl Default for ExternalOptions {
     fn default() -> Self {
         Self {
             queue_len_max: QUEUE_LEN_MAX,
+            confirms_cancellation: true,
             on_late_answer: Arc::new(|_| {}),
         }
     }
@@ -95,6 +99,7 @@ impl fmt::Debug for ExternalOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ExternalOptions")
             .field("queue_len_max", &self.queue_len_max)
+            .field("confirms_cancellation", &self.confirms_cancellation)
             .finish_non_exhaustive()
     }
 }

@@ -37,11 +37,19 @@ impl CallObserver for Shown {
 type Call = WorkHandle<Result<ToolOutput, ToolError>>;
 
 fn stage(effect: Effect, queue_len_max: usize) -> (Stage, ExternalRequests) {
+    let options = ExternalOptions {
+        queue_len_max,
+        ..ExternalOptions::default()
+    };
+    stage_with(effect, options)
+}
+
+fn stage_with(effect: Effect, options: ExternalOptions) -> (Stage, ExternalRequests) {
     let late: Arc<Mutex<Vec<LateAnswer>>> = Arc::default();
     let heard = Arc::clone(&late);
     let options = ExternalOptions {
-        queue_len_max,
         on_late_answer: Arc::new(move |answer| heard.lock().push(answer)),
+        ..options
     };
     let spec = ToolSpec {
         name: "deploy".into(),
@@ -219,6 +227,28 @@ async fn answer_within_the_grace_is_a_result() {
     assert!(receipt.quiet(), "{receipt:?}");
     assert_eq!(item(&receipt), json!(["finished", null]));
     assert_eq!(said(call).await.as_deref(), Ok("done"));
+}
+
+/// Nothing is to be waited for, and nothing is claimed.
+#[tokio::test(start_paused = true)]
+async fn handler_that_confirms_nothing_does_not_delay_a_stop() {
+    let options = ExternalOptions {
+        confirms_cancellation: false,
+        ..ExternalOptions::default()
+    };
+    let (stage, mut requests) = stage_with(Effect::Irreversible, options);
+    let (first, second) = (stage.call("one"), stage.call("two"));
+    let one = taken(&mut requests).await;
+    let begun = tokio::time::Instant::now();
+    let receipt = stage.stop().await;
+    assert!(begun.elapsed().is_zero(), "{:?}", begun.elapsed());
+    assert!(!receipt.quiet(), "{receipt:?}");
+    let states = receipt.items().iter().map(|item| item.state.as_str());
+    assert_eq!(states.collect::<Vec<_>>(), ["unreachable", "stopped"]);
+    assert!(said(first).await.is_err() && said(second).await.is_err());
+    assert_eq!(cancelled(&mut requests).await.0, one.request_id);
+    let late = requests.handler().answer(one.request_id, output("done"));
+    assert_eq!(late, Delivery::Late);
 }
 
 #[tokio::test(start_paused = true)]
