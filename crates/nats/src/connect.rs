@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use allstop_log::{LogError, LogErrorKind};
-use async_nats::jetstream::context::ContextBuilder;
+use async_nats::jetstream::context::{ContextBuilder, CreateStreamErrorKind};
 use async_nats::jetstream::stream::{Config, DiscardPolicy, Stream};
-use async_nats::jetstream::{Context, Error as ServerError, ErrorCode};
+use async_nats::jetstream::{Context, ErrorCode};
 use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event, ServerAddr};
 use tokio::sync::watch;
 
 use crate::attempts::Attempts;
-use crate::errors::UNAVAILABLE;
 use crate::options::NatsOptions;
 use crate::positions::Positions;
 use crate::store::{NatsStore, REQUEST_MAX};
@@ -247,22 +246,22 @@ pub(crate) async fn stream(
             Ok(_) => return Err(ConnectError::OtherLimits(config.name)),
             Err(error) => error,
         };
-        let server = std::error::Error::source(&error)
-            .and_then(|source| source.downcast_ref::<ServerError>());
-        let lasts = match server.map(ServerError::error_code) {
-            Some(
-                ErrorCode::JETSTREAM_NOT_ENABLED | ErrorCode::JETSTREAM_NOT_ENABLED_FOR_ACCOUNT,
-            ) => return Err(ConnectError::NoJetStream),
-            Some(ErrorCode::STREAM_REPLICAS_NOT_SUPPORTED) => {
-                return Err(ConnectError::Replicas {
-                    replicas: config.num_replicas,
-                    reason: server.map_or_else(|| error.to_string(), ServerError::to_string),
-                });
+        if let CreateStreamErrorKind::JetStream(server) = error.kind() {
+            match server.error_code() {
+                ErrorCode::JETSTREAM_NOT_ENABLED | ErrorCode::JETSTREAM_NOT_ENABLED_FOR_ACCOUNT => {
+                    return Err(ConnectError::NoJetStream);
+                }
+                ErrorCode::STREAM_REPLICAS_NOT_SUPPORTED => {
+                    return Err(ConnectError::Replicas {
+                        replicas: config.num_replicas,
+                        reason: server.to_string(),
+                    });
+                }
+                // It may pass: a group that was just started may not be complete.
+                _ => {}
             }
-            Some(_) => server.is_some_and(|server| server.code() != UNAVAILABLE),
-            None => false,
-        };
-        if lasts || !attempts.next().await {
+        }
+        if !attempts.next().await {
             return Err(ConnectError::Streams(error.to_string()));
         }
     }
