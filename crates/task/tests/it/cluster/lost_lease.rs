@@ -30,9 +30,11 @@ fn noting_worker(
     executor: &ScriptedExecutor,
 ) -> (TaskManager, HandlerCalls) {
     let calls = HandlerCalls::default();
-    let noted = calls.clone();
-    let (overdue, lease_changes) = (noted.overdue, noted.lease_changes);
-    let link = LineLink {
+    let HandlerCalls {
+        overdue,
+        lease_changes,
+    } = calls.clone();
+    let cluster_link = LineLink {
         link: Arc::new(cluster.link.clone()),
         line: line.clone(),
     };
@@ -47,7 +49,7 @@ fn noting_worker(
             overdue.fetch_add(1, Ordering::SeqCst);
         })),
         on_lease_change: Some(Arc::new(move |change| lease_changes.lock().push(change))),
-        ..ClusterOptions::new(Arc::new(link))
+        ..ClusterOptions::new(Arc::new(cluster_link))
     };
     let root = Scope::root("node", RootOptions::current());
     let parts = Arc::new(TaskParts::of(executor.clone()));
