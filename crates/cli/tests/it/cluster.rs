@@ -224,6 +224,7 @@ fn lost_servers_are_told_once_and_not_to_clients() {
     eventually("it is ready again", || {
         (ready(&cluster).0 == 200).then_some(())
     });
+    cluster.front.running.wait_stderr("connected to NATS again");
     let ended = cluster.front.running.end_by(Signal::TERM);
     for said in ["the connection to NATS is lost", "connected to NATS again"] {
         assert_eq!(ended.stderr.matches(said).count(), 1, "{}", ended.stderr);
