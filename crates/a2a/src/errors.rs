@@ -1,8 +1,11 @@
 //! Refusals of the manager as errors of the protocol (A2A 1.0, section 9.5).
 
 use a2a::{A2AError, error_code};
-use allstop_core::TaskId;
+use allstop_core::{TaskId, error_chain};
+use allstop_log::LogErrorKind;
 use allstop_task::{CancelError, ExecuteError, ReadTaskError, TaskStoreError};
+
+const UNREACHABLE: &str = "the task store cannot be reached now";
 
 pub(crate) fn not_found(id: &TaskId) -> A2AError {
     A2AError::task_not_found(id.as_str())
@@ -33,7 +36,20 @@ pub(crate) fn of_cancel(error: &CancelError) -> A2AError {
         CancelError::Refused(_) | CancelError::ShuttingDown | CancelError::NotYet { .. } => {
             A2AError::new(error_code::INTERNAL_ERROR, error.to_string())
         }
+        CancelError::Store(error) => {
+            let text = logged(error);
+            A2AError::internal(format!(
+                "{text}; whether the stop was recorded is not known: try again later"
+            ))
+        }
+    }
+}
+
+/// A preview records nothing.
+pub(crate) fn of_preview(error: &CancelError) -> A2AError {
+    match error {
         CancelError::Store(error) => of_store(error),
+        error => of_cancel(error),
     }
 }
 
@@ -44,8 +60,16 @@ pub(crate) fn of_read(error: &ReadTaskError) -> A2AError {
     }
 }
 
-/// The client learns that the store failed, and not where it lies.
 pub(crate) fn of_store(error: &TaskStoreError) -> A2AError {
-    tracing::error!(%error, "the store of the tasks");
-    A2AError::internal("the store failed; try again later")
+    A2AError::internal(format!("{}; try again later", logged(error)))
+}
+
+/// Logs the failure. The client learns what failed, and not where it lies.
+fn logged(error: &TaskStoreError) -> &'static str {
+    tracing::error!(error = %error_chain(error), "the store of the tasks");
+    match error {
+        TaskStoreError::NoAnswer | TaskStoreError::Indeterminate => UNREACHABLE,
+        TaskStoreError::Log(error) if error.kind() == LogErrorKind::Unreachable => UNREACHABLE,
+        _ => "the store failed",
+    }
 }

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! A `CancelTask` whose stop is durable, but was not confirmed in time by the worker of the task, is answered with the task
-//! as it is, and the entry `{"requestedStop": "observed" | "queued" | "no_owner"}`.
+//! as it is, and the entry `{"requestedStop": "observed" | "queued" | "no_owner"}`. Until the end of the task, other answers
+//! with the task have `{"requestedStop": "requested"}`.
 //!
 //! `POST /tasks/{id}:previewCancel` of the HTTP+JSON binding answers with the receipt that a `CancelTask` would have.
 //! The schema of receipts is `schemas/receipt.schema.json` in the repository.
@@ -20,7 +21,6 @@ use std::collections::HashMap;
 
 use a2a::AgentExtension;
 use allstop_core::{Cause, CauseKind};
-use allstop_task::StopDelivery;
 use allstop_task::model::TaskEnding;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -59,8 +59,8 @@ pub(crate) fn add(metadata: &mut HashMap<String, Value>, ending: &TaskEnding) {
 }
 
 /// Adds how far a stop has come that is durable and has no receipt yet.
-pub(crate) fn add_requested_stop(metadata: &mut HashMap<String, Value>, delivery: StopDelivery) {
-    let entry = json!({"requestedStop": delivery.as_str()});
+pub(crate) fn add_requested_stop(metadata: &mut HashMap<String, Value>, progress: &str) {
+    let entry = json!({"requestedStop": progress});
     metadata.insert(RECEIPT_EXTENSION.to_owned(), entry);
 }
 

@@ -397,7 +397,8 @@ impl RequestHandler for A2aService {
         };
         let mut wire = to_wire::task(&task, TaskDetail::with_history(None));
         if let Some(delivery) = delivery {
-            receipt_extension::add_requested_stop(wire.metadata.get_or_insert_default(), delivery);
+            let metadata = wire.metadata.get_or_insert_default();
+            receipt_extension::add_requested_stop(metadata, delivery.as_str());
         }
         Ok(wire)
     }

@@ -75,7 +75,7 @@ impl A2aService {
         let task = self.task_of(params, id).await?;
         let cause = Cause::new(CauseKind::User).by(task.owner.to_string());
         let receipt = self.manager.preview(&task.id, cause).await;
-        receipt.map_err(|error| errors::of_cancel(&error))
+        receipt.map_err(|error| errors::of_preview(&error))
     }
 }
 

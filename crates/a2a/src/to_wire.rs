@@ -51,6 +51,9 @@ pub(crate) fn task(task: &Task, detail: TaskDetail) -> a2a::Task {
         .map(|artifact| self::artifact(artifact));
     let mut metadata = map(&task.metadata).unwrap_or_default();
     receipt_extension::add(&mut metadata, &task.ending);
+    if task.stop_requested.is_some() && !task.has_ended() {
+        receipt_extension::add_requested_stop(&mut metadata, "requested");
+    }
     a2a::Task {
         id: task.id.to_string(),
         context_id: task.context_id.to_string(),

@@ -15,6 +15,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::args::StoreArgs;
 use crate::error::CliError;
+use crate::serve::cluster::names_servers;
 use crate::signals::{EndSignals, InheritedSignals};
 use crate::terminal::{Environment, OutputPriority, OutputStreams};
 
@@ -165,10 +166,7 @@ impl ProcessHost {
         configured: Option<PathBuf>,
     ) -> Result<StoreChoice, CliError> {
         if let Some(path) = flag.store.clone().or(configured) {
-            if path
-                .to_str()
-                .is_some_and(|path| path.starts_with("nats://"))
-            {
+            if path.to_str().is_some_and(names_servers) {
                 return Err(CliError::usage("this command needs a store of this machine").hint(
                     "name a file: --store sessions.db; `serve`, `worker` and `workers` take servers of NATS",
                 ));

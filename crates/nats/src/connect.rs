@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use allstop_log::{LogError, LogErrorKind};
-use async_nats::jetstream::context::ContextBuilder;
+use async_nats::jetstream::context::{ContextBuilder, CreateStreamErrorKind};
 use async_nats::jetstream::stream::{Config, DiscardPolicy, Stream};
-use async_nats::jetstream::{Context, Error as ServerError, ErrorCode};
-use async_nats::{Client, ConnectOptions, Event, ServerAddr};
+use async_nats::jetstream::{Context, ErrorCode};
+use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event, ServerAddr};
 use tokio::sync::watch;
 
 use crate::attempts::Attempts;
-use crate::errors::UNAVAILABLE;
 use crate::options::NatsOptions;
 use crate::positions::Positions;
 use crate::store::{NatsStore, REQUEST_MAX};
@@ -27,12 +26,23 @@ const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// Appends that wait for their answer. Later ones wait for them.
 const APPENDS_MAX: usize = 4_096;
 
-/// Reason why a log cannot be opened. Its text says what to do.
+/// Reason why a log cannot be opened.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ConnectError {
-    /// No server answers, or it refuses the user.
-    #[error("NATS cannot be reached: {0}")]
-    Unreachable(String),
+    /// There is no server, or it refuses the user.
+    #[error("NATS cannot be reached at {servers}: {reason}")]
+    Unreachable {
+        /// Addresses of the servers, without users and passwords.
+        servers: String,
+        /// The reason.
+        reason: String,
+    },
+    /// Something takes connections there, and does not answer as a NATS server.
+    #[error("NATS does not answer at {servers}: timed out")]
+    NoAnswer {
+        /// Addresses of the servers, without users and passwords.
+        servers: String,
+    },
     /// The server is too old.
     #[error("the NATS server has version {found}, and {}.{} or later is needed", SERVER_MIN.0, SERVER_MIN.1)]
     ServerTooOld {
@@ -40,10 +50,16 @@ pub enum ConnectError {
         found: String,
     },
     /// The server has no JetStream, or not for this account.
-    #[error(
-        "the NATS server has no JetStream: start it with `--jetstream`, or enable it for the account"
-    )]
+    #[error("the NATS server has no JetStream, or not for this account")]
     NoJetStream,
+    /// There are fewer servers than copies of each record.
+    #[error("the NATS servers cannot keep {replicas} copies of each record: {reason}")]
+    Replicas {
+        /// Copies that were asked for.
+        replicas: usize,
+        /// The reason.
+        reason: String,
+    },
     /// The streams cannot be opened or made.
     #[error("the streams of the log cannot be opened: {0}")]
     Streams(String),
@@ -71,7 +87,9 @@ pub enum ConnectError {
 impl From<ConnectError> for LogError {
     fn from(error: ConnectError) -> Self {
         let kind = match error {
-            ConnectError::Unreachable(_) => LogErrorKind::Unreachable,
+            ConnectError::Unreachable { .. } | ConnectError::NoAnswer { .. } => {
+                LogErrorKind::Unreachable
+            }
             ConnectError::Stopping => LogErrorKind::Closed,
             _ => LogErrorKind::Io,
         };
@@ -82,7 +100,8 @@ impl From<ConnectError> for LogError {
 /// Connects, and makes the streams if they are not there.
 pub(crate) async fn connect(options: NatsOptions) -> Result<NatsStore, ConnectError> {
     let disconnections = watch::Sender::default();
-    let client = connection(&options, disconnections.clone()).await?;
+    let is_connected = watch::Sender::new(true);
+    let client = connection(&options, disconnections.clone(), is_connected.clone()).await?;
     let info = client.server_info();
     if !info.jetstream {
         return Err(ConnectError::NoJetStream);
@@ -115,20 +134,29 @@ pub(crate) async fn connect(options: NatsOptions) -> Result<NatsStore, ConnectEr
         locks,
         positions: Positions::new(),
         disconnections,
+        is_connected,
     })
 }
 
 async fn connection(
     options: &NatsOptions,
     disconnections: watch::Sender<u64>,
+    is_connected: watch::Sender<bool>,
 ) -> Result<Client, ConnectError> {
     let mut connect = ConnectOptions::new()
         .name("allstop")
         .connection_timeout(CONNECT_MAX)
         .request_timeout(Some(REQUEST_MAX))
         .event_callback(move |event| {
-            if matches!(event, Event::Disconnected) {
-                disconnections.send_modify(|count| *count += 1);
+            match event {
+                Event::Disconnected => {
+                    disconnections.send_modify(|count| *count += 1);
+                    is_connected.send_replace(false);
+                }
+                Event::Connected => {
+                    is_connected.send_replace(true);
+                }
+                _ => {}
             }
             std::future::ready(())
         });
@@ -142,7 +170,10 @@ async fn connection(
     if let Some(path) = &options.authorities {
         connect = connect.add_root_certificates(path.clone());
     }
-    let unreachable = |error: &dyn std::error::Error| ConnectError::Unreachable(error.to_string());
+    let unreachable = |error: &dyn std::error::Error| ConnectError::Unreachable {
+        servers: options.addresses(),
+        reason: error.to_string(),
+    };
     let servers = options
         .servers
         .split(',')
@@ -158,7 +189,12 @@ async fn connection(
         connect = connect.user_and_password(user.to_owned(), password.to_owned());
     }
     let client = connect.connect(servers).await;
-    client.map_err(|error| unreachable(&error))
+    client.map_err(|error| match error.kind() {
+        ConnectErrorKind::TimedOut => ConnectError::NoAnswer {
+            servers: options.addresses(),
+        },
+        _ => unreachable(&error),
+    })
 }
 
 fn records_config(options: &NatsOptions) -> Config {
@@ -210,16 +246,22 @@ pub(crate) async fn stream(
             Ok(_) => return Err(ConnectError::OtherLimits(config.name)),
             Err(error) => error,
         };
-        let server = std::error::Error::source(&error)
-            .and_then(|source| source.downcast_ref::<ServerError>());
-        let lasts = match server.map(ServerError::error_code) {
-            Some(
-                ErrorCode::JETSTREAM_NOT_ENABLED | ErrorCode::JETSTREAM_NOT_ENABLED_FOR_ACCOUNT,
-            ) => return Err(ConnectError::NoJetStream),
-            Some(_) => server.is_some_and(|server| server.code() != UNAVAILABLE),
-            None => false,
-        };
-        if lasts || !attempts.next().await {
+        if let CreateStreamErrorKind::JetStream(server) = error.kind() {
+            match server.error_code() {
+                ErrorCode::JETSTREAM_NOT_ENABLED | ErrorCode::JETSTREAM_NOT_ENABLED_FOR_ACCOUNT => {
+                    return Err(ConnectError::NoJetStream);
+                }
+                ErrorCode::STREAM_REPLICAS_NOT_SUPPORTED => {
+                    return Err(ConnectError::Replicas {
+                        replicas: config.num_replicas,
+                        reason: server.to_string(),
+                    });
+                }
+                // It may pass: a group that was just started may not be complete.
+                _ => {}
+            }
+        }
+        if !attempts.next().await {
             return Err(ConnectError::Streams(error.to_string()));
         }
     }

@@ -151,7 +151,7 @@ fn is_wrong_position(error: &ServerError) -> bool {
 }
 
 /// HTTP-like status of a server that cannot answer now.
-pub(crate) const UNAVAILABLE: usize = 503;
+const UNAVAILABLE: usize = 503;
 
 fn of_server(what: &str, error: &ServerError) -> RequestFailure {
     let code = error.error_code();

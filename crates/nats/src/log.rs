@@ -10,6 +10,7 @@ use allstop_log::{
     StreamName, Version,
 };
 use allstop_scope::{Scope, WorkSpec};
+use tokio::sync::watch;
 
 use crate::connect::{ConnectError, connect};
 use crate::link::NatsLink;
@@ -46,6 +47,11 @@ impl NatsLog {
     /// Dropping the future opens nothing.
     pub async fn link(&self) -> Result<NatsLink, ConnectError> {
         NatsLink::open(Arc::clone(&self.store)).await
+    }
+
+    /// True while there is a connection to a server. It is made again by itself when it is lost.
+    pub fn connection(&self) -> watch::Receiver<bool> {
+        self.store.is_connected.subscribe()
     }
 
     /// Gives all locks back. Without it they pass on when they expire ([`NatsOptions::lock_ttl`]).

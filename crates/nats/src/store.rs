@@ -32,6 +32,8 @@ pub(crate) struct NatsStore {
     pub positions: Positions,
     /// Number of disconnections so far.
     pub disconnections: watch::Sender<u64>,
+    /// True while there is a connection.
+    pub is_connected: watch::Sender<bool>,
 }
 
 impl NatsStore {

@@ -4,6 +4,7 @@ use allstop_agent::{TurnError, TurnErrorKind};
 use allstop_core::error_chain;
 use allstop_log::{LogError, SessionError};
 use allstop_model::{ModelError, ModelErrorKind};
+use allstop_nats::ConnectError;
 
 use crate::config::ConfigError;
 
@@ -137,6 +138,41 @@ impl From<LogError> for StartError {
             kind: StartErrorKind::Store,
             message: error_chain(&error),
             hint: error.hint().map(str::to_owned),
+        }
+    }
+}
+
+impl From<ConnectError> for StartError {
+    fn from(error: ConnectError) -> Self {
+        let hint = match &error {
+            ConnectError::Unreachable { .. } => {
+                Some("check that the server runs, its address, and the user (--nats-creds FILE)")
+            }
+            ConnectError::NoAnswer { .. } => {
+                Some("is this the port of a NATS server, and does the server run?")
+            }
+            ConnectError::NoJetStream => {
+                Some("start it with JetStream: nats-server -js; or enable it for the account")
+            }
+            ConnectError::ServerTooOld { .. } => {
+                Some("get a newer one from https://nats.io/download, and start it: nats-server -js")
+            }
+            ConnectError::Replicas { .. } => {
+                Some("for one server: --nats-replicas 1; or start as many servers as a cluster")
+            }
+            ConnectError::Streams(_) => {
+                Some("check that most of the servers run and see each other; try again")
+            }
+            // Their texts say what to do.
+            ConnectError::PayloadTooSmall { .. }
+            | ConnectError::OtherLimits(_)
+            | ConnectError::Credentials(_)
+            | ConnectError::Stopping => None,
+        };
+        Self {
+            kind: StartErrorKind::Store,
+            message: error.to_string(),
+            hint: hint.map(str::to_owned),
         }
     }
 }

@@ -28,8 +28,9 @@ mod subscription;
 mod task_stream;
 
 pub use cluster::{
-    AskedQuestion, ClusterLink, ClusterOptions, DeadLetter, HeldWakeUp, LinkEntry, LinkFuture,
-    MemoryLink, PutError, RedriveError, RenewalHandler, StopDelivery, WorkerInfo,
+    AskedQuestion, ClusterLink, ClusterOptions, DeadLetter, HeldWakeUp, LeaseChange, LeaseHandler,
+    LinkEntry, LinkFuture, MemoryLink, PutError, RedriveError, RenewalHandler, StopDelivery,
+    WorkerInfo,
 };
 pub use error::{CancelError, ExecuteError, ReadTaskError, TaskStoreError};
 pub use event_writer::{EventWriter, ExecutionEnded};

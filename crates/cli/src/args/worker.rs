@@ -12,9 +12,14 @@ lease. When it cannot, it stops its tasks by itself before another worker may ta
 Stopping:
   SIGTERM or Ctrl-C: no task is taken, every running task is stopped and ends with its receipt. With
   --drain the tasks have that time to end by themselves first; a second signal cuts it short.
+  `allstop workers drain` waits for the running tasks as long as they need, whatever --drain says.
+
+Log:
+  A lost lease, a new one and a lost connection to NATS are told on standard error. ALLSTOP_LOG=warn
+  adds what failed, ALLSTOP_LOG=info more.
 
 Exit codes:
-  0 drained by `allstop workers drain` · 1 error · 2 wrong usage · 130 Ctrl-C · 143 SIGTERM · 129 SIGHUP
+  0 drained by `allstop workers drain` · 1 error, such as no answer from NATS at the start · 2 wrong usage · 130 Ctrl-C · 143 SIGTERM · 129 SIGHUP
 
 Examples:
   allstop worker --store nats://127.0.0.1:4222 --agent echo
@@ -23,9 +28,9 @@ Examples:
 pub(super) const WORKERS_HELP: &str = "\
 Examples:
   allstop workers list --store nats://127.0.0.1:4222
-  allstop workers drain 01J9 --store nats://127.0.0.1:4222     (the beginning of an id is enough)
-  allstop workers dead --store nats://127.0.0.1:4222           (tasks that were set aside)
-  allstop workers redrive 01J9 --store nats://127.0.0.1:4222   (a new task with the message of such a one)";
+  allstop workers drain EGE6SJCE --store nats://127.0.0.1:4222     (the end of an id is enough)
+  allstop workers dead --store nats://127.0.0.1:4222               (tasks that were set aside)
+  allstop workers redrive 5NBR4XQC --store nats://127.0.0.1:4222   (a new task with the message of such a one)";
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct WorkerArgs {
@@ -52,14 +57,14 @@ pub(crate) enum WorkersAction {
     List,
     /// Make a worker take no more tasks, and end when those that it has have ended
     Drain {
-        /// Id of the worker, or its beginning
+        /// Id of the worker; its end or its beginning is enough
         id: String,
     },
     /// List what was set aside: tasks that ended one worker after another, and wake-ups that nobody can read
     Dead,
     /// Start a new task with the last message of one that was set aside, in its context and for its user
     Redrive {
-        /// Id of the task that was set aside, or its beginning
+        /// Id of the task that was set aside; its end or its beginning is enough
         id: String,
     },
 }

@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use allstop_core::{Timestamp, error_chain};
 use allstop_log::Log;
 use allstop_nats::NatsLog;
+use allstop_runtime::StartError;
 use allstop_scope::{RootOptions, Scope};
 use allstop_task::{
     ClusterOptions, DeadLetter, TaskManager, TaskOptions, TaskParts, TaskStoreError, WorkerInfo,
@@ -66,9 +67,14 @@ async fn drain(cluster: &TaskManager, id: &str) -> Result<Styled, CliError> {
         return Err(CliError::failure("the worker does not answer")
             .hint("without a renewal of its lease it leaves the list by itself"));
     }
+    let behind = match worker.running {
+        0 => "it ends now".to_owned(),
+        1 => "it ends when its task has ended".to_owned(),
+        count => format!("it ends when its {count} tasks have ended"),
+    };
     Ok(Styled::from(format!(
-        "{} takes no more tasks; {} run, and it ends behind them",
-        worker.name, worker.running
+        "{} takes no more tasks; {behind}",
+        worker.name
     )))
 }
 
@@ -108,13 +114,13 @@ fn failed(error: &TaskStoreError) -> CliError {
 
 async fn open(args: &WorkersArgs) -> Result<TaskManager, CliError> {
     let Some(options) = nats_options(args.store.store.as_deref(), &args.servers) else {
-        return Err(CliError::usage("workers have the store of a cluster")
+        return Err(CliError::usage("the workers of a cluster need its store")
             .hint("name its servers: --store nats://HOST:4222"));
     };
     let scope = Scope::root("workers", RootOptions::current());
-    let connected = |error| CliError::failure(error_chain(&error));
-    let log = NatsLog::open(options, &scope).await.map_err(connected)?;
-    let link = log.link().await.map_err(connected)?;
+    let opened = NatsLog::open(options, &scope).await;
+    let log = opened.map_err(StartError::from)?;
+    let link = log.link().await.map_err(StartError::from)?;
     let node = ClusterOptions::new(Arc::new(link));
     let (log, parts): (Arc<dyn Log>, _) = (Arc::new(log), Arc::new(TaskParts::of(EchoAgent)));
     let manager = TaskManager::join(log, node, scope, parts, TaskOptions::default());

@@ -16,6 +16,7 @@ const TEXT_WIDTH_DEFAULT: usize = 80;
 /// Output of the demo.
 pub(super) struct DemoReport<'a> {
     queue: &'a OutputQueue,
+    stderr: &'a OutputQueue,
     style: Style,
     json: bool,
     receipt: Option<Arc<Receipt>>,
@@ -32,6 +33,7 @@ impl<'a> DemoReport<'a> {
         Self {
             queue,
             style: host.terminal.style(queue.is_terminal()),
+            stderr: host.output.stderr(),
             json,
             receipt: None,
             proofs: Vec::new(),
@@ -52,6 +54,11 @@ impl<'a> DemoReport<'a> {
         for line in text.into().wrap(width.saturating_sub(2)) {
             self.say(styled!["  ", line]);
         }
+    }
+
+    /// Says on standard error what is left of the demo.
+    pub(super) fn left(&self, line: &str) {
+        self.stderr.lines(line.to_owned(), OutputPriority::Must);
     }
 
     /// Begins a part of the demo.

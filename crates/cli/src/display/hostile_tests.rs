@@ -1,6 +1,7 @@
 //! Text that others wrote, sent through every way to a terminal: nothing of it drives the terminal or deceives its
 //! reader.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use allstop_agent::AgentEvent;

@@ -4,15 +4,17 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 
-use allstop_core::{HumanDuration, error_chain};
+use allstop_core::HumanDuration;
 use allstop_nats::{NatsLog, NatsOptions};
 use allstop_process::{Keepers, this_process};
-use allstop_runtime::StoreChoice;
+use allstop_runtime::{StartError, StoreChoice, SystemStore};
 use allstop_scope::FORCE_MAX;
-use allstop_task::ClusterOptions;
+use allstop_task::{ClusterOptions, LeaseChange};
+use tokio::sync::watch;
 
 use crate::args::{ExecutionArgs, NatsArgs};
 use crate::error::CliError;
+use crate::terminal::{OutputPriority, OutputQueue};
 
 /// Tasks that a worker runs at the same time by default: most of them wait for a model.
 pub(super) const CONCURRENCY: usize = 16;
@@ -52,7 +54,7 @@ pub(super) fn store(args: &ExecutionArgs) -> Result<Option<StoreChoice>, CliErro
 /// The connection that `--store` and its flags describe; `None`: `--store` names no servers.
 pub(crate) fn nats_options(store: Option<&Path>, args: &NatsArgs) -> Option<NatsOptions> {
     let servers = store?.to_str()?;
-    if !(servers.starts_with("nats://") || servers.starts_with("tls://")) {
+    if !names_servers(servers) {
         return None;
     }
     let mut options = NatsOptions::new(servers);
@@ -63,17 +65,84 @@ pub(crate) fn nats_options(store: Option<&Path>, args: &NatsArgs) -> Option<Nats
     Some(options)
 }
 
-/// This process as a node of the cluster.
+/// True if the value of `--store` names servers of NATS. Schemes of URLs have no case.
+pub(crate) fn names_servers(store: &str) -> bool {
+    let scheme = store.split_once("://").map(|(scheme, _)| scheme);
+    scheme.is_some_and(|scheme| {
+        ["nats", "tls"]
+            .iter()
+            .any(|known| scheme.eq_ignore_ascii_case(known))
+    })
+}
+
+/// Connection to the servers of the store.
+pub(super) struct StoreConnection {
+    /// `None`: the store is on this machine.
+    is_connected: Option<watch::Receiver<bool>>,
+    was_connected: bool,
+}
+
+impl StoreConnection {
+    pub(super) fn of(store: &SystemStore) -> Self {
+        Self {
+            is_connected: match store {
+                SystemStore::Nats(log) => Some(log.connection()),
+                SystemStore::Sqlite(_) | SystemStore::Memory(_) => None,
+            },
+            was_connected: true,
+        }
+    }
+
+    /// False while there is none.
+    pub(super) fn is_there(&self) -> bool {
+        let is_connected = self.is_connected.as_ref();
+        is_connected.is_none_or(|is_connected| *is_connected.borrow())
+    }
+
+    /// Waits until it is lost or made again, and says so in a line for people.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(super) async fn changed(&mut self) -> &'static str {
+        let Some(receiver) = &mut self.is_connected else {
+            return std::future::pending().await;
+        };
+        let was = self.was_connected;
+        let is = receiver.wait_for(|is| *is != was).await.map(|is| *is);
+        // The store has closed: nothing follows.
+        let Ok(is) = is else {
+            return std::future::pending().await;
+        };
+        self.was_connected = is;
+        if is {
+            "connected to NATS again"
+        } else {
+            "the connection to NATS is lost; it is made again in the background, and requests that need it fail meanwhile"
+        }
+    }
+}
+
+/// The change for people.
+fn lease_line(change: LeaseChange) -> String {
+    match change {
+        LeaseChange::Lost { executions: 0 } => "the lease was lost: no task was running".to_owned(),
+        LeaseChange::Lost { executions: 1 } => "the lease was lost: 1 task is stopped".to_owned(),
+        LeaseChange::Lost { executions } => {
+            format!("the lease was lost: {executions} tasks are stopped")
+        }
+        LeaseChange::Renewed => "this worker has a new lease".to_owned(),
+    }
+}
+
+/// This process as a node of the cluster. Changes of its lease are told to `stderr`.
 pub(super) async fn node(
     log: &NatsLog,
     args: &ExecutionArgs,
     concurrency: usize,
     keepers: Arc<Keepers>,
+    stderr: OutputQueue,
 ) -> Result<ClusterOptions, CliError> {
-    let link = log
-        .link()
-        .await
-        .map_err(|error| CliError::failure(error_chain(&error)))?;
+    let link = log.link().await.map_err(StartError::from)?;
     let host = rustix::system::uname()
         .nodename()
         .to_string_lossy()
@@ -83,8 +152,12 @@ pub(super) async fn node(
             tracing::warn!(%error, "the processes of tasks may outlive the lease of a paused worker");
         }
     };
+    let on_lease_change = move |change| {
+        stderr.lines(lease_line(change), OutputPriority::Must);
+    };
     Ok(ClusterOptions {
         on_renewal: Some(Arc::new(on_renewal)),
+        on_lease_change: Some(Arc::new(on_lease_change)),
         // Code that cannot be stopped ends with its process: from here on the tasks are another worker's.
         on_overdue: Some(Arc::new(|| std::process::abort())),
         concurrency,

@@ -7,25 +7,43 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::get;
 
-/// True while the server takes work.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Readiness(Arc<AtomicBool>);
+use super::cluster::StoreConnection;
+
+/// True while the server takes work, and its store can be reached.
+#[derive(Clone)]
+pub(super) struct Readiness {
+    takes_work: Arc<AtomicBool>,
+    connection: Arc<StoreConnection>,
+}
 
 impl Readiness {
-    pub(super) fn set(&self, is_ready: bool) {
-        self.0.store(is_ready, Ordering::Release);
+    /// Not ready before it is set.
+    pub(super) fn new(connection: StoreConnection) -> Self {
+        Self {
+            takes_work: Arc::default(),
+            connection: Arc::new(connection),
+        }
+    }
+
+    pub(super) fn set(&self, takes_work: bool) {
+        self.takes_work.store(takes_work, Ordering::Release);
     }
 
     fn status(&self) -> (StatusCode, &'static str) {
-        if self.0.load(Ordering::Acquire) {
-            (StatusCode::OK, "ready\n")
-        } else {
+        if !self.takes_work.load(Ordering::Acquire) {
             (StatusCode::SERVICE_UNAVAILABLE, "not ready\n")
+        } else if !self.connection.is_there() {
+            (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "not ready: the task store cannot be reached\n",
+            )
+        } else {
+            (StatusCode::OK, "ready\n")
         }
     }
 }
 
-/// `/healthz` answers as long as the process does; `/readyz` until the shutdown begins.
+/// `/healthz` answers as long as the process does; `/readyz` until the shutdown begins, while the store is connected.
 pub(super) fn router(readiness: Readiness) -> Router {
     Router::new()
         .route("/healthz", get(async || "ok\n"))

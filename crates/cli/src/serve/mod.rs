@@ -34,6 +34,7 @@ use crate::start::{self, StartFailure, StartStage};
 use crate::supervise::Supervisor;
 use crate::terminal::OutputPriority;
 use agent::AgentChoice;
+use cluster::StoreConnection;
 use open::{RunningServer, ServerArgs, open_server};
 
 /// Longest wait for the last traces at the end of the process.
@@ -46,6 +47,7 @@ pub(crate) async fn serve(args: ServeArgs, host: &ProcessHost) -> Result<Exit, C
         endpoint: Some(args.endpoint),
         execution: args.execution,
         keepers: Arc::clone(&host.keepers),
+        stderr: host.output.stderr().clone(),
     };
     run(args, host).await
 }
@@ -62,6 +64,7 @@ pub(crate) async fn work(args: WorkerArgs, host: &ProcessHost) -> Result<Exit, C
         endpoint: None,
         execution,
         keepers: Arc::clone(&host.keepers),
+        stderr: host.output.stderr().clone(),
     };
     if args.concurrency() == 0 {
         return Err(CliError::usage("a worker runs at least one task at a time")
@@ -88,14 +91,26 @@ async fn run(args: ServerArgs, host: &ProcessHost) -> Result<Exit, CliError> {
         .stdout()
         .answer(&server.addresses, OutputPriority::Must);
     tell(host, &agent);
+    let mut connection = StoreConnection::of(&server.store);
+    let mut is_draining = false;
     let cause = loop {
         let effect = tokio::select! {
             biased;
             effect = supervisor.next() => effect,
+            change = connection.changed() => {
+                tell(host, change);
+                continue;
+            }
+            () = server.manager.asked_to_drain(), if !is_draining => {
+                is_draining = true;
+                tell(host, "draining, as `workers drain` asks: no task is taken, and those that run may end");
+                continue;
+            }
             () = server.manager.drained_from_elsewhere() => {
                 tell(host, "drained");
                 let cause = Cause::new(CauseKind::Shutdown).detail("drained");
-                shut_down(host, &mut supervisor, &server, cause).await;
+                // Its tasks had all the time that they needed.
+                shut_down(host, &mut supervisor, &server, None, cause).await;
                 return Ok(Exit::from(0));
             }
         };
@@ -105,7 +120,7 @@ async fn run(args: ServerArgs, host: &ProcessHost) -> Result<Exit, CliError> {
             ControlEffect::Nothing => {}
         }
     };
-    shut_down(host, &mut supervisor, &server, cause).await;
+    shut_down(host, &mut supervisor, &server, server.drain, cause).await;
     Ok(stopped(&supervisor))
 }
 
@@ -149,11 +164,12 @@ async fn shut_down(
     host: &ProcessHost,
     supervisor: &mut Supervisor,
     server: &RunningServer,
+    drain: Option<Duration>,
     cause: Cause,
 ) {
     server.readiness.set(false);
     let mut is_hurried = false;
-    if let Some(max) = server.drain {
+    if let Some(max) = drain {
         let max_text = HumanDuration(max);
         tell(host, &format!("draining for at most {max_text}: {cause}"));
         tokio::select! {

@@ -12,7 +12,7 @@ use allstop_task::{TaskManager, TaskOptions, WhenFull};
 use anyhow::Context as _;
 
 use super::agent::{AgentChoice, OpenAgent};
-use super::cluster;
+use super::cluster::{self, StoreConnection};
 use super::endpoint::{BoundEndpoint, Served};
 use super::health::Readiness;
 use super::metrics::TaskMetrics;
@@ -21,6 +21,7 @@ use super::push;
 use super::traces::TraceExporter;
 use crate::args::{EndpointArgs, ExecutionArgs};
 use crate::error::CliError;
+use crate::terminal::OutputQueue;
 
 /// A server that takes requests.
 pub(super) struct RunningServer {
@@ -52,6 +53,8 @@ pub(super) struct ServerArgs {
     pub(super) execution: ExecutionArgs,
     /// Those of the agent's commands.
     pub(super) keepers: Arc<Keepers>,
+    /// For lines about the lease.
+    pub(super) stderr: OutputQueue,
 }
 
 impl ServerArgs {
@@ -113,7 +116,8 @@ pub(super) async fn open_server(
     let (log, parts) = (store.log(), Arc::new(parts));
     let manager = match &store {
         SystemStore::Nats(nats) => {
-            let node = cluster::node(nats, execution, concurrency, args.keepers).await?;
+            let node = cluster::node(nats, execution, concurrency, args.keepers, args.stderr);
+            let node = node.await?;
             TaskManager::join(Arc::clone(&log), node, tasks.clone(), parts, options)
                 .context("a scope for the tasks")?
         }
@@ -126,7 +130,7 @@ pub(super) async fn open_server(
             })?
         }
     };
-    let readiness = Readiness::default();
+    let readiness = Readiness::new(StoreConnection::of(&store));
     let addresses = match (bound, &args.endpoint) {
         (Some(bound), Some(endpoint)) => {
             // In a cluster every front end would send them.

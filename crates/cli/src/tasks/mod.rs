@@ -18,6 +18,7 @@ use crate::display::{RECEIPT_WIDTH_DEFAULT, render_receipt};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::host::{ProcessHost, variable};
+use crate::short_id::short;
 use crate::supervise::Supervisor;
 use crate::terminal::{OutputPriority, Style};
 use client::{RequestError, TaskServer};
@@ -162,7 +163,11 @@ async fn stop(
         Ok(json) => FoundTask::of(json)?,
         Err(error) => {
             // It may have ended meanwhile: then there is nothing to stop, which is an answer.
-            let now = FoundTask::of(server.task(&found.task.id).await?)?;
+            let Ok(now) = server.task(&found.task.id).await else {
+                // The refusal of the stop says more.
+                return Err(error.into());
+            };
+            let now = FoundTask::of(now)?;
             if !now.task.status.state.is_terminal() {
                 return Err(error.into());
             }
@@ -180,11 +185,12 @@ async fn stop(
     let TaskEndInfo { receipt, cause, .. } = stopped.task.end();
     let is_crash = cause.is_some_and(|cause| cause.detail.as_deref() == Some("crash"));
     let has_ended = stopped.task.status.state.is_terminal();
+    let pending = stopped.task.pending_stop();
     if as_json {
         printer.json(&json!({"task": stopped.json, "receipt": receipt}));
     }
-    match receipt {
-        Some(receipt) => {
+    match (receipt, pending) {
+        (Some(receipt), _) => {
             if !as_json {
                 printer.receipt(&receipt);
             }
@@ -193,16 +199,23 @@ async fn stop(
             }
             Ok(u8::from(!(receipt.quiet() && has_ended)))
         }
-        None if !has_ended || stopped.task.status.state.is("canceled") => {
+        (None, Some(pending)) => {
+            let id = short(&stopped.task.id);
+            printer.note(&format!(
+                "{pending}. The stop is carried out as soon as a worker can.\nfollow it: allstop tasks watch {id}"
+            ));
+            Ok(1)
+        }
+        (None, None) if !has_ended || stopped.task.status.state.is("canceled") => {
             printer.note("the server gave no receipt: whether the work has stopped is not known");
             Ok(1)
         }
-        None if is_crash => {
+        (None, None) if is_crash => {
             printer.note(
-                "the process that ran the task has ended: whether its work has stopped is not known",
+                "the process that ran the task was lost: whether its work has stopped is not known",
             );
             Ok(1)
         }
-        None => Ok(0),
+        (None, None) => Ok(0),
     }
 }

@@ -25,7 +25,10 @@ pub(super) fn list(tasks: &[FoundTask], style: Style, now: Timestamp) -> Styled 
             .map(|message| first_line(&message.text()));
         table.row([
             styled![short(&task.id)],
-            state(&task.status.state, style),
+            styled![
+                state(&task.status.state, style),
+                task.pending_stop().map_or("", |_| ", stop requested"),
+            ],
             task.status
                 .timestamp
                 .map_or(Styled::default(), |at| age(at, now).into()),
@@ -59,6 +62,9 @@ pub(super) fn show(task: &ServerTask, style: Style, width: usize) -> Styled {
         at.unwrap_or_default(),
     ]);
     text.push_line(&style.paint(TextRole::Dim, format!("context {}", task.context_id)));
+    if let Some(pending) = task.pending_stop() {
+        text.push_line(&style.paint(TextRole::Warning, pending));
+    }
     for message in &task.history {
         let who = if message.is_of_user() {
             "user"

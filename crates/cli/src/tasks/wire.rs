@@ -96,6 +96,18 @@ impl ServerTask {
     pub(crate) fn end(&self) -> TaskEndInfo {
         TaskEndInfo::of(&self.metadata)
     }
+
+    /// A stop that is recorded and not confirmed, in words.
+    pub(crate) fn pending_stop(&self) -> Option<&'static str> {
+        let requested = self.end().requested_stop;
+        let requested = requested.filter(|_| !self.status.state.is_terminal())?;
+        Some(match &*requested {
+            "no_owner" => "a stop is requested and recorded; no worker has the task now",
+            _ => {
+                "a stop is requested and recorded; the worker of the task has not confirmed it yet"
+            }
+        })
+    }
 }
 
 /// Entry of the receipt extension.
@@ -107,6 +119,9 @@ pub(crate) struct TaskEndInfo {
     pub(crate) cause: Option<Cause>,
     #[serde(default)]
     pub(crate) error: Option<String>,
+    /// Progress of a stop that is recorded, and whose end the worker of the task has not confirmed.
+    #[serde(default, rename = "requestedStop")]
+    pub(crate) requested_stop: Option<String>,
 }
 
 impl TaskEndInfo {

@@ -36,14 +36,24 @@ impl Cluster {
     }
 
     fn worker(&self, agent: &str) -> Running {
-        let worker = self.place.allstop().args("worker --lease 8s --store");
-        let worker = worker.arg(self.nats.url()).args(agent).start();
+        self.worker_with("--lease 8s", agent)
+    }
+
+    fn worker_with(&self, lease: &str, agent: &str) -> Running {
+        let worker = self.place.allstop().args("worker").args(lease);
+        let worker = worker.args("--store").arg(self.nats.url());
+        let worker = worker.args(agent).start();
         worker.wait_stdout("working, at most 16 tasks at a time");
         worker
     }
 
     fn deaf_worker(&self) -> Running {
-        self.worker(&format!("--yes --model {}", self.place.script(DEAF)))
+        self.deaf_worker_with("--lease 8s")
+    }
+
+    fn deaf_worker_with(&self, lease: &str) -> Running {
+        let agent = format!("--yes --model {}", self.place.script(DEAF));
+        self.worker_with(lease, &agent)
     }
 
     fn workers(&self, args: &str) -> Ended {
@@ -182,7 +192,70 @@ fn shell_of_a_paused_worker_is_gone_before_its_lease_is() {
         (listed.lines().count() == 2).then_some(())
     });
     assert_eq!(cluster.state(&task), before);
-    assert_eq!(first.end_by(Signal::TERM).code, 143);
+    let ended = first.end_by(Signal::TERM);
+    assert_eq!(ended.code, 143);
+    for said in ["the lease was lost: ", "this worker has a new lease"] {
+        assert_eq!(ended.stderr.matches(said).count(), 1, "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn lost_servers_are_told_once_and_not_to_clients() {
+    let mut cluster = Cluster::new();
+    let task = cluster.send("waits for a worker");
+    let ready = |cluster: &Cluster| cluster.front.request("GET /readyz", "").expect("an answer");
+    assert_eq!(ready(&cluster).0, 200);
+    cluster.nats.kill();
+    eventually("it is not ready", || {
+        (ready(&cluster).0 == 503).then_some(())
+    });
+    let id = task["id"].as_str().expect("an id");
+    let stop = cluster
+        .front
+        .request(&format!("POST /tasks/{id}:cancel"), "{}");
+    let (status, said) = stop.expect("an answer");
+    assert_eq!(status, 500, "{said}");
+    assert!(
+        said.contains("the task store cannot be reached now"),
+        "{said}"
+    );
+    assert!(!said.contains("127.0.0.1"), "{said}");
+    cluster.nats.restart();
+    eventually("it is ready again", || {
+        (ready(&cluster).0 == 200).then_some(())
+    });
+    cluster.front.running.wait_stderr("connected to NATS again");
+    let ended = cluster.front.running.end_by(Signal::TERM);
+    for said in ["the connection to NATS is lost", "connected to NATS again"] {
+        assert_eq!(ended.stderr.matches(said).count(), 1, "{}", ended.stderr);
+    }
+}
+
+/// The worker is killed without a successor, so nobody carries the stop out.
+#[test]
+fn stop_at_a_lost_worker_is_recorded_and_shown() {
+    let cluster = Cluster::new();
+    let mut worker = cluster.deaf_worker_with("--lease 1m");
+    let task = cluster.send("go");
+    cluster.begun();
+    worker.signal(Signal::STOP);
+    let tasks = |command: &str| {
+        let tasks = cluster.place.allstop().args("tasks --server");
+        let tasks = tasks.arg(format!("http://{}", cluster.front.address));
+        let id = task["id"].as_str().expect("an id");
+        // The front end asks a worker that does not answer for up to 20 s.
+        tasks.args(command).arg(id).start().end(2 * FACT_MAX)
+    };
+    let stopped = tasks("stop");
+    assert_eq!(stopped.code, 1, "{}", stopped.stderr);
+    let said = "a stop is requested and recorded";
+    assert!(stopped.stderr.contains(said), "{}", stopped.stderr);
+    let shown = tasks("show").ok().stdout;
+    assert!(shown.contains(said), "{shown}");
+    worker.signal(Signal::CONT);
+    eventually("the worker carries it out", || {
+        (cluster.state(&task) == "TASK_STATE_CANCELED").then_some(())
+    });
 }
 
 /// The script's reply tells how many came before it in the conversation, so each worker has what the other one wrote.
@@ -213,13 +286,19 @@ fn tasks_of_one_context_at_two_workers_are_one_conversation() {
 #[test]
 fn drained_worker_ends_by_itself() {
     let cluster = Cluster::new();
-    let worker = cluster.worker("--agent echo");
+    let worker = cluster.worker("--drain 3s --agent echo");
     let listed = cluster.workers("list --json").ok().stdout;
     let listed: Value = serde_json::from_str(&listed).expect("one worker");
     let id = listed["id"].as_str().expect("an id");
     cluster.workers(&format!("drain {}", &id[20..])).ok();
     let ended = worker.end(FACT_MAX);
     assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("draining, as `workers drain` asks"),
+        "{}",
+        ended.stderr
+    );
+    assert!(!ended.stderr.contains("at most"), "{}", ended.stderr);
     assert_eq!(cluster.workers("drain nobody").code, 2);
 }
 
@@ -238,10 +317,26 @@ fn wrong_use_says_what_to_do() {
         .args("worker --agent echo --store nats://127.0.0.1:1")
         .end();
     assert_eq!(no_server.code, 1);
+    for said in [
+        "NATS cannot be reached at nats://127.0.0.1:1: ",
+        "check that the server runs",
+    ] {
+        assert!(no_server.stderr.contains(said), "{}", no_server.stderr);
+    }
     assert!(
-        no_server.stderr.contains("cannot be reached"),
+        !no_server.stderr.contains("the device"),
         "{}",
         no_server.stderr
+    );
+    let upper = place
+        .allstop()
+        .args("workers list --store NATS://127.0.0.1:1")
+        .end();
+    assert_eq!(upper.code, 1, "{}", upper.stderr);
+    assert!(
+        upper.stderr.contains("NATS cannot be reached"),
+        "{}",
+        upper.stderr
     );
     let short = place
         .allstop()

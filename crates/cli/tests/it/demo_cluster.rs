@@ -102,6 +102,10 @@ mod alone {
     #[test]
     fn every_proof_of_the_cluster_demo_holds() {
         let here = DemoPlace::new();
+        // Of others, by the name that a worker uses: neither counted nor removed.
+        let of_others = here.temporary.join("allstop-output");
+        std::fs::create_dir(&of_others).expect("a folder");
+        std::fs::write(of_others.join("theirs"), "").expect("a file");
         let ended = here.demo("--json").start().end(DEMO_MAX);
         assert_eq!(ended.code, 0, "{ended:#?}");
         let said: Value = serde_json::from_str(&ended.stdout).expect("JSON");
@@ -115,6 +119,8 @@ mod alone {
         for proof in proofs {
             assert_eq!(proof["found"], proof["expected"], "{proof}");
         }
+        std::fs::remove_file(of_others.join("theirs")).expect("their file is still there");
+        std::fs::remove_dir(of_others).expect("nothing else is in their folder");
         here.assert_nothing_is_left();
     }
 }

@@ -79,6 +79,37 @@ fn stop_is_no_success_unless_this_task_has_ended() {
     }
 }
 
+#[test]
+fn stop_without_an_answer_of_the_worker_is_told_as_pending() {
+    let place = Place::new();
+    let pending: fn(&str, &mut TcpStream) = |line, stream| {
+        let progress = if line.contains(":cancel") {
+            "queued"
+        } else {
+            "requested"
+        };
+        let task = format!(
+            r#"{{"id": "t1", "status": {{"state": "TASK_STATE_WORKING"}},
+            "metadata": {{"https://allstop.dev/a2a/receipt/v1": {{"requestedStop": "{progress}"}}}}}}"#
+        );
+        let is_list = line.contains("/tasks?");
+        let list = format!(r#"{{"tasks": [{task}]}}"#);
+        write_json(stream, if is_list { &list } else { &task });
+    };
+    let server = serve(pending);
+    let said = "a stop is requested and recorded; the worker of the task has not confirmed it yet";
+    let stopped = tasks(&place, server, "stop t1");
+    assert_eq!(stopped.code, 1, "{}", stopped.stderr);
+    for said in [said, "as soon as a worker can", "allstop tasks watch t1"] {
+        assert!(stopped.stderr.contains(said), "{}", stopped.stderr);
+    }
+    assert!(!stopped.stderr.contains("not known"), "{}", stopped.stderr);
+    let shown = tasks(&place, server, "show t1").ok().stdout;
+    assert!(shown.contains(said), "{shown}");
+    let listed = tasks(&place, server, "list").ok().stdout;
+    assert!(listed.contains("working, stop requested"), "{listed}");
+}
+
 /// Answers a stop with the state of some task, and everything else with `t1`, which works.
 fn answer_stop(line: &str, stream: &mut TcpStream, id: &str, state: &str) {
     let (id, state) = if line.contains(":cancel") {

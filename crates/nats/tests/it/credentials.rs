@@ -82,7 +82,7 @@ async fn connection_with_credentials_of_an_account() {
     assert_eq!(read.unwrap(), []);
     for credentials in [None, Some(user_file(&other))] {
         let refused = open(credentials).await;
-        assert!(matches!(refused, Err(ConnectError::Unreachable(_))));
+        assert!(matches!(refused, Err(ConnectError::Unreachable { .. })));
     }
     let refused = open(Some("no credentials".to_owned())).await;
     assert!(matches!(refused, Err(ConnectError::Credentials(_))));

@@ -179,9 +179,38 @@ async fn server_that_does_not_exist_is_named() {
     let port = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = port.local_addr().unwrap();
     drop(port);
-    let opened = NatsLog::open(NatsOptions::new(format!("nats://{address}")), &scope()).await;
+    let url = format!("nats://{address}");
+    let opened = NatsLog::open(NatsOptions::new(&*url), &scope()).await;
     let error = opened.unwrap_err();
-    assert!(matches!(error, ConnectError::Unreachable(_)), "{error}");
+    assert!(matches!(error, ConnectError::Unreachable { .. }), "{error}");
+    assert!(error.to_string().contains(&url), "{error}");
+}
+
+#[tokio::test]
+async fn port_that_is_no_nats_server_does_not_answer() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = silent.local_addr().unwrap();
+    let options = NatsOptions::new(format!("nats://joe:secret@{address}"));
+    let error = NatsLog::open(options, &scope()).await.unwrap_err();
+    assert!(matches!(error, ConnectError::NoAnswer { .. }), "{error}");
+    let said = error.to_string();
+    assert!(
+        said.contains(&format!("nats://{address}:")) && !said.contains("secret"),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn more_copies_than_servers_are_refused_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = NatsServer::start(folder.path());
+    let mut options = NatsOptions::new(server.url());
+    options.replicas = 3;
+    let error = NatsLog::open(options, &scope()).await.unwrap_err();
+    assert!(
+        matches!(error, ConnectError::Replicas { replicas: 3, .. }),
+        "{error}"
+    );
 }
 
 /// Greets one client as a server of this version, and answers its pings.

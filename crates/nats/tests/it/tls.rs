@@ -38,7 +38,7 @@ async fn connection_with_tls_needs_the_authority_and_the_password() {
     for (user, is_trusted) in [("joe:wrong", true), ("joe:secret", false)] {
         let refused = open(user, is_trusted).await;
         assert!(
-            matches!(refused, Err(ConnectError::Unreachable(_))),
+            matches!(refused, Err(ConnectError::Unreachable { .. })),
             "{user}"
         );
     }

@@ -83,10 +83,14 @@ impl AgentExecutorInner {
             LoggedAnswer::Committed(answer) => answer,
             LoggedAnswer::NotBegun if cx.is_resumed => return Ok(true),
             LoggedAnswer::NotCommitted if cx.is_resumed => {
-                return Err(ExecutorError::of_crash(
-                    "the process ended during the turn; a call that had started may have completed: check before you \
-                     repeat it",
-                ));
+                // A task of a cluster has a worker, whose process may live on.
+                let lost = match cx.task.worker {
+                    Some(_) => "its worker was lost",
+                    None => "the process ended",
+                };
+                return Err(ExecutorError::of_crash(format!(
+                    "{lost} during the turn; a call that had started may have completed: check before you repeat it"
+                )));
             }
             LoggedAnswer::NotBegun | LoggedAnswer::NotCommitted => {
                 return Err(ExecutorError::of_crash(

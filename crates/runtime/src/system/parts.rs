@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use allstop_log::{Log, LogError, MemoryLog, SqliteLog};
+use allstop_log::{Log, MemoryLog, SqliteLog};
 use allstop_model::{Model, ProviderModel, ProviderOptions, ScriptedModel};
 use allstop_nats::NatsLog;
 use allstop_scope::Scope;
@@ -30,7 +30,7 @@ impl SystemStore {
             StoreChoice::Nats(options) => {
                 // On the heap: the connection is large, and most systems have none.
                 let opened = Box::pin(NatsLog::open((**options).clone(), scope)).await;
-                Self::Nats(opened.map_err(LogError::from)?)
+                Self::Nats(opened?)
             }
         })
     }

@@ -30,7 +30,7 @@ pub use dead_letter::{DeadLetter, RedriveError};
 pub use lease::WorkerInfo;
 pub use link::{AskedQuestion, ClusterLink, HeldWakeUp, LinkEntry, LinkFuture, PutError};
 pub use memory_link::MemoryLink;
-pub use node::{ClusterOptions, RenewalHandler};
+pub use node::{ClusterOptions, LeaseChange, LeaseHandler, RenewalHandler};
 pub use stop_delivery::StopDelivery;
 
 pub(crate) use node::ClusterNode;

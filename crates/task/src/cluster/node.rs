@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use allstop_core::WorkerId;
@@ -47,12 +48,29 @@ pub struct ClusterOptions {
     /// Called with each renewal of the lease, with the time in which everything that runs has to be gone without another
     /// one. For work that runs on when this process is paused.
     pub on_renewal: Option<RenewalHandler>,
+    /// Called when the worker has lost its lease, and when it has a new one. It must not wait.
+    pub on_lease_change: Option<LeaseHandler>,
     /// Called if work of this worker cannot be stopped before its lease passes on. It has to end the process.
     pub on_overdue: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
 /// Called with the time that is left.
 pub type RenewalHandler = Arc<dyn Fn(Duration) + Send + Sync>;
+
+/// Change of a worker's lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeaseChange {
+    /// It was not renewed in time: what runs is stopped.
+    Lost {
+        /// Executions that are stopped.
+        executions: usize,
+    },
+    /// The worker has a new lease after a lost one.
+    Renewed,
+}
+
+/// Called with each change.
+pub type LeaseHandler = Arc<dyn Fn(LeaseChange) + Send + Sync>;
 
 /// Take-overs by default: a task that ends five processes in a row ends a sixth.
 const TAKE_OVERS_MAX: u32 = 5;
@@ -68,6 +86,7 @@ impl ClusterOptions {
             take_overs_max: TAKE_OVERS_MAX,
             name: format!("pid {}", process.pid).into(),
             on_renewal: None,
+            on_lease_change: None,
             on_overdue: None,
         }
     }
@@ -93,6 +112,8 @@ pub(crate) struct ClusterNode {
     pub(crate) requests: ClientRequests,
     watch: Mutex<LeaseWatch>,
     lease: Mutex<Option<OwnLease>>,
+    /// True from the loss of a lease until the worker has a new one.
+    has_lost_lease: AtomicBool,
     /// True once somebody else has asked the node to take no more tasks.
     pub(super) is_drained: watch::Sender<bool>,
     /// True once the node gives its lease back and ends.
@@ -115,6 +136,7 @@ impl ClusterNode {
             requests: ClientRequests::new(scope.clone()),
             watch: Mutex::new(LeaseWatch::new(options.lease)),
             lease: Mutex::new(None),
+            has_lost_lease: AtomicBool::new(false),
             is_drained: watch::Sender::new(false),
             is_closing: watch::Sender::new(false),
             is_closed: watch::Sender::new(false),
@@ -165,7 +187,23 @@ impl ClusterNode {
             let gone_at = lease.sent_at + self.times.gone_after();
             on_renewal(gone_at.saturating_duration_since(Instant::now()));
         }
+        let is_held = lease.is_some();
         *self.lease.lock() = lease;
+        if is_held && self.has_lost_lease.swap(false, Ordering::Relaxed) {
+            self.tell(LeaseChange::Renewed);
+        }
+    }
+
+    /// Notes the loss of the lease, by which this many executions are stopped.
+    pub(super) fn lost_lease(&self, executions: usize) {
+        self.has_lost_lease.store(true, Ordering::Relaxed);
+        self.tell(LeaseChange::Lost { executions });
+    }
+
+    fn tell(&self, change: LeaseChange) {
+        if let Some(on_change) = &self.options.on_lease_change {
+            on_change(change);
+        }
     }
 
     /// Reads all leases.

@@ -228,6 +228,10 @@ impl ManagerInner {
         };
         node.set_lease(None);
         let executions = self.executions_of(worker);
+        // A worker that closes without work has given it back.
+        if !(executions.is_empty() && *node.is_closing.borrow()) {
+            node.lost_lease(executions.len());
+        }
         if executions.is_empty() {
             return;
         }

@@ -296,8 +296,11 @@ impl ExecutionEngine {
         } else {
             drop(slot);
             let crash = Cause::new(CauseKind::Failure).detail("crash");
-            let reason = "the process ended during the execution".into();
-            let end = failed(crash, reason, self.now());
+            let reason = match &self.taken_over {
+                Some(_) => "its worker was lost during the execution",
+                None => "the process ended during the execution",
+            };
+            let end = failed(crash, reason.into(), self.now());
             self.end(Vec::new(), end).await;
         }
         Some(parts)

@@ -72,14 +72,16 @@ impl ExecutionEngine {
     /// has to end what it left waiting; the execution ends in any case.
     pub(super) async fn end_before_start(&mut self, parts: &TaskParts, guard: &EngineGuard) {
         let begun = Instant::now();
+        let mut reason = "the task was stopped before its start";
         if let Some(task) = self.taken_over.take() {
+            reason = "the task was stopped after the loss of its worker";
             let lost = lost_worker(&task, self.execution.scope(), self.now());
             self.execution.part_receipts.add(lost);
         }
         let rested = self.stream.task().filter(|task| has_rested(task));
         let (task, cause) = (rested.map(Arc::clone), self.execution.scope.cause());
         let (Some(task), Some(cause)) = (task, cause) else {
-            let event = LifecycleEvent::Failed("the task was stopped before its start".into());
+            let event = LifecycleEvent::Failed(reason.into());
             return self.end_without_executor(event, guard).await;
         };
         let Some(receipt) = self.account(guard).await else {

@@ -32,16 +32,24 @@ impl TaskManager {
         }
     }
 
+    /// Resolves when another process has asked this one to take no more tasks. Never, unless it is a worker of a cluster.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn asked_to_drain(&self) {
+        match &self.inner.cluster {
+            Some(node) => node.drained().await,
+            None => std::future::pending().await,
+        }
+    }
+
     /// Resolves when another process has asked this one to take no more tasks, and none is left here. Never, unless it is
     /// a worker of a cluster.
     ///
     /// # Cancel safety
     /// Cancel safe.
     pub async fn drained_from_elsewhere(&self) {
-        match &self.inner.cluster {
-            Some(node) => node.drained().await,
-            None => std::future::pending().await,
-        }
+        self.asked_to_drain().await;
         self.drain().await;
     }
 

@@ -59,7 +59,9 @@ pub(super) async fn play(
     let last = root.stop(StopRequest::new(Extent::Process, over)).await;
     // Those that are idle wait for another command.
     host.keepers.close();
-    folder.remove().await;
+    if let Err(why) = folder.remove().await {
+        report.left(&why);
+    }
     report.proofs(vec![
         DemoProof::of(
             format!("of {} processes that the demo has seen, alive", seen.len()),
@@ -76,7 +78,11 @@ pub(super) async fn play(
             child_processes().len() as u64,
             0,
         ),
-        DemoProof::of("temporary folders", u64::from(folder.path().exists()), 0),
+        DemoProof::of(
+            "temporary folders of the demo",
+            u64::from(folder.path().exists()),
+            0,
+        ),
     ]);
     let seconds = began.elapsed().as_secs_f64();
     report.field("elapsed_ms", began.elapsed().as_millis() as u64);

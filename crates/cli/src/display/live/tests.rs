@@ -45,6 +45,7 @@ fn answered(text: &str) -> AgentEvent {
     AgentEvent::StepAnswered {
         step: 1,
         text,
+        calls: Arc::default(),
         finish,
     }
 }
@@ -258,6 +259,7 @@ fn answer_that_was_cut_off_is_marked() {
         live.event(&AgentEvent::StepAnswered {
             step: 1,
             text,
+            calls: Arc::default(),
             finish,
         });
         live.event(&ended(StopReason::Completed));

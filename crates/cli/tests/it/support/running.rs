@@ -86,6 +86,12 @@ impl Running {
         self.wait_output(self.stdout.as_ref(), "standard output", text)
     }
 
+    /// Waits until this is on standard error.
+    #[track_caller]
+    pub(crate) fn wait_stderr(&self, text: &str) -> &Self {
+        self.wait_output(self.stderr.as_ref(), "standard error", text)
+    }
+
     /// The rest of the first line of standard output that begins so.
     #[track_caller]
     pub(crate) fn line_of_stdout(&self, begin: &str) -> String {

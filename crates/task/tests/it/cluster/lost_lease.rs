@@ -7,7 +7,7 @@ use std::time::Duration;
 use allstop_core::{Extent, WorkerId};
 use allstop_scope::{EngineGuard, RootOptions, Scope, StopRequest};
 use allstop_task::{
-    ClusterOptions, ExecutionCx, ExecutorReturn, TaskManager, TaskOptions, TaskParts,
+    ClusterOptions, ExecutionCx, ExecutorReturn, LeaseChange, TaskManager, TaskOptions, TaskParts,
 };
 use parking_lot::Mutex;
 use tokio::time::{advance, sleep};
@@ -16,15 +16,25 @@ use super::line::{Line, LineLink, LineLog, LineState};
 use super::support::{Cluster, LEASE};
 use crate::support::{ScriptedExecutor, endless, request, start, user, wait_until};
 
-/// Worker at this line that counts the calls of `on_overdue`.
-fn counting_worker(
+/// Calls of a worker's handlers.
+#[derive(Debug, Clone, Default)]
+struct HandlerCalls {
+    overdue: Arc<AtomicUsize>,
+    lease_changes: Arc<Mutex<Vec<LeaseChange>>>,
+}
+
+/// Worker at this line that notes the calls of its handlers.
+fn noting_worker(
     cluster: &Cluster,
     line: &Line,
     executor: &ScriptedExecutor,
-) -> (TaskManager, Arc<AtomicUsize>) {
-    let calls = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&calls);
-    let link = LineLink {
+) -> (TaskManager, HandlerCalls) {
+    let calls = HandlerCalls::default();
+    let HandlerCalls {
+        overdue,
+        lease_changes,
+    } = calls.clone();
+    let cluster_link = LineLink {
         link: Arc::new(cluster.link.clone()),
         line: line.clone(),
     };
@@ -36,9 +46,10 @@ fn counting_worker(
         concurrency: 8,
         lease: LEASE,
         on_overdue: Some(Arc::new(move || {
-            count.fetch_add(1, Ordering::SeqCst);
+            overdue.fetch_add(1, Ordering::SeqCst);
         })),
-        ..ClusterOptions::new(Arc::new(link))
+        on_lease_change: Some(Arc::new(move |change| lease_changes.lock().push(change))),
+        ..ClusterOptions::new(Arc::new(cluster_link))
     };
     let root = Scope::root("node", RootOptions::current());
     let parts = Arc::new(TaskParts::of(executor.clone()));
@@ -62,14 +73,22 @@ async fn process_ends_only_if_its_work_cannot_be_stopped_in_time() {
                 Ok(ExecutorReturn::Finished)
             }
         });
-        let (manager, calls) = counting_worker(&cluster, &line, &executor);
+        let (manager, calls) = noting_worker(&cluster, &line, &executor);
         start(&manager, &executor).await;
         sleep(LEASE).await;
-        assert_eq!(calls.load(Ordering::SeqCst), 0, "the lease is renewed");
+        let overdue = || calls.overdue.load(Ordering::SeqCst);
+        assert_eq!(overdue(), 0, "the lease is renewed");
         line.set(LineState::Cut);
         sleep(LEASE).await;
-        let expected = usize::from(is_stuck);
-        assert_eq!(calls.load(Ordering::SeqCst), expected, "stuck: {is_stuck}");
+        assert_eq!(overdue(), usize::from(is_stuck), "stuck: {is_stuck}");
+        let lost = LeaseChange::Lost { executions: 1 };
+        assert_eq!(*calls.lease_changes.lock(), [lost]);
+        if !is_stuck {
+            line.set(LineState::Open);
+            sleep(LEASE).await;
+            let changes = calls.lease_changes.lock().clone();
+            assert_eq!(changes, [lost, LeaseChange::Renewed]);
+        }
     }
 }
 
