@@ -2,6 +2,7 @@
 //! room, and panics. As everywhere, nothing that others wrote drives the terminal.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
+use std::ffi::OsString;
 use std::io::Write as _;
 use std::panic::PanicHookInfo;
 use std::process::ExitCode;
@@ -21,9 +22,11 @@ const PANICKED: u8 = 101;
 /// # Errors
 /// The exit code: that of wrong usage, or of help and version.
 pub(crate) fn parse() -> Result<Cli, ExitCode> {
-    Cli::try_parse().map_err(|error| {
+    let args = arguments(std::env::args_os().collect());
+    Cli::try_parse_from(&args).map_err(|error| {
         // Once more without styles: all that is special in there has been written by others.
-        let again = Cli::command().styles(Styles::plain()).try_get_matches();
+        let command = Cli::command().styles(Styles::plain());
+        let again = command.try_get_matches_from(&args);
         let plain = again.err().map(|error| error.render().ansi().to_string());
         let safe = plain.as_deref().map(escape::text);
         // Whoever has closed the stream reads nothing.
@@ -36,6 +39,15 @@ pub(crate) fn parse() -> Result<Cli, ExitCode> {
         }
         ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(PANICKED))
     })
+}
+
+/// The Copilot SDKs start the binary that COPILOT_CLI_PATH names without a subcommand.
+fn arguments(mut args: Vec<OsString>) -> Vec<OsString> {
+    let is_of_sdk = args.iter().any(|arg| arg == "--headless");
+    if is_of_sdk && args.get(1).is_some_and(|first| first != "copilot") {
+        args.insert(1, "copilot".into());
+    }
+    args
 }
 
 /// Says where not even the output can be had why nothing runs. The exit code.

@@ -4,6 +4,7 @@ mod args;
 mod chat;
 mod commands;
 mod control;
+mod copilot;
 mod demo;
 mod display;
 mod error;
@@ -104,6 +105,7 @@ fn dispatch(cli: Cli, host: &ProcessHost) -> Result<Exit, CliError> {
         CliCommand::Workers(args) => host
             .block_on(commands::workers::workers(&args, host))
             .map(Exit::from),
+        CliCommand::Copilot(args) => host.block_on(copilot::copilot(*args, host)),
         CliCommand::Tasks(args) => host.block_on(tasks::tasks(args, host)),
         CliCommand::Demo(args) => host.block_on(demo::demo(args, host)),
         CliCommand::Sessions(args) => match args.command {

@@ -5,6 +5,7 @@ use allstop_core::error_chain;
 use allstop_log::{LogError, SessionError};
 use allstop_model::{ModelError, ModelErrorKind};
 use allstop_nats::ConnectError;
+use allstop_scope::NotStarted;
 
 use crate::config::ConfigError;
 
@@ -76,6 +77,11 @@ impl StartError {
             message: message.into(),
             hint: None,
         }
+    }
+
+    /// All work of this process is being stopped.
+    pub fn stopped(refused: &NotStarted) -> Self {
+        Self::new(StartErrorKind::Stopped, refused.to_string())
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {

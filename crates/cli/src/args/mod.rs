@@ -1,5 +1,6 @@
 //! The command line.
 
+mod copilot;
 mod demo;
 mod execution;
 mod serve;
@@ -17,6 +18,7 @@ use allstop_tools::permission::PermissionAnswer;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 
+pub(crate) use copilot::CopilotArgs;
 pub(crate) use demo::DemoArgs;
 pub(crate) use execution::{ExecutionArgs, NatsArgs, TaskAgent};
 pub(crate) use serve::{EndpointArgs, ServeArgs};
@@ -49,6 +51,9 @@ pub(crate) enum CliCommand {
     /// List and drain the workers of a cluster
     #[command(after_help = worker::WORKERS_HELP)]
     Workers(WorkersArgs),
+    /// Serve sessions to programs that use a GitHub Copilot SDK
+    #[command(after_help = copilot::COPILOT_HELP)]
+    Copilot(Box<CopilotArgs>),
     /// List, show, watch and stop the tasks of a server
     #[command(after_help = tasks::TASKS_HELP)]
     Tasks(TasksArgs),

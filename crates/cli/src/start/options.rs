@@ -28,16 +28,25 @@ with a script: allstop {command} --model script:FILE{prompt} (docs/scripted-mode
 
 /// The configuration, with the chosen model. `command`: as in [`how_to_get_a_model`].
 pub(crate) fn config_with_model(args: &ModelArgs, command: &str) -> Result<Config, CliError> {
+    let config = config_of(args)?;
+    if config.model.name.is_none() {
+        return Err(CliError::usage("no model is configured").hint(how_to_get_a_model(command)));
+    }
+    Ok(config)
+}
+
+/// The configuration, with the model of the flags if they name one.
+pub(crate) fn config_of(args: &ModelArgs) -> Result<Config, CliError> {
     let file = args.config.clone().or_else(ProcessHost::config_file);
     let mut config = match file {
         Some(file) => Config::load(&file)?,
         None => Config::default(),
     };
-    model(&mut config, args, command)?;
+    model(&mut config, args)?;
     Ok(config)
 }
 
-fn model(config: &mut Config, args: &ModelArgs, command: &str) -> Result<(), CliError> {
+fn model(config: &mut Config, args: &ModelArgs) -> Result<(), CliError> {
     // A server and a model belong together: one from a flag is never mixed with another from the file.
     if args.base_url.is_some() {
         config.model.base_url.clone_from(&args.base_url);
@@ -51,9 +60,6 @@ fn model(config: &mut Config, args: &ModelArgs, command: &str) -> Result<(), Cli
     } else if args.model.is_some() {
         config.model.base_url = None;
         config.model.name.clone_from(&args.model);
-    }
-    if config.model.name.is_none() {
-        return Err(CliError::usage("no model is configured").hint(how_to_get_a_model(command)));
     }
     Ok(())
 }

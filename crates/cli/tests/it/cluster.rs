@@ -178,7 +178,8 @@ fn shell_of_a_paused_worker_is_gone_before_its_lease_is() {
     let mut first = cluster.deaf_worker();
     let task = cluster.send("go");
     cluster.begun();
-    let _second = cluster.worker("--agent echo");
+    // The session of the task passes on with it, although the process that had it open lives.
+    let _second = cluster.deaf_worker();
     first.signal(Signal::STOP);
     eventually("the task has passed on", || {
         (cluster.state(&task) != "TASK_STATE_WORKING").then_some(())

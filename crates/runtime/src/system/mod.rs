@@ -3,6 +3,7 @@
 mod cleanup;
 mod hidden;
 mod mcp;
+mod missing_model;
 mod open;
 mod options;
 mod parts;
@@ -16,7 +17,8 @@ use std::sync::Arc;
 use allstop_core::Timestamp;
 use allstop_core::process::ProcessIdentity;
 use allstop_log::Log;
-use allstop_model::{Model, RecordingModel};
+use allstop_model::provider::KeyLookup;
+use allstop_model::{Model, ProviderModel, ProviderOptions, RecordingModel};
 use allstop_process::ContainmentChoice;
 use allstop_scope::Scope;
 use allstop_tools::mcp::McpServers;
@@ -58,6 +60,9 @@ pub(crate) struct SystemParts {
     owner: Option<ProcessIdentity>,
     hidden_variables: Vec<std::ffi::OsString>,
     mcp: McpServers,
+    keys: KeyLookup,
+    /// True if each session has to choose a model.
+    lacks_model: bool,
     cleanup: Arc<cleanup::CleanupThreads>,
 }
 
@@ -96,6 +101,7 @@ impl System {
     pub async fn open_in(root: Scope, options: SystemOptions) -> Result<Self, StartError> {
         // Checks flags and configuration before it touches the store.
         let mut model = parts::model(&options)?;
+        let lacks_model = matches!(options.model, Some(ModelChoice::PerSession));
         let recording = options
             .record
             .as_ref()
@@ -117,6 +123,7 @@ impl System {
             prompter,
             owner,
             hidden_variables,
+            keys,
             ..
         } = options;
         let parts = SystemParts {
@@ -133,6 +140,8 @@ impl System {
             owner,
             hidden_variables,
             mcp,
+            keys,
+            lacks_model,
             cleanup: Arc::new(cleanup::CleanupThreads::new(scopes)),
         };
         Ok(Self {
@@ -171,9 +180,38 @@ impl System {
         &self.parts.log
     }
 
+    /// False if each session has to choose a model: the configuration names none.
+    pub fn has_model(&self) -> bool {
+        !self.parts.lacks_model
+    }
+
     /// Name of the model.
     pub fn model_name(&self) -> &str {
         self.parts.model.name()
+    }
+
+    /// A model of a provider that the configuration need not name, for one session. With a key, only that one is sent.
+    ///
+    /// # Errors
+    /// The provider is unknown, its key is missing, or the URL is invalid.
+    pub fn provider_model(
+        &self,
+        name: &str,
+        base_url: Option<String>,
+        key: Option<String>,
+    ) -> Result<Arc<dyn Model>, StartError> {
+        let options = ProviderOptions {
+            base_url,
+            key,
+            key_lookup: Arc::clone(&self.parts.keys),
+            ..ProviderOptions::default()
+        };
+        Ok(Arc::new(ProviderModel::new(name, options)?))
+    }
+
+    /// Working directory of sessions that choose none.
+    pub fn folder(&self) -> &Path {
+        &self.parts.folder
     }
 
     /// The MCP servers.

@@ -206,7 +206,7 @@ pub(super) fn bug(error: impl std::fmt::Display) -> StartError {
 }
 
 pub(super) fn stopped(refused: &NotStarted) -> StartError {
-    StartError::new(StartErrorKind::Stopped, refused.to_string())
+    StartError::stopped(refused)
 }
 
 pub(super) fn make_folder(path: &Path) -> std::io::Result<()> {

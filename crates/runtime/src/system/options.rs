@@ -76,6 +76,8 @@ pub enum ModelChoice {
     },
     /// An existing model.
     Given(Arc<dyn Model>),
+    /// None: each session chooses its own ([`SessionSetup::model`](super::SessionSetup::model)).
+    PerSession,
 }
 
 impl ModelChoice {

@@ -8,6 +8,7 @@ use allstop_model::{Model, ProviderModel, ProviderOptions, ScriptedModel};
 use allstop_nats::NatsLog;
 use allstop_scope::Scope;
 
+use super::missing_model::MissingModel;
 use super::options::{ModelChoice, StoreChoice, SystemOptions};
 use crate::error::{StartError, StartErrorKind};
 
@@ -78,6 +79,7 @@ pub(super) fn model(options: &SystemOptions) -> Result<Arc<dyn Model>, StartErro
     let choice = options.model.clone().or_else(|| ModelChoice::of(config));
     let model: Arc<dyn Model> = match choice {
         Some(ModelChoice::Given(model)) => model,
+        Some(ModelChoice::PerSession) => Arc::new(MissingModel),
         Some(ModelChoice::Scripted(file)) => Arc::new(ScriptedModel::from_file(&file)?),
         Some(ModelChoice::Named { name, base_url }) => {
             let mut provider = ProviderOptions {

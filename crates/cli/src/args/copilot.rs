@@ -1,0 +1,82 @@
+//! Flags of `allstop copilot`.
+
+use allstop_core::HumanDuration;
+use clap::Args;
+
+use super::{ModelArgs, PermissionArgs, StoreArgs};
+
+pub(super) const COPILOT_HELP: &str = "\
+A program that uses a GitHub Copilot SDK runs on Allstop when the SDK starts this binary:
+
+  COPILOT_CLI_PATH=$(command -v allstop) python my_program.py
+
+The SDK passes --headless and the flags below it. Those that are about accounts of GitHub have no effect.
+Model and provider come from the program's session, else from here or the configuration.
+
+Exit codes:
+  0 the client has left or asked for a shutdown · 1 error · 2 wrong usage · 143 SIGTERM · 129 SIGHUP
+
+Examples:
+  allstop copilot --stdio
+  COPILOT_CONNECTION_TOKEN=secret allstop copilot --port 8765 ";
+
+#[derive(Debug, Args)]
+pub(crate) struct CopilotArgs {
+    /// Serve the process that started this one, on standard input and output
+    #[arg(long)]
+    pub(crate) stdio: bool,
+    /// Port on 127.0.0.1, without --stdio; 0 is any. The token for clients is in COPILOT_CONNECTION_TOKEN
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    pub(crate) port: u16,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    #[command(flatten)]
+    pub(crate) permissions: PermissionArgs,
+    /// Time that a stop waits before it uses force [default: 2s]
+    #[arg(
+        long,
+        value_name = "TIME",
+        allow_hyphen_values = true,
+        help_heading = "Limits"
+    )]
+    pub(crate) grace: Option<HumanDuration>,
+    /// Time that a turn goes on when its last client has vanished without a word
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "1m",
+        help_heading = "Limits"
+    )]
+    pub(crate) unattended: HumanDuration,
+    #[command(flatten)]
+    pub(crate) sdk: SdkArgs,
+}
+
+/// Flags that the SDKs pass. None of them changes what this server does.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Passed by the SDKs, without effect")]
+pub(crate) struct SdkArgs {
+    /// No terminal
+    #[arg(long)]
+    pub(crate) headless: bool,
+    /// No update
+    #[arg(long)]
+    pub(crate) no_auto_update: bool,
+    /// Level of the log; ALLSTOP_LOG sets it
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) log_level: Option<String>,
+    /// Variable with a token of GitHub
+    #[arg(long, value_name = "NAME")]
+    pub(crate) auth_token_env: Option<String>,
+    /// No login at GitHub
+    #[arg(long)]
+    pub(crate) no_auto_login: bool,
+    /// Seconds after which an idle session is closed
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) session_idle_timeout: Option<u64>,
+    /// Remote control
+    #[arg(long)]
+    pub(crate) remote: bool,
+}

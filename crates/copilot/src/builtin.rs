@@ -1,0 +1,194 @@
+//! The built-in tools under the names and with the arguments that users of the SDKs expect.
+
+use std::sync::Arc;
+
+use allstop_tools::{Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};
+use futures::future::BoxFuture;
+use serde_json::{Map, Value, json};
+
+/// Arguments of the SDKs' tool as those of ours.
+type Conversion = fn(&Map<String, Value>) -> Value;
+
+/// A built-in tool under another name.
+#[derive(Debug)]
+struct RenamedTool {
+    spec: ToolSpec,
+    inner: Arc<dyn Tool>,
+    convert: Conversion,
+}
+
+/// The tool as the SDKs' users know it; others stay as they are.
+pub(crate) fn renamed(tool: Arc<dyn Tool>) -> Arc<dyn Tool> {
+    let string = |text: &str| json!({ "type": "string", "description": text });
+    let (name, properties, required, convert): (_, _, &[&str], Conversion) = match &*tool
+        .spec()
+        .name
+    {
+        "shell" => (
+            "bash",
+            json!({
+                "command": string("The command, as given to `sh -c`."),
+                "description": string("What the command does, in a few words."),
+                "timeout": { "type": "number", "exclusiveMinimum": 0, "description": "Seconds after which it is stopped." },
+                "background": { "type": "boolean", "description": "True to return at once and run it in the background." },
+            }),
+            &["command"],
+            bash,
+        ),
+        "read" => (
+            "view",
+            json!({
+                "path": string("The file."),
+                "view_range": {
+                    "type": "array",
+                    "items": { "type": "integer" },
+                    "minItems": 2,
+                    "maxItems": 2,
+                    "description": "First and last line, from 1; -1 as the last one is the end.",
+                },
+            }),
+            &["path"],
+            view,
+        ),
+        "write" => (
+            "create",
+            json!({ "path": string("The file."), "file_text": string("Its whole content.") }),
+            &["path", "file_text"],
+            create,
+        ),
+        "edit" => (
+            "edit",
+            json!({
+                "path": string("The file."),
+                "old_str": string("Text to replace; it occurs once."),
+                "new_str": string("Text in its place."),
+            }),
+            &["path", "old_str", "new_str"],
+            edit,
+        ),
+        _ => return tool,
+    };
+    let schema = json!({
+        "type": "object",
+        "properties": properties,
+        "required": required,
+    });
+    let spec = ToolSpec {
+        name: name.into(),
+        input_schema: Arc::new(schema),
+        name_in_rules: Some(Arc::clone(&tool.spec().name)),
+        ..tool.spec().clone()
+    };
+    Arc::new(RenamedTool {
+        spec,
+        inner: tool,
+        convert,
+    })
+}
+
+fn taken(arguments: &Map<String, Value>, names: &[(&str, &str)]) -> Map<String, Value> {
+    let present = names.iter().filter_map(|(theirs, ours)| {
+        let value = arguments.get(*theirs).filter(|value| !value.is_null())?;
+        Some(((*ours).to_owned(), value.clone()))
+    });
+    present.collect()
+}
+
+fn bash(arguments: &Map<String, Value>) -> Value {
+    let names = [
+        ("command", "command"),
+        ("timeout", "timeout_s"),
+        ("background", "background"),
+    ];
+    Value::Object(taken(arguments, &names))
+}
+
+fn view(arguments: &Map<String, Value>) -> Value {
+    let mut ours = taken(arguments, &[("path", "path")]);
+    let range = arguments.get("view_range").and_then(Value::as_array);
+    let line = |index: usize| range.and_then(|range| range.get(index)?.as_i64());
+    if let Some(first) = line(0) {
+        let first = first.max(1);
+        ours.insert("offset".to_owned(), first.into());
+        if let Some(last) = line(1).filter(|last| *last >= first) {
+            ours.insert("limit".to_owned(), (last - first + 1).into());
+        }
+    }
+    Value::Object(ours)
+}
+
+fn create(arguments: &Map<String, Value>) -> Value {
+    Value::Object(taken(
+        arguments,
+        &[("path", "path"), ("file_text", "content")],
+    ))
+}
+
+fn edit(arguments: &Map<String, Value>) -> Value {
+    let names = [("path", "path"), ("old_str", "old"), ("new_str", "new")];
+    Value::Object(taken(arguments, &names))
+}
+
+impl Tool for RenamedTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn call(&self, invocation: ToolInvocation) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+        let arguments = match &*invocation.arguments {
+            Value::Object(arguments) => (self.convert)(arguments),
+            other => other.clone(),
+        };
+        self.inner.call(ToolInvocation {
+            arguments: Arc::new(arguments),
+            ..invocation
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(value: Value) -> Map<String, Value> {
+        match value {
+            Value::Object(map) => map,
+            other => panic!("no object: {other}"),
+        }
+    }
+
+    #[test]
+    fn arguments_are_converted() {
+        let cases = [
+            (
+                bash as Conversion,
+                json!({"command": "ls", "description": "list", "timeout": 3}),
+                json!({"command": "ls", "timeout_s": 3}),
+            ),
+            (view, json!({"path": "a"}), json!({"path": "a"})),
+            (
+                view,
+                json!({"path": "a", "view_range": [3, 5]}),
+                json!({"path": "a", "offset": 3, "limit": 3}),
+            ),
+            (
+                view,
+                json!({"path": "a", "view_range": [3, -1]}),
+                json!({"path": "a", "offset": 3}),
+            ),
+            (
+                create,
+                json!({"path": "a", "file_text": "x"}),
+                json!({"path": "a", "content": "x"}),
+            ),
+            (
+                edit,
+                json!({"path": "a", "old_str": "x", "new_str": "y"}),
+                json!({"path": "a", "old": "x", "new": "y"}),
+            ),
+        ];
+        for (convert, theirs, ours) in cases {
+            assert_eq!(convert(&map(theirs)), ours);
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! A connected client: notifications to it, and requests that it answers.
+
+use allstop_jsonrpc::{
+    BeginRequestError, OutgoingRequests, RpcFailure, encode_notification, encode_request,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use super::output::{OutputClosed, OutputQueue};
+
+/// Requests that wait for an answer of the client: more than the hooks and questions of all its sessions at a time.
+const REQUESTS_MAX: usize = 4096;
+
+/// Number of a connection in this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct ClientId(pub u64);
+
+/// A connected client.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) id: ClientId,
+    pub(crate) output: OutputQueue,
+    pub(crate) outgoing: OutgoingRequests,
+}
+
+/// Failure of a request to the client.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(crate) enum ClientRequestError {
+    #[error("the client has disconnected")]
+    Gone,
+    #[error("the client does not answer: {0} requests wait")]
+    TooMany(usize),
+    #[error("the client refused: {0}")]
+    Refused(String),
+    #[error("the answer of the client is not understood: {0}")]
+    Answer(String),
+}
+
+impl Client {
+    pub(crate) fn new(id: ClientId, output: OutputQueue) -> Self {
+        Self {
+            id,
+            output,
+            outgoing: OutgoingRequests::new(REQUESTS_MAX),
+        }
+    }
+
+    /// Sends a notification.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a dropped future has sent nothing.
+    pub(crate) async fn notify(
+        &self,
+        method: &str,
+        params: &impl Serialize,
+    ) -> Result<(), OutputClosed> {
+        match encode_notification(method, params) {
+            Ok(body) => self.output.message(&body).await,
+            Err(error) => {
+                tracing::error!(%error, method, "a notification is not JSON");
+                Ok(())
+            }
+        }
+    }
+
+    /// Sends a request, and waits for its answer without a time limit.
+    ///
+    /// # Cancel safety
+    /// Dropping the future withdraws the request: a late answer has no effect.
+    pub(crate) async fn request<T: DeserializeOwned>(
+        &self,
+        method: &str,
+        params: &impl Serialize,
+    ) -> Result<T, ClientRequestError> {
+        let (id, response) = self.outgoing.begin().map_err(|error| match error {
+            BeginRequestError::TooMany { pending_max } => ClientRequestError::TooMany(pending_max),
+            BeginRequestError::Closed => ClientRequestError::Gone,
+        })?;
+        let body = encode_request(&id, method, params)
+            .map_err(|error| ClientRequestError::Answer(error.to_string()))?;
+        self.output
+            .message(&body)
+            .await
+            .map_err(|OutputClosed| ClientRequestError::Gone)?;
+        let answer = response.await.map_err(|failure| match failure {
+            RpcFailure::Rpc(error) => ClientRequestError::Refused(error.message),
+            RpcFailure::Closed => ClientRequestError::Gone,
+        })?;
+        serde_json::from_str(answer.get())
+            .map_err(|error| ClientRequestError::Answer(error.to_string()))
+    }
+
+    /// Sends an event of a session.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a dropped future has sent nothing.
+    pub(crate) async fn event(
+        &self,
+        session: &str,
+        event: &impl Serialize,
+    ) -> Result<(), OutputClosed> {
+        let params = json!({ "sessionId": session, "event": event });
+        self.notify("session.event", &params).await
+    }
+}

@@ -1,0 +1,290 @@
+//! One connection: frames in, requests to their methods, answers and events out.
+//!
+//! Invariants:
+//! 1. Every request is answered exactly once, or the connection has ended.
+//! 2. Requests begin in the order in which they arrived: a stop that follows a message finds the message.
+//! 3. A client that does not read holds up itself alone: see [`output`].
+
+mod client;
+mod output;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::receipt::ItemKind;
+use allstop_core::{Cause, CauseKind, Extent};
+use allstop_jsonrpc::{
+    FrameDecoder, FrameError, FrameLimits, IncomingMessage, IncomingRequest, IncomingRequests,
+    RpcError, RpcId, encode_error_response,
+};
+use allstop_scope::{Scope, ScopeOptions, StopRequest, WorkSpec};
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use sha2::{Digest as _, Sha256};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::methods::{self, MethodAnswer, MethodCx};
+use crate::server::CopilotServer;
+
+pub(crate) use client::{Client, ClientId, ClientRequestError};
+pub(crate) use output::OutputClosed;
+
+/// A prompt with attachments has megabytes; a client that announces more than this is broken or hostile.
+const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
+const HEADER_BYTES_MAX: usize = 8 * 1024;
+
+/// Requests of one client that are being answered. A client with a thousand sessions that all wait has room.
+const REQUESTS_MAX: usize = 8 * 1024;
+
+const READ_BYTES: usize = 64 * 1024;
+
+/// Code of JSON-RPC for a request that its sender has cancelled, as language servers use it.
+const CANCELLED: i64 = -32800;
+
+/// Code for a request before the token.
+const UNAUTHORISED: i64 = -32001;
+
+/// Right of a connection to use the server.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum ConnectionAccess {
+    /// Whoever started this process: standard input and output.
+    #[default]
+    Trusted,
+    /// The client has to send this token with `connect`.
+    Token(Arc<str>),
+}
+
+/// Reason for the end of a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ConnectionEnd {
+    /// The client has closed it.
+    Closed,
+    /// What the client sent cannot be read.
+    Malformed(FrameError),
+    /// Reading or writing failed.
+    Failed(std::io::ErrorKind),
+    /// The server is being stopped.
+    Stopped,
+}
+
+#[derive(Deserialize)]
+struct CancelParams {
+    id: RpcId,
+}
+
+/// Longest wait for the last answers to be written: the client may have stopped reading.
+const LAST_WRITES_MAX: Duration = Duration::from_secs(1);
+
+/// The reader's state.
+struct Connection {
+    server: CopilotServer,
+    client: Arc<Client>,
+    incoming: IncomingRequests,
+    scope: Scope,
+    /// Requests that their sender can cancel, while they run.
+    running: Arc<Mutex<HashMap<RpcId, CancellationToken>>>,
+    access: ConnectionAccess,
+    is_connected: bool,
+}
+
+impl CopilotServer {
+    /// Serves one client until it is gone or its scope is stopped. Then the client is detached from its sessions.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the client attached: stop the scope of the connections instead.
+    pub async fn serve(
+        &self,
+        mut input: impl AsyncRead + Unpin + Send,
+        output: impl AsyncWrite + Unpin + Send,
+        access: ConnectionAccess,
+    ) -> ConnectionEnd {
+        let (queue, writer) = output::output_queue();
+        let client = Arc::new(Client::new(self.next_client_id(), queue.clone()));
+        let label = format!("connection/{}", client.id.0);
+        let Ok(scope) = self.connections().child(label, ScopeOptions::default()) else {
+            return ConnectionEnd::Stopped;
+        };
+        let answers = queue.clone();
+        let sink = Arc::new(move |answer| answers.answer(answer));
+        let mut connection = Connection {
+            server: self.clone(),
+            client: Arc::clone(&client),
+            incoming: IncomingRequests::new(REQUESTS_MAX, sink),
+            scope: scope.clone(),
+            running: Arc::default(),
+            access,
+            is_connected: false,
+        };
+        let mut writing = std::pin::pin!(writer.write_to(output));
+        let end = tokio::select! {
+            biased;
+            () = scope.stopped() => ConnectionEnd::Stopped,
+            written = &mut writing => match written {
+                Err(error) => ConnectionEnd::Failed(error.kind()),
+                Ok(()) => ConnectionEnd::Closed,
+            },
+            end = connection.read(&mut input) => end,
+        };
+        self.detach_client(&client).await;
+        client.outgoing.close();
+        drop(connection);
+        queue.close();
+        if matches!(end, ConnectionEnd::Stopped | ConnectionEnd::Malformed(_)) {
+            // The last answers, and why the connection ends.
+            drop(timeout(LAST_WRITES_MAX, writing).await);
+        }
+        let cause = Cause::new(CauseKind::Disconnect).detail("its client is gone");
+        let stop = scope.stop(StopRequest::new(Extent::Subtree, cause).grace(Duration::ZERO));
+        drop(stop.receipt().await);
+        scope.close();
+        end
+    }
+}
+
+impl Connection {
+    async fn read(&mut self, input: &mut (impl AsyncRead + Unpin)) -> ConnectionEnd {
+        let mut decoder = FrameDecoder::new(FrameLimits {
+            header_bytes_max: HEADER_BYTES_MAX,
+            body_bytes_max: BODY_BYTES_MAX,
+        });
+        let mut chunk = vec![0; READ_BYTES];
+        loop {
+            let read = match input.read(&mut chunk).await {
+                Ok(0) => return ConnectionEnd::Closed,
+                Ok(read) => read,
+                Err(error) => return ConnectionEnd::Failed(error.kind()),
+            };
+            decoder.push(chunk.get(..read).unwrap_or_default());
+            loop {
+                match decoder.next_frame() {
+                    Ok(Some(body)) => {
+                        if self.message(&body).await.is_err() {
+                            return ConnectionEnd::Closed;
+                        }
+                    }
+                    Ok(None) => break,
+                    Err(malformed) => {
+                        let error = RpcError::parse_error(malformed.to_string());
+                        let body = encode_error_response(None, &error);
+                        let _sent_or_gone = self.client.output.message(&body).await;
+                        return ConnectionEnd::Malformed(malformed);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes one message. It waits while the client does not read what it gets.
+    async fn message(&mut self, body: &[u8]) -> Result<(), OutputClosed> {
+        match IncomingMessage::parse(body) {
+            Ok(IncomingMessage::Request(request)) => self.request(request).await,
+            Ok(IncomingMessage::Notification { method, params }) => {
+                if method == "$/cancelRequest"
+                    && let Some(params) = params
+                    && let Ok(CancelParams { id }) = serde_json::from_str(params.get())
+                    && let Some(token) = self.running.lock().get(&id)
+                {
+                    token.cancel();
+                }
+                Ok(())
+            }
+            Ok(IncomingMessage::Response { id, result }) => {
+                if let Some(id) = id {
+                    // One that nobody waits for any more has no effect.
+                    let _delivered_or_unknown = self.client.outgoing.complete(&id, result);
+                }
+                Ok(())
+            }
+            Err(malformed) if malformed.is_response => {
+                if let Some(id) = malformed.id {
+                    let failed = Err(malformed.error);
+                    let _delivered_or_unknown = self.client.outgoing.complete(&id, failed);
+                }
+                Ok(())
+            }
+            Err(malformed) => {
+                let body = encode_error_response(malformed.id.as_ref(), &malformed.error);
+                self.client.output.message(&body).await
+            }
+        }
+    }
+
+    async fn request(&mut self, request: IncomingRequest) -> Result<(), OutputClosed> {
+        let IncomingRequest { id, method, params } = request;
+        let responder = match self.incoming.accept(id.clone()) {
+            Ok(responder) => responder,
+            Err(refused) => {
+                let body = encode_error_response(Some(&id), &refused);
+                return self.client.output.message(&body).await;
+            }
+        };
+        if let Err(refused) = self.authorise(&method, params.as_deref()) {
+            responder.respond(Err::<(), _>(refused));
+            return Ok(());
+        }
+        let cancelled = CancellationToken::new();
+        let cx = MethodCx {
+            server: &self.server,
+            client: &self.client,
+        };
+        match methods::begin(&cx, &method, params.as_deref()) {
+            MethodAnswer::Now(result) => responder.respond(result),
+            MethodAnswer::Later(answer) => {
+                self.running.lock().insert(id.clone(), cancelled.clone());
+                let running = Arc::clone(&self.running);
+                let spec = WorkSpec::new(ItemKind::Future, method);
+                // A refusal drops the responder, which then answers.
+                let spawned = self.scope.spawn(spec, move |_cx| async move {
+                    let result = tokio::select! {
+                        biased;
+                        result = answer => result,
+                        () = cancelled.cancelled() => {
+                            Err(RpcError::new(CANCELLED, "the request was cancelled"))
+                        }
+                    };
+                    running.lock().remove(&id);
+                    responder.respond(result);
+                });
+                drop(spawned);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets only `connect` and `ping` pass before the token was there.
+    fn authorise(&mut self, method: &str, params: Option<&RawValue>) -> Result<(), RpcError> {
+        let ConnectionAccess::Token(token) = &self.access else {
+            return Ok(());
+        };
+        if self.is_connected || method == "ping" {
+            return Ok(());
+        }
+        let given = params.filter(|_| method == "connect").and_then(|params| {
+            let params: ConnectParams = serde_json::from_str(params.get()).ok()?;
+            params.token
+        });
+        self.is_connected = given.is_some_and(|given| is_same(&given, token));
+        if self.is_connected {
+            Ok(())
+        } else {
+            Err(RpcError::new(
+                UNAUTHORISED,
+                "send `connect` with the connection token first: it is in COPILOT_CONNECTION_TOKEN of the server",
+            ))
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct ConnectParams {
+    token: Option<String>,
+}
+
+/// Compares digests, so that the time tells nothing about the token.
+fn is_same(given: &str, token: &str) -> bool {
+    Sha256::digest(given) == Sha256::digest(token)
+}

@@ -1,0 +1,106 @@
+//! Output of a connection: one queue of frames, whose bytes are limited.
+//!
+//! Answers never wait: their number is limited by the requests under way. Events and requests of this side wait for room,
+//! so a client that does not read holds up its own events and nothing else.
+
+use std::sync::Arc;
+
+use allstop_jsonrpc::{QueuedAnswer, encode_frame};
+use parking_lot::Mutex;
+use tokio::io::{AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+
+/// Bytes of waiting events, in units of [`UNIT_BYTES`]: 8 MiB, more than any one event has.
+const WAITING_UNITS_MAX: u32 = 8 * 1024;
+const UNIT_BYTES: usize = 1024;
+
+/// Sender's side. Clones write to the same connection.
+#[derive(Debug, Clone)]
+pub(crate) struct OutputQueue {
+    tx: Arc<Mutex<Option<mpsc::UnboundedSender<QueuedFrame>>>>,
+    room: Arc<Semaphore>,
+}
+
+/// Receiver's side, which writes.
+#[derive(Debug)]
+pub(crate) struct OutputWriter {
+    rx: mpsc::UnboundedReceiver<QueuedFrame>,
+}
+
+#[derive(Debug)]
+enum QueuedFrame {
+    /// Its slot among the requests under way is free once it is written.
+    Answer(QueuedAnswer),
+    /// With its room in the queue.
+    Message(Vec<u8>, OwnedSemaphorePermit),
+}
+
+/// The connection has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the connection has ended")]
+pub(crate) struct OutputClosed;
+
+/// Creates a queue. Its length is limited by the requests under way and by `WAITING_UNITS_MAX`.
+pub(crate) fn output_queue() -> (OutputQueue, OutputWriter) {
+    let (tx, rx) = mpsc::unbounded_channel();
+    let queue = OutputQueue {
+        tx: Arc::new(Mutex::new(Some(tx))),
+        room: Arc::new(Semaphore::new(WAITING_UNITS_MAX as usize)),
+    };
+    (queue, OutputWriter { rx })
+}
+
+impl OutputQueue {
+    /// Queues an answer. One for a connection that has ended is dropped.
+    pub(crate) fn answer(&self, answer: QueuedAnswer) {
+        let _queued_or_gone = self.push(QueuedFrame::Answer(answer));
+    }
+
+    /// Queues a message, once there is room for it.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a dropped future has queued nothing.
+    pub(crate) async fn message(&self, body: &[u8]) -> Result<(), OutputClosed> {
+        let units = u32::try_from(body.len() / UNIT_BYTES + 1).unwrap_or(WAITING_UNITS_MAX);
+        let room = Arc::clone(&self.room).acquire_many_owned(units.min(WAITING_UNITS_MAX));
+        let room = room.await.map_err(|_closed| OutputClosed)?;
+        self.push(QueuedFrame::Message(encode_frame(body), room))
+    }
+
+    fn push(&self, frame: QueuedFrame) -> Result<(), OutputClosed> {
+        let tx = self.tx.lock();
+        let tx = tx.as_ref().ok_or(OutputClosed)?;
+        tx.send(frame).map_err(|_gone| OutputClosed)
+    }
+
+    /// Ends the queue: what is in it is still written, and everything else fails.
+    pub(crate) fn close(&self) {
+        self.room.close();
+        *self.tx.lock() = None;
+    }
+}
+
+impl OutputWriter {
+    /// Writes until the queue is closed and empty.
+    ///
+    /// # Errors
+    /// If the other side is gone.
+    ///
+    /// # Cancel safety
+    /// A dropped future may have written half a frame: the connection is then of no use.
+    pub(crate) async fn write_to(
+        mut self,
+        mut output: impl AsyncWrite + Unpin,
+    ) -> std::io::Result<()> {
+        while let Some(frame) = self.rx.recv().await {
+            match &frame {
+                QueuedFrame::Answer(answer) => output.write_all(answer.frame()).await?,
+                QueuedFrame::Message(bytes, _room) => output.write_all(bytes).await?,
+            }
+            if self.rx.is_empty() {
+                output.flush().await?;
+            }
+        }
+        output.shutdown().await
+    }
+}

@@ -1,0 +1,81 @@
+//! The tool `ask_user`: the model asks the person in front of a client.
+
+use std::sync::Arc;
+
+use allstop_core::Effect;
+use allstop_tools::{Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};
+use futures::future::BoxFuture;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::roster::Roster;
+
+#[derive(Debug)]
+pub(super) struct AskUserTool {
+    spec: ToolSpec,
+    roster: Arc<Roster>,
+}
+
+#[derive(Deserialize)]
+struct UserAnswer {
+    answer: String,
+}
+
+impl AskUserTool {
+    pub(super) const NAME: &'static str = "ask_user";
+
+    pub(super) fn new(roster: Arc<Roster>) -> Self {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "question": { "type": "string", "minLength": 1 },
+                "choices": { "type": "array", "items": { "type": "string" } },
+                "allowFreeform": { "type": "boolean" },
+            },
+            "required": ["question"],
+        });
+        Self {
+            spec: ToolSpec {
+                name: Self::NAME.into(),
+                description: "Asks the user a question and returns the answer.".into(),
+                input_schema: Arc::new(schema),
+                effect: Effect::ReadOnly,
+                timeout: None,
+                parallel: false,
+                name_in_rules: None,
+            },
+            roster,
+        }
+    }
+}
+
+impl Tool for AskUserTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn call(&self, invocation: ToolInvocation) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+        let client = self.roster.latest(|wishes| wishes.user_input);
+        Box::pin(async move {
+            let client = client.ok_or_else(|| ToolError::new("no client can be asked"))?;
+            let mut params = Map::new();
+            if let Value::Object(arguments) = &*invocation.arguments {
+                params.extend(arguments.clone());
+            }
+            let session = invocation.session_id.as_str();
+            params.insert("sessionId".to_owned(), session.into());
+            let asking = client.request::<UserAnswer>("userInput.request", &params);
+            let answer = tokio::select! {
+                biased;
+                () = invocation.scope.stopped() => {
+                    return Err(ToolError::new("the question was withdrawn"));
+                }
+                answer = asking => answer,
+            };
+            let answer = answer.map_err(|error| ToolError::new(error.to_string()))?;
+            Ok(ToolOutput {
+                content: answer.answer.into(),
+            })
+        })
+    }
+}

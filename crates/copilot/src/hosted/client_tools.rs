@@ -1,0 +1,373 @@
+//! Tools of a session's clients, and the choice of the built-in ones.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use allstop_core::Effect;
+use allstop_runtime::SessionTools;
+use allstop_tools::external::{
+    Delivery, ExternalHandler, ExternalOptions, ExternalRequest, LateAnswer, RequestId,
+};
+use allstop_tools::{
+    ExternalEvent, ExternalRequests, Tool, ToolError, ToolOutput, ToolSource, ToolSpec,
+    external_tools,
+};
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::ask_user::AskUserTool;
+use super::roster::Roster;
+use crate::builtin;
+use crate::translate::ExternalCall;
+
+/// Answered and cancelled requests that are remembered, so that a late answer is taken for what it is.
+const ENDED_MAX: usize = 1_024;
+
+type LateAnswerHandler = Arc<dyn Fn(LateAnswer) + Send + Sync>;
+
+/// A tool as a client declares it.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct DeclaredTool {
+    pub name: String,
+    #[serde(default)]
+    pub description: Option<String>,
+    #[serde(default)]
+    pub parameters: Option<Value>,
+    #[serde(default)]
+    pub overrides_built_in_tool: Option<bool>,
+    #[serde(default)]
+    pub skip_permission: Option<bool>,
+}
+
+/// Choice of tools by name, or by kind: `builtin:*`, `mcp:*`, `custom:*`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ToolFilter {
+    pub available: Option<Vec<String>>,
+    pub excluded: Vec<String>,
+}
+
+impl ToolFilter {
+    fn allows(&self, kind: &str, name: &str) -> bool {
+        let is_meant = |pattern: &String| {
+            let (of_kind, of_name) = pattern.split_once(':').unwrap_or((kind, pattern));
+            of_kind == kind && (of_name == "*" || of_name == name)
+        };
+        let is_available = |patterns: &Vec<String>| patterns.iter().any(is_meant);
+        self.available.as_ref().is_none_or(is_available) && !self.excluded.iter().any(is_meant)
+    }
+}
+
+/// Tools of a session's clients.
+#[derive(Debug)]
+pub(crate) struct ClientTools {
+    filter: ToolFilter,
+    roster: Arc<Roster>,
+    asks_user: bool,
+    state: Mutex<ClientToolsState>,
+    version: AtomicU64,
+    on_late_answer: Arc<LateAnswerSlot>,
+}
+
+#[derive(Default)]
+struct LateAnswerSlot(OnceLock<LateAnswerHandler>);
+
+impl std::fmt::Debug for LateAnswerSlot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("LateAnswerSlot")
+    }
+}
+
+#[derive(Debug, Default)]
+struct ClientToolsState {
+    declared: Vec<DeclaredTool>,
+    tools: Vec<Arc<dyn Tool>>,
+    /// Requests that wait for an answer of a handler.
+    pending: HashMap<Arc<str>, PendingExternal>,
+    by_request: HashMap<(u64, RequestId), Arc<str>>,
+    ended: VecDeque<(Arc<str>, ExternalHandler, RequestId)>,
+}
+
+#[derive(Debug)]
+struct PendingExternal {
+    handler: ExternalHandler,
+    id: RequestId,
+    key: (u64, RequestId),
+    call: ExternalCall,
+}
+
+/// Requests of one declaration of tools. A new declaration leaves the calls of the old one to their handlers.
+#[derive(Debug)]
+pub(crate) struct ToolGeneration {
+    number: u64,
+    requests: ExternalRequests,
+}
+
+impl ClientTools {
+    pub(crate) fn new(filter: ToolFilter, roster: Arc<Roster>, asks_user: bool) -> Self {
+        Self {
+            filter,
+            roster,
+            asks_user,
+            state: Mutex::default(),
+            version: AtomicU64::new(0),
+            on_late_answer: Arc::default(),
+        }
+    }
+
+    /// Declares the tools anew. `None` if nothing has changed.
+    pub(crate) fn declare(&self, declared: Vec<DeclaredTool>) -> Option<ToolGeneration> {
+        let mut state = self.state.lock();
+        if state.declared == declared {
+            return None;
+        }
+        let specs = declared
+            .iter()
+            .filter(|tool| self.filter.allows("custom", &tool.name))
+            .map(spec_of);
+        let slot = Arc::clone(&self.on_late_answer);
+        let options = ExternalOptions {
+            // The SDKs drop the answer of a cancelled handler.
+            confirms_cancellation: false,
+            on_late_answer: Arc::new(move |late| {
+                if let Some(tell) = slot.0.get() {
+                    tell(late);
+                }
+            }),
+            ..ExternalOptions::default()
+        };
+        let (tools, requests) = external_tools(specs.collect(), options);
+        (state.declared, state.tools) = (declared, tools);
+        let number = self.version.fetch_add(1, Ordering::SeqCst) + 1;
+        Some(ToolGeneration { number, requests })
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.state
+            .lock()
+            .declared
+            .iter()
+            .any(|tool| tool.name == name)
+    }
+
+    pub(crate) fn skips_permission(&self, name: &str) -> bool {
+        let state = self.state.lock();
+        let tool = state.declared.iter().find(|tool| tool.name == name);
+        tool.is_some_and(|tool| tool.skip_permission == Some(true))
+    }
+
+    /// Requests without an answer, for a client that comes later.
+    pub(crate) fn pending(&self) -> Vec<ExternalCall> {
+        let state = self.state.lock();
+        state
+            .pending
+            .values()
+            .map(|pending| pending.call.clone())
+            .collect()
+    }
+
+    /// Answers a request. The first answer counts.
+    pub(crate) fn answer(&self, request: &str, answer: Result<ToolOutput, ToolError>) -> Delivery {
+        let mut state = self.state.lock();
+        let Some(pending) = state.pending.remove(request) else {
+            let ended = state.ended.iter().find(|(id, ..)| **id == *request);
+            let ended = ended.map(|(_, handler, id)| (handler.clone(), *id));
+            drop(state);
+            return match ended {
+                Some((handler, id)) => match handler.answer(id, answer) {
+                    // Answered before, or forgotten below: the call had ended in any case.
+                    Delivery::Unknown => Delivery::Late,
+                    delivery => delivery,
+                },
+                None => Delivery::Unknown,
+            };
+        };
+        state.by_request.remove(&pending.key);
+        state.end(request.into(), &pending);
+        drop(state);
+        pending.handler.answer(pending.id, answer)
+    }
+
+    fn requested(
+        &self,
+        generation: u64,
+        handler: &ExternalHandler,
+        request: ExternalRequest,
+    ) -> ExternalCall {
+        let request_id: Arc<str> = ulid::Ulid::generate().to_string().into();
+        let call = ExternalCall {
+            request_id: Arc::clone(&request_id),
+            call_id: request.call_id.as_str().into(),
+            tool: request.name,
+            arguments: request.arguments,
+            trace: request.trace,
+        };
+        let pending = PendingExternal {
+            handler: handler.clone(),
+            id: request.request_id,
+            key: (generation, request.request_id),
+            call: call.clone(),
+        };
+        let mut state = self.state.lock();
+        state
+            .by_request
+            .insert(pending.key, Arc::clone(&request_id));
+        state.pending.insert(request_id, pending);
+        call
+    }
+
+    fn cancelled(&self, generation: u64, id: RequestId) -> Option<Arc<str>> {
+        let mut state = self.state.lock();
+        let request_id = state.by_request.remove(&(generation, id))?;
+        if let Some(pending) = state.pending.remove(&request_id) {
+            state.end(Arc::clone(&request_id), &pending);
+        }
+        Some(request_id)
+    }
+}
+
+impl ClientToolsState {
+    fn end(&mut self, request_id: Arc<str>, pending: &PendingExternal) {
+        if self.ended.len() == ENDED_MAX {
+            self.ended.pop_front();
+        }
+        self.ended
+            .push_back((request_id, pending.handler.clone(), pending.id));
+    }
+}
+
+/// Next event of a declaration, for the clients.
+#[derive(Debug)]
+pub(crate) enum GenerationEvent {
+    Requested(ExternalCall),
+    Cancelled(Arc<str>),
+}
+
+impl ToolGeneration {
+    /// The next event; `None` once the tools are gone for good.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(crate) async fn next(&mut self, tools: &ClientTools) -> Option<GenerationEvent> {
+        loop {
+            match self.requests.next().await? {
+                ExternalEvent::Call(request) => {
+                    let handler = self.requests.handler();
+                    let call = tools.requested(self.number, &handler, request);
+                    return Some(GenerationEvent::Requested(call));
+                }
+                ExternalEvent::Cancelled { request_id, .. } => {
+                    if let Some(id) = tools.cancelled(self.number, request_id) {
+                        return Some(GenerationEvent::Cancelled(id));
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn spec_of(tool: &DeclaredTool) -> ToolSpec {
+    let any = || json!({ "type": "object" });
+    ToolSpec {
+        name: tool.name.as_str().into(),
+        description: tool.description.as_deref().unwrap_or_default().into(),
+        input_schema: Arc::new(
+            tool.parameters
+                .clone()
+                .filter(Value::is_object)
+                .unwrap_or_else(any),
+        ),
+        // The protocol does not tell.
+        effect: Effect::Irreversible,
+        timeout: None,
+        parallel: true,
+        name_in_rules: None,
+    }
+}
+
+/// Tools of the clients and of the MCP servers.
+#[derive(Debug)]
+struct AllTools {
+    clients: Arc<ClientTools>,
+    servers: Arc<dyn ToolSource>,
+}
+
+impl ToolSource for AllTools {
+    fn version(&self) -> u64 {
+        self.clients.version.load(Ordering::SeqCst) + self.servers.version()
+    }
+
+    fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        let mut tools = self.clients.state.lock().tools.clone();
+        if self.clients.asks_user && self.clients.filter.allows("builtin", AskUserTool::NAME) {
+            tools.push(Arc::new(AskUserTool::new(Arc::clone(&self.clients.roster))));
+        }
+        let servers = self.servers.tools().into_iter();
+        tools.extend(servers.filter(|tool| self.clients.filter.allows("mcp", &tool.spec().name)));
+        tools
+    }
+}
+
+/// The session's view of the clients' tools.
+#[derive(Debug)]
+pub(crate) struct ChosenTools(pub(crate) Arc<ClientTools>);
+
+impl SessionTools for ChosenTools {
+    fn builtin(&self, tools: Vec<Arc<dyn Tool>>) -> Vec<Arc<dyn Tool>> {
+        let state = self.0.state.lock();
+        let own: HashSet<&str> = state
+            .declared
+            .iter()
+            .map(|tool| tool.name.as_str())
+            .collect();
+        let renamed = tools.into_iter().map(builtin::renamed);
+        renamed
+            .filter(|tool| {
+                let name = &*tool.spec().name;
+                self.0.filter.allows("builtin", name) && !own.contains(name)
+            })
+            .collect()
+    }
+
+    fn has_sub_agents(&self) -> bool {
+        self.0.filter.allows("builtin", "agent") && !self.0.has("agent")
+    }
+
+    fn source(
+        &self,
+        servers: Arc<dyn ToolSource>,
+        on_late_answer: LateAnswerHandler,
+    ) -> Arc<dyn ToolSource> {
+        // A session that is opened once more keeps the first one, which is its own.
+        drop(self.0.on_late_answer.0.set(on_late_answer));
+        Arc::new(AllTools {
+            clients: Arc::clone(&self.0),
+            servers,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filter(available: Option<&[&str]>, excluded: &[&str]) -> ToolFilter {
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        ToolFilter {
+            available: available.map(owned),
+            excluded: owned(excluded),
+        }
+    }
+
+    #[test]
+    fn filter_takes_names_and_kinds() {
+        assert!(filter(None, &[]).allows("builtin", "bash"));
+        let only = filter(Some(&["custom:*", "view"]), &["custom:evil"]);
+        assert!(only.allows("custom", "weather") && only.allows("builtin", "view"));
+        assert!(!only.allows("builtin", "bash") && !only.allows("custom", "evil"));
+        assert!(!filter(Some(&[]), &[]).allows("builtin", "bash"));
+        assert!(!filter(None, &["bash"]).allows("builtin", "bash"));
+    }
+}

@@ -1,0 +1,127 @@
+//! Events of a session on their way to one client.
+//!
+//! The feed reads the session by cursor, so a client that does not read costs the session nothing. It ends when the client
+//! is detached or the session is closed.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use allstop_session::{SessionEventKind, Subscription};
+use allstop_tools::PermissionAnswer;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{broadcast, watch};
+use tokio::time::{sleep, timeout};
+
+use super::HostedSession;
+use super::roster::FeedHandle;
+use crate::connection::{Client, OutputClosed};
+use crate::event::CopilotEvent;
+use crate::translate::{EventTranslator, HostEvent};
+
+/// Pause before the log is read again after a failure.
+const READ_AGAIN: Duration = Duration::from_millis(500);
+
+/// Longest time for which `session.idle` waits for the answers of aborts, which come before it.
+const ABORT_ANSWER_MAX: Duration = Duration::from_secs(1);
+
+/// One client's feed of a session.
+pub(super) struct Feed {
+    pub(super) session: Arc<HostedSession>,
+    pub(super) client: Arc<Client>,
+    pub(super) translator: EventTranslator,
+    pub(super) events: Subscription,
+    pub(super) host: broadcast::Receiver<HostEvent>,
+    pub(super) handle: FeedHandle,
+}
+
+impl Feed {
+    /// Runs until the client is detached, its connection has ended, or the session is closed and all was sent.
+    pub(super) async fn run(mut self) {
+        let mut is_detached = self.handle.is_detached.subscribe();
+        loop {
+            let events = tokio::select! {
+                biased;
+                () = detached(&mut is_detached) => return,
+                event = self.host.recv() => match event {
+                    Ok(event) => self.translator.host_event(&event, now()),
+                    Err(RecvError::Lagged(_)) => self.pending_calls(),
+                    Err(RecvError::Closed) => return,
+                },
+                event = self.events.next() => match event {
+                    Ok(Some(event)) => {
+                        self.answer_unasked(&event.kind);
+                        self.translator.session_event(&event, now())
+                    }
+                    Ok(None) => return,
+                    Err(error) => {
+                        tracing::warn!(%error, "the events of a session are read later");
+                        sleep(READ_AGAIN).await;
+                        continue;
+                    }
+                },
+            };
+            for event in events {
+                let sent = tokio::select! {
+                    biased;
+                    () = detached(&mut is_detached) => return,
+                    sent = self.send(&event) => sent,
+                };
+                if sent.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The same, behind these events.
+    pub(super) async fn run_behind(self, first: Vec<CopilotEvent>) {
+        for event in first {
+            if self.send(&event).await.is_err() {
+                return;
+            }
+        }
+        self.run().await;
+    }
+
+    /// Nobody would answer it.
+    fn answer_unasked(&self, event: &SessionEventKind) {
+        if let SessionEventKind::PermissionAsked(question) = event
+            && !self.session.roster.has_permission_handler()
+        {
+            let unanswered = PermissionAnswer::Unanswered;
+            let _first_or_not = self.session.session.answer(&question.id, unanswered);
+        }
+    }
+
+    /// Calls that events about were missed, or that began before this client came.
+    pub(super) fn pending_calls(&mut self) -> Vec<CopilotEvent> {
+        let pending = self.session.tools.pending();
+        let events = pending.into_iter().map(HostEvent::ExternalPending);
+        events
+            .flat_map(|event| self.translator.host_event(&event, now()))
+            .collect()
+    }
+
+    async fn send(&self, event: &CopilotEvent) -> Result<(), OutputClosed> {
+        if event.kind == "session.idle" {
+            let mut aborts = self.handle.aborts.subscribe();
+            let answered = async { drop(aborts.wait_for(|aborts| *aborts == 0).await) };
+            let _answered_or_late = timeout(ABORT_ANSWER_MAX, answered).await;
+        }
+        self.client.event(self.session.id().as_str(), event).await?;
+        if event.kind == "assistant.idle" {
+            self.handle.idles.send_modify(|idles| *idles += 1);
+        }
+        Ok(())
+    }
+}
+
+/// Resolves when the client is detached.
+async fn detached(is_detached: &mut watch::Receiver<bool>) {
+    // The sender is in the feed's own handle, so the wait ends with the value.
+    drop(is_detached.wait_for(|is| *is).await);
+}
+
+pub(super) fn now() -> allstop_core::Timestamp {
+    SystemTime::now().into()
+}

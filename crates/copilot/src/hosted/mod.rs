@@ -1,0 +1,289 @@
+//! One open session with its clients.
+
+mod ask_user;
+mod client_tools;
+mod feed;
+mod hooks;
+mod roster;
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::receipt::ItemKind;
+use allstop_core::{CallId, Cause, CauseKind, Extent, MessageId, Receipt, SessionId};
+use allstop_log::Version;
+use allstop_model::Model;
+use allstop_runtime::{QuestionRecipient, SessionSetup, StartError, System, SystemPrompt};
+use allstop_scope::{Scope, ScopeOptions, StopRequest, WorkSpec};
+use allstop_session::{FollowUp, Session, StopTarget};
+use parking_lot::Mutex;
+use tokio::sync::broadcast;
+use tokio::time::timeout;
+
+pub(crate) use client_tools::{DeclaredTool, ToolFilter};
+pub(crate) use roster::{ClientWishes, FeedHandle};
+
+use crate::connection::{Client, ClientId};
+use crate::server::CopilotServer;
+use crate::translate::{EventTranslator, HostEvent, TranslatorOptions};
+use client_tools::{ChosenTools, ClientTools, GenerationEvent, ToolGeneration};
+use feed::Feed;
+use hooks::ClientHooks;
+use roster::{AttachedClient, Roster};
+
+/// Host events that a feed may lag behind: far more than calls run at once. What it misses is looked up.
+const HOST_EVENTS_MAX: usize = 1_024;
+
+/// Longest wait for the last events of a closed session to be sent.
+const LAST_EVENTS_MAX: Duration = Duration::from_secs(1);
+
+/// Calls that were cancelled by their id, so that a second time says that there is nothing to cancel.
+const CANCELLED_MAX: usize = 1_024;
+
+/// Parts of a session that its client chooses.
+#[derive(Debug, Clone)]
+pub(crate) struct SessionChoice {
+    pub model: Option<Arc<dyn Model>>,
+    pub model_name: Option<Arc<str>>,
+    pub folder: Option<PathBuf>,
+    pub system_prompt: SystemPrompt,
+    pub filter: ToolFilter,
+    pub declared: Vec<DeclaredTool>,
+    pub wishes: ClientWishes,
+    pub streaming: bool,
+}
+
+/// An open session.
+#[derive(Debug)]
+pub(crate) struct HostedSession {
+    pub(crate) session: Session,
+    pub(crate) tools: Arc<ClientTools>,
+    roster: Arc<Roster>,
+    host_events: broadcast::Sender<HostEvent>,
+    /// Scope of the feeds, which outlive the session's own work.
+    scope: Scope,
+    cancelled: Mutex<HashSet<CallId>>,
+    model_name: Option<Arc<str>>,
+    version: Arc<str>,
+}
+
+/// How a session is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OpenMode {
+    Create,
+    Resume,
+}
+
+impl HostedSession {
+    /// Opens a session.
+    ///
+    /// # Errors
+    /// As [`System::new_session_with`] and [`System::resume_session_with`].
+    pub(crate) async fn open(
+        server: &CopilotServer,
+        id: SessionId,
+        mode: OpenMode,
+        choice: &SessionChoice,
+    ) -> Result<Arc<Self>, StartError> {
+        let system: &System = server.system();
+        let roster = Arc::new(Roster::default());
+        let asks_user = choice.wishes.user_input;
+        let tools = ClientTools::new(choice.filter.clone(), Arc::clone(&roster), asks_user);
+        let tools = Arc::new(tools);
+        let generation = tools.declare(choice.declared.clone());
+        let folder = choice.folder.clone();
+        let hooks = ClientHooks {
+            name: "copilot-client".into(),
+            roster: Arc::clone(&roster),
+            tools: Arc::clone(&tools),
+            folder: folder.clone().unwrap_or_else(|| system.folder().to_owned()),
+        };
+        let setup = SessionSetup {
+            model: choice.model.clone(),
+            folder,
+            system_prompt: choice.system_prompt.clone(),
+            tools: Some(Arc::new(ChosenTools(Arc::clone(&tools)))),
+            hooks: vec![Arc::new(hooks)],
+            follow_up: Some(FollowUp::Enqueue),
+            ..SessionSetup::configured(QuestionRecipient::Subscribers)
+        };
+        let opened = match mode {
+            OpenMode::Create => system.new_session_with(Some(id), setup).await?,
+            OpenMode::Resume => system.resume_session_with(id, setup).await?,
+        };
+        let label = format!("session/{}/clients", opened.session.id());
+        let scope = server.connections().child(label, ScopeOptions::default());
+        let hosted = Arc::new(Self {
+            scope: scope.map_err(|refused| StartError::stopped(&refused))?,
+            session: opened.session,
+            tools,
+            roster,
+            host_events: broadcast::channel(HOST_EVENTS_MAX).0,
+            cancelled: Mutex::default(),
+            model_name: choice.model_name.clone(),
+            version: Arc::clone(&server.options().version),
+        });
+        if let Some(generation) = generation {
+            hosted.forward(generation);
+        }
+        Ok(hosted)
+    }
+
+    pub(crate) fn id(&self) -> &SessionId {
+        self.session.id()
+    }
+
+    /// Sends the requests of the clients' tools to all clients, until the tools are gone.
+    fn forward(self: &Arc<Self>, mut generation: ToolGeneration) {
+        let (tools, events) = (Arc::clone(&self.tools), self.host_events.clone());
+        let spec = WorkSpec::new(ItemKind::Future, "requests of client tools");
+        let spawned = self.scope.spawn(spec, move |cx| async move {
+            tokio::select! {
+                _stopped = cx.stopped_at("requests of client tools") => {}
+                () = async {
+                    while let Some(event) = generation.next(&tools).await {
+                        let event = match event {
+                            GenerationEvent::Requested(call) => HostEvent::ExternalRequested(call),
+                            GenerationEvent::Cancelled(request_id) => {
+                                HostEvent::ExternalCompleted { request_id }
+                            }
+                        };
+                        // Without a client it waits for one that comes.
+                        drop(events.send(event));
+                    }
+                } => {}
+            }
+        });
+        drop(spawned);
+    }
+
+    /// Declares the tools of a client that resumes the session.
+    pub(crate) fn declare(self: &Arc<Self>, declared: Vec<DeclaredTool>) {
+        if let Some(generation) = self.tools.declare(declared) {
+            self.forward(generation);
+        }
+    }
+
+    /// Adds a client, which gets the events from this record on.
+    pub(crate) fn attach(
+        self: &Arc<Self>,
+        client: &Arc<Client>,
+        choice: &SessionChoice,
+        from: Option<Version>,
+    ) {
+        let handle = FeedHandle::default();
+        let mut feed = Feed {
+            translator: EventTranslator::new(TranslatorOptions {
+                session: self.id().clone(),
+                streaming: choice.streaming,
+                version: Arc::clone(&self.version),
+                model: choice
+                    .model_name
+                    .clone()
+                    .or_else(|| self.model_name.clone()),
+                nonce: ulid::Ulid::generate().to_string().into(),
+            }),
+            host: self.host_events.subscribe(),
+            events: self.session.subscribe(from),
+            client: Arc::clone(client),
+            handle: handle.clone(),
+            session: Arc::clone(self),
+        };
+        let pending = match from {
+            Some(_) => Vec::new(),
+            None => feed.pending_calls(),
+        };
+        self.roster.attach(AttachedClient {
+            client: Arc::clone(client),
+            wishes: choice.wishes,
+            feed: handle,
+        });
+        let spec = WorkSpec::new(ItemKind::Future, "events of a session");
+        let spawned = self.scope.spawn(spec, |cx| async move {
+            tokio::select! {
+                _stopped = cx.stopped_at("events of a session") => {}
+                () = feed.run_behind(pending) => {}
+            }
+        });
+        drop(spawned);
+    }
+
+    /// Removes a client. True if it was the last one.
+    pub(crate) fn detach(&self, client: ClientId) -> bool {
+        self.roster.detach(client)
+    }
+
+    /// True if no other client has the session.
+    pub(crate) fn is_last(&self, client: ClientId) -> bool {
+        self.roster.is_last(client)
+    }
+
+    pub(crate) fn feed_of(&self, client: ClientId) -> Option<FeedHandle> {
+        self.roster.feed_of(client)
+    }
+
+    pub(crate) fn tell(&self, event: HostEvent) {
+        // Without a client nobody needs it.
+        drop(self.host_events.send(event));
+    }
+
+    /// Notes that a call is cancelled by its id. False: it was before.
+    pub(crate) fn note_cancelled(&self, call: &CallId) -> bool {
+        let mut cancelled = self.cancelled.lock();
+        if cancelled.len() >= CANCELLED_MAX {
+            cancelled.clear();
+        }
+        cancelled.insert(call.clone())
+    }
+
+    /// Closes the session after a time without a client: its turn waits for one that resumes it.
+    pub(crate) fn begin_unattended(self: &Arc<Self>, server: &CopilotServer) {
+        let (own, server) = (Arc::clone(self), server.clone());
+        let mut arrivals = self.roster.arrivals();
+        arrivals.mark_unchanged();
+        let max = server.options().unattended_max;
+        let spec = WorkSpec::new(ItemKind::Future, "session without a client");
+        let connections = server.connections().clone();
+        let spawned = connections.spawn(spec, move |cx| async move {
+            tokio::select! {
+                _stopped = cx.stopped_at("session without a client") => return,
+                arrived = timeout(max, arrivals.changed()) => if arrived.is_ok() {
+                    return;
+                },
+            }
+            if own.roster.is_empty() {
+                let cause = Cause::new(CauseKind::Disconnect).detail("its client is gone");
+                let _receipt = server.close_session(own.id(), cause).await;
+            }
+        });
+        drop(spawned);
+    }
+
+    /// Stops all work of the session, waits until its clients have the last events, and closes it.
+    pub(crate) async fn close(&self, cause: Cause) -> Arc<Receipt> {
+        let stopping = self.session.stop(&StopTarget::Session, cause.clone());
+        let receipt = stopping.receipt().await;
+        self.session.close().await;
+        // The feeds end with the events.
+        let ended = async {
+            while !self.scope.is_quiet() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                if self.roster.is_empty() {
+                    return;
+                }
+            }
+        };
+        let _sent_or_late = timeout(LAST_EVENTS_MAX, ended).await;
+        let request = StopRequest::new(Extent::Subtree, cause).grace(Duration::ZERO);
+        drop(self.scope.stop(request).receipt().await);
+        self.scope.close();
+        receipt
+    }
+
+    /// Sends a message, with an id of the protocol's form.
+    pub(crate) fn new_message_id() -> MessageId {
+        MessageId::new(uuid::Uuid::from_u128(ulid::Ulid::generate().0).to_string())
+    }
+}

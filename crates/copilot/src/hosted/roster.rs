@@ -1,0 +1,111 @@
+//! Clients of a session.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::connection::{Client, ClientId};
+
+/// What a client takes part in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct ClientWishes {
+    /// It answers permission questions.
+    pub permissions: bool,
+    /// It has hooks.
+    pub hooks: bool,
+    /// It answers questions of the model.
+    pub user_input: bool,
+}
+
+/// A client of a session.
+#[derive(Debug, Clone)]
+pub(crate) struct AttachedClient {
+    pub client: Arc<Client>,
+    pub wishes: ClientWishes,
+    pub feed: FeedHandle,
+}
+
+/// Handle of the events that go to one client.
+#[derive(Debug, Clone)]
+pub(crate) struct FeedHandle {
+    /// Number of `assistant.idle` events that were sent.
+    pub idles: Arc<watch::Sender<u64>>,
+    /// Aborts whose answer comes before the next `session.idle`.
+    pub aborts: Arc<watch::Sender<u32>>,
+    /// Ends the feed.
+    pub is_detached: Arc<watch::Sender<bool>>,
+}
+
+impl Default for FeedHandle {
+    fn default() -> Self {
+        Self {
+            idles: Arc::new(watch::Sender::new(0)),
+            aborts: Arc::new(watch::Sender::new(0)),
+            is_detached: Arc::new(watch::Sender::new(false)),
+        }
+    }
+}
+
+/// Clients of a session, in the order in which they came.
+#[derive(Debug, Default)]
+pub(crate) struct Roster {
+    clients: Mutex<Vec<AttachedClient>>,
+    /// Number of clients that have come so far.
+    arrivals: watch::Sender<u64>,
+}
+
+impl Roster {
+    /// Adds a client, in the place of an earlier attachment of the same one.
+    pub(crate) fn attach(&self, attached: AttachedClient) {
+        self.detach(attached.client.id);
+        self.clients.lock().push(attached);
+        self.arrivals.send_modify(|arrivals| *arrivals += 1);
+    }
+
+    /// Removes a client. True if it was the last one.
+    pub(crate) fn detach(&self, client: ClientId) -> bool {
+        let mut clients = self.clients.lock();
+        let before = clients.len();
+        clients.retain(|attached| {
+            if attached.client.id == client {
+                attached.feed.is_detached.send_replace(true);
+            }
+            attached.client.id != client
+        });
+        clients.len() < before && clients.is_empty()
+    }
+
+    /// True if no other client is here.
+    pub(crate) fn is_last(&self, client: ClientId) -> bool {
+        let clients = self.clients.lock();
+        clients.iter().all(|attached| attached.client.id == client)
+    }
+
+    pub(crate) fn arrivals(&self) -> watch::Receiver<u64> {
+        self.arrivals.subscribe()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.clients.lock().is_empty()
+    }
+
+    pub(crate) fn feed_of(&self, client: ClientId) -> Option<FeedHandle> {
+        let clients = self.clients.lock();
+        let attached = clients.iter().find(|attached| attached.client.id == client);
+        attached.map(|attached| attached.feed.clone())
+    }
+
+    /// True if somebody answers permission questions.
+    pub(crate) fn has_permission_handler(&self) -> bool {
+        let clients = self.clients.lock();
+        clients.iter().any(|attached| attached.wishes.permissions)
+    }
+
+    /// The latest client with this wish.
+    pub(crate) fn latest(&self, wish: impl Fn(&ClientWishes) -> bool) -> Option<Arc<Client>> {
+        let clients = self.clients.lock();
+        let found = clients.iter().rev().find(|attached| wish(&attached.wishes));
+        found.map(|attached| Arc::clone(&attached.client))
+    }
+}

@@ -1,0 +1,126 @@
+//! Answers of clients to requests for tools and to permission questions.
+
+use allstop_core::ids::QuestionId;
+use allstop_jsonrpc::RpcError;
+use allstop_session::AnswerResult;
+use allstop_tools::external::Delivery;
+use allstop_tools::{PermissionAnswer, ToolError, ToolOutput};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::{MethodAnswer, MethodCx, open_session, read};
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ToolParams {
+    session_id: String,
+    request_id: String,
+    result: Option<Value>,
+    error: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PermissionParams {
+    session_id: String,
+    request_id: String,
+    result: PermissionResultParams,
+}
+
+#[derive(Deserialize)]
+struct PermissionResultParams {
+    kind: String,
+}
+
+fn success(is_success: bool) -> MethodAnswer {
+    MethodAnswer::Now(Ok(json!({ "success": is_success })))
+}
+
+/// The answer for the model of a tool's result on the wire: text, or an object.
+fn answer_of(result: Option<Value>, error: Option<String>) -> Result<ToolOutput, ToolError> {
+    let output = |content: String| ToolOutput {
+        content: content.into(),
+    };
+    if let Some(error) = error {
+        return Err(ToolError::new(error));
+    }
+    let Some(Value::Object(result)) = result else {
+        return Ok(match result {
+            Some(Value::String(text)) => output(text),
+            Some(other) => output(other.to_string()),
+            None => output(String::new()),
+        });
+    };
+    let text = |name: &str| result.get(name).and_then(Value::as_str);
+    let content = text("textResultForLlm");
+    match text("resultType") {
+        None | Some("success") => Ok(match content {
+            Some(content) => output(content.to_owned()),
+            None => output(Value::Object(result).to_string()),
+        }),
+        Some(_) => {
+            let message = content.or(text("error")).unwrap_or("the tool failed");
+            Err(ToolError::new(message))
+        }
+    }
+}
+
+pub(super) fn tool(cx: &MethodCx<'_>, params: Option<&RawValue>) -> Result<MethodAnswer, RpcError> {
+    let params: ToolParams = read(params)?;
+    let session = open_session(cx, &params.session_id)?;
+    let answer = answer_of(params.result, params.error);
+    let delivery = session.tools.answer(&params.request_id, answer);
+    // A late answer is taken, and has no effect: its call has ended.
+    Ok(success(delivery != Delivery::Unknown))
+}
+
+/// Always says if it counted, and never fails for a question that is gone: an error makes the SDKs answer once more.
+pub(super) fn permission(
+    cx: &MethodCx<'_>,
+    params: Option<&RawValue>,
+) -> Result<MethodAnswer, RpcError> {
+    let params: PermissionParams = read(params)?;
+    let Ok(session) = open_session(cx, &params.session_id) else {
+        return Ok(success(false));
+    };
+    let answer = match params.result.kind.as_str() {
+        "approve-once" | "approved" => PermissionAnswer::AllowOnce,
+        "approve-for-session"
+        | "approved-for-session"
+        | "approve-for-location"
+        | "approved-for-location"
+        | "approve-permanently" => PermissionAnswer::AllowForSession,
+        "user-not-available" | "denied-no-approval-rule-and-could-not-request-from-user" => {
+            PermissionAnswer::Unanswered
+        }
+        _ => PermissionAnswer::Deny,
+    };
+    let question = QuestionId::new(params.request_id);
+    let answered = session.session.answer(&question, answer);
+    Ok(success(answered == AnswerResult::Taken))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_text_or_objects() {
+        let content = |result: Value| {
+            answer_of(Some(result), None)
+                .map(|output| output.content.to_string())
+                .map_err(|error| error.message)
+        };
+        assert_eq!(content(json!("plain")), Ok("plain".to_owned()));
+        let object = |kind: &str| json!({ "textResultForLlm": "text", "resultType": kind });
+        assert_eq!(content(object("success")), Ok("text".to_owned()));
+        assert_eq!(content(object("denied")), Err("text".to_owned()));
+        assert_eq!(content(json!({ "n": 1 })), Ok("{\"n\":1}".to_owned()));
+        let failed = answer_of(None, Some("boom".to_owned()));
+        assert_eq!(
+            failed.map_err(|error| error.message),
+            Err("boom".to_owned())
+        );
+    }
+}

@@ -1,0 +1,51 @@
+//! Requests about the server itself.
+
+use std::time::SystemTime;
+
+use allstop_core::Timestamp;
+use allstop_jsonrpc::RpcError;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::{MethodAnswer, MethodCx, read};
+
+/// Version of the protocol that the SDKs check.
+const PROTOCOL_VERSION: u32 = 3;
+
+pub(super) fn begin(
+    cx: &MethodCx<'_>,
+    method: &str,
+    params: Option<&RawValue>,
+) -> Result<MethodAnswer, RpcError> {
+    let version = &cx.server.options().version;
+    let answer = match method {
+        "connect" => json!({
+            "ok": true,
+            "protocolVersion": PROTOCOL_VERSION,
+            "version": version,
+            "taskKinds": ["agent", "shell"],
+        }),
+        "ping" => {
+            let params: Value = read(params)?;
+            let message = params
+                .get("message")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
+            let now: Timestamp = SystemTime::now().into();
+            json!({
+                "message": message,
+                "timestamp": now.unix_ms(),
+                "protocolVersion": PROTOCOL_VERSION,
+            })
+        }
+        "status.get" => json!({ "version": version, "protocolVersion": PROTOCOL_VERSION }),
+        // Keys are those of the providers; there is nobody to log in.
+        "auth.getStatus" => json!({ "isAuthenticated": true, "authType": "api-key" }),
+        _ => {
+            let name = cx.server.system().model_name();
+            let model = json!({ "id": name, "name": name, "capabilities": {} });
+            json!({ "models": [model] })
+        }
+    };
+    Ok(MethodAnswer::Now(Ok(answer)))
+}

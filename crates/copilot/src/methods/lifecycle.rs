@@ -1,0 +1,186 @@
+//! Sessions as a whole: detach, delete, list, history.
+
+use std::sync::Arc;
+
+use allstop_core::record::SessionRecord;
+use allstop_core::{Cause, CauseKind, SessionId};
+use allstop_jsonrpc::RpcError;
+use allstop_log::session::{decode, stream_of};
+use allstop_log::{Log, LogError, SessionSummary, Version, list_sessions, remove_session};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::{MethodAnswer, MethodCx, MethodResult, later, read};
+use crate::translate::history;
+
+/// Records of one read.
+const READ_LEN: usize = 512;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SessionParams {
+    session_id: Option<String>,
+}
+
+fn id_of(params: Option<&RawValue>) -> Result<SessionId, RpcError> {
+    let params: SessionParams = read(params)?;
+    let id = params.session_id;
+    let id = id.ok_or_else(|| RpcError::invalid_params("`sessionId` is missing"))?;
+    Ok(SessionId::new(id))
+}
+
+fn failed(error: &impl std::fmt::Display) -> RpcError {
+    RpcError::internal_error(error.to_string())
+}
+
+/// The client leaves a session. The last one closes it: its work is stopped, and it can be resumed.
+pub(super) fn detach(
+    cx: &MethodCx<'_>,
+    params: Option<&RawValue>,
+) -> Result<MethodAnswer, RpcError> {
+    let id = id_of(params)?;
+    let (server, client) = (cx.server.clone(), cx.client.id);
+    Ok(later(async move {
+        let receipt = match server.open_session(&id) {
+            Some(session) if session.is_last(client) => {
+                let cause = Cause::new(CauseKind::Disconnect).detail("its last client left");
+                server.close_session(&id, cause).await
+            }
+            Some(session) => {
+                session.detach(client);
+                None
+            }
+            None => None,
+        };
+        Ok(json!({ "success": true, "receipt": receipt }))
+    }))
+}
+
+pub(super) fn delete(
+    cx: &MethodCx<'_>,
+    params: Option<&RawValue>,
+) -> Result<MethodAnswer, RpcError> {
+    let id = id_of(params)?;
+    let server = cx.server.clone();
+    Ok(later(async move {
+        let cause = Cause::new(CauseKind::User).by("copilot").detail("deleted");
+        let _receipt = server.close_session(&id, cause).await;
+        let removed = remove_session(&**server.system().log(), &id).await;
+        Ok(match removed {
+            Ok(()) => json!({ "success": true }),
+            Err(error) => json!({ "success": false, "error": error.to_string() }),
+        })
+    }))
+}
+
+pub(super) fn look(
+    cx: &MethodCx<'_>,
+    method: &str,
+    params: Option<&RawValue>,
+) -> Result<MethodAnswer, RpcError> {
+    let server = cx.server.clone();
+    let wanted = match method {
+        "session.getMetadata" => Some(id_of(params)?),
+        _ => None,
+    };
+    let is_list = method == "session.list";
+    Ok(later(async move {
+        let log = server.system().log();
+        let sessions = list_sessions(&**log)
+            .await
+            .map_err(|error| failed(&error))?;
+        let mut sessions: Vec<_> = sessions
+            .into_iter()
+            .filter(|session| !session.id.as_str().contains('/'))
+            .collect();
+        sessions.sort_by_key(|session| std::cmp::Reverse(session.active_at));
+        if is_list {
+            let mut infos = Vec::with_capacity(sessions.len());
+            for session in &sessions {
+                infos.push(info_of(log, session).await?);
+            }
+            return Ok(json!({ "sessions": infos }));
+        }
+        let Some(wanted) = wanted else {
+            let last = sessions.first().map(|session| &session.id);
+            return Ok(json!({ "sessionId": last }));
+        };
+        let found = sessions.iter().find(|session| session.id == wanted);
+        let info = match found {
+            Some(session) => Some(info_of(log, session).await?),
+            None => None,
+        };
+        Ok(json!({ "session": info }))
+    }))
+}
+
+async fn info_of(log: &Arc<dyn Log>, session: &SessionSummary) -> MethodResult {
+    let first = read_records(log, &session.id, 2).await;
+    let first = first.map_err(|error| failed(&error))?;
+    let mut info = json!({
+        "sessionId": session.id,
+        "modifiedTime": session.active_at,
+        "startTime": session.active_at,
+        "isRemote": false,
+    });
+    let Value::Object(fields) = &mut info else {
+        return Ok(info);
+    };
+    for record in &first {
+        match record {
+            SessionRecord::SessionOpened { at, folder, .. } => {
+                fields.insert("startTime".to_owned(), json!(at));
+                fields.insert("context".to_owned(), json!({ "cwd": folder }));
+            }
+            SessionRecord::TurnStarted { input, .. } => {
+                let line = input.lines().next().unwrap_or_default();
+                let line: String = line.chars().take(120).collect();
+                fields.insert("summary".to_owned(), line.into());
+            }
+            _ => {}
+        }
+    }
+    Ok(info)
+}
+
+/// The first records of a session that this version can read.
+async fn read_records(
+    log: &Arc<dyn Log>,
+    id: &SessionId,
+    max: usize,
+) -> Result<Vec<SessionRecord>, LogError> {
+    let (stream, mut from, mut records) = (stream_of(id), Version(1), Vec::new());
+    while records.len() < max {
+        let read = log.read(&stream, from, READ_LEN.min(max)).await?;
+        let Some((last, _)) = read.last() else {
+            break;
+        };
+        from = last.next();
+        let readable = read
+            .iter()
+            .filter_map(|(_, bytes)| decode(bytes).ok().flatten());
+        records.extend(readable);
+    }
+    records.truncate(max);
+    Ok(records)
+}
+
+/// `session.getMessages`: the events of the turns that have ended.
+pub(super) fn messages(
+    cx: &MethodCx<'_>,
+    params: Option<&RawValue>,
+) -> Result<MethodAnswer, RpcError> {
+    let id = id_of(params)?;
+    let server = cx.server.clone();
+    Ok(later(async move {
+        let records = read_records(server.system().log(), &id, usize::MAX).await;
+        let records = records.map_err(|error| failed(&error))?;
+        if records.is_empty() {
+            return Err(RpcError::invalid_params(format!(
+                "there is no session {id}"
+            )));
+        }
+        Ok(json!({ "events": history(&id, &records) }))
+    }))
+}

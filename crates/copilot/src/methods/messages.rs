@@ -1,0 +1,171 @@
+//! Messages, and the wait for their answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_agent::TurnError;
+use allstop_core::StopReason;
+use allstop_jsonrpc::RpcError;
+use allstop_session::{FollowUp, MessageHandle, MessageOutcome, NewMessage};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::{MethodAnswer, MethodCx, MethodResult, later, open_session, read};
+use crate::hosted::HostedSession;
+use crate::translate::answer;
+
+/// Attachments that are named in a prompt; more are left to the user's own words.
+const ATTACHMENTS_MAX: usize = 64;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SendParams {
+    session_id: String,
+    prompt: String,
+    attachments: Option<Vec<AttachmentParams>>,
+    mode: Option<String>,
+    traceparent: Option<String>,
+    /// Extension of `session.sendAndWait`: the longest wait. Nothing is stopped when it is over.
+    timeout_ms: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AttachmentParams {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    path: Option<String>,
+    file_path: Option<String>,
+    display_name: Option<String>,
+    text: Option<String>,
+}
+
+/// The prompt with its attachments: the agent reads files by itself.
+fn text_of(params: &SendParams) -> Arc<str> {
+    let mut text = params.prompt.clone();
+    let attachments = params.attachments.iter().flatten().take(ATTACHMENTS_MAX);
+    for attachment in attachments {
+        let path = attachment.path.as_ref().or(attachment.file_path.as_ref());
+        let named = path.or(attachment.display_name.as_ref());
+        let kind = attachment.kind.as_deref().unwrap_or("file");
+        if let Some(named) = named {
+            text.push_str("\n\nAttached ");
+            text.push_str(kind);
+            text.push_str(": ");
+            text.push_str(named);
+        }
+        if let Some(selected) = &attachment.text {
+            text.push('\n');
+            text.push_str(selected);
+        }
+    }
+    text.into()
+}
+
+fn sent(session: &HostedSession, params: &SendParams) -> Result<MessageHandle, RpcError> {
+    let mut message = NewMessage::from(text_of(params)).id(HostedSession::new_message_id());
+    message.trace = params.traceparent.as_deref().map(Into::into);
+    if params.mode.as_deref() == Some("immediate") {
+        message = message.policy(FollowUp::Steer);
+    }
+    let sent = session.session.send(message);
+    sent.map_err(|refused| RpcError::invalid_params(refused.to_string()))
+}
+
+pub(super) fn send(cx: &MethodCx<'_>, params: Option<&RawValue>) -> Result<MethodAnswer, RpcError> {
+    let params: SendParams = read(params)?;
+    let session = open_session(cx, &params.session_id)?;
+    let message = sent(&session, &params)?;
+    Ok(MethodAnswer::Now(Ok(json!({ "messageId": message.id }))))
+}
+
+/// Sends a message and waits for its answer, and until no attached background work of the session runs.
+pub(super) fn send_and_wait(
+    cx: &MethodCx<'_>,
+    params: Option<&RawValue>,
+) -> Result<MethodAnswer, RpcError> {
+    let params: SendParams = read(params)?;
+    let session = open_session(cx, &params.session_id)?;
+    let message = sent(&session, &params)?;
+    let limit = params.timeout_ms.map(Duration::from_millis);
+    Ok(later(async move {
+        let waited = async {
+            let outcome = message.outcome().await;
+            session.session.background_idle().await;
+            outcome
+        };
+        let outcome = match limit {
+            Some(limit) => tokio::time::timeout(limit, waited).await.ok(),
+            None => Some(waited.await),
+        };
+        match outcome {
+            Some(outcome) => answer_of(&session, &message, &outcome),
+            None => Ok(timed_out(&session, &message)),
+        }
+    }))
+}
+
+fn answer_of(
+    session: &HostedSession,
+    message: &MessageHandle,
+    outcome: &MessageOutcome,
+) -> MethodResult {
+    let response = outcome.turn.filter(|_| outcome.is_completed()).map(|turn| {
+        let place = (turn, outcome.steps);
+        answer(
+            session.id(),
+            place,
+            (&outcome.output, &[]),
+            Some(&message.id),
+        )
+    });
+    let word = match outcome.stop_reason {
+        StopReason::Completed => "completed",
+        StopReason::Cancelled | StopReason::Shutdown => "aborted",
+        _ => {
+            let error = outcome
+                .error
+                .as_ref()
+                .map(|TurnError { message, .. }| message.clone());
+            let cause = outcome.cause.as_ref().map(ToString::to_string);
+            let text = error
+                .or(cause)
+                .unwrap_or_else(|| "the turn failed".to_owned());
+            let data = json!({
+                "messageId": message.id,
+                "outcome": "failed",
+                "stopReason": outcome.stop_reason,
+                "receipt": outcome.receipt,
+            });
+            return Err(RpcError {
+                data: Some(data),
+                ..RpcError::internal_error(text)
+            });
+        }
+    };
+    Ok(json!({
+        "messageId": message.id,
+        "response": response,
+        "aborted": word == "aborted",
+        "outcome": word,
+        "stopReason": outcome.stop_reason,
+        "receipt": outcome.receipt,
+    }))
+}
+
+fn timed_out(session: &HostedSession, message: &MessageHandle) -> Value {
+    let running = session.session.background();
+    let running = running.iter().filter(|work| work.is_running());
+    let running: Vec<_> = running
+        .map(|work| json!({ "id": work.id, "name": work.name }))
+        .collect();
+    json!({
+        "messageId": message.id,
+        "response": null,
+        "aborted": false,
+        "outcome": "timed_out",
+        "turnRuns": message.try_outcome().is_none(),
+        "background": running,
+    })
+}

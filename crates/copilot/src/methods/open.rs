@@ -1,0 +1,248 @@
+//! `session.create` and `session.resume`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use allstop_core::SessionId;
+use allstop_jsonrpc::RpcError;
+use allstop_log::Version;
+use allstop_model::Model;
+use allstop_runtime::{ModelChoice, StartError, SystemPrompt};
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::{MethodAnswer, MethodCx, MethodResult, later, read};
+use crate::connection::Client;
+use crate::hosted::{
+    ClientWishes, DeclaredTool, HostedSession, OpenMode, SessionChoice, ToolFilter,
+};
+use crate::server::{CopilotServer, OpeningSession};
+
+/// Bytes of a session's id: it is the name of a folder.
+const ID_BYTES_MAX: usize = 128;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OpenParams {
+    session_id: Option<String>,
+    model: Option<String>,
+    provider: Option<ProviderParams>,
+    tools: Option<Vec<DeclaredTool>>,
+    system_message: Option<SystemMessageParams>,
+    available_tools: Option<Vec<String>>,
+    excluded_tools: Option<Vec<String>>,
+    request_permission: Option<bool>,
+    request_user_input: Option<bool>,
+    hooks: Option<bool>,
+    streaming: Option<bool>,
+    working_directory: Option<PathBuf>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ProviderParams {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    base_url: Option<String>,
+    api_key: Option<String>,
+    bearer_token: Option<String>,
+    wire_api: Option<String>,
+    wire_model: Option<String>,
+    model_id: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct SystemMessageParams {
+    mode: Option<String>,
+    content: Option<String>,
+}
+
+pub(super) fn create(
+    cx: &MethodCx<'_>,
+    params: Option<&RawValue>,
+) -> Result<MethodAnswer, RpcError> {
+    let params: OpenParams = read(params)?;
+    let id = params.session_id.clone();
+    let id = id.unwrap_or_else(|| ulid::Ulid::generate().to_string());
+    begin(cx, id, OpenMode::Create, params)
+}
+
+pub(super) fn resume(
+    cx: &MethodCx<'_>,
+    params: Option<&RawValue>,
+) -> Result<MethodAnswer, RpcError> {
+    let params: OpenParams = read(params)?;
+    let id = params.session_id.clone();
+    let id = id.ok_or_else(|| RpcError::invalid_params("`sessionId` is missing"))?;
+    begin(cx, id, OpenMode::Resume, params)
+}
+
+fn begin(
+    cx: &MethodCx<'_>,
+    id: String,
+    mode: OpenMode,
+    params: OpenParams,
+) -> Result<MethodAnswer, RpcError> {
+    check_id(&id)?;
+    let choice = choice_of(cx.server, params)?;
+    let (server, client) = (cx.server.clone(), Arc::clone(cx.client));
+    Ok(later(async move {
+        open(&server, &client, SessionId::new(id), mode, &choice).await
+    }))
+}
+
+/// A client chooses the id: it must not lead out of its parent folder, or name a sub-agent's session.
+fn check_id(id: &str) -> Result<(), RpcError> {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
+    let is_name = id.bytes().all(is_allowed) && !id.starts_with('.');
+    if id.is_empty() || id.len() > ID_BYTES_MAX || !is_name {
+        return Err(RpcError::invalid_params(format!(
+            "the session id {id:?} is not usable: use 1 to {ID_BYTES_MAX} letters, digits, `-`, `_`, `.` and `:`, without \
+             a `.` at the start"
+        )));
+    }
+    Ok(())
+}
+
+async fn open(
+    server: &CopilotServer,
+    client: &Arc<Client>,
+    id: SessionId,
+    mode: OpenMode,
+    choice: &SessionChoice,
+) -> MethodResult {
+    let session = match server.begin_opening(&id) {
+        OpeningSession::New(guard) => {
+            let session = HostedSession::open(server, guard.id().clone(), mode, choice).await;
+            let session = session.map_err(|error| refusal(&error))?;
+            let from = (mode == OpenMode::Create).then_some(Version(1));
+            session.attach(client, choice, from);
+            guard.opened(&session);
+            session
+        }
+        OpeningSession::Open(session) if mode == OpenMode::Resume => {
+            session.declare(choice.declared.clone());
+            session.attach(client, choice, None);
+            session
+        }
+        OpeningSession::Open(_) => {
+            return Err(RpcError::invalid_params(format!(
+                "session {id} exists: resume it, or choose another id"
+            )));
+        }
+        OpeningSession::Busy => {
+            return Err(RpcError::overloaded(format!(
+                "session {id} is being opened or closed: try again"
+            )));
+        }
+    };
+    Ok(json!({ "sessionId": session.id() }))
+}
+
+fn refusal(error: &StartError) -> RpcError {
+    let message = match &error.hint {
+        Some(hint) => format!("{}; {hint}", error.message),
+        None => error.message.clone(),
+    };
+    if error.kind.is_usage() {
+        RpcError::invalid_params(message)
+    } else {
+        RpcError::internal_error(message)
+    }
+}
+
+fn choice_of(server: &CopilotServer, params: OpenParams) -> Result<SessionChoice, RpcError> {
+    let model = model_of(server, &params)?;
+    let system_prompt = match params.system_message {
+        None => SystemPrompt::Configured,
+        Some(SystemMessageParams { mode, content }) => {
+            let content: Arc<str> = content.unwrap_or_default().into();
+            match mode.as_deref() {
+                Some("replace") => SystemPrompt::Replaced(content),
+                _ if content.is_empty() => SystemPrompt::Configured,
+                _ => SystemPrompt::Appended(content),
+            }
+        }
+    };
+    let model_name = model.as_ref().map_or_else(
+        || server.system().model_name().into(),
+        |model| model.name().into(),
+    );
+    Ok(SessionChoice {
+        model,
+        model_name: Some(model_name),
+        folder: params.working_directory,
+        system_prompt,
+        filter: ToolFilter {
+            available: params.available_tools,
+            excluded: params.excluded_tools.unwrap_or_default(),
+        },
+        declared: params.tools.unwrap_or_default(),
+        wishes: ClientWishes {
+            permissions: params.request_permission.unwrap_or(false),
+            hooks: params.hooks.unwrap_or(false),
+            user_input: params.request_user_input.unwrap_or(false),
+        },
+        streaming: params.streaming.unwrap_or(false),
+    })
+}
+
+/// The model of the client's provider, else that of the configuration, which may be told another name.
+fn model_of(
+    server: &CopilotServer,
+    params: &OpenParams,
+) -> Result<Option<Arc<dyn Model>>, RpcError> {
+    let system = server.system();
+    let model = match &params.provider {
+        Some(provider) => {
+            let kind = provider.kind.as_deref().unwrap_or("openai");
+            let wire = provider.wire_api.as_deref().unwrap_or("completions");
+            if kind != "openai" || wire != "completions" {
+                return Err(RpcError::invalid_params(format!(
+                    "a provider of type {kind:?} with the API {wire:?} is not supported: use \"openai\" with \"completions\""
+                )));
+            }
+            let named = provider.wire_model.as_ref().or(provider.model_id.as_ref());
+            let name = named.or(params.model.as_ref());
+            let name = name.ok_or_else(|| RpcError::invalid_params("`model` is missing"))?;
+            let key = provider
+                .api_key
+                .clone()
+                .or_else(|| provider.bearer_token.clone());
+            system.provider_model(name, provider.base_url.clone(), key)
+        }
+        None => {
+            let configured = ModelChoice::of(&system.config().model);
+            match (&params.model, configured) {
+                (
+                    Some(name),
+                    Some(ModelChoice::Named {
+                        base_url,
+                        name: known,
+                    }),
+                ) if *name != known => system.provider_model(name, base_url, None),
+                (Some(name), None) if !system.has_model() => {
+                    system.provider_model(name, None, None)
+                }
+                _ => return Ok(None),
+            }
+        }
+    };
+    model.map(Some).map_err(|error| refusal(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn id_cannot_leave_its_folder() {
+        for id in ["", ".", "..", "../x", "a/b", "a\0b", &"x".repeat(129)] {
+            assert!(check_id(id).is_err(), "{id:?}");
+        }
+        for id in ["0b8a2f6e-8f4e-4f4e-9a52-6d6f6f6f6f6f", "my.session_1:a"] {
+            assert!(check_id(id).is_ok(), "{id:?}");
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Stops, each with its receipt.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::receipt::ItemState;
+use allstop_core::record::{Attachment, BackgroundKind};
+use allstop_core::{CallId, Cause, CauseKind, Receipt};
+use allstop_jsonrpc::RpcError;
+use allstop_session::{Session, StopTarget};
+use futures::future::join_all;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::{MethodAnswer, MethodCx, later, open_session, read};
+use crate::hosted::{FeedHandle, HostedSession};
+use crate::translate::HostEvent;
+
+/// Longest wait for `assistant.idle` to be sent, which comes before the answer.
+const IDLE_SENT_MAX: Duration = Duration::from_secs(1);
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct StopParams {
+    session_id: String,
+    reason: Option<String>,
+    extent: Option<StopExtent>,
+    tool_call_id: Option<String>,
+}
+
+/// Extents of a stop on the wire.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum StopExtent {
+    Turn,
+    TurnAndBackground,
+    Session,
+}
+
+impl StopExtent {
+    fn target(self) -> StopTarget {
+        match self {
+            Self::Turn => StopTarget::Turn,
+            Self::TurnAndBackground => StopTarget::TurnAndBackground,
+            Self::Session => StopTarget::Session,
+        }
+    }
+}
+
+fn cause_of(reason: Option<&str>) -> Cause {
+    let cause = Cause::new(CauseKind::User).by("copilot");
+    match reason {
+        Some(reason) => cause.detail(reason.to_owned()),
+        None => cause,
+    }
+}
+
+fn runs_attached_background(session: &Session) -> bool {
+    let works = session.background();
+    works
+        .iter()
+        .any(|work| work.is_running() && work.attachment() == Attachment::Attached)
+}
+
+/// True unless something of the extent is known to run on.
+fn is_success(receipt: &Receipt) -> bool {
+    let runs = |state: &ItemState| {
+        matches!(
+            state,
+            ItemState::StillRunning { .. } | ItemState::Refused { .. }
+        )
+    };
+    receipt.quiet() || !receipt.items().iter().any(|item| runs(&item.state))
+}
+
+/// Aborts whose answers come before `session.idle`, counted while they are under way.
+struct AbortInFlight(Option<FeedHandle>);
+
+impl AbortInFlight {
+    fn new(feed: Option<FeedHandle>) -> Self {
+        if let Some(feed) = &feed {
+            feed.aborts.send_modify(|aborts| *aborts += 1);
+        }
+        Self(feed)
+    }
+}
+
+impl Drop for AbortInFlight {
+    fn drop(&mut self) {
+        if let Some(feed) = &self.0 {
+            feed.aborts.send_modify(|aborts| *aborts -= 1);
+        }
+    }
+}
+
+/// Stops a target; the receipt comes behind the events of the stop.
+fn stopping(
+    cx: &MethodCx<'_>,
+    session: Arc<HostedSession>,
+    target: &StopTarget,
+    cause: Cause,
+    answer: impl FnOnce(&Receipt) -> Value + Send + 'static,
+) -> MethodAnswer {
+    let feed = session.feed_of(cx.client.id);
+    let in_flight = AbortInFlight::new(feed.clone());
+    let stops_turn = session.session.is_busy() && !matches!(target, StopTarget::Call(_));
+    let mut idles = feed.map(|feed| feed.idles.subscribe());
+    if let Some(idles) = &mut idles {
+        idles.mark_unchanged();
+    }
+    if stops_turn {
+        let reason = "user_initiated".into();
+        session.tell(HostEvent::AbortRequested { reason });
+    }
+    let stop = session.session.stop(target, cause);
+    later(async move {
+        let receipt = stop.receipt().await;
+        if stops_turn && let Some(mut idles) = idles {
+            let _sent_or_late = timeout(IDLE_SENT_MAX, idles.changed()).await;
+        }
+        let answer = answer(&receipt);
+        // Its answer is queued before an event that waits for it.
+        drop(in_flight);
+        Ok(answer)
+    })
+}
+
+/// `session.abort`: the running turn. Without one, the attached background work that the session waits for.
+pub(super) fn abort(
+    cx: &MethodCx<'_>,
+    params: Option<&RawValue>,
+) -> Result<MethodAnswer, RpcError> {
+    let params: StopParams = read(params)?;
+    let session = open_session(cx, &params.session_id)?;
+    let only_background = !session.session.is_busy() && runs_attached_background(&session.session);
+    let target = if only_background {
+        StopTarget::TurnAndBackground
+    } else {
+        StopTarget::Turn
+    };
+    let cause = cause_of(params.reason.as_deref());
+    Ok(stopping(
+        cx,
+        session,
+        &target,
+        cause,
+        |receipt| json!({ "success": is_success(receipt), "receipt": receipt }),
+    ))
+}
+
+/// `session.interruptMainTurn`: the running turn alone.
+pub(super) fn interrupt(
+    cx: &MethodCx<'_>,
+    params: Option<&RawValue>,
+) -> Result<MethodAnswer, RpcError> {
+    let params: StopParams = read(params)?;
+    let session = open_session(cx, &params.session_id)?;
+    let cause = cause_of(params.reason.as_deref());
+    Ok(stopping(
+        cx,
+        session,
+        &StopTarget::Turn,
+        cause,
+        |receipt| json!({ "interrupted": receipt.outcome().is_none(), "receipt": receipt }),
+    ))
+}
+
+/// `session.cancelAllBackgroundAgents`: every sub-agent in the background. Answers with their number.
+pub(super) fn cancel_agents(
+    cx: &MethodCx<'_>,
+    params: Option<&RawValue>,
+) -> Result<MethodAnswer, RpcError> {
+    let params: StopParams = read(params)?;
+    let session = open_session(cx, &params.session_id)?;
+    let works = session.session.background();
+    let agents = works
+        .iter()
+        .filter(|work| work.is_running() && work.kind() == BackgroundKind::Agent);
+    let stops: Vec<_> = agents
+        .map(|work| {
+            let target = StopTarget::Background(work.id.clone());
+            session
+                .session
+                .stop(&target, cause_of(params.reason.as_deref()))
+        })
+        .collect();
+    Ok(later(async move {
+        let receipts = join_all(stops.iter().map(|stop| stop.receipt())).await;
+        let stopped = receipts
+            .iter()
+            .filter(|receipt| receipt.outcome().is_none());
+        Ok(Value::from(stopped.count()))
+    }))
+}
+
+/// `allstop.cancelToolCall`: one call; its siblings and the turn continue. True if the call was under way, and false the
+/// second time.
+pub(super) fn cancel_call(
+    cx: &MethodCx<'_>,
+    params: Option<&RawValue>,
+) -> Result<MethodAnswer, RpcError> {
+    let params: StopParams = read(params)?;
+    let session = open_session(cx, &params.session_id)?;
+    let id = params.tool_call_id.as_deref();
+    let id = CallId::new(id.ok_or_else(|| RpcError::invalid_params("`toolCallId` is missing"))?);
+    let is_running = session.session.running_calls().contains(&id);
+    let is_first = is_running && session.note_cancelled(&id);
+    let stop = session
+        .session
+        .cancel_call(&id, cause_of(params.reason.as_deref()));
+    Ok(later(async move {
+        let receipt = stop.receipt().await;
+        let cancelled = is_first && receipt.outcome().is_none();
+        Ok(json!({ "cancelled": cancelled, "receipt": receipt }))
+    }))
+}
+
+/// `allstop.stop`: any extent.
+pub(super) fn stop(cx: &MethodCx<'_>, params: Option<&RawValue>) -> Result<MethodAnswer, RpcError> {
+    let params: StopParams = read(params)?;
+    let session = open_session(cx, &params.session_id)?;
+    let extent = params.extent.unwrap_or(StopExtent::Turn);
+    let cause = cause_of(params.reason.as_deref());
+    Ok(stopping(
+        cx,
+        session,
+        &extent.target(),
+        cause,
+        |receipt| json!({ "receipt": receipt }),
+    ))
+}
+
+/// `allstop.preview`: what a stop would find now. Nothing is stopped.
+pub(super) fn preview(
+    cx: &MethodCx<'_>,
+    params: Option<&RawValue>,
+) -> Result<MethodAnswer, RpcError> {
+    let params: StopParams = read(params)?;
+    let session = open_session(cx, &params.session_id)?;
+    let target = match (params.tool_call_id, params.extent) {
+        (Some(call), _) => StopTarget::Call(CallId::new(call)),
+        (None, extent) => extent.unwrap_or(StopExtent::Turn).target(),
+    };
+    let receipt = session.session.preview(&target);
+    Ok(MethodAnswer::Now(Ok(json!({ "receipt": receipt }))))
+}

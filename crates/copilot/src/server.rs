@@ -1,0 +1,209 @@
+//! The server: the sessions that its clients have open, by id.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use allstop_core::{Cause, Receipt, SessionId};
+use allstop_runtime::System;
+use allstop_scope::Scope;
+use futures::future::join_all;
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::connection::{Client, ClientId};
+use crate::hosted::HostedSession;
+
+/// Default time that a running turn of a session without a client waits for one that resumes it. A client that restarts
+/// is back within seconds; nobody pays for a turn that nobody sees any longer than this.
+pub const UNATTENDED_MAX_DEFAULT: Duration = Duration::from_mins(1);
+
+/// Options of a server.
+#[derive(Debug, Clone)]
+pub struct CopilotOptions {
+    /// Version that clients are told.
+    pub version: Arc<str>,
+    /// Time for which a session whose last client vanished without a word keeps running. Then its turn and its background
+    /// work are stopped with cause `disconnect`, and it is closed; it can be resumed.
+    pub unattended_max: Duration,
+}
+
+/// Serves the sessions of one system to clients of the Copilot SDKs. Clones are the same server.
+#[derive(Debug, Clone)]
+pub struct CopilotServer {
+    inner: Arc<ServerInner>,
+}
+
+#[derive(Debug)]
+struct ServerInner {
+    system: Arc<System>,
+    connections: Scope,
+    options: CopilotOptions,
+    clients: AtomicU64,
+    sessions: Mutex<HashMap<SessionId, SessionSlot>>,
+    /// Cancelled when a client has asked the server to shut down.
+    shutdown: CancellationToken,
+}
+
+#[derive(Debug, Clone)]
+enum SessionSlot {
+    /// A client opens it, or it is being closed.
+    Busy,
+    Open(Arc<HostedSession>),
+}
+
+/// Right to open a session: nobody else opens it meanwhile.
+#[derive(Debug)]
+pub(crate) struct OpeningGuard {
+    server: CopilotServer,
+    id: SessionId,
+}
+
+impl OpeningGuard {
+    pub(crate) fn id(&self) -> &SessionId {
+        &self.id
+    }
+
+    /// Makes the session known.
+    pub(crate) fn opened(self, session: &Arc<HostedSession>) {
+        let mut sessions = self.server.inner.sessions.lock();
+        sessions.insert(self.id.clone(), SessionSlot::Open(Arc::clone(session)));
+    }
+}
+
+impl Drop for OpeningGuard {
+    fn drop(&mut self) {
+        let mut sessions = self.server.inner.sessions.lock();
+        if matches!(sessions.get(&self.id), Some(SessionSlot::Busy)) {
+            sessions.remove(&self.id);
+        }
+    }
+}
+
+/// Result of a look for a session to open.
+#[derive(Debug)]
+pub(crate) enum OpeningSession {
+    /// It is not open here.
+    New(OpeningGuard),
+    Open(Arc<HostedSession>),
+    /// Somebody opens or closes it now.
+    Busy,
+}
+
+impl CopilotServer {
+    /// A server of this system's sessions. The work of its connections runs in `connections`, which should not be below
+    /// the system's own scope: so the answers to its stops still arrive.
+    pub fn new(system: Arc<System>, connections: Scope, options: CopilotOptions) -> Self {
+        Self {
+            inner: Arc::new(ServerInner {
+                system,
+                connections,
+                options,
+                clients: AtomicU64::new(0),
+                sessions: Mutex::default(),
+                shutdown: CancellationToken::new(),
+            }),
+        }
+    }
+
+    pub(crate) fn system(&self) -> &Arc<System> {
+        &self.inner.system
+    }
+
+    pub(crate) fn connections(&self) -> &Scope {
+        &self.inner.connections
+    }
+
+    pub(crate) fn options(&self) -> &CopilotOptions {
+        &self.inner.options
+    }
+
+    pub(crate) fn next_client_id(&self) -> ClientId {
+        ClientId(self.inner.clients.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Resolves when a client has asked the server to shut down.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn shutdown_requested(&self) {
+        self.inner.shutdown.cancelled().await;
+    }
+
+    pub(crate) fn request_shutdown(&self) {
+        self.inner.shutdown.cancel();
+    }
+
+    pub(crate) fn open_session(&self, id: &SessionId) -> Option<Arc<HostedSession>> {
+        match self.inner.sessions.lock().get(id)? {
+            SessionSlot::Open(session) => Some(Arc::clone(session)),
+            SessionSlot::Busy => None,
+        }
+    }
+
+    pub(crate) fn open_sessions(&self) -> Vec<Arc<HostedSession>> {
+        let sessions = self.inner.sessions.lock();
+        let open = sessions.values().filter_map(|slot| match slot {
+            SessionSlot::Open(session) => Some(Arc::clone(session)),
+            SessionSlot::Busy => None,
+        });
+        open.collect()
+    }
+
+    /// Looks for a session, and reserves its id if it is not open.
+    pub(crate) fn begin_opening(&self, id: &SessionId) -> OpeningSession {
+        let mut sessions = self.inner.sessions.lock();
+        match sessions.get(id) {
+            Some(SessionSlot::Open(session)) => OpeningSession::Open(Arc::clone(session)),
+            Some(SessionSlot::Busy) => OpeningSession::Busy,
+            None => {
+                sessions.insert(id.clone(), SessionSlot::Busy);
+                OpeningSession::New(OpeningGuard {
+                    server: self.clone(),
+                    id: id.clone(),
+                })
+            }
+        }
+    }
+
+    /// Stops all work of a session and closes it: it can be resumed. `None` if it is not open.
+    pub(crate) async fn close_session(&self, id: &SessionId, cause: Cause) -> Option<Arc<Receipt>> {
+        let (session, guard) = {
+            let mut sessions = self.inner.sessions.lock();
+            let slot = sessions.get_mut(id)?;
+            let SessionSlot::Open(session) = std::mem::replace(slot, SessionSlot::Busy) else {
+                return None;
+            };
+            let guard = OpeningGuard {
+                server: self.clone(),
+                id: id.clone(),
+            };
+            (session, guard)
+        };
+        let receipt = session.close(cause).await;
+        drop(guard);
+        Some(receipt)
+    }
+
+    /// Detaches a client that is gone from all sessions. Each session that it leaves alone is closed after a time.
+    pub(crate) async fn detach_client(&self, client: &Arc<Client>) {
+        for session in self.open_sessions() {
+            if session.detach(client.id) {
+                session.begin_unattended(self);
+            }
+        }
+    }
+
+    /// Stops everything and closes all sessions. Returns their receipts.
+    ///
+    /// # Cancel safety
+    /// Dropping the future does not take the stops back.
+    pub async fn close(&self, cause: &Cause) -> Vec<Arc<Receipt>> {
+        let sessions = self.open_sessions();
+        let closing = sessions
+            .iter()
+            .map(|session| self.close_session(session.id(), cause.clone()));
+        join_all(closing).await.into_iter().flatten().collect()
+    }
+}

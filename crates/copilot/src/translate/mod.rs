@@ -1,0 +1,421 @@
+//! Makes the protocol's events of a session's events. No I/O and no runtime: one translator for each client of a session.
+//!
+//! Order of a tool call, as the SDKs know it: `assistant.message` → `tool.execution_start` → `permission.requested` and
+//! `permission.completed` → `external_tool.requested` → `external_tool.completed` → `tool.execution_complete` →
+//! `assistant.turn_end`. Order of an abort: `abort` → `external_tool.completed` → `assistant.turn_end` → `assistant.idle`.
+//!
+//! Invariants:
+//! 1. Every `tool.execution_start` has one `tool.execution_complete` before the turn of its message ends.
+//! 2. Every `external_tool.requested` has one `external_tool.completed`.
+//! 3. `session.idle` follows only when no turn runs or waits, and no attached background work runs.
+
+mod calls;
+mod history;
+mod permission;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use allstop_agent::AgentEvent;
+use allstop_core::record::{SessionRecord, TurnOrigin};
+use allstop_core::{Cause, CauseKind, MessageId, SessionId, StopReason, Timestamp, TurnNumber};
+use allstop_session::{SessionEvent, SessionEventKind};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::event::{CopilotEvent, event_id};
+use calls::OpenCalls;
+pub(crate) use history::history;
+
+/// Choices of the client that created or resumed the session.
+#[derive(Debug, Clone)]
+pub(crate) struct TranslatorOptions {
+    pub session: SessionId,
+    /// True: pieces of answers are sent while they stream.
+    pub streaming: bool,
+    pub version: Arc<str>,
+    /// Name of the model, if the client chose it.
+    pub model: Option<Arc<str>>,
+    /// Distinguishes the ids of this translator's ephemeral events.
+    pub nonce: Arc<str>,
+}
+
+/// A call of a client's tool, as its handler is told.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ExternalCall {
+    pub request_id: Arc<str>,
+    pub call_id: Arc<str>,
+    pub tool: Arc<str>,
+    pub arguments: Arc<Value>,
+    pub trace: Option<Arc<str>>,
+}
+
+/// Something that the session's own events do not tell.
+#[derive(Debug, Clone)]
+pub(crate) enum HostEvent {
+    /// A client's tool is called.
+    ExternalRequested(ExternalCall),
+    /// The same, of a call that began before this client came.
+    ExternalPending(ExternalCall),
+    /// Its call was stopped or answered: the handler is to end.
+    ExternalCompleted { request_id: Arc<str> },
+    /// Somebody has asked for a stop of the turn.
+    AbortRequested { reason: Arc<str> },
+}
+
+/// Translator of one session for one client.
+#[derive(Debug)]
+pub(crate) struct EventTranslator {
+    options: TranslatorOptions,
+    now: Timestamp,
+    out: Vec<CopilotEvent>,
+    /// The last persisted event.
+    last: Option<Uuid>,
+    ephemeral: u64,
+    turn: TurnNumber,
+    message: Option<MessageId>,
+    /// Step whose turn of the protocol is open.
+    step: Option<u32>,
+    calls: OpenCalls,
+    is_aborted: bool,
+    /// Reason of the end of the last turn.
+    ended: Option<StopReason>,
+}
+
+impl EventTranslator {
+    pub(crate) fn new(options: TranslatorOptions) -> Self {
+        Self {
+            options,
+            now: Timestamp::from_unix_ms(0),
+            out: Vec::new(),
+            last: None,
+            ephemeral: 0,
+            turn: TurnNumber(0),
+            message: None,
+            step: None,
+            calls: OpenCalls::default(),
+            is_aborted: false,
+            ended: None,
+        }
+    }
+
+    /// Events of the protocol for one event of the session, at this time.
+    pub(crate) fn session_event(
+        &mut self,
+        event: &SessionEvent,
+        now: Timestamp,
+    ) -> Vec<CopilotEvent> {
+        self.now = now;
+        match &event.kind {
+            SessionEventKind::Recorded { record, .. } => self.record(record),
+            SessionEventKind::Live(event) => self.live(event),
+            SessionEventKind::PermissionAsked(question) => self.permission_asked(question),
+            SessionEventKind::PermissionAnswered { id, allowed } => {
+                self.permission_answered(id, *allowed);
+            }
+            // The client's answer to it says the same.
+            SessionEventKind::LateAnswer { .. } => {}
+            SessionEventKind::BackgroundChanged { .. } => {
+                self.ephemeral("session.background_tasks_changed", json!({}));
+            }
+            SessionEventKind::AssistantIdle { .. } => {
+                let data = self.idle_data();
+                self.ephemeral("assistant.idle", data);
+            }
+            SessionEventKind::SessionIdle { .. } => {
+                let data = self.idle_data();
+                self.ephemeral("session.idle", data);
+            }
+            SessionEventKind::Missed { count } => {
+                let message = format!("this client was too slow: {count} events were left out");
+                let data = json!({ "warningType": "events_missed", "message": message });
+                self.persisted(
+                    "session.warning",
+                    &format!("missed/{}", self.ephemeral),
+                    data,
+                );
+            }
+        }
+        std::mem::take(&mut self.out)
+    }
+
+    /// Events of the protocol for what the session's events do not tell.
+    pub(crate) fn host_event(&mut self, event: &HostEvent, now: Timestamp) -> Vec<CopilotEvent> {
+        self.now = now;
+        match event {
+            HostEvent::ExternalRequested(call) => self.external_requested(call),
+            HostEvent::ExternalPending(call) => self.external_pending(call),
+            HostEvent::ExternalCompleted { request_id } => self.external_completed(request_id),
+            HostEvent::AbortRequested { reason } => self.abort(reason),
+        }
+        std::mem::take(&mut self.out)
+    }
+
+    fn record(&mut self, record: &SessionRecord) {
+        match record {
+            SessionRecord::SessionOpened { at, folder, .. } => {
+                let data = json!({
+                    "sessionId": self.options.session,
+                    "version": 1,
+                    "producer": "allstop",
+                    "copilotVersion": self.options.version,
+                    "startTime": at,
+                    "selectedModel": self.options.model,
+                    "context": { "cwd": folder },
+                });
+                self.persisted("session.start", "start", data);
+            }
+            SessionRecord::TurnStarted {
+                turn,
+                input,
+                message,
+                origin,
+                ..
+            } => {
+                (self.turn, self.message) = (*turn, message.clone());
+                (self.step, self.is_aborted, self.ended) = (None, false, None);
+                let (kind, data) = user_message(input, message.as_ref(), *origin);
+                self.persisted(kind, &format!("turn/{turn}/user"), data);
+            }
+            SessionRecord::MessageSteered { message, text, .. } => {
+                let data = json!({ "content": text, "messageId": message, "delivery": "steering" });
+                let place = format!("message/{message}");
+                self.persisted("user.message", &place, data);
+            }
+            SessionRecord::TurnStopped {
+                turn,
+                receipt: Some(receipt),
+                ..
+            } => {
+                let data = json!({ "turn": turn, "receipt": receipt });
+                self.persisted("allstop.receipt", &format!("turn/{turn}/receipt"), data);
+            }
+            SessionRecord::CallFinished {
+                usage: Some(usage), ..
+            } => {
+                let model = self
+                    .options
+                    .model
+                    .clone()
+                    .unwrap_or_else(|| "unknown".into());
+                let data = json!({
+                    "model": model,
+                    "inputTokens": usage.input_tokens,
+                    "outputTokens": usage.output_tokens,
+                });
+                self.ephemeral("assistant.usage", data);
+            }
+            _ => {}
+        }
+    }
+
+    fn live(&mut self, event: &AgentEvent) {
+        match event {
+            AgentEvent::StepStarted { step, model } => {
+                self.end_step();
+                self.step = Some(*step);
+                let data = json!({ "turnId": turn_id(*step), "model": model });
+                let place = format!("turn/{}/step/{step}/start", self.turn);
+                self.persisted("assistant.turn_start", &place, data);
+            }
+            AgentEvent::TextDelta { text } if self.options.streaming => {
+                let data = json!({ "messageId": self.answer_id(), "deltaContent": text });
+                self.ephemeral("assistant.message_delta", data);
+            }
+            AgentEvent::ReasoningDelta { text } if self.options.streaming => {
+                let data = json!({ "reasoningId": self.answer_id(), "deltaContent": text });
+                self.ephemeral("assistant.reasoning_delta", data);
+            }
+            AgentEvent::StepAnswered {
+                step, text, calls, ..
+            } => {
+                let event = answer(
+                    &self.options.session,
+                    (self.turn, *step),
+                    (text, calls),
+                    self.message.as_ref(),
+                );
+                self.persist(event);
+            }
+            AgentEvent::ToolRequested {
+                call_id,
+                name,
+                arguments,
+            } => self.call_requested(call_id, name, arguments),
+            AgentEvent::ToolStarted { call_id, .. } => self.call_started(call_id),
+            AgentEvent::ToolOutput { call_id, text } => {
+                let data = json!({ "toolCallId": call_id, "partialOutput": text });
+                self.ephemeral("tool.execution_partial_result", data);
+            }
+            AgentEvent::ToolFinished {
+                call_id,
+                outcome,
+                content,
+                ..
+            } => self.call_finished(call_id, *outcome, content),
+            AgentEvent::RetryScheduled { error, attempt, .. } => {
+                let message = format!("model call {attempt} failed and is repeated: {error}");
+                let data = json!({ "infoType": "retry", "message": message });
+                self.ephemeral("session.info", data);
+            }
+            AgentEvent::StopHeard { cause } => {
+                let reason = abort_reason(cause);
+                self.abort(reason);
+            }
+            AgentEvent::TurnEnded {
+                stop_reason, cause, ..
+            } => self.turn_ended(*stop_reason, cause.as_ref()),
+            _ => {}
+        }
+    }
+
+    fn abort(&mut self, reason: &str) {
+        if !std::mem::replace(&mut self.is_aborted, true) {
+            let place = format!("turn/{}/abort", self.turn);
+            self.persisted("abort", &place, json!({ "reason": reason }));
+        }
+    }
+
+    fn turn_ended(&mut self, reason: StopReason, cause: Option<&Cause>) {
+        self.complete_calls(cause);
+        self.end_step();
+        self.ended = Some(reason);
+        let kind = match reason {
+            StopReason::Completed | StopReason::Cancelled | StopReason::Shutdown => return,
+            StopReason::Timeout => "timeout",
+            StopReason::Guardrail => "guardrail",
+            StopReason::MaxBudgetReached => "budget",
+            StopReason::Error => "query",
+            StopReason::MaxStepsReached
+            | StopReason::MaxTurnsReached
+            | StopReason::LoopDetected => "limit",
+        };
+        let message = cause.map_or_else(|| kind.to_owned(), ToString::to_string);
+        let data = json!({
+            "errorType": kind,
+            "message": message,
+            "originatingMessageId": self.message,
+        });
+        let place = format!("turn/{}/error", self.turn);
+        self.persisted("session.error", &place, data);
+    }
+
+    fn end_step(&mut self) {
+        if let Some(step) = self.step.take() {
+            let place = format!("turn/{}/step/{step}/end", self.turn);
+            let data = json!({ "turnId": turn_id(step) });
+            self.persisted("assistant.turn_end", &place, data);
+        }
+    }
+
+    fn idle_data(&self) -> Value {
+        match self.ended {
+            Some(StopReason::Cancelled | StopReason::Shutdown) => json!({ "aborted": true }),
+            _ => json!({}),
+        }
+    }
+
+    fn answer_id(&self) -> Uuid {
+        let step = self.step.unwrap_or_default();
+        answer_message_id(&self.options.session, self.turn, step)
+    }
+
+    fn persisted(&mut self, kind: &'static str, place: &str, data: Value) {
+        let event = CopilotEvent {
+            id: event_id(&self.options.session, place),
+            timestamp: self.now,
+            parent_id: None,
+            kind,
+            data,
+            ephemeral: false,
+            agent_id: None,
+        };
+        self.persist(event);
+    }
+
+    fn persist(&mut self, event: CopilotEvent) {
+        let (parent_id, timestamp) = (self.last, self.now);
+        self.last = Some(event.id);
+        self.out.push(CopilotEvent {
+            timestamp,
+            parent_id,
+            ..event
+        });
+    }
+
+    fn ephemeral(&mut self, kind: &'static str, data: Value) {
+        self.ephemeral += 1;
+        let place = format!("ephemeral/{}/{}", self.options.nonce, self.ephemeral);
+        self.out.push(CopilotEvent {
+            id: event_id(&self.options.session, &place),
+            timestamp: self.now,
+            parent_id: self.last,
+            kind,
+            data,
+            ephemeral: true,
+            agent_id: None,
+        });
+    }
+}
+
+/// Name of a step for the SDKs, which call it a turn.
+fn turn_id(step: u32) -> String {
+    step.saturating_sub(1).to_string()
+}
+
+/// Id of the answer of a step, as deltas name it.
+fn answer_message_id(session: &SessionId, turn: TurnNumber, step: u32) -> Uuid {
+    event_id(session, &format!("turn/{turn}/step/{step}/message"))
+}
+
+/// The event of the answer of a step; its time and parent are to be set.
+pub(crate) fn answer(
+    session: &SessionId,
+    (turn, step): (TurnNumber, u32),
+    (text, calls): (&str, &[allstop_core::ToolCall]),
+    message: Option<&MessageId>,
+) -> CopilotEvent {
+    let requests: Vec<_> = calls.iter().map(calls::tool_request).collect();
+    let data = json!({
+        "messageId": answer_message_id(session, turn, step),
+        "content": text,
+        "toolRequests": requests,
+        "turnId": turn_id(step),
+        "originatingMessageId": message,
+    });
+    CopilotEvent {
+        id: event_id(session, &format!("turn/{turn}/step/{step}/answer")),
+        timestamp: Timestamp::from_unix_ms(0),
+        parent_id: None,
+        kind: "assistant.message",
+        data,
+        ephemeral: false,
+        agent_id: None,
+    }
+}
+
+fn user_message(
+    input: &str,
+    message: Option<&MessageId>,
+    origin: TurnOrigin,
+) -> (&'static str, Value) {
+    match origin {
+        TurnOrigin::User => (
+            "user.message",
+            json!({ "content": input, "messageId": message }),
+        ),
+        TurnOrigin::Background => (
+            "session.info",
+            json!({ "infoType": "background", "message": input }),
+        ),
+    }
+}
+
+/// The SDKs know four reasons; the receipt has the cause.
+fn abort_reason(cause: &Cause) -> &'static str {
+    match cause.kind {
+        CauseKind::User | CauseKind::Superseded => "user_initiated",
+        _ => "remote_command",
+    }
+}

@@ -1,0 +1,83 @@
+//! Permission questions as the SDKs' handlers read them.
+
+use allstop_core::ids::QuestionId;
+use allstop_session::OpenQuestion;
+use serde_json::{Value, json};
+
+use super::EventTranslator;
+
+impl EventTranslator {
+    pub(super) fn permission_asked(&mut self, question: &OpenQuestion) {
+        let call = self.calls.get(&question.question.call_id);
+        let (tool, arguments) = match call {
+            Some(call) => (call.tool.clone(), call.arguments.clone()),
+            None => (question.question.tool.clone(), Value::Null),
+        };
+        let mut request = request_of(&tool, &arguments, &question.question.text);
+        if let Value::Object(request) = &mut request {
+            let id = question.question.call_id.as_str();
+            request.insert("toolCallId".to_owned(), id.into());
+        }
+        let data = json!({ "requestId": question.id, "permissionRequest": request });
+        let place = format!("question/{}", question.id);
+        self.persisted("permission.requested", &place, data);
+    }
+
+    pub(super) fn permission_answered(&mut self, id: &QuestionId, is_allowed: bool) {
+        let kind = if is_allowed {
+            "approved"
+        } else {
+            "denied-interactively-by-user"
+        };
+        let data = json!({ "requestId": id, "result": { "kind": kind } });
+        self.persisted("permission.completed", &format!("question/{id}/end"), data);
+    }
+}
+
+/// `text`: the question in one line, for people.
+fn request_of(tool: &str, arguments: &Value, text: &str) -> Value {
+    let text_of = |name: &str| {
+        arguments
+            .get(name)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
+    match tool {
+        "bash" | "shell" => json!({
+            "kind": "shell",
+            "fullCommandText": text_of("command"),
+            "intention": text_of("description"),
+            "commands": [],
+            "possiblePaths": [],
+            "possibleUrls": [],
+            "hasWriteFileRedirection": false,
+            "canOfferSessionApproval": true,
+        }),
+        "edit" | "create" | "write" => json!({
+            "kind": "write",
+            "fileName": text_of("path"),
+            "intention": text,
+            "diff": "",
+            "canOfferSessionApproval": true,
+        }),
+        "view" | "read" | "list" | "grep" | "glob" => {
+            json!({ "kind": "read", "path": text_of("path"), "intention": text })
+        }
+        other => match other.split_once("__") {
+            Some((server, tool)) => json!({
+                "kind": "mcp",
+                "serverName": server,
+                "toolName": tool,
+                "toolTitle": tool,
+                "readOnly": false,
+                "args": arguments,
+            }),
+            None => json!({
+                "kind": "custom-tool",
+                "toolName": other,
+                "toolDescription": text,
+                "args": arguments,
+            }),
+        },
+    }
+}

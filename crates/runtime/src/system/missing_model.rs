@@ -1,0 +1,22 @@
+//! The model of a session that has chosen none, in a system whose configuration names none.
+
+use allstop_model::{Model, ModelError, ModelErrorKind, ModelRequest, ModelStream};
+use futures::future::BoxFuture;
+
+/// Fails every call with a message that says what to do.
+#[derive(Debug)]
+pub(super) struct MissingModel;
+
+impl Model for MissingModel {
+    fn name(&self) -> &'static str {
+        "none"
+    }
+
+    fn stream(&self, _request: ModelRequest) -> BoxFuture<'_, Result<ModelStream, ModelError>> {
+        let error = ModelError::new(
+            ModelErrorKind::NotFound,
+            "no model is chosen: name one when the session is created, or in the section `[model]`",
+        );
+        Box::pin(std::future::ready(Err(error)))
+    }
+}
