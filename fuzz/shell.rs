@@ -41,6 +41,7 @@ fn shell_and_scope() -> (ToolSpec, Scope, tokio::runtime::Runtime) {
         effect: Effect::Irreversible,
         timeout: None,
         parallel: true,
+        name_in_rules: None,
     };
     (spec, scope, runtime)
 }

@@ -41,6 +41,7 @@ fuzz_target!(|text: &str| {
         effect: Effect::ReadOnly,
         timeout: None,
         parallel: true,
+        name_in_rules: None,
     })));
     if registered.is_err() {
         return;

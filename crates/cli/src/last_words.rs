@@ -41,7 +41,7 @@ pub(crate) fn parse() -> Result<Cli, ExitCode> {
     })
 }
 
-/// The Copilot SDKs start the binary that COPILOT_CLI_PATH names without a subcommand.
+/// The Copilot SDKs start the binary that `COPILOT_CLI_PATH` names without a subcommand.
 fn arguments(mut args: Vec<OsString>) -> Vec<OsString> {
     let is_of_sdk = args.iter().any(|arg| arg == "--headless");
     if is_of_sdk && args.get(1).is_some_and(|first| first != "copilot") {

@@ -19,5 +19,5 @@ mod methods;
 mod server;
 mod translate;
 
-pub use connection::{ConnectionAccess, ConnectionEnd};
+pub use connection::{ConnectionAccess, ServedConnectionEnd};
 pub use server::{CopilotOptions, CopilotServer, UNATTENDED_MAX_DEFAULT};

@@ -187,7 +187,7 @@ impl CopilotServer {
     }
 
     /// Detaches a client that is gone from all sessions. Each session that it leaves alone is closed after a time.
-    pub(crate) async fn detach_client(&self, client: &Arc<Client>) {
+    pub(crate) fn detach_client(&self, client: &Arc<Client>) {
         for session in self.open_sessions() {
             if session.detach(client.id) {
                 session.begin_unattended(self);

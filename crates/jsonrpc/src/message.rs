@@ -67,12 +67,14 @@ impl IncomingMessage {
     /// - [`RpcError::PARSE_ERROR`]: the body is not UTF-8 or not JSON.
     /// - [`RpcError::INVALID_REQUEST`]: the JSON is not a message of JSON-RPC 2.0. Batches belong here, because LSP has
     ///   none.
-    pub fn parse(body: &[u8]) -> Result<Self, MalformedMessage> {
+    pub fn parse(body: &[u8]) -> Result<Self, Box<MalformedMessage>> {
         let text = str::from_utf8(body).map_err(|error| {
-            MalformedMessage::without_id(RpcError::parse_error(format!("invalid UTF-8: {error}")))
+            let error = RpcError::parse_error(format!("invalid UTF-8: {error}"));
+            Box::new(MalformedMessage::without_id(error))
         })?;
         let not_json = |error: serde_json::Error| {
-            MalformedMessage::without_id(RpcError::parse_error(format!("invalid JSON: {error}")))
+            let error = RpcError::parse_error(format!("invalid JSON: {error}"));
+            Box::new(MalformedMessage::without_id(error))
         };
         let whole: &RawValue = serde_json::from_str(text).map_err(not_json)?;
         if !is_object(whole) {
@@ -82,15 +84,17 @@ impl IncomingMessage {
                 "a message must be an object"
             };
             let error = RpcError::invalid_request(reason);
-            return Err(MalformedMessage::without_id(error));
+            return Err(Box::new(MalformedMessage::without_id(error)));
         }
         let fields: RawMessageFields<'_> = serde_json::from_str(whole.get()).map_err(not_json)?;
         let id = fields.id.and_then(RpcId::from_raw);
-        message(&fields, id.as_ref()).map_err(|reason| MalformedMessage {
-            id: id.filter(|_| fields.repeated != Some("id")),
-            error: RpcError::invalid_request(reason),
-            is_response: fields.method.is_none()
-                && (fields.result.is_some() || fields.error.is_some()),
+        message(&fields, id.as_ref()).map_err(|reason| {
+            Box::new(MalformedMessage {
+                id: id.filter(|_| fields.repeated != Some("id")),
+                error: RpcError::invalid_request(reason),
+                is_response: fields.method.is_none()
+                    && (fields.result.is_some() || fields.error.is_some()),
+            })
         })
     }
 }

@@ -25,7 +25,7 @@ pub(crate) struct CopilotArgs {
     /// Serve the process that started this one, on standard input and output
     #[arg(long)]
     pub(crate) stdio: bool,
-    /// Port on 127.0.0.1, without --stdio; 0 is any. The token for clients is in COPILOT_CONNECTION_TOKEN
+    /// Port on 127.0.0.1, without --stdio; 0 is any. The token for clients is in `COPILOT_CONNECTION_TOKEN`
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     pub(crate) port: u16,
     #[command(flatten)]
@@ -57,6 +57,10 @@ pub(crate) struct CopilotArgs {
 /// Flags that the SDKs pass. None of them changes what this server does.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Passed by the SDKs, without effect")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "one for each flag of the SDKs, none of which is read"
+)]
 pub(crate) struct SdkArgs {
     /// No terminal
     #[arg(long)]
@@ -64,7 +68,7 @@ pub(crate) struct SdkArgs {
     /// No update
     #[arg(long)]
     pub(crate) no_auto_update: bool,
-    /// Level of the log; ALLSTOP_LOG sets it
+    /// Level of the log; `ALLSTOP_LOG` sets it
     #[arg(long, value_name = "LEVEL")]
     pub(crate) log_level: Option<String>,
     /// Variable with a token of GitHub

@@ -1,4 +1,4 @@
-//! Where clients connect: standard input and output, or a port on this machine.
+//! Endpoints for clients: standard input and output, or a port on this machine.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::output::{OutputClosed, OutputQueue};
+use super::output::{FrameQueue, QueueClosed};
 
 /// Requests that wait for an answer of the client: more than the hooks and questions of all its sessions at a time.
 const REQUESTS_MAX: usize = 4096;
@@ -20,7 +20,7 @@ pub(crate) struct ClientId(pub u64);
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) id: ClientId,
-    pub(crate) output: OutputQueue,
+    pub(crate) output: FrameQueue,
     pub(crate) outgoing: OutgoingRequests,
 }
 
@@ -38,7 +38,7 @@ pub(crate) enum ClientRequestError {
 }
 
 impl Client {
-    pub(crate) fn new(id: ClientId, output: OutputQueue) -> Self {
+    pub(crate) fn new(id: ClientId, output: FrameQueue) -> Self {
         Self {
             id,
             output,
@@ -54,7 +54,7 @@ impl Client {
         &self,
         method: &str,
         params: &impl Serialize,
-    ) -> Result<(), OutputClosed> {
+    ) -> Result<(), QueueClosed> {
         match encode_notification(method, params) {
             Ok(body) => self.output.message(&body).await,
             Err(error) => {
@@ -82,7 +82,7 @@ impl Client {
         self.output
             .message(&body)
             .await
-            .map_err(|OutputClosed| ClientRequestError::Gone)?;
+            .map_err(|QueueClosed| ClientRequestError::Gone)?;
         let answer = response.await.map_err(|failure| match failure {
             RpcFailure::Rpc(error) => ClientRequestError::Refused(error.message),
             RpcFailure::Closed => ClientRequestError::Gone,
@@ -99,7 +99,7 @@ impl Client {
         &self,
         session: &str,
         event: &impl Serialize,
-    ) -> Result<(), OutputClosed> {
+    ) -> Result<(), QueueClosed> {
         let params = json!({ "sessionId": session, "event": event });
         self.notify("session.event", &params).await
     }

@@ -31,7 +31,7 @@ use crate::methods::{self, MethodAnswer, MethodCx};
 use crate::server::CopilotServer;
 
 pub(crate) use client::{Client, ClientId, ClientRequestError};
-pub(crate) use output::OutputClosed;
+pub(crate) use output::QueueClosed;
 
 /// A prompt with attachments has megabytes; a client that announces more than this is broken or hostile.
 const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -51,7 +51,7 @@ const UNAUTHORISED: i64 = -32001;
 /// Right of a connection to use the server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ConnectionAccess {
-    /// Whoever started this process: standard input and output.
+    /// The process that started this one: standard input and output.
     #[default]
     Trusted,
     /// The client has to send this token with `connect`.
@@ -60,10 +60,10 @@ pub enum ConnectionAccess {
 
 /// Reason for the end of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ConnectionEnd {
+pub enum ServedConnectionEnd {
     /// The client has closed it.
     Closed,
-    /// What the client sent cannot be read.
+    /// The client sent something that cannot be read.
     Malformed(FrameError),
     /// Reading or writing failed.
     Failed(std::io::ErrorKind),
@@ -72,7 +72,7 @@ pub enum ConnectionEnd {
 }
 
 #[derive(Deserialize)]
-struct CancelParams {
+struct CancelRequestParams {
     id: RpcId,
 }
 
@@ -80,7 +80,7 @@ struct CancelParams {
 const LAST_WRITES_MAX: Duration = Duration::from_secs(1);
 
 /// The reader's state.
-struct Connection {
+struct ConnectionReader {
     server: CopilotServer,
     client: Arc<Client>,
     incoming: IncomingRequests,
@@ -101,16 +101,16 @@ impl CopilotServer {
         mut input: impl AsyncRead + Unpin + Send,
         output: impl AsyncWrite + Unpin + Send,
         access: ConnectionAccess,
-    ) -> ConnectionEnd {
+    ) -> ServedConnectionEnd {
         let (queue, writer) = output::output_queue();
         let client = Arc::new(Client::new(self.next_client_id(), queue.clone()));
         let label = format!("connection/{}", client.id.0);
         let Ok(scope) = self.connections().child(label, ScopeOptions::default()) else {
-            return ConnectionEnd::Stopped;
+            return ServedConnectionEnd::Stopped;
         };
         let answers = queue.clone();
         let sink = Arc::new(move |answer| answers.answer(answer));
-        let mut connection = Connection {
+        let mut connection = ConnectionReader {
             server: self.clone(),
             client: Arc::clone(&client),
             incoming: IncomingRequests::new(REQUESTS_MAX, sink),
@@ -122,18 +122,21 @@ impl CopilotServer {
         let mut writing = std::pin::pin!(writer.write_to(output));
         let end = tokio::select! {
             biased;
-            () = scope.stopped() => ConnectionEnd::Stopped,
+            () = scope.stopped() => ServedConnectionEnd::Stopped,
             written = &mut writing => match written {
-                Err(error) => ConnectionEnd::Failed(error.kind()),
-                Ok(()) => ConnectionEnd::Closed,
+                Err(error) => ServedConnectionEnd::Failed(error.kind()),
+                Ok(()) => ServedConnectionEnd::Closed,
             },
             end = connection.read(&mut input) => end,
         };
-        self.detach_client(&client).await;
+        self.detach_client(&client);
         client.outgoing.close();
         drop(connection);
         queue.close();
-        if matches!(end, ConnectionEnd::Stopped | ConnectionEnd::Malformed(_)) {
+        if matches!(
+            end,
+            ServedConnectionEnd::Stopped | ServedConnectionEnd::Malformed(_)
+        ) {
             // The last answers, and why the connection ends.
             drop(timeout(LAST_WRITES_MAX, writing).await);
         }
@@ -145,8 +148,8 @@ impl CopilotServer {
     }
 }
 
-impl Connection {
-    async fn read(&mut self, input: &mut (impl AsyncRead + Unpin)) -> ConnectionEnd {
+impl ConnectionReader {
+    async fn read(&mut self, input: &mut (impl AsyncRead + Unpin)) -> ServedConnectionEnd {
         let mut decoder = FrameDecoder::new(FrameLimits {
             header_bytes_max: HEADER_BYTES_MAX,
             body_bytes_max: BODY_BYTES_MAX,
@@ -154,16 +157,16 @@ impl Connection {
         let mut chunk = vec![0; READ_BYTES];
         loop {
             let read = match input.read(&mut chunk).await {
-                Ok(0) => return ConnectionEnd::Closed,
+                Ok(0) => return ServedConnectionEnd::Closed,
                 Ok(read) => read,
-                Err(error) => return ConnectionEnd::Failed(error.kind()),
+                Err(error) => return ServedConnectionEnd::Failed(error.kind()),
             };
             decoder.push(chunk.get(..read).unwrap_or_default());
             loop {
                 match decoder.next_frame() {
                     Ok(Some(body)) => {
                         if self.message(&body).await.is_err() {
-                            return ConnectionEnd::Closed;
+                            return ServedConnectionEnd::Closed;
                         }
                     }
                     Ok(None) => break,
@@ -171,7 +174,7 @@ impl Connection {
                         let error = RpcError::parse_error(malformed.to_string());
                         let body = encode_error_response(None, &error);
                         let _sent_or_gone = self.client.output.message(&body).await;
-                        return ConnectionEnd::Malformed(malformed);
+                        return ServedConnectionEnd::Malformed(malformed);
                     }
                 }
             }
@@ -179,13 +182,13 @@ impl Connection {
     }
 
     /// Takes one message. It waits while the client does not read what it gets.
-    async fn message(&mut self, body: &[u8]) -> Result<(), OutputClosed> {
+    async fn message(&mut self, body: &[u8]) -> Result<(), QueueClosed> {
         match IncomingMessage::parse(body) {
             Ok(IncomingMessage::Request(request)) => self.request(request).await,
             Ok(IncomingMessage::Notification { method, params }) => {
                 if method == "$/cancelRequest"
                     && let Some(params) = params
-                    && let Ok(CancelParams { id }) = serde_json::from_str(params.get())
+                    && let Ok(CancelRequestParams { id }) = serde_json::from_str(params.get())
                     && let Some(token) = self.running.lock().get(&id)
                 {
                     token.cancel();
@@ -213,7 +216,7 @@ impl Connection {
         }
     }
 
-    async fn request(&mut self, request: IncomingRequest) -> Result<(), OutputClosed> {
+    async fn request(&mut self, request: IncomingRequest) -> Result<(), QueueClosed> {
         let IncomingRequest { id, method, params } = request;
         let responder = match self.incoming.accept(id.clone()) {
             Ok(responder) => responder,

@@ -16,14 +16,14 @@ const UNIT_BYTES: usize = 1024;
 
 /// Sender's side. Clones write to the same connection.
 #[derive(Debug, Clone)]
-pub(crate) struct OutputQueue {
+pub(crate) struct FrameQueue {
     tx: Arc<Mutex<Option<mpsc::UnboundedSender<QueuedFrame>>>>,
     room: Arc<Semaphore>,
 }
 
 /// Receiver's side, which writes.
 #[derive(Debug)]
-pub(crate) struct OutputWriter {
+pub(crate) struct FrameWriter {
     rx: mpsc::UnboundedReceiver<QueuedFrame>,
 }
 
@@ -38,19 +38,19 @@ enum QueuedFrame {
 /// The connection has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the connection has ended")]
-pub(crate) struct OutputClosed;
+pub(crate) struct QueueClosed;
 
 /// Creates a queue. Its length is limited by the requests under way and by `WAITING_UNITS_MAX`.
-pub(crate) fn output_queue() -> (OutputQueue, OutputWriter) {
+pub(crate) fn output_queue() -> (FrameQueue, FrameWriter) {
     let (tx, rx) = mpsc::unbounded_channel();
-    let queue = OutputQueue {
+    let queue = FrameQueue {
         tx: Arc::new(Mutex::new(Some(tx))),
         room: Arc::new(Semaphore::new(WAITING_UNITS_MAX as usize)),
     };
-    (queue, OutputWriter { rx })
+    (queue, FrameWriter { rx })
 }
 
-impl OutputQueue {
+impl FrameQueue {
     /// Queues an answer. One for a connection that has ended is dropped.
     pub(crate) fn answer(&self, answer: QueuedAnswer) {
         let _queued_or_gone = self.push(QueuedFrame::Answer(answer));
@@ -60,17 +60,17 @@ impl OutputQueue {
     ///
     /// # Cancel safety
     /// Cancel safe: a dropped future has queued nothing.
-    pub(crate) async fn message(&self, body: &[u8]) -> Result<(), OutputClosed> {
+    pub(crate) async fn message(&self, body: &[u8]) -> Result<(), QueueClosed> {
         let units = u32::try_from(body.len() / UNIT_BYTES + 1).unwrap_or(WAITING_UNITS_MAX);
         let room = Arc::clone(&self.room).acquire_many_owned(units.min(WAITING_UNITS_MAX));
-        let room = room.await.map_err(|_closed| OutputClosed)?;
+        let room = room.await.map_err(|_closed| QueueClosed)?;
         self.push(QueuedFrame::Message(encode_frame(body), room))
     }
 
-    fn push(&self, frame: QueuedFrame) -> Result<(), OutputClosed> {
+    fn push(&self, frame: QueuedFrame) -> Result<(), QueueClosed> {
         let tx = self.tx.lock();
-        let tx = tx.as_ref().ok_or(OutputClosed)?;
-        tx.send(frame).map_err(|_gone| OutputClosed)
+        let tx = tx.as_ref().ok_or(QueueClosed)?;
+        tx.send(frame).map_err(|_gone| QueueClosed)
     }
 
     /// Ends the queue: what is in it is still written, and everything else fails.
@@ -80,7 +80,7 @@ impl OutputQueue {
     }
 }
 
-impl OutputWriter {
+impl FrameWriter {
     /// Writes until the queue is closed and empty.
     ///
     /// # Errors

@@ -44,12 +44,12 @@ pub(crate) struct DeclaredTool {
 
 /// Choice of tools by name, or by kind: `builtin:*`, `mcp:*`, `custom:*`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct ToolFilter {
+pub(crate) struct ToolSelection {
     pub available: Option<Vec<String>>,
     pub excluded: Vec<String>,
 }
 
-impl ToolFilter {
+impl ToolSelection {
     fn allows(&self, kind: &str, name: &str) -> bool {
         let is_meant = |pattern: &String| {
             let (of_kind, of_name) = pattern.split_once(':').unwrap_or((kind, pattern));
@@ -63,7 +63,7 @@ impl ToolFilter {
 /// Tools of a session's clients.
 #[derive(Debug)]
 pub(crate) struct ClientTools {
-    filter: ToolFilter,
+    filter: ToolSelection,
     roster: Arc<Roster>,
     asks_user: bool,
     state: Mutex<ClientToolsState>,
@@ -106,7 +106,7 @@ pub(crate) struct ToolGeneration {
 }
 
 impl ClientTools {
-    pub(crate) fn new(filter: ToolFilter, roster: Arc<Roster>, asks_user: bool) -> Self {
+    pub(crate) fn new(filter: ToolSelection, roster: Arc<Roster>, asks_user: bool) -> Self {
         Self {
             filter,
             roster,
@@ -353,9 +353,9 @@ impl SessionTools for ChosenTools {
 mod tests {
     use super::*;
 
-    fn filter(available: Option<&[&str]>, excluded: &[&str]) -> ToolFilter {
+    fn filter(available: Option<&[&str]>, excluded: &[&str]) -> ToolSelection {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        ToolFilter {
+        ToolSelection {
             available: available.map(owned),
             excluded: owned(excluded),
         }

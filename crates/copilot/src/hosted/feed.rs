@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use super::HostedSession;
 use super::roster::FeedHandle;
-use crate::connection::{Client, OutputClosed};
+use crate::connection::{Client, QueueClosed};
 use crate::event::CopilotEvent;
 use crate::translate::{EventTranslator, HostEvent};
 
@@ -102,7 +102,7 @@ impl Feed {
             .collect()
     }
 
-    async fn send(&self, event: &CopilotEvent) -> Result<(), OutputClosed> {
+    async fn send(&self, event: &CopilotEvent) -> Result<(), QueueClosed> {
         if event.kind == "session.idle" {
             let mut aborts = self.handle.aborts.subscribe();
             let answered = async { drop(aborts.wait_for(|aborts| *aborts == 0).await) };

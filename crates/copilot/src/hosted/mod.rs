@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use tokio::sync::broadcast;
 use tokio::time::timeout;
 
-pub(crate) use client_tools::{DeclaredTool, ToolFilter};
+pub(crate) use client_tools::{DeclaredTool, ToolSelection};
 pub(crate) use roster::{ClientWishes, FeedHandle};
 
 use crate::connection::{Client, ClientId};
@@ -49,7 +49,7 @@ pub(crate) struct SessionChoice {
     pub model_name: Option<Arc<str>>,
     pub folder: Option<PathBuf>,
     pub system_prompt: SystemPrompt,
-    pub filter: ToolFilter,
+    pub filter: ToolSelection,
     pub declared: Vec<DeclaredTool>,
     pub wishes: ClientWishes,
     pub streaming: bool,
@@ -69,7 +69,7 @@ pub(crate) struct HostedSession {
     version: Arc<str>,
 }
 
-/// How a session is opened.
+/// Way to open a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OpenMode {
     Create,

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use crate::connection::{Client, ClientId};
 
-/// What a client takes part in.
+/// Parts that a client takes in a session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ClientWishes {
     /// It answers permission questions.

@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use super::{MethodAnswer, MethodCx, MethodResult, later, read};
 use crate::connection::Client;
 use crate::hosted::{
-    ClientWishes, DeclaredTool, HostedSession, OpenMode, SessionChoice, ToolFilter,
+    ClientWishes, DeclaredTool, HostedSession, OpenMode, SessionChoice, ToolSelection,
 };
 use crate::server::{CopilotServer, OpeningSession};
 
@@ -174,7 +174,7 @@ fn choice_of(server: &CopilotServer, params: OpenParams) -> Result<SessionChoice
         model_name: Some(model_name),
         folder: params.working_directory,
         system_prompt,
-        filter: ToolFilter {
+        filter: ToolSelection {
             available: params.available_tools,
             excluded: params.excluded_tools.unwrap_or_default(),
         },
@@ -194,39 +194,33 @@ fn model_of(
     params: &OpenParams,
 ) -> Result<Option<Arc<dyn Model>>, RpcError> {
     let system = server.system();
-    let model = match &params.provider {
-        Some(provider) => {
-            let kind = provider.kind.as_deref().unwrap_or("openai");
-            let wire = provider.wire_api.as_deref().unwrap_or("completions");
-            if kind != "openai" || wire != "completions" {
-                return Err(RpcError::invalid_params(format!(
-                    "a provider of type {kind:?} with the API {wire:?} is not supported: use \"openai\" with \"completions\""
-                )));
-            }
-            let named = provider.wire_model.as_ref().or(provider.model_id.as_ref());
-            let name = named.or(params.model.as_ref());
-            let name = name.ok_or_else(|| RpcError::invalid_params("`model` is missing"))?;
-            let key = provider
-                .api_key
-                .clone()
-                .or_else(|| provider.bearer_token.clone());
-            system.provider_model(name, provider.base_url.clone(), key)
+    let model = if let Some(provider) = &params.provider {
+        let kind = provider.kind.as_deref().unwrap_or("openai");
+        let wire = provider.wire_api.as_deref().unwrap_or("completions");
+        if kind != "openai" || wire != "completions" {
+            return Err(RpcError::invalid_params(format!(
+                "a provider of type {kind:?} with the API {wire:?} is not supported: use \"openai\" with \"completions\""
+            )));
         }
-        None => {
-            let configured = ModelChoice::of(&system.config().model);
-            match (&params.model, configured) {
-                (
-                    Some(name),
-                    Some(ModelChoice::Named {
-                        base_url,
-                        name: known,
-                    }),
-                ) if *name != known => system.provider_model(name, base_url, None),
-                (Some(name), None) if !system.has_model() => {
-                    system.provider_model(name, None, None)
-                }
-                _ => return Ok(None),
-            }
+        let named = provider.wire_model.as_ref().or(provider.model_id.as_ref());
+        let name = named.or(params.model.as_ref());
+        let name = name.ok_or_else(|| RpcError::invalid_params("`model` is missing"))?;
+        let key = provider
+            .api_key
+            .clone()
+            .or_else(|| provider.bearer_token.clone());
+        system.provider_model(name, provider.base_url.clone(), key)
+    } else {
+        match (&params.model, ModelChoice::of(&system.config().model)) {
+            (
+                Some(name),
+                Some(ModelChoice::Named {
+                    base_url,
+                    name: known,
+                }),
+            ) if *name != known => system.provider_model(name, base_url, None),
+            (Some(name), None) if !system.has_model() => system.provider_model(name, None, None),
+            _ => return Ok(None),
         }
     };
     model.map(Some).map_err(|error| refusal(&error))

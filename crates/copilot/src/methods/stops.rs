@@ -1,13 +1,12 @@
 //! Stops, each with its receipt.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::receipt::ItemState;
 use allstop_core::record::{Attachment, BackgroundKind};
 use allstop_core::{CallId, Cause, CauseKind, Receipt};
 use allstop_jsonrpc::RpcError;
-use allstop_session::{Session, StopTarget};
+use allstop_session::{Session, SessionStop, StopTarget};
 use futures::future::join_all;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -98,7 +97,7 @@ impl Drop for AbortInFlight {
 /// Stops a target; the receipt comes behind the events of the stop.
 fn stopping(
     cx: &MethodCx<'_>,
-    session: Arc<HostedSession>,
+    session: &HostedSession,
     target: &StopTarget,
     cause: Cause,
     answer: impl FnOnce(&Receipt) -> Value + Send + 'static,
@@ -143,7 +142,7 @@ pub(super) fn abort(
     let cause = cause_of(params.reason.as_deref());
     Ok(stopping(
         cx,
-        session,
+        &session,
         &target,
         cause,
         |receipt| json!({ "success": is_success(receipt), "receipt": receipt }),
@@ -160,7 +159,7 @@ pub(super) fn interrupt(
     let cause = cause_of(params.reason.as_deref());
     Ok(stopping(
         cx,
-        session,
+        &session,
         &StopTarget::Turn,
         cause,
         |receipt| json!({ "interrupted": receipt.outcome().is_none(), "receipt": receipt }),
@@ -187,7 +186,7 @@ pub(super) fn cancel_agents(
         })
         .collect();
     Ok(later(async move {
-        let receipts = join_all(stops.iter().map(|stop| stop.receipt())).await;
+        let receipts = join_all(stops.iter().map(SessionStop::receipt)).await;
         let stopped = receipts
             .iter()
             .filter(|receipt| receipt.outcome().is_none());
@@ -225,7 +224,7 @@ pub(super) fn stop(cx: &MethodCx<'_>, params: Option<&RawValue>) -> Result<Metho
     let cause = cause_of(params.reason.as_deref());
     Ok(stopping(
         cx,
-        session,
+        &session,
         &extent.target(),
         cause,
         |receipt| json!({ "receipt": receipt }),

@@ -42,7 +42,7 @@ pub(super) fn begin(
     let now = |answer: Value| Ok(MethodAnswer::Now(Ok(answer)));
     match name {
         "list" => {
-            let tasks: Vec<_> = works.iter().map(|work| info_of(work)).collect();
+            let tasks: Vec<_> = works.iter().map(info_of).collect();
             now(json!({ "tasks": tasks }))
         }
         "refresh" => now(json!({})),
@@ -69,12 +69,11 @@ pub(super) fn begin(
             let limit = params.timeout_ms.map(Duration::from_millis);
             Ok(later(async move {
                 let idle = session.session.background_idle();
-                let is_drained = match limit {
-                    Some(limit) => tokio::time::timeout(limit, idle).await.is_ok(),
-                    None => {
-                        idle.await;
-                        true
-                    }
+                let is_drained = if let Some(limit) = limit {
+                    tokio::time::timeout(limit, idle).await.is_ok()
+                } else {
+                    idle.await;
+                    true
                 };
                 Ok(json!({ "drained": is_drained, "timedOut": !is_drained }))
             }))

@@ -12,14 +12,14 @@ use super::{EventTranslator, ExternalCall};
 
 /// Calls that have no completion yet.
 #[derive(Debug, Default)]
-pub(super) struct OpenCalls {
+pub(super) struct ShownCalls {
     /// In the order of their requests.
     order: Vec<CallId>,
-    by_id: HashMap<CallId, OpenCall>,
+    by_id: HashMap<CallId, ShownCall>,
 }
 
 #[derive(Debug)]
-pub(super) struct OpenCall {
+pub(super) struct ShownCall {
     pub(super) tool: Arc<str>,
     pub(super) arguments: Value,
     is_started: bool,
@@ -28,16 +28,16 @@ pub(super) struct OpenCall {
     is_handled: bool,
 }
 
-impl OpenCalls {
-    pub(super) fn get(&self, id: &CallId) -> Option<&OpenCall> {
+impl ShownCalls {
+    pub(super) fn get(&self, id: &CallId) -> Option<&ShownCall> {
         self.by_id.get(id)
     }
 
-    fn entry(&mut self, id: &CallId) -> &mut OpenCall {
+    fn entry(&mut self, id: &CallId) -> &mut ShownCall {
         if !self.by_id.contains_key(id) {
             self.order.push(id.clone());
         }
-        self.by_id.entry(id.clone()).or_insert_with(|| OpenCall {
+        self.by_id.entry(id.clone()).or_insert_with(|| ShownCall {
             tool: "".into(),
             arguments: Value::Null,
             is_started: false,
@@ -144,7 +144,7 @@ impl EventTranslator {
     }
 
     pub(super) fn external_completed(&mut self, request_id: &Arc<str>) {
-        let is_it = |call: &&mut OpenCall| {
+        let is_it = |call: &&mut ShownCall| {
             let external = call.external.as_ref();
             call.is_handled && external.is_some_and(|call| call.request_id == *request_id)
         };

@@ -111,9 +111,10 @@ impl History<'_> {
                     }
                 }
                 Message::Tool(result) => {
-                    let outcome = match result.is_error {
-                        true => CallOutcome::Failed,
-                        false => CallOutcome::Succeeded,
+                    let outcome = if result.is_error {
+                        CallOutcome::Failed
+                    } else {
+                        CallOutcome::Succeeded
                     };
                     let data = calls::completion(result.call_id.as_str(), outcome, &result.content);
                     let place = format!("turn/{turn}/call/{}/complete", result.call_id);

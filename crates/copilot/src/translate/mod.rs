@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::event::{CopilotEvent, event_id};
-use calls::OpenCalls;
+use calls::ShownCalls;
 pub(crate) use history::history;
 
 /// Choices of the client that created or resumed the session.
@@ -77,7 +77,7 @@ pub(crate) struct EventTranslator {
     message: Option<MessageId>,
     /// Step whose turn of the protocol is open.
     step: Option<u32>,
-    calls: OpenCalls,
+    calls: ShownCalls,
     is_aborted: bool,
     /// Reason of the end of the last turn.
     ended: Option<StopReason>,
@@ -94,7 +94,7 @@ impl EventTranslator {
             turn: TurnNumber(0),
             message: None,
             step: None,
-            calls: OpenCalls::default(),
+            calls: ShownCalls::default(),
             is_aborted: false,
             ended: None,
         }

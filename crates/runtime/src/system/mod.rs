@@ -30,8 +30,8 @@ pub use hidden::is_secret_variable;
 pub(crate) use options::script_of;
 pub use options::{ModelChoice, StoreChoice, SystemOptions};
 pub use parts::{SystemStore, open_store};
-pub use sessions::{InterruptedTurn, OpenSession, QuestionRecipient};
-pub use setup::{SessionSetup, SessionTools, SystemPrompt};
+pub use sessions::{InterruptedTurn, OpenSession};
+pub use setup::{QuestionRecipient, SessionSetup, SessionTools, SystemPrompt};
 
 use crate::config::Config;
 use crate::error::StartError;

@@ -16,8 +16,7 @@ use allstop_tools::{
 use super::SystemParts;
 use super::hidden::still_hidden;
 use super::options::SystemOptions;
-use super::sessions::QuestionRecipient;
-use super::setup::SessionSetup;
+use super::setup::{QuestionRecipient, SessionSetup};
 use super::spill::SpillFolder;
 use crate::command::{CommandGuardrail, CommandHook, CommandSettings};
 use crate::config::Config;

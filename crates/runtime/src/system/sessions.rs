@@ -17,20 +17,11 @@ use allstop_session::{
 };
 use futures::future::BoxFuture;
 
-use super::setup::SessionSetup;
+use super::setup::{QuestionRecipient, SessionSetup};
 use super::spill::SpillFolder;
 use super::{System, SystemParts, UnendedWork, open};
 use crate::agent_executor::{AgentExecutor, AgentExecutorOptions};
 use crate::error::StartError;
-
-/// Recipient of permission questions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum QuestionRecipient {
-    /// Subscribers of the session.
-    Subscribers,
-    /// The prompter of the system.
-    Prompter,
-}
 
 /// An open session, with the remains of an earlier process.
 #[derive(Debug)]

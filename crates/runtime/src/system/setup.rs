@@ -10,7 +10,14 @@ use allstop_session::FollowUp;
 use allstop_tools::external::LateAnswer;
 use allstop_tools::{Tool, ToolSource};
 
-use super::QuestionRecipient;
+/// Recipient of permission questions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QuestionRecipient {
+    /// Subscribers of the session.
+    Subscribers,
+    /// The prompter of the system.
+    Prompter,
+}
 
 /// Parts of a session that its opener chooses. What it leaves out comes from the configuration.
 #[derive(Debug, Clone)]

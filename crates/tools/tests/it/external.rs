@@ -44,13 +44,10 @@ fn stage(effect: Effect, queue_len_max: usize) -> (Stage, ExternalRequests) {
     stage_with(effect, options)
 }
 
-fn stage_with(effect: Effect, options: ExternalOptions) -> (Stage, ExternalRequests) {
+fn stage_with(effect: Effect, mut options: ExternalOptions) -> (Stage, ExternalRequests) {
     let late: Arc<Mutex<Vec<LateAnswer>>> = Arc::default();
     let heard = Arc::clone(&late);
-    let options = ExternalOptions {
-        on_late_answer: Arc::new(move |answer| heard.lock().push(answer)),
-        ..options
-    };
+    options.on_late_answer = Arc::new(move |answer| heard.lock().push(answer));
     let spec = ToolSpec {
         name: "deploy".into(),
         description: "Deploys.".into(),

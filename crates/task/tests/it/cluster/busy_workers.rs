@@ -109,7 +109,7 @@ async fn worker_without_a_place_still_ends_what_is_to_stop() {
     assert_eq!(busy.live(), 1);
 }
 
-/// What needs a place goes on to a worker that has one, also past workers that look without one.
+/// A task that needs a place goes to a worker that has one, also past workers that look without one.
 #[tokio::test(start_paused = true)]
 async fn task_passes_busy_workers_by() {
     let cluster = Cluster::new();

@@ -28,7 +28,8 @@ fn rests() -> ScriptedExecutor {
 
 async fn version_of(cluster: &Cluster, id: &TaskId) -> Version {
     let stream = StreamName::new(format!("task/{id}"));
-    let records = cluster.log.read(&stream, Version(1), 1_000).await.unwrap();
+    let records = cluster.log.read(&stream, Version(1), 1_000).await;
+    let records = records.expect("it works");
     records.last().map_or(Version(0), |(version, _)| *version)
 }
 

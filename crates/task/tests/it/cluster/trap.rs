@@ -98,9 +98,10 @@ impl Log for TrapLog {
             }
             let kind = format!("\"type\":\"{}\"", trap.at);
             let is_it = |record: &RecordBytes| String::from_utf8_lossy(record).contains(&kind);
-            let meanwhile = match records.iter().any(is_it) {
-                true => trap.meanwhile.lock().take(),
-                false => None,
+            let meanwhile = if records.iter().any(is_it) {
+                trap.meanwhile.lock().take()
+            } else {
+                None
             };
             let Some(meanwhile) = meanwhile else {
                 return this.log.append(&stream, expected, id, records).await;
