@@ -21,6 +21,7 @@ use allstop_session::{FollowUp, Session, StopTarget};
 use parking_lot::Mutex;
 use tokio::sync::broadcast;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 pub(crate) use client_tools::{DeclaredTool, ToolSelection};
 pub(crate) use roster::{ClientWishes, FeedHandle};
@@ -64,6 +65,8 @@ pub(crate) struct HostedSession {
     host_events: broadcast::Sender<HostEvent>,
     /// Scope of the feeds, which outlive the session's own work.
     scope: Scope,
+    /// Ends the forwarding of tool requests once the session calls no tool any more.
+    no_more_calls: CancellationToken,
     cancelled: Mutex<HashSet<CallId>>,
     model_name: Option<Arc<str>>,
     version: Arc<str>,
@@ -121,6 +124,7 @@ impl HostedSession {
             tools,
             roster,
             host_events: broadcast::channel(HOST_EVENTS_MAX).0,
+            no_more_calls: CancellationToken::new(),
             cancelled: Mutex::default(),
             model_name: choice.model_name.clone(),
             version: Arc::clone(&server.options().version),
@@ -135,13 +139,16 @@ impl HostedSession {
         self.session.id()
     }
 
-    /// Sends the requests of the clients' tools to all clients, until the tools are gone.
+    /// Sends the requests of the clients' tools to all clients, until the tools are gone or the session is closed.
     fn forward(self: &Arc<Self>, mut generation: ToolGeneration) {
         let (tools, events) = (Arc::clone(&self.tools), self.host_events.clone());
+        let no_more_calls = self.no_more_calls.clone();
         let spec = WorkSpec::new(ItemKind::Future, "requests of client tools");
         let spawned = self.scope.spawn(spec, move |cx| async move {
             tokio::select! {
+                biased;
                 _stopped = cx.stopped_at("requests of client tools") => {}
+                // Before the end, so that handlers hear that their calls are cancelled.
                 () = async {
                     while let Some(event) = generation.next(&tools).await {
                         let event = match event {
@@ -154,6 +161,7 @@ impl HostedSession {
                         drop(events.send(event));
                     }
                 } => {}
+                () = no_more_calls.cancelled() => {}
             }
         });
         drop(spawned);
@@ -266,6 +274,7 @@ impl HostedSession {
         let stopping = self.session.stop(&StopTarget::Session, cause.clone());
         let receipt = stopping.receipt().await;
         self.session.close().await;
+        self.no_more_calls.cancel();
         // The feeds end with the events.
         let ended = async {
             while !self.scope.is_quiet() {
