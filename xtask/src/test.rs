@@ -11,6 +11,7 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     let nextest = parts::TOOLS.fetch()?.join("bin/cargo-nextest");
     parts::LLAMA.fetch()?;
     parts::A2A_PYTHON.fetch()?;
+    parts::COPILOT_PYTHON.fetch()?;
     parts::NATS.fetch()?;
     parts::fetch_npm_parts()?;
     let nextest = || {

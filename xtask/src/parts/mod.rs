@@ -65,6 +65,15 @@ pub(crate) const A2A_PYTHON: Part = Part {
     },
 };
 
+/// The official Copilot SDK for Python.
+pub(crate) const COPILOT_PYTHON: Part = Part {
+    name: "copilot_python",
+    made_from: &["crates/testkit/parts/copilot_python.txt"],
+    by: By::Pip {
+        usable: "import copilot.session, copilot.tools",
+    },
+};
+
 /// A NATS server.
 pub(crate) const NATS: Part = Part {
     name: "nats",
@@ -87,6 +96,19 @@ const A2A_JS: Part = Part {
     },
 };
 
+/// The official Copilot SDK for JavaScript. Its lock file leaves out the optional packages: GitHub's own runtime, which
+/// Allstop stands in for, has 100 MB.
+const COPILOT_JS: Part = Part {
+    name: "copilot_js",
+    made_from: &[
+        "crates/testkit/parts/copilot_js/package.json",
+        "crates/testkit/parts/copilot_js/package-lock.json",
+    ],
+    by: By::Npm {
+        program: "node_modules/@github/copilot-sdk/dist/index.js",
+    },
+};
+
 /// The MCP reference server.
 const EVERYTHING: Part = Part {
     name: "everything",
@@ -100,7 +122,7 @@ const EVERYTHING: Part = Part {
 };
 
 pub(crate) fn run() -> anyhow::Result<()> {
-    for part in [TOOLS, LLAMA, A2A_PYTHON, NATS] {
+    for part in [TOOLS, LLAMA, A2A_PYTHON, COPILOT_PYTHON, NATS] {
         println!("{}: {}", part.name, part.fetch()?.display());
     }
     for (part, folder) in fetch_npm_parts()? {
@@ -115,6 +137,7 @@ pub(crate) fn fetch_npm_parts() -> anyhow::Result<Vec<(&'static str, PathBuf)>> 
     for (part, label) in [
         (EVERYTHING, "the MCP reference server"),
         (A2A_JS, "the A2A client for JavaScript"),
+        (COPILOT_JS, "the Copilot SDK for JavaScript"),
     ] {
         if let Some(folder) = part.fetch_if_possible(label)? {
             present.push((part.name, folder));
