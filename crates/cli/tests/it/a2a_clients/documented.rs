@@ -3,7 +3,8 @@
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use super::script::{Client, part};
+use super::script::Client;
+use crate::support::parts::part;
 use crate::support::place::repository;
 use crate::support::{FACT_MAX, Place, Running, Signal};
 

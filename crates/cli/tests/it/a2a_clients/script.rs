@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::support::Running;
+use crate::support::parts::part;
 
 /// Longest time of all scenarios of a script: within the limit of a test.
 const SCRIPT_TIME_MAX: Duration = Duration::from_secs(50);
@@ -46,28 +47,6 @@ impl Client {
 fn script(name: &str) -> PathBuf {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
     tests.join("a2a_clients").join(name)
-}
-
-/// Folder of a part; `None` if it is left out on this machine.
-#[expect(clippy::print_stdout, reason = "reports the skipped tests")]
-pub(super) fn part(name: &str) -> Option<PathBuf> {
-    let test = std::env::current_exe().expect("the path of the test");
-    let is_known = |parts: &PathBuf| {
-        parts.join(name).join(".complete").is_file()
-            || parts.join(format!("{name}.left_out")).is_file()
-    };
-    let parts = test
-        .ancestors()
-        .map(|folder| folder.join("parts"))
-        .find(is_known)
-        .expect("the part is missing: run `cargo xtask parts` and try again");
-    match std::fs::read_to_string(parts.join(format!("{name}.left_out"))) {
-        Ok(why) => {
-            println!("left out: {why}");
-            None
-        }
-        Err(_) => Some(parts.join(name)),
-    }
 }
 
 /// Name of a scenario, and the address of its server.

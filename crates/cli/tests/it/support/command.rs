@@ -12,7 +12,7 @@ use super::running::{Ended, Running};
 use super::{FACT_MAX, Place};
 
 /// The command, as it was built.
-const COMMAND: &str = env!("CARGO_BIN_EXE_allstop");
+pub(crate) const COMMAND: &str = env!("CARGO_BIN_EXE_allstop");
 
 /// The command before it runs, with an environment that is the test's own.
 #[derive(Debug)]

@@ -5,6 +5,7 @@ pub(crate) mod command;
 pub(crate) mod fault;
 pub(crate) mod history;
 pub(crate) mod load;
+pub(crate) mod parts;
 pub(crate) mod person;
 pub(crate) mod place;
 pub(crate) mod processes;
