@@ -1,7 +1,10 @@
 """Scenarios with the official Copilot SDK for Python, unmodified.
 
-usage: client.py BINARY STORE SCRIPT SCENARIO...
-Prints a line for each scenario that passed. The script of the model is `script.yaml` beside this file.
+usage: client.py [ARGUMENT...] -- SCENARIO...
+
+The SDK starts the program that COPILOT_CLI_PATH names, with these arguments before its own. The model follows
+`script.yaml` beside this file, in which LONG_SLEEP stands for the command in the environment variable of this name.
+Prints a line for each scenario that passed.
 """
 
 import asyncio
@@ -11,33 +14,33 @@ import sys
 import time
 
 from copilot import CopilotClient, RuntimeConnection
+from copilot.rpc import PermissionDecisionReject
 from copilot.session import PermissionHandler
 from copilot.tools import Tool, ToolResult
 
-BINARY, STORE, SCRIPT = sys.argv[1:4]
-SOON = 10
+SPLIT = sys.argv.index("--")
+ARGUMENTS, SCENARIOS = sys.argv[1:SPLIT], sys.argv[SPLIT + 1 :]
+# A command that no other process has.
+LONG_SLEEP = os.environ.get("LONG_SLEEP", "")
+# Far more than anything takes on a busy machine.
+SOON = 15
 
 
 def client():
-    args = ["copilot", "--store", STORE, "--model", f"script:{SCRIPT}"]
-    connection = RuntimeConnection.for_stdio(path=BINARY, args=args)
-    return CopilotClient(connection=connection)
+    if not ARGUMENTS:
+        return CopilotClient()
+    return CopilotClient(connection=RuntimeConnection.for_stdio(args=ARGUMENTS))
 
 
-def marker(text):
-    """A part of a command line that nothing else has."""
-    return f"{text}-{os.getpid()}"
-
-
-def runs(text):
-    """True if a process has this in its command line."""
+def long_shell_runs():
     for folder in pathlib.Path("/proc").iterdir():
-        if folder.name.isdigit() and int(folder.name) != os.getpid():
+        if folder.name.isdigit():
             try:
-                if text.encode() in (folder / "cmdline").read_bytes():
-                    return True
+                command = (folder / "cmdline").read_bytes()
             except OSError:
-                pass
+                continue
+            if command.replace(b"\0", b" ").strip() == LONG_SLEEP.encode():
+                return True
     return False
 
 
@@ -86,9 +89,8 @@ async def until(what, condition):
 class Watched:
     """A session whose events are kept."""
 
-    def __init__(self, session):
-        self.session, self.events, self.new = session, [], asyncio.Event()
-        session.on(self.heard)
+    def __init__(self):
+        self.session, self.events, self.new = None, [], asyncio.Event()
 
     def heard(self, event):
         self.events.append(event)
@@ -114,8 +116,9 @@ async def with_session(run, **options):
     await server.start()
     try:
         options.setdefault("on_permission_request", PermissionHandler.approve_all)
-        session = await server.create_session(**options)
-        await run(server, Watched(session))
+        watched = Watched()
+        watched.session = await server.create_session(on_event=watched.heard, **options)
+        await run(server, watched)
     finally:
         await server.stop()
 
@@ -125,6 +128,7 @@ async def send(server, watched):
     assert answer.data.content == "Hello.", answer
     events = await watched.session.get_events()
     assert [event.type.value for event in events][-2:] == ["user.message", "assistant.message"], events
+    await watched.until("session.idle")
     watched.before("session.start", "user.message", "assistant.turn_start", "assistant.message", "session.idle")
 
 
@@ -139,6 +143,7 @@ async def three_tools(server, watched):
     assert answer.data.content == "All echoed.", answer
     done = [event.data for event in watched.events if event.type.value == "tool.execution_complete"]
     assert sorted(data.result.content for data in done) == ["echo a", "echo b", "echo c"], done
+    await watched.until("session.idle")
     watched.before(
         "assistant.message",
         "tool.execution_start",
@@ -156,7 +161,6 @@ async def abort(server, watched, handlers):
     await handlers.started_all(1)
     begun = time.monotonic()
     await watched.session.abort()
-    took = time.monotonic() - begun
     await until("the handler is cancelled", lambda: handlers.cancelled)
     assert handlers.cancelled["one"] - begun < 0.5, handlers.cancelled["one"] - begun
     await watched.until("session.idle")
@@ -168,7 +172,6 @@ async def abort(server, watched, handlers):
     assert idle.data.aborted is True, idle
     answer = await watched.session.send_and_wait("hello again", timeout=SOON)
     assert answer.data.content == "Hello again.", answer
-    print(f"  abort answered in {took * 1000:.0f} ms", file=sys.stderr)
 
 
 async def aborted_wait(server, watched, handlers):
@@ -223,22 +226,24 @@ async def stuck_background(server, watched):
     else:
         raise AssertionError("the wait ended although the shell runs")
     tasks = await watched.session.rpc.tasks.list()
-    assert [task.status for task in tasks.tasks if task.type == "shell"] == ["running"] or tasks.tasks, tasks
+    assert [(task.type, task.status.value) for task in tasks.tasks] == [("shell", "running")], tasks
+    assert long_shell_runs()
     # An abort without a turn ends what the session waits for, and says so.
     await watched.session.abort()
-    await until("the shell is gone", lambda: not runs("sleep 3737"))
+    await until("the shell is gone", lambda: not long_shell_runs())
     await watched.until("session.idle")
 
 
 async def abort_leaves_background(server, watched, handlers):
     await watched.session.send("start a long shell")
     await watched.until("assistant.idle")
+    await until("the shell runs", long_shell_runs)
     await watched.session.send("wait for one")
     await handlers.started_all(1)
     await watched.session.abort()
-    assert runs("sleep 3737"), "an abort of a turn has ended a shell that it does not cover"
+    assert long_shell_runs(), "an abort of a turn has ended a shell that it does not cover"
     await watched.session.abort()
-    await until("the shell is gone", lambda: not runs("sleep 3737"))
+    await until("the shell is gone", lambda: not long_shell_runs())
 
 
 async def permission(server, watched, asked):
@@ -248,6 +253,8 @@ async def permission(server, watched, asked):
     assert [data.success for data in done] == [False], done
     assert done[0].error.code == "denied", done
     watched.before("permission.requested", "permission.completed", "tool.execution_complete")
+    [answer] = [event.data.result for event in watched.events if event.type.value == "permission.completed"]
+    assert answer.kind == "denied-interactively-by-user", answer
 
 
 async def hooks(server, watched, seen):
@@ -291,6 +298,25 @@ async def resume_and_delete():
         await second.stop()
 
 
+async def stop():
+    """The end of the client ends its calls and its shells, at once."""
+    handlers, watched, server = Handlers(), Watched(), client()
+    await server.start()
+    options = {"on_event": watched.heard, "on_permission_request": PermissionHandler.approve_all}
+    watched.session = await server.create_session(tools=handlers.tools(), **options)
+    await watched.session.send("start a long shell")
+    await watched.until("assistant.idle")
+    await until("the shell runs", long_shell_runs)
+    await watched.session.send("wait for one")
+    await handlers.started_all(1)
+    begun = time.monotonic()
+    await server.stop()
+    took = time.monotonic() - begun
+    assert took < 0.9, f"the stop took {took} s"
+    await until("the handler is cancelled", lambda: handlers.cancelled)
+    assert not long_shell_runs(), "the shell still runs"
+
+
 async def server_killed():
     first = client()
     await first.start()
@@ -318,7 +344,7 @@ async def scenario(name):
 
     def ask(request, invocation):
         asked.append(getattr(request.kind, "value", request.kind))
-        return {"kind": "reject"}
+        return PermissionDecisionReject(feedback="not here")
 
     async def pre(hook, invocation):
         seen.append("pre")
@@ -361,12 +387,14 @@ async def scenario(name):
         await with_session(lambda *of: stalled_hook(*of, begun), tools=handlers.tools(), hooks=of_hooks)
     elif name == "resume_and_delete":
         await resume_and_delete()
+    elif name == "stop":
+        await stop()
     elif name == "server_killed":
         await server_killed()
     else:
         raise AssertionError(f"no scenario {name}")
 
 
-for name in sys.argv[4:]:
+for name in SCENARIOS:
     asyncio.run(asyncio.wait_for(scenario(name), 40))
     print(f"passed {name}", flush=True)

@@ -13,6 +13,7 @@ mod chat;
 mod chat_sizes;
 mod cluster;
 mod conversation;
+mod copilot_clients;
 mod crash;
 mod demo_cluster;
 mod endings;

@@ -1,0 +1,107 @@
+//! The clients' scripts as processes, which start the binary as programs of users do.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::support::command::COMMAND;
+use crate::support::parts::part;
+use crate::support::processes::MARK;
+use crate::support::{Place, Running};
+
+/// Longest time of all scenarios of a script: within the limit of a test.
+const SCRIPT_TIME_MAX: Duration = Duration::from_secs(50);
+
+/// Official SDK of a language.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sdk {
+    Python,
+    JavaScript,
+}
+
+impl Sdk {
+    /// Script of the SDK with the part on its path; `None` if the part is left out on this machine.
+    fn command(self) -> Option<Command> {
+        Some(match self {
+            Self::Python => {
+                let mut command = Command::new("python3");
+                let part = part("copilot_python")?;
+                command.arg(script("client.py")).env("PYTHONPATH", part);
+                command
+            }
+            Self::JavaScript => {
+                let mut command = Command::new("node");
+                let part = part("copilot_js")?;
+                command.arg(script("client.mjs")).env("COPILOT_PART", part);
+                command
+            }
+        })
+    }
+}
+
+fn script(name: &str) -> PathBuf {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    tests.join("copilot_clients").join(name)
+}
+
+/// Name of the scripted model, with a long command that no other test has.
+fn model(place: &Place) -> String {
+    let yaml = std::fs::read_to_string(script("script.yaml")).expect("the script");
+    assert!(yaml.contains("LONG_SLEEP"), "{yaml}");
+    place.script(&yaml.replace("LONG_SLEEP", place.sleeper()))
+}
+
+/// Runs the scenarios on a binary that gets its subcommand, store and model from the client.
+#[track_caller]
+pub(super) fn run_scenarios(sdk: Sdk, scenarios: &[&str]) {
+    let place = Place::new();
+    let Some(mut command) = sdk.command() else {
+        return;
+    };
+    command.args(["copilot", "--store"]).arg(place.store());
+    command.args(["--model", &model(&place)]);
+    run(&place, command, scenarios);
+}
+
+/// Runs the scenarios on a binary that gets the arguments of the SDK alone; the environment has store and model.
+#[track_caller]
+pub(super) fn run_without_arguments(sdk: Sdk, scenarios: &[&str]) {
+    let place = Place::new();
+    let Some(mut command) = sdk.command() else {
+        return;
+    };
+    command
+        .env("ALLSTOP_STORE", place.store())
+        .env("ALLSTOP_MODEL", model(&place));
+    run(&place, command, scenarios);
+    assert!(place.store().is_file(), "another store was used");
+}
+
+/// Runs the scenarios in one process, in order. Asserts that each has passed, that the SDK could read every event, and
+/// that no process is left.
+#[track_caller]
+fn run(place: &Place, mut command: Command, scenarios: &[&str]) {
+    let begin = Instant::now();
+    let child = command
+        .arg("--")
+        .args(scenarios)
+        .current_dir(place.work())
+        .env("HOME", place.path("home"))
+        .env("COPILOT_CLI_PATH", COMMAND)
+        .env("LONG_SLEEP", place.sleeper())
+        .env(MARK, place.mark())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let ended = Running::new(child.expect("the script starts"), begin).end(SCRIPT_TIME_MAX);
+    let passed: Vec<&str> = ended
+        .stdout
+        .lines()
+        .filter_map(|line| line.strip_prefix("passed "))
+        .collect();
+    assert_eq!(passed, scenarios, "{}{}", ended.stdout, ended.stderr);
+    // The SDKs print exceptions about events that they cannot read, and what the binary prints.
+    assert_eq!((ended.code, ended.stderr.as_str()), (0, ""));
+    place.assert_nothing_runs();
+}
