@@ -4,6 +4,7 @@
 //! do nothing.
 
 mod script;
+mod token;
 
 use script::{Sdk, run_scenarios, run_without_arguments};
 
