@@ -77,6 +77,8 @@ async fn accept(
                 continue;
             }
         };
+        // Small frames that wait for each other would take 40 ms each.
+        let _no_matter = stream.set_nodelay(true);
         let (server, access) = (server.clone(), access.clone());
         let spec = WorkSpec::new(ItemKind::Future, "connection");
         let spawned = scope.spawn(spec, |_cx| async move {

@@ -24,7 +24,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::methods::{self, MethodAnswer, MethodCx};
@@ -39,6 +39,10 @@ const HEADER_BYTES_MAX: usize = 8 * 1024;
 
 /// Requests of one client that are being answered. A client with a thousand sessions that all wait has room.
 const REQUESTS_MAX: usize = 8 * 1024;
+
+/// Time and bytes that a client has for the token: without it, it holds a connection and memory of others.
+const CONNECT_MAX: Duration = Duration::from_secs(10);
+const CONNECT_BYTES_MAX: usize = 64 * 1024;
 
 const READ_BYTES: usize = 64 * 1024;
 
@@ -67,6 +71,8 @@ pub enum ServedConnectionEnd {
     Malformed(FrameError),
     /// Reading or writing failed.
     Failed(std::io::ErrorKind),
+    /// The client did not send the token, in time or at all.
+    NotLetIn,
     /// The server is being stopped.
     Stopped,
 }
@@ -143,6 +149,8 @@ impl CopilotServer {
         let cause = Cause::new(CauseKind::Disconnect).detail("its client is gone");
         let stop = scope.stop(StopRequest::new(Extent::Subtree, cause).grace(Duration::ZERO));
         drop(stop.receipt().await);
+        // Once more: a request that was under way may have attached the client behind the first time.
+        self.detach_client(&client);
         scope.close();
         end
     }
@@ -155,12 +163,25 @@ impl ConnectionReader {
             body_bytes_max: BODY_BYTES_MAX,
         });
         let mut chunk = vec![0; READ_BYTES];
+        let (connect_by, mut bytes_read) = (Instant::now() + CONNECT_MAX, 0);
         loop {
-            let read = match input.read(&mut chunk).await {
+            let is_let_in = self.is_connected || self.access == ConnectionAccess::Trusted;
+            let read = if is_let_in {
+                input.read(&mut chunk).await
+            } else if bytes_read > CONNECT_BYTES_MAX {
+                return ServedConnectionEnd::NotLetIn;
+            } else {
+                match timeout_at(connect_by, input.read(&mut chunk)).await {
+                    Ok(read) => read,
+                    Err(_elapsed) => return ServedConnectionEnd::NotLetIn,
+                }
+            };
+            let read = match read {
                 Ok(0) => return ServedConnectionEnd::Closed,
                 Ok(read) => read,
                 Err(error) => return ServedConnectionEnd::Failed(error.kind()),
             };
+            bytes_read += read;
             decoder.push(chunk.get(..read).unwrap_or_default());
             loop {
                 match decoder.next_frame() {

@@ -22,7 +22,7 @@ use super::roster::Roster;
 use crate::builtin;
 use crate::translate::ExternalCall;
 
-/// Answered and cancelled requests that are remembered, so that a late answer is taken for what it is.
+/// Cancelled requests that are remembered, so that a late answer is taken for what it is.
 const ENDED_MAX: usize = 1_024;
 
 type LateAnswerHandler = Arc<dyn Fn(LateAnswer) + Send + Sync>;
@@ -185,7 +185,6 @@ impl ClientTools {
             };
         };
         state.by_request.remove(&pending.key);
-        state.end(request.into(), &pending);
         drop(state);
         pending.handler.answer(pending.id, answer)
     }

@@ -18,6 +18,7 @@ use allstop_model::Model;
 use allstop_runtime::{QuestionRecipient, SessionSetup, StartError, System, SystemPrompt};
 use allstop_scope::{Scope, ScopeOptions, StopRequest, WorkSpec};
 use allstop_session::{FollowUp, Session, StopTarget};
+use allstop_tools::PermissionAnswer;
 use parking_lot::Mutex;
 use tokio::sync::broadcast;
 use tokio::time::timeout;
@@ -51,7 +52,8 @@ pub(crate) struct SessionChoice {
     pub folder: Option<PathBuf>,
     pub system_prompt: SystemPrompt,
     pub filter: ToolSelection,
-    pub declared: Vec<DeclaredTool>,
+    /// `None`: the client has no tools, and leaves those of others as they are.
+    pub declared: Option<Vec<DeclaredTool>>,
     pub wishes: ClientWishes,
     pub streaming: bool,
 }
@@ -95,7 +97,7 @@ impl HostedSession {
         let asks_user = choice.wishes.user_input;
         let tools = ClientTools::new(choice.filter.clone(), Arc::clone(&roster), asks_user);
         let tools = Arc::new(tools);
-        let generation = tools.declare(choice.declared.clone());
+        let generation = tools.declare(choice.declared.clone().unwrap_or_default());
         let folder = choice.folder.clone();
         let hooks = ClientHooks {
             name: "copilot-client".into(),
@@ -220,7 +222,15 @@ impl HostedSession {
 
     /// Removes a client. True if it was the last one.
     pub(crate) fn detach(&self, client: ClientId) -> bool {
-        self.roster.detach(client)
+        let was_last = self.roster.detach(client);
+        if !was_last && !self.roster.has_permission_handler() {
+            // Nobody is left who would answer them.
+            for question in self.session.questions() {
+                let unanswered = PermissionAnswer::Unanswered;
+                let _first_or_not = self.session.answer(&question.id, unanswered);
+            }
+        }
+        was_last
     }
 
     /// True if no other client has the session.

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
-use crate::connection::{Client, ClientId};
+use crate::connection::{Client, ClientId, ClientRequestError};
 
 /// Parts that a client takes in a session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -103,9 +105,28 @@ impl Roster {
     }
 
     /// The latest client with this wish.
-    pub(crate) fn latest(&self, wish: impl Fn(&ClientWishes) -> bool) -> Option<Arc<Client>> {
+    pub(crate) fn latest(&self, wish: impl Fn(&ClientWishes) -> bool) -> Option<AttachedClient> {
         let clients = self.clients.lock();
         let found = clients.iter().rev().find(|attached| wish(&attached.wishes));
-        found.map(|attached| Arc::clone(&attached.client))
+        found.cloned()
+    }
+}
+
+impl AttachedClient {
+    /// Sends a request, and waits for its answer until the client is detached.
+    ///
+    /// # Cancel safety
+    /// Dropping the future withdraws the request.
+    pub(crate) async fn request<T: DeserializeOwned>(
+        &self,
+        method: &str,
+        params: &impl Serialize,
+    ) -> Result<T, ClientRequestError> {
+        let mut is_detached = self.feed.is_detached.subscribe();
+        let detached = async { drop(is_detached.wait_for(|is| *is).await) };
+        tokio::select! {
+            answer = self.client.request(method, params) => answer,
+            () = detached => Err(ClientRequestError::Gone),
+        }
     }
 }

@@ -9,6 +9,7 @@ mod lifecycle;
 mod messages;
 mod open;
 mod stops;
+mod surrogates;
 mod tasks;
 
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use serde_json::value::RawValue;
 use crate::connection::Client;
 use crate::hosted::HostedSession;
 use crate::server::CopilotServer;
+use surrogates::without_lone_surrogates;
 
 pub(crate) type MethodResult = Result<Value, RpcError>;
 
@@ -77,7 +79,8 @@ pub(crate) fn begin(cx: &MethodCx<'_>, method: &str, params: Option<&RawValue>) 
 /// Reads the parameters.
 fn read<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T, RpcError> {
     let text = params.map_or("{}", RawValue::get);
-    serde_json::from_str(text).map_err(|error| RpcError::invalid_params(error.to_string()))
+    let text = without_lone_surrogates(text);
+    serde_json::from_str(&text).map_err(|error| RpcError::invalid_params(error.to_string()))
 }
 
 /// The open session of this id.

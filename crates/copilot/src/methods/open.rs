@@ -122,7 +122,9 @@ async fn open(
             session
         }
         OpeningSession::Open(session) if mode == OpenMode::Resume => {
-            session.declare(choice.declared.clone());
+            if let Some(declared) = choice.declared.clone() {
+                session.declare(declared);
+            }
             session.attach(client, choice, None);
             session
         }
@@ -178,7 +180,7 @@ fn choice_of(server: &CopilotServer, params: OpenParams) -> Result<SessionChoice
             available: params.available_tools,
             excluded: params.excluded_tools.unwrap_or_default(),
         },
-        declared: params.tools.unwrap_or_default(),
+        declared: params.tools,
         wishes: ClientWishes {
             permissions: params.request_permission.unwrap_or(false),
             hooks: params.hooks.unwrap_or(false),

@@ -79,6 +79,7 @@ pub(crate) struct EventTranslator {
     step: Option<u32>,
     calls: ShownCalls,
     is_aborted: bool,
+    is_running: bool,
     /// Reason of the end of the last turn.
     ended: Option<StopReason>,
 }
@@ -96,6 +97,7 @@ impl EventTranslator {
             step: None,
             calls: ShownCalls::default(),
             is_aborted: false,
+            is_running: false,
             ended: None,
         }
     }
@@ -147,7 +149,9 @@ impl EventTranslator {
             HostEvent::ExternalRequested(call) => self.external_requested(call),
             HostEvent::ExternalPending(call) => self.external_pending(call),
             HostEvent::ExternalCompleted { request_id } => self.external_completed(request_id),
-            HostEvent::AbortRequested { reason } => self.abort(reason),
+            // Before its turn it would be told of the one before; then the turn itself tells it.
+            HostEvent::AbortRequested { reason } if self.is_running => self.abort(reason),
+            HostEvent::AbortRequested { .. } => {}
         }
         std::mem::take(&mut self.out)
     }
@@ -175,6 +179,7 @@ impl EventTranslator {
             } => {
                 (self.turn, self.message) = (*turn, message.clone());
                 (self.step, self.is_aborted, self.ended) = (None, false, None);
+                self.is_running = true;
                 let (kind, data) = user_message(input, message.as_ref(), *origin);
                 self.persisted(kind, &format!("turn/{turn}/user"), data);
             }
@@ -280,7 +285,7 @@ impl EventTranslator {
     fn turn_ended(&mut self, reason: StopReason, cause: Option<&Cause>) {
         self.complete_calls(cause);
         self.end_step();
-        self.ended = Some(reason);
+        (self.is_running, self.ended) = (false, Some(reason));
         let kind = match reason {
             StopReason::Completed | StopReason::Cancelled | StopReason::Shutdown => return,
             StopReason::Timeout => "timeout",

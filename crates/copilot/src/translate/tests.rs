@@ -257,3 +257,19 @@ fn failure_is_an_error_and_no_abort() {
     assert_eq!(events[1].data["errorType"], "timeout");
     assert_eq!(events[1].data["originatingMessageId"], "m");
 }
+
+/// It may be asked for before its turn has begun, or without one.
+#[test]
+fn abort_is_told_once_and_only_of_a_turn_that_runs() {
+    let mut translator = translator();
+    let abort = || HostEvent::AbortRequested {
+        reason: "user_initiated".into(),
+    };
+    assert!(translator.host_event(&abort(), at()).is_empty());
+    begun(&mut translator, &[]);
+    assert_eq!(kinds(&translator.host_event(&abort(), at())), ["abort"]);
+    assert!(translator.host_event(&abort(), at()).is_empty());
+    let cause = Some(Cause::new(CauseKind::User));
+    translator.session_event(&live(ended(StopReason::Cancelled, cause)), at());
+    assert!(translator.host_event(&abort(), at()).is_empty());
+}

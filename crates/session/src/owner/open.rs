@@ -63,7 +63,7 @@ impl SessionOwner {
         match &mut self.resources {
             // The engine was lost, and the log with it. The background work is still owned by this session.
             Some(open) => open.writer = Some(writer),
-            None => self.open_agent(writer).await?,
+            None => self.open_agent(writer, stopped).await?,
         }
         self.publish();
         Ok(())
@@ -91,7 +91,11 @@ impl SessionOwner {
         })
     }
 
-    async fn open_agent(&mut self, writer: Box<SessionWriter>) -> Result<(), TurnError> {
+    async fn open_agent(
+        &mut self,
+        writer: Box<SessionWriter>,
+        scope: &Scope,
+    ) -> Result<(), TurnError> {
         let first = unended::next_number(writer.state());
         let background = {
             // In one critical section: a stop of all background work must find the scope in which the tools start
@@ -127,7 +131,8 @@ impl SessionOwner {
             writer: Some(writer),
         });
         let event = HookEvent::SessionStart { resumed };
-        self.call_hooks(&event, &self.scope).await;
+        // Below the turn that opens the session: a stop of the turn ends the hook, and its receipt has it.
+        self.call_hooks(&event, scope).await;
         Ok(())
     }
 
