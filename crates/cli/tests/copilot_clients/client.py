@@ -105,6 +105,14 @@ class Watched:
                 self.new.clear()
                 await self.new.wait()
 
+    async def ask(self, prompt):
+        """Sends the first message and waits for its answer, which comes behind the events of its turn, and for the end."""
+        answer = await self.session.send_and_wait(prompt, timeout=SOON)
+        last = [kind for kind in self.types() if kind.startswith(("assistant.turn", "tool."))][-1]
+        assert last == "assistant.turn_end", self.types()
+        await self.until("session.idle")
+        return answer
+
     def before(self, *kinds):
         """Checks that the first events of these types have this order."""
         places = [self.types().index(kind) for kind in kinds]
@@ -124,26 +132,24 @@ async def with_session(run, **options):
 
 
 async def send(server, watched):
-    answer = await watched.session.send_and_wait("hello", timeout=SOON)
+    answer = await watched.ask("hello")
     assert answer.data.content == "Hello.", answer
     events = await watched.session.get_events()
     assert [event.type.value for event in events][-2:] == ["user.message", "assistant.message"], events
-    await watched.until("session.idle")
     watched.before("session.start", "user.message", "assistant.turn_start", "assistant.message", "session.idle")
 
 
 async def stream(server, watched):
-    answer = await watched.session.send_and_wait("hello", timeout=SOON)
+    answer = await watched.ask("hello")
     pieces = [event.data.delta_content for event in watched.events if event.type.value == "assistant.message_delta"]
     assert "".join(pieces) == answer.data.content, pieces
 
 
 async def three_tools(server, watched):
-    answer = await watched.session.send_and_wait("echo three", timeout=SOON)
+    answer = await watched.ask("echo three")
     assert answer.data.content == "All echoed.", answer
     done = [event.data for event in watched.events if event.type.value == "tool.execution_complete"]
     assert sorted(data.result.content for data in done) == ["echo a", "echo b", "echo c"], done
-    await watched.until("session.idle")
     watched.before(
         "assistant.message",
         "tool.execution_start",
@@ -247,7 +253,7 @@ async def abort_leaves_background(server, watched, handlers):
 
 
 async def permission(server, watched, asked):
-    await watched.session.send_and_wait("touch a file", timeout=SOON)
+    await watched.ask("touch a file")
     assert asked == ["shell"], asked
     done = [event.data for event in watched.events if event.type.value == "tool.execution_complete"]
     assert [data.success for data in done] == [False], done
@@ -258,7 +264,7 @@ async def permission(server, watched, asked):
 
 
 async def hooks(server, watched, seen):
-    await watched.session.send_and_wait("echo three", timeout=SOON)
+    await watched.ask("echo three")
     done = [event.data for event in watched.events if event.type.value == "tool.execution_complete"]
     outcomes = sorted((data.success, data.error.message if data.error else "") for data in done)
     assert outcomes[0] == (False, "the call did not run: not b"), outcomes

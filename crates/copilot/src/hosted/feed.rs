@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use allstop_agent::AgentEvent;
 use allstop_session::{SessionEventKind, Subscription};
 use allstop_tools::PermissionAnswer;
 use tokio::sync::broadcast::error::RecvError;
@@ -39,6 +40,7 @@ impl Feed {
     pub(super) async fn run(mut self) {
         let mut is_detached = self.handle.is_detached.subscribe();
         loop {
+            let mut ended = None;
             let events = tokio::select! {
                 biased;
                 () = detached(&mut is_detached) => return,
@@ -50,6 +52,11 @@ impl Feed {
                 event = self.events.next() => match event {
                     Ok(Some(event)) => {
                         self.answer_unasked(&event.kind);
+                        if let SessionEventKind::Live(AgentEvent::TurnEnded { turn, .. }) =
+                            &event.kind
+                        {
+                            ended = Some(*turn);
+                        }
                         self.translator.session_event(&event, now())
                     }
                     Ok(None) => return,
@@ -69,6 +76,9 @@ impl Feed {
                 if sent.is_err() {
                     return;
                 }
+            }
+            if let Some(turn) = ended {
+                self.handle.turns.send_replace(turn);
             }
         }
     }

@@ -23,6 +23,7 @@ use parking_lot::Mutex;
 use tokio::sync::broadcast;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 pub(crate) use client_tools::{DeclaredTool, ToolSelection};
 pub(crate) use roster::{ClientWishes, FeedHandle};
@@ -67,6 +68,8 @@ pub(crate) struct HostedSession {
     host_events: broadcast::Sender<HostEvent>,
     /// Scope of the feeds, which outlive the session's own work.
     scope: Scope,
+    /// Feeds that have not ended.
+    feeds: TaskTracker,
     /// Ends the forwarding of tool requests once the session calls no tool any more.
     no_more_calls: CancellationToken,
     cancelled: Mutex<HashSet<CallId>>,
@@ -126,6 +129,7 @@ impl HostedSession {
             tools,
             roster,
             host_events: broadcast::channel(HOST_EVENTS_MAX).0,
+            feeds: TaskTracker::new(),
             no_more_calls: CancellationToken::new(),
             cancelled: Mutex::default(),
             model_name: choice.model_name.clone(),
@@ -210,8 +214,10 @@ impl HostedSession {
             wishes: choice.wishes,
             feed: handle,
         });
+        let under_way = self.feeds.token();
         let spec = WorkSpec::new(ItemKind::Future, "events of a session");
         let spawned = self.scope.spawn(spec, |cx| async move {
+            let _under_way = under_way;
             tokio::select! {
                 _stopped = cx.stopped_at("events of a session") => {}
                 () = feed.run_behind(pending) => {}
@@ -286,15 +292,8 @@ impl HostedSession {
         self.session.close().await;
         self.no_more_calls.cancel();
         // The feeds end with the events.
-        let ended = async {
-            while !self.scope.is_quiet() {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-                if self.roster.is_empty() {
-                    return;
-                }
-            }
-        };
-        let _sent_or_late = timeout(LAST_EVENTS_MAX, ended).await;
+        self.feeds.close();
+        let _sent_or_late = timeout(LAST_EVENTS_MAX, self.feeds.wait()).await;
         let request = StopRequest::new(Extent::Subtree, cause).grace(Duration::ZERO);
         drop(self.scope.stop(request).receipt().await);
         self.scope.close();

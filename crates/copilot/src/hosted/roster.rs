@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use allstop_core::TurnNumber;
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -33,6 +34,8 @@ pub(crate) struct AttachedClient {
 pub(crate) struct FeedHandle {
     /// Number of `assistant.idle` events that were sent.
     pub idles: Arc<watch::Sender<u64>>,
+    /// The last turn whose end was sent.
+    pub turns: Arc<watch::Sender<TurnNumber>>,
     /// Aborts whose answer comes before the next `session.idle`.
     pub aborts: Arc<watch::Sender<u32>>,
     /// Ends the feed.
@@ -43,6 +46,7 @@ impl Default for FeedHandle {
     fn default() -> Self {
         Self {
             idles: Arc::new(watch::Sender::new(0)),
+            turns: Arc::new(watch::Sender::new(TurnNumber(0))),
             aborts: Arc::new(watch::Sender::new(0)),
             is_detached: Arc::new(watch::Sender::new(false)),
         }

@@ -10,10 +10,14 @@ use allstop_session::{FollowUp, MessageHandle, MessageOutcome, NewMessage};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use super::{MethodAnswer, MethodCx, MethodResult, later, open_session, read};
 use crate::hosted::HostedSession;
 use crate::translate::answer;
+
+/// Longest wait for the events of the turn to be sent, which come before the answer.
+const EVENTS_SENT_MAX: Duration = Duration::from_secs(1);
 
 /// Attachments that are named in a prompt; more are left to the user's own words.
 const ATTACHMENTS_MAX: usize = 64;
@@ -89,6 +93,7 @@ pub(super) fn send_and_wait(
     let session = open_session(cx, &params.session_id)?;
     let message = sent(&session, &params)?;
     let limit = params.timeout_ms.map(Duration::from_millis);
+    let feed = session.feed_of(cx.client.id);
     Ok(later(async move {
         let waited = async {
             let outcome = message.outcome().await;
@@ -96,11 +101,18 @@ pub(super) fn send_and_wait(
             outcome
         };
         let outcome = match limit {
-            Some(limit) => tokio::time::timeout(limit, waited).await.ok(),
+            Some(limit) => timeout(limit, waited).await.ok(),
             None => Some(waited.await),
         };
         match outcome {
-            Some(outcome) => answer_of(&session, &message, &outcome),
+            Some(outcome) => {
+                if let (Some(feed), Some(turn)) = (feed, outcome.turn) {
+                    let mut turns = feed.turns.subscribe();
+                    let sent = async { drop(turns.wait_for(|ended| *ended >= turn).await) };
+                    let _sent_or_late = timeout(EVENTS_SENT_MAX, sent).await;
+                }
+                answer_of(&session, &message, &outcome)
+            }
             None => Ok(timed_out(&session, &message)),
         }
     }))
