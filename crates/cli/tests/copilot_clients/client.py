@@ -110,6 +110,7 @@ class Watched:
         answer = await self.session.send_and_wait(prompt, timeout=SOON)
         last = [kind for kind in self.types() if kind.startswith(("assistant.turn", "tool."))][-1]
         assert last == "assistant.turn_end", self.types()
+        assert abs(answer.timestamp.timestamp() - time.time()) < 60, answer.timestamp
         await self.until("session.idle")
         return answer
 

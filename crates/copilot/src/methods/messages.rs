@@ -1,7 +1,7 @@
 //! Messages, and the wait for their answer.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use allstop_agent::TurnError;
 use allstop_core::StopReason;
@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::{MethodAnswer, MethodCx, MethodResult, later, open_session, read};
+use crate::event::CopilotEvent;
 use crate::hosted::HostedSession;
 use crate::translate::answer;
 
@@ -125,12 +126,11 @@ fn answer_of(
 ) -> MethodResult {
     let response = outcome.turn.filter(|_| outcome.is_completed()).map(|turn| {
         let place = (turn, outcome.steps);
-        answer(
-            session.id(),
-            place,
-            (&outcome.output, &[]),
-            Some(&message.id),
-        )
+        let text = (&*outcome.output, &[][..]);
+        CopilotEvent {
+            timestamp: SystemTime::now().into(),
+            ..answer(session.id(), place, text, Some(&message.id))
+        }
     });
     let word = match outcome.stop_reason {
         StopReason::Completed => "completed",
