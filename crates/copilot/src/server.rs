@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use allstop_core::receipt::ItemKind;
 use allstop_core::{Cause, Receipt, SessionId};
 use allstop_runtime::System;
-use allstop_scope::Scope;
+use allstop_scope::{Scope, WorkSpec};
 use futures::future::join_all;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -46,25 +47,22 @@ struct ServerInner {
     shutdown: CancellationToken,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 enum SessionSlot {
-    /// A client opens it, or it is being closed.
-    Busy,
+    /// Somebody opens, closes or deletes it; the token is cancelled behind that.
+    Reserved(CancellationToken),
     Open(Arc<HostedSession>),
 }
 
-/// Right to open a session: nobody else opens it meanwhile.
+/// Right to open, close or delete a session: nobody else does meanwhile.
 #[derive(Debug)]
-pub(crate) struct OpeningGuard {
+pub(crate) struct SessionReservation {
     server: CopilotServer,
     id: SessionId,
+    released: CancellationToken,
 }
 
-impl OpeningGuard {
-    pub(crate) fn id(&self) -> &SessionId {
-        &self.id
-    }
-
+impl SessionReservation {
     /// Makes the session known.
     pub(crate) fn opened(self, session: &Arc<HostedSession>) {
         let mut sessions = self.server.inner.sessions.lock();
@@ -72,23 +70,24 @@ impl OpeningGuard {
     }
 }
 
-impl Drop for OpeningGuard {
+impl Drop for SessionReservation {
     fn drop(&mut self) {
         let mut sessions = self.server.inner.sessions.lock();
-        if matches!(sessions.get(&self.id), Some(SessionSlot::Busy)) {
+        if matches!(sessions.get(&self.id), Some(SessionSlot::Reserved(_))) {
             sessions.remove(&self.id);
         }
+        drop(sessions);
+        self.released.cancel();
     }
 }
 
-/// Result of a look for a session to open.
+/// Result of a look for a session.
 #[derive(Debug)]
-pub(crate) enum OpeningSession {
-    /// It is not open here.
-    New(OpeningGuard),
-    Open(Arc<HostedSession>),
-    /// Somebody opens or closes it now.
-    Busy,
+pub(crate) enum FoundSession<T> {
+    /// It is not open here, and is reserved now.
+    NotOpen(SessionReservation),
+    /// It is open: the result of the function that was called with it.
+    Open(T),
 }
 
 impl CopilotServer {
@@ -138,7 +137,7 @@ impl CopilotServer {
     pub(crate) fn open_session(&self, id: &SessionId) -> Option<Arc<HostedSession>> {
         match self.inner.sessions.lock().get(id)? {
             SessionSlot::Open(session) => Some(Arc::clone(session)),
-            SessionSlot::Busy => None,
+            SessionSlot::Reserved(_) => None,
         }
     }
 
@@ -146,44 +145,78 @@ impl CopilotServer {
         let sessions = self.inner.sessions.lock();
         let open = sessions.values().filter_map(|slot| match slot {
             SessionSlot::Open(session) => Some(Arc::clone(session)),
-            SessionSlot::Busy => None,
+            SessionSlot::Reserved(_) => None,
         });
         open.collect()
     }
 
-    /// Looks for a session, and reserves its id if it is not open.
-    pub(crate) fn begin_opening(&self, id: &SessionId) -> OpeningSession {
-        let mut sessions = self.inner.sessions.lock();
-        match sessions.get(id) {
-            Some(SessionSlot::Open(session)) => OpeningSession::Open(Arc::clone(session)),
-            Some(SessionSlot::Busy) => OpeningSession::Busy,
-            None => {
-                sessions.insert(id.clone(), SessionSlot::Busy);
-                OpeningSession::New(OpeningGuard {
-                    server: self.clone(),
-                    id: id.clone(),
-                })
-            }
+    /// Looks for a session, once nobody opens or closes it any more. `use_open` runs before anybody can close it.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(crate) async fn find_session<T>(
+        &self,
+        id: &SessionId,
+        use_open: impl Fn(&Arc<HostedSession>) -> T,
+    ) -> FoundSession<T> {
+        loop {
+            let released = {
+                let mut sessions = self.inner.sessions.lock();
+                match sessions.get(id) {
+                    Some(SessionSlot::Open(session)) => {
+                        return FoundSession::Open(use_open(session));
+                    }
+                    Some(SessionSlot::Reserved(released)) => released.clone(),
+                    None => {
+                        return FoundSession::NotOpen(self.reserve(&mut sessions, id));
+                    }
+                }
+            };
+            released.cancelled().await;
         }
     }
 
-    /// Stops all work of a session and closes it: it can be resumed. `None` if it is not open.
-    pub(crate) async fn close_session(&self, id: &SessionId, cause: Cause) -> Option<Arc<Receipt>> {
-        let (session, guard) = {
+    fn reserve(
+        &self,
+        sessions: &mut HashMap<SessionId, SessionSlot>,
+        id: &SessionId,
+    ) -> SessionReservation {
+        let released = CancellationToken::new();
+        sessions.insert(id.clone(), SessionSlot::Reserved(released.clone()));
+        SessionReservation {
+            server: self.clone(),
+            id: id.clone(),
+            released,
+        }
+    }
+
+    /// Stops all work of a session and closes it: it can be resumed. `None` if it is not open, or not to be closed.
+    ///
+    /// # Cancel safety
+    /// Dropping the future takes nothing back: the session is closed all the same.
+    pub(crate) async fn close_session_if(
+        &self,
+        id: &SessionId,
+        is_to_close: impl Fn(&HostedSession) -> bool,
+        cause: Cause,
+    ) -> Option<Arc<Receipt>> {
+        let (session, reservation) = {
             let mut sessions = self.inner.sessions.lock();
-            let slot = sessions.get_mut(id)?;
-            let SessionSlot::Open(session) = std::mem::replace(slot, SessionSlot::Busy) else {
-                return None;
+            let session = match sessions.get(id)? {
+                SessionSlot::Open(session) if is_to_close(session) => Arc::clone(session),
+                SessionSlot::Open(_) | SessionSlot::Reserved(_) => return None,
             };
-            let guard = OpeningGuard {
-                server: self.clone(),
-                id: id.clone(),
-            };
-            (session, guard)
+            (session, self.reserve(&mut sessions, id))
         };
-        let receipt = session.close(cause).await;
-        drop(guard);
-        Some(receipt)
+        let spec = WorkSpec::new(ItemKind::Future, format!("close of session {id}"));
+        let close = async move {
+            let receipt = session.close(cause).await;
+            drop(reservation);
+            receipt
+        };
+        // A client that goes while it waits does not leave half a session.
+        let closed = self.inner.connections.spawn_begun(spec, |_cx| close);
+        closed.ok()?.await.ok()
     }
 
     /// Detaches a client that is gone from all sessions. Each session that it leaves alone is closed after a time.
@@ -203,7 +236,7 @@ impl CopilotServer {
         let sessions = self.open_sessions();
         let closing = sessions
             .iter()
-            .map(|session| self.close_session(session.id(), cause.clone()));
+            .map(|session| self.close_session_if(session.id(), |_| true, cause.clone()));
         join_all(closing).await.into_iter().flatten().collect()
     }
 }

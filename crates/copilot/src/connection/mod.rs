@@ -3,7 +3,7 @@
 //! Invariants:
 //! 1. Every request is answered exactly once, or the connection has ended.
 //! 2. Requests begin in the order in which they arrived: a stop that follows a message finds the message.
-//! 3. A client that does not read holds up itself alone: see [`output`].
+//! 3. A client that does not read holds up itself alone, and the bytes that wait for it are limited: see [`output`].
 
 mod client;
 mod output;
@@ -16,18 +16,20 @@ use allstop_core::receipt::ItemKind;
 use allstop_core::{Cause, CauseKind, Extent};
 use allstop_jsonrpc::{
     FrameDecoder, FrameError, FrameLimits, IncomingMessage, IncomingRequest, IncomingRequests,
-    RpcError, RpcId, encode_error_response,
+    Responder, RpcError, RpcId, encode_error_response,
 };
 use allstop_scope::{Scope, ScopeOptions, StopRequest, WorkSpec};
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use crate::methods::{self, MethodAnswer, MethodCx};
+use crate::methods::{self, MethodAnswer, MethodCx, MethodResult};
 use crate::server::CopilotServer;
 
 pub(crate) use client::{Client, ClientId, ClientRequestError};
@@ -93,6 +95,8 @@ struct ConnectionReader {
     scope: Scope,
     /// Requests that their sender can cancel, while they run.
     running: Arc<Mutex<HashMap<RpcId, CancellationToken>>>,
+    /// Place of the one request with a large answer.
+    large: Arc<Semaphore>,
     access: ConnectionAccess,
     is_connected: bool,
 }
@@ -122,6 +126,7 @@ impl CopilotServer {
             incoming: IncomingRequests::new(REQUESTS_MAX, sink),
             scope: scope.clone(),
             running: Arc::default(),
+            large: Arc::new(Semaphore::new(1)),
             access,
             is_connected: false,
         };
@@ -186,6 +191,7 @@ impl ConnectionReader {
             loop {
                 match decoder.next_frame() {
                     Ok(Some(body)) => {
+                        self.client.output.room_for_answers().await;
                         if self.message(&body).await.is_err() {
                             return ServedConnectionEnd::Closed;
                         }
@@ -250,33 +256,54 @@ impl ConnectionReader {
             responder.respond(Err::<(), _>(refused));
             return Ok(());
         }
-        let cancelled = CancellationToken::new();
         let cx = MethodCx {
             server: &self.server,
             client: &self.client,
         };
         match methods::begin(&cx, &method, params.as_deref()) {
             MethodAnswer::Now(result) => responder.respond(result),
-            MethodAnswer::Later(answer) => {
-                self.running.lock().insert(id.clone(), cancelled.clone());
-                let running = Arc::clone(&self.running);
-                let spec = WorkSpec::new(ItemKind::Future, method);
-                // A refusal drops the responder, which then answers.
-                let spawned = self.scope.spawn(spec, move |_cx| async move {
-                    let result = tokio::select! {
-                        biased;
-                        result = answer => result,
-                        () = cancelled.cancelled() => {
-                            Err(RpcError::new(CANCELLED, "the request was cancelled"))
-                        }
-                    };
-                    running.lock().remove(&id);
-                    responder.respond(result);
-                });
-                drop(spawned);
+            MethodAnswer::Later(answer) => self.run(method, responder, id, answer),
+            MethodAnswer::Large(answer) => {
+                let (large, output) = (Arc::clone(&self.large), self.client.output.clone());
+                let in_turn = async move {
+                    // The semaphore is never closed.
+                    let place = large.acquire_owned().await;
+                    output.room_for_answers().await;
+                    let result = answer.await;
+                    drop(place);
+                    result
+                };
+                self.run(method, responder, id, Box::pin(in_turn));
             }
         }
         Ok(())
+    }
+
+    /// Runs a request whose answer comes later; its sender can cancel it.
+    fn run(
+        &self,
+        method: String,
+        responder: Responder,
+        id: RpcId,
+        answer: BoxFuture<'static, MethodResult>,
+    ) {
+        let cancelled = CancellationToken::new();
+        self.running.lock().insert(id.clone(), cancelled.clone());
+        let running = Arc::clone(&self.running);
+        let spec = WorkSpec::new(ItemKind::Future, method);
+        // A refusal drops the responder, which then answers.
+        let spawned = self.scope.spawn(spec, move |_cx| async move {
+            let result = tokio::select! {
+                biased;
+                result = answer => result,
+                () = cancelled.cancelled() => {
+                    Err(RpcError::new(CANCELLED, "the request was cancelled"))
+                }
+            };
+            running.lock().remove(&id);
+            responder.respond(result);
+        });
+        drop(spawned);
     }
 
     /// Lets only `connect` and `ping` pass before the token was there.

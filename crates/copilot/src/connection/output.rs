@@ -1,30 +1,37 @@
 //! Output of a connection: one queue of frames, whose bytes are limited.
 //!
-//! Answers never wait: their number is limited by the requests under way. Events and requests of this side wait for room,
-//! so a client that does not read holds up its own events and nothing else.
+//! Answers never wait: their number is limited by the requests under way, and a client with too many bytes of answers that
+//! it has not read is itself read no further. Events and requests of this side wait for room, so a client that does not
+//! read holds up its own events and nothing else.
 
 use std::sync::Arc;
 
 use allstop_jsonrpc::{QueuedAnswer, encode_frame};
 use parking_lot::Mutex;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
 /// Bytes of waiting events, in units of [`UNIT_BYTES`]: 8 MiB, more than any one event has.
 const WAITING_UNITS_MAX: u32 = 8 * 1024;
 const UNIT_BYTES: usize = 1024;
+
+/// Bytes of waiting answers at which no further request is taken. One answer may be larger.
+const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Sender's side. Clones write to the same connection.
 #[derive(Debug, Clone)]
 pub(crate) struct FrameQueue {
     tx: Arc<Mutex<Option<mpsc::UnboundedSender<QueuedFrame>>>>,
     room: Arc<Semaphore>,
+    /// Bytes of the answers that are not written yet.
+    answer_bytes: watch::Sender<usize>,
 }
 
 /// Receiver's side, which writes.
 #[derive(Debug)]
 pub(crate) struct FrameWriter {
     rx: mpsc::UnboundedReceiver<QueuedFrame>,
+    answer_bytes: watch::Sender<usize>,
 }
 
 #[derive(Debug)]
@@ -46,14 +53,29 @@ pub(crate) fn output_queue() -> (FrameQueue, FrameWriter) {
     let queue = FrameQueue {
         tx: Arc::new(Mutex::new(Some(tx))),
         room: Arc::new(Semaphore::new(WAITING_UNITS_MAX as usize)),
+        answer_bytes: watch::Sender::new(0),
     };
-    (queue, FrameWriter { rx })
+    let answer_bytes = queue.answer_bytes.clone();
+    (queue, FrameWriter { rx, answer_bytes })
 }
 
 impl FrameQueue {
     /// Queues an answer. One for a connection that has ended is dropped.
     pub(crate) fn answer(&self, answer: QueuedAnswer) {
+        let len = answer.frame().len();
+        self.answer_bytes.send_modify(|bytes| *bytes += len);
         let _queued_or_gone = self.push(QueuedFrame::Answer(answer));
+    }
+
+    /// Waits until the client has read so many of its answers that the rest is below [`ANSWER_BYTES_MAX`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(crate) async fn room_for_answers(&self) {
+        let mut answer_bytes = self.answer_bytes.subscribe();
+        let below = answer_bytes.wait_for(|bytes| *bytes < ANSWER_BYTES_MAX);
+        // The sender is this queue's own.
+        drop(below.await);
     }
 
     /// Queues a message, once there is room for it.
@@ -94,7 +116,11 @@ impl FrameWriter {
     ) -> std::io::Result<()> {
         while let Some(frame) = self.rx.recv().await {
             match &frame {
-                QueuedFrame::Answer(answer) => output.write_all(answer.frame()).await?,
+                QueuedFrame::Answer(answer) => {
+                    let len = answer.frame().len();
+                    output.write_all(answer.frame()).await?;
+                    self.answer_bytes.send_modify(|bytes| *bytes -= len);
+                }
                 QueuedFrame::Message(bytes, _room) => output.write_all(bytes).await?,
             }
             if self.rx.is_empty() {

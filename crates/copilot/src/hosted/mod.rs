@@ -244,6 +244,11 @@ impl HostedSession {
         self.roster.is_last(client)
     }
 
+    /// True if no client has the session.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.roster.is_empty()
+    }
+
     pub(crate) fn feed_of(&self, client: ClientId) -> Option<FeedHandle> {
         self.roster.feed_of(client)
     }
@@ -277,10 +282,9 @@ impl HostedSession {
                     return;
                 },
             }
-            if own.roster.is_empty() {
-                let cause = Cause::new(CauseKind::Disconnect).detail("its client is gone");
-                let _receipt = server.close_session(own.id(), cause).await;
-            }
+            let cause = Cause::new(CauseKind::Disconnect).detail("its client is gone");
+            let is_alone = |session: &HostedSession| session.is_alone();
+            let _receipt = server.close_session_if(own.id(), is_alone, cause).await;
         });
         drop(spawned);
     }

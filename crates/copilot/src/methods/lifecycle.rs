@@ -11,7 +11,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::{MethodAnswer, MethodCx, MethodResult, later, read};
+use super::ids::usable_id;
+use super::{MethodAnswer, MethodCx, MethodResult, large, later, read};
+use crate::hosted::HostedSession;
+use crate::server::FoundSession;
 use crate::translate::history;
 
 /// Records of one read.
@@ -26,8 +29,7 @@ struct SessionParams {
 fn id_of(params: Option<&RawValue>) -> Result<SessionId, RpcError> {
     let params: SessionParams = read(params)?;
     let id = params.session_id;
-    let id = id.ok_or_else(|| RpcError::invalid_params("`sessionId` is missing"))?;
-    Ok(SessionId::new(id))
+    usable_id(id.ok_or_else(|| RpcError::invalid_params("`sessionId` is missing"))?)
 }
 
 fn failed(error: &impl std::fmt::Display) -> RpcError {
@@ -42,17 +44,17 @@ pub(super) fn detach(
     let id = id_of(params)?;
     let (server, client) = (cx.server.clone(), cx.client.id);
     Ok(later(async move {
-        let receipt = match server.open_session(&id) {
-            Some(session) if session.is_last(client) => {
-                let cause = Cause::new(CauseKind::Disconnect).detail("its last client left");
-                server.close_session(&id, cause).await
-            }
-            Some(session) => {
-                session.detach(client);
-                None
-            }
-            None => None,
-        };
+        let cause = Cause::new(CauseKind::Disconnect).detail("its last client left");
+        let is_last = |session: &HostedSession| session.is_last(client);
+        let mut receipt = server.close_session_if(&id, is_last, cause.clone()).await;
+        if receipt.is_none()
+            && let Some(session) = server.open_session(&id)
+            && session.detach(client)
+        {
+            // The others have left meanwhile.
+            let is_alone = |session: &HostedSession| session.is_alone();
+            receipt = server.close_session_if(&id, is_alone, cause).await;
+        }
         Ok(json!({ "success": true, "receipt": receipt }))
     }))
 }
@@ -65,8 +67,17 @@ pub(super) fn delete(
     let server = cx.server.clone();
     Ok(later(async move {
         let cause = Cause::new(CauseKind::User).by("copilot").detail("deleted");
-        let _receipt = server.close_session(&id, cause).await;
+        let reservation = loop {
+            match server.find_session(&id, |_| ()).await {
+                FoundSession::NotOpen(reservation) => break reservation,
+                FoundSession::Open(()) => {
+                    let cause = cause.clone();
+                    let _receipt = server.close_session_if(&id, |_| true, cause).await;
+                }
+            }
+        };
         let removed = remove_session(&**server.system().log(), &id).await;
+        drop(reservation);
         Ok(match removed {
             Ok(()) => json!({ "success": true }),
             Err(error) => json!({ "success": false, "error": error.to_string() }),
@@ -85,7 +96,7 @@ pub(super) fn look(
         _ => None,
     };
     let is_list = method == "session.list";
-    Ok(later(async move {
+    Ok(large(async move {
         let log = server.system().log();
         let sessions = list_sessions(&**log)
             .await
@@ -173,7 +184,7 @@ pub(super) fn messages(
 ) -> Result<MethodAnswer, RpcError> {
     let id = id_of(params)?;
     let server = cx.server.clone();
-    Ok(later(async move {
+    Ok(large(async move {
         let records = read_records(server.system().log(), &id, usize::MAX).await;
         let records = records.map_err(|error| failed(&error))?;
         if records.is_empty() {

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use allstop_agent::TurnError;
 use allstop_core::StopReason;
 use allstop_jsonrpc::RpcError;
-use allstop_session::{FollowUp, MessageHandle, MessageOutcome, NewMessage};
+use allstop_session::{FollowUp, MessageHandle, MessageOutcome, NewMessage, SendError};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -75,7 +75,11 @@ fn sent(session: &HostedSession, params: &SendParams) -> Result<MessageHandle, R
         message = message.policy(FollowUp::Steer);
     }
     let sent = session.session.send(message);
-    sent.map_err(|refused| RpcError::invalid_params(refused.to_string()))
+    sent.map_err(|error| match error {
+        SendError::Empty => RpcError::invalid_params(error.to_string()),
+        // It may be sent again later.
+        SendError::Refused(_) | SendError::Stopped(_) => RpcError::overloaded(error.to_string()),
+    })
 }
 
 pub(super) fn send(cx: &MethodCx<'_>, params: Option<&RawValue>) -> Result<MethodAnswer, RpcError> {

@@ -4,6 +4,7 @@
 //! that the connection runs.
 
 mod answers;
+mod ids;
 mod info;
 mod lifecycle;
 mod messages;
@@ -32,6 +33,8 @@ pub(crate) type MethodResult = Result<Value, RpcError>;
 pub(crate) enum MethodAnswer {
     Now(MethodResult),
     Later(BoxFuture<'static, MethodResult>),
+    /// The same, and it may be large: one at a time for each client, once it has read the earlier ones.
+    Large(BoxFuture<'static, MethodResult>),
 }
 
 /// Context of a request.
@@ -91,6 +94,10 @@ fn open_session(cx: &MethodCx<'_>, id: &str) -> Result<Arc<HostedSession>, RpcEr
             "session {id:?} is not open here: create it, or resume it"
         ))
     })
+}
+
+fn large(answer: impl Future<Output = MethodResult> + Send + 'static) -> MethodAnswer {
+    MethodAnswer::Large(Box::pin(answer))
 }
 
 fn later(answer: impl Future<Output = MethodResult> + Send + 'static) -> MethodAnswer {

@@ -12,15 +12,13 @@ use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use super::ids::usable_id;
 use super::{MethodAnswer, MethodCx, MethodResult, later, read};
 use crate::connection::Client;
 use crate::hosted::{
     ClientWishes, DeclaredTool, HostedSession, OpenMode, SessionChoice, ToolSelection,
 };
-use crate::server::{CopilotServer, OpeningSession};
-
-/// Bytes of a session's id: it is the name of a folder.
-const ID_BYTES_MAX: usize = 128;
+use crate::server::{CopilotServer, FoundSession};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -84,25 +82,12 @@ fn begin(
     mode: OpenMode,
     params: OpenParams,
 ) -> Result<MethodAnswer, RpcError> {
-    check_id(&id)?;
+    let id = usable_id(id)?;
     let choice = choice_of(cx.server, params)?;
     let (server, client) = (cx.server.clone(), Arc::clone(cx.client));
     Ok(later(async move {
-        open(&server, &client, SessionId::new(id), mode, &choice).await
+        open(&server, &client, id, mode, &choice).await
     }))
-}
-
-/// A client chooses the id: it must not lead out of its parent folder, or name a sub-agent's session.
-fn check_id(id: &str) -> Result<(), RpcError> {
-    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
-    let is_name = id.bytes().all(is_allowed) && !id.starts_with('.');
-    if id.is_empty() || id.len() > ID_BYTES_MAX || !is_name {
-        return Err(RpcError::invalid_params(format!(
-            "the session id {id:?} is not usable: use 1 to {ID_BYTES_MAX} letters, digits, `-`, `_`, `.` and `:`, without \
-             a `.` at the start"
-        )));
-    }
-    Ok(())
 }
 
 async fn open(
@@ -112,34 +97,32 @@ async fn open(
     mode: OpenMode,
     choice: &SessionChoice,
 ) -> MethodResult {
-    let session = match server.begin_opening(&id) {
-        OpeningSession::New(guard) => {
-            let session = HostedSession::open(server, guard.id().clone(), mode, choice).await;
-            let session = session.map_err(|error| refusal(&error))?;
-            let from = (mode == OpenMode::Create).then_some(Version(1));
-            session.attach(client, choice, from);
-            guard.opened(&session);
-            session
-        }
-        OpeningSession::Open(session) if mode == OpenMode::Resume => {
+    let found = server.find_session(&id, |session| {
+        let is_resumed = mode == OpenMode::Resume;
+        if is_resumed {
             if let Some(declared) = choice.declared.clone() {
                 session.declare(declared);
             }
             session.attach(client, choice, None);
-            session
         }
-        OpeningSession::Open(_) => {
+        is_resumed
+    });
+    match found.await {
+        FoundSession::NotOpen(reservation) => {
+            let session = HostedSession::open(server, id.clone(), mode, choice).await;
+            let session = session.map_err(|error| refusal(&error))?;
+            let from = (mode == OpenMode::Create).then_some(Version(1));
+            session.attach(client, choice, from);
+            reservation.opened(&session);
+        }
+        FoundSession::Open(true) => {}
+        FoundSession::Open(false) => {
             return Err(RpcError::invalid_params(format!(
                 "session {id} exists: resume it, or choose another id"
             )));
         }
-        OpeningSession::Busy => {
-            return Err(RpcError::overloaded(format!(
-                "session {id} is being opened or closed: try again"
-            )));
-        }
-    };
-    Ok(json!({ "sessionId": session.id() }))
+    }
+    Ok(json!({ "sessionId": id }))
 }
 
 fn refusal(error: &StartError) -> RpcError {
@@ -226,19 +209,4 @@ fn model_of(
         }
     };
     model.map(Some).map_err(|error| refusal(&error))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn id_cannot_leave_its_folder() {
-        for id in ["", ".", "..", "../x", "a/b", "a\0b", &"x".repeat(129)] {
-            assert!(check_id(id).is_err(), "{id:?}");
-        }
-        for id in ["0b8a2f6e-8f4e-4f4e-9a52-6d6f6f6f6f6f", "my.session_1:a"] {
-            assert!(check_id(id).is_ok(), "{id:?}");
-        }
-    }
 }

@@ -1,0 +1,193 @@
+//! Input that no client should send: the answers, and what the connection and its neighbours do afterwards.
+
+use allstop_copilot::ServedConnectionEnd;
+use serde_json::{Value, json};
+
+use crate::support::{TestClient, TestServer};
+
+const HELLO: &str = "turns: [{replies: [{text: Hello.}]}]";
+
+/// The connection works as before.
+async fn assert_serves(client: &mut TestClient) {
+    let answer = client
+        .request("ping", &json!({ "message": "still here" }))
+        .await;
+    assert_eq!(answer["message"], "still here");
+}
+
+/// Bytes after which the server cannot know where the next message begins.
+#[tokio::test]
+async fn broken_frames_end_the_connection_with_a_reason() {
+    let server = TestServer::new(HELLO).await;
+    let mut neighbour = server.client();
+    for bytes in [
+        &b"garbage\r\n\r\n"[..],
+        b"Content-Length: 10000000000\r\n\r\n",
+        b"Content-Length: 99999999999999999999999999\r\n\r\n",
+        b"Content-Length: -1\r\n\r\n",
+        b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
+        b"Content-Length: two\r\n\r\n{}",
+        b"Content-Length:\r\n\r\n{}",
+        b"\r\n\r\n",
+        b"\0\xff\xfe\r\n\r\n",
+        &vec![b'x'; 100_000],
+    ] {
+        let mut client = server.client();
+        client.write(bytes).await;
+        let answer = client.take("the reason", |message| message.get("error").is_some());
+        let answer = answer.await;
+        assert_eq!(answer["error"]["code"], -32700, "{answer}");
+        assert_eq!(answer["id"], Value::Null, "{answer}");
+        let end = client.ended().await;
+        assert!(matches!(end, ServedConnectionEnd::Malformed(_)), "{end:?}");
+        assert_serves(&mut neighbour).await;
+    }
+}
+
+/// A frame whose body is wrong is refused alone.
+#[tokio::test]
+async fn wrong_messages_are_refused_alone() {
+    let server = TestServer::new(HELLO).await;
+    let mut client = server.client();
+    for (body, code) in [
+        (&b"{"[..], -32700),
+        (b"\xff\xfe{}", -32700),
+        (b"\"\xc3\x28\"", -32700),
+        (b"null", -32600),
+        (b"7", -32600),
+        (b"\"text\"", -32600),
+        (b"{}", -32600),
+        (b"[]", -32600),
+        (br#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#, -32600),
+        (br#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#, -32600),
+        (br#"{"jsonrpc":"2.0","id":true,"method":"ping"}"#, -32600),
+        (br#"{"jsonrpc":"2.0","id":{"a":1},"method":"ping"}"#, -32600),
+        (br#"{"jsonrpc":"2.0","id":1,"method":7}"#, -32600),
+        (
+            br#"{"jsonrpc":"2.0","id":1,"method":"ping","params":7}"#,
+            -32600,
+        ),
+    ] {
+        client.write(&allstop_jsonrpc::encode_frame(body)).await;
+        let refused = |message: &Value| message.get("error").is_some();
+        let answer = client.take("a refusal", refused).await;
+        let shown = String::from_utf8_lossy(body);
+        assert_eq!(answer["error"]["code"], code, "{shown}: {answer}");
+        assert_serves(&mut client).await;
+    }
+}
+
+/// Parameters of wrong types, for every method that reads any.
+#[tokio::test]
+async fn wrong_parameters_are_refused() {
+    let server = TestServer::new(HELLO).await;
+    let mut client = server.client();
+    client.create("s", &json!({})).await;
+    for (method, params) in [
+        ("session.create", json!({ "sessionId": 7 })),
+        (
+            "session.create",
+            json!({ "sessionId": "t", "tools": "all" }),
+        ),
+        ("session.create", json!({ "sessionId": "t", "tools": [{}] })),
+        (
+            "session.create",
+            json!({ "sessionId": "t", "provider": { "type": "other" } }),
+        ),
+        ("session.resume", json!({})),
+        ("session.send", json!({ "sessionId": "s" })),
+        ("session.send", json!({ "sessionId": "s", "prompt": ["a"] })),
+        (
+            "session.send",
+            json!({ "sessionId": "unknown", "prompt": "a" }),
+        ),
+        (
+            "session.sendAndWait",
+            json!({ "sessionId": "s", "prompt": "a", "timeoutMs": -1 }),
+        ),
+        ("session.abort", json!({})),
+        ("session.abort", json!({ "sessionId": null })),
+        ("session.tasks.cancel", json!({ "sessionId": "s" })),
+        ("session.getMessages", json!({ "sessionId": "unknown" })),
+        ("allstop.cancelToolCall", json!({ "sessionId": "s" })),
+        (
+            "allstop.stop",
+            json!({ "sessionId": "s", "extent": "everything" }),
+        ),
+        (
+            "session.tools.handlePendingToolCall",
+            json!({ "sessionId": "s" }),
+        ),
+        ("session.tools.handlePendingToolCall", json!([])),
+    ] {
+        let answer = client.answer(method, &params).await;
+        assert_eq!(
+            answer["error"]["code"], -32602,
+            "{method} {params}: {answer}"
+        );
+    }
+    for method in [
+        "session.nothing",
+        "session.tasks.nothing",
+        "",
+        "allstop.nothing",
+    ] {
+        let answer = client.answer(method, &json!({ "sessionId": "s" })).await;
+        assert_eq!(answer["error"]["code"], -32601, "{method}: {answer}");
+    }
+    let message = json!({ "sessionId": "s", "prompt": "hello" });
+    let answer = client.request("session.sendAndWait", &message).await;
+    assert_eq!(answer["response"]["data"]["content"], "Hello.", "{answer}");
+}
+
+/// The id of a request that is under way cannot be used again; afterwards it can.
+#[tokio::test]
+async fn id_in_flight_is_refused() {
+    let server =
+        TestServer::new("turns: [{replies: [{calls: [{tool: wait, arguments: {}}]}]}]").await;
+    let mut client = server.client();
+    let tools = json!([{ "name": "wait" }]);
+    client.create("s", &json!({ "tools": tools })).await;
+    let params = json!({ "sessionId": "s", "prompt": "wait" });
+    let id = client.send("session.sendAndWait", &params).await;
+    client.event("external_tool.requested").await;
+    let ping = json!({ "jsonrpc": "2.0", "id": id, "method": "ping", "params": {} });
+    client.message(&ping).await;
+    let refused = client.answer_to(id).await;
+    assert_eq!(refused["error"]["code"], -32600, "{refused}");
+    client.request("session.abort", &params).await;
+    let answer = client.answer_to(id).await;
+    assert_eq!(answer["result"]["outcome"], "aborted", "{answer}");
+    client.message(&ping).await;
+    assert!(client.answer_to(id).await["result"].is_object());
+}
+
+#[tokio::test]
+async fn answer_to_nothing_has_no_effect() {
+    let server = TestServer::new(HELLO).await;
+    let mut client = server.client();
+    for answer in [
+        json!({ "jsonrpc": "2.0", "id": 1, "result": {} }),
+        json!({ "jsonrpc": "2.0", "id": "x", "error": { "code": 1, "message": "no" } }),
+        json!({ "jsonrpc": "2.0", "id": null, "error": { "code": 1, "message": "no" } }),
+        json!({ "jsonrpc": "2.0", "id": 1, "result": {}, "error": {} }),
+        json!({ "jsonrpc": "2.0", "method": "$/cancelRequest", "params": { "id": 99 } }),
+        json!({ "jsonrpc": "2.0", "method": "nothing" }),
+    ] {
+        client.message(&answer).await;
+    }
+    assert_serves(&mut client).await;
+    assert_eq!(client.untaken(), &[] as &[Value]);
+}
+
+/// Half a frame, then nothing: the end of the client ends it.
+#[tokio::test]
+async fn half_a_frame_ends_with_its_client() {
+    let server = TestServer::new(HELLO).await;
+    for half in ["Content-Le", "Content-Length: 100\r\n\r\n{\"jsonrpc\""] {
+        let mut client = server.client();
+        assert_serves(&mut client).await;
+        assert!(client.write(half.as_bytes()).await);
+        assert_eq!(client.end().await, ServedConnectionEnd::Closed);
+    }
+}

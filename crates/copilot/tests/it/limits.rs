@@ -1,0 +1,152 @@
+//! Limits of what a client can make the server hold, and the answers when they are reached.
+
+use std::time::Duration;
+
+use allstop_jsonrpc::encode_frame;
+use serde_json::json;
+use tokio::time::timeout;
+
+use crate::support::{SOON, TestServer};
+
+const HELLO: &str = "turns: [{replies: [{text: Hello.}]}]";
+
+/// A client that does not read its answers is read no further; then it gets every one of them.
+#[tokio::test]
+async fn answers_that_nobody_reads_are_limited_in_bytes() {
+    const PING_BYTES: usize = 256 * 1024;
+    // 100 MiB, if the server took them.
+    const PINGS: usize = 400;
+
+    let server = TestServer::new(HELLO).await;
+    let mut client = server.client();
+    let ping = json!({ "message": "x".repeat(PING_BYTES) });
+    let mut cut = None;
+    for sent in 0..PINGS {
+        let sending = client.send("ping", &ping);
+        if timeout(Duration::from_secs(1), sending).await.is_err() {
+            cut = Some(sent);
+            break;
+        }
+    }
+    let cut = cut.expect("the server reads on, whatever waits for its client");
+    assert!(
+        cut * PING_BYTES < 16 * 1024 * 1024,
+        "{cut} pings were taken"
+    );
+    // The others are not held up.
+    let mut other = server.client();
+    let answer = other.request("ping", &json!({ "message": "y" })).await;
+    assert_eq!(answer["message"], "y");
+    for id in 1..=cut {
+        let answer = client.answer_to(id as u64).await;
+        assert_eq!(answer["result"]["message"], ping["message"]);
+    }
+}
+
+/// Each of 100,000 requests at once has one answer: the result, or that there are too many.
+#[tokio::test]
+async fn pending_requests_are_limited() {
+    const REQUESTS: usize = 100_000;
+
+    let server = TestServer::new(HELLO).await;
+    let mut client = server.client();
+    let mut bytes = Vec::new();
+    for id in 0..REQUESTS {
+        let ping = json!({ "jsonrpc": "2.0", "id": id, "method": "ping", "params": {} });
+        bytes.extend(encode_frame(ping.to_string().as_bytes()));
+    }
+    let before = resident_bytes();
+    let answers = client.flood(&bytes, REQUESTS).await;
+    let mut ids: Vec<_> = answers.iter().map(|answer| answer["id"].as_u64()).collect();
+    ids.sort_unstable();
+    assert!(ids.iter().copied().eq((0..REQUESTS as u64).map(Some)));
+    let refused = answers
+        .iter()
+        .filter(|answer| answer.get("error").is_some());
+    let refused: Vec<_> = refused.collect();
+    assert!(!refused.is_empty(), "the limit was not reached");
+    assert!(
+        refused
+            .iter()
+            .all(|answer| answer["error"]["code"] == -32000)
+    );
+    // The answers that this test keeps are most of it.
+    let grown = resident_bytes().saturating_sub(before);
+    assert!(grown < 256 * 1024 * 1024, "{grown} bytes more");
+    let answer = client.request("ping", &json!({ "message": "y" })).await;
+    assert_eq!(answer["message"], "y");
+}
+
+/// Many long histories at once are made one behind the other.
+#[tokio::test]
+async fn histories_that_nobody_reads_take_no_memory() {
+    const ANSWER_BYTES: usize = 1024 * 1024;
+    const REQUESTS: usize = 400;
+
+    let script = format!(
+        "turns: [{{replies: [{{text: {}}}]}}]",
+        "x".repeat(ANSWER_BYTES)
+    );
+    let server = TestServer::new(&script).await;
+    let mut client = server.client();
+    client.create("s", &json!({})).await;
+    let message = json!({ "sessionId": "s", "prompt": "hello" });
+    let answer = client.request("session.sendAndWait", &message).await;
+    assert_eq!(answer["outcome"], "completed");
+    let before = resident_bytes();
+    let session = json!({ "sessionId": "s" });
+    let mut ids = Vec::new();
+    for _ in 0..REQUESTS {
+        ids.push(client.send("session.getMessages", &session).await);
+    }
+    // All requests were taken in once a later one is answered elsewhere.
+    let mut other = server.client();
+    for _ in 0..100 {
+        let answer = other.request("session.getMetadata", &session).await;
+        assert_eq!(answer["session"]["sessionId"], "s");
+    }
+    let grown = resident_bytes().saturating_sub(before);
+    assert!(grown < 100 * ANSWER_BYTES, "{grown} bytes more");
+    for id in ids {
+        let answer = client.answer_to(id).await;
+        assert!(answer["result"]["events"].is_array(), "{id}");
+    }
+}
+
+fn resident_bytes() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("there is /proc");
+    let pages = statm.split_whitespace().nth(1);
+    pages
+        .and_then(|pages| pages.parse::<usize>().ok())
+        .expect("a number")
+        * 4096
+}
+
+#[tokio::test]
+async fn message_for_a_full_queue_may_be_sent_again() {
+    let server =
+        TestServer::new("turns: [{replies: [{calls: [{tool: wait, arguments: {}}]}]}]").await;
+    let mut client = server.client();
+    let tools = json!([{ "name": "wait", "description": "waits", "parameters": {} }]);
+    client.create("s", &json!({ "tools": tools })).await;
+    let message = json!({ "sessionId": "s", "prompt": "wait" });
+    client.request("session.send", &message).await;
+    client.event("external_tool.requested").await;
+    let mut taken = 0;
+    let refused = loop {
+        let answer = client.answer("session.send", &message).await;
+        if answer.get("error").is_some() {
+            break answer;
+        }
+        taken += 1;
+        assert!(taken < 10_000, "the queue has no limit");
+    };
+    assert_eq!(refused["error"]["code"], -32000, "{refused}");
+    let empty = json!({ "sessionId": "s", "prompt": "" });
+    let answer = client.answer("session.send", &empty).await;
+    assert_eq!(answer["error"]["code"], -32602, "{answer}");
+    // The messages in the queue are not lost: a stop of the session ends them all.
+    let stop = json!({ "sessionId": "s", "extent": "session" });
+    let stopped = timeout(SOON, client.request("allstop.stop", &stop)).await;
+    assert!(stopped.expect("no hang")["receipt"].is_object());
+}

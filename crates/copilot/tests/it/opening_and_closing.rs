@@ -1,0 +1,83 @@
+//! Sessions that are opened, closed and deleted at the same time.
+
+use serde_json::json;
+
+use crate::support::TestServer;
+
+const HELLO: &str = "turns: [{replies: [{text: Hello.}]}]";
+
+#[tokio::test]
+async fn resume_waits_for_a_close() {
+    let server = TestServer::new(HELLO).await;
+    let mut client = server.client();
+    let session = json!({ "sessionId": "s" });
+    client.create("s", &json!({})).await;
+    for _ in 0..20 {
+        let detached = client.send("session.detach", &session).await;
+        let resumed = client.send("session.resume", &session).await;
+        let answer = client.answer_to(detached).await;
+        assert_eq!(answer["result"]["success"], true, "{answer}");
+        let answer = client.answer_to(resumed).await;
+        assert_eq!(answer["result"], session, "{answer}");
+        let message = json!({ "sessionId": "s", "prompt": "hello" });
+        let answer = client.request("session.sendAndWait", &message).await;
+        assert_eq!(answer["outcome"], "completed", "{answer}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn delete_waits_for_the_create() {
+    let server = TestServer::new(HELLO).await;
+    let mut client = server.client();
+    let session = json!({ "sessionId": "s" });
+    for _ in 0..20 {
+        let created = client.send("session.create", &session).await;
+        let deleted = client.send("session.delete", &session).await;
+        assert_eq!(client.answer_to(created).await["result"], session);
+        let answer = client.answer_to(deleted).await;
+        assert_eq!(answer["result"], json!({ "success": true }), "{answer}");
+        let answer = client.request("session.getMetadata", &session).await;
+        assert_eq!(answer, json!({ "session": null }));
+    }
+}
+
+/// Of two clients that leave at the same time, one is the last.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_that_leave_close_the_session() {
+    let server = TestServer::new(HELLO).await;
+    let (mut one, mut two) = (server.client(), server.client());
+    let session = json!({ "sessionId": "s" });
+    one.create("s", &json!({})).await;
+    for _ in 0..20 {
+        two.request("session.resume", &session).await;
+        let (first, second) = tokio::join!(
+            one.request("session.detach", &session),
+            two.request("session.detach", &session),
+        );
+        let receipts = [&first, &second].map(|answer| !answer["receipt"].is_null());
+        assert_ne!(receipts[0], receipts[1], "{first} {second}");
+        let message = json!({ "sessionId": "s", "prompt": "hello" });
+        let answer = one.answer("session.send", &message).await;
+        let text = answer["error"]["message"].as_str().unwrap_or_default();
+        assert!(text.contains("is not open here"), "{answer}");
+        one.request("session.resume", &session).await;
+    }
+}
+
+#[tokio::test]
+async fn ids_that_lead_elsewhere_are_refused_everywhere() {
+    let server = TestServer::new(HELLO).await;
+    let mut client = server.client();
+    for id in ["", ".", "../x", "a/b", "agent/1"] {
+        for method in [
+            "session.create",
+            "session.resume",
+            "session.delete",
+            "session.getMessages",
+            "session.detach",
+        ] {
+            let answer = client.answer(method, &json!({ "sessionId": id })).await;
+            assert_eq!(answer["error"]["code"], -32602, "{method} {id:?}: {answer}");
+        }
+    }
+}

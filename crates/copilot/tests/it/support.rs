@@ -1,0 +1,254 @@
+//! A server with a scripted model, and clients that write frames by hand.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_copilot::{ConnectionAccess, CopilotOptions, CopilotServer, ServedConnectionEnd};
+use allstop_core::receipt::ItemKind;
+use allstop_jsonrpc::{FrameDecoder, FrameLimits, encode_frame};
+use allstop_model::ScriptedModel;
+use allstop_runtime::{Config, ModelChoice, StoreChoice, System, SystemOptions};
+use allstop_scope::{RootOptions, Scope, ScopeOptions, WorkHandle, WorkSpec};
+use allstop_tools::PermissionAnswer;
+use allstop_tools::permission::FixedAnswer;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, ReadHalf, WriteHalf};
+use tokio::time::timeout;
+
+/// Longest wait for anything, on every machine: a hang is a failure.
+pub(crate) const SOON: Duration = Duration::from_secs(30);
+
+/// Bytes that a connection holds between the two sides.
+const PIPE_BYTES: usize = 64 * 1024;
+
+/// A server whose model follows a script.
+pub(crate) struct TestServer {
+    server: CopilotServer,
+    clients: Scope,
+    _place: TempDir,
+}
+
+impl TestServer {
+    pub(crate) async fn new(script: &str) -> Self {
+        Self::with(script, Duration::from_mins(1)).await
+    }
+
+    pub(crate) async fn with(script: &str, unattended_max: Duration) -> Self {
+        let place = TempDir::new().expect("a temporary folder");
+        let model = ScriptedModel::parse("test.yaml", script).expect("the script is right");
+        let options = SystemOptions {
+            config: Config::parse(Path::new("test.toml"), "").expect("an empty configuration"),
+            model: Some(ModelChoice::Given(Arc::new(model))),
+            record: None,
+            keys: Arc::new(|_| None),
+            store: StoreChoice::Memory,
+            folder: place.path().to_owned(),
+            spill_folder: place.path().join("output"),
+            scopes: RootOptions::current(),
+            prompter: Arc::new(FixedAnswer(PermissionAnswer::Unanswered)),
+            hidden_variables: Vec::new(),
+            owner: None,
+        };
+        let root = options.root();
+        let child = |label: &'static str| {
+            let child = root.child(label, ScopeOptions::default());
+            child.expect("nothing is stopped")
+        };
+        let clients = child("clients");
+        let system = System::open_in(child("agent"), options).await;
+        let system = system.expect("the system opens");
+        let options = CopilotOptions {
+            version: "1.2.3".into(),
+            unattended_max,
+        };
+        Self {
+            server: CopilotServer::new(Arc::new(system), child("connections"), options),
+            clients,
+            _place: place,
+        }
+    }
+
+    /// A client on standard input and output.
+    pub(crate) fn client(&self) -> TestClient {
+        self.client_with(ConnectionAccess::Trusted)
+    }
+
+    pub(crate) fn client_with(&self, access: ConnectionAccess) -> TestClient {
+        let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
+        let server = self.server.clone();
+        let (input, output) = tokio::io::split(theirs);
+        let spec = WorkSpec::new(ItemKind::Future, "client");
+        let serve = async move { server.serve(input, output, access).await };
+        let serving = self.clients.spawn(spec, |_cx| serve);
+        let (read, write) = tokio::io::split(ours);
+        TestClient {
+            write,
+            read,
+            decoder: FrameDecoder::new(FrameLimits {
+                header_bytes_max: 1024,
+                body_bytes_max: 256 * 1024 * 1024,
+            }),
+            requests: 0,
+            messages: Vec::new(),
+            serving: serving.expect("nothing is stopped"),
+        }
+    }
+}
+
+/// The next message; `None` at the end.
+async fn next_message(
+    read: &mut ReadHalf<DuplexStream>,
+    decoder: &mut FrameDecoder,
+) -> Option<Value> {
+    let mut chunk = [0; 4 * 1024];
+    loop {
+        if let Some(body) = decoder.next_frame().expect("frames of the server") {
+            return Some(serde_json::from_slice(&body).expect("JSON of the server"));
+        }
+        let len = read.read(&mut chunk).await.unwrap_or(0);
+        if len == 0 {
+            return None;
+        }
+        decoder.push(&chunk[..len]);
+    }
+}
+
+/// A client that writes frames by hand.
+pub(crate) struct TestClient {
+    write: WriteHalf<DuplexStream>,
+    read: ReadHalf<DuplexStream>,
+    decoder: FrameDecoder,
+    requests: u64,
+    /// Messages that nobody has taken yet.
+    messages: Vec<Value>,
+    serving: WorkHandle<ServedConnectionEnd>,
+}
+
+impl TestClient {
+    /// Writes bytes as they are. False if the server has ended the connection.
+    pub(crate) async fn write(&mut self, bytes: &[u8]) -> bool {
+        self.write.write_all(bytes).await.is_ok()
+    }
+
+    /// Writes one message as a frame.
+    pub(crate) async fn message(&mut self, message: &Value) {
+        let frame = encode_frame(message.to_string().as_bytes());
+        assert!(self.write(&frame).await, "the connection has ended");
+    }
+
+    /// Sends a request; returns its id.
+    pub(crate) async fn send(&mut self, method: &str, params: &Value) -> u64 {
+        self.requests += 1;
+        let id = self.requests;
+        let request = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        self.message(&request).await;
+        id
+    }
+
+    /// Sends a request; returns the whole answer.
+    pub(crate) async fn answer(&mut self, method: &str, params: &Value) -> Value {
+        let id = self.send(method, params).await;
+        self.answer_to(id).await
+    }
+
+    /// Sends a request; returns its result.
+    #[track_caller]
+    pub(crate) fn request<'a>(
+        &'a mut self,
+        method: &'a str,
+        params: &'a Value,
+    ) -> impl Future<Output = Value> + use<'a> {
+        async move {
+            let mut answer = self.answer(method, params).await;
+            let result = answer.get_mut("result").map(Value::take);
+            result.unwrap_or_else(|| panic!("{method}: {answer}"))
+        }
+    }
+
+    pub(crate) async fn answer_to(&mut self, id: u64) -> Value {
+        self.take("an answer", |message| {
+            message["id"] == id && message.get("method").is_none()
+        })
+        .await
+    }
+
+    /// The next event of this type; its data.
+    pub(crate) async fn event(&mut self, kind: &str) -> Value {
+        let mut message = self
+            .take(kind, |message| message["params"]["event"]["type"] == kind)
+            .await;
+        message["params"]["event"]["data"].take()
+    }
+
+    /// The first message that is not taken and that fits; it waits for one.
+    pub(crate) async fn take(&mut self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            if let Some(at) = self.messages.iter().position(&fits) {
+                return self.messages.remove(at);
+            }
+            let message = timeout(SOON, self.read_message()).await;
+            let message = message.unwrap_or_else(|_| panic!("no {what}: {:?}", self.messages));
+            match message {
+                Some(message) => self.messages.push(message),
+                None => panic!("the connection ended before {what}: {:?}", self.messages),
+            }
+        }
+    }
+
+    /// Messages that were read and not taken.
+    pub(crate) fn untaken(&self) -> &[Value] {
+        &self.messages
+    }
+
+    /// The next message from the connection; `None` if it has ended.
+    pub(crate) async fn read_message(&mut self) -> Option<Value> {
+        next_message(&mut self.read, &mut self.decoder).await
+    }
+
+    /// Writes bytes without reading, until the server takes no more of them; then reads so many messages while the rest
+    /// is written.
+    pub(crate) async fn flood(&mut self, bytes: &[u8], messages: usize) -> Vec<Value> {
+        let (read, decoder) = (&mut self.read, &mut self.decoder);
+        let mut writing = std::pin::pin!(self.write.write_all(bytes));
+        let taken = timeout(Duration::from_secs(1), &mut writing).await;
+        assert!(taken.is_err(), "the server takes all that nobody reads");
+        let reading = async {
+            let mut all = Vec::with_capacity(messages);
+            while all.len() < messages {
+                let message = timeout(SOON, next_message(read, decoder)).await;
+                all.push(message.expect("no hang").expect("the connection lives"));
+            }
+            all
+        };
+        let (written, all) = tokio::join!(writing, reading);
+        written.expect("the connection lives");
+        all
+    }
+
+    /// Creates a session with these members of the request; its events go to this client.
+    pub(crate) async fn create(&mut self, id: &str, more: &Value) {
+        let mut params = more.clone();
+        params["sessionId"] = id.into();
+        let created = self.request("session.create", &params).await;
+        assert_eq!(created, json!({ "sessionId": id }));
+    }
+
+    /// Closes the connection without a word; returns the server's account of the end.
+    pub(crate) async fn end(self) -> ServedConnectionEnd {
+        drop((self.read, self.write));
+        let served = timeout(SOON, self.serving).await;
+        served.expect("it ends").expect("no panic")
+    }
+
+    /// Waits until the server has ended the connection.
+    pub(crate) async fn ended(mut self) -> ServedConnectionEnd {
+        while timeout(SOON, self.read_message())
+            .await
+            .expect("no hang")
+            .is_some()
+        {}
+        self.end().await
+    }
+}
