@@ -8,7 +8,7 @@ use std::time::Duration;
 use allstop_core::receipt::ItemKind;
 use allstop_core::{Cause, Receipt, SessionId};
 use allstop_runtime::System;
-use allstop_scope::{Scope, WorkSpec};
+use allstop_scope::{Scope, WorkHandle, WorkSpec};
 use futures::future::join_all;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -150,29 +150,37 @@ impl CopilotServer {
         open.collect()
     }
 
-    /// Looks for a session, once nobody opens or closes it any more. `use_open` runs before anybody can close it.
-    ///
-    /// # Cancel safety
-    /// Cancel safe.
-    pub(crate) async fn find_session<T>(
+    /// Looks for a session at once. The future waits while somebody opens or closes it. `use_open` runs before anybody can
+    /// close the session.
+    pub(crate) fn find_session<T: Send + 'static>(
+        &self,
+        id: &SessionId,
+        use_open: impl Fn(&Arc<HostedSession>) -> T + Send + 'static,
+    ) -> impl Future<Output = FoundSession<T>> + Send + 'static {
+        let (server, id) = (self.clone(), id.clone());
+        let mut looked = server.look(&id, &use_open);
+        async move {
+            loop {
+                match looked {
+                    Ok(found) => return found,
+                    Err(released) => released.cancelled().await,
+                }
+                looked = server.look(&id, &use_open);
+            }
+        }
+    }
+
+    /// An error has the token of the reservation in the way.
+    fn look<T>(
         &self,
         id: &SessionId,
         use_open: impl Fn(&Arc<HostedSession>) -> T,
-    ) -> FoundSession<T> {
-        loop {
-            let released = {
-                let mut sessions = self.inner.sessions.lock();
-                match sessions.get(id) {
-                    Some(SessionSlot::Open(session)) => {
-                        return FoundSession::Open(use_open(session));
-                    }
-                    Some(SessionSlot::Reserved(released)) => released.clone(),
-                    None => {
-                        return FoundSession::NotOpen(self.reserve(&mut sessions, id));
-                    }
-                }
-            };
-            released.cancelled().await;
+    ) -> Result<FoundSession<T>, CancellationToken> {
+        let mut sessions = self.inner.sessions.lock();
+        match sessions.get(id) {
+            Some(SessionSlot::Open(session)) => Ok(FoundSession::Open(use_open(session))),
+            Some(SessionSlot::Reserved(released)) => Err(released.clone()),
+            None => Ok(FoundSession::NotOpen(self.reserve(&mut sessions, id))),
         }
     }
 
@@ -190,16 +198,14 @@ impl CopilotServer {
         }
     }
 
-    /// Stops all work of a session and closes it: it can be resumed. `None` if it is not open, or not to be closed.
-    ///
-    /// # Cancel safety
-    /// Dropping the future takes nothing back: the session is closed all the same.
-    pub(crate) async fn close_session_if(
+    /// Begins to stop all work of a session and to close it: it can be resumed. `None` if it is not open, or not to be
+    /// closed. Dropping the handle takes nothing back.
+    pub(crate) fn close_session_if(
         &self,
         id: &SessionId,
         is_to_close: impl Fn(&HostedSession) -> bool,
         cause: Cause,
-    ) -> Option<Arc<Receipt>> {
+    ) -> Option<WorkHandle<Arc<Receipt>>> {
         let (session, reservation) = {
             let mut sessions = self.inner.sessions.lock();
             let session = match sessions.get(id)? {
@@ -215,8 +221,8 @@ impl CopilotServer {
             receipt
         };
         // A client that goes while it waits does not leave half a session.
-        let closed = self.inner.connections.spawn_begun(spec, |_cx| close);
-        closed.ok()?.await.ok()
+        let closing = self.inner.connections.spawn_begun(spec, |_cx| close);
+        closing.ok()
     }
 
     /// Detaches a client that is gone from all sessions. Each session that it leaves alone is closed after a time.
@@ -236,7 +242,8 @@ impl CopilotServer {
         let sessions = self.open_sessions();
         let closing = sessions
             .iter()
-            .map(|session| self.close_session_if(session.id(), |_| true, cause.clone()));
-        join_all(closing).await.into_iter().flatten().collect()
+            .filter_map(|session| self.close_session_if(session.id(), |_| true, cause.clone()));
+        let closed = join_all(closing).await;
+        closed.into_iter().filter_map(Result::ok).collect()
     }
 }

@@ -283,8 +283,7 @@ impl HostedSession {
                 },
             }
             let cause = Cause::new(CauseKind::Disconnect).detail("its client is gone");
-            let is_alone = |session: &HostedSession| session.is_alone();
-            let _receipt = server.close_session_if(own.id(), is_alone, cause).await;
+            drop(server.close_session_if(own.id(), Self::is_alone, cause));
         });
         drop(spawned);
     }

@@ -7,6 +7,7 @@ use allstop_core::{Cause, CauseKind, SessionId};
 use allstop_jsonrpc::RpcError;
 use allstop_log::session::{decode, stream_of};
 use allstop_log::{Log, LogError, SessionSummary, Version, list_sessions, remove_session};
+use futures::FutureExt as _;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -42,19 +43,23 @@ pub(super) fn detach(
     params: Option<&RawValue>,
 ) -> Result<MethodAnswer, RpcError> {
     let id = id_of(params)?;
-    let (server, client) = (cx.server.clone(), cx.client.id);
-    Ok(later(async move {
+    let (server, client) = (cx.server, cx.client.id);
+    let close_if = |is_to_close: &dyn Fn(&HostedSession) -> bool| {
         let cause = Cause::new(CauseKind::Disconnect).detail("its last client left");
-        let is_last = |session: &HostedSession| session.is_last(client);
-        let mut receipt = server.close_session_if(&id, is_last, cause.clone()).await;
-        if receipt.is_none()
-            && let Some(session) = server.open_session(&id)
-            && session.detach(client)
-        {
-            // The others have left meanwhile.
-            let is_alone = |session: &HostedSession| session.is_alone();
-            receipt = server.close_session_if(&id, is_alone, cause).await;
-        }
+        server.close_session_if(&id, is_to_close, cause)
+    };
+    let closing = close_if(&|session| session.is_last(client)).or_else(|| {
+        let was_last = server.open_session(&id)?.detach(client);
+        // The others have left meanwhile.
+        was_last
+            .then(|| close_if(&HostedSession::is_alone))
+            .flatten()
+    });
+    Ok(later(async move {
+        let receipt = match closing {
+            Some(closing) => closing.await.ok(),
+            None => None,
+        };
         Ok(json!({ "success": true, "receipt": receipt }))
     }))
 }
@@ -65,16 +70,19 @@ pub(super) fn delete(
 ) -> Result<MethodAnswer, RpcError> {
     let id = id_of(params)?;
     let server = cx.server.clone();
+    let mut found = server.find_session(&id, |_| ()).boxed();
     Ok(later(async move {
         let cause = Cause::new(CauseKind::User).by("copilot").detail("deleted");
         let reservation = loop {
-            match server.find_session(&id, |_| ()).await {
+            match found.await {
                 FoundSession::NotOpen(reservation) => break reservation,
                 FoundSession::Open(()) => {
-                    let cause = cause.clone();
-                    let _receipt = server.close_session_if(&id, |_| true, cause).await;
+                    if let Some(closing) = server.close_session_if(&id, |_| true, cause.clone()) {
+                        let _closed_or_lost = closing.await;
+                    }
                 }
             }
+            found = server.find_session(&id, |_| ()).boxed();
         };
         let removed = remove_session(&**server.system().log(), &id).await;
         drop(reservation);

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use allstop_core::SessionId;
 use allstop_jsonrpc::RpcError;
 use allstop_log::Version;
 use allstop_model::Model;
@@ -13,8 +12,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::ids::usable_id;
-use super::{MethodAnswer, MethodCx, MethodResult, later, read};
-use crate::connection::Client;
+use super::{MethodAnswer, MethodCx, later, read};
 use crate::hosted::{
     ClientWishes, DeclaredTool, HostedSession, OpenMode, SessionChoice, ToolSelection,
 };
@@ -83,46 +81,37 @@ fn begin(
     params: OpenParams,
 ) -> Result<MethodAnswer, RpcError> {
     let id = usable_id(id)?;
-    let choice = choice_of(cx.server, params)?;
+    let choice = Arc::new(choice_of(cx.server, params)?);
     let (server, client) = (cx.server.clone(), Arc::clone(cx.client));
-    Ok(later(async move {
-        open(&server, &client, id, mode, &choice).await
-    }))
-}
-
-async fn open(
-    server: &CopilotServer,
-    client: &Arc<Client>,
-    id: SessionId,
-    mode: OpenMode,
-    choice: &SessionChoice,
-) -> MethodResult {
-    let found = server.find_session(&id, |session| {
+    let (of_client, chosen) = (Arc::clone(&client), Arc::clone(&choice));
+    let found = server.find_session(&id, move |session| {
         let is_resumed = mode == OpenMode::Resume;
         if is_resumed {
-            if let Some(declared) = choice.declared.clone() {
+            if let Some(declared) = chosen.declared.clone() {
                 session.declare(declared);
             }
-            session.attach(client, choice, None);
+            session.attach(&of_client, &chosen, None);
         }
         is_resumed
     });
-    match found.await {
-        FoundSession::NotOpen(reservation) => {
-            let session = HostedSession::open(server, id.clone(), mode, choice).await;
-            let session = session.map_err(|error| refusal(&error))?;
-            let from = (mode == OpenMode::Create).then_some(Version(1));
-            session.attach(client, choice, from);
-            reservation.opened(&session);
+    Ok(later(async move {
+        match found.await {
+            FoundSession::NotOpen(reservation) => {
+                let session = HostedSession::open(&server, id.clone(), mode, &choice).await;
+                let session = session.map_err(|error| refusal(&error))?;
+                let from = (mode == OpenMode::Create).then_some(Version(1));
+                session.attach(&client, &choice, from);
+                reservation.opened(&session);
+            }
+            FoundSession::Open(true) => {}
+            FoundSession::Open(false) => {
+                return Err(RpcError::invalid_params(format!(
+                    "session {id} exists: resume it, or choose another id"
+                )));
+            }
         }
-        FoundSession::Open(true) => {}
-        FoundSession::Open(false) => {
-            return Err(RpcError::invalid_params(format!(
-                "session {id} exists: resume it, or choose another id"
-            )));
-        }
-    }
-    Ok(json!({ "sessionId": id }))
+        Ok(json!({ "sessionId": id }))
+    }))
 }
 
 fn refusal(error: &StartError) -> RpcError {

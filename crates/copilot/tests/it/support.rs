@@ -154,17 +154,10 @@ impl TestClient {
     }
 
     /// Sends a request; returns its result.
-    #[track_caller]
-    pub(crate) fn request<'a>(
-        &'a mut self,
-        method: &'a str,
-        params: &'a Value,
-    ) -> impl Future<Output = Value> + use<'a> {
-        async move {
-            let mut answer = self.answer(method, params).await;
-            let result = answer.get_mut("result").map(Value::take);
-            result.unwrap_or_else(|| panic!("{method}: {answer}"))
-        }
+    pub(crate) async fn request(&mut self, method: &str, params: &Value) -> Value {
+        let mut answer = self.answer(method, params).await;
+        let result = answer.get_mut("result").map(Value::take);
+        result.unwrap_or_else(|| panic!("{method}: {answer}"))
     }
 
     pub(crate) async fn answer_to(&mut self, id: u64) -> Value {
