@@ -129,8 +129,9 @@ const scenarios = {
       const answer = await watched.send("hello");
       assert.equal(answer.data.content, "Hello.");
       const events = await watched.session.getEvents();
-      const last = events.slice(-2).map((event) => event.type);
-      assert.deepEqual(last, ["user.message", "assistant.message"]);
+      const last = events.slice(-4).map((event) => event.type);
+      const turn = ["assistant.turn_start", "assistant.message", "assistant.turn_end"];
+      assert.deepEqual(last, ["user.message", ...turn]);
       watched.before("session.start", "user.message", "assistant.turn_start", "assistant.message", "session.idle");
     });
   },

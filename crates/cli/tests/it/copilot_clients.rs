@@ -3,7 +3,10 @@
 //! `cargo xtask parts` downloads them. Without Node and npm that command says so, and the tests of the SDK for JavaScript
 //! do nothing.
 
+mod gaps;
+mod requests_of_users;
 mod script;
+mod several_clients;
 mod token;
 
 use script::{Sdk, run_scenarios, run_without_arguments};
@@ -29,29 +32,26 @@ fn javascript_messages() {
 }
 
 #[test]
-fn python_stops() {
+fn python_session_options() {
     let scenarios = [
-        "aborted_wait",
-        "cancel_one_of_three",
-        "stalled_hook",
-        "server_killed",
+        "system_message_is_appended_or_replaced",
+        "excluded_tools_are_not_offered",
+        "attachments_are_named_to_the_model",
+        "own_tool_takes_the_place_of_a_built_in_one",
+        "user_is_asked_and_answers",
+        "permission_approved",
     ];
     run_scenarios(Sdk::Python, &scenarios);
+}
+
+#[test]
+fn python_stops() {
+    run_scenarios(Sdk::Python, &["stalled_hook", "server_killed"]);
 }
 
 #[test]
 fn javascript_stops() {
     run_scenarios(Sdk::JavaScript, &["cancel_one_of_three"]);
-}
-
-#[test]
-fn python_background() {
-    let scenarios = [
-        "background_shell",
-        "stuck_background",
-        "abort_leaves_background",
-    ];
-    run_scenarios(Sdk::Python, &scenarios);
 }
 
 #[test]
@@ -75,7 +75,10 @@ mod alone {
 
     #[test]
     fn python_abort_and_stop() {
-        run_scenarios(Sdk::Python, &["abort", "stop"]);
+        run_scenarios(
+            Sdk::Python,
+            &["abort", "abort_reaches_handlers_within_50_ms", "stop"],
+        );
     }
 
     #[test]

@@ -200,6 +200,6 @@ pub(super) fn messages(
                 "there is no session {id}"
             )));
         }
-        Ok(json!({ "events": history(&id, &records) }))
+        Ok(json!({ "events": history(&id, &server.options().version, &records) }))
     }))
 }

@@ -139,8 +139,8 @@ impl EventTranslator {
             "arguments": external.arguments,
             "traceparent": external.trace,
         });
-        let place = format!("external/{}", external.request_id);
-        self.persisted("external_tool.requested", &place, data);
+        // Who comes later is told of the requests that are still open.
+        self.ephemeral("external_tool.requested", data);
     }
 
     pub(super) fn external_completed(&mut self, request_id: &Arc<str>) {

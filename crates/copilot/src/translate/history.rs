@@ -1,17 +1,37 @@
 //! Events of the turns that a log has, with the ids that they had while they ran.
+//!
+//! A turn that was rolled back left no messages: its calls are told with their outcome alone.
 
-use allstop_core::record::{CallOutcome, SessionRecord};
-use allstop_core::{Message, SessionId, Timestamp, TurnNumber};
-use serde_json::json;
+use std::collections::VecDeque;
+use std::sync::Arc;
 
-use super::{answer, calls, user_message};
+use allstop_core::record::{CallOutcome, SessionRecord, StartedCallKind, TurnOrigin};
+use allstop_core::{
+    CallId, Cause, Message, MessageId, Receipt, SessionId, StopReason, Timestamp, TurnNumber,
+};
+use serde_json::{Value, json};
+
+use super::{
+    abort_reason, answer, calls, failure_of, session_start, steering_message, turn_id, user_message,
+};
 use crate::event::{CopilotEvent, event_id};
 
 /// Events for the records of a session, in their order.
-pub(crate) fn history(session: &SessionId, records: &[SessionRecord]) -> Vec<CopilotEvent> {
+pub(crate) fn history(
+    session: &SessionId,
+    version: &str,
+    records: &[SessionRecord],
+) -> Vec<CopilotEvent> {
     let mut history = History {
         session,
+        version,
         events: Vec::new(),
+        turn: TurnNumber(0),
+        message: None,
+        origin: TurnOrigin::User,
+        at: Timestamp::from_unix_ms(0),
+        step: None,
+        rest: TurnRest::default(),
     };
     for record in records {
         history.record(record);
@@ -21,34 +41,35 @@ pub(crate) fn history(session: &SessionId, records: &[SessionRecord]) -> Vec<Cop
 
 struct History<'a> {
     session: &'a SessionId,
+    version: &'a str,
     events: Vec<CopilotEvent>,
+    turn: TurnNumber,
+    /// The message of the turn.
+    message: Option<MessageId>,
+    origin: TurnOrigin,
+    /// Time of the last record with one.
+    at: Timestamp,
+    /// Step whose turn of the protocol is open.
+    step: Option<u32>,
+    rest: TurnRest<'a>,
 }
 
-impl History<'_> {
-    fn push(&mut self, event: CopilotEvent, at: Timestamp) {
-        let parent_id = self.events.last().map(|event| event.id);
-        self.events.push(CopilotEvent {
-            parent_id,
-            timestamp: at,
-            ..event
-        });
-    }
+/// Records of the running turn that are needed only at its end.
+#[derive(Default)]
+struct TurnRest<'a> {
+    steered: VecDeque<(&'a MessageId, &'a Arc<str>)>,
+    /// Starts and ends of its calls.
+    calls: Vec<&'a SessionRecord>,
+}
 
-    fn event(&mut self, kind: &'static str, place: &str, data: serde_json::Value, at: Timestamp) {
-        let event = CopilotEvent {
-            id: event_id(self.session, place),
-            timestamp: at,
-            parent_id: None,
-            kind,
-            data,
-            ephemeral: false,
-            agent_id: None,
-        };
-        self.push(event, at);
-    }
-
-    fn record(&mut self, record: &SessionRecord) {
+impl<'a> History<'a> {
+    fn record(&mut self, record: &'a SessionRecord) {
         match record {
+            SessionRecord::SessionOpened { at, folder, .. } => {
+                self.at = *at;
+                let data = session_start(self.session, self.version, *at, folder);
+                self.event("session.start", "start", data);
+            }
             SessionRecord::TurnStarted {
                 turn,
                 at,
@@ -56,58 +77,136 @@ impl History<'_> {
                 message,
                 origin,
                 ..
-            } => {
-                let (kind, data) = user_message(input, message.as_ref(), *origin);
-                self.event(kind, &format!("turn/{turn}/user"), data, *at);
+            } => self.turn_started(*turn, *at, input, message.as_ref(), *origin),
+            SessionRecord::MessageSteered { message, text, .. } => {
+                self.rest.steered.push_back((message, text));
             }
-            SessionRecord::TurnCommitted {
-                turn, at, messages, ..
-            } => self.messages(*turn, messages.iter().map(|message| &**message), *at),
+            SessionRecord::CallStarted { .. } | SessionRecord::CallFinished { .. } => {
+                self.rest.calls.push(record);
+            }
+            SessionRecord::TurnCommitted { at, messages, .. } => {
+                self.at = *at;
+                self.messages(messages);
+                self.end_step();
+            }
             SessionRecord::TurnStopped {
-                turn,
                 at,
+                reason,
+                cause,
                 kept,
                 receipt,
                 ..
-            } => {
-                self.messages(*turn, kept.iter().map(|message| &**message), *at);
-                let data = json!({ "reason": "user_initiated" });
-                self.event("abort", &format!("turn/{turn}/abort"), data, *at);
-                if let Some(receipt) = receipt {
-                    let data = json!({ "turn": turn, "receipt": receipt });
-                    self.event(
-                        "allstop.receipt",
-                        &format!("turn/{turn}/receipt"),
-                        data,
-                        *at,
-                    );
-                }
-            }
+            } => self.stopped(*at, *reason, cause, kept, receipt.as_ref()),
             _ => {}
         }
     }
 
-    fn messages<'m>(
+    fn turn_started(
         &mut self,
         turn: TurnNumber,
-        messages: impl Iterator<Item = &'m Message>,
         at: Timestamp,
+        input: &str,
+        message: Option<&MessageId>,
+        origin: TurnOrigin,
     ) {
+        (self.turn, self.message, self.origin) = (turn, message.cloned(), origin);
+        (self.at, self.step, self.rest) = (at, None, TurnRest::default());
+        let (kind, data) = user_message(input, message, origin);
+        self.event(kind, &format!("turn/{turn}/user"), data);
+    }
+
+    fn stopped(
+        &mut self,
+        at: Timestamp,
+        reason: StopReason,
+        cause: &Cause,
+        kept: &[Arc<Message>],
+        receipt: Option<&Arc<Receipt>>,
+    ) {
+        let open = if kept.is_empty() {
+            self.calls()
+        } else {
+            self.at = at;
+            self.messages(kept);
+            Vec::new()
+        };
+        self.at = at;
+        let turn = self.turn;
+        let failure = failure_of(reason);
+        if failure.is_none() {
+            let data = json!({ "reason": abort_reason(cause) });
+            self.event("abort", &format!("turn/{turn}/abort"), data);
+        }
+        if let Some(receipt) = receipt {
+            let data = json!({ "turn": turn, "receipt": receipt });
+            self.event("allstop.receipt", &format!("turn/{turn}/receipt"), data);
+        }
+        for id in open {
+            self.completed(id, CallOutcome::Stopped);
+        }
+        self.end_step();
+        if let Some(failure) = failure {
+            let data = json!({
+                "errorType": failure,
+                "message": cause.to_string(),
+                "originatingMessageId": self.message,
+            });
+            self.event("session.error", &format!("turn/{turn}/error"), data);
+        }
+    }
+
+    /// Steps and calls of a turn that left no messages. Returns the calls that the stop has ended.
+    fn calls(&mut self) -> Vec<&'a CallId> {
+        let (mut step, mut open) = (0, Vec::new());
+        for record in std::mem::take(&mut self.rest.calls) {
+            match record {
+                SessionRecord::CallStarted { call, at, .. } => {
+                    self.at = *at;
+                    match &call.kind {
+                        StartedCallKind::Model { .. } => {
+                            step += 1;
+                            self.start_step(step);
+                        }
+                        StartedCallKind::Tool { arguments, .. } => {
+                            let arguments = calls::arguments_of(arguments);
+                            self.called(&call.id, &call.name, &arguments);
+                            open.push(&call.id);
+                        }
+                    }
+                }
+                // A stop was told before the calls that it ended.
+                SessionRecord::CallFinished { id, outcome, .. }
+                    if !matches!(outcome, CallOutcome::Stopped | CallOutcome::Unknown) =>
+                {
+                    if let Some(at) = open.iter().position(|open| *open == id) {
+                        open.remove(at);
+                        self.completed(id, *outcome);
+                    }
+                }
+                _ => {}
+            }
+        }
+        open
+    }
+
+    fn messages(&mut self, messages: &[Arc<Message>]) {
         let mut step = 0;
+        // The message that began the turn is told before it.
+        let mut is_first = self.origin == TurnOrigin::User;
         for message in messages {
-            match message {
+            match &**message {
+                Message::User { .. } if std::mem::take(&mut is_first) => {}
+                Message::User { .. } => self.steered(),
                 Message::Assistant { text, tool_calls } => {
                     step += 1;
-                    let event = answer(self.session, (turn, step), (text, tool_calls), None);
-                    self.push(event, at);
+                    self.start_step(step);
+                    let place = (self.turn, step);
+                    let answered = (&**text, &**tool_calls);
+                    let event = answer(self.session, place, answered, self.message.as_ref());
+                    self.push(event);
                     for call in tool_calls {
-                        let data = json!({
-                            "toolCallId": call.id,
-                            "toolName": call.name,
-                            "arguments": calls::arguments_of(&call.arguments),
-                        });
-                        let place = format!("turn/{turn}/call/{}/start", call.id);
-                        self.event("tool.execution_start", &place, data, at);
+                        let arguments = calls::arguments_of(&call.arguments);
+                        self.called(&call.id, &call.name, &arguments);
                     }
                 }
                 Message::Tool(result) => {
@@ -117,11 +216,68 @@ impl History<'_> {
                         CallOutcome::Succeeded
                     };
                     let data = calls::completion(result.call_id.as_str(), outcome, &result.content);
-                    let place = format!("turn/{turn}/call/{}/complete", result.call_id);
-                    self.event("tool.execution_complete", &place, data, at);
+                    let place = format!("turn/{}/call/{}/complete", self.turn, result.call_id);
+                    self.event("tool.execution_complete", &place, data);
                 }
                 _ => {}
             }
         }
+    }
+
+    fn steered(&mut self) {
+        if let Some((message, text)) = self.rest.steered.pop_front() {
+            let (place, data) = steering_message(message, text);
+            self.event("user.message", &place, data);
+        }
+    }
+
+    fn called(&mut self, id: &CallId, tool: &Arc<str>, arguments: &Value) {
+        let data = json!({ "toolCallId": id, "toolName": tool, "arguments": arguments });
+        let place = format!("turn/{}/call/{id}/start", self.turn);
+        self.event("tool.execution_start", &place, data);
+    }
+
+    fn completed(&mut self, id: &CallId, outcome: CallOutcome) {
+        let content = "the result was dropped with its turn";
+        let data = calls::completion(id.as_str(), outcome, content);
+        let place = format!("turn/{}/call/{id}/complete", self.turn);
+        self.event("tool.execution_complete", &place, data);
+    }
+
+    fn start_step(&mut self, step: u32) {
+        self.end_step();
+        self.step = Some(step);
+        let place = format!("turn/{}/step/{step}/start", self.turn);
+        let data = json!({ "turnId": turn_id(step) });
+        self.event("assistant.turn_start", &place, data);
+    }
+
+    fn end_step(&mut self) {
+        if let Some(step) = self.step.take() {
+            let place = format!("turn/{}/step/{step}/end", self.turn);
+            let data = json!({ "turnId": turn_id(step) });
+            self.event("assistant.turn_end", &place, data);
+        }
+    }
+
+    fn event(&mut self, kind: &'static str, place: &str, data: Value) {
+        self.push(CopilotEvent {
+            id: event_id(self.session, place),
+            timestamp: self.at,
+            parent_id: None,
+            kind,
+            data,
+            ephemeral: false,
+            agent_id: None,
+        });
+    }
+
+    fn push(&mut self, event: CopilotEvent) {
+        let (parent_id, timestamp) = (self.events.last().map(|event| event.id), self.at);
+        self.events.push(CopilotEvent {
+            timestamp,
+            parent_id,
+            ..event
+        });
     }
 }

@@ -132,11 +132,7 @@ impl EventTranslator {
             SessionEventKind::Missed { count } => {
                 let message = format!("this client was too slow: {count} events were left out");
                 let data = json!({ "warningType": "events_missed", "message": message });
-                self.persisted(
-                    "session.warning",
-                    &format!("missed/{}", self.ephemeral),
-                    data,
-                );
+                self.ephemeral("session.warning", data);
             }
         }
         std::mem::take(&mut self.out)
@@ -159,15 +155,9 @@ impl EventTranslator {
     fn record(&mut self, record: &SessionRecord) {
         match record {
             SessionRecord::SessionOpened { at, folder, .. } => {
-                let data = json!({
-                    "sessionId": self.options.session,
-                    "version": 1,
-                    "producer": "allstop",
-                    "copilotVersion": self.options.version,
-                    "startTime": at,
-                    "selectedModel": self.options.model,
-                    "context": { "cwd": folder },
-                });
+                let options = &self.options;
+                let mut data = session_start(&options.session, &options.version, *at, folder);
+                data["selectedModel"] = json!(options.model);
                 self.persisted("session.start", "start", data);
             }
             SessionRecord::TurnStarted {
@@ -184,8 +174,7 @@ impl EventTranslator {
                 self.persisted(kind, &format!("turn/{turn}/user"), data);
             }
             SessionRecord::MessageSteered { message, text, .. } => {
-                let data = json!({ "content": text, "messageId": message, "delivery": "steering" });
-                let place = format!("message/{message}");
+                let (place, data) = steering_message(message, text);
                 self.persisted("user.message", &place, data);
             }
             SessionRecord::TurnStopped {
@@ -264,7 +253,8 @@ impl EventTranslator {
                 let data = json!({ "infoType": "retry", "message": message });
                 self.ephemeral("session.info", data);
             }
-            AgentEvent::StopHeard { cause } => {
+            // A failure is told by its own event.
+            AgentEvent::StopHeard { cause } if failure_of(cause.stop_reason()).is_none() => {
                 let reason = abort_reason(cause);
                 self.abort(reason);
             }
@@ -286,15 +276,8 @@ impl EventTranslator {
         self.complete_calls(cause);
         self.end_step();
         (self.is_running, self.ended) = (false, Some(reason));
-        let kind = match reason {
-            StopReason::Completed | StopReason::Cancelled | StopReason::Shutdown => return,
-            StopReason::Timeout => "timeout",
-            StopReason::Guardrail => "guardrail",
-            StopReason::MaxBudgetReached => "budget",
-            StopReason::Error => "query",
-            StopReason::MaxStepsReached
-            | StopReason::MaxTurnsReached
-            | StopReason::LoopDetected => "limit",
+        let Some(kind) = failure_of(reason) else {
+            return;
         };
         let message = cause.map_or_else(|| kind.to_owned(), ToString::to_string);
         let data = json!({
@@ -398,6 +381,37 @@ pub(crate) fn answer(
         ephemeral: false,
         agent_id: None,
     }
+}
+
+fn session_start(session: &SessionId, version: &str, at: Timestamp, folder: &str) -> Value {
+    json!({
+        "sessionId": session,
+        "version": 1,
+        "producer": "allstop",
+        "copilotVersion": version,
+        "startTime": at,
+        "context": { "cwd": folder },
+    })
+}
+
+/// Place and data of a message that was added to a running turn.
+fn steering_message(message: &MessageId, text: &str) -> (String, Value) {
+    let data = json!({ "content": text, "messageId": message, "delivery": "steering" });
+    (format!("message/{message}"), data)
+}
+
+/// Type of the error for the end of a turn; `None` if it was completed or stopped.
+fn failure_of(reason: StopReason) -> Option<&'static str> {
+    Some(match reason {
+        StopReason::Completed | StopReason::Cancelled | StopReason::Shutdown => return None,
+        StopReason::Timeout => "timeout",
+        StopReason::Guardrail => "guardrail",
+        StopReason::MaxBudgetReached => "budget",
+        StopReason::Error => "query",
+        StopReason::MaxStepsReached | StopReason::MaxTurnsReached | StopReason::LoopDetected => {
+            "limit"
+        }
+    })
 }
 
 fn user_message(

@@ -19,8 +19,8 @@ impl EventTranslator {
             request.insert("toolCallId".to_owned(), id.into());
         }
         let data = json!({ "requestId": question.id, "permissionRequest": request });
-        let place = format!("question/{}", question.id);
-        self.persisted("permission.requested", &place, data);
+        // The log has no questions.
+        self.ephemeral("permission.requested", data);
     }
 
     pub(super) fn permission_answered(&mut self, id: &QuestionId, is_allowed: bool) {
@@ -30,7 +30,7 @@ impl EventTranslator {
             "denied-interactively-by-user"
         };
         let data = json!({ "requestId": id, "result": { "kind": kind } });
-        self.persisted("permission.completed", &format!("question/{id}/end"), data);
+        self.ephemeral("permission.completed", data);
     }
 }
 

@@ -92,6 +92,7 @@ impl TestServer {
             }),
             requests: 0,
             messages: Vec::new(),
+            seen: Vec::new(),
             serving: serving.expect("nothing is stopped"),
         }
     }
@@ -123,6 +124,8 @@ pub(crate) struct TestClient {
     requests: u64,
     /// Messages that nobody has taken yet.
     messages: Vec<Value>,
+    /// All messages, in their order.
+    seen: Vec<Value>,
     serving: WorkHandle<ServedConnectionEnd>,
 }
 
@@ -184,10 +187,18 @@ impl TestClient {
             let message = timeout(SOON, self.read_message()).await;
             let message = message.unwrap_or_else(|_| panic!("no {what}: {:?}", self.messages));
             match message {
-                Some(message) => self.messages.push(message),
+                Some(message) => {
+                    self.seen.push(message.clone());
+                    self.messages.push(message);
+                }
                 None => panic!("the connection ended before {what}: {:?}", self.messages),
             }
         }
+    }
+
+    /// All messages that were read.
+    pub(crate) fn seen(&self) -> &[Value] {
+        &self.seen
     }
 
     /// Messages that were read and not taken.

@@ -26,7 +26,9 @@ impl Sdk {
             Self::Python => {
                 let mut command = Command::new("python3");
                 let part = part("copilot_python")?;
-                command.arg(script("client.py")).env("PYTHONPATH", part);
+                // Without files of compiled code beside the scripts.
+                command.arg("-B").arg(script("python"));
+                command.env("PYTHONPATH", part);
                 command
             }
             Self::JavaScript => {

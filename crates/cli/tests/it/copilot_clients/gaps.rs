@@ -1,0 +1,47 @@
+//! Gaps that were measured in the official runtime, each with the unmodified SDK for Python: here they are none.
+
+use super::script::{Sdk, run_scenarios};
+
+#[test]
+fn abort_with_only_background_shell_stops_it() {
+    run_scenarios(
+        Sdk::Python,
+        &["gap_abort_with_only_background_shell_stops_it"],
+    );
+}
+
+#[test]
+fn idle_follows_an_abort_of_background_work_and_the_wait_ends() {
+    run_scenarios(
+        Sdk::Python,
+        &["gap_idle_follows_an_abort_of_background_work_and_the_wait_ends"],
+    );
+}
+
+#[test]
+fn abort_of_a_turn_leaves_unrelated_shell() {
+    run_scenarios(Sdk::Python, &["gap_abort_of_a_turn_leaves_unrelated_shell"]);
+}
+
+#[test]
+fn aborted_wait_is_told_apart() {
+    run_scenarios(Sdk::Python, &["gap_aborted_wait_is_told_apart"]);
+}
+
+#[test]
+fn aborted_call_has_its_completion_event() {
+    run_scenarios(Sdk::Python, &["gap_aborted_call_has_its_completion_event"]);
+}
+
+#[test]
+fn after_a_timed_out_wait_the_turn_can_be_stopped_and_the_next_message_runs() {
+    run_scenarios(
+        Sdk::Python,
+        &["gap_after_a_timed_out_wait_the_turn_can_be_stopped_and_the_next_message_runs"],
+    );
+}
+
+#[test]
+fn no_shell_survives_stop() {
+    run_scenarios(Sdk::Python, &["gap_no_shell_survives_stop"]);
+}

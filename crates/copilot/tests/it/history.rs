@@ -1,0 +1,105 @@
+//! The history of a session, beside the events that its clients got while it ran.
+
+use serde_json::{Value, json};
+
+use crate::support::{TestClient, TestServer};
+
+const SCRIPT: &str = "
+turns:
+  - when: echo
+    replies:
+      - {text: I echo., calls: [{tool: echo, arguments: {text: a}}, {tool: echo, arguments: {text: b}}]}
+      - {text: Echoed.}
+  - when: fail
+    replies:
+      - error: {status: 400, message: no}
+  - when: hello
+    replies: [{text: Hello.}]
+";
+
+/// Answers the next request for the client's tool.
+async fn answer_one(client: &mut TestClient) {
+    let request = client.event("external_tool.requested").await;
+    let answer = json!({ "sessionId": "s", "requestId": request["requestId"], "result": "done" });
+    let method = "session.tools.handlePendingToolCall";
+    assert_eq!(client.request(method, &answer).await["success"], true);
+}
+
+async fn history(client: &mut TestClient) -> Vec<Value> {
+    let session = json!({ "sessionId": "s" });
+    let mut answer = client.request("session.getMessages", &session).await;
+    serde_json::from_value(answer["events"].take()).expect("events")
+}
+
+/// Each event that was sent as one of the history is in it, with its id, in its order and behind its parent; a turn that
+/// was stopped and one that failed included. Only the model's words in a turn that was rolled back are gone.
+#[tokio::test]
+async fn history_has_every_event_that_is_not_ephemeral() {
+    let server = TestServer::new(SCRIPT).await;
+    let mut client = server.client();
+    let tools = json!([{ "name": "echo" }]);
+    client.create("s", &json!({ "tools": tools })).await;
+    let message = |prompt: &str| json!({ "sessionId": "s", "prompt": prompt });
+
+    let completed = client.send("session.sendAndWait", &message("echo")).await;
+    answer_one(&mut client).await;
+    answer_one(&mut client).await;
+    let answer = client.answer_to(completed).await;
+    assert_eq!(answer["result"]["outcome"], "completed", "{answer}");
+    let originating = answer["result"]["messageId"].clone();
+
+    let aborted = client
+        .send("session.sendAndWait", &message("echo again"))
+        .await;
+    answer_one(&mut client).await;
+    client.event("external_tool.requested").await;
+    client.request("session.abort", &message("")).await;
+    let answer = client.answer_to(aborted).await;
+    assert_eq!(answer["result"]["aborted"], true, "{answer}");
+    let rolled_back = answer["result"]["messageId"].clone();
+
+    let failed = client.answer("session.sendAndWait", &message("fail")).await;
+    assert!(failed["error"].is_object(), "{failed}");
+    client
+        .request("session.sendAndWait", &message("hello"))
+        .await;
+
+    for _turn in 0..4 {
+        client.event("session.idle").await;
+    }
+    let live: Vec<Value> = client
+        .seen()
+        .iter()
+        .map(|message| message["params"]["event"].clone())
+        .filter(|event| !event.is_null() && event["ephemeral"] != true)
+        .collect();
+    let history = history(&mut client).await;
+
+    let mut rest = history.iter();
+    for event in &live {
+        if event["type"] == "assistant.message"
+            && event["data"]["originatingMessageId"] == rolled_back
+        {
+            continue;
+        }
+        let found = rest.by_ref().find(|entry| entry["id"] == event["id"]);
+        let kinds: Vec<_> = history.iter().map(|entry| &entry["type"]).collect();
+        let found = found.unwrap_or_else(|| panic!("{event} is not in {kinds:?}"));
+        assert_eq!(found["type"], event["type"]);
+    }
+    for (before, event) in history.iter().zip(history.iter().skip(1)) {
+        assert_eq!(event["parentId"], before["id"], "{event}");
+    }
+    let answers = history
+        .iter()
+        .filter(|event| event["type"] == "assistant.message");
+    let first = answers.clone().next().expect("an answer");
+    assert_eq!(first["data"]["originatingMessageId"], originating);
+    let count = |kind: &str| history.iter().filter(|event| event["type"] == kind).count();
+    assert_eq!(count("abort"), 1, "the turn that failed was not aborted");
+    assert_eq!((count("session.error"), count("allstop.receipt")), (1, 2));
+    assert_eq!(
+        count("tool.execution_start"),
+        count("tool.execution_complete")
+    );
+}
