@@ -40,6 +40,7 @@ fn python_session_options() {
         "own_tool_takes_the_place_of_a_built_in_one",
         "user_is_asked_and_answers",
         "permission_approved",
+        "client_that_leaves_everything_out",
     ];
     run_scenarios(Sdk::Python, &scenarios);
 }

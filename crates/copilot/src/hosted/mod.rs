@@ -145,6 +145,11 @@ impl HostedSession {
         self.session.id()
     }
 
+    /// Name of its model, if the configuration or a client has one.
+    pub(crate) fn model_name(&self) -> Option<&Arc<str>> {
+        self.model_name.as_ref()
+    }
+
     /// Sends the requests of the clients' tools to all clients, until the tools are gone or the session is closed.
     fn forward(self: &Arc<Self>, mut generation: ToolGeneration) {
         let (tools, events) = (Arc::clone(&self.tools), self.host_events.clone());

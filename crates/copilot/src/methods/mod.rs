@@ -9,6 +9,7 @@ mod info;
 mod lifecycle;
 mod messages;
 mod open;
+mod settings;
 mod stops;
 mod surrogates;
 mod tasks;
@@ -63,6 +64,12 @@ pub(crate) fn begin(cx: &MethodCx<'_>, method: &str, params: Option<&RawValue>) 
         "session.getMessages" => lifecycle::messages(cx, params),
         "session.send" => messages::send(cx, params),
         "session.sendAndWait" => messages::send_and_wait(cx, params),
+        "session.options.update"
+        | "session.eventLog.registerInterest"
+        | "session.mode.get"
+        | "session.model.getCurrent"
+        | "session.metadata.isProcessing"
+        | "session.metadata.activity" => settings::begin(cx, method, params),
         "session.abort" => stops::abort(cx, params),
         "session.interruptMainTurn" => stops::interrupt(cx, params),
         "session.cancelAllBackgroundAgents" => stops::cancel_agents(cx, params),

@@ -1,7 +1,9 @@
 //! Tests of the server through its public interface: clients that write frames by hand, and a scripted model.
 
 mod bad_input;
+mod extensions;
 mod history;
 mod limits;
 mod opening_and_closing;
+mod settings;
 mod support;

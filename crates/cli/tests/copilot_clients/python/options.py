@@ -2,9 +2,10 @@
 
 import pathlib
 
+from copilot import CopilotClient, RuntimeConnection
 from copilot.tools import Tool, ToolResult
 from model_server import ModelServer, Reply
-from support import client, opened, scenario
+from support import ARGUMENTS, client, opened, scenario
 
 
 async def asked(prompt="hello", **options):
@@ -86,3 +87,12 @@ async def user_is_asked_and_answers():
             assert await watched.say("paint it") == "Painted."
     assert questions == [("Which colour?", ["red", "blue"])], questions
     assert model.requests[-1]["messages"][-1]["content"] == "blue", model.requests[-1]
+
+
+@scenario
+async def client_that_leaves_everything_out():
+    """Its mode `empty` sends options that the server has to take."""
+    connection = RuntimeConnection.for_stdio(args=ARGUMENTS)
+    server = CopilotClient(connection=connection, mode="empty", base_directory=str(pathlib.Path.cwd()))
+    async with opened(server=server, available_tools=["custom:*"]) as watched:
+        assert await watched.say("hello") == "Hello."

@@ -1,0 +1,67 @@
+//! Settings and states of a session that clients ask for.
+
+use allstop_jsonrpc::RpcError;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::{MethodAnswer, MethodCx, open_session, read};
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SettingsParams {
+    session_id: String,
+    installed_plugins: Option<Vec<Value>>,
+    included_builtin_skills: Option<Vec<Value>>,
+    manage_schedule_enabled: Option<bool>,
+}
+
+pub(super) fn begin(
+    cx: &MethodCx<'_>,
+    method: &str,
+    params: Option<&RawValue>,
+) -> Result<MethodAnswer, RpcError> {
+    let params: SettingsParams = read(params)?;
+    let hosted = open_session(cx, &params.session_id)?;
+    let session = &hosted.session;
+    let has_background = || session.background().iter().any(|work| work.is_running());
+    let answer = match method {
+        "session.options.update" => {
+            check(&params)?;
+            json!({ "success": true })
+        }
+        // Every client gets every event of its sessions.
+        "session.eventLog.registerInterest" => json!({ "handle": "all" }),
+        "session.mode.get" => json!("interactive"),
+        "session.model.getCurrent" => json!({ "modelId": hosted.model_name() }),
+        "session.metadata.isProcessing" => json!({ "processing": session.is_busy() }),
+        _ => json!({
+            "abortable": session.is_busy() || has_background(),
+            "hasActiveWork": session.is_busy() || has_background(),
+        }),
+    };
+    Ok(MethodAnswer::Now(Ok(answer)))
+}
+
+/// The other options leave out parts that a session does not have in any case.
+fn check(params: &SettingsParams) -> Result<(), RpcError> {
+    let is_given = |list: &Option<Vec<Value>>| list.as_ref().is_some_and(|list| !list.is_empty());
+    for (name, is_asked) in [
+        ("installedPlugins", is_given(&params.installed_plugins)),
+        (
+            "includedBuiltinSkills",
+            is_given(&params.included_builtin_skills),
+        ),
+        (
+            "manageScheduleEnabled",
+            params.manage_schedule_enabled == Some(true),
+        ),
+    ] {
+        if is_asked {
+            return Err(RpcError::invalid_params(format!(
+                "`{name}` is not offered: leave it out"
+            )));
+        }
+    }
+    Ok(())
+}

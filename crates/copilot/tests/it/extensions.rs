@@ -1,0 +1,110 @@
+//! The published schema of the extensions, beside what the server answers.
+
+use jsonschema::Registry;
+use serde_json::{Value, json};
+
+use crate::support::TestServer;
+
+const SCRIPT: &str = "
+turns:
+  - when: wait
+    replies:
+      - {calls: [{tool: wait, arguments: {}}, {tool: wait, arguments: {}}]}
+      - {text: Waited.}
+  - when: hello
+    replies: [{text: Hello.}]
+";
+
+const SCHEMA: &str = include_str!("../../../../schemas/copilot.schema.json");
+const RECEIPT: &str = include_str!("../../../../schemas/receipt.schema.json");
+
+/// Checks a value with a definition of the published schema.
+#[track_caller]
+fn assert_valid(definition: &str, value: &Value) {
+    let schema: Value = serde_json::from_str(SCHEMA).expect("the schema is JSON");
+    let receipt: Value = serde_json::from_str(RECEIPT).expect("the schema is JSON");
+    assert!(schema["$defs"][definition].is_object(), "{definition}");
+    let registry = Registry::new()
+        .add("allstop:/copilot.schema.json", schema)
+        .and_then(|registry| registry.add("allstop:/receipt.schema.json", receipt))
+        .and_then(jsonschema::RegistryBuilder::prepare)
+        .expect("the schemas are found");
+    let reference = format!("allstop:/copilot.schema.json#/$defs/{definition}");
+    let root = json!({ "$ref": reference });
+    let validator = jsonschema::options().with_registry(&registry).build(&root);
+    let validator = validator.expect("the schema is one");
+    let errors: Vec<_> = validator
+        .iter_errors(value)
+        .map(|error| error.to_string())
+        .collect();
+    assert!(errors.is_empty(), "{definition}: {errors:#?}\n{value}");
+}
+
+#[tokio::test]
+async fn answers_are_valid_under_the_published_schema() {
+    let server = TestServer::new(SCRIPT).await;
+    let mut client = server.client();
+    client
+        .create("s", &json!({ "tools": [{ "name": "wait" }] }))
+        .await;
+    let session = json!({ "sessionId": "s" });
+    let message = |prompt: &str| json!({ "sessionId": "s", "prompt": prompt });
+
+    let answer = client
+        .request("session.sendAndWait", &message("hello"))
+        .await;
+    assert_eq!(answer["outcome"], "completed");
+    assert_valid("session.sendAndWait.result", &answer);
+
+    let waiting = client.send("session.sendAndWait", &message("wait")).await;
+    let request = client.event("external_tool.requested").await;
+    client.event("external_tool.requested").await;
+    let preview = client.request("allstop.preview", &session).await;
+    assert_valid("allstop.preview.result", &preview);
+    assert_eq!(preview["receipt"]["preview"], true, "{preview}");
+    let call = json!({ "sessionId": "s", "toolCallId": request["toolCallId"] });
+    assert_valid("allstop.cancelToolCall.params", &call);
+    for is_first in [true, false] {
+        let cancelled = client.request("allstop.cancelToolCall", &call).await;
+        assert_eq!(cancelled["cancelled"], is_first, "{cancelled}");
+        assert_valid("allstop.cancelToolCall.result", &cancelled);
+    }
+    let timed_out = json!({ "sessionId": "s", "prompt": "hello", "timeoutMs": 1 });
+    let answer = client.request("session.sendAndWait", &timed_out).await;
+    assert_eq!(answer["outcome"], "timed_out", "{answer}");
+    assert_valid("session.sendAndWait.result", &answer);
+    assert_valid(
+        "session.abort.result",
+        &client.request("session.abort", &session).await,
+    );
+    let answer = client.answer_to(waiting).await;
+    assert_eq!(answer["result"]["outcome"], "aborted", "{answer}");
+    assert_valid("session.sendAndWait.result", &answer["result"]);
+    assert_valid(
+        "allstop.receipt.event",
+        &client.event("allstop.receipt").await,
+    );
+
+    let interrupted = client.request("session.interruptMainTurn", &session).await;
+    assert_valid("session.interruptMainTurn.result", &interrupted);
+    let pending = client
+        .request("session.tasks.waitForPending", &session)
+        .await;
+    assert_valid("session.tasks.waitForPending.result", &pending);
+    let cancelled = json!({ "sessionId": "s", "id": "unknown" });
+    let cancelled = client.request("session.tasks.cancel", &cancelled).await;
+    assert_valid("session.tasks.cancel.result", &cancelled);
+    for extent in ["turn", "turn_and_background", "session"] {
+        let stop = json!({ "sessionId": "s", "extent": extent });
+        assert_valid("allstop.stop.params", &stop);
+        assert_valid(
+            "allstop.stop.result",
+            &client.request("allstop.stop", &stop).await,
+        );
+    }
+    let detached = client.request("session.detach", &session).await;
+    assert!(detached["receipt"].is_object(), "{detached}");
+    assert_valid("session.detach.result", &detached);
+    let detached = client.request("session.detach", &session).await;
+    assert_valid("session.detach.result", &detached);
+}
