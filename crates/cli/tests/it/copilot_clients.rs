@@ -17,6 +17,7 @@ const MESSAGES: &[&str] = &[
     "stream",
     "three_tools",
     "permission",
+    "permission_approved",
     "hooks",
     "resume_and_delete",
 ];
@@ -39,7 +40,6 @@ fn python_session_options() {
         "attachments_are_named_to_the_model",
         "own_tool_takes_the_place_of_a_built_in_one",
         "user_is_asked_and_answers",
-        "permission_approved",
         "client_that_leaves_everything_out",
     ];
     run_scenarios(Sdk::Python, &scenarios);
@@ -52,12 +52,14 @@ fn python_stops() {
 
 #[test]
 fn javascript_stops() {
-    run_scenarios(Sdk::JavaScript, &["cancel_one_of_three"]);
+    let scenarios = ["cancel_one_of_three", "stalled_hook", "server_killed"];
+    run_scenarios(Sdk::JavaScript, &scenarios);
 }
 
 #[test]
 fn javascript_background() {
-    run_scenarios(Sdk::JavaScript, &["background_shell"]);
+    let scenarios = ["background_shell", "background_agent", "stuck_background"];
+    run_scenarios(Sdk::JavaScript, &scenarios);
 }
 
 #[test]

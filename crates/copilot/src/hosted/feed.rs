@@ -103,6 +103,14 @@ impl Feed {
         }
     }
 
+    /// A warning for each part that the client asked for and does not get.
+    pub(super) fn ignored(&mut self, ignored: &[&'static str]) -> Vec<CopilotEvent> {
+        let parts = ignored.iter().map(|part| HostEvent::Ignored { part });
+        parts
+            .flat_map(|event| self.translator.host_event(&event, now()))
+            .collect()
+    }
+
     /// Calls that events about were missed, or that began before this client came.
     pub(super) fn pending_calls(&mut self) -> Vec<CopilotEvent> {
         let pending = self.session.tools.pending();

@@ -57,6 +57,8 @@ pub(crate) struct SessionChoice {
     pub declared: Option<Vec<DeclaredTool>>,
     pub wishes: ClientWishes,
     pub streaming: bool,
+    /// Parts that it asked for and does not get.
+    pub ignored: Vec<&'static str>,
 }
 
 /// An open session.
@@ -210,10 +212,10 @@ impl HostedSession {
             handle: handle.clone(),
             session: Arc::clone(self),
         };
-        let pending = match from {
-            Some(_) => Vec::new(),
-            None => feed.pending_calls(),
-        };
+        let mut first = feed.ignored(&choice.ignored);
+        if from.is_none() {
+            first.extend(feed.pending_calls());
+        }
         self.roster.attach(AttachedClient {
             client: Arc::clone(client),
             wishes: choice.wishes,
@@ -225,7 +227,7 @@ impl HostedSession {
             let _under_way = under_way;
             tokio::select! {
                 _stopped = cx.stopped_at("events of a session") => {}
-                () = feed.run_behind(pending) => {}
+                () = feed.run_behind(first) => {}
             }
         });
         drop(spawned);

@@ -8,8 +8,8 @@ use allstop_log::Version;
 use allstop_model::Model;
 use allstop_runtime::{ModelChoice, StartError, SystemPrompt};
 use serde::Deserialize;
-use serde_json::json;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
 
 use super::ids::usable_id;
 use super::{MethodAnswer, MethodCx, later, read};
@@ -33,6 +33,8 @@ struct OpenParams {
     hooks: Option<bool>,
     streaming: Option<bool>,
     working_directory: Option<PathBuf>,
+    mcp_servers: Option<Map<String, Value>>,
+    custom_agents: Option<Vec<Value>>,
 }
 
 #[derive(Deserialize)]
@@ -52,6 +54,7 @@ struct ProviderParams {
 struct SystemMessageParams {
     mode: Option<String>,
     content: Option<String>,
+    sections: Option<Map<String, Value>>,
 }
 
 pub(super) fn create(
@@ -128,9 +131,10 @@ fn refusal(error: &StartError) -> RpcError {
 
 fn choice_of(server: &CopilotServer, params: OpenParams) -> Result<SessionChoice, RpcError> {
     let model = model_of(server, &params)?;
+    let ignored = ignored(&params);
     let system_prompt = match params.system_message {
         None => SystemPrompt::Configured,
-        Some(SystemMessageParams { mode, content }) => {
+        Some(SystemMessageParams { mode, content, .. }) => {
             let content: Arc<str> = content.unwrap_or_default().into();
             match mode.as_deref() {
                 Some("replace") => SystemPrompt::Replaced(content),
@@ -159,7 +163,36 @@ fn choice_of(server: &CopilotServer, params: OpenParams) -> Result<SessionChoice
             user_input: params.request_user_input.unwrap_or(false),
         },
         streaming: params.streaming.unwrap_or(false),
+        ignored,
     })
+}
+
+/// Parts that the client asks for and that a session does not get: it is told.
+fn ignored(params: &OpenParams) -> Vec<&'static str> {
+    let sections = params.system_message.as_ref();
+    let sections = sections.and_then(|message| message.sections.as_ref());
+    let is_asked = [
+        (
+            "mcpServers",
+            params
+                .mcp_servers
+                .as_ref()
+                .is_some_and(|all| !all.is_empty()),
+        ),
+        (
+            "customAgents",
+            params
+                .custom_agents
+                .as_ref()
+                .is_some_and(|all| !all.is_empty()),
+        ),
+        (
+            "systemMessage.sections",
+            sections.is_some_and(|all| !all.is_empty()),
+        ),
+    ];
+    let asked = is_asked.into_iter().filter(|(_, is_asked)| *is_asked);
+    asked.map(|(name, _)| name).collect()
 }
 
 /// The model of the client's provider, else that of the configuration, which may be told another name.

@@ -60,6 +60,8 @@ pub(crate) enum HostEvent {
     ExternalPending(ExternalCall),
     /// Its call was stopped or answered: the handler is to end.
     ExternalCompleted { request_id: Arc<str> },
+    /// The client asked for a part of a session that is not offered.
+    Ignored { part: &'static str },
     /// Somebody has asked for a stop of the turn.
     AbortRequested { reason: Arc<str> },
 }
@@ -144,6 +146,11 @@ impl EventTranslator {
         match event {
             HostEvent::ExternalRequested(call) => self.external_requested(call),
             HostEvent::ExternalPending(call) => self.external_pending(call),
+            HostEvent::Ignored { part } => {
+                let message = format!("`{part}` is not offered and has no effect in this session");
+                let data = json!({ "warningType": "not_offered", "message": message });
+                self.ephemeral("session.warning", data);
+            }
             HostEvent::ExternalCompleted { request_id } => self.external_completed(request_id),
             // Before its turn it would be told of the one before; then the turn itself tells it.
             HostEvent::AbortRequested { reason } if self.is_running => self.abort(reason),

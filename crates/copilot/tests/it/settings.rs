@@ -50,3 +50,30 @@ async fn settings_are_answered_as_the_sdks_parse_them() {
     client.event("session.idle").await;
     assert_eq!(client.request(activity, &session).await, idle);
 }
+
+/// A client that asks for a part that no session has is told, and only then.
+#[tokio::test]
+async fn parts_that_are_not_offered_are_told() {
+    let server = TestServer::new("turns: [{replies: [{text: Hello.}]}]").await;
+    let mut client = server.client();
+    let asked = json!({
+        "mcpServers": { "files": { "command": "files" } },
+        "customAgents": [{ "name": "a", "prompt": "b" }],
+        "systemMessage": { "mode": "customize", "sections": { "tone": { "action": "remove" } } },
+    });
+    client.create("s", &asked).await;
+    for part in ["mcpServers", "customAgents", "systemMessage.sections"] {
+        let warning = client.event("session.warning").await;
+        let message = warning["message"].as_str().unwrap_or_default();
+        assert!(message.contains(part), "{warning}");
+    }
+    let nothing =
+        json!({ "mcpServers": {}, "customAgents": [], "systemMessage": { "content": "x" } });
+    client.create("t", &nothing).await;
+    let message = json!({ "sessionId": "t", "prompt": "hello" });
+    client.request("session.sendAndWait", &message).await;
+    client.event("session.idle").await;
+    let is_warning =
+        |message: &&serde_json::Value| message["params"]["event"]["type"] == "session.warning";
+    assert_eq!(client.untaken().iter().find(is_warning), None);
+}

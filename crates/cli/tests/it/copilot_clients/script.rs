@@ -34,7 +34,9 @@ impl Sdk {
             Self::JavaScript => {
                 let mut command = Command::new("node");
                 let part = part("copilot_js")?;
-                command.arg(script("client.mjs")).env("COPILOT_PART", part);
+                command
+                    .arg(script("javascript/main.mjs"))
+                    .env("COPILOT_PART", part);
                 command
             }
         })
