@@ -1,16 +1,19 @@
 //! Messages, and the wait for their answer.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use allstop_agent::TurnError;
 use allstop_core::StopReason;
 use allstop_jsonrpc::RpcError;
-use allstop_session::{FollowUp, MessageHandle, MessageOutcome, NewMessage, SendError};
+use allstop_session::{
+    FollowUp, MessageHandle, MessageOutcome, NewMessage, SendError, Subscription,
+};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::{MethodAnswer, MethodCx, MethodResult, later, open_session, read};
 use crate::event::CopilotEvent;
@@ -33,6 +36,8 @@ struct SendParams {
     traceparent: Option<String>,
     /// Extension of `session.sendAndWait`: the longest wait. Nothing is stopped when it is over.
     timeout_ms: Option<u64>,
+    /// Extension of `session.sendAndWait`: the longest wait without an event of the session.
+    inactivity_ms: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -98,6 +103,8 @@ pub(super) fn send_and_wait(
     let session = open_session(cx, &params.session_id)?;
     let message = sent(&session, &params)?;
     let limit = params.timeout_ms.map(Duration::from_millis);
+    let silence = params.inactivity_ms.map(Duration::from_millis);
+    let events = session.session.subscribe(None);
     let feed = session.feed_of(cx.client.id);
     Ok(later(async move {
         let waited = async {
@@ -105,12 +112,14 @@ pub(super) fn send_and_wait(
             session.session.background_idle().await;
             outcome
         };
-        let outcome = match limit {
-            Some(limit) => timeout(limit, waited).await.ok(),
-            None => Some(waited.await),
+        let outcome = tokio::select! {
+            biased;
+            outcome = waited => Ok(outcome),
+            () = after(limit) => Err("timeoutMs"),
+            () = silent(events, silence) => Err("inactivityMs"),
         };
         match outcome {
-            Some(outcome) => {
+            Ok(outcome) => {
                 if let (Some(feed), Some(turn)) = (feed, outcome.turn) {
                     let mut turns = feed.turns.subscribe();
                     let sent = async { drop(turns.wait_for(|ended| *ended >= turn).await) };
@@ -118,7 +127,7 @@ pub(super) fn send_and_wait(
                 }
                 answer_of(&session, &message, &outcome)
             }
-            None => Ok(timed_out(&session, &message)),
+            Err(limit) => Ok(timed_out(&session, &message, limit)),
         }
     }))
 }
@@ -170,7 +179,30 @@ fn answer_of(
     }))
 }
 
-fn timed_out(session: &HostedSession, message: &MessageHandle) -> Value {
+/// Resolves after this time; never without a limit.
+async fn after(limit: Option<Duration>) {
+    match limit {
+        Some(limit) => sleep(limit).await,
+        None => pending().await,
+    }
+}
+
+/// Resolves when there was no event of the session for this time; never without a limit.
+async fn silent(mut events: Subscription, limit: Option<Duration>) {
+    let Some(limit) = limit else {
+        return pending().await;
+    };
+    loop {
+        match timeout(limit, events.next()).await {
+            Ok(Ok(Some(_event))) => {}
+            Err(_elapsed) => return,
+            // The session is closed, or its events cannot be read: then the wait itself tells the end.
+            Ok(Ok(None) | Err(_)) => return pending().await,
+        }
+    }
+}
+
+fn timed_out(session: &HostedSession, message: &MessageHandle, limit: &str) -> Value {
     let running = session.session.background();
     let running = running.iter().filter(|work| work.is_running());
     let running: Vec<_> = running
@@ -181,6 +213,7 @@ fn timed_out(session: &HostedSession, message: &MessageHandle) -> Value {
         "response": null,
         "aborted": false,
         "outcome": "timed_out",
+        "limit": limit,
         "turnRuns": message.try_outcome().is_none(),
         "background": running,
     })

@@ -1,7 +1,10 @@
 //! The published schema of the extensions, beside what the server answers.
 
+use std::time::{Duration, Instant};
+
 use jsonschema::Registry;
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
 use crate::support::TestServer;
 
@@ -107,4 +110,40 @@ async fn answers_are_valid_under_the_published_schema() {
     assert_valid("session.detach.result", &detached);
     let detached = client.request("session.detach", &session).await;
     assert_valid("session.detach.result", &detached);
+}
+
+/// A wait is as long as something happens; then its end says why. Nothing is stopped.
+#[tokio::test]
+async fn wait_ends_with_inactivity() {
+    const STEPS: usize = 4;
+
+    let steps = "{calls: [{tool: step, arguments: {}}]}, ".repeat(STEPS);
+    let script =
+        format!("turns: [{{replies: [{steps} {{calls: [{{tool: wait, arguments: {{}}}}]}}]}}]");
+    let server = TestServer::new(&script).await;
+    let mut client = server.client();
+    let tools = json!([{ "name": "step" }, { "name": "wait" }]);
+    client.create("s", &json!({ "tools": tools })).await;
+    let message =
+        json!({ "sessionId": "s", "prompt": "go", "inactivityMs": 700, "timeoutMs": 60_000 });
+    assert_valid("session.sendAndWait.params", &message);
+    let waiting = client.send("session.sendAndWait", &message).await;
+    let begin = Instant::now();
+    for step in 0..STEPS {
+        let request = client.event("external_tool.requested").await;
+        // Together more than the limit.
+        sleep(Duration::from_millis(300)).await;
+        let result = json!({ "sessionId": "s", "requestId": request["requestId"], "result": step.to_string() });
+        client
+            .request("session.tools.handlePendingToolCall", &result)
+            .await;
+    }
+    let answer = client.answer_to(waiting).await;
+    assert!(begin.elapsed() > Duration::from_millis(300) * STEPS as u32);
+    assert_valid("session.sendAndWait.result", &answer["result"]);
+    assert_eq!(answer["result"]["limit"], "inactivityMs", "{answer}");
+    assert_eq!(answer["result"]["turnRuns"], true, "{answer}");
+    let session = json!({ "sessionId": "s" });
+    let aborted = client.request("session.abort", &session).await;
+    assert_eq!(aborted["receipt"]["outcome"], Value::Null, "{aborted}");
 }
