@@ -63,6 +63,10 @@ pub(crate) struct SessionReservation {
 }
 
 impl SessionReservation {
+    pub(crate) fn id(&self) -> &SessionId {
+        &self.id
+    }
+
     /// Makes the session known.
     pub(crate) fn opened(self, session: &Arc<HostedSession>) {
         let mut sessions = self.server.inner.sessions.lock();

@@ -95,6 +95,11 @@ impl FrameQueue {
         tx.send(frame).map_err(|_gone| QueueClosed)
     }
 
+    /// True if the connection has ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.tx.lock().is_none()
+    }
+
     /// Ends the queue: what is in it is still written, and everything else fails.
     pub(crate) fn close(&self) {
         self.room.close();

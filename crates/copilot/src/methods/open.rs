@@ -3,20 +3,23 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use allstop_core::receipt::ItemKind;
 use allstop_jsonrpc::RpcError;
 use allstop_log::Version;
 use allstop_model::Model;
 use allstop_runtime::{ModelChoice, StartError, SystemPrompt};
+use allstop_scope::WorkSpec;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::ids::usable_id;
 use super::{MethodAnswer, MethodCx, later, read};
+use crate::connection::Client;
 use crate::hosted::{
     ClientWishes, DeclaredTool, HostedSession, OpenMode, SessionChoice, ToolSelection,
 };
-use crate::server::{CopilotServer, FoundSession};
+use crate::server::{CopilotServer, FoundSession, SessionReservation};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -100,11 +103,14 @@ fn begin(
     Ok(later(async move {
         match found.await {
             FoundSession::NotOpen(reservation) => {
-                let session = HostedSession::open(&server, id.clone(), mode, &choice).await;
-                let session = session.map_err(|error| refusal(&error))?;
-                let from = (mode == OpenMode::Create).then_some(Version(1));
-                session.attach(&client, &choice, from);
-                reservation.opened(&session);
+                let spec = WorkSpec::new(ItemKind::Future, format!("opening of session {id}"));
+                let connections = server.connections().clone();
+                let opening = opened(server, client, choice, mode, reservation);
+                // A client that goes while it waits does not leave half a session.
+                let opened = connections.spawn(spec, |_cx| opening);
+                let stopped = || RpcError::overloaded("the server is being stopped");
+                let opened = opened.map_err(|_refused| stopped())?;
+                opened.await.map_err(|_lost| stopped())??;
             }
             FoundSession::Open(true) => {}
             FoundSession::Open(false) => {
@@ -115,6 +121,27 @@ fn begin(
         }
         Ok(json!({ "sessionId": id }))
     }))
+}
+
+/// Opens a reserved session for its first client.
+async fn opened(
+    server: CopilotServer,
+    client: Arc<Client>,
+    choice: Arc<SessionChoice>,
+    mode: OpenMode,
+    reservation: SessionReservation,
+) -> Result<(), RpcError> {
+    let id = reservation.id().clone();
+    let session = HostedSession::open(&server, id, mode, &choice).await;
+    let session = session.map_err(|error| refusal(&error))?;
+    let from = (mode == OpenMode::Create).then_some(Version(1));
+    session.attach(&client, &choice, from);
+    reservation.opened(&session);
+    // It may have gone before the session was there to be left.
+    if client.output.is_closed() && session.detach(client.id) {
+        session.begin_unattended(&server);
+    }
+    Ok(())
 }
 
 fn refusal(error: &StartError) -> RpcError {

@@ -222,6 +222,18 @@ pub(super) fn stop(cx: &MethodCx<'_>, params: Option<&RawValue>) -> Result<Metho
     let session = open_session(cx, &params.session_id)?;
     let extent = params.extent.unwrap_or(StopExtent::Turn);
     let cause = cause_of(params.reason.as_deref());
+    if matches!(extent, StopExtent::Session) {
+        // Its work is stopped for good, so nothing could be sent to it any more: it is closed, and can be resumed.
+        let closing = cx.server.close_session_if(session.id(), |_| true, cause);
+        return Ok(later(async move {
+            let closed = match closing {
+                Some(closing) => closing.await.ok(),
+                None => None,
+            };
+            let receipt = closed.ok_or_else(|| RpcError::overloaded("the session is being closed"));
+            Ok(json!({ "receipt": receipt? }))
+        }));
+    }
     Ok(stopping(
         cx,
         &session,

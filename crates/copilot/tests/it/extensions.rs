@@ -105,6 +105,7 @@ async fn answers_are_valid_under_the_published_schema() {
             &client.request("allstop.stop", &stop).await,
         );
     }
+    client.request("session.resume", &session).await;
     let detached = client.request("session.detach", &session).await;
     assert!(detached["receipt"].is_object(), "{detached}");
     assert_valid("session.detach.result", &detached);

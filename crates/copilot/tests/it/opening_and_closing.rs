@@ -1,5 +1,7 @@
 //! Sessions that are opened, closed and deleted at the same time.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use crate::support::TestServer;
@@ -79,5 +81,48 @@ async fn ids_that_lead_elsewhere_are_refused_everywhere() {
             let answer = client.answer(method, &json!({ "sessionId": id })).await;
             assert_eq!(answer["error"]["code"], -32602, "{method} {id:?}: {answer}");
         }
+    }
+}
+
+/// A stop of the session is no end of it: it can be resumed, by a client that had it too.
+#[tokio::test]
+async fn session_that_was_stopped_can_be_resumed() {
+    let server = TestServer::new(HELLO).await;
+    let (mut one, mut two) = (server.client(), server.client());
+    let session = json!({ "sessionId": "s" });
+    one.create("s", &json!({})).await;
+    two.request("session.resume", &session).await;
+    let message = json!({ "sessionId": "s", "prompt": "hello" });
+    for _ in 0..3 {
+        let stop = json!({ "sessionId": "s", "extent": "session" });
+        let stopped = one.request("allstop.stop", &stop).await;
+        assert_eq!(stopped["receipt"]["quiet"], true, "{stopped}");
+        one.request("session.resume", &session).await;
+        let answer = one.request("session.sendAndWait", &message).await;
+        assert_eq!(answer["outcome"], "completed", "{answer}");
+        two.request("session.resume", &session).await;
+        two.request("session.sendAndWait", &message).await;
+    }
+}
+
+/// A client that goes while it creates a session leaves a session or none, and nothing between.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn client_that_goes_while_it_creates_leaves_nothing_half_done() {
+    let server = TestServer::with(HELLO, Duration::ZERO).await;
+    let mut other = server.client();
+    for number in 0..50 {
+        let id = format!("s{number}");
+        let session = json!({ "sessionId": id });
+        let mut client = server.client();
+        client.send("session.create", &session).await;
+        client.end().await;
+        let created = other.answer("session.create", &session).await;
+        let text = created["error"]["message"].as_str().unwrap_or("exists");
+        assert!(text.contains("exists"), "{created}");
+        // If it was created, nobody has it any more; else the other client has it.
+        other.request("session.resume", &session).await;
+        let message = json!({ "sessionId": id, "prompt": "hello" });
+        let answer = other.request("session.sendAndWait", &message).await;
+        assert_eq!(answer["outcome"], "completed", "{answer}");
     }
 }
