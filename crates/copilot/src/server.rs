@@ -9,6 +9,7 @@ use allstop_core::receipt::ItemKind;
 use allstop_core::{Cause, Receipt, SessionId};
 use allstop_runtime::System;
 use allstop_scope::{Scope, WorkHandle, WorkSpec};
+use allstop_tools::PermissionAnswer;
 use futures::future::join_all;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -28,6 +29,8 @@ pub struct CopilotOptions {
     /// Time for which a session whose last client vanished without a word keeps running. Then its turn and its background
     /// work are stopped with cause `disconnect`, and it is closed; it can be resumed.
     pub unattended_max: Duration,
+    /// Answer to a permission question that no client of its session answers.
+    pub unasked: PermissionAnswer,
 }
 
 /// Serves the sessions of one system to clients of the Copilot SDKs. Clones are the same server.

@@ -132,6 +132,7 @@ async fn open(
     let options = CopilotOptions {
         version: env!("CARGO_PKG_VERSION").into(),
         unattended_max: args.unattended.0,
+        unasked: unasked(&args),
     };
     let system_options = start::read(scopes.clone(), supervisor, move |_cx| {
         read(&args, Given { scopes, folder }).map_err(Into::into)
@@ -152,12 +153,17 @@ async fn open(
     Ok(opened.ok_or_stopped()??)
 }
 
+/// Answer to a permission question that no client answers.
+fn unasked(args: &CopilotArgs) -> PermissionAnswer {
+    let answer = args.permissions.answer();
+    answer.unwrap_or(PermissionAnswer::Unanswered)
+}
+
 fn read(args: &CopilotArgs, given: Given) -> Result<SystemOptions, CliError> {
     let mut config = config_of(&args.model)?;
     config.deadlines.grace = args.grace.or(config.deadlines.grace);
     let store = ProcessHost::store(&args.store, config.store.path.clone())?;
-    let answer = args.permissions.answer();
-    let prompter = FixedAnswer(answer.unwrap_or(PermissionAnswer::Unanswered));
+    let prompter = FixedAnswer(unasked(args));
     let record = args.model.record.clone();
     let has_model = config.model.name.is_some();
     let mut options = system(store, record, given, config, Arc::new(prompter));

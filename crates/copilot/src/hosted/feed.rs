@@ -8,7 +8,6 @@ use std::time::{Duration, SystemTime};
 
 use allstop_agent::AgentEvent;
 use allstop_session::{SessionEventKind, Subscription};
-use allstop_tools::PermissionAnswer;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
 use tokio::time::{sleep, timeout};
@@ -98,8 +97,8 @@ impl Feed {
         if let SessionEventKind::PermissionAsked(question) = event
             && !self.session.roster.has_permission_handler()
         {
-            let unanswered = PermissionAnswer::Unanswered;
-            let _first_or_not = self.session.session.answer(&question.id, unanswered);
+            let unasked = self.session.unasked;
+            let _first_or_not = self.session.session.answer(&question.id, unasked);
         }
     }
 

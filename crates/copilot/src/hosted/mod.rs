@@ -77,6 +77,8 @@ pub(crate) struct HostedSession {
     cancelled: Mutex<HashSet<CallId>>,
     model_name: Option<Arc<str>>,
     version: Arc<str>,
+    /// Answer to a permission question that no client answers.
+    unasked: PermissionAnswer,
 }
 
 /// Way to open a session.
@@ -136,6 +138,7 @@ impl HostedSession {
             cancelled: Mutex::default(),
             model_name: choice.model_name.clone(),
             version: Arc::clone(&server.options().version),
+            unasked: server.options().unasked,
         });
         if let Some(generation) = generation {
             hosted.forward(generation);
@@ -239,8 +242,7 @@ impl HostedSession {
         if !was_last && !self.roster.has_permission_handler() {
             // Nobody is left who would answer them.
             for question in self.session.questions() {
-                let unanswered = PermissionAnswer::Unanswered;
-                let _first_or_not = self.session.answer(&question.id, unanswered);
+                let _first_or_not = self.session.answer(&question.id, self.unasked);
             }
         }
         was_last

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use allstop_tools::PermissionAnswer;
 use serde_json::json;
 
 use crate::support::TestServer;
@@ -108,7 +109,7 @@ async fn session_that_was_stopped_can_be_resumed() {
 /// A client that goes while it creates a session leaves a session or none, and nothing between.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_that_goes_while_it_creates_leaves_nothing_half_done() {
-    let server = TestServer::with(HELLO, Duration::ZERO).await;
+    let server = TestServer::with(HELLO, Duration::ZERO, PermissionAnswer::Unanswered).await;
     let mut other = server.client();
     for number in 0..50 {
         let id = format!("s{number}");

@@ -1,5 +1,8 @@
 //! Settings and states of a session that clients ask for.
 
+use std::time::Duration;
+
+use allstop_tools::PermissionAnswer;
 use serde_json::json;
 
 use crate::support::TestServer;
@@ -76,4 +79,22 @@ async fn parts_that_are_not_offered_are_told() {
     let is_warning =
         |message: &&serde_json::Value| message["params"]["event"]["type"] == "session.warning";
     assert_eq!(client.untaken().iter().find(is_warning), None);
+}
+
+/// A call that nobody can be asked about is denied, unless the server was told to allow it.
+#[tokio::test]
+async fn call_that_nobody_is_asked_about_has_the_answer_of_the_server() {
+    let script = "turns: [{replies: [{calls: [{tool: create, arguments: {path: a, file_text: b}}]}, {text: Done.}]}]";
+    for (unasked, is_allowed) in [
+        (PermissionAnswer::Unanswered, false),
+        (PermissionAnswer::AllowOnce, true),
+    ] {
+        let server = TestServer::with(script, Duration::from_mins(1), unasked).await;
+        let mut client = server.client();
+        client.create("s", &json!({})).await;
+        let message = json!({ "sessionId": "s", "prompt": "write" });
+        client.request("session.send", &message).await;
+        let completed = client.event("tool.execution_complete").await;
+        assert_eq!(completed["success"], is_allowed, "{completed}");
+    }
 }

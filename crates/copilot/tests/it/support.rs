@@ -32,10 +32,14 @@ pub(crate) struct TestServer {
 
 impl TestServer {
     pub(crate) async fn new(script: &str) -> Self {
-        Self::with(script, Duration::from_mins(1)).await
+        Self::with(script, Duration::from_mins(1), PermissionAnswer::Unanswered).await
     }
 
-    pub(crate) async fn with(script: &str, unattended_max: Duration) -> Self {
+    pub(crate) async fn with(
+        script: &str,
+        unattended_max: Duration,
+        unasked: PermissionAnswer,
+    ) -> Self {
         let place = TempDir::new().expect("a temporary folder");
         let model = ScriptedModel::parse("test.yaml", script).expect("the script is right");
         let options = SystemOptions {
@@ -62,6 +66,7 @@ impl TestServer {
         let options = CopilotOptions {
             version: "1.2.3".into(),
             unattended_max,
+            unasked,
         };
         Self {
             server: CopilotServer::new(Arc::new(system), child("connections"), options),
