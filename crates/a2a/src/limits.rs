@@ -9,6 +9,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use a2a_server::jsonrpc::MAX_REQUEST_BODY_BYTES;
+use allstop_core::json_text::{has_reserved_key, has_reserved_words};
 use tonic::Status;
 
 /// Longest time for a body. The largest body needs 350 kB/s, which any client has; one that sends a byte a second to
@@ -18,6 +19,9 @@ const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 /// Bytes before a gRPC message: a flag, and the length.
 const GRPC_PREFIX_BYTES: usize = 5;
 
+const RESERVED_KEY: &str =
+    "an object has a key that is reserved: it begins with `$serde_json::private::`";
+
 /// Request whose body was read.
 pub(crate) type WholeRequest = axum::http::Request<Bytes>;
 
@@ -25,6 +29,8 @@ pub(crate) type WholeRequest = axum::http::Request<Bytes>;
 pub(crate) enum BodyRefusal {
     TooLarge,
     TooSlow,
+    /// It would be read as what it does not say.
+    ReservedKey,
 }
 
 async fn read_whole(request: Request, bytes_max: usize) -> Result<WholeRequest, BodyRefusal> {
@@ -42,7 +48,11 @@ fn too_large() -> String {
 
 /// Reads the whole body before anything looks at the request.
 pub(crate) async fn read_body(request: Request) -> Result<WholeRequest, BodyRefusal> {
-    read_whole(request, MAX_REQUEST_BODY_BYTES).await
+    let request = read_whole(request, MAX_REQUEST_BODY_BYTES).await?;
+    if has_reserved_key(request.body()) {
+        return Err(BodyRefusal::ReservedKey);
+    }
+    Ok(request)
 }
 
 impl IntoResponse for BodyRefusal {
@@ -50,17 +60,24 @@ impl IntoResponse for BodyRefusal {
         match self {
             Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, too_large()).into_response(),
             Self::TooSlow => StatusCode::REQUEST_TIMEOUT.into_response(),
+            Self::ReservedKey => (StatusCode::BAD_REQUEST, RESERVED_KEY).into_response(),
         }
     }
 }
 
 /// The same for gRPC, where each operation takes one message.
 pub(crate) async fn read_grpc_body(request: Request, next: Next) -> Response {
-    match read_whole(request, MAX_REQUEST_BODY_BYTES + GRPC_PREFIX_BYTES).await {
+    let read = read_whole(request, MAX_REQUEST_BODY_BYTES + GRPC_PREFIX_BYTES).await;
+    match read {
+        // Keys of its data become keys of JSON in the log. They have no escapes here; text with these words is refused too.
+        Ok(request) if has_reserved_words(request.body()) => {
+            Status::invalid_argument(RESERVED_KEY).into_http()
+        }
         Ok(request) => next.run(request.map(Body::from)).await,
         Err(BodyRefusal::TooLarge) => Status::resource_exhausted(too_large()).into_http(),
         Err(BodyRefusal::TooSlow) => {
             Status::deadline_exceeded("the message did not come in time").into_http()
         }
+        Err(BodyRefusal::ReservedKey) => Status::invalid_argument(RESERVED_KEY).into_http(),
     }
 }

@@ -11,6 +11,7 @@ pub mod extent;
 pub mod finish_reason;
 pub mod human_duration;
 pub mod ids;
+pub mod json_text;
 pub mod message;
 pub mod process;
 pub mod receipt;

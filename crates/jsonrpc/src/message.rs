@@ -5,6 +5,7 @@
 
 use std::str;
 
+use allstop_core::json_text::has_reserved_key;
 use serde_json::value::RawValue;
 use thiserror::Error;
 
@@ -66,7 +67,7 @@ impl IncomingMessage {
     ///
     /// - [`RpcError::PARSE_ERROR`]: the body is not UTF-8 or not JSON.
     /// - [`RpcError::INVALID_REQUEST`]: the JSON is not a message of JSON-RPC 2.0. Batches belong here, because LSP has
-    ///   none.
+    ///   none, and so does every message with a [reserved key](has_reserved_key).
     pub fn parse(body: &[u8]) -> Result<Self, Box<MalformedMessage>> {
         let text = str::from_utf8(body).map_err(|error| {
             let error = RpcError::parse_error(format!("invalid UTF-8: {error}"));
@@ -88,7 +89,13 @@ impl IncomingMessage {
         }
         let fields: RawMessageFields<'_> = serde_json::from_str(whole.get()).map_err(not_json)?;
         let id = fields.id.and_then(RpcId::from_raw);
-        message(&fields, id.as_ref()).map_err(|reason| {
+        // What is raw here is read by others.
+        let read = if has_reserved_key(body) {
+            Err("an object has a key that is reserved: it begins with `$serde_json::private::`")
+        } else {
+            message(&fields, id.as_ref())
+        };
+        read.map_err(|reason| {
             Box::new(MalformedMessage {
                 id: id.filter(|_| fields.repeated != Some("id")),
                 error: RpcError::invalid_request(reason),

@@ -231,6 +231,34 @@ fn deep_nesting_does_not_overflow_the_stack() {
     check(error, RpcError::INVALID_REQUEST, Some("1"), true);
 }
 
+/// The JSON library reads the JSON in such a string, with a depth from zero: 200 in each other overflow the stack of who
+/// reads the parameters.
+#[test]
+fn reserved_keys_are_refused_wherever_they_are() {
+    let mut deep = "1".to_owned();
+    for _ in 0..200 {
+        let text = deep.replace('\\', r"\u005c").replace('"', r"\u0022");
+        deep = format!(
+            r#"{}{{"$serde_json::private::RawValue":"{text}"}}{}"#,
+            "[".repeat(120),
+            "]".repeat(120)
+        );
+    }
+    for (rest, is_response) in [
+        (format!(r#""method":"m","params":{deep}"#), false),
+        (format!(r#""method":"m","params":{{"a":{deep}}}"#), false),
+        (format!(r#""method":"m","unknown":{deep}"#), false),
+        (format!(r#""result":{deep}"#), true),
+        (
+            format!(r#""error":{{"code":1,"message":"","data":{deep}}}"#),
+            true,
+        ),
+    ] {
+        let body = format!(r#"{{"jsonrpc":"2.0","id":1,{rest}}}"#);
+        check(body, RpcError::INVALID_REQUEST, Some("1"), is_response);
+    }
+}
+
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

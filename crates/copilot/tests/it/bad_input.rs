@@ -191,3 +191,56 @@ async fn half_a_frame_ends_with_its_client() {
         assert_eq!(client.end().await, ServedConnectionEnd::Closed);
     }
 }
+
+/// The JSON library reads the JSON in the string behind such a key, with a depth from zero: many in each other overflow
+/// the stack of the process. A handler that answers so fails; its turn goes on.
+#[tokio::test]
+async fn reserved_keys_are_refused() {
+    let script = "turns: [{replies: [{calls: [{tool: wait, arguments: {}}]}, {text: Done.}]}]";
+    let server = TestServer::new(script).await;
+    let mut client = server.client();
+    let mut deep = "1".to_owned();
+    for _ in 0..200 {
+        let text = deep.replace('\\', r"\u005c").replace('"', r"\u0022");
+        let (open, close) = ("[".repeat(120), "]".repeat(120));
+        deep = format!(r#"{open}{{"$serde_json::private::RawValue":"{text}"}}{close}"#);
+    }
+    for (method, member) in [
+        ("ping", "message"),
+        ("session.create", "tools"),
+        ("session.tools.handlePendingToolCall", "result"),
+    ] {
+        let params = format!(r#"{{"sessionId":"s","{member}":{deep}}}"#);
+        let body = format!(r#"{{"jsonrpc":"2.0","id":"a","method":"{method}","params":{params}}}"#);
+        let frame = allstop_jsonrpc::encode_frame(body.as_bytes());
+        assert!(client.write(&frame).await);
+        let answer = client
+            .take("a refusal", |message| message["id"] == "a")
+            .await;
+        assert_eq!(answer["error"]["code"], -32600, "{answer}");
+    }
+
+    client
+        .create(
+            "s",
+            &json!({ "tools": [{ "name": "wait" }], "hooks": true }),
+        )
+        .await;
+    let message = json!({ "sessionId": "s", "prompt": "go" });
+    let waiting = client.send("session.sendAndWait", &message).await;
+    let is_hook = |message: &Value| message["params"]["hookType"] == "userPromptSubmitted";
+    let hook = client.take("a hook", is_hook).await;
+    let body = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{deep}}}"#, hook["id"]);
+    assert!(
+        client
+            .write(&allstop_jsonrpc::encode_frame(body.as_bytes()))
+            .await
+    );
+    // The wait for the hook ends with the refusal of its answer.
+    let is_hook = |message: &Value| message["params"]["hookType"] == "preToolUse";
+    client.take("the next hook", is_hook).await;
+    client
+        .request("session.abort", &json!({ "sessionId": "s" }))
+        .await;
+    assert_eq!(client.answer_to(waiting).await["result"]["aborted"], true);
+}

@@ -5,7 +5,8 @@
 
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use allstop_core::json_text::has_reserved_key;
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
 /// Maximum weight of a value. The weight of a text is its length, so the longest event fits.
@@ -33,7 +34,7 @@ pub(super) fn parse(text: &str) -> Result<Value, JsonError> {
     if text.len() > room / WEIGHT_PER_BYTE_MAX {
         return parse_within(text, &mut room);
     }
-    serde_json::from_str(text).map_err(JsonError::Syntax)
+    value_of(text)
 }
 
 /// Parses a text as JSON, and subtracts the weight of the value from `room`.
@@ -43,6 +44,14 @@ pub(super) fn parse_within(text: &str, room: &mut usize) -> Result<Value, JsonEr
     let weighed = ValueScale { left: &mut left }.deserialize(&mut json);
     *room = left.ok_or(JsonError::TooLarge)?;
     weighed.map_err(JsonError::Syntax)?;
+    value_of(text)
+}
+
+fn value_of(text: &str) -> Result<Value, JsonError> {
+    if has_reserved_key(text.as_bytes()) {
+        let error = serde_json::Error::custom("an object has a key that is reserved");
+        return Err(JsonError::Syntax(error));
+    }
     serde_json::from_str(text).map_err(JsonError::Syntax)
 }
 
@@ -138,6 +147,15 @@ mod tests {
         let fields: Vec<_> = (0..megabytes(1)).map(|at| format!("\"{at}\":0")).collect();
         let text = format!("{{{}}}", fields.join(","));
         assert!(matches!(parse(&text), Err(JsonError::TooLarge)));
+    }
+
+    #[test]
+    fn reserved_keys_are_refused() {
+        for padding in [0, 1024 * 1024] {
+            let padding = "x".repeat(padding);
+            let text = format!(r#"{{"{padding}":{{"$serde_json::private::RawValue":"[1]"}}}}"#);
+            assert!(matches!(parse(&text), Err(JsonError::Syntax(_))));
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 
 use super::answer::ANSWER_BYTES_MAX;
-use super::bounded_json::JsonError;
+use super::bounded_json::{JsonError, parse};
 use super::event_reader::{EVENT_BYTES_MAX, EventReadError};
 use super::protocol::EventDecodeError;
 use super::provider_error::{ProviderErrorText, is_out_of_quota, retry_after};
@@ -89,7 +89,7 @@ impl ErrorContext {
             return self.cut();
         };
         // Some gateways refuse with status 200 and an error object.
-        if let Ok(body) = serde_json::from_str::<Value>(&body)
+        if let Ok(body) = parse(&body)
             && let Some(error) = body.get("error").or(body.get("detail"))
             && !error.is_null()
         {

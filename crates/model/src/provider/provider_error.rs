@@ -5,6 +5,8 @@ use std::time::{Duration, SystemTime};
 use http::HeaderMap;
 use serde_json::Value;
 
+use super::bounded_json::parse;
+
 /// Error text and code of a provider, in any of the common formats.
 pub(super) struct ProviderErrorText {
     pub(super) message: Option<String>,
@@ -15,7 +17,7 @@ pub(super) struct ProviderErrorText {
 
 impl ProviderErrorText {
     pub(super) fn of(body: &str) -> Self {
-        if let Ok(value) = serde_json::from_str::<Value>(body) {
+        if let Ok(value) = parse(body) {
             // Google sends a list with one object.
             let value = value.get(0).unwrap_or(&value);
             return Self::of_value(value.get("error").unwrap_or(value));
