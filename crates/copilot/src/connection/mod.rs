@@ -131,24 +131,21 @@ impl CopilotServer {
             is_connected: false,
         };
         let mut writing = std::pin::pin!(writer.write_to(output));
-        let end = tokio::select! {
+        let (end, writes_on) = tokio::select! {
             biased;
-            () = scope.stopped() => ServedConnectionEnd::Stopped,
+            () = scope.stopped() => (ServedConnectionEnd::Stopped, true),
             written = &mut writing => match written {
-                Err(error) => ServedConnectionEnd::Failed(error.kind()),
-                Ok(()) => ServedConnectionEnd::Closed,
+                Err(error) => (ServedConnectionEnd::Failed(error.kind()), false),
+                Ok(()) => (ServedConnectionEnd::Closed, false),
             },
-            end = connection.read(&mut input) => end,
+            end = connection.read(&mut input) => (end, true),
         };
         self.detach_client(&client);
         client.outgoing.close();
         drop(connection);
         queue.close();
-        if matches!(
-            end,
-            ServedConnectionEnd::Stopped | ServedConnectionEnd::Malformed(_)
-        ) {
-            // The last answers, and why the connection ends.
+        if writes_on {
+            // The last answers, and why the connection ends. A client that has sent all it has may still read.
             drop(timeout(LAST_WRITES_MAX, writing).await);
         }
         let cause = Cause::new(CauseKind::Disconnect).detail("its client is gone");

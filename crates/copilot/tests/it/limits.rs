@@ -150,3 +150,20 @@ async fn message_for_a_full_queue_may_be_sent_again() {
     let stopped = timeout(SOON, client.request("allstop.stop", &stop)).await;
     assert!(stopped.expect("no hang")["receipt"].is_object());
 }
+
+/// The end of a client's requests is no end of their answers.
+#[tokio::test]
+async fn answers_come_behind_the_last_request() {
+    const PINGS: u64 = 100;
+
+    let server = TestServer::new(HELLO).await;
+    let mut client = server.client();
+    let mut last = 0;
+    for _ in 0..PINGS {
+        last = client.send("ping", &json!({ "message": "x" })).await;
+    }
+    client.close_output().await;
+    for id in 1..=last {
+        assert_eq!(client.answer_to(id).await["result"]["message"], "x");
+    }
+}

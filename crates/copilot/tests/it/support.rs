@@ -244,6 +244,11 @@ impl TestClient {
         assert_eq!(created, json!({ "sessionId": id }));
     }
 
+    /// Sends nothing more, and reads on.
+    pub(crate) async fn close_output(&mut self) {
+        self.write.shutdown().await.expect("the connection lives");
+    }
+
     /// Closes the connection without a word; returns the server's account of the end.
     pub(crate) async fn end(self) -> ServedConnectionEnd {
         drop((self.read, self.write));
