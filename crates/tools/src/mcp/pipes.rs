@@ -14,6 +14,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use allstop_core::json_text::has_reserved_key;
 use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
@@ -101,7 +102,7 @@ impl ServerPipes {
         drop(folder);
         let output = ServerOutput {
             pipe: output,
-            unread: 0,
+            message: Vec::new(),
             loss,
         };
         Ok((output, input))
@@ -167,12 +168,33 @@ impl AsyncWrite for ServerInput {
     }
 }
 
-/// The server's standard output, bounded: it ends at a message that is too long.
+/// The server's standard output, bounded: it ends at a message that is too long, or that must not be read.
 pub(super) struct ServerOutput {
     pipe: pipe::Receiver,
-    /// Bytes since the last line feed.
-    unread: usize,
+    /// The message that has begun: bytes since the last line feed.
+    message: Vec<u8>,
     loss: ConnectionLoss,
+}
+
+impl ServerOutput {
+    /// Looks at bytes before they are passed on. `Err(why)`: the output ends.
+    fn look(&mut self, read: &[u8]) -> Result<(), String> {
+        for piece in read.split_inclusive(|byte| *byte == b'\n') {
+            self.message.extend_from_slice(piece);
+            if self.message.len() > MESSAGE_BYTES_MAX {
+                return Err(format!(
+                    "it sent more than {MESSAGE_BYTES_MAX} bytes in one message"
+                ));
+            }
+            if piece.ends_with(b"\n") {
+                if has_reserved_key(&self.message) {
+                    return Err("it sent an object with a key that is reserved".to_owned());
+                }
+                self.message.clear();
+            }
+        }
+        Ok(())
+    }
 }
 
 impl AsyncRead for ServerOutput {
@@ -184,12 +206,7 @@ impl AsyncRead for ServerOutput {
         let before = buffer.filled().len();
         std::task::ready!(Pin::new(&mut self.pipe).poll_read(cx, buffer))?;
         let read = buffer.filled().get(before..).unwrap_or_default();
-        self.unread = match memchr::memrchr(b'\n', read) {
-            Some(at) => read.len() - at - 1,
-            None => self.unread + read.len(),
-        };
-        if self.unread > MESSAGE_BYTES_MAX {
-            let why = format!("it sent more than {MESSAGE_BYTES_MAX} bytes in one message");
+        if let Err(why) = self.look(read) {
             self.loss.by_us(&why);
             return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
         }

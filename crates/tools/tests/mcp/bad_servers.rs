@@ -55,6 +55,15 @@ async fn endless_line_of_a_server_ends_the_connection() {
     );
 }
 
+/// The JSON library would overflow the stack of this process.
+#[tokio::test]
+async fn reserved_keys_of_a_server_end_the_connection() {
+    let place = Place::new("").await;
+    let answer = place.call("t__mutter", json!({ "reserved": true })).await;
+    let error = answer.expect_err("the answer cannot be read");
+    assert!(error.contains("a key that is reserved"), "{error}");
+}
+
 #[tokio::test]
 async fn missing_program_is_named() {
     let place = Place::not_started("", |config| {
