@@ -231,19 +231,10 @@ fn deep_nesting_does_not_overflow_the_stack() {
     check(error, RpcError::INVALID_REQUEST, Some("1"), true);
 }
 
-/// The JSON library reads the JSON in such a string, with a depth from zero: 200 in each other overflow the stack of who
-/// reads the parameters.
+/// The JSON library would read another value of it, of any depth.
 #[test]
 fn reserved_keys_are_refused_wherever_they_are() {
-    let mut deep = "1".to_owned();
-    for _ in 0..200 {
-        let text = deep.replace('\\', r"\u005c").replace('"', r"\u0022");
-        deep = format!(
-            r#"{}{{"$serde_json::private::RawValue":"{text}"}}{}"#,
-            "[".repeat(120),
-            "]".repeat(120)
-        );
-    }
+    let deep = r#"[{"$serde_json::private::RawValue":"[1]"}]"#;
     for (rest, is_response) in [
         (format!(r#""method":"m","params":{deep}"#), false),
         (format!(r#""method":"m","params":{{"a":{deep}}}"#), false),

@@ -23,7 +23,7 @@ Examples:
 #[derive(Debug, Args)]
 pub(crate) struct CopilotArgs {
     /// Serve the process that started this one, on standard input and output
-    #[arg(long)]
+    #[arg(long, conflicts_with = "port")]
     pub(crate) stdio: bool,
     /// Port on 127.0.0.1, without --stdio; 0 is any. The token for clients is in `COPILOT_CONNECTION_TOKEN`
     #[arg(long, value_name = "PORT", default_value_t = 0)]

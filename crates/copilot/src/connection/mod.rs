@@ -315,15 +315,17 @@ impl ConnectionReader {
             let params: ConnectParams = serde_json::from_str(params.get()).ok()?;
             params.token
         });
-        self.is_connected = given.is_some_and(|given| is_same(&given, token));
-        if self.is_connected {
-            Ok(())
-        } else {
-            Err(RpcError::new(
-                UNAUTHORISED,
-                "send `connect` with the connection token first: it is in COPILOT_CONNECTION_TOKEN of the server",
-            ))
-        }
+        let message = match given {
+            Some(given) if is_same(&given, token) => {
+                self.is_connected = true;
+                return Ok(());
+            }
+            Some(_) => "the token is wrong: it is in COPILOT_CONNECTION_TOKEN of the server",
+            None => {
+                "send `connect` with the connection token first: it is in COPILOT_CONNECTION_TOKEN of the server"
+            }
+        };
+        Err(RpcError::new(UNAUTHORISED, message))
     }
 }
 

@@ -15,7 +15,6 @@ use serde_json::{Map, Value, json};
 
 use super::client_tools::ClientTools;
 use super::roster::Roster;
-use crate::connection::ClientRequestError;
 
 /// Calls the hooks of the latest client that has any, and lets calls of the clients' own tools pass without a question
 /// where nobody is to be asked.
@@ -148,9 +147,7 @@ impl Hook for ClientHooks {
             let output = match answer {
                 Ok(answer) => answer.output.unwrap_or_default(),
                 // What the hook was to decide is not decided.
-                Err(error @ (ClientRequestError::Gone | ClientRequestError::TooMany(_)))
-                    if is_request =>
-                {
+                Err(error) if is_request => {
                     let reason = format!("the hook {hook} did not answer: {error}");
                     return HookVerdict::Deny { reason };
                 }

@@ -8,7 +8,7 @@ use allstop_agent::TurnError;
 use allstop_core::StopReason;
 use allstop_jsonrpc::RpcError;
 use allstop_session::{
-    FollowUp, MessageHandle, MessageOutcome, NewMessage, SendError, Subscription,
+    FollowUp, MessageHandle, MessageOutcome, MessageRefused, NewMessage, SendError, Subscription,
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -18,7 +18,7 @@ use tokio::time::{sleep, timeout};
 use super::{MethodAnswer, MethodCx, MethodResult, later, open_session, read};
 use crate::event::CopilotEvent;
 use crate::hosted::HostedSession;
-use crate::translate::answer;
+use crate::translate::PersistedEvent;
 
 /// Longest wait for the events of the turn to be sent, which come before the answer.
 const EVENTS_SENT_MAX: Duration = Duration::from_secs(1);
@@ -81,9 +81,13 @@ fn sent(session: &HostedSession, params: &SendParams) -> Result<MessageHandle, R
     }
     let sent = session.session.send(message);
     sent.map_err(|error| match error {
-        SendError::Empty => RpcError::invalid_params(error.to_string()),
         // It may be sent again later.
-        SendError::Refused(_) | SendError::Stopped(_) => RpcError::overloaded(error.to_string()),
+        SendError::Refused(MessageRefused::Full(_) | MessageRefused::Busy) => {
+            RpcError::overloaded(error.to_string())
+        }
+        SendError::Refused(MessageRefused::Closed) | SendError::Empty | SendError::Stopped(_) => {
+            RpcError::invalid_params(error.to_string())
+        }
     })
 }
 
@@ -132,19 +136,26 @@ pub(super) fn send_and_wait(
     }))
 }
 
+/// The event of the answer, if the turn was completed.
+fn response_of(
+    session: &HostedSession,
+    message: &MessageHandle,
+    outcome: &MessageOutcome,
+) -> Option<CopilotEvent> {
+    outcome.turn.filter(|_| outcome.is_completed()).map(|turn| {
+        let place = (turn, outcome.steps);
+        let text = (&*outcome.output, &[][..]);
+        let event = PersistedEvent::answer(session.id(), place, text, Some(&message.id));
+        event.at(session.id(), SystemTime::now().into(), None)
+    })
+}
+
 fn answer_of(
     session: &HostedSession,
     message: &MessageHandle,
     outcome: &MessageOutcome,
 ) -> MethodResult {
-    let response = outcome.turn.filter(|_| outcome.is_completed()).map(|turn| {
-        let place = (turn, outcome.steps);
-        let text = (&*outcome.output, &[][..]);
-        CopilotEvent {
-            timestamp: SystemTime::now().into(),
-            ..answer(session.id(), place, text, Some(&message.id))
-        }
-    });
+    let response = response_of(session, message, outcome);
     let word = match outcome.stop_reason {
         StopReason::Completed => "completed",
         StopReason::Cancelled | StopReason::Shutdown => "aborted",
@@ -208,13 +219,17 @@ fn timed_out(session: &HostedSession, message: &MessageHandle, limit: &str) -> V
     let running: Vec<_> = running
         .map(|work| json!({ "id": work.id, "name": work.name }))
         .collect();
+    let outcome = message.try_outcome();
+    let response = outcome
+        .as_ref()
+        .and_then(|outcome| response_of(session, message, outcome));
     json!({
         "messageId": message.id,
-        "response": null,
+        "response": response,
         "aborted": false,
         "outcome": "timed_out",
         "limit": limit,
-        "turnRuns": message.try_outcome().is_none(),
+        "turnRuns": outcome.is_none(),
         "background": running,
     })
 }

@@ -5,6 +5,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::stops::runs_attached_background;
 use super::{MethodAnswer, MethodCx, open_session, read};
 
 #[derive(Deserialize)]
@@ -36,7 +37,7 @@ pub(super) fn begin(
         "session.model.getCurrent" => json!({ "modelId": hosted.model_name() }),
         "session.metadata.isProcessing" => json!({ "processing": session.is_busy() }),
         _ => json!({
-            "abortable": session.is_busy() || has_background(),
+            "abortable": session.is_busy() || runs_attached_background(session),
             "hasActiveWork": session.is_busy() || has_background(),
         }),
     };

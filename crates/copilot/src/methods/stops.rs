@@ -25,27 +25,22 @@ const IDLE_SENT_MAX: Duration = Duration::from_secs(1);
 struct StopParams {
     session_id: String,
     reason: Option<String>,
-    extent: Option<StopExtent>,
+    extent: Option<String>,
     tool_call_id: Option<String>,
 }
 
-/// Extents of a stop on the wire.
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum StopExtent {
-    Turn,
-    TurnAndBackground,
-    Session,
-}
-
-impl StopExtent {
-    fn target(self) -> StopTarget {
-        match self {
-            Self::Turn => StopTarget::Turn,
-            Self::TurnAndBackground => StopTarget::TurnAndBackground,
-            Self::Session => StopTarget::Session,
+/// The target of an extent on the wire: the turn, if there is none.
+fn target_of(extent: Option<&str>) -> Result<StopTarget, RpcError> {
+    Ok(match extent {
+        None | Some("turn") => StopTarget::Turn,
+        Some("turn_and_background") => StopTarget::TurnAndBackground,
+        Some("session") => StopTarget::Session,
+        Some(other) => {
+            return Err(RpcError::invalid_params(format!(
+                "the `extent` {other:?} is unknown: use \"turn\", \"turn_and_background\" or \"session\""
+            )));
         }
-    }
+    })
 }
 
 fn cause_of(reason: Option<&str>) -> Cause {
@@ -56,7 +51,7 @@ fn cause_of(reason: Option<&str>) -> Cause {
     }
 }
 
-fn runs_attached_background(session: &Session) -> bool {
+pub(super) fn runs_attached_background(session: &Session) -> bool {
     let works = session.background();
     works
         .iter()
@@ -220,9 +215,9 @@ pub(super) fn cancel_call(
 pub(super) fn stop(cx: &MethodCx<'_>, params: Option<&RawValue>) -> Result<MethodAnswer, RpcError> {
     let params: StopParams = read(params)?;
     let session = open_session(cx, &params.session_id)?;
-    let extent = params.extent.unwrap_or(StopExtent::Turn);
+    let target = target_of(params.extent.as_deref())?;
     let cause = cause_of(params.reason.as_deref());
-    if matches!(extent, StopExtent::Session) {
+    if matches!(target, StopTarget::Session) {
         // Its work is stopped for good, so nothing could be sent to it any more: it is closed, and can be resumed.
         let closing = cx.server.close_session_if(session.id(), |_| true, cause);
         return Ok(later(async move {
@@ -237,7 +232,7 @@ pub(super) fn stop(cx: &MethodCx<'_>, params: Option<&RawValue>) -> Result<Metho
     Ok(stopping(
         cx,
         &session,
-        &extent.target(),
+        &target,
         cause,
         |receipt| json!({ "receipt": receipt }),
     ))
@@ -252,7 +247,7 @@ pub(super) fn preview(
     let session = open_session(cx, &params.session_id)?;
     let target = match (params.tool_call_id, params.extent) {
         (Some(call), _) => StopTarget::Call(CallId::new(call)),
-        (None, extent) => extent.unwrap_or(StopExtent::Turn).target(),
+        (None, extent) => target_of(extent.as_deref())?,
     };
     let receipt = session.session.preview(&target);
     Ok(MethodAnswer::Now(Ok(json!({ "receipt": receipt }))))

@@ -1,11 +1,11 @@
 //! `session.tasks.*`: background work of a session.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use allstop_core::ids::BackgroundId;
 use allstop_core::record::{Attachment, BackgroundKind};
-use allstop_core::{CallId, Cause, CauseKind, Timestamp};
+use allstop_core::{CallId, Cause, CauseKind};
 use allstop_jsonrpc::RpcError;
 use allstop_session::StopTarget;
 use allstop_tools::BackgroundWork;
@@ -93,9 +93,7 @@ fn status_of(work: &BackgroundWork) -> &'static str {
     }
 }
 
-/// The protocol wants a start, which is not known for work of earlier processes: then it is now.
 fn info_of(work: &Arc<BackgroundWork>) -> Value {
-    let started: Timestamp = SystemTime::now().into();
     let attachment = match work.attachment() {
         Attachment::Attached if !work.is_detached() => "attached",
         _ => "detached",
@@ -103,7 +101,7 @@ fn info_of(work: &Arc<BackgroundWork>) -> Value {
     let mut info = json!({
         "id": work.id,
         "description": work.name,
-        "startedAt": started,
+        "startedAt": work.started_at,
         "status": status_of(work),
         "executionMode": "background",
         "toolCallId": work.call_id,

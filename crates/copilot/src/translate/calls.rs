@@ -8,7 +8,7 @@ use allstop_core::record::CallOutcome;
 use allstop_core::{CallId, Cause, ToolCall};
 use serde_json::{Value, json};
 
-use super::{EventTranslator, ExternalCall};
+use super::{EventTranslator, ExternalCall, PersistedEvent};
 
 /// Calls that have no completion yet.
 #[derive(Debug, Default)]
@@ -86,9 +86,8 @@ impl EventTranslator {
         let arguments = arguments_of(arguments);
         let call = self.calls.entry(id);
         (call.tool, call.arguments) = (Arc::clone(tool), arguments.clone());
-        let data = json!({ "toolCallId": id, "toolName": tool, "arguments": arguments });
-        let place = format!("turn/{}/call/{id}/start", self.turn);
-        self.persisted("tool.execution_start", &place, data);
+        let event = PersistedEvent::call_start(self.turn, id, tool, &arguments);
+        self.persisted(event);
     }
 
     pub(super) fn call_started(&mut self, id: &CallId) {
@@ -166,9 +165,8 @@ impl EventTranslator {
             let data = json!({ "requestId": external.request_id });
             self.ephemeral("external_tool.completed", data);
         }
-        let data = completion(id.as_str(), outcome, content);
-        let place = format!("turn/{}/call/{id}/complete", self.turn);
-        self.persisted("tool.execution_complete", &place, data);
+        let event = PersistedEvent::call_end(self.turn, id, outcome, content);
+        self.persisted(event);
     }
 
     /// Completes the calls that a stop has left without a result.

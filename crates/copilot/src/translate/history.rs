@@ -9,12 +9,11 @@ use allstop_core::record::{CallOutcome, SessionRecord, StartedCallKind, TurnOrig
 use allstop_core::{
     CallId, Cause, Message, MessageId, Receipt, SessionId, StopReason, Timestamp, TurnNumber,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{
-    abort_reason, answer, calls, failure_of, session_start, steering_message, turn_id, user_message,
-};
-use crate::event::{CopilotEvent, event_id};
+use super::calls;
+use super::persisted::{PersistedEvent, abort_reason, failure_of};
+use crate::event::CopilotEvent;
 
 /// Events for the records of a session, in their order.
 pub(crate) fn history(
@@ -67,8 +66,13 @@ impl<'a> History<'a> {
         match record {
             SessionRecord::SessionOpened { at, folder, .. } => {
                 self.at = *at;
-                let data = session_start(self.session, self.version, *at, folder);
-                self.event("session.start", "start", data);
+                let opened = (*at, &**folder);
+                self.push(PersistedEvent::session_start(
+                    self.session,
+                    self.version,
+                    None,
+                    opened,
+                ));
             }
             SessionRecord::TurnStarted {
                 turn,
@@ -111,8 +115,7 @@ impl<'a> History<'a> {
     ) {
         (self.turn, self.message, self.origin) = (turn, message.cloned(), origin);
         (self.at, self.step, self.rest) = (at, None, TurnRest::default());
-        let (kind, data) = user_message(input, message, origin);
-        self.event(kind, &format!("turn/{turn}/user"), data);
+        self.push(PersistedEvent::turn_start(turn, input, message, origin));
     }
 
     fn stopped(
@@ -132,26 +135,20 @@ impl<'a> History<'a> {
         };
         self.at = at;
         let turn = self.turn;
-        let failure = failure_of(reason);
-        if failure.is_none() {
-            let data = json!({ "reason": abort_reason(cause) });
-            self.event("abort", &format!("turn/{turn}/abort"), data);
+        if failure_of(reason).is_none() {
+            self.push(PersistedEvent::abort(turn, abort_reason(cause)));
         }
         if let Some(receipt) = receipt {
-            let data = json!({ "turn": turn, "receipt": receipt });
-            self.event("allstop.receipt", &format!("turn/{turn}/receipt"), data);
+            self.push(PersistedEvent::receipt(turn, receipt));
         }
         for id in open {
             self.completed(id, CallOutcome::Stopped);
         }
         self.end_step();
-        if let Some(failure) = failure {
-            let data = json!({
-                "errorType": failure,
-                "message": cause.to_string(),
-                "originatingMessageId": self.message,
-            });
-            self.event("session.error", &format!("turn/{turn}/error"), data);
+        let message = self.message.clone();
+        let failure = PersistedEvent::failure(turn, reason, Some(cause), message.as_ref());
+        if let Some(event) = failure {
+            self.push(event);
         }
     }
 
@@ -202,7 +199,8 @@ impl<'a> History<'a> {
                     self.start_step(step);
                     let place = (self.turn, step);
                     let answered = (&**text, &**tool_calls);
-                    let event = answer(self.session, place, answered, self.message.as_ref());
+                    let message = self.message.as_ref();
+                    let event = PersistedEvent::answer(self.session, place, answered, message);
                     self.push(event);
                     for call in tool_calls {
                         let arguments = calls::arguments_of(&call.arguments);
@@ -215,9 +213,8 @@ impl<'a> History<'a> {
                     } else {
                         CallOutcome::Succeeded
                     };
-                    let data = calls::completion(result.call_id.as_str(), outcome, &result.content);
-                    let place = format!("turn/{}/call/{}/complete", self.turn, result.call_id);
-                    self.event("tool.execution_complete", &place, data);
+                    let (id, content) = (&result.call_id, &result.content);
+                    self.push(PersistedEvent::call_end(self.turn, id, outcome, content));
                 }
                 _ => {}
             }
@@ -226,58 +223,33 @@ impl<'a> History<'a> {
 
     fn steered(&mut self) {
         if let Some((message, text)) = self.rest.steered.pop_front() {
-            let (place, data) = steering_message(message, text);
-            self.event("user.message", &place, data);
+            self.push(PersistedEvent::steered(message, text));
         }
     }
 
-    fn called(&mut self, id: &CallId, tool: &Arc<str>, arguments: &Value) {
-        let data = json!({ "toolCallId": id, "toolName": tool, "arguments": arguments });
-        let place = format!("turn/{}/call/{id}/start", self.turn);
-        self.event("tool.execution_start", &place, data);
+    fn called(&mut self, id: &CallId, tool: &str, arguments: &Value) {
+        self.push(PersistedEvent::call_start(self.turn, id, tool, arguments));
     }
 
     fn completed(&mut self, id: &CallId, outcome: CallOutcome) {
         let content = "the result was dropped with its turn";
-        let data = calls::completion(id.as_str(), outcome, content);
-        let place = format!("turn/{}/call/{id}/complete", self.turn);
-        self.event("tool.execution_complete", &place, data);
+        self.push(PersistedEvent::call_end(self.turn, id, outcome, content));
     }
 
     fn start_step(&mut self, step: u32) {
         self.end_step();
         self.step = Some(step);
-        let place = format!("turn/{}/step/{step}/start", self.turn);
-        let data = json!({ "turnId": turn_id(step) });
-        self.event("assistant.turn_start", &place, data);
+        self.push(PersistedEvent::step_start(self.turn, step, None));
     }
 
     fn end_step(&mut self) {
         if let Some(step) = self.step.take() {
-            let place = format!("turn/{}/step/{step}/end", self.turn);
-            let data = json!({ "turnId": turn_id(step) });
-            self.event("assistant.turn_end", &place, data);
+            self.push(PersistedEvent::step_end(self.turn, step));
         }
     }
 
-    fn event(&mut self, kind: &'static str, place: &str, data: Value) {
-        self.push(CopilotEvent {
-            id: event_id(self.session, place),
-            timestamp: self.at,
-            parent_id: None,
-            kind,
-            data,
-            ephemeral: false,
-            agent_id: None,
-        });
-    }
-
-    fn push(&mut self, event: CopilotEvent) {
-        let (parent_id, timestamp) = (self.events.last().map(|event| event.id), self.at);
-        self.events.push(CopilotEvent {
-            timestamp,
-            parent_id,
-            ..event
-        });
+    fn push(&mut self, event: PersistedEvent) {
+        let parent = self.events.last().map(|event| event.id);
+        self.events.push(event.at(self.session, self.at, parent));
     }
 }

@@ -12,14 +12,15 @@
 mod calls;
 mod history;
 mod permission;
+mod persisted;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
 use allstop_agent::AgentEvent;
-use allstop_core::record::{SessionRecord, TurnOrigin};
-use allstop_core::{Cause, CauseKind, MessageId, SessionId, StopReason, Timestamp, TurnNumber};
+use allstop_core::record::SessionRecord;
+use allstop_core::{Cause, MessageId, SessionId, StopReason, Timestamp, TurnNumber};
 use allstop_session::{SessionEvent, SessionEventKind};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -27,6 +28,8 @@ use uuid::Uuid;
 use crate::event::{CopilotEvent, event_id};
 use calls::ShownCalls;
 pub(crate) use history::history;
+pub(crate) use persisted::PersistedEvent;
+use persisted::{abort_reason, answer_message_id, failure_of};
 
 /// Choices of the client that created or resumed the session.
 #[derive(Debug, Clone)]
@@ -162,10 +165,15 @@ impl EventTranslator {
     fn record(&mut self, record: &SessionRecord) {
         match record {
             SessionRecord::SessionOpened { at, folder, .. } => {
-                let options = &self.options;
-                let mut data = session_start(&options.session, &options.version, *at, folder);
-                data["selectedModel"] = json!(options.model);
-                self.persisted("session.start", "start", data);
+                let TranslatorOptions {
+                    session,
+                    version,
+                    model,
+                    ..
+                } = &self.options;
+                let opened = (*at, &**folder);
+                let event = PersistedEvent::session_start(session, version, model.as_ref(), opened);
+                self.persisted(event);
             }
             SessionRecord::TurnStarted {
                 turn,
@@ -177,20 +185,18 @@ impl EventTranslator {
                 (self.turn, self.message) = (*turn, message.clone());
                 (self.step, self.is_aborted, self.ended) = (None, false, None);
                 self.is_running = true;
-                let (kind, data) = user_message(input, message.as_ref(), *origin);
-                self.persisted(kind, &format!("turn/{turn}/user"), data);
+                let event = PersistedEvent::turn_start(*turn, input, message.as_ref(), *origin);
+                self.persisted(event);
             }
             SessionRecord::MessageSteered { message, text, .. } => {
-                let (place, data) = steering_message(message, text);
-                self.persisted("user.message", &place, data);
+                self.persisted(PersistedEvent::steered(message, text));
             }
             SessionRecord::TurnStopped {
                 turn,
                 receipt: Some(receipt),
                 ..
             } => {
-                let data = json!({ "turn": turn, "receipt": receipt });
-                self.persisted("allstop.receipt", &format!("turn/{turn}/receipt"), data);
+                self.persisted(PersistedEvent::receipt(*turn, receipt));
             }
             SessionRecord::CallFinished {
                 usage: Some(usage), ..
@@ -216,9 +222,8 @@ impl EventTranslator {
             AgentEvent::StepStarted { step, model } => {
                 self.end_step();
                 self.step = Some(*step);
-                let data = json!({ "turnId": turn_id(*step), "model": model });
-                let place = format!("turn/{}/step/{step}/start", self.turn);
-                self.persisted("assistant.turn_start", &place, data);
+                let event = PersistedEvent::step_start(self.turn, *step, Some(model));
+                self.persisted(event);
             }
             AgentEvent::TextDelta { text } if self.options.streaming => {
                 let data = json!({ "messageId": self.answer_id(), "deltaContent": text });
@@ -231,13 +236,10 @@ impl EventTranslator {
             AgentEvent::StepAnswered {
                 step, text, calls, ..
             } => {
-                let event = answer(
-                    &self.options.session,
-                    (self.turn, *step),
-                    (text, calls),
-                    self.message.as_ref(),
-                );
-                self.persist(event);
+                let (session, message) = (&self.options.session, self.message.as_ref());
+                let place = (self.turn, *step);
+                let event = PersistedEvent::answer(session, place, (text, calls), message);
+                self.persisted(event);
             }
             AgentEvent::ToolRequested {
                 call_id,
@@ -274,8 +276,7 @@ impl EventTranslator {
 
     fn abort(&mut self, reason: &str) {
         if !std::mem::replace(&mut self.is_aborted, true) {
-            let place = format!("turn/{}/abort", self.turn);
-            self.persisted("abort", &place, json!({ "reason": reason }));
+            self.persisted(PersistedEvent::abort(self.turn, reason));
         }
     }
 
@@ -283,24 +284,15 @@ impl EventTranslator {
         self.complete_calls(cause);
         self.end_step();
         (self.is_running, self.ended) = (false, Some(reason));
-        let Some(kind) = failure_of(reason) else {
-            return;
-        };
-        let message = cause.map_or_else(|| kind.to_owned(), ToString::to_string);
-        let data = json!({
-            "errorType": kind,
-            "message": message,
-            "originatingMessageId": self.message,
-        });
-        let place = format!("turn/{}/error", self.turn);
-        self.persisted("session.error", &place, data);
+        let message = self.message.as_ref();
+        if let Some(event) = PersistedEvent::failure(self.turn, reason, cause, message) {
+            self.persisted(event);
+        }
     }
 
     fn end_step(&mut self) {
         if let Some(step) = self.step.take() {
-            let place = format!("turn/{}/step/{step}/end", self.turn);
-            let data = json!({ "turnId": turn_id(step) });
-            self.persisted("assistant.turn_end", &place, data);
+            self.persisted(PersistedEvent::step_end(self.turn, step));
         }
     }
 
@@ -316,27 +308,10 @@ impl EventTranslator {
         answer_message_id(&self.options.session, self.turn, step)
     }
 
-    fn persisted(&mut self, kind: &'static str, place: &str, data: Value) {
-        let event = CopilotEvent {
-            id: event_id(&self.options.session, place),
-            timestamp: self.now,
-            parent_id: None,
-            kind,
-            data,
-            ephemeral: false,
-            agent_id: None,
-        };
-        self.persist(event);
-    }
-
-    fn persist(&mut self, event: CopilotEvent) {
-        let (parent_id, timestamp) = (self.last, self.now);
+    fn persisted(&mut self, event: PersistedEvent) {
+        let event = event.at(&self.options.session, self.now, self.last);
         self.last = Some(event.id);
-        self.out.push(CopilotEvent {
-            timestamp,
-            parent_id,
-            ..event
-        });
+        self.out.push(event);
     }
 
     fn ephemeral(&mut self, kind: &'static str, data: Value) {
@@ -351,97 +326,5 @@ impl EventTranslator {
             ephemeral: true,
             agent_id: None,
         });
-    }
-}
-
-/// Name of a step for the SDKs, which call it a turn.
-fn turn_id(step: u32) -> String {
-    step.saturating_sub(1).to_string()
-}
-
-/// Id of the answer of a step, as deltas name it.
-fn answer_message_id(session: &SessionId, turn: TurnNumber, step: u32) -> Uuid {
-    event_id(session, &format!("turn/{turn}/step/{step}/message"))
-}
-
-/// The event of the answer of a step; its time and parent are to be set.
-pub(crate) fn answer(
-    session: &SessionId,
-    (turn, step): (TurnNumber, u32),
-    (text, calls): (&str, &[allstop_core::ToolCall]),
-    message: Option<&MessageId>,
-) -> CopilotEvent {
-    let requests: Vec<_> = calls.iter().map(calls::tool_request).collect();
-    let data = json!({
-        "messageId": answer_message_id(session, turn, step),
-        "content": text,
-        "toolRequests": requests,
-        "turnId": turn_id(step),
-        "originatingMessageId": message,
-    });
-    CopilotEvent {
-        id: event_id(session, &format!("turn/{turn}/step/{step}/answer")),
-        timestamp: Timestamp::from_unix_ms(0),
-        parent_id: None,
-        kind: "assistant.message",
-        data,
-        ephemeral: false,
-        agent_id: None,
-    }
-}
-
-fn session_start(session: &SessionId, version: &str, at: Timestamp, folder: &str) -> Value {
-    json!({
-        "sessionId": session,
-        "version": 1,
-        "producer": "allstop",
-        "copilotVersion": version,
-        "startTime": at,
-        "context": { "cwd": folder },
-    })
-}
-
-/// Place and data of a message that was added to a running turn.
-fn steering_message(message: &MessageId, text: &str) -> (String, Value) {
-    let data = json!({ "content": text, "messageId": message, "delivery": "steering" });
-    (format!("message/{message}"), data)
-}
-
-/// Type of the error for the end of a turn; `None` if it was completed or stopped.
-fn failure_of(reason: StopReason) -> Option<&'static str> {
-    Some(match reason {
-        StopReason::Completed | StopReason::Cancelled | StopReason::Shutdown => return None,
-        StopReason::Timeout => "timeout",
-        StopReason::Guardrail => "guardrail",
-        StopReason::MaxBudgetReached => "budget",
-        StopReason::Error => "query",
-        StopReason::MaxStepsReached | StopReason::MaxTurnsReached | StopReason::LoopDetected => {
-            "limit"
-        }
-    })
-}
-
-fn user_message(
-    input: &str,
-    message: Option<&MessageId>,
-    origin: TurnOrigin,
-) -> (&'static str, Value) {
-    match origin {
-        TurnOrigin::User => (
-            "user.message",
-            json!({ "content": input, "messageId": message }),
-        ),
-        TurnOrigin::Background => (
-            "session.info",
-            json!({ "infoType": "background", "message": input }),
-        ),
-    }
-}
-
-/// The SDKs know four reasons; the receipt has the cause.
-fn abort_reason(cause: &Cause) -> &'static str {
-    match cause.kind {
-        CauseKind::User | CauseKind::Superseded => "user_initiated",
-        _ => "remote_command",
     }
 }

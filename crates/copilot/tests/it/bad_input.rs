@@ -126,6 +126,13 @@ async fn wrong_parameters_are_refused() {
             "{method} {params}: {answer}"
         );
     }
+    let everything = json!({ "sessionId": "s", "extent": "everything" });
+    let answer = client.answer("allstop.stop", &everything).await;
+    let text = answer["error"]["message"].as_str().unwrap_or_default();
+    assert!(
+        text.contains("`extent`") && text.contains("turn_and_background"),
+        "{answer}"
+    );
     for method in [
         "session.nothing",
         "session.tasks.nothing",

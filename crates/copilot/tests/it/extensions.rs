@@ -116,9 +116,10 @@ async fn answers_are_valid_under_the_published_schema() {
 /// A wait is as long as something happens; then its end says why. Nothing is stopped.
 #[tokio::test]
 async fn wait_ends_with_inactivity() {
-    const STEPS: usize = 4;
+    const STEPS: u32 = 4;
+    const STEP: Duration = Duration::from_millis(500);
 
-    let steps = "{calls: [{tool: step, arguments: {}}]}, ".repeat(STEPS);
+    let steps = "{calls: [{tool: step, arguments: {}}]}, ".repeat(STEPS as usize);
     let script =
         format!("turns: [{{replies: [{steps} {{calls: [{{tool: wait, arguments: {{}}}}]}}]}}]");
     let server = TestServer::new(&script).await;
@@ -126,21 +127,21 @@ async fn wait_ends_with_inactivity() {
     let tools = json!([{ "name": "step" }, { "name": "wait" }]);
     client.create("s", &json!({ "tools": tools })).await;
     let message =
-        json!({ "sessionId": "s", "prompt": "go", "inactivityMs": 700, "timeoutMs": 60_000 });
+        json!({ "sessionId": "s", "prompt": "go", "inactivityMs": 1_500, "timeoutMs": 60_000 });
     assert_valid("session.sendAndWait.params", &message);
     let waiting = client.send("session.sendAndWait", &message).await;
     let begin = Instant::now();
     for step in 0..STEPS {
         let request = client.event("external_tool.requested").await;
-        // Together more than the limit.
-        sleep(Duration::from_millis(300)).await;
+        // Each shorter than the limit, and together longer.
+        sleep(STEP).await;
         let result = json!({ "sessionId": "s", "requestId": request["requestId"], "result": step.to_string() });
         client
             .request("session.tools.handlePendingToolCall", &result)
             .await;
     }
     let answer = client.answer_to(waiting).await;
-    assert!(begin.elapsed() > Duration::from_millis(300) * STEPS as u32);
+    assert!(begin.elapsed() > STEP * STEPS);
     assert_valid("session.sendAndWait.result", &answer["result"]);
     assert_eq!(answer["result"]["limit"], "inactivityMs", "{answer}");
     assert_eq!(answer["result"]["turnRuns"], true, "{answer}");

@@ -3,6 +3,7 @@
 mod bad_input;
 mod extensions;
 mod history;
+mod hooks;
 mod limits;
 mod opening_and_closing;
 mod settings;

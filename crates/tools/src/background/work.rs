@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
 
 use allstop_core::ids::BackgroundId;
 use allstop_core::receipt::ItemKind;
 use allstop_core::record::{Attachment, BackgroundKind};
-use allstop_core::{CallId, Cause, Extent, Usage};
+use allstop_core::{CallId, Cause, Extent, Timestamp, Usage};
 use allstop_scope::{NotStarted, Process, Scope, ScopeOptions, Stop, StopRequest, WorkSpec};
 use tokio::sync::SetOnce;
 
@@ -25,6 +26,8 @@ pub struct BackgroundWork {
     pub call_id: CallId,
     /// Command line, or purpose of the task, for people.
     pub name: Arc<str>,
+    /// Time of its start.
+    pub started_at: Timestamp,
     /// File that receives the output, if any.
     pub output_file: Option<PathBuf>,
     pub(super) scope: Scope,
@@ -79,6 +82,7 @@ impl BackgroundWork {
             id: slot.id,
             call_id: info.call_id,
             name: info.name,
+            started_at: SystemTime::now().into(),
             output_file,
             scope: slot.scope,
             body,

@@ -69,6 +69,8 @@ async def wait_for_pending_tells_drained_from_timed_out():
         assert long_shells(), "the end of a wait has stopped the shell"
         waiting = asyncio.create_task(watched.request("session.tasks.waitForPending", timeoutMs=10_000))
         [task] = (await watched.session.rpc.tasks.list()).tasks
+        [again] = (await watched.session.rpc.tasks.list()).tasks
+        assert again.started_at == task.started_at, "the start of a task is the time of the question"
         cancelled = await watched.request("session.tasks.cancel", id=task.id)
         assert cancelled["cancelled"] is True, cancelled
         assert await waiting == {"drained": True, "timedOut": False}

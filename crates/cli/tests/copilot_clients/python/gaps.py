@@ -105,6 +105,7 @@ async def gap_after_a_timed_out_wait_the_turn_can_be_stopped_and_the_next_messag
         answer = await watched.request("session.sendAndWait", prompt="hello again", timeoutMs=300)
         # It has run, and the shell still does.
         assert (answer["outcome"], answer["turnRuns"]) == ("timed_out", False), answer
+        assert answer["response"]["data"]["content"] == "Hello again.", answer
         assert "Hello again." in [data.content for data in watched.of("assistant.message")]
         assert long_shells()
 

@@ -60,10 +60,11 @@ impl RawClient {
     }
 
     #[track_caller]
-    fn assert_refused(&mut self, method: &str, params: &Value) {
+    fn assert_refused(&mut self, method: &str, params: &Value) -> String {
         let answer = self.request(method, params);
         assert_eq!(answer["error"]["code"], UNAUTHORISED, "{answer}");
         assert_eq!(answer.get("result"), None, "{answer}");
+        answer["error"]["message"].to_string()
     }
 }
 
@@ -86,7 +87,8 @@ fn port_serves_only_with_the_token() {
     let mut client = RawClient::connect(port);
     client.assert_refused("session.create", &session);
     client.assert_refused("connect", &json!({}));
-    client.assert_refused("connect", &json!({ "token": "wrong" }));
+    let wrong = client.assert_refused("connect", &json!({ "token": "wrong" }));
+    assert!(wrong.contains("the token is wrong"), "{wrong}");
     client.assert_refused("connect", &json!({ "token": "" }));
     client.assert_refused("session.list", &json!({}));
     client.assert_refused("runtime.shutdown", &json!({}));

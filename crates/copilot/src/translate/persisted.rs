@@ -1,0 +1,200 @@
+//! Events of the history, each made in one way: live of what happens, and later of the log.
+
+use std::sync::Arc;
+
+use allstop_core::record::{CallOutcome, TurnOrigin};
+use allstop_core::{
+    CallId, Cause, CauseKind, MessageId, Receipt, SessionId, StopReason, Timestamp, ToolCall,
+    TurnNumber,
+};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::calls;
+use crate::event::{CopilotEvent, event_id};
+
+/// An event without its time and its parent.
+#[derive(Debug)]
+pub(crate) struct PersistedEvent {
+    kind: &'static str,
+    /// Its place in the session, from which its id is made.
+    place: String,
+    data: Value,
+}
+
+impl PersistedEvent {
+    fn new(kind: &'static str, place: String, data: Value) -> Self {
+        Self { kind, place, data }
+    }
+
+    pub(crate) fn at(
+        self,
+        session: &SessionId,
+        timestamp: Timestamp,
+        parent_id: Option<Uuid>,
+    ) -> CopilotEvent {
+        CopilotEvent {
+            id: event_id(session, &self.place),
+            timestamp,
+            parent_id,
+            kind: self.kind,
+            data: self.data,
+            ephemeral: false,
+            agent_id: None,
+        }
+    }
+
+    pub(super) fn session_start(
+        session: &SessionId,
+        version: &str,
+        model: Option<&Arc<str>>,
+        (at, folder): (Timestamp, &str),
+    ) -> Self {
+        let data = json!({
+            "sessionId": session,
+            "version": 1,
+            "producer": "allstop",
+            "copilotVersion": version,
+            "startTime": at,
+            "selectedModel": model,
+            "context": { "cwd": folder },
+        });
+        Self::new("session.start", "start".to_owned(), data)
+    }
+
+    pub(super) fn turn_start(
+        turn: TurnNumber,
+        input: &str,
+        message: Option<&MessageId>,
+        origin: TurnOrigin,
+    ) -> Self {
+        let (kind, data) = match origin {
+            TurnOrigin::User => (
+                "user.message",
+                json!({ "content": input, "messageId": message }),
+            ),
+            TurnOrigin::Background => (
+                "session.info",
+                json!({ "infoType": "background", "message": input }),
+            ),
+        };
+        Self::new(kind, format!("turn/{turn}/user"), data)
+    }
+
+    /// A message that was added to a running turn.
+    pub(super) fn steered(message: &MessageId, text: &str) -> Self {
+        let data = json!({ "content": text, "messageId": message, "delivery": "steering" });
+        Self::new("user.message", format!("message/{message}"), data)
+    }
+
+    pub(super) fn step_start(turn: TurnNumber, step: u32, model: Option<&str>) -> Self {
+        let mut data = json!({ "turnId": turn_id(step) });
+        if let Some(model) = model {
+            data["model"] = model.into();
+        }
+        let place = format!("turn/{turn}/step/{step}/start");
+        Self::new("assistant.turn_start", place, data)
+    }
+
+    pub(super) fn step_end(turn: TurnNumber, step: u32) -> Self {
+        let data = json!({ "turnId": turn_id(step) });
+        let place = format!("turn/{turn}/step/{step}/end");
+        Self::new("assistant.turn_end", place, data)
+    }
+
+    /// The answer of a step.
+    pub(crate) fn answer(
+        session: &SessionId,
+        (turn, step): (TurnNumber, u32),
+        (text, calls): (&str, &[ToolCall]),
+        message: Option<&MessageId>,
+    ) -> Self {
+        let requests: Vec<_> = calls.iter().map(calls::tool_request).collect();
+        let data = json!({
+            "messageId": answer_message_id(session, turn, step),
+            "content": text,
+            "toolRequests": requests,
+            "turnId": turn_id(step),
+            "originatingMessageId": message,
+        });
+        let place = format!("turn/{turn}/step/{step}/answer");
+        Self::new("assistant.message", place, data)
+    }
+
+    pub(super) fn call_start(turn: TurnNumber, id: &CallId, tool: &str, arguments: &Value) -> Self {
+        let data = json!({ "toolCallId": id, "toolName": tool, "arguments": arguments });
+        let place = format!("turn/{turn}/call/{id}/start");
+        Self::new("tool.execution_start", place, data)
+    }
+
+    pub(super) fn call_end(
+        turn: TurnNumber,
+        id: &CallId,
+        outcome: CallOutcome,
+        content: &str,
+    ) -> Self {
+        let data = calls::completion(id.as_str(), outcome, content);
+        let place = format!("turn/{turn}/call/{id}/complete");
+        Self::new("tool.execution_complete", place, data)
+    }
+
+    pub(super) fn abort(turn: TurnNumber, reason: &str) -> Self {
+        let place = format!("turn/{turn}/abort");
+        Self::new("abort", place, json!({ "reason": reason }))
+    }
+
+    pub(super) fn receipt(turn: TurnNumber, receipt: &Arc<Receipt>) -> Self {
+        let data = json!({ "turn": turn, "receipt": receipt });
+        Self::new("allstop.receipt", format!("turn/{turn}/receipt"), data)
+    }
+
+    /// The error of a turn; `None` if it was completed or stopped.
+    pub(super) fn failure(
+        turn: TurnNumber,
+        reason: StopReason,
+        cause: Option<&Cause>,
+        message: Option<&MessageId>,
+    ) -> Option<Self> {
+        let kind = failure_of(reason)?;
+        let text = cause.map_or_else(|| kind.to_owned(), ToString::to_string);
+        let data = json!({
+            "errorType": kind,
+            "message": text,
+            "originatingMessageId": message,
+        });
+        let place = format!("turn/{turn}/error");
+        Some(Self::new("session.error", place, data))
+    }
+}
+
+/// Name of a step for the SDKs, which call it a turn.
+fn turn_id(step: u32) -> String {
+    step.saturating_sub(1).to_string()
+}
+
+/// Id of the answer of a step, as deltas name it.
+pub(super) fn answer_message_id(session: &SessionId, turn: TurnNumber, step: u32) -> Uuid {
+    event_id(session, &format!("turn/{turn}/step/{step}/message"))
+}
+
+/// Type of the error for the end of a turn; `None` if it was completed or stopped.
+pub(super) fn failure_of(reason: StopReason) -> Option<&'static str> {
+    Some(match reason {
+        StopReason::Completed | StopReason::Cancelled | StopReason::Shutdown => return None,
+        StopReason::Timeout => "timeout",
+        StopReason::Guardrail => "guardrail",
+        StopReason::MaxBudgetReached => "budget",
+        StopReason::Error => "query",
+        StopReason::MaxStepsReached | StopReason::MaxTurnsReached | StopReason::LoopDetected => {
+            "limit"
+        }
+    })
+}
+
+/// The SDKs know four reasons; the receipt has the cause.
+pub(super) fn abort_reason(cause: &Cause) -> &'static str {
+    match cause.kind {
+        CauseKind::User | CauseKind::Superseded => "user_initiated",
+        _ => "remote_command",
+    }
+}
