@@ -6,7 +6,7 @@ use axum::http::{Request, Response, StatusCode};
 use tonic::{Code, Status};
 use tower::ServiceExt as _;
 
-use crate::support::{grpc_alone, router};
+use crate::support::{grpc_alone, grpc_request, router};
 
 /// Clients compare the code of the status with the code in its details, and reject a status with two codes.
 #[tokio::test]
@@ -31,6 +31,19 @@ async fn service_of_an_older_version_is_refused_by_name() {
     assert_eq!(status.details()[..2], [8, Code::Unimplemented as u8]);
     let message = "VersionNotSupportedError: version not supported: 0.3";
     assert_eq!(status.message(), message);
+}
+
+/// Keys of its data become keys of JSON in the log, where the JSON library would read another value of them.
+#[tokio::test]
+async fn reserved_keys_are_refused() {
+    let router = grpc_alone().await;
+    // Field 1, a text of 35 bytes.
+    let mut message = vec![10, 35];
+    message.extend(b"$serde_json::private::RawValue=[1];");
+    let answered = router.oneshot(grpc_request("GetTask", &message)).await;
+    let status = status_of(&answered.expect("infallible"));
+    assert_eq!(status.code(), Code::InvalidArgument);
+    assert!(status.message().contains("reserved"), "{status:?}");
 }
 
 /// An unknown path is no success, whatever binding the request uses.
