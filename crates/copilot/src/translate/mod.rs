@@ -85,6 +85,8 @@ pub(crate) struct EventTranslator {
     calls: ShownCalls,
     is_aborted: bool,
     is_running: bool,
+    /// True from `session.idle` to the next turn.
+    is_idle_told: bool,
     /// Reason of the end of the last turn.
     ended: Option<StopReason>,
 }
@@ -103,6 +105,7 @@ impl EventTranslator {
             calls: ShownCalls::default(),
             is_aborted: false,
             is_running: false,
+            is_idle_told: false,
             ended: None,
         }
     }
@@ -130,7 +133,10 @@ impl EventTranslator {
                 let data = self.idle_data();
                 self.ephemeral("assistant.idle", data);
             }
+            // The session tells it again with each change behind it. A second one could end the next wait of a client.
+            SessionEventKind::SessionIdle { .. } if self.is_idle_told => {}
             SessionEventKind::SessionIdle { .. } => {
+                self.is_idle_told = true;
                 let data = self.idle_data();
                 self.ephemeral("session.idle", data);
             }
@@ -184,7 +190,7 @@ impl EventTranslator {
             } => {
                 (self.turn, self.message) = (*turn, message.clone());
                 (self.step, self.is_aborted, self.ended) = (None, false, None);
-                self.is_running = true;
+                (self.is_running, self.is_idle_told) = (true, false);
                 let event = PersistedEvent::turn_start(*turn, input, message.as_ref(), *origin);
                 self.persisted(event);
             }

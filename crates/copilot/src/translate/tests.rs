@@ -273,3 +273,26 @@ fn abort_is_told_once_and_only_of_a_turn_that_runs() {
     translator.session_event(&live(ended(StopReason::Cancelled, cause)), at());
     assert!(translator.host_event(&abort(), at()).is_empty());
 }
+
+#[test]
+fn session_idle_is_told_once_for_each_turn() {
+    let mut translator = translator();
+    let idle = SessionEvent {
+        turn: None,
+        message: None,
+        kind: SessionEventKind::SessionIdle {
+            stopped: false,
+            detached: Vec::new(),
+        },
+    };
+    let mut events = Vec::new();
+    for _turn in 0..2 {
+        for event in [turn_started(), idle.clone(), idle.clone()] {
+            events.extend(translator.session_event(&event, at()));
+        }
+    }
+    let idles = kinds(&events)
+        .into_iter()
+        .filter(|kind| *kind == "session.idle");
+    assert_eq!(idles.count(), 2);
+}
