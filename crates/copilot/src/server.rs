@@ -191,6 +191,18 @@ impl CopilotServer {
         }
     }
 
+    /// Runs work on a session in the server's own scope: a client that goes while it waits does not leave half a session.
+    /// `None` if the server is being stopped.
+    pub(crate) fn run_whole<T: Send + 'static>(
+        &self,
+        name: String,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Option<WorkHandle<T>> {
+        let spec = WorkSpec::new(ItemKind::Future, name);
+        let running = self.inner.connections.spawn_begun(spec, |_cx| work);
+        running.ok()
+    }
+
     fn reserve(
         &self,
         sessions: &mut HashMap<SessionId, SessionSlot>,
@@ -221,15 +233,11 @@ impl CopilotServer {
             };
             (session, self.reserve(&mut sessions, id))
         };
-        let spec = WorkSpec::new(ItemKind::Future, format!("close of session {id}"));
-        let close = async move {
+        self.run_whole(format!("close of session {id}"), async move {
             let receipt = session.close(cause).await;
             drop(reservation);
             receipt
-        };
-        // A client that goes while it waits does not leave half a session.
-        let closing = self.inner.connections.spawn_begun(spec, |_cx| close);
-        closing.ok()
+        })
     }
 
     /// Detaches a client that is gone from all sessions. Each session that it leaves alone is closed after a time.

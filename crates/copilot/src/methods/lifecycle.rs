@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::ids::usable_id;
-use super::{MethodAnswer, MethodCx, MethodResult, large, later, read};
+use super::{MethodAnswer, MethodCx, MethodResult, large, later, read, whole};
 use crate::hosted::HostedSession;
 use crate::server::FoundSession;
 use crate::translate::history;
@@ -71,7 +71,7 @@ pub(super) fn delete(
     let id = id_of(params)?;
     let server = cx.server.clone();
     let mut found = server.find_session(&id, |_| ()).boxed();
-    Ok(later(async move {
+    let deleting = async move {
         let cause = Cause::new(CauseKind::User).by("copilot").detail("deleted");
         let reservation = loop {
             match found.await {
@@ -86,11 +86,15 @@ pub(super) fn delete(
         };
         let removed = remove_session(&**server.system().log(), &id).await;
         drop(reservation);
-        Ok(match removed {
+        match removed {
             Ok(()) => json!({ "success": true }),
             Err(error) => json!({ "success": false, "error": error.to_string() }),
-        })
-    }))
+        }
+    };
+    let deleting = cx
+        .server
+        .run_whole("deletion of a session".to_owned(), deleting);
+    Ok(later(whole(deleting)))
 }
 
 pub(super) fn look(

@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use allstop_core::SessionId;
 use allstop_jsonrpc::RpcError;
+use allstop_scope::WorkHandle;
 use futures::future::BoxFuture;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -101,6 +102,15 @@ fn open_session(cx: &MethodCx<'_>, id: &str) -> Result<Arc<HostedSession>, RpcEr
             "session {id:?} is not open here: create it, or resume it"
         ))
     })
+}
+
+/// The result of work that runs in the server's own scope.
+async fn whole<T>(work: Option<WorkHandle<T>>) -> Result<T, RpcError> {
+    let done = match work {
+        Some(work) => work.await.ok(),
+        None => None,
+    };
+    done.ok_or_else(|| RpcError::overloaded("the server is being stopped"))
 }
 
 fn large(answer: impl Future<Output = MethodResult> + Send + 'static) -> MethodAnswer {

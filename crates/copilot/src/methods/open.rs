@@ -3,18 +3,16 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use allstop_core::receipt::ItemKind;
 use allstop_jsonrpc::RpcError;
 use allstop_log::Version;
 use allstop_model::Model;
 use allstop_runtime::{ModelChoice, StartError, SystemPrompt};
-use allstop_scope::WorkSpec;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::ids::usable_id;
-use super::{MethodAnswer, MethodCx, later, read};
+use super::{MethodAnswer, MethodCx, later, read, whole};
 use crate::connection::Client;
 use crate::hosted::{
     ClientWishes, DeclaredTool, HostedSession, OpenMode, SessionChoice, ToolSelection,
@@ -103,14 +101,9 @@ fn begin(
     Ok(later(async move {
         match found.await {
             FoundSession::NotOpen(reservation) => {
-                let spec = WorkSpec::new(ItemKind::Future, format!("opening of session {id}"));
-                let connections = server.connections().clone();
-                let opening = opened(server, client, choice, mode, reservation);
-                // A client that goes while it waits does not leave half a session.
-                let opened = connections.spawn(spec, |_cx| opening);
-                let stopped = || RpcError::overloaded("the server is being stopped");
-                let opened = opened.map_err(|_refused| stopped())?;
-                opened.await.map_err(|_lost| stopped())??;
+                let opening = opened(server.clone(), client, choice, mode, reservation);
+                let opening = server.run_whole(format!("opening of session {id}"), opening);
+                whole(opening).await??;
             }
             FoundSession::Open(true) => {}
             FoundSession::Open(false) => {

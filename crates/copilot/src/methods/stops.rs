@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::{MethodAnswer, MethodCx, later, open_session, read};
+use super::{MethodAnswer, MethodCx, later, open_session, read, whole};
 use crate::hosted::{FeedHandle, HostedSession};
 use crate::translate::HostEvent;
 
@@ -221,12 +221,8 @@ pub(super) fn stop(cx: &MethodCx<'_>, params: Option<&RawValue>) -> Result<Metho
         // Its work is stopped for good, so nothing could be sent to it any more: it is closed, and can be resumed.
         let closing = cx.server.close_session_if(session.id(), |_| true, cause);
         return Ok(later(async move {
-            let closed = match closing {
-                Some(closing) => closing.await.ok(),
-                None => None,
-            };
-            let receipt = closed.ok_or_else(|| RpcError::overloaded("the session is being closed"));
-            Ok(json!({ "receipt": receipt? }))
+            let receipt = whole(closing).await?;
+            Ok(json!({ "receipt": receipt }))
         }));
     }
     Ok(stopping(
