@@ -56,6 +56,8 @@ pub(super) struct AnsweredCall {
 pub(super) enum CallAnswer {
     Result(Box<ServerResult>),
     Error(ErrorData),
+    /// The server closed the HTTP response before an answer, and may still run the call.
+    Cut(Arc<str>),
     /// The connection ended before an answer.
     Ended(Arc<ConnectionEnd>),
 }
@@ -66,6 +68,7 @@ impl AnsweredCall {
         match self.answer {
             CallAnswer::Result(_) => self.registration.finish(Ending::Returned),
             CallAnswer::Error(_) => confirmed(self.registration),
+            CallAnswer::Cut(why) => not_confirmed(self.registration, &why),
             CallAnswer::Ended(ended) => ended.conclude(self.registration),
         }
     }
@@ -77,6 +80,12 @@ pub(super) fn confirmed(registration: Registration) {
         how: EndMethod::RemoteConfirmed,
         evidence: Evidence::verified(EndProof::RemoteConfirmed),
     });
+}
+
+/// Reports a call whose end is not known.
+pub(super) fn not_confirmed(mut registration: Registration, why: &str) {
+    registration.details_mut().note = Some(why.to_owned().into());
+    registration.finish(Ending::NotConfirmed);
 }
 
 #[derive(Debug)]
@@ -131,7 +140,11 @@ impl OpenCalls {
         let Some(open) = open else {
             return Err(answer);
         };
-        open.cancel.answered();
+        match &answer {
+            // No answer comes any more: the server is told that nobody waits.
+            CallAnswer::Cut(why) => open.cancel.request(why),
+            _ => open.cancel.answered(),
+        }
         open.answer(answer);
         Ok(())
     }

@@ -12,7 +12,7 @@ use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RoleClient, Service
 use tokio::sync::{SetOnce, oneshot};
 use tokio::time::timeout;
 
-use super::calls::{AnsweredCall, CallAnswer, CallRefused, OpenCalls, confirmed};
+use super::calls::{AnsweredCall, CallAnswer, CallRefused, OpenCalls, confirmed, not_confirmed};
 use super::cancellation::CallCancellation;
 use super::config::OnIgnoredCancel;
 use super::limits::{CALLS_MAX, CANCEL_SETTLE};
@@ -227,9 +227,8 @@ impl SentCall<'_> {
 
     /// Removes the call from the table, with an unknown end.
     fn abandon(&self) {
-        if let Some(mut registration) = self.connection.calls.take(&self.handle.id) {
-            registration.details_mut().note = Some(self.unconfirmed().into());
-            registration.finish(Ending::NotConfirmed);
+        if let Some(registration) = self.connection.calls.take(&self.handle.id) {
+            not_confirmed(registration, &self.unconfirmed());
         }
     }
 
@@ -283,6 +282,13 @@ fn conclude(
             Err(ToolError::new(format!(
                 "the server `{server}` answered with an error: {}",
                 error.message
+            )))
+        }
+        CallAnswer::Cut(why) => {
+            not_confirmed(registration, &why);
+            acknowledge(scope);
+            Err(ToolError::outcome_unknown(format!(
+                "the call to the server `{server}` failed: {why}; its outcome is unknown"
             )))
         }
         CallAnswer::Ended(ended) => {

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use allstop_core::receipt::{Containment, EndMethod, EndProof, Evidence};
 use allstop_scope::{Ending, Registration};
 
+use super::calls::not_confirmed;
+
 #[derive(Debug, Clone)]
 pub(super) struct ConnectionEnd {
     /// Reason, for the model and for people.
@@ -24,11 +26,10 @@ pub(super) struct ProcessEnd {
 impl ConnectionEnd {
     /// Reports the end of a call that was open. Without a verified end of the process it claims nothing.
     pub(super) fn conclude(&self, mut registration: Registration) {
-        let details = registration.details_mut();
         let Some(process) = self.process else {
-            details.note = Some(self.why.to_string().into());
-            return registration.finish(Ending::NotConfirmed);
+            return not_confirmed(registration, &self.why);
         };
+        let details = registration.details_mut();
         details.containment = Some(process.containment);
         details.note = Some(format!("its server was ended: {}", process.text()).into());
         registration.finish(Ending::Stopped {

@@ -10,6 +10,7 @@ use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig
 use rmcp::transport::{IntoTransport, StreamableHttpClientTransport};
 use rmcp::{ClientCacheConfig, serve_client};
 
+use super::http_client::HttpClient;
 use super::interceptor::{ConnectionSinks, MessageInterceptor};
 use super::limits::{CALLS_MAX, MESSAGE_BYTES_MAX};
 use super::pipes::{ServerInput, ServerOutput};
@@ -43,11 +44,14 @@ pub(super) async fn over_http(
     }
     let config = StreamableHttpClientTransportConfig::with_uri(url)
         .max_concurrent_requests(CALLS_MAX)
-        .max_sse_event_size(MESSAGE_BYTES_MAX)
         // An expired session counts as a lost connection: its open calls are lost.
         .reinit_on_expired_session(false)
         .custom_headers(named);
-    let transport = StreamableHttpClientTransport::with_client(client(url)?, config);
+    let client = HttpClient {
+        client: client(url)?,
+        loss: sinks.loss.clone(),
+    };
+    let transport = StreamableHttpClientTransport::with_client(client, config);
     serve(MessageInterceptor::new(transport, sinks)).await
 }
 

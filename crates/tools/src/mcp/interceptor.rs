@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rmcp::model::{
-    ClientJsonRpcMessage, JsonRpcMessage, RequestId, ServerJsonRpcMessage, ServerNotification,
-    ServerResult,
+    ClientJsonRpcMessage, ErrorData, JsonRpcMessage, RequestId, ServerJsonRpcMessage,
+    ServerNotification, ServerResult,
 };
 use rmcp::service::RoleClient;
 use rmcp::transport::Transport;
@@ -74,7 +74,8 @@ impl<T> MessageInterceptor<T> {
             }
             JsonRpcMessage::Error(failed) => match failed.id {
                 Some(id) if self.sinks.calls.is_open(&id) => {
-                    self.answered(&id, CallAnswer::Error(failed.error));
+                    let answer = self.failure(failed.error);
+                    self.answered(&id, answer);
                     let empty = ServerResult::empty(());
                     Some(ServerJsonRpcMessage::response(empty, id))
                 }
@@ -101,10 +102,29 @@ impl<T> MessageInterceptor<T> {
         }
     }
 
+    fn failure(&self, error: ErrorData) -> CallAnswer {
+        if !is_cut(&error) {
+            return CallAnswer::Error(error);
+        }
+        CallAnswer::Cut(match self.sinks.loss.reason() {
+            Some(loss) => Arc::clone(&loss.why),
+            None => "it closed the response before an answer".into(),
+        })
+    }
+
     fn answered(&self, id: &RequestId, answer: CallAnswer) {
         // Fails if the call was removed meanwhile: then the answer is dropped.
         drop(self.sinks.calls.answer(id, answer));
     }
+}
+
+/// True if the protocol library wrote this error in place of an answer that did not come.
+fn is_cut(error: &ErrorData) -> bool {
+    let data = error.data.as_ref();
+    data.is_some_and(|data| {
+        data.get("io.modelcontextprotocol/transportClosed")
+            .is_some()
+    })
 }
 
 impl<T: Transport<RoleClient>> Transport<RoleClient> for MessageInterceptor<T> {

@@ -6,6 +6,9 @@ use std::time::Duration;
 /// limit also ends output that is no message.
 pub const MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
+/// Maximum size of the body of an HTTP error, in bytes: many times the usual length.
+pub(super) const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
+
 /// Maximum length of a server's name, in bytes: with two underscores it leaves forty bytes for the tool's name.
 pub(super) const SERVER_NAME_LEN_MAX: usize = 22;
 

@@ -30,6 +30,7 @@ mod connection;
 mod connection_end;
 mod convert;
 mod handshake;
+mod http_client;
 mod interceptor;
 mod limits;
 mod listing;

@@ -21,6 +21,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::net::unix::pipe;
 
 use super::connection::ConnectionLoss;
+use super::http_client::RESERVED_KEY;
 use super::limits::MESSAGE_BYTES_MAX;
 
 /// Opens both pipes, reports that with an empty line, and replaces itself with the server.
@@ -188,7 +189,7 @@ impl ServerOutput {
             }
             if piece.ends_with(b"\n") {
                 if has_reserved_key(&self.message) {
-                    return Err("it sent an object with a key that is reserved".to_owned());
+                    return Err(RESERVED_KEY.to_owned());
                 }
                 self.message.clear();
             }

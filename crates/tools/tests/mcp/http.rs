@@ -87,7 +87,7 @@ async fn take(State(theirs): State<Theirs>, headers: HeaderMap, body: String) ->
             ([("mcp-session-id", "s1")], result).into_response()
         }
         "tools/list" => {
-            let mut names = vec!["echo", "wait", "stream", "grow"];
+            let mut names = vec!["echo", "wait", "stream", "grow", "deep", "cut"];
             names.extend(theirs.grown.borrow().then_some("new"));
             let tool = |name| json!({"name": name, "inputSchema": {"type": "object"}});
             let tools: Vec<_> = names.into_iter().map(tool).collect();
@@ -105,6 +105,11 @@ async fn take(State(theirs): State<Theirs>, headers: HeaderMap, body: String) ->
                 theirs.grown.send_replace(true);
                 text("grown")
             }
+            "deep" => deep(&message["id"], &message["params"]["arguments"]["as"]),
+            "cut" => {
+                let comment = ": nothing follows\n\n";
+                ([(header::CONTENT_TYPE, "text/event-stream")], comment).into_response()
+            }
             "stream" => {
                 let answer = json!({"jsonrpc": "2.0", "id": message["id"],
                     "result": {"content": [{"type": "text", "text": "streamed"}]}});
@@ -118,6 +123,34 @@ async fn take(State(theirs): State<Theirs>, headers: HeaderMap, body: String) ->
             ),
         },
         _ => StatusCode::ACCEPTED.into_response(),
+    }
+}
+
+/// A message with reserved keys, each in the string behind the one around it.
+fn deep(id: &Value, kind: &Value) -> Response {
+    let mut nested = "[".repeat(100);
+    for _ in 0..40 {
+        let escaped = nested.replace('\\', "\\u005c").replace('"', "\\u0022");
+        let arrays = "[".repeat(100);
+        nested = format!(r#"{arrays}{{"$serde_json::private::RawValue":"{escaped}"#);
+        nested += "\"}";
+        nested += &"]".repeat(100);
+    }
+    let answer = |field| format!(r#"{{"jsonrpc":"2.0","id":{id},{field}}}"#);
+    let result = answer(format!(
+        r#""result":{{"structuredContent":{{"a":{nested}}}}}"#
+    ));
+    let error = answer(format!(
+        r#""error":{{"code":1,"message":"","data":{nested}}}"#
+    ));
+    let json = [(header::CONTENT_TYPE, "application/json")];
+    match kind.as_str().unwrap_or_default() {
+        "events" => {
+            let events = format!("event: message\ndata: {result}\n\n");
+            ([(header::CONTENT_TYPE, "text/event-stream")], events).into_response()
+        }
+        "failure" => (StatusCode::BAD_REQUEST, json, error).into_response(),
+        _ => (json, result).into_response(),
     }
 }
 
@@ -145,6 +178,34 @@ async fn calls_go_over_http() {
     );
     within(place.servers.close()).await;
     assert_eq!(place.state().to_string(), "stopped");
+}
+
+/// The JSON library would overflow the stack of this process.
+#[tokio::test]
+async fn reserved_keys_over_http_end_the_connection() {
+    let theirs = Scope::root("theirs", allstop_scope::RootOptions::current());
+    let (url, _got) = serve(&theirs).await;
+    for kind in ["failure", "events", "json"] {
+        let place = Place::over_http(&url).await;
+        let answer = within(place.call("t__deep", json!({ "as": kind }))).await;
+        let error = answer.expect_err("the answer cannot be read");
+        assert!(error.contains("a key that is reserved"), "{kind}: {error}");
+    }
+}
+
+/// A proxy may close a response that lasts too long for it; the server may still run the call.
+#[tokio::test]
+async fn outcome_of_a_cut_response_is_unknown() {
+    let theirs = Scope::root("theirs", allstop_scope::RootOptions::current());
+    let (url, got) = serve(&theirs).await;
+    let place = Place::over_http(&url).await;
+    let error = place.call("t__cut", json!({})).await.unwrap_err();
+    assert!(error.contains("its outcome is unknown"), "{error}");
+    wait_until("it was told", || !cancellations(&log(&got)).is_empty()).await;
+    assert_eq!(
+        place.call("t__echo", json!({"text": "on"})).await.unwrap(),
+        "on"
+    );
 }
 
 #[tokio::test]
@@ -200,7 +261,7 @@ async fn lost_server_is_degraded_and_its_tools_report_it() {
         .await
         .unwrap_err();
     assert!(error.contains("next attempt"), "{error}");
-    assert_eq!(place.tools().len(), 4);
+    assert_eq!(place.tools().len(), 6);
 }
 
 #[tokio::test]

@@ -1,0 +1,234 @@
+//! HTTP client of a connection: it looks at each message before the protocol library reads it.
+//!
+//! The library's own client parses the body of a response by itself, so a server could overflow the stack of the
+//! process (see [`has_reserved_key`]).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use allstop_core::json_text::has_reserved_key;
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderName, HeaderValue, StatusCode};
+use reqwest::{RequestBuilder, Response};
+use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::transport::common::http_header::{
+    EVENT_STREAM_MIME_TYPE, HEADER_SESSION_ID, JSON_MIME_TYPE,
+};
+use rmcp::transport::streamable_http_client::{
+    SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
+};
+use sse_stream::{Sse, SseStream};
+
+use super::connection::ConnectionLoss;
+use super::limits::{ERROR_BODY_BYTES_MAX, MESSAGE_BYTES_MAX};
+
+/// Reason for the end of a connection, on pipes too.
+pub(super) const RESERVED_KEY: &str = "it sent an object with a key that is reserved";
+
+/// Ends the connection at a message that must not be read.
+#[derive(Debug, Clone)]
+pub(super) struct HttpClient {
+    pub(super) client: reqwest::Client,
+    pub(super) loss: ConnectionLoss,
+}
+
+type HttpError = StreamableHttpError<reqwest::Error>;
+type HttpResult<T> = Result<T, HttpError>;
+type Headers = HashMap<HeaderName, HeaderValue>;
+type EventStream = BoxStream<'static, Result<Sse, SseError>>;
+
+impl StreamableHttpClient for HttpClient {
+    type Error = reqwest::Error;
+
+    async fn post_message(
+        &self,
+        url: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        token: Option<String>,
+        headers: Headers,
+    ) -> HttpResult<StreamableHttpPostResponse> {
+        let accepted = [JSON_MIME_TYPE, EVENT_STREAM_MIME_TYPE].join(", ");
+        let post = self
+            .client
+            .post(&*url)
+            .headers(headers.into_iter().collect())
+            .header(ACCEPT, accepted);
+        let post = with_token_and_session(post, token, session.as_deref());
+        let sent = post.json(&message).send().await;
+        let response = sent.map_err(StreamableHttpError::Client)?;
+        if response.status() == StatusCode::NOT_FOUND && session.is_some() {
+            return Err(StreamableHttpError::SessionExpired);
+        }
+        let needs_answer = matches!(message, JsonRpcMessage::Request(_));
+        self.answer(response, needs_answer).await
+    }
+
+    async fn delete_session(
+        &self,
+        url: Arc<str>,
+        session: Arc<str>,
+        token: Option<String>,
+        headers: Headers,
+    ) -> HttpResult<()> {
+        let client = &self.client;
+        client.delete_session(url, session, token, headers).await
+    }
+
+    async fn get_stream(
+        &self,
+        url: Arc<str>,
+        session: Option<Arc<str>>,
+        last_event_id: Option<String>,
+        token: Option<String>,
+        headers: Headers,
+    ) -> HttpResult<EventStream> {
+        let client = &self.client;
+        let events = client.get_stream_with_max_sse_event_size(
+            url,
+            session,
+            last_event_id,
+            token,
+            headers,
+            MESSAGE_BYTES_MAX,
+        );
+        Ok(self.checked(events.await?))
+    }
+}
+
+fn with_token_and_session(
+    mut request: RequestBuilder,
+    token: Option<String>,
+    session: Option<&str>,
+) -> RequestBuilder {
+    if let Some(token) = token {
+        request = request.bearer_auth(token);
+    }
+    match session {
+        Some(session) => request.header(HEADER_SESSION_ID, session),
+        None => request,
+    }
+}
+
+impl HttpClient {
+    /// Reads a response as MCP says
+    /// (<https://modelcontextprotocol.io/specification/2025-06-18/basic/transports#sending-messages-to-the-server>).
+    async fn answer(
+        &self,
+        response: Response,
+        needs_answer: bool,
+    ) -> HttpResult<StreamableHttpPostResponse> {
+        let status = response.status();
+        // Some servers accept a notification with an empty 200.
+        let is_empty = status.is_success() && response.content_length() == Some(0);
+        if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT)
+            || (is_empty && !needs_answer)
+        {
+            return Ok(StreamableHttpPostResponse::Accepted);
+        }
+        let header = |name| Some(response.headers().get(name)?.to_str().ok()?.to_owned());
+        let session = header(HEADER_SESSION_ID);
+        let content_type = header(CONTENT_TYPE.as_str());
+        let has_type = |wanted: &str| {
+            let content_type = content_type.as_deref().unwrap_or_default();
+            content_type.starts_with(wanted)
+        };
+        if status.is_success() && has_type(EVENT_STREAM_MIME_TYPE) {
+            let events = self.checked(bounded_events(response));
+            return Ok(StreamableHttpPostResponse::Sse(events, session));
+        }
+        let is_json = has_type(JSON_MIME_TYPE);
+        if status.is_success() && !is_json {
+            return Err(StreamableHttpError::UnexpectedContentType(content_type));
+        }
+        let body = read_body(response).await?;
+        // A refusal without a reason of the protocol is told by its status, a missing key above all.
+        let is_answer =
+            is_json && !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+        let read = is_answer.then(|| self.parse(&body)).transpose()?;
+        match read {
+            Some(Ok(message))
+                if status.is_success() || matches!(message, JsonRpcMessage::Error(_)) =>
+            {
+                Ok(StreamableHttpPostResponse::Json(message, session))
+            }
+            Some(Err(_)) if status.is_success() && !needs_answer => {
+                Ok(StreamableHttpPostResponse::Accepted)
+            }
+            Some(Err(error)) if status.is_success() => Err(StreamableHttpError::Deserialize(error)),
+            _ => {
+                let text = String::from_utf8_lossy(&body);
+                let text = format!("HTTP {status}: {}", text.trim());
+                Err(StreamableHttpError::UnexpectedServerResponse(text.into()))
+            }
+        }
+    }
+
+    fn parse(&self, body: &[u8]) -> HttpResult<serde_json::Result<ServerJsonRpcMessage>> {
+        if has_reserved_key(body) {
+            self.loss.by_us(RESERVED_KEY);
+            let why = RESERVED_KEY.into();
+            return Err(StreamableHttpError::UnexpectedServerResponse(why));
+        }
+        Ok(serde_json::from_slice(body))
+    }
+
+    fn checked(&self, events: EventStream) -> EventStream {
+        let loss = self.loss.clone();
+        let checked = events.map(move |event| {
+            let event = event?;
+            let data = event.data.as_deref().unwrap_or_default();
+            if has_reserved_key(data.as_bytes()) {
+                loss.by_us(RESERVED_KEY);
+                return Err(SseError::Body(RESERVED_KEY.into()));
+            }
+            Ok(event)
+        });
+        checked.boxed()
+    }
+}
+
+/// Events of a response. One that is too long ends them.
+fn bounded_events(response: Response) -> EventStream {
+    // Bytes since the last event, but for what came in its last chunk.
+    let held = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&held);
+    let bytes = response.bytes_stream().map(move |chunk| {
+        let chunk = chunk.map_err(|error| error.to_string())?;
+        let before = counted.fetch_add(chunk.len(), Ordering::Relaxed);
+        if before + chunk.len() > MESSAGE_BYTES_MAX {
+            return Err(format!(
+                "it sent more than {MESSAGE_BYTES_MAX} bytes in one event"
+            ));
+        }
+        Ok(chunk)
+    });
+    let bytes = bytes.map(|chunk| chunk.map_err(std::io::Error::other));
+    let events = SseStream::from_bytes_stream(bytes);
+    let events = events.inspect(move |_event| held.store(0, Ordering::Relaxed));
+    events.boxed()
+}
+
+/// The whole body, bounded.
+async fn read_body(mut response: Response) -> HttpResult<Vec<u8>> {
+    let max_size = if response.status().is_success() {
+        MESSAGE_BYTES_MAX
+    } else {
+        ERROR_BODY_BYTES_MAX
+    };
+    let mut body = Vec::new();
+    while let Some(chunk) = response
+        .chunk()
+        .await
+        .map_err(StreamableHttpError::Client)?
+    {
+        if body.len() + chunk.len() > max_size {
+            return Err(StreamableHttpError::ResponseBodyTooLarge { max_size });
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
+}
