@@ -43,6 +43,53 @@ async fn answers_that_nobody_reads_are_limited_in_bytes() {
     }
 }
 
+/// A client that reads late gets every event, once and in order, and the other one waits for nothing.
+#[tokio::test]
+async fn slow_client_gets_every_event_in_order() {
+    const CHUNKS: usize = 800;
+
+    let chunk = |number| format!("{number:04} {}", "x".repeat(4_000));
+    let chunks: Vec<_> = (0..CHUNKS)
+        .map(|number| json!({ "text": chunk(number) }))
+        .collect();
+    let script = json!({ "turns": [{ "replies": [{ "chunks": chunks }] }] });
+    let server = TestServer::new(&script.to_string()).await;
+    let (mut quick, mut slow) = (server.client(), server.client());
+    quick.create("s", &json!({ "streaming": true })).await;
+    let resume = json!({ "sessionId": "s", "streaming": true });
+    slow.request("session.resume", &resume).await;
+    let message = json!({ "sessionId": "s", "prompt": "tell" });
+    let answer = quick.request("session.sendAndWait", &message).await;
+    assert_eq!(answer["outcome"], "completed");
+    // The slow one has read nothing of the turn so far.
+    slow.event("session.idle").await;
+    let events: Vec<_> = slow
+        .seen()
+        .iter()
+        .filter(|message| message["method"] == "session.event")
+        .map(|message| &message["params"]["event"])
+        .collect();
+    let mut told = String::new();
+    for event in &events {
+        assert_ne!(event["type"], "session.warning", "{event}");
+        if event["type"] == "assistant.message_delta" {
+            told += event["data"]["deltaContent"].as_str().expect("text");
+        }
+    }
+    let expected: String = (0..CHUNKS).map(chunk).collect();
+    assert!(
+        told == expected,
+        "{} of {} bytes",
+        told.len(),
+        expected.len()
+    );
+    let mut ids: Vec<_> = events.iter().map(|event| &event["id"]).collect();
+    let before = ids.len();
+    ids.sort_by_key(|id| id.to_string());
+    ids.dedup();
+    assert_eq!(ids.len(), before, "an event came twice");
+}
+
 /// Each of 100,000 requests at once has one answer: the result, or that there are too many.
 #[tokio::test]
 async fn pending_requests_are_limited() {
