@@ -107,11 +107,11 @@ struct OpenQuestionGuard<'a> {
 impl Drop for OpenQuestionGuard<'_> {
     fn drop(&mut self) {
         self.questions.open.lock().remove(&self.number);
-        let allowed = self.answer.is_some_and(PermissionAnswer::allows);
+        let answer = self.answer;
         let id = self.id.clone();
         self.questions
             .hub
-            .send(|| SessionEventKind::PermissionAnswered { id, allowed });
+            .send(|| SessionEventKind::PermissionAnswered { id, answer });
     }
 }
 

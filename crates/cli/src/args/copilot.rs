@@ -77,7 +77,7 @@ pub(crate) struct SdkArgs {
     /// No login at GitHub
     #[arg(long)]
     pub(crate) no_auto_login: bool,
-    /// Seconds after which an idle session is closed
+    /// Seconds after which an idle session is closed; here none is
     #[arg(long, value_name = "SECONDS")]
     pub(crate) session_idle_timeout: Option<u64>,
     /// Remote control

@@ -9,6 +9,7 @@ use allstop_session::{
     FollowUp, LiveEvents, MessageDeadline, MessageOutcome, NewMessage, Session, SessionEvent,
     SessionEventKind, SessionStop, StopTarget,
 };
+use allstop_tools::PermissionAnswer;
 use allstop_tools::mcp::McpStatusEvents;
 
 use super::view::RunView;
@@ -193,9 +194,9 @@ pub(super) fn show(view: &mut RunView<'_>, event: &SessionEvent) -> bool {
                 questions.ask(question.clone());
             }
         }
-        SessionEventKind::PermissionAnswered { id, allowed } => {
+        SessionEventKind::PermissionAnswered { id, answer } => {
             if let Some(questions) = &mut view.questions {
-                questions.closed(id, *allowed);
+                questions.closed(id, answer.is_some_and(PermissionAnswer::allows));
             }
         }
         SessionEventKind::AssistantIdle { .. } => return true,

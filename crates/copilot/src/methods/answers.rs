@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::{MethodAnswer, MethodCx, open_session, read};
+use crate::translate::UNANSWERED;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -91,9 +92,7 @@ pub(super) fn permission(
         | "approve-for-location"
         | "approved-for-location"
         | "approve-permanently" => PermissionAnswer::AllowForSession,
-        "user-not-available" | "denied-no-approval-rule-and-could-not-request-from-user" => {
-            PermissionAnswer::Unanswered
-        }
+        "user-not-available" | UNANSWERED => PermissionAnswer::Unanswered,
         _ => PermissionAnswer::Deny,
     };
     let question = QuestionId::new(params.request_id);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use allstop_jsonrpc::RpcError;
 use allstop_log::Version;
 use allstop_model::Model;
-use allstop_runtime::{ModelChoice, StartError, SystemPrompt};
+use allstop_runtime::{ModelChoice, StartError, StartErrorKind, SystemPrompt};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -138,7 +138,13 @@ async fn opened(
 }
 
 fn refusal(error: &StartError) -> RpcError {
-    let message = match &error.hint {
+    // The hints of the others are true for a program too.
+    let hint = match error.kind {
+        StartErrorKind::SessionExists => Some("`session.resume` continues it"),
+        StartErrorKind::UnknownSession => Some("`session.list` names all sessions"),
+        _ => error.hint.as_deref(),
+    };
+    let message = match hint {
         Some(hint) => format!("{}; {hint}", error.message),
         None => error.message.clone(),
     };

@@ -28,6 +28,7 @@ use uuid::Uuid;
 use crate::event::{CopilotEvent, event_id};
 use calls::ShownCalls;
 pub(crate) use history::history;
+pub(crate) use permission::UNANSWERED;
 pub(crate) use persisted::PersistedEvent;
 use persisted::{abort_reason, answer_message_id, failure_of};
 
@@ -121,8 +122,8 @@ impl EventTranslator {
             SessionEventKind::Recorded { record, .. } => self.record(record),
             SessionEventKind::Live(event) => self.live(event),
             SessionEventKind::PermissionAsked(question) => self.permission_asked(question),
-            SessionEventKind::PermissionAnswered { id, allowed } => {
-                self.permission_answered(id, *allowed);
+            SessionEventKind::PermissionAnswered { id, answer } => {
+                self.permission_answered(id, *answer);
             }
             // The client's answer to it says the same.
             SessionEventKind::LateAnswer { .. } => {}

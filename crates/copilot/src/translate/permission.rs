@@ -2,9 +2,13 @@
 
 use allstop_core::ids::QuestionId;
 use allstop_session::OpenQuestion;
+use allstop_tools::PermissionAnswer;
 use serde_json::{Value, json};
 
 use super::EventTranslator;
+
+/// Kind of an answer without a person.
+pub(crate) const UNANSWERED: &str = "denied-no-approval-rule-and-could-not-request-from-user";
 
 impl EventTranslator {
     pub(super) fn permission_asked(&mut self, question: &OpenQuestion) {
@@ -23,11 +27,17 @@ impl EventTranslator {
         self.ephemeral("permission.requested", data);
     }
 
-    pub(super) fn permission_answered(&mut self, id: &QuestionId, is_allowed: bool) {
-        let kind = if is_allowed {
-            "approved"
-        } else {
-            "denied-interactively-by-user"
+    pub(super) fn permission_answered(
+        &mut self,
+        id: &QuestionId,
+        answer: Option<PermissionAnswer>,
+    ) {
+        let kind = match answer {
+            // "approved-for-session" would have to say what is approved.
+            Some(PermissionAnswer::AllowOnce | PermissionAnswer::AllowForSession) => "approved",
+            Some(PermissionAnswer::Deny) => "denied-interactively-by-user",
+            Some(PermissionAnswer::Unanswered) => UNANSWERED,
+            None => "cancelled",
         };
         let data = json!({ "requestId": id, "result": { "kind": kind } });
         self.ephemeral("permission.completed", data);

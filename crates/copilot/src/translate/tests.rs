@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use allstop_agent::AgentEvent;
+use allstop_core::ids::QuestionId;
 use allstop_core::message::Arguments;
 use allstop_core::record::{CallOutcome, SessionRecord, TurnOrigin};
 use allstop_core::{
@@ -11,6 +12,7 @@ use allstop_core::{
 };
 use allstop_log::Version;
 use allstop_session::{SessionEvent, SessionEventKind};
+use allstop_tools::PermissionAnswer;
 use serde_json::json;
 
 use super::*;
@@ -295,4 +297,32 @@ fn session_idle_is_told_once_for_each_turn() {
         .into_iter()
         .filter(|kind| *kind == "session.idle");
     assert_eq!(idles.count(), 2);
+}
+
+#[test]
+fn answers_to_permission_questions_say_who_gave_them() {
+    let mut translator = translator();
+    for (answer, expected) in [
+        (Some(PermissionAnswer::AllowOnce), "approved"),
+        (Some(PermissionAnswer::AllowForSession), "approved"),
+        (Some(PermissionAnswer::Deny), "denied-interactively-by-user"),
+        (
+            Some(PermissionAnswer::Unanswered),
+            "denied-no-approval-rule-and-could-not-request-from-user",
+        ),
+        (None, "cancelled"),
+    ] {
+        let event = SessionEvent {
+            turn: None,
+            message: None,
+            kind: SessionEventKind::PermissionAnswered {
+                id: QuestionId::new("q_1"),
+                answer,
+            },
+        };
+        let events = translator.session_event(&event, at());
+        let data: Vec<_> = events.iter().map(|event| &event.data).collect();
+        let expected = json!({ "requestId": "q_1", "result": { "kind": expected } });
+        assert_eq!(data, [&expected]);
+    }
 }

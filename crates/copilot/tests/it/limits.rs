@@ -85,7 +85,7 @@ async fn slow_client_gets_every_event_in_order() {
     );
     let mut ids: Vec<_> = events.iter().map(|event| &event["id"]).collect();
     let before = ids.len();
-    ids.sort_by_key(|id| id.to_string());
+    ids.sort_by_key(ToString::to_string);
     ids.dedup();
     assert_eq!(ids.len(), before, "an event came twice");
 }

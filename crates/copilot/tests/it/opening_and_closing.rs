@@ -98,6 +98,9 @@ async fn session_that_was_stopped_can_be_resumed() {
         let stop = json!({ "sessionId": "s", "extent": "session" });
         let stopped = one.request("allstop.stop", &stop).await;
         assert_eq!(stopped["receipt"]["quiet"], true, "{stopped}");
+        let created = one.answer("session.create", &session).await;
+        let advice = created["error"]["message"].as_str().expect("an error");
+        assert!(advice.contains("`session.resume` continues it"), "{advice}");
         one.request("session.resume", &session).await;
         let answer = one.request("session.sendAndWait", &message).await;
         assert_eq!(answer["outcome"], "completed", "{answer}");

@@ -15,7 +15,8 @@ impl Model for MissingModel {
     fn stream(&self, _request: ModelRequest) -> BoxFuture<'_, Result<ModelStream, ModelError>> {
         let error = ModelError::new(
             ModelErrorKind::NotFound,
-            "no model is chosen: name one when the session is created, or in the section `[model]`",
+            "no model is chosen: name one when the session is created, or start this program with `--model` or \
+             `ALLSTOP_MODEL`, or with the section `[model]` in its configuration",
         );
         Box::pin(std::future::ready(Err(error)))
     }

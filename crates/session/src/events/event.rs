@@ -7,7 +7,7 @@ use allstop_core::ids::{BackgroundId, QuestionId};
 use allstop_core::record::{Attachment, BackgroundKind, SessionRecord};
 use allstop_core::{CallId, MessageId, TurnNumber};
 use allstop_log::Version;
-use allstop_tools::{BackgroundWork, PermissionQuestion};
+use allstop_tools::{BackgroundWork, PermissionAnswer, PermissionQuestion};
 
 use crate::unended::UnendedWork;
 
@@ -50,8 +50,8 @@ pub enum SessionEventKind {
     PermissionAnswered {
         /// Id of the question.
         id: QuestionId,
-        /// True if the call may run.
-        allowed: bool,
+        /// The answer; `None` if a stop was first.
+        answer: Option<PermissionAnswer>,
     },
     /// A tool answered a call that had already ended. The answer is discarded.
     LateAnswer {

@@ -7,6 +7,7 @@ use allstop_core::CallId;
 use allstop_core::ids::QuestionId;
 use allstop_core::record::SessionRecord;
 use allstop_session::{OpenQuestion, SessionEvent, SessionEventKind};
+use allstop_tools::PermissionAnswer;
 use futures::FutureExt as _;
 use futures::stream::StreamExt as _;
 
@@ -29,8 +30,8 @@ impl ChatLoop<'_> {
             SessionEventKind::Recorded { record, .. } => self.recorded(&record, number),
             SessionEventKind::Live(event) => self.live(&event, number),
             SessionEventKind::PermissionAsked(question) => self.ask(question),
-            SessionEventKind::PermissionAnswered { id, allowed } => {
-                self.question_closed(&id, allowed);
+            SessionEventKind::PermissionAnswered { id, answer } => {
+                self.question_closed(&id, answer.is_some_and(PermissionAnswer::allows));
             }
             SessionEventKind::LateAnswer { call_id, name } => {
                 let said =
