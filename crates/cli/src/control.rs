@@ -101,6 +101,11 @@ impl Control {
         self.grace = grace;
     }
 
+    /// The grace of stops.
+    pub(crate) fn grace(&self) -> Duration {
+        self.grace
+    }
+
     /// Sets the deadline of the run, which counts from the start of the process. One that is too far away for the clock is
     /// none.
     pub(crate) fn set_timeout(&mut self, started: Instant, limit: Option<Duration>) {
@@ -142,6 +147,11 @@ impl Control {
         if self.exit_at.is_none() {
             self.exit_by(now.checked_add(self.grace.saturating_add(STOP_MAX)));
         }
+    }
+
+    /// When the stop that is under way uses force.
+    pub(crate) fn force_at(&self) -> Option<Instant> {
+        self.exit_at?.checked_sub(STOP_MAX)
     }
 
     /// On a way out that nobody has hurried: when what still runs is asked to end, and when it is forced, so that there is

@@ -3,6 +3,7 @@
 //! Start with [`receipt::Receipt`], the answer to a stop, and [`turn`], the state machine in which only a commit
 //! changes a conversation. Callers pass clocks and ids in as parameters.
 
+mod call_label;
 pub mod cause;
 pub mod counted;
 pub mod decision;
@@ -24,6 +25,7 @@ pub mod time;
 pub mod turn;
 pub mod usage;
 
+pub use call_label::{LABEL_CHARS_MAX, call_label};
 pub use cause::{Cause, CauseKind};
 pub use error_chain::error_chain;
 pub use extent::Extent;

@@ -238,6 +238,7 @@ impl Part {
     /// The item of this part alone.
     fn item(&self, spec: &WorkSpec, id: Arc<str>) -> ReceiptItem {
         ReceiptItem {
+            label: spec.label.clone(),
             effect: spec.effect,
             ..ReceiptItem::new(spec.kind, id, Arc::clone(&spec.name), self.state.clone())
         }

@@ -18,6 +18,8 @@ pub struct WorkSpec {
     pub name: Arc<str>,
     /// Its id in receipts; `None`: a number is generated. The name of a unit in another one has the ids of both.
     pub id: Option<Arc<str>>,
+    /// Work of a call, for people: see [`call_label`](allstop_core::call_label).
+    pub label: Option<Arc<str>>,
     /// Effect of repeating the work, where an unknown outcome matters.
     pub effect: Option<Effect>,
 }
@@ -29,6 +31,7 @@ impl WorkSpec {
             kind,
             name: name.into(),
             id: None,
+            label: None,
             effect: None,
         }
     }
@@ -37,6 +40,13 @@ impl WorkSpec {
     #[must_use]
     pub fn id(mut self, id: impl Into<Arc<str>>) -> Self {
         self.id = Some(id.into());
+        self
+    }
+
+    /// The same, with a label.
+    #[must_use]
+    pub fn label(mut self, label: Option<Arc<str>>) -> Self {
+        self.label = label;
         self
     }
 

@@ -182,6 +182,11 @@ impl Session {
         !self.inner.state.lock().queue.is_idle()
     }
 
+    /// The last turn that has begun; 0 before the first one.
+    pub fn last_turn(&self) -> TurnNumber {
+        self.inner.state.lock().position.last_turn
+    }
+
     /// True if the session accepts no more messages: it can be resumed once [`Session::close`] has returned.
     pub fn is_closed(&self) -> bool {
         self.inner.state.lock().queue.is_closed()

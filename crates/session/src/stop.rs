@@ -202,7 +202,15 @@ impl SessionInner {
         drop(state);
         let running = scopes.iter().flat_map(Scope::running);
         let orphan = self.preview_orphan(target);
-        let items = running.chain(orphan).collect();
+        let items: Vec<_> = running.chain(orphan).collect();
+        let is_one = matches!(
+            target,
+            StopTarget::Call(_) | StopTarget::Background(_) | StopTarget::Message(_)
+        );
+        if is_one && items.is_empty() {
+            let request = self.request(target, cause);
+            return Receipt::of_nothing(request, NothingToStop::NotFound).as_preview();
+        }
         let receipt = Receipt::of_preview(self.request(target, cause), items);
         let outside = bystander.map(|scope| scope.running()).unwrap_or_default();
         receipt.with_outside_items(outside)

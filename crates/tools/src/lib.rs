@@ -63,7 +63,9 @@ pub use permission::{
     PermissionAnswer, PermissionDecision, PermissionPolicy, PermissionQuestion, Permissions,
     Prompter,
 };
-pub use registry::{RegisteredTool, RegistryError, ToolRegistry};
+pub use registry::{
+    RegisteredTool, RegistryError, TOOL_NAME_LEN_MAX, ToolRegistry, is_valid_tool_name,
+};
 pub use shell::{ShellConfig, ShellTool};
 pub use source::ToolSource;
 pub use tool::{Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};

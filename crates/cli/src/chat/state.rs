@@ -116,6 +116,11 @@ impl ChatState {
         self.stopped_at = Some(now);
     }
 
+    /// When a stop that begins now uses force.
+    pub(super) fn force_at(&self, now: Instant) -> Option<Instant> {
+        now.checked_add(self.control.grace())
+    }
+
     /// The line that is typed into.
     pub(super) fn input_line(&self) -> Option<InputLine> {
         (!self.leaving).then(|| self.typing.input_line(self.messages.waiting()))

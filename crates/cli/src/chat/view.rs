@@ -1,9 +1,12 @@
 //! The view of a chat above the line that is typed into.
 
-use allstop_core::{CauseKind, Receipt, StopReason};
+use allstop_core::{Receipt, StopReason};
 use allstop_session::MessageOutcome;
 
-use crate::display::{LiveOptions, LiveView, RECEIPT_WIDTH_DEFAULT, plain, render_receipt};
+use crate::display::{
+    LiveOptions, LiveView, RECEIPT_WIDTH_DEFAULT, is_worth_showing, plain, render_receipt,
+    stopped_by,
+};
 use crate::host::ProcessHost;
 use crate::terminal::{InputLine, OutputPriority, OutputQueue, Style, Styled, TextRole, styled};
 
@@ -94,16 +97,18 @@ impl ChatView {
         if let Some(error) = &outcome.error {
             self.error(&error.to_string(), error.hint.as_deref());
         } else if outcome.stop_reason != StopReason::Completed {
-            let reason = plain(outcome.stop_reason.as_str());
-            let why = match &outcome.cause {
-                Some(cause) if cause.kind == CauseKind::Superseded => {
-                    ": a newer message took its place".to_owned()
-                }
-                Some(cause) => format!(": {cause}"),
-                None => String::new(),
+            // With a receipt, that says it.
+            let said = match (&outcome.receipt, &outcome.cause) {
+                (Some(receipt), _) if is_worth_showing(receipt) => return self.denials(outcome),
+                (_, Some(cause)) => format!("the turn was {}", stopped_by(cause)),
+                (_, None) => plain(outcome.stop_reason.as_str()),
             };
-            self.lines(styled![self.style.paint(TextRole::Warning, reason), why]);
+            self.lines(self.style.paint(TextRole::Warning, said));
         }
+        self.denials(outcome);
+    }
+
+    fn denials(&self, outcome: &MessageOutcome) {
         for denial in &outcome.denials {
             let denied = self.style.paint(TextRole::Warning, "denied:");
             let reason = plain(&denial.reason);

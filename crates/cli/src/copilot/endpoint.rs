@@ -4,8 +4,9 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_copilot::{ConnectionAccess, CopilotServer};
+use allstop_copilot::{ConnectionAccess, CopilotServer, ServedConnectionEnd};
 use allstop_core::receipt::ItemKind;
+use allstop_jsonrpc::FrameError;
 use allstop_scope::{Scope, WorkHandle, WorkSpec};
 use anyhow::Context as _;
 use tokio::net::TcpListener;
@@ -20,17 +21,21 @@ const CONNECTIONS_MAX: usize = 256;
 /// Pause after a connection that was not accepted: descriptors may be free again.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
-/// Serves the process that started this one, until it is gone.
+/// Serves the process that started this one, until it is gone, or until it sends what cannot be read.
 pub(super) fn on_stdio(
     server: &CopilotServer,
     connections: &Scope,
-) -> Result<WorkHandle<()>, CliError> {
+) -> Result<WorkHandle<Option<FrameError>>, CliError> {
     let server = server.clone();
     let spec = WorkSpec::new(ItemKind::Future, "standard input and output");
     let serving = connections.spawn(spec, |_cx| async move {
         let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
         let end = server.serve(input, output, ConnectionAccess::Trusted).await;
         tracing::debug!(?end, "the connection has ended");
+        match end {
+            ServedConnectionEnd::Malformed(error) => Some(error),
+            _ => None,
+        }
     });
     Ok(serving.context("the start of the connection")?)
 }
@@ -41,7 +46,7 @@ pub(super) async fn on_port(
     connections: &Scope,
     port: u16,
     access: ConnectionAccess,
-) -> Result<(WorkHandle<()>, Option<String>), CliError> {
+) -> Result<(WorkHandle<Option<FrameError>>, Option<String>), CliError> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await;
     let listener = listener.with_context(|| format!("cannot listen on port {port}"))?;
     let address = listener.local_addr().context("the address of the port")?;
@@ -52,6 +57,7 @@ pub(super) async fn on_port(
             _stopped = cx.stopped_at("listener") => {}
             () = accept(&listener, &server, &scope, &access) => {}
         }
+        None
     });
     let listening = listening.context("the start of the listener")?;
     let line = format!("listening on port {}\n", address.port());

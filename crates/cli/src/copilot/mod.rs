@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use allstop_copilot::{ConnectionAccess, CopilotOptions, CopilotServer};
 use allstop_core::{Cause, CauseKind, Extent};
+use allstop_jsonrpc::FrameError;
 use allstop_runtime::{ModelChoice, System, SystemOptions};
 use allstop_scope::{FORCE_MAX, GRACE_DEFAULT, Scope, ScopeOptions, StopRequest, WorkHandle};
 use allstop_tools::permission::{FixedAnswer, PermissionAnswer};
@@ -32,7 +33,8 @@ struct RunningCopilot {
     agent: Scope,
     connections: Scope,
     /// Resolves when the clients are gone: on standard input and output only.
-    serving: WorkHandle<()>,
+    /// Ends with the client on standard input and output: with the reason, if that one sent what cannot be read.
+    serving: WorkHandle<Option<FrameError>>,
     address: Option<String>,
 }
 
@@ -66,6 +68,7 @@ pub(crate) async fn copilot(args: CopilotArgs, host: &ProcessHost) -> Result<Exi
         // The SDKs wait for this line.
         host.output.stdout().answer(address, OutputPriority::Must);
     }
+    let mut malformed = None;
     let (cause, is_asked) = loop {
         tokio::select! {
             biased;
@@ -77,7 +80,8 @@ pub(crate) async fn copilot(args: CopilotArgs, host: &ProcessHost) -> Result<Exi
             () = server.shutdown_requested() => {
                 break (Cause::new(CauseKind::Shutdown).detail("the client asked for it"), true);
             }
-            _gone = &mut serving => {
+            gone = &mut serving => {
+                malformed = gone.ok().flatten();
                 break (Cause::new(CauseKind::Disconnect).detail("the client is gone"), true);
             }
         }
@@ -99,6 +103,10 @@ pub(crate) async fn copilot(args: CopilotArgs, host: &ProcessHost) -> Result<Exi
     let in_time = supervisor.wait_to_exit(stopping, force).await;
     if in_time.is_none() {
         tracing::warn!("the time is over: what still runs ends with the process");
+    }
+    if let Some(error) = malformed {
+        let problem = format!("the client sent what cannot be read: {error}");
+        return Err(CliError::failure(problem));
     }
     Ok(if is_asked {
         Exit::from(0)

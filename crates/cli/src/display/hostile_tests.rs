@@ -13,8 +13,8 @@ use allstop_core::{CallId, Cause, CauseKind, Effect, Extent, Receipt, Timestamp}
 use super::*;
 use crate::terminal::test_screen::TestScreen;
 use crate::terminal::{
-    Environment, InputLine, OutputPriority, OutputQueue, OutputStreams, RunningLine, Style,
-    TextRole, styled,
+    Environment, InputLine, OutputPriority, OutputQueue, OutputStreams, RunningClock, RunningLine,
+    Style, TextRole, styled,
 };
 
 const STYLE: Style = Style::new(true, true);
@@ -98,7 +98,8 @@ fn lines_that_change_are_harmless() {
     let output = OutputStreams::new(screen.terminal(), screen.terminal()).unwrap();
     output.stdout().show_running(vec![RunningLine {
         label: styled!["running ", HOSTILE],
-        since: Instant::now(),
+        clock: RunningClock::Since(Instant::now()),
+        tail: vec![styled!["writes ", HOSTILE]],
         style: STYLE,
     }]);
     output.stdout().show_input_line(Some(InputLine {

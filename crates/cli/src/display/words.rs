@@ -59,6 +59,7 @@ pub(super) fn why(why: NotStoppedReason) -> &'static str {
         NotStoppedReason::NotConfirmed => "asked, and not confirmed",
         NotStoppedReason::WatcherGone => "nobody watches it any more",
         NotStoppedReason::NotAcknowledged => "it has not acknowledged the stop",
+        NotStoppedReason::NotAsked => "nothing was asked to stop",
     }
 }
 

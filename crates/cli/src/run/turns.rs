@@ -163,7 +163,7 @@ impl RunTurns<'_, '_> {
     /// Begins the stop that a signal or a deadline asks for. What runs beside the turn is stopped with it, unless background
     /// work is to be kept: one ladder for all of it, so that one grace bounds the exit.
     fn begin_stop(&mut self, cause: Cause) {
-        self.view.stopping();
+        self.view.stopping(self.supervisor.control.force_at());
         let target = if self.session.has_background_activity() && !self.background.keep_background {
             StopTarget::Process
         } else {

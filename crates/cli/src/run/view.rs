@@ -1,5 +1,7 @@
 //! Output of a run: live for people, or JSON for programs.
 
+use std::time::Instant;
+
 use allstop_agent::AgentEvent;
 use allstop_core::StopReason;
 use allstop_runtime::Envelope;
@@ -56,8 +58,11 @@ impl<'a> RunView<'a> {
         }
     }
 
-    /// A stop has begun.
-    pub(super) fn stopping(&mut self) {
+    /// A stop has begun, which uses force at this time.
+    pub(super) fn stopping(&mut self, force_at: Option<Instant>) {
+        if let Some(live) = &mut self.live {
+            live.stopping(force_at);
+        }
         self.stream.iter_mut().for_each(JsonStream::stopping);
     }
 
@@ -134,6 +139,7 @@ impl<'a> RunView<'a> {
     /// The end: the envelope, or for people what it says beside the answer.
     pub(super) fn end(&mut self, envelope: &Envelope) {
         if let Some(live) = &mut self.live {
+            live.stopping(None);
             let completed = envelope.stop_reason == StopReason::Completed;
             live.end(completed.then_some(&*envelope.output));
         }
@@ -156,11 +162,12 @@ impl<'a> RunView<'a> {
         if let Some(error) = &envelope.error {
             text.push(&style.failure(&error.to_string(), error.hint.as_deref()));
         }
-        if envelope.stop_reason != StopReason::Completed && envelope.error.is_none() {
-            let receipt = envelope.receipt.as_ref();
-            let why = receipt.map_or(String::new(), |receipt| format!(": {}", receipt.cause()));
+        let receipt = envelope.receipt.as_deref();
+        let receipt = receipt.filter(|receipt| is_worth_showing(receipt));
+        let is_told = envelope.error.is_some() || receipt.is_some();
+        if envelope.stop_reason != StopReason::Completed && !is_told {
             let reason = envelope.stop_reason.as_str().replace('_', " ");
-            text.push_line(&styled![style.paint(TextRole::Warning, reason), why]);
+            text.push_line(&style.paint(TextRole::Warning, reason));
         }
         for denial in &envelope.denials {
             let denied = style.paint(TextRole::Warning, "denied:");
@@ -173,8 +180,7 @@ impl<'a> RunView<'a> {
                 " where nobody can be asked, --yes allows, and rules in the configuration do";
             text.push_line(&styled![hint, said]);
         }
-        let receipt = envelope.receipt.as_deref();
-        if let Some(receipt) = receipt.filter(|receipt| is_worth_showing(receipt)) {
+        if let Some(receipt) = receipt {
             let width = stderr.columns().unwrap_or(RECEIPT_WIDTH_DEFAULT);
             text.push(&render_receipt(receipt, style, width));
         }

@@ -37,6 +37,10 @@ use agent::AgentChoice;
 use cluster::StoreConnection;
 use open::{RunningServer, ServerArgs, open_server};
 
+/// Line for a drain that `allstop workers` began.
+const DRAINING: &str =
+    "draining, as `workers drain` asks: no task is taken, and those that run may end";
+
 /// Longest wait for the last traces at the end of the process.
 const TRACES_MAX: Duration = Duration::from_millis(500);
 
@@ -103,10 +107,14 @@ async fn run(args: ServerArgs, host: &ProcessHost) -> Result<Exit, CliError> {
             }
             () = server.manager.asked_to_drain(), if !is_draining => {
                 is_draining = true;
-                tell(host, "draining, as `workers drain` asks: no task is taken, and those that run may end");
+                tell(host, DRAINING);
                 continue;
             }
             () = server.manager.drained_from_elsewhere() => {
+                if !is_draining {
+                    // It was done before this loop heard of it.
+                    tell(host, DRAINING);
+                }
                 tell(host, "drained");
                 let cause = Cause::new(CauseKind::Shutdown).detail("drained");
                 // Its tasks had all the time that they needed.

@@ -12,7 +12,7 @@ use crate::display::duration;
 
 /// Interval between drawings of the lines that change: as often as a spinner needs to look alive.
 pub(super) const TICK: Duration = Duration::from_millis(100);
-/// Running lines drawn at most: more would push the text off a small terminal.
+/// Running lines drawn at most, with their output: more would push the text off a small terminal.
 const LINES_MAX: usize = 8;
 
 /// A line for running work.
@@ -20,10 +20,21 @@ const LINES_MAX: usize = 8;
 pub(crate) struct RunningLine {
     /// Name of the work, in one line.
     pub(crate) label: Styled,
-    /// Since when.
-    pub(crate) since: Instant,
+    /// Time that is shown behind it.
+    pub(crate) clock: RunningClock,
+    /// The last lines of its output, shown below it.
+    pub(crate) tail: Vec<Styled>,
     /// Colours and symbols.
     pub(crate) style: Style,
+}
+
+/// Time of a running line.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum RunningClock {
+    /// Time since the work began.
+    Since(Instant),
+    /// Time until a stop uses force.
+    ForceAt(Instant),
 }
 
 /// The region that is drawn at present.
@@ -113,9 +124,19 @@ impl LiveRegion {
             len if len <= room => len,
             _ => room - 1,
         };
+        // Output is shown where every line of work has its place.
+        let mut room_for_output = room.saturating_sub(running.len());
         for line in running.iter().take(shown) {
             to.push_str(line.draw(now, columns).as_str());
             to.push('\n');
+            let left_out = line.tail.len().saturating_sub(room_for_output);
+            let tail = line.tail.get(left_out..).unwrap_or_default();
+            for output in tail {
+                to.push_str(line.draw_output(output, columns).as_str());
+                to.push('\n');
+            }
+            room_for_output -= tail.len();
+            self.lines += tail.len();
         }
         self.lines += shown;
         if let Some(more) = running.len().checked_sub(shown).filter(|more| *more > 0) {
@@ -127,12 +148,26 @@ impl LiveRegion {
 
 impl RunningLine {
     fn draw(&self, now: Instant, columns: usize) -> Styled {
-        let elapsed = now.saturating_duration_since(self.since);
+        let (elapsed, time) = match self.clock {
+            RunningClock::Since(since) => {
+                let elapsed = now.saturating_duration_since(since);
+                (elapsed, duration(elapsed))
+            }
+            RunningClock::ForceAt(force_at) => {
+                let left = force_at.saturating_duration_since(now);
+                let said = if left.is_zero() {
+                    "forcing".to_owned()
+                } else {
+                    let dot = self.style.pick("·", "-");
+                    format!("force in {} {dot} Ctrl-C forces now", duration(left))
+                };
+                (left, said)
+            }
+        };
         let frames = self.style.pick("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "|/-\\");
         let count = frames.chars().count().max(1);
         let at = (elapsed.as_millis() / TICK.as_millis()) as usize % count;
         let frame = frames.chars().nth(at).unwrap_or(' ');
-        let time = duration(elapsed);
         // The last column stays free: some terminals wrap as soon as it is written.
         let room = columns.saturating_sub(time.len() + 5);
         let label = self.label.cut(room, self.style.pick("…", "..."));
@@ -143,5 +178,12 @@ impl RunningLine {
             label,
             self.style.paint(TextRole::Dim, time)
         ]
+    }
+
+    fn draw_output(&self, output: &Styled, columns: usize) -> Styled {
+        let bar = self.style.pick("│", "|");
+        let output = output.cut(columns.saturating_sub(5), self.style.pick("…", "..."));
+        self.style
+            .paint(TextRole::Dim, styled!["  ", bar, " ", output])
     }
 }

@@ -35,7 +35,7 @@ pub(crate) use editor::{EditResult, LineEditor};
 pub(crate) use input_line::InputLine;
 pub(crate) use job_control::{JobChange, JobControl, suspend};
 pub(crate) use keys::Key;
-pub(crate) use live_region::RunningLine;
+pub(crate) use live_region::{RunningClock, RunningLine};
 pub(crate) use output::{OutputFlush, OutputStreams};
 pub(crate) use prompt::QuestionPrompt;
 pub(crate) use question::{QuestionQueue, QuestionReply, TerminalQuestion};

@@ -70,7 +70,7 @@ fn ctrl_c_at_a_question_withdraws_it() {
     let ended = running.end(FACT_MAX);
     assert_eq!(ended.code, 130, "{}", terminal.shown());
     terminal.wait_times("withdrawn", 1);
-    terminal.wait_times("cancelled", 1);
+    terminal.wait_times("stopped by you (Ctrl-C)", 1);
     assert_eq!(runs(&place), 0);
 }
 
@@ -84,7 +84,7 @@ fn ctrl_c_is_answered_before_what_resists_has_ended() {
     let ready = place.work().join("ready");
     eventually("the call", || ready.exists().then_some(()));
     terminal.type_keys(CTRL_C);
-    terminal.wait_times("stopping: user (ctrl-c)", 1);
+    terminal.wait_times("Ctrl-C forces now", 1);
     assert!(
         !running.ends_within(std::time::Duration::from_millis(200)),
         "it resists"

@@ -29,7 +29,7 @@ fn it_is_stopped_when_the_run_ends() {
         .ok();
     place.assert_nothing_runs();
     assert_eq!(ended.stdout, "Started.\n");
-    assert!(ended.stderr.contains("background  sleep 600"), "{ended:#?}");
+    assert!(ended.stderr.contains("sleep 600 (bg_1)"), "{ended:#?}");
     let json = place
         .run_script(&leaves("sleep 600"))
         .args("--json hello")

@@ -15,7 +15,9 @@ fn ctrl_c_stops_a_turn_in_mid_stream_and_the_chat_goes_on() {
     let person = Person::sits_down(&place, "");
     person.says("hang").sees("This sentence");
     person.presses("half").sees("› half").presses(CTRL_C);
-    person.sees("cancelled: user (ctrl-c)").sees("quiet after");
+    person
+        .sees("stopped by you (Ctrl-C)")
+        .sees("Nothing is left running");
     person
         .sees("› half")
         .presses("\x15")
@@ -29,7 +31,7 @@ fn ctrl_c_stops_a_turn_in_mid_stream_and_the_chat_goes_on() {
         &[
             "› hang",
             "This sentence",
-            "Stopped session/",
+            "stopped by you",
             "› short",
             "A short answer.",
         ],
@@ -46,11 +48,9 @@ fn a_second_ctrl_c_forces() {
         place.work().join("begun").exists().then_some(())
     });
     assert!(begun.is_some(), "{}", person.screen());
-    person.presses(CTRL_C).sees("stopping: user (ctrl-c)");
+    person.presses(CTRL_C).sees("Ctrl-C forces now");
     person.presses_until(CTRL_C, "forced");
-    person
-        .sees("SIGKILL; verified: process tree empty")
-        .presses(CTRL_D);
+    person.sees("stopped by SIGKILL").presses(CTRL_D);
     let (ended, screen) = person.left();
     assert_eq!(ended.code, 0, "{screen}");
 }
@@ -64,12 +64,12 @@ fn a_hook_that_is_told_of_a_stopped_turn_is_listed_and_ended_by_leaving() {
     let config = place.file("allstop.toml", config);
     let person = Person::sits_down(&place, &format!("--config {}", config.display()));
     person.says("hang").sees("This sentence").presses(CTRL_C);
-    person.sees("cancelled: user (ctrl-c)");
+    person.sees("stopped by you (Ctrl-C)");
     let ready = place.work().join("ready");
     eventually("the hook", || ready.exists().then_some(()));
     person.says("/preview all").sees("Would stop").sees("hook");
     person.presses(CTRL_D);
-    person.sees("the session was closed").sees("stopped  hook");
+    person.sees("the session was closed").sees("✓ hook");
     drop(person.left());
 }
 
@@ -84,7 +84,7 @@ fn under_interrupt_a_follow_up_takes_the_place_of_the_turn() {
         &screen,
         &[
             "› hang",
-            "a newer message took its place",
+            "replaced by your next message",
             "› short",
             "A short answer.",
         ],
@@ -111,7 +111,7 @@ fn under_enqueue_a_follow_up_waits_and_under_reject_it_is_not_taken() {
     let (_, screen) = person.left();
     assert_in_order(
         &screen,
-        &["› hang", "cancelled: user", "› short", "A short answer."],
+        &["› hang", "stopped by you", "› short", "A short answer."],
     );
 }
 
@@ -137,7 +137,7 @@ fn a_shell_outlives_turns_and_is_stopped_with_a_receipt_when_the_chat_is_left() 
     }
     person.says("/background").sees("bg_1: runs");
     person.says("/background output bg_1").sees("[bg_1: runs");
-    person.says("/preview all").sees("Would stop session/");
+    person.says("/preview all").sees("Would stop");
     person.presses(CTRL_D);
     let (ended, screen) = person.left();
     assert_eq!(ended.code, 0, "{screen}");
@@ -145,8 +145,8 @@ fn a_shell_outlives_turns_and_is_stopped_with_a_receipt_when_the_chat_is_left() 
         &screen,
         &[
             "bg_1 still runs, and is stopped",
-            "Stopped session/",
-            "process tree empty",
+            "stopped by you",
+            "stopped by SIGTERM",
         ],
     );
 }
@@ -200,8 +200,12 @@ fn a_stop_of_all_has_one_receipt() {
     person.says("/stop all").sees("bg_1 has ended: stopped");
     person.says("short").sees("A short answer.").presses(CTRL_D);
     let (_, screen) = person.left();
-    assert_eq!(screen.matches("Stopped session/").count(), 1, "{screen}");
-    assert_in_order(&screen, &["Stopped session/", "model", "background"]);
+    assert_eq!(
+        screen.matches("the background work stopped by you").count(),
+        1,
+        "{screen}"
+    );
+    assert_in_order(&screen, &["background work stopped", "model", "(bg_1)"]);
 }
 
 #[test]
@@ -241,8 +245,8 @@ fn a_call_of_a_sub_agent_is_stopped_by_the_name_of_its_tool() {
     let begun = place.work().join("sleeps");
     let begun = within(FACT_MAX, || begun.exists().then_some(()));
     assert!(begun.is_some(), "{}", person.screen());
-    person.says("/preview shell").sees("still running");
-    person.says("/stop shell").sees("process tree empty");
+    person.says("/preview shell").sees("shell: echo x");
+    person.says("/stop shell").sees("stopped by SIGTERM");
     person.sees("That is that.").presses(CTRL_D);
     person.left();
 }
@@ -265,7 +269,7 @@ fn one_piece_of_background_work_is_stopped_alone_and_undo_takes_a_turn_back() {
     let place = Place::new();
     let person = Person::sits_down(&place, "--yes");
     person.says("server").sees("It is up.");
-    person.says("/stop bg_1").sees("process tree empty");
+    person.says("/stop bg_1").sees("stopped by SIGTERM");
     person.says("/undo").sees("turn 1 is taken back");
     person.says("/history").sees("nothing was said yet");
     person.says("/unod").sees("did you mean /undo?");
@@ -279,7 +283,7 @@ fn a_question_is_answered_or_taken_away_by_a_stop() {
     let place = Place::new();
     let person = Person::sits_down(&place, "");
     person.says("touch it").sees("[y]es, once").presses(CTRL_C);
-    person.sees("withdrawn").sees("cancelled: user (ctrl-c)");
+    person.sees("withdrawn").sees("stopped by you (Ctrl-C)");
     assert!(!place.work().join("touched").exists());
     person.says("touch it").sees("[y]es, once").says("y");
     person.sees("It is done.").presses(CTRL_D);
@@ -297,7 +301,7 @@ fn a_signal_stops_all_of_it_and_gives_the_terminal_back() {
         person.chat.signal(signal);
         let (ended, screen) = person.left();
         assert_eq!(ended.code, code, "{screen}");
-        assert_in_order(&screen, &["Stopped session/", "cause shutdown"]);
+        assert_in_order(&screen, &["stopped by SIG"]);
     }
 }
 

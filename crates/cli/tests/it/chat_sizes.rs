@@ -36,7 +36,7 @@ fn presses_right_after_a_late_receipt(size: (u16, u16)) -> bool {
     person.says("stubborn");
     let begun = place.work().join("begun");
     eventually("the call", || begun.exists().then_some(()));
-    person.presses(CTRL_C).sees("Stopped session/");
+    person.presses(CTRL_C).sees("stopped by you (Ctrl-C)");
     person.presses(CTRL_C);
     eventually("an answer to the press", || {
         let screen = person.screen();
@@ -104,7 +104,7 @@ fn ctrl_z_names_what_runs_on_and_fg_brings_the_chat_back() {
         let cooked = LocalModes::ICANON | LocalModes::ECHO;
         assert!(mode.local_modes.contains(cooked), "{mode:?}");
         person.presses("x\n").sees("› half").presses(CTRL_C);
-        person.sees("quiet after").presses("\x15").presses(CTRL_D);
+        person.sees("left running").presses("\x15").presses(CTRL_D);
         person.left();
     }
 }
@@ -124,7 +124,7 @@ fn ctrl_z_in_a_run_names_what_runs_on() {
     terminal.wait("still running, with its deadlines: shell (call_");
     running.wait_stdout("it is the shell");
     terminal.type_keys(CTRL_C);
-    terminal.wait("cancelled");
+    terminal.wait("stopped by you (Ctrl-C)");
     assert_eq!(running.end(FACT_MAX).code, 130, "{}", terminal.shown());
 }
 
@@ -192,7 +192,7 @@ fn a_narrower_window_repeats_and_loses_no_word() {
             person.sees("› typing");
             person.terminal.resize((new, rows));
             person.presses(" on").sees("› typing on").presses(CTRL_C);
-            person.sees("quiet after");
+            person.sees("Nothing is left");
             // The last row of the answer may be drawn again until the window has its new width: what counts is all that
             // stands behind the last line drawn without the keys that were pressed then.
             let shown = person.terminal.shown();

@@ -98,7 +98,7 @@ fn stop_has_a_receipt_that_a_watcher_sees_too() {
     assert!(preview.contains("Would stop"), "{preview}");
     let stopped = client.end(&format!("stop {id} --reason lunch"));
     assert_eq!(stopped.code, 0, "{}", stopped.stderr);
-    for said in ["script::", "lunch", "quiet after"] {
+    for said in ["script::", "lunch", "Nothing is left"] {
         assert!(stopped.stdout.contains(said), "{said}: {}", stopped.stdout);
     }
     let watched = watching.end(FACT_MAX);

@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use allstop_core::Effect;
+use allstop_core::receipt::ItemKind;
+use allstop_scope::WorkSpec;
 use allstop_tools::{Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};
 use futures::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::client_work::ClientWork;
 use super::roster::Roster;
 
 #[derive(Debug)]
@@ -64,14 +67,20 @@ impl Tool for AskUserTool {
             }
             let session = invocation.session_id.as_str();
             params.insert("sessionId".to_owned(), session.into());
+            let scope = &invocation.scope;
+            let work = WorkSpec::new(ItemKind::Remote, Self::NAME).effect(Effect::ReadOnly);
+            let handler = ClientWork::register(scope, work)
+                .map_err(|refused| ToolError::new(refused.to_string()))?;
             let asking = client.request::<UserAnswer>("userInput.request", &params);
             let answer = tokio::select! {
                 biased;
-                () = invocation.scope.stopped() => {
+                () = scope.stopped() => {
+                    scope.stopped_at("ask_user").await;
                     return Err(ToolError::new("the question was withdrawn"));
                 }
                 answer = asking => answer,
             };
+            handler.answered();
             let answer = answer.map_err(|error| ToolError::new(error.to_string()))?;
             Ok(ToolOutput {
                 content: answer.answer.into(),

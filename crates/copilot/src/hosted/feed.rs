@@ -24,6 +24,10 @@ const READ_AGAIN: Duration = Duration::from_millis(500);
 /// Longest time for which `session.idle` waits for the answers of aborts, which come before it.
 const ABORT_ANSWER_MAX: Duration = Duration::from_secs(1);
 
+/// Time for which `session.idle` is held back behind a turn that did not complete: a client that sends its next message at
+/// once must not take it for the end of that one. (The SDK for JavaScript does.)
+const NEXT_MESSAGE_MAX: Duration = Duration::from_millis(25);
+
 /// One client's feed of a session.
 pub(super) struct Feed {
     pub(super) session: Arc<HostedSession>,
@@ -103,8 +107,10 @@ impl Feed {
     }
 
     /// A warning for each part that the client asked for and does not get.
-    pub(super) fn ignored(&mut self, ignored: &[&'static str]) -> Vec<CopilotEvent> {
-        let parts = ignored.iter().map(|part| HostEvent::Ignored { part });
+    pub(super) fn not_offered(&mut self, messages: &[Arc<str>]) -> Vec<CopilotEvent> {
+        let parts = messages.iter().map(|message| HostEvent::NotOffered {
+            message: Arc::clone(message),
+        });
         parts
             .flat_map(|event| self.translator.host_event(&event, now()))
             .collect()
@@ -120,16 +126,28 @@ impl Feed {
     }
 
     async fn send(&self, event: &CopilotEvent) -> Result<(), QueueClosed> {
-        if event.kind == "session.idle" {
-            let mut aborts = self.handle.aborts.subscribe();
-            let answered = async { drop(aborts.wait_for(|aborts| *aborts == 0).await) };
-            let _answered_or_late = timeout(ABORT_ANSWER_MAX, answered).await;
+        if event.kind == "session.idle" && !self.is_still_idle().await {
+            // Another one follows its next turn.
+            return Ok(());
         }
         self.client.event(self.session.id().as_str(), event).await?;
         if event.kind == "assistant.idle" {
             self.handle.idles.send_modify(|idles| *idles += 1);
         }
         Ok(())
+    }
+
+    /// False if another turn runs or waits by the time at which the client may hear that the session is idle.
+    async fn is_still_idle(&self) -> bool {
+        let mut aborts = self.handle.aborts.subscribe();
+        let answered = async { drop(aborts.wait_for(|aborts| *aborts == 0).await) };
+        let _answered_or_late = timeout(ABORT_ANSWER_MAX, answered).await;
+        let (turn, is_completed) = self.translator.last_turn();
+        if !is_completed {
+            sleep(NEXT_MESSAGE_MAX).await;
+        }
+        let session = &self.session.session;
+        !session.is_busy() && session.last_turn() <= turn
     }
 }
 

@@ -7,14 +7,19 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use allstop_agent::{Hook, HookCx, HookEvent, HookVerdict};
 use allstop_core::ToolCall;
 use allstop_core::message::Arguments;
+use allstop_core::receipt::ItemKind;
 use allstop_core::record::CallOutcome;
+use allstop_scope::WorkSpec;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use tokio::sync::broadcast;
 
 use super::client_tools::ClientTools;
+use super::client_work::ClientWork;
 use super::roster::Roster;
+use crate::translate::HostEvent;
 
 /// Calls the hooks of the latest client that has any, and lets calls of the clients' own tools pass without a question
 /// where nobody is to be asked.
@@ -24,6 +29,8 @@ pub(crate) struct ClientHooks {
     pub(crate) roster: Arc<Roster>,
     pub(crate) tools: Arc<ClientTools>,
     pub(crate) folder: PathBuf,
+    /// Tells the clients what a hook asked for and does not get.
+    pub(crate) host_events: broadcast::Sender<HostEvent>,
 }
 
 #[derive(Deserialize)]
@@ -38,6 +45,25 @@ struct HookOutput {
     permission_decision_reason: Option<String>,
     decision: Option<String>,
     reason: Option<String>,
+    modified_args: Option<Value>,
+    modified_prompt: Option<Value>,
+    modified_result: Option<Value>,
+    additional_context: Option<Value>,
+}
+
+impl HookOutput {
+    /// Parts of the answer that have no effect.
+    fn not_offered(&self) -> impl Iterator<Item = &'static str> {
+        let parts = [
+            ("modifiedArgs", &self.modified_args),
+            ("modifiedPrompt", &self.modified_prompt),
+            ("modifiedResult", &self.modified_result),
+            ("additionalContext", &self.additional_context),
+        ];
+        let given = |value: &Option<Value>| value.as_ref().is_some_and(|value| !value.is_null());
+        let parts = parts.into_iter().filter(move |(_, value)| given(value));
+        parts.map(|(name, _)| name)
+    }
 }
 
 fn arguments_of(call: &ToolCall) -> Value {
@@ -142,8 +168,16 @@ impl Hook for ClientHooks {
         }
         let params = json!({ "sessionId": cx.session_id, "hookType": hook, "input": all });
         let is_request = matches!(event, HookEvent::ToolRequested { .. });
+        let decides = is_request || matches!(event, HookEvent::TurnStart { .. });
+        let (scope, host_events) = (cx.scope.clone(), self.host_events.clone());
         async move {
+            // The handler runs in the client: a stop cannot end it, and nobody tells when it has ended.
+            let work = WorkSpec::new(ItemKind::Remote, format!("hook {hook} of the client"));
+            let Ok(handler) = ClientWork::register(&scope, work) else {
+                return unasked;
+            };
             let answer = client.request::<HookAnswer>("hooks.invoke", &params).await;
+            handler.answered();
             let output = match answer {
                 Ok(answer) => answer.output.unwrap_or_default(),
                 // What the hook was to decide is not decided.
@@ -156,19 +190,78 @@ impl Hook for ClientHooks {
                     return unasked;
                 }
             };
-            let decision = output.permission_decision.or(output.decision);
-            match decision.as_deref() {
-                Some("deny" | "block") => HookVerdict::Deny {
-                    reason: output
-                        .permission_decision_reason
-                        .or(output.reason)
-                        .unwrap_or_else(|| format!("denied by the hook {hook}")),
-                },
-                Some("allow") if is_request => HookVerdict::Allow,
-                Some("ask") => HookVerdict::Continue,
-                _ => unasked,
+            for part in output.not_offered() {
+                let message = format!("`{part}` of the hook {hook} is not offered").into();
+                // Without a client nobody needs it.
+                drop(host_events.send(HostEvent::NotOffered { message }));
             }
+            verdict(hook, output, decides, unasked)
         }
         .boxed()
+    }
+}
+
+/// A hook that decides must be understood: else its call or its prompt does not go on.
+fn verdict(hook: &str, output: HookOutput, decides: bool, unasked: HookVerdict) -> HookVerdict {
+    let decision = output
+        .permission_decision
+        .as_ref()
+        .or(output.decision.as_ref());
+    let decision = decision.map(String::as_str);
+    let changes = output.modified_args.is_some() || output.modified_prompt.is_some();
+    let deny = |reason: String| HookVerdict::Deny { reason };
+    match decision {
+        Some("deny" | "block") => deny(
+            output
+                .permission_decision_reason
+                .or(output.reason)
+                .unwrap_or_else(|| format!("denied by the hook {hook}")),
+        ),
+        // What it was to change would go on as it was.
+        _ if decides && changes => deny(format!(
+            "the hook {hook} answered with a change, and changes are not offered"
+        )),
+        Some("allow") if hook == "preToolUse" => HookVerdict::Allow,
+        Some("ask") => HookVerdict::Continue,
+        Some(other) if decides => deny(format!(
+            "the hook {hook} answered with the decision {other:?}, which is unknown"
+        )),
+        _ => unasked,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decisions_that_are_not_understood_deny() {
+        let verdict = |hook, output: Value| {
+            let output = serde_json::from_value(output).expect("an output");
+            verdict(hook, output, hook != "postToolUse", HookVerdict::Continue)
+        };
+        let denies = |hook, output| matches!(verdict(hook, output), HookVerdict::Deny { .. });
+        assert_eq!(
+            verdict("preToolUse", json!({ "permissionDecision": "allow" })),
+            HookVerdict::Allow
+        );
+        for open in ["preToolUse", "userPromptSubmitted", "postToolUse"] {
+            assert_eq!(verdict(open, json!({})), HookVerdict::Continue);
+        }
+        for word in ["deny", "denied", "Deny", "perhaps", ""] {
+            let output = json!({ "permissionDecision": word });
+            assert!(denies("preToolUse", output), "{word:?}");
+        }
+        let cleaned = json!({ "permissionDecision": "allow", "modifiedArgs": {} });
+        assert!(denies("preToolUse", cleaned));
+        assert!(denies(
+            "userPromptSubmitted",
+            json!({ "modifiedPrompt": "x" })
+        ));
+        assert!(denies(
+            "userPromptSubmitted",
+            json!({ "decision": "block" })
+        ));
+        assert!(!denies("postToolUse", json!({ "modifiedResult": "x" })));
     }
 }

@@ -2,6 +2,7 @@
 
 mod ask_user;
 mod client_tools;
+mod client_work;
 mod feed;
 mod hooks;
 mod roster;
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use allstop_core::receipt::ItemKind;
 use allstop_core::{CallId, Cause, CauseKind, Extent, MessageId, Receipt, SessionId};
-use allstop_log::Version;
+use allstop_log::{Version, read_session_end};
 use allstop_model::Model;
 use allstop_runtime::{QuestionRecipient, SessionSetup, StartError, System, SystemPrompt};
 use allstop_scope::{Scope, ScopeOptions, StopRequest, WorkSpec};
@@ -57,8 +58,8 @@ pub(crate) struct SessionChoice {
     pub declared: Option<Vec<DeclaredTool>>,
     pub wishes: ClientWishes,
     pub streaming: bool,
-    /// Parts that it asked for and does not get.
-    pub ignored: Vec<&'static str>,
+    /// Warnings about parts that it asked for and does not get.
+    pub not_offered: Vec<Arc<str>>,
 }
 
 /// An open session.
@@ -79,6 +80,12 @@ pub(crate) struct HostedSession {
     version: Arc<str>,
     /// Answer to a permission question that no client answers.
     unasked: PermissionAnswer,
+}
+
+/// The working directory in which the session was created.
+async fn recorded_folder(system: &System, id: &SessionId) -> Result<Option<PathBuf>, StartError> {
+    let (state, _owner) = read_session_end(&**system.log(), id).await?;
+    Ok(state.folder().map(|folder| PathBuf::from(&**folder)))
 }
 
 /// Way to open a session.
@@ -105,12 +112,17 @@ impl HostedSession {
         let tools = ClientTools::new(choice.filter.clone(), Arc::clone(&roster), asks_user);
         let tools = Arc::new(tools);
         let generation = tools.declare(choice.declared.clone().unwrap_or_default());
-        let folder = choice.folder.clone();
+        let folder = match (&choice.folder, mode) {
+            (None, OpenMode::Resume) => recorded_folder(system, &id).await?,
+            (folder, _) => folder.clone(),
+        };
+        let host_events = broadcast::channel(HOST_EVENTS_MAX).0;
         let hooks = ClientHooks {
             name: "copilot-client".into(),
             roster: Arc::clone(&roster),
             tools: Arc::clone(&tools),
             folder: folder.clone().unwrap_or_else(|| system.folder().to_owned()),
+            host_events: host_events.clone(),
         };
         let setup = SessionSetup {
             model: choice.model.clone(),
@@ -132,7 +144,7 @@ impl HostedSession {
             session: opened.session,
             tools,
             roster,
-            host_events: broadcast::channel(HOST_EVENTS_MAX).0,
+            host_events,
             feeds: TaskTracker::new(),
             no_more_calls: CancellationToken::new(),
             cancelled: Mutex::default(),
@@ -215,7 +227,7 @@ impl HostedSession {
             handle: handle.clone(),
             session: Arc::clone(self),
         };
-        let mut first = feed.ignored(&choice.ignored);
+        let mut first = feed.not_offered(&choice.not_offered);
         if from.is_none() {
             first.extend(feed.pending_calls());
         }

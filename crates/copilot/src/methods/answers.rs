@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::{MethodAnswer, MethodCx, open_session, read};
-use crate::translate::UNANSWERED;
+use crate::translate::{HostEvent, UNANSWERED};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -72,6 +72,10 @@ pub(super) fn tool(cx: &MethodCx<'_>, params: Option<&RawValue>) -> Result<Metho
     let session = open_session(cx, &params.session_id)?;
     let answer = answer_of(params.result, params.error);
     let delivery = session.tools.answer(&params.request_id, answer);
+    if delivery == Delivery::Delivered {
+        let request_id = params.request_id.into();
+        session.tell(HostEvent::ExternalCompleted { request_id });
+    }
     // A late answer is taken, and has no effect: its call has ended.
     Ok(success(delivery != Delivery::Unknown))
 }

@@ -1,5 +1,6 @@
 //! Messages, and the wait for their answer.
 
+use std::borrow::Cow;
 use std::future::pending;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -10,6 +11,8 @@ use allstop_jsonrpc::RpcError;
 use allstop_session::{
     FollowUp, MessageHandle, MessageOutcome, MessageRefused, NewMessage, SendError, Subscription,
 };
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -18,7 +21,7 @@ use tokio::time::{sleep, timeout};
 use super::{MethodAnswer, MethodCx, MethodResult, later, open_session, read};
 use crate::event::CopilotEvent;
 use crate::hosted::HostedSession;
-use crate::translate::PersistedEvent;
+use crate::translate::{HostEvent, PersistedEvent};
 
 /// Longest wait for the events of the turn to be sent, which come before the answer.
 const EVENTS_SENT_MAX: Duration = Duration::from_secs(1);
@@ -34,6 +37,7 @@ struct SendParams {
     attachments: Option<Vec<AttachmentParams>>,
     mode: Option<String>,
     traceparent: Option<String>,
+    response_format: Option<Value>,
     /// Extension of `session.sendAndWait`: the longest wait. Nothing is stopped when it is over.
     timeout_ms: Option<u64>,
     /// Extension of `session.sendAndWait`: the longest wait without an event of the session.
@@ -49,37 +53,87 @@ struct AttachmentParams {
     file_path: Option<String>,
     display_name: Option<String>,
     text: Option<String>,
+    /// Content of a blob, in base64.
+    data: Option<String>,
+    mime_type: Option<String>,
 }
 
-/// The prompt with its attachments: the agent reads files by itself.
-fn text_of(params: &SendParams) -> Arc<str> {
-    let mut text = params.prompt.clone();
-    let attachments = params.attachments.iter().flatten().take(ATTACHMENTS_MAX);
-    for attachment in attachments {
-        let path = attachment.path.as_ref().or(attachment.file_path.as_ref());
-        let named = path.or(attachment.display_name.as_ref());
-        let kind = attachment.kind.as_deref().unwrap_or("file");
-        if let Some(named) = named {
-            text.push_str("\n\nAttached ");
-            text.push_str(kind);
-            text.push_str(": ");
-            text.push_str(named);
+impl AttachmentParams {
+    fn kind(&self) -> &str {
+        self.kind.as_deref().unwrap_or("file")
+    }
+
+    fn name(&self) -> &str {
+        let path = self.path.as_ref().or(self.file_path.as_ref());
+        let named = path.or(self.display_name.as_ref());
+        named.map_or("unnamed", String::as_str)
+    }
+
+    /// Text for the model: of a selection or of a blob.
+    fn text(&self) -> Option<Cow<'_, str>> {
+        if let Some(text) = &self.text {
+            return Some(text.into());
         }
-        if let Some(selected) = &attachment.text {
+        let mime = self.mime_type.as_deref().unwrap_or_default();
+        let is_text = mime.starts_with("text/") || mime == "application/json";
+        let data = self.data.as_ref().filter(|_| is_text)?;
+        let bytes = BASE64_STANDARD.decode(data).ok()?;
+        String::from_utf8(bytes).ok().map(Cow::Owned)
+    }
+
+    /// True if the model reads the attachment by its name.
+    fn is_named(&self) -> bool {
+        matches!(self.kind(), "file" | "directory" | "selection")
+    }
+}
+
+/// The prompt with its attachments, and what of them the model does not get.
+fn text_of(params: &SendParams) -> (Arc<str>, Vec<Arc<str>>) {
+    let (mut text, mut missing) = (params.prompt.clone(), Vec::new());
+    let attachments = params.attachments.as_deref().unwrap_or_default();
+    let (attachments, more) = attachments.split_at(attachments.len().min(ATTACHMENTS_MAX));
+    for attachment in attachments {
+        let (kind, name) = (attachment.kind(), attachment.name());
+        for part in ["\n\nAttached ", kind, ": ", name] {
+            text.push_str(part);
+        }
+        if let Some(content) = attachment.text() {
             text.push('\n');
-            text.push_str(selected);
+            text += &content;
+        } else if !attachment.is_named() {
+            text.push_str(" (its content cannot be shown)");
+            let mime = attachment.mime_type.as_deref();
+            let mime = mime.map_or(String::new(), |mime| format!(" of type {mime}"));
+            let message = format!("the model does not get the attached {kind}{mime}: {name}");
+            missing.push(message.into());
         }
     }
-    text.into()
+    if !more.is_empty() {
+        let message = format!(
+            "the model does not get {} attachments: at most {ATTACHMENTS_MAX} are offered",
+            more.len()
+        );
+        missing.push(message.into());
+    }
+    (text.into(), missing)
 }
 
 fn sent(session: &HostedSession, params: &SendParams) -> Result<MessageHandle, RpcError> {
-    let mut message = NewMessage::from(text_of(params)).id(HostedSession::new_message_id());
+    let format = params.response_format.as_ref();
+    if format.is_some_and(|format| !format.is_null()) {
+        let message = "`responseFormat` is not supported";
+        return Err(RpcError::invalid_params(message));
+    }
+    let (text, missing) = text_of(params);
+    let mut message = NewMessage::from(text).id(HostedSession::new_message_id());
     message.trace = params.traceparent.as_deref().map(Into::into);
     if params.mode.as_deref() == Some("immediate") {
         message = message.policy(FollowUp::Steer);
     }
     let sent = session.session.send(message);
+    for message in missing {
+        session.tell(HostEvent::NotOffered { message });
+    }
     sent.map_err(|error| match error {
         // It may be sent again later.
         SendError::Refused(MessageRefused::Full(_) | MessageRefused::Busy) => {

@@ -91,7 +91,14 @@ pub(crate) fn begin(cx: &MethodCx<'_>, method: &str, params: Option<&RawValue>) 
 fn read<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T, RpcError> {
     let text = params.map_or("{}", RawValue::get);
     let text = without_lone_surrogates(text);
-    serde_json::from_str(&text).map_err(|error| RpcError::invalid_params(error.to_string()))
+    let mut json = serde_json::Deserializer::from_str(&text);
+    serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let message = match error.path().to_string().as_str() {
+            "." => error.inner().to_string(),
+            path => format!("`{path}`: {}", error.inner()),
+        };
+        RpcError::invalid_params(message)
+    })
 }
 
 /// The open session of this id.

@@ -1,5 +1,6 @@
 //! `session.create` and `session.resume`.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -7,6 +8,7 @@ use allstop_jsonrpc::RpcError;
 use allstop_log::Version;
 use allstop_model::Model;
 use allstop_runtime::{ModelChoice, StartError, StartErrorKind, SystemPrompt};
+use allstop_tools::{TOOL_NAME_LEN_MAX, is_valid_tool_name};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -34,9 +36,34 @@ struct OpenParams {
     hooks: Option<bool>,
     streaming: Option<bool>,
     working_directory: Option<PathBuf>,
-    mcp_servers: Option<Map<String, Value>>,
-    custom_agents: Option<Vec<Value>>,
+    #[serde(flatten)]
+    others: Map<String, Value>,
 }
+
+/// Parts of a session that a client can ask for and that are not offered.
+const NOT_OFFERED: [&str; 18] = [
+    "mcpServers",
+    "customAgents",
+    "agent",
+    "agentDirectories",
+    "canvases",
+    "commands",
+    "hookDirectories",
+    "imageGeneration",
+    "instructionDirectories",
+    "managedSettings",
+    "memory",
+    "models",
+    "pluginDirectories",
+    "providers",
+    "reasoningEffort",
+    "sandboxConfig",
+    "sessionLimits",
+    "skillDirectories",
+];
+
+/// Ways of a provider to get a key for each request: without it every request would be refused.
+const KEYS_NOT_OFFERED: [&str; 2] = ["apiKeyCommand", "hasBearerTokenProvider"];
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -49,6 +76,8 @@ struct ProviderParams {
     wire_api: Option<String>,
     wire_model: Option<String>,
     model_id: Option<String>,
+    #[serde(flatten)]
+    others: Map<String, Value>,
 }
 
 #[derive(Deserialize)]
@@ -157,7 +186,8 @@ fn refusal(error: &StartError) -> RpcError {
 
 fn choice_of(server: &CopilotServer, params: OpenParams) -> Result<SessionChoice, RpcError> {
     let model = model_of(server, &params)?;
-    let ignored = ignored(&params);
+    let not_offered = not_offered(&params);
+    check_tools(params.tools.as_deref().unwrap_or_default())?;
     let system_prompt = match params.system_message {
         None => SystemPrompt::Configured,
         Some(SystemMessageParams { mode, content, .. }) => {
@@ -189,36 +219,57 @@ fn choice_of(server: &CopilotServer, params: OpenParams) -> Result<SessionChoice
             user_input: params.request_user_input.unwrap_or(false),
         },
         streaming: params.streaming.unwrap_or(false),
-        ignored,
+        not_offered,
     })
 }
 
-/// Parts that the client asks for and that a session does not get: it is told.
-fn ignored(params: &OpenParams) -> Vec<&'static str> {
-    let sections = params.system_message.as_ref();
-    let sections = sections.and_then(|message| message.sections.as_ref());
-    let is_asked = [
-        (
-            "mcpServers",
-            params
-                .mcp_servers
-                .as_ref()
-                .is_some_and(|all| !all.is_empty()),
-        ),
-        (
-            "customAgents",
-            params
-                .custom_agents
-                .as_ref()
-                .is_some_and(|all| !all.is_empty()),
-        ),
-        (
-            "systemMessage.sections",
-            sections.is_some_and(|all| !all.is_empty()),
-        ),
-    ];
-    let asked = is_asked.into_iter().filter(|(_, is_asked)| *is_asked);
-    asked.map(|(name, _)| name).collect()
+/// Warnings about parts that the client asks for and a session does not get.
+fn not_offered(params: &OpenParams) -> Vec<Arc<str>> {
+    let of_session = NOT_OFFERED.iter().filter(|name| {
+        let value = params.others.get(**name);
+        value.is_some_and(is_set)
+    });
+    let of_session = of_session.map(|name| (*name).to_owned());
+    let message = params.system_message.as_ref();
+    let sections = message.and_then(|message| message.sections.as_ref());
+    let has_sections = sections.is_some_and(|all| !all.is_empty());
+    let sections = has_sections.then(|| "systemMessage.sections".to_owned());
+    let of_provider = params.provider.iter().flat_map(|provider| {
+        let others = provider.others.iter().filter(|(_, value)| is_set(value));
+        others.map(|(name, _)| format!("provider.{name}"))
+    });
+    let names = of_session.chain(sections).chain(of_provider);
+    names
+        .map(|name| format!("`{name}` is not offered and has no effect in this session").into())
+        .collect()
+}
+
+/// True if a value asks for something.
+fn is_set(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => false,
+        Value::Array(all) => !all.is_empty(),
+        Value::Object(all) => !all.is_empty(),
+        _ => true,
+    }
+}
+
+/// A tool that the model could not be shown would be missed without a word.
+fn check_tools(tools: &[DeclaredTool]) -> Result<(), RpcError> {
+    let mut names = HashSet::new();
+    for DeclaredTool { name, .. } in tools {
+        if !is_valid_tool_name(name) {
+            return Err(RpcError::invalid_params(format!(
+                "the tool name {name:?} is invalid: use 1 to {TOOL_NAME_LEN_MAX} letters, digits, `_` and `-` of ASCII"
+            )));
+        }
+        if !names.insert(name) {
+            return Err(RpcError::invalid_params(format!(
+                "the tool {name:?} is declared twice"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// The model of the client's provider, else that of the configuration, which may be told another name.
@@ -233,6 +284,14 @@ fn model_of(
         if kind != "openai" || wire != "completions" {
             return Err(RpcError::invalid_params(format!(
                 "a provider of type {kind:?} with the API {wire:?} is not supported: use \"openai\" with \"completions\""
+            )));
+        }
+        if let Some(name) = KEYS_NOT_OFFERED
+            .iter()
+            .find(|name| provider.others.get(**name).is_some_and(is_set))
+        {
+            return Err(RpcError::invalid_params(format!(
+                "`provider.{name}` is not supported: pass `apiKey` or `bearerToken`"
             )));
         }
         let named = provider.wire_model.as_ref().or(provider.model_id.as_ref());

@@ -1,6 +1,6 @@
 //! Tool calls of the running turn: each start has one completion.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use allstop_core::message::Arguments;
@@ -16,12 +16,14 @@ pub(super) struct ShownCalls {
     /// In the order of their requests.
     order: Vec<CallId>,
     by_id: HashMap<CallId, ShownCall>,
+    /// Requests of the calls of sub-agents, of which the session's own events do not tell. They may outlive the turn.
+    of_sub_agents: HashSet<Arc<str>>,
 }
 
 #[derive(Debug)]
-pub(super) struct ShownCall {
-    pub(super) tool: Arc<str>,
-    pub(super) arguments: Value,
+struct ShownCall {
+    tool: Arc<str>,
+    arguments: Value,
     is_started: bool,
     external: Option<ExternalCall>,
     /// True while its handler works.
@@ -29,10 +31,6 @@ pub(super) struct ShownCall {
 }
 
 impl ShownCalls {
-    pub(super) fn get(&self, id: &CallId) -> Option<&ShownCall> {
-        self.by_id.get(id)
-    }
-
     fn entry(&mut self, id: &CallId) -> &mut ShownCall {
         if !self.by_id.contains_key(id) {
             self.order.push(id.clone());
@@ -100,6 +98,9 @@ impl EventTranslator {
 
     /// The request may be here before the start of its call, which comes on another way.
     pub(super) fn external_requested(&mut self, external: &ExternalCall) {
+        if external.is_of_sub_agent() {
+            return self.sub_agent_requested(external);
+        }
         let call = self
             .calls
             .entry(&CallId::new(Arc::clone(&external.call_id)));
@@ -111,6 +112,9 @@ impl EventTranslator {
 
     /// Its start is in the past.
     pub(super) fn external_pending(&mut self, external: &ExternalCall) {
+        if external.is_of_sub_agent() {
+            return self.sub_agent_requested(external);
+        }
         let call = self
             .calls
             .entry(&CallId::new(Arc::clone(&external.call_id)));
@@ -123,13 +127,23 @@ impl EventTranslator {
         self.show_external(external);
     }
 
+    fn sub_agent_requested(&mut self, external: &ExternalCall) {
+        let request = Arc::clone(&external.request_id);
+        if self.calls.of_sub_agents.insert(request) {
+            self.tell_handler(external);
+        }
+    }
+
     fn show_external(&mut self, external: &ExternalCall) {
         let call = self
             .calls
             .entry(&CallId::new(Arc::clone(&external.call_id)));
-        if std::mem::replace(&mut call.is_handled, true) {
-            return;
+        if !std::mem::replace(&mut call.is_handled, true) {
+            self.tell_handler(external);
         }
+    }
+
+    fn tell_handler(&mut self, external: &ExternalCall) {
         let data = json!({
             "requestId": external.request_id,
             "sessionId": self.options.session,
@@ -147,8 +161,12 @@ impl EventTranslator {
             let external = call.external.as_ref();
             call.is_handled && external.is_some_and(|call| call.request_id == *request_id)
         };
-        if let Some(call) = self.calls.by_id.values_mut().find(is_it) {
-            call.is_handled = false;
+        let call = self.calls.by_id.values_mut().find(is_it);
+        let was_handled = match call {
+            Some(call) => std::mem::replace(&mut call.is_handled, false),
+            None => self.calls.of_sub_agents.remove(request_id),
+        };
+        if was_handled {
             self.ephemeral(
                 "external_tool.completed",
                 json!({ "requestId": request_id }),

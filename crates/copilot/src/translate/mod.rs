@@ -55,6 +55,13 @@ pub(crate) struct ExternalCall {
     pub trace: Option<Arc<str>>,
 }
 
+impl ExternalCall {
+    /// True if a sub-agent has called it: its id is the path of calls to it.
+    fn is_of_sub_agent(&self) -> bool {
+        self.call_id.contains('/')
+    }
+}
+
 /// Something that the session's own events do not tell.
 #[derive(Debug, Clone)]
 pub(crate) enum HostEvent {
@@ -64,8 +71,8 @@ pub(crate) enum HostEvent {
     ExternalPending(ExternalCall),
     /// Its call was stopped or answered: the handler is to end.
     ExternalCompleted { request_id: Arc<str> },
-    /// The client asked for a part of a session that is not offered.
-    Ignored { part: &'static str },
+    /// The client asked for something that it does not get.
+    NotOffered { message: Arc<str> },
     /// Somebody has asked for a stop of the turn.
     AbortRequested { reason: Arc<str> },
 }
@@ -156,8 +163,7 @@ impl EventTranslator {
         match event {
             HostEvent::ExternalRequested(call) => self.external_requested(call),
             HostEvent::ExternalPending(call) => self.external_pending(call),
-            HostEvent::Ignored { part } => {
-                let message = format!("`{part}` is not offered and has no effect in this session");
+            HostEvent::NotOffered { message } => {
                 let data = json!({ "warningType": "not_offered", "message": message });
                 self.ephemeral("session.warning", data);
             }
@@ -301,6 +307,11 @@ impl EventTranslator {
         if let Some(step) = self.step.take() {
             self.persisted(PersistedEvent::step_end(self.turn, step));
         }
+    }
+
+    /// The last turn that was told, and whether it was completed.
+    pub(crate) fn last_turn(&self) -> (TurnNumber, bool) {
+        (self.turn, self.ended == Some(StopReason::Completed))
     }
 
     fn idle_data(&self) -> Value {

@@ -2,7 +2,7 @@
 
 use allstop_core::ids::QuestionId;
 use allstop_session::OpenQuestion;
-use allstop_tools::PermissionAnswer;
+use allstop_tools::{PermissionAnswer, PermissionQuestion};
 use serde_json::{Value, json};
 
 use super::EventTranslator;
@@ -12,12 +12,13 @@ pub(crate) const UNANSWERED: &str = "denied-no-approval-rule-and-could-not-reque
 
 impl EventTranslator {
     pub(super) fn permission_asked(&mut self, question: &OpenQuestion) {
-        let call = self.calls.get(&question.question.call_id);
-        let (tool, arguments) = match call {
-            Some(call) => (call.tool.clone(), call.arguments.clone()),
-            None => (question.question.tool.clone(), Value::Null),
-        };
-        let mut request = request_of(&tool, &arguments, &question.question.text);
+        let PermissionQuestion {
+            tool,
+            arguments,
+            text,
+            ..
+        } = &question.question;
+        let mut request = request_of(tool, arguments, text);
         if let Value::Object(request) = &mut request {
             let id = question.question.call_id.as_str();
             request.insert("toolCallId".to_owned(), id.into());

@@ -65,8 +65,9 @@ async fn history_has_every_event_that_is_not_ephemeral() {
         .await;
 
     for _turn in 0..4 {
-        client.event("session.idle").await;
+        client.event("assistant.idle").await;
     }
+    client.event("session.idle").await;
     let live: Vec<Value> = client
         .seen()
         .iter()

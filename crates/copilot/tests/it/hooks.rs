@@ -47,3 +47,51 @@ async fn hook_that_fails_denies_the_call() {
         assert_eq!(client.seen().iter().find(asked), None, "the call ran");
     }
 }
+
+/// The handler of a hook runs on in the client: a stop does not claim its end.
+#[tokio::test]
+async fn stalled_hook_is_not_called_stopped() {
+    let server = TestServer::new(SCRIPT).await;
+    let mut client = server.client();
+    let options = json!({ "tools": [{ "name": "act" }], "hooks": true });
+    client.create("s", &options).await;
+    let message = json!({ "sessionId": "s", "prompt": "go" });
+    client.request("session.send", &message).await;
+    answer_hook(&mut client, "sessionStart", &json!({ "result": {} })).await;
+    let is_hook = |message: &Value| message["params"]["hookType"] == "userPromptSubmitted";
+    client.take("a hook", is_hook).await;
+    let stop = json!({ "sessionId": "s" });
+    let stopped = client.request("allstop.stop", &stop).await;
+    let receipt = &stopped["receipt"];
+    assert_eq!(receipt["quiet"], false, "{receipt}");
+    let items = receipt["items"].as_array().expect("items");
+    let is_left = |item: &&Value| item["state"] == "unreachable";
+    let left: Vec<_> = items.iter().filter(is_left).collect();
+    let [item] = left.as_slice() else {
+        panic!("{receipt}");
+    };
+    assert_eq!(item["name"], "hook userPromptSubmitted of the client");
+}
+
+/// A call whose arguments a hook would change does not run with the old ones, and the client is told.
+#[tokio::test]
+async fn hook_that_changes_arguments_denies_the_call() {
+    let server = TestServer::new(SCRIPT).await;
+    let mut client = server.client();
+    let options = json!({ "tools": [{ "name": "act" }], "hooks": true });
+    client.create("s", &options).await;
+    let message = json!({ "sessionId": "s", "prompt": "go" });
+    client.request("session.send", &message).await;
+    answer_hook(&mut client, "userPromptSubmitted", &json!({ "result": {} })).await;
+    let output = json!({ "permissionDecision": "allow", "modifiedArgs": { "safe": true } });
+    let answer = json!({ "result": { "output": output } });
+    answer_hook(&mut client, "preToolUse", &answer).await;
+    let warning = client.event("session.warning").await;
+    let text = warning["message"].as_str().expect("text");
+    assert!(
+        text.contains("`modifiedArgs` of the hook preToolUse"),
+        "{text}"
+    );
+    let completed = client.event("tool.execution_complete").await;
+    assert_eq!(completed["error"]["code"], "denied", "{completed}");
+}

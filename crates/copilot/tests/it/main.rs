@@ -5,6 +5,8 @@ mod extensions;
 mod history;
 mod hooks;
 mod limits;
+mod messages;
 mod opening_and_closing;
 mod settings;
+mod sub_agents;
 mod support;

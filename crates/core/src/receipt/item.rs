@@ -169,8 +169,12 @@ pub struct ReceiptItem {
     pub kind: ItemKind,
     /// Id, unique in the receipt. The id of a sub-agent's call is the path of calls to it: `call_1/call_2`.
     pub id: Arc<str>,
-    /// Name for people.
+    /// Name for people: the tool of a call.
     pub name: Arc<str>,
+    /// Work of a call in one line, for people, escaped for a terminal: the command line of a shell, the prompt of an agent,
+    /// the file of an edit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<Arc<str>>,
     /// State after the stop.
     #[serde(flatten)]
     pub state: ItemState,
@@ -203,6 +207,7 @@ impl ReceiptItem {
             kind,
             id: id.into(),
             name: name.into(),
+            label: None,
             state,
             effect: None,
             containment: None,

@@ -144,6 +144,8 @@ pub enum NotStoppedReason {
     WatcherGone,
     /// The engine has not acknowledged the stop: it is busy, or it is writing the ending of its turn.
     NotAcknowledged,
+    /// A dry run found it running: nothing was asked to stop.
+    NotAsked,
 }
 
 impl NotStoppedReason {
@@ -157,6 +159,7 @@ impl NotStoppedReason {
             Self::NotConfirmed => "not_confirmed",
             Self::WatcherGone => "watcher_gone",
             Self::NotAcknowledged => "not_acknowledged",
+            Self::NotAsked => "not_asked",
         }
     }
 }

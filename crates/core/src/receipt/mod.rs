@@ -166,8 +166,15 @@ impl Receipt {
         }
     }
 
-    /// Creates the receipt of a dry run: every item of the extent in its present state.
-    pub fn of_preview(request: StopInfo, items: Vec<ReceiptItem>) -> Self {
+    /// Creates the receipt of a dry run: every item of the extent that runs.
+    pub fn of_preview(request: StopInfo, mut items: Vec<ReceiptItem>) -> Self {
+        for item in &mut items {
+            if let ItemState::StillRunning { why } = &mut item.state
+                && *why != NotStoppedReason::OutsideExtent
+            {
+                *why = NotStoppedReason::NotAsked;
+            }
+        }
         Self {
             preview: true,
             cancel_observed: false,
@@ -179,6 +186,12 @@ impl Receipt {
                 },
             )
         }
+    }
+
+    /// Returns the receipt of a dry run of the same stop.
+    pub fn as_preview(mut self) -> Self {
+        self.preview = true;
+        self
     }
 
     /// Returns the receipt with this effect on the conversation.

@@ -181,6 +181,7 @@ impl<'a> PolicyCall<'a> {
             session_id: invocation.session_id.clone(),
             call_id: invocation.call_id.clone(),
             tool,
+            arguments: Arc::clone(&invocation.arguments),
             text,
             session_scope,
             doubt: doubt.cloned(),

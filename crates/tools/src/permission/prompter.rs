@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use allstop_core::{CallId, SessionId};
 use futures::future::BoxFuture;
+use serde_json::Value;
 
 use super::rule::PermissionRule;
 
@@ -17,6 +18,8 @@ pub struct PermissionQuestion {
     pub call_id: CallId,
     /// Name of the tool.
     pub tool: Arc<str>,
+    /// Arguments of the call.
+    pub arguments: Arc<Value>,
     /// The call in one line for people. Characters that control a terminal or are invisible on it are escaped.
     pub text: String,
     /// Description of the calls that [`PermissionAnswer::AllowForSession`] would allow.

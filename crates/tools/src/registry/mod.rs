@@ -36,7 +36,7 @@ pub enum RegistryError {
 }
 
 /// Maximum length of a tool's name, in bytes: the limit of the strictest common provider.
-pub(crate) const TOOL_NAME_LEN_MAX: usize = 64;
+pub const TOOL_NAME_LEN_MAX: usize = 64;
 
 /// Tools in the order of their registration. Built once, then shared and only read. A clone shares the tools.
 #[derive(Debug, Clone, Default)]
@@ -74,7 +74,7 @@ impl ToolRegistry {
 
     fn check_name(&self, tool: &Arc<dyn Tool>) -> Result<(), RegistryError> {
         let name = Arc::clone(&tool.spec().name);
-        if !is_valid_name(&name) {
+        if !is_valid_tool_name(&name) {
             return Err(RegistryError::Name { name });
         }
         if self.get(&name).is_some() {
@@ -155,7 +155,8 @@ impl fmt::Debug for RegisteredTool {
     }
 }
 
-fn is_valid_name(name: &str) -> bool {
+/// True if every provider takes this name of a tool: letters, digits, `_` and `-` of ASCII, at most [`TOOL_NAME_LEN_MAX`].
+pub fn is_valid_tool_name(name: &str) -> bool {
     (1..=TOOL_NAME_LEN_MAX).contains(&name.len())
         && name
             .bytes()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use allstop_core::message::Arguments;
 use allstop_core::receipt::ItemKind;
 use allstop_core::record::CallOutcome;
-use allstop_core::{CallId, Effect, ToolCall};
+use allstop_core::{CallId, Effect, ToolCall, call_label};
 use allstop_scope::{Placement, Scope, ScopeOptions, WorkSpec};
 use allstop_tools::{
     CallLink, CallObserver, PermissionAnswer, PermissionDecision, PermissionQuestion, Tool,
@@ -138,6 +138,7 @@ impl RunningTurn<'_> {
         let effect = tool.map_or(Effect::Irreversible, |tool| tool.spec().effect);
         let unit = WorkSpec::new(ItemKind::ToolCall, Arc::clone(&call.name))
             .id(call.id.as_str())
+            .label(call_label(&call.arguments))
             .effect(effect);
         let options = ScopeOptions {
             unit: Some(unit),

@@ -50,7 +50,10 @@ impl ChatLoop<'_> {
 
     pub(super) fn stop(&mut self, target: &StopTarget, cause: Cause) {
         let stopping = self.chat.session.stop(target, cause);
-        self.state.stop_begun(Instant::now());
+        let now = Instant::now();
+        self.state.stop_begun(now);
+        let force_at = self.state.force_at(now);
+        self.chat.view.live.stopping(force_at);
         self.stops.push(stopping.clone());
         self.asked_stops.push_back(stopping.clone());
         if self.asked_stops.len() > ASKED_STOPS_MAX {
@@ -64,9 +67,12 @@ impl ChatLoop<'_> {
         match done {
             FinishedWork::Outcome(number, outcome) => self.outcome(number, &outcome),
             FinishedWork::Stopped(receipt) => {
-                self.chat.view.receipt(&receipt);
                 let id = receipt.stop_id();
                 self.stops.retain(|stop| stop.request().stop_id != *id);
+                if self.stops.is_empty() {
+                    self.chat.view.live.stopping(None);
+                }
+                self.chat.view.receipt(&receipt);
                 self.apply(ChatEvent::StopEnded);
                 if receipt.request().extent == Extent::Session {
                     // It takes no message any more.

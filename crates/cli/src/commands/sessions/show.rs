@@ -7,7 +7,7 @@ use super::error::SessionsError;
 use super::find::find;
 use super::view::{SessionReport, TurnReport, UnknownCall, Work, json};
 use super::{Printed, View};
-use crate::display::{age, call_label, plain, render_receipt};
+use crate::display::{age, call_label, plain, render_full_receipt};
 use crate::terminal::{Styled, Symbol, TextRole, styled};
 
 pub(super) async fn show(
@@ -118,7 +118,7 @@ fn turn_in_words(turn: &TurnReport<'_>, in_use: bool, view: View) -> Styled {
     }
     if let Some(receipt) = turn.receipt {
         let width = view.width.saturating_sub(2);
-        for line in render_receipt(receipt, style, width).lines() {
+        for line in render_full_receipt(receipt, style, width).lines() {
             text.push_line(&styled!["  ", line]);
         }
     }

@@ -3,15 +3,15 @@
 use std::borrow::Cow;
 use std::time::Instant;
 
-use allstop_agent::UnfinishedCall;
 use allstop_core::CallId;
 use allstop_core::message::Arguments;
 use allstop_core::receipt::ItemState;
 use allstop_core::record::CallOutcome;
 
 use super::super::words;
+use super::output_tail::OutputTail;
 use crate::terminal::{
-    OutputPriority, OutputQueue, RunningLine, Style, Styled, Symbol, TextRole, styled,
+    OutputPriority, OutputQueue, RunningClock, RunningLine, Style, Styled, Symbol, TextRole, styled,
 };
 
 /// Columns that a call may take where there is no terminal that says how many it has.
@@ -27,6 +27,8 @@ pub(super) struct CallLines {
     moves: bool,
     model: Option<ModelLine>,
     known: Vec<CallLine>,
+    /// When the stop that is under way uses force.
+    force_at: Option<Instant>,
 }
 
 /// The model call that runs, until it speaks.
@@ -43,6 +45,7 @@ struct CallLine {
     id: CallId,
     label: Styled,
     since: Option<Instant>,
+    output: OutputTail,
 }
 
 /// The end of a call.
@@ -126,6 +129,21 @@ impl CallLines {
             moves,
             model: None,
             known: Vec::new(),
+            force_at: None,
+        }
+    }
+
+    /// A stop has begun, which uses force at this time; `None`: it has its receipt.
+    pub(super) fn stopping(&mut self, force_at: Option<Instant>) {
+        self.force_at = force_at;
+        self.show();
+    }
+
+    /// A running call has written something.
+    pub(super) fn output(&mut self, id: &CallId, text: &str) {
+        if let Some(call) = self.known.iter_mut().find(|call| call.id == *id) {
+            call.output.push(text);
+            self.show();
         }
     }
 
@@ -174,6 +192,7 @@ impl CallLines {
             id: id.clone(),
             label: styled![words::call(name, arguments)],
             since: None,
+            output: OutputTail::default(),
         });
     }
 
@@ -189,6 +208,7 @@ impl CallLines {
                 id: id.clone(),
                 label: label.clone(),
                 since: Some(since),
+                output: OutputTail::default(),
             });
             label
         };
@@ -203,7 +223,11 @@ impl CallLines {
 
     pub(super) fn finished(&mut self, id: &CallId, name: &str, end: &CallEnd<'_>) {
         let at = self.known.iter().position(|call| call.id == *id);
-        let label = at.map_or_else(|| styled![name], |at| self.known.remove(at).label);
+        let call = at.map(|at| self.known.remove(at));
+        let (label, output) = match call {
+            Some(call) => (call.label, call.output),
+            None => (styled![name], OutputTail::default()),
+        };
         let (symbol, role, word) = end.words();
         let ran = end.outcome != CallOutcome::Denied;
         let time = words::whole_milliseconds(end.after_ms);
@@ -219,22 +243,21 @@ impl CallLines {
                 lines.push_line(&styled!["  ", self.style.paint(TextRole::Dim, first)]);
             }
         }
+        if matches!(role, TextRole::Bad | TextRole::Warning | TextRole::Alarm) {
+            for line in output.kept() {
+                let bar = self.style.pick("│", "|");
+                let line = styled!["  ", bar, " ", self.fit(&styled![line], 4)];
+                lines.push_line(&self.style.paint(TextRole::Dim, line));
+            }
+        }
         self.queue.lines(lines, OutputPriority::Must);
         self.show();
     }
 
-    /// The turn has its ending. The calls that ran are told as its receipt has them.
-    pub(super) fn end(&mut self, unfinished: &[UnfinishedCall]) {
+    /// The turn has its ending. The receipt tells of the calls that ran.
+    pub(super) fn end(&mut self) {
         self.model = None;
-        let known = std::mem::take(&mut self.known);
-        for call in unfinished {
-            let (symbol, role, said) = left_words(&call.state);
-            let label = known.iter().find(|known| known.id == call.call_id);
-            let label = label.map(|known| known.label.clone());
-            let label = label.unwrap_or_else(|| styled![call.call_id.as_str()]);
-            let line = self.row(symbol, role, &label, &said);
-            self.queue.lines(line, OutputPriority::Must);
-        }
+        self.known.clear();
         self.show();
     }
 
@@ -266,16 +289,24 @@ impl CallLines {
             return;
         }
         let style = self.style;
-        let running = |label: &Styled, since| RunningLine {
+        let running = |label: &Styled, clock, tail| RunningLine {
             label: label.clone(),
-            since,
+            clock,
+            tail,
             style,
         };
         let model = self.model.iter().filter(|model| model.shown);
-        let calls = self.known.iter();
-        let lines = model
-            .map(|model| running(&model.label, model.since))
-            .chain(calls.filter_map(|call| Some(running(&call.label, call.since?))));
+        let model =
+            model.map(|model| running(&model.label, RunningClock::Since(model.since), Vec::new()));
+        let calls = self.known.iter().filter_map(|call| {
+            let tail = call.output.live().map(|line| styled![line]).collect();
+            Some(running(&call.label, RunningClock::Since(call.since?), tail))
+        });
+        let stopping = self.force_at.map(|at| {
+            let label = styled!["stopping", style.pick("…", "...")];
+            running(&label, RunningClock::ForceAt(at), Vec::new())
+        });
+        let lines = model.chain(calls).chain(stopping);
         self.queue.show_running(lines.collect());
     }
 }

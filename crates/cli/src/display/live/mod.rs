@@ -5,13 +5,14 @@
 //! streamed, or a guardrail has refused, is never in a file. Where standard error is none, each call has a line at its start and one at its end.
 
 mod calls;
+mod output_tail;
 mod text;
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use allstop_agent::AgentEvent;
-use allstop_core::{CauseKind, StopReason};
+use allstop_core::StopReason;
 
 use self::calls::{CallEnd, CallLines};
 use self::text::{Rest, StepText};
@@ -79,7 +80,15 @@ impl LiveView {
         }
         self.held = None;
         self.finish_line();
-        self.calls.end(&[]);
+        self.calls.end();
+    }
+
+    /// A stop has begun, which uses force at this time; `None`: it has its receipt.
+    pub(crate) fn stopping(&mut self, force_at: Option<Instant>) {
+        if force_at.is_some() {
+            self.finish_line();
+        }
+        self.calls.stopping(force_at);
     }
 
     fn delta(&mut self, delta: &str) {
@@ -174,7 +183,9 @@ impl EventView for LiveView {
             AgentEvent::TurnStarted { .. }
             | AgentEvent::PermissionAsked { .. }
             | AgentEvent::PermissionAnswered { .. }
-            | AgentEvent::ToolOutput { .. } => {}
+            // The receipt says it.
+            | AgentEvent::StopHeard { .. } => {}
+            AgentEvent::ToolOutput { call_id, text } => self.calls.output(call_id, text),
             AgentEvent::StepStarted { step, model } => {
                 self.release();
                 self.finish_line();
@@ -236,27 +247,13 @@ impl EventView for LiveView {
                 let said = format!("{id} runs in the background: {name}");
                 self.note(TextRole::Dim, Symbol::Running, &said);
             }
-            // The error says it.
-            AgentEvent::StopHeard { cause } if cause.kind == CauseKind::Failure => {}
-            AgentEvent::StopHeard { cause } => {
-                self.finish_line();
-                self.note(
-                    TextRole::Warning,
-                    Symbol::Stopped,
-                    &format!("stopping: {cause}"),
-                );
-            }
-            AgentEvent::TurnEnded {
-                stop_reason,
-                unfinished,
-                ..
-            } => {
+            AgentEvent::TurnEnded { stop_reason, .. } => {
                 if *stop_reason == StopReason::Completed {
                     self.release();
                 }
                 self.held = None;
                 self.finish_line();
-                self.calls.end(unfinished);
+                self.calls.end();
             }
         }
     }

@@ -1,7 +1,7 @@
 //! One item of a receipt, as a branch of the tree.
 
 use allstop_core::Effect;
-use allstop_core::receipt::{ItemState, ReceiptItem};
+use allstop_core::receipt::{ItemState, NotStoppedReason, ReceiptItem};
 
 use super::super::words;
 use super::is_outside;
@@ -53,17 +53,7 @@ impl Columns {
 
 impl Row {
     pub(super) fn of(item: &ReceiptItem, preview: bool, style: Style) -> Self {
-        let (symbol, role) = match &item.state {
-            ItemState::Finished { .. } => (Symbol::Finished, TextRole::Dim),
-            ItemState::Stopped { .. } => (Symbol::Good, TextRole::Good),
-            ItemState::Unknown { .. } => (Symbol::Unknown, TextRole::Warning),
-            ItemState::StillRunning { .. } if preview || is_outside(item) => {
-                (Symbol::Running, TextRole::Warning)
-            }
-            ItemState::StillRunning { .. }
-            | ItemState::Unreachable { .. }
-            | ItemState::Refused { .. } => (Symbol::Bad, TextRole::Alarm),
-        };
+        let (symbol, role) = sign(&item.state, preview);
         let name = styled![item.name].cut(NAME_COLUMNS, style.pick("…", "..."));
         let time = match &item.state {
             ItemState::Finished { after_ms } | ItemState::Unknown { after_ms, .. } => *after_ms,
@@ -138,8 +128,24 @@ impl Row {
     }
 }
 
+/// Sign and colour of a state.
+pub(super) fn sign(state: &ItemState, is_preview: bool) -> (Symbol, TextRole) {
+    match state {
+        ItemState::Finished { .. } => (Symbol::Finished, TextRole::Dim),
+        ItemState::Stopped { .. } => (Symbol::Good, TextRole::Good),
+        ItemState::Unknown { .. } => (Symbol::Unknown, TextRole::Warning),
+        ItemState::StillRunning {
+            why: NotStoppedReason::OutsideExtent,
+        } => (Symbol::Running, TextRole::Warning),
+        ItemState::StillRunning { .. } if is_preview => (Symbol::Running, TextRole::Warning),
+        ItemState::StillRunning { .. }
+        | ItemState::Unreachable { .. }
+        | ItemState::Refused { .. } => (Symbol::Bad, TextRole::Alarm),
+    }
+}
+
 /// The processes that are known to run.
-fn pids(item: &ReceiptItem) -> Option<String> {
+pub(super) fn pids(item: &ReceiptItem) -> Option<String> {
     let pids: Vec<_> = item.processes.iter().map(|p| p.pid.to_string()).collect();
     match pids.as_slice() {
         [] => None,

@@ -17,6 +17,12 @@ fn drawn(receipt: &Receipt, style: Style, width: usize) -> String {
     render_receipt(receipt, style, width).shown().to_owned()
 }
 
+fn drawn_full(receipt: &Receipt, width: usize) -> String {
+    render_full_receipt(receipt, UNICODE, width)
+        .shown()
+        .to_owned()
+}
+
 fn request() -> StopInfo {
     StopInfo {
         stop_id: StopId::from("01JSTOP"),
@@ -182,8 +188,106 @@ fn in_ascii() {
 }
 
 #[test]
-fn on_a_narrow_terminal() {
-    insta::assert_snapshot!(drawn(&receipt(well_stopped()), UNICODE, 60));
+fn on_terminals_of_many_sizes() {
+    let receipt = receipt(well_stopped());
+    let all = [38, 60, 80, 120].map(|width| {
+        let drawn = drawn(&receipt, UNICODE, width);
+        let widest = drawn.lines().map(|line| line.chars().count()).max();
+        assert!(widest <= Some(width), "{width}:\n{drawn}");
+        drawn
+    });
+    insta::assert_snapshot!(all.join("\n"));
+}
+
+#[test]
+fn in_full() {
+    let all = [
+        drawn_full(&receipt(well_stopped()), 150),
+        drawn_full(&receipt(badly_stopped()), 60),
+    ];
+    insta::assert_snapshot!(all.join("\n"));
+}
+
+#[test]
+fn equal_items_are_one_line() {
+    let shell = |number: u32, command: &str, ms| {
+        let tree = Evidence::verified(EndProof::ProcessTreeEmpty);
+        ReceiptItem {
+            label: Some(command.into()),
+            ..ReceiptItem::new(
+                ItemKind::ToolCall,
+                format!("call_{number}"),
+                "shell",
+                stopped(EndMethod::Sigterm, tree, ms),
+            )
+        }
+    };
+    let same = (0..30).map(|number| shell(number, "sleep 100", 49.2 + f64::from(number % 12)));
+    let differ = (0..30).map(|number| shell(number, &format!("sleep {number}"), 5.0));
+    let mut left = shell(31, "sleep 100", 1.0);
+    left.state = ItemState::StillRunning {
+        why: NotStoppedReason::ProcessesLeft,
+    };
+    let lefts = [1, 2].map(|pid| ReceiptItem {
+        processes: vec![process(pid)],
+        ..left.clone()
+    });
+    let all = [same.collect(), differ.collect(), lefts.to_vec()];
+    let all = all.map(|items| drawn(&receipt(items), UNICODE, 100));
+    insta::assert_snapshot!(all.join("\n"));
+}
+
+#[test]
+fn each_cause_and_target_is_a_sentence() {
+    let causes = [
+        Cause::new(CauseKind::User),
+        Cause::new(CauseKind::User).detail("/stop").by("cli"),
+        Cause::new(CauseKind::User)
+            .detail("tasks/cancel")
+            .by("alice"),
+        Cause::new(CauseKind::Superseded).detail("by message 01M"),
+        Cause::new(CauseKind::Deadline).detail("run deadline of 1s"),
+        Cause::new(CauseKind::Inactivity),
+        Cause::new(CauseKind::Budget),
+        Cause::new(CauseKind::Guardrail).detail("no secrets"),
+        Cause::new(CauseKind::Parent).detail("the run has ended"),
+        Cause::new(CauseKind::Shutdown).detail("sigterm"),
+        Cause::new(CauseKind::Shutdown).detail("the session was closed"),
+        Cause::new(CauseKind::LeaseLost),
+        Cause::new(CauseKind::Disconnect),
+        Cause::new(CauseKind::Failure).detail("crash"),
+    ];
+    let targets = [
+        ("session/s/turn/7", Extent::Turn),
+        ("session/s/turn/7", Extent::TurnAndBackground),
+        ("session/s", Extent::TurnAndBackground),
+        ("session/s", Extent::Session),
+        ("session/s/call/call_1/call_2", Extent::Call),
+        ("session/s/bg_1", Extent::Subtree),
+        ("session/s/message/01M", Extent::Turn),
+        ("task/t1", Extent::Session),
+        ("process", Extent::Process),
+    ];
+    let first = causes[0].clone();
+    let of_causes = causes.map(|cause| ("session/s/turn/1", Extent::Turn, cause));
+    let of_targets = targets.map(|(target, extent)| (target, extent, first.clone()));
+    let mut said = String::new();
+    for (target, extent, cause) in of_causes.into_iter().chain(of_targets) {
+        let request = StopInfo {
+            target: target.into(),
+            extent,
+            cause,
+            ..request()
+        };
+        let findings = StopFindings {
+            items: Vec::new().into(),
+            elapsed: Duration::from_millis(20),
+        };
+        let receipt = Receipt::of_stop(request, findings);
+        said += sentence::sentence(&receipt).as_str();
+        said.push('\n');
+    }
+    insta::assert_snapshot!(said);
 }
 
 #[test]
@@ -231,7 +335,7 @@ fn a_preview_says_what_runs() {
 fn no_width_is_too_small_and_nothing_is_left_out() {
     for width in [0, 1, 20, 79, 80, 81, 500] {
         let drawn = self::drawn(&receipt(badly_stopped()), UNICODE, width);
-        for said in ["4711", "4712", "NOT QUIET", "task_10", "cannot"] {
+        for said in ["4711", "4712", "STILL", "billing", "cannot"] {
             assert!(drawn.contains(said), "{said} at {width}:\n{drawn}");
         }
         assert!(!drawn.contains('\u{1b}'), "the name of a remote is escaped");

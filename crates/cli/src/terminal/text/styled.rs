@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use unicode_width::UnicodeWidthStr as _;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use super::escape;
 use super::width::widest;
@@ -152,10 +152,12 @@ impl Styled {
         Self { text }
     }
 
-    /// The text in lines of so many columns, broken between words; a word that is longer stays whole.
+    /// The text in lines of so many columns, broken between words. A word that is longer is broken where the line ends,
+    /// unless it has colours.
     pub(crate) fn wrap(&self, columns: usize) -> Vec<Self> {
         let mut lines: Vec<Self> = Vec::new();
-        for word in self.text.split(' ').filter(|word| !word.is_empty()) {
+        let words = self.text.split(' ').filter(|word| !word.is_empty());
+        for word in words.flat_map(|word| pieces(word, columns)) {
             let word = Self {
                 text: word.to_owned(),
             };
@@ -169,6 +171,25 @@ impl Styled {
         }
         lines
     }
+}
+
+/// A word in pieces of so many columns, at least one character each.
+fn pieces(word: &str, columns: usize) -> Vec<&str> {
+    if word.width() <= columns || word.contains('\x1b') {
+        return vec![word];
+    }
+    let mut pieces = Vec::new();
+    let (mut start, mut width) = (0, 0);
+    for (at, c) in word.char_indices() {
+        let more = c.width().unwrap_or_default();
+        if width + more > columns && at > start {
+            pieces.push(&word[start..at]);
+            (start, width) = (at, 0);
+        }
+        width += more;
+    }
+    pieces.push(&word[start..]);
+    pieces
 }
 
 /// The characters of a text, and whether each belongs to a control sequence.
@@ -271,9 +292,11 @@ mod tests {
     }
 
     #[test]
-    fn long_words_are_not_broken() {
+    fn long_words_are_broken_at_the_end_of_the_line() {
         assert_eq!(of("a bb ccc").wrap(4), [of("a bb"), of("ccc")]);
-        assert_eq!(of("abcdefgh i").wrap(4), [of("abcdefgh"), of("i")]);
+        let broken = [of("a"), of("bcde"), of("fgh"), of("i")];
+        assert_eq!(of("a bcdefgh i").wrap(4), broken);
+        assert_eq!(of("日本語").wrap(1).len(), 3);
         assert!(of("").wrap(4).is_empty());
     }
 }

@@ -1,0 +1,188 @@
+//! The items of a receipt in a few lines: each names its work, and equal ones are one line.
+
+use allstop_core::Effect;
+use allstop_core::receipt::{EndMethod, ItemKind, ItemState, Millis, ReceiptItem};
+
+use super::super::words;
+use super::is_outside;
+use super::row::{pids, sign};
+use crate::terminal::{Style, Styled, TextRole, styled};
+
+/// Lines from which on items are one line although their work differs: as many as one looks at.
+const LINES_MAX: usize = 12;
+
+/// Indent of the lines below the first one of an item.
+const INDENT: usize = 4;
+
+/// Lines for all items, in so many columns.
+pub(super) fn draw(items: &[ReceiptItem], is_preview: bool, style: Style, width: usize) -> Styled {
+    let mut lines = group(items, is_preview, true);
+    if lines.len() > LINES_MAX {
+        lines = group(items, is_preview, false);
+    }
+    let mut text = Styled::default();
+    for line in &lines {
+        line.draw(&mut text, style, width);
+    }
+    text
+}
+
+/// One or more items of which the same is said.
+struct BriefLine<'a> {
+    first: &'a ReceiptItem,
+    name: String,
+    outcome: String,
+    is_preview: bool,
+    count: usize,
+    /// Shortest and longest time to the end.
+    times: Option<(Millis, Millis)>,
+}
+
+fn group(items: &[ReceiptItem], is_preview: bool, with_labels: bool) -> Vec<BriefLine<'_>> {
+    let mut lines: Vec<BriefLine<'_>> = Vec::new();
+    for item in items {
+        let (name, outcome) = (name(item, with_labels), outcome(item, is_preview));
+        let times = time(item).map(|time| (time, time));
+        // Work that still runs, with its processes, is never summed up.
+        let same = lines
+            .iter_mut()
+            .find(|line| item.processes.is_empty() && line.name == name && line.outcome == outcome);
+        match same {
+            Some(line) => {
+                line.count += 1;
+                line.times = match (line.times, times) {
+                    (Some((min, max)), Some((time, _))) => Some((
+                        if time < min { time } else { min },
+                        if time > max { time } else { max },
+                    )),
+                    (either, other) => either.or(other),
+                };
+            }
+            None => lines.push(BriefLine {
+                first: item,
+                name,
+                outcome,
+                is_preview,
+                count: 1,
+                times,
+            }),
+        }
+    }
+    lines
+}
+
+impl BriefLine<'_> {
+    fn draw(&self, text: &mut Styled, style: Style, width: usize) {
+        let (symbol, role) = sign(&self.first.state, self.is_preview);
+        let count = if self.count > 1 {
+            format!("{} {} ", self.count, style.pick("×", "x"))
+        } else {
+            String::new()
+        };
+        let times = self.times.map_or(String::new(), |(min, max)| {
+            let (least, most) = (shown(min), shown(max));
+            if least == most {
+                return format!(", {least}");
+            }
+            // One unit for both, if it is the same.
+            let (number, unit) = least.rsplit_once(' ').unwrap_or((&least, ""));
+            let least = if most.ends_with(&format!(" {unit}")) {
+                number
+            } else {
+                &least
+            };
+            format!(", {least}{}{most}", style.pick("–", "-"))
+        });
+        let loud = pids(self.first).map_or(String::new(), |pids| format!(" ({pids})"));
+        let said = format!("{count}{} {}{loud}{times}", self.name, self.outcome);
+        let room = width.saturating_sub(INDENT).max(INDENT);
+        let is_loud = matches!(role, TextRole::Alarm);
+        for (at, line) in styled![said].wrap(room).into_iter().enumerate() {
+            let line = if is_loud {
+                style.paint(role, line)
+            } else {
+                line
+            };
+            if at == 0 {
+                let symbol = style.paint(role, style.symbol(symbol));
+                text.push_line(&styled!["  ", symbol, " ", line]);
+            } else {
+                text.push_line(&styled![" ".repeat(INDENT), line]);
+            }
+        }
+    }
+}
+
+/// Names the work: the tool and what it does, else the command or the agent.
+fn name(item: &ReceiptItem, with_label: bool) -> String {
+    let label = item.label.as_deref().filter(|_| with_label);
+    match (item.kind, label) {
+        (ItemKind::Background, _) if item.id == item.name => item.name.to_string(),
+        (ItemKind::Background, _) => format!("{} ({}):", item.name, item.id),
+        (ItemKind::ModelCall, _) => format!("model {}:", item.name),
+        (_, Some(label)) => format!("{}: {label} ·", item.name),
+        (ItemKind::ToolCall, None) => format!("{}:", item.name),
+        (kind, None) if words::kind(kind) == &*item.name => format!("{}:", item.name),
+        (kind, None) => format!("{} {}:", words::kind(kind), item.name),
+    }
+}
+
+fn time(item: &ReceiptItem) -> Option<Millis> {
+    match &item.state {
+        ItemState::Stopped { after_ms, .. } => Some(*after_ms),
+        _ => None,
+    }
+}
+
+fn shown(time: Millis) -> String {
+    let ms = time.as_f64();
+    if (10.0..1_000.0).contains(&ms) {
+        format!("{ms:.0} ms")
+    } else {
+        words::milliseconds(ms)
+    }
+}
+
+/// Says how it ended, or why it did not.
+fn outcome(item: &ReceiptItem, is_preview: bool) -> String {
+    let mut said = match &item.state {
+        ItemState::Finished { .. } => "finished by itself".to_owned(),
+        ItemState::Stopped { how, .. } => stopped(*how).to_owned(),
+        ItemState::Unknown { .. } => match item.effect {
+            Some(Effect::Irreversible) | None => "outcome unknown",
+            Some(_) => "outcome unknown, may be repeated",
+        }
+        .to_owned(),
+        ItemState::StillRunning { .. } if is_outside(item) => {
+            "still runs, not covered by this stop".to_owned()
+        }
+        ItemState::StillRunning { .. } if is_preview => "runs".to_owned(),
+        ItemState::StillRunning { why } => format!("STILL RUNS: {}", words::why(*why)),
+        ItemState::Unreachable { why } => {
+            format!("was asked to stop and MAY STILL RUN: {}", words::why(*why))
+        }
+        ItemState::Refused { why } => format!("REFUSED: {}", words::why(*why)),
+    };
+    if let Some(tokens @ 1..) = item.tokens_received_after_stop {
+        said.push_str("; ");
+        said.push_str(&tokens.to_string());
+        said.push_str(" tokens came after the stop");
+    }
+    if let Some(note) = &item.note {
+        said.push_str("; ");
+        said.push_str(note);
+    }
+    said
+}
+
+fn stopped(how: EndMethod) -> &'static str {
+    match how {
+        EndMethod::Acknowledged | EndMethod::Dropped => "stopped",
+        EndMethod::ConnectionClosed => "stopped, connection closed",
+        EndMethod::NotBegun => "never began",
+        EndMethod::Sigterm => "stopped by SIGTERM",
+        EndMethod::Sigkill => "stopped by SIGKILL",
+        EndMethod::RemoteConfirmed => "stopped, confirmed by its server",
+        EndMethod::Failed => "failed when it was asked to stop",
+    }
+}

@@ -1,0 +1,132 @@
+//! A receipt for people: one sentence, and a line for each item. All details are in the full view.
+//!
+//! Running work stands out, with its pids. The views add no claim to the receipt.
+
+mod brief;
+mod row;
+mod sentence;
+
+use allstop_core::receipt::{ConversationEffect, ItemState, NotStoppedReason, ReceiptItem};
+use allstop_core::{CauseKind, Receipt};
+
+use self::row::{Columns, Row};
+use super::words;
+use crate::terminal::{Style, Styled, Symbol, TextRole, styled};
+pub(crate) use sentence::stopped_by;
+
+/// Columns of a receipt that is written where there is no terminal to ask.
+pub(crate) const RECEIPT_WIDTH_DEFAULT: usize = 100;
+
+/// The least columns of a receipt: in fewer nobody could read it.
+const COLUMNS_MIN: usize = 20;
+
+/// True where a receipt says anything new: a failure's own says nothing where nothing ran beside it.
+pub(crate) fn is_worth_showing(receipt: &Receipt) -> bool {
+    !receipt.items().is_empty() || receipt.cause().kind != CauseKind::Failure
+}
+
+/// Draws a receipt in so many columns: what matters of it. It ends with an end of line.
+pub(crate) fn render_receipt(receipt: &Receipt, style: Style, width: usize) -> Styled {
+    let width = width.max(COLUMNS_MIN);
+    let mut text = headline(receipt, style, width);
+    let items = brief::draw(receipt.items(), receipt.is_preview(), style, width);
+    text.push(&items);
+    text.push(&footer(receipt, style, width));
+    text
+}
+
+/// Draws all that a receipt says, in so many columns. It ends with an end of line.
+pub(crate) fn render_full_receipt(receipt: &Receipt, style: Style, width: usize) -> Styled {
+    let width = width.max(COLUMNS_MIN);
+    let mut text = headline(receipt, style, width);
+    let request = receipt.request();
+    let by = request.cause.by.as_ref();
+    let observed = if receipt.cancel_observed() {
+        ", acknowledged by the engine"
+    } else {
+        ""
+    };
+    let about = format!(
+        "stop {} of {} ({}), cause {}{}{observed}",
+        request.stop_id,
+        request.target,
+        words::plain(request.extent.as_str()),
+        request.cause,
+        by.map_or(String::new(), |by| format!(", by {by}")),
+    );
+    push_wrapped(&mut text, &about, TextRole::Dim, style, width);
+    let items = receipt.items();
+    let rows: Vec<Row> = items
+        .iter()
+        .map(|item| Row::of(item, receipt.is_preview(), style))
+        .collect();
+    let columns = Columns::of(&rows);
+    for (at, row) in rows.iter().enumerate() {
+        text.push(&row.draw(&columns, at + 1 == rows.len(), style, width));
+    }
+    text.push(&footer(receipt, style, width));
+    text
+}
+
+fn headline(receipt: &Receipt, style: Style, width: usize) -> Styled {
+    let sentence = sentence::sentence(receipt);
+    let is_alarm = !receipt.quiet() && receipt.outcome().is_none() && !receipt.is_preview();
+    let role = if is_alarm {
+        TextRole::Alarm
+    } else {
+        TextRole::Strong
+    };
+    let symbol = match (receipt.outcome(), receipt.is_preview()) {
+        (None, false) => format!("{} ", style.symbol(Symbol::Stopped)),
+        _ => String::new(),
+    };
+    let said = format!("{symbol}{sentence}");
+    let mut text = Styled::default();
+    push_wrapped(&mut text, &said, role, style, width);
+    text
+}
+
+fn push_wrapped(text: &mut Styled, said: &str, role: TextRole, style: Style, width: usize) {
+    for line in styled![said].wrap(width) {
+        text.push_line(&style.paint(role, line));
+    }
+}
+
+/// True if an item keeps its receipt from being quiet.
+fn is_left(item: &ReceiptItem) -> bool {
+    item.state.breaks_quiet() && !is_outside(item)
+}
+
+fn is_outside(item: &ReceiptItem) -> bool {
+    matches!(
+        item.state,
+        ItemState::StillRunning {
+            why: NotStoppedReason::OutsideExtent
+        }
+    )
+}
+
+fn footer(receipt: &Receipt, style: Style, width: usize) -> Styled {
+    let mut text = Styled::default();
+    if receipt.is_preview() || receipt.outcome().is_some() {
+        return text;
+    }
+    let conversation = match receipt.conversation() {
+        ConversationEffect::Unchanged => "conversation unchanged",
+        ConversationEffect::Unknown => "not known yet whether the conversation changed",
+        ConversationEffect::KeptCompletedSteps => "conversation keeps the completed steps",
+    };
+    let usage = receipt.usage();
+    let estimated = if usage.estimated { " (estimated)" } else { "" };
+    let said = format!(
+        "{conversation} {} {} tokens in, {} out{estimated}",
+        style.pick("·", "-"),
+        usage.input_tokens,
+        usage.output_tokens
+    );
+    push_wrapped(&mut text, &said, TextRole::Dim, style, width);
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+//! The sentence of a receipt: what was stopped, by whom, how long it took, and whether anything is left.
+
+use allstop_core::receipt::{ItemState, NothingToStop, ReceiptItem};
+use allstop_core::{Cause, CauseKind, Extent, Receipt};
+
+use super::super::words;
+use super::{is_left, is_outside};
+
+/// Sentence with the target, the cause, the time and the verdict.
+pub(super) fn sentence(receipt: &Receipt) -> String {
+    let target = target(receipt);
+    if let Some(outcome) = receipt.outcome() {
+        return match outcome {
+            NothingToStop::AlreadyEnded => format!("Nothing to stop: {target} has already ended."),
+            NothingToStop::NotFound => format!("Nothing to stop: there is no {target}."),
+        };
+    }
+    if receipt.is_preview() {
+        let runs = !receipt.items().iter().all(is_outside);
+        return if runs {
+            format!("Would stop {target}:")
+        } else {
+            format!("Would stop nothing of {target}.")
+        };
+    }
+    let target = if target.starts_with("bg_") {
+        target
+    } else {
+        capitalised(&target)
+    };
+    let stopped = stopped_by(receipt.cause());
+    if !receipt.quiet() {
+        let all = receipt.items().iter().filter(|item| !is_outside(item));
+        let left = receipt.items().iter().filter(|item| is_left(item)).count();
+        return format!(
+            "{target} {stopped}, but {left} of {} did not stop.",
+            all.count()
+        );
+    }
+    let after = receipt.quiet_after_ms();
+    let after = after.map_or(String::new(), |ms| {
+        format!(" in {}", words::milliseconds(ms.as_f64()))
+    });
+    format!("{target} {stopped}{after}. {}", verdict(receipt.items()))
+}
+
+fn verdict(items: &[ReceiptItem]) -> String {
+    let outside = items.iter().filter(|item| is_outside(item)).count();
+    let unknown = items
+        .iter()
+        .filter(|item| matches!(item.state, ItemState::Unknown { .. }))
+        .count();
+    let left = match (items.len(), outside) {
+        (0, _) => return "Nothing was running.".to_owned(),
+        (_, 0) => "Nothing is left running; verified.",
+        _ => "Nothing of it is left running; verified.",
+    };
+    match unknown {
+        0 => left.to_owned(),
+        1 => format!("{left} One outcome is unknown."),
+        _ => format!("{left} {unknown} outcomes are unknown."),
+    }
+}
+
+/// Names what the stop covered: `turn 7 and its background work`.
+fn target(receipt: &Receipt) -> String {
+    let request = receipt.request();
+    let mut parts = request.target.rsplit('/');
+    let (last, before) = (parts.next().unwrap_or_default(), parts.next());
+    let named = match (before, last) {
+        // A call of a sub-agent is a path of calls.
+        _ if let Some((_, id)) = request.target.split_once("/call/") => format!("call {id}"),
+        (Some("turn"), number) => format!("turn {number}"),
+        (_, id) if id.starts_with("bg_") => id.to_owned(),
+        (Some("message"), _) => "the turn of your message".to_owned(),
+        (Some("task"), id) => format!("task {id}"),
+        (Some("session"), _) => "the session".to_owned(),
+        _ => request.target.to_string(),
+    };
+    match request.extent {
+        Extent::Process => "everything".to_owned(),
+        Extent::TurnAndBackground if before == Some("session") => {
+            "the turn and the background work".to_owned()
+        }
+        Extent::TurnAndBackground => format!("{named} and the background work"),
+        Extent::Turn if before == Some("session") => "the turn".to_owned(),
+        _ => named,
+    }
+}
+
+/// Names the cause: `stopped by you (Ctrl-C)`.
+pub(crate) fn stopped_by(cause: &Cause) -> String {
+    let detail = cause.detail.as_deref();
+    let because = |otherwise: &str| format!("stopped because {}", detail.unwrap_or(otherwise));
+    let in_brackets = detail.map_or(String::new(), |detail| format!(" ({detail})"));
+    match cause.kind {
+        CauseKind::User => {
+            let who = match cause.by.as_deref() {
+                None | Some("cli") => "you",
+                Some(by) => by,
+            };
+            match detail {
+                Some("ctrl-c") => format!("stopped by {who} (Ctrl-C)"),
+                _ => format!("stopped by {who}{in_brackets}"),
+            }
+        }
+        CauseKind::Superseded => "replaced by your next message".to_owned(),
+        CauseKind::Deadline => format!("stopped by a time limit{in_brackets}"),
+        CauseKind::Inactivity => format!("stopped for inactivity{in_brackets}"),
+        CauseKind::Budget => format!("stopped by its budget{in_brackets}"),
+        CauseKind::Guardrail => format!("stopped by a guardrail{in_brackets}"),
+        CauseKind::Parent => because("what it belongs to was stopped"),
+        CauseKind::Shutdown => match detail {
+            Some("sigterm") => "stopped by SIGTERM".to_owned(),
+            Some("sighup") => "stopped by SIGHUP".to_owned(),
+            _ => because("the process ends"),
+        },
+        CauseKind::LeaseLost => because("another process took it over"),
+        CauseKind::Disconnect => because("its client is gone"),
+        CauseKind::Failure => format!("stopped by a failure{in_brackets}"),
+    }
+}
+
+fn capitalised(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(char::to_uppercase);
+    first.into_iter().flatten().chain(chars).collect()
+}

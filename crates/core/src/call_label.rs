@@ -1,0 +1,79 @@
+//! Label of a tool call, for people: what the call does, in one line.
+
+use std::sync::Arc;
+
+use crate::message::Arguments;
+use crate::terminal_text::{escape, is_unsafe};
+
+/// Maximum length of a label, in characters: a line or two of a terminal.
+pub const LABEL_CHARS_MAX: usize = 200;
+
+/// Arguments that say what a call does: the first one that is there is the label.
+const TELLING: [&str; 5] = ["command", "path", "pattern", "url", "prompt"];
+
+/// The argument that says most about a call: the command line of a shell, the file of an edit, the prompt of an agent.
+/// `None` if the arguments have none of these.
+pub fn call_label(arguments: &Arguments) -> Option<Arc<str>> {
+    let Arguments::Json(arguments) = arguments else {
+        return None;
+    };
+    let mut texts = TELLING
+        .iter()
+        .filter_map(|key| arguments.get(key)?.as_str());
+    let label = one_line(texts.next()?);
+    (!label.is_empty()).then(|| label.into())
+}
+
+/// One line of at most [`LABEL_CHARS_MAX`] characters, escaped for a terminal. White space, line ends too, becomes single
+/// spaces.
+fn one_line(text: &str) -> String {
+    let mut label = String::new();
+    for (at, word) in text.split_whitespace().enumerate() {
+        if at > 0 {
+            label.push(' ');
+        }
+        // An escape makes a text longer, so more of it than this is not in the label.
+        let end = word.char_indices().nth(LABEL_CHARS_MAX);
+        let start = end.map_or(word, |(end, _)| &word[..end]);
+        label += &escape(start, is_unsafe);
+        if let Some((end, _)) = label.char_indices().nth(LABEL_CHARS_MAX - 1) {
+            label.truncate(end);
+            label.push('…');
+            return label;
+        }
+    }
+    label
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn label_is_one_short_line() {
+        let label = |json| call_label(&Arguments::from(json)).map(|label| label.to_string());
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(
+            label(json!({ "command": "cargo  test\n\t--all" })),
+            some("cargo test --all")
+        );
+        assert_eq!(
+            label(json!({ "n": 1, "path": "src/lib.rs" })),
+            some("src/lib.rs")
+        );
+        assert_eq!(label(json!({ "n": 1 })), None);
+        assert_eq!(label(json!({ "command": 1, "prompt": "x" })), some("x"));
+        assert_eq!(label(json!({ "command": " \n " })), None);
+        let escaped = label(json!({ "command": "a\u{1b}[2Jb\u{202e}c" })).expect("a label");
+        assert!(!escaped.contains(is_unsafe), "{escaped}");
+        let long = label(json!({ "command": "é".repeat(10_000) })).expect("a label");
+        assert_eq!(long.chars().count(), LABEL_CHARS_MAX);
+        assert!(long.ends_with("é…"), "{long}");
+        let exact = "é".repeat(LABEL_CHARS_MAX - 1);
+        assert_eq!(label(json!({ "command": exact })), Some(exact));
+        let malformed = Arguments::Malformed("{".into());
+        assert_eq!(call_label(&malformed), None);
+    }
+}
