@@ -184,7 +184,8 @@ impl Session {
 
     /// The last turn that has begun; 0 before the first one.
     pub fn last_turn(&self) -> TurnNumber {
-        self.inner.state.lock().position.last_turn
+        let ended = self.inner.state.lock().position.last_turn;
+        self.inner.hub.last_turn().unwrap_or(ended)
     }
 
     /// True if the session accepts no more messages: it can be resumed once [`Session::close`] has returned.

@@ -189,7 +189,7 @@ impl ConnectionReader {
                 match decoder.next_frame() {
                     Ok(Some(body)) => {
                         self.client.output.room_for_answers().await;
-                        if self.message(&body).await.is_err() {
+                        if self.message(&body).is_err() {
                             return ServedConnectionEnd::Closed;
                         }
                     }
@@ -205,10 +205,10 @@ impl ConnectionReader {
         }
     }
 
-    /// Takes one message. It waits while the client does not read what it gets.
-    async fn message(&mut self, body: &[u8]) -> Result<(), QueueClosed> {
+    /// Takes one message.
+    fn message(&mut self, body: &[u8]) -> Result<(), QueueClosed> {
         match IncomingMessage::parse(body) {
-            Ok(IncomingMessage::Request(request)) => self.request(request).await,
+            Ok(IncomingMessage::Request(request)) => self.request(request),
             Ok(IncomingMessage::Notification { method, params }) => {
                 if method == "$/cancelRequest"
                     && let Some(params) = params
@@ -235,18 +235,18 @@ impl ConnectionReader {
             }
             Err(malformed) => {
                 let body = encode_error_response(malformed.id.as_ref(), &malformed.error);
-                self.client.output.message(&body).await
+                self.client.output.refusal(&body)
             }
         }
     }
 
-    async fn request(&mut self, request: IncomingRequest) -> Result<(), QueueClosed> {
+    fn request(&mut self, request: IncomingRequest) -> Result<(), QueueClosed> {
         let IncomingRequest { id, method, params } = request;
         let responder = match self.incoming.accept(id.clone()) {
             Ok(responder) => responder,
             Err(refused) => {
                 let body = encode_error_response(Some(&id), &refused);
-                return self.client.output.message(&body).await;
+                return self.client.output.refusal(&body);
             }
         };
         if let Err(refused) = self.authorise(&method, params.as_deref()) {

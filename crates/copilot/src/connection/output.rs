@@ -38,6 +38,8 @@ pub(crate) struct FrameWriter {
 enum QueuedFrame {
     /// Its slot among the requests under way is free once it is written.
     Answer(QueuedAnswer),
+    /// Answer to a request that was not accepted.
+    Refusal(Vec<u8>),
     /// With its room in the queue.
     Message(Vec<u8>, OwnedSemaphorePermit),
 }
@@ -65,6 +67,13 @@ impl FrameQueue {
         let len = answer.frame().len();
         self.answer_bytes.send_modify(|bytes| *bytes += len);
         let _queued_or_gone = self.push(QueuedFrame::Answer(answer));
+    }
+
+    /// Queues the answer to a request that was not accepted. Like an answer, it waits for no room.
+    pub(crate) fn refusal(&self, body: &[u8]) -> Result<(), QueueClosed> {
+        let frame = encode_frame(body);
+        self.answer_bytes.send_modify(|bytes| *bytes += frame.len());
+        self.push(QueuedFrame::Refusal(frame))
     }
 
     /// Waits until the client has read so many of its answers that the rest is below [`ANSWER_BYTES_MAX`].
@@ -125,6 +134,10 @@ impl FrameWriter {
                     let len = answer.frame().len();
                     output.write_all(answer.frame()).await?;
                     self.answer_bytes.send_modify(|bytes| *bytes -= len);
+                }
+                QueuedFrame::Refusal(frame) => {
+                    output.write_all(frame).await?;
+                    self.answer_bytes.send_modify(|bytes| *bytes -= frame.len());
                 }
                 QueuedFrame::Message(bytes, _room) => output.write_all(bytes).await?,
             }

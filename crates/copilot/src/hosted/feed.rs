@@ -36,6 +36,8 @@ pub(super) struct Feed {
     pub(super) events: Subscription,
     pub(super) host: broadcast::Receiver<HostEvent>,
     pub(super) handle: FeedHandle,
+    /// The client was too slow for the start of some calls: their handlers are told once the log is read.
+    pub(super) has_missed: bool,
 }
 
 impl Feed {
@@ -44,16 +46,20 @@ impl Feed {
         let mut is_detached = self.handle.is_detached.subscribe();
         loop {
             let mut ended = None;
-            let events = tokio::select! {
+            let mut events = tokio::select! {
                 biased;
                 () = detached(&mut is_detached) => return,
                 event = self.host.recv() => match event {
                     Ok(event) => self.translator.host_event(&event, now()),
-                    Err(RecvError::Lagged(_)) => self.pending_calls(),
+                    Err(RecvError::Lagged(_)) => {
+                        self.has_missed = true;
+                        Vec::new()
+                    }
                     Err(RecvError::Closed) => return,
                 },
                 event = self.events.next() => match event {
                     Ok(Some(event)) => {
+                        self.has_missed |= matches!(event.kind, SessionEventKind::Missed { .. });
                         self.answer_unasked(&event.kind);
                         if let SessionEventKind::Live(AgentEvent::TurnEnded { turn, .. }) =
                             &event.kind
@@ -70,6 +76,11 @@ impl Feed {
                     }
                 },
             };
+            let (told, _) = self.translator.last_turn();
+            if self.has_missed && told >= self.session.session.last_turn() {
+                self.has_missed = false;
+                events.extend(self.pending_calls());
+            }
             for event in events {
                 let sent = tokio::select! {
                     biased;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::receipt::ItemKind;
-use allstop_core::{CallId, Cause, CauseKind, Extent, MessageId, Receipt, SessionId};
+use allstop_core::{CallId, Cause, CauseKind, Extent, MessageId, Receipt, SessionId, TurnNumber};
 use allstop_log::{Version, read_session_end};
 use allstop_model::Model;
 use allstop_runtime::{QuestionRecipient, SessionSetup, StartError, System, SystemPrompt};
@@ -35,16 +35,13 @@ use crate::translate::{EventTranslator, HostEvent, TranslatorOptions};
 use client_tools::{ChosenTools, ClientTools, GenerationEvent, ToolGeneration};
 use feed::Feed;
 use hooks::ClientHooks;
-use roster::{AttachedClient, Roster};
+use roster::{AttachedClient, DetachedClient, Roster};
 
 /// Host events that a feed may lag behind: far more than calls run at once. What it misses is looked up.
 const HOST_EVENTS_MAX: usize = 1_024;
 
 /// Longest wait for the last events of a closed session to be sent.
 const LAST_EVENTS_MAX: Duration = Duration::from_secs(1);
-
-/// Calls that were cancelled by their id, so that a second time says that there is nothing to cancel.
-const CANCELLED_MAX: usize = 1_024;
 
 /// Parts of a session that its client chooses.
 #[derive(Debug, Clone)]
@@ -75,7 +72,8 @@ pub(crate) struct HostedSession {
     feeds: TaskTracker,
     /// Ends the forwarding of tool requests once the session calls no tool any more.
     no_more_calls: CancellationToken,
-    cancelled: Mutex<HashSet<CallId>>,
+    /// Calls of this turn that were cancelled by their id, so that a second time says that there is nothing to cancel.
+    cancelled: Mutex<(TurnNumber, HashSet<CallId>)>,
     model_name: Option<Arc<str>>,
     version: Arc<str>,
     /// Answer to a permission question that no client answers.
@@ -147,7 +145,7 @@ impl HostedSession {
             host_events,
             feeds: TaskTracker::new(),
             no_more_calls: CancellationToken::new(),
-            cancelled: Mutex::default(),
+            cancelled: Mutex::new((TurnNumber(0), HashSet::new())),
             model_name: choice.model_name.clone(),
             version: Arc::clone(&server.options().version),
             unasked: server.options().unasked,
@@ -182,7 +180,10 @@ impl HostedSession {
                         let event = match event {
                             GenerationEvent::Requested(call) => HostEvent::ExternalRequested(call),
                             GenerationEvent::Cancelled(request_id) => {
-                                HostEvent::ExternalCompleted { request_id }
+                                HostEvent::ExternalCompleted {
+                                    request_id,
+                                    is_cancelled: true,
+                                }
                             }
                         };
                         // Without a client it waits for one that comes.
@@ -209,6 +210,10 @@ impl HostedSession {
         choice: &SessionChoice,
         from: Option<Version>,
     ) {
+        if self.roster.change(client.id, choice.wishes) {
+            // A second feed would tell what runs once more, and know less of it than the first one.
+            return;
+        }
         let handle = FeedHandle::default();
         let mut feed = Feed {
             translator: EventTranslator::new(TranslatorOptions {
@@ -226,6 +231,7 @@ impl HostedSession {
             client: Arc::clone(client),
             handle: handle.clone(),
             session: Arc::clone(self),
+            has_missed: false,
         };
         let mut first = feed.not_offered(&choice.not_offered);
         if from.is_none() {
@@ -248,16 +254,19 @@ impl HostedSession {
         drop(spawned);
     }
 
-    /// Removes a client. True if it was the last one.
+    /// Removes a client. True if it was the last one: then its questions wait for one that resumes the session.
     pub(crate) fn detach(&self, client: ClientId) -> bool {
-        let was_last = self.roster.detach(client);
-        if !was_last && !self.roster.has_permission_handler() {
-            // Nobody is left who would answer them.
-            for question in self.session.questions() {
-                let _first_or_not = self.session.answer(&question.id, self.unasked);
+        match self.roster.detach(client) {
+            DetachedClient::Last => true,
+            DetachedClient::OneOfMany if !self.roster.has_permission_handler() => {
+                // Nobody is left who would answer them.
+                for question in self.session.questions() {
+                    let _first_or_not = self.session.answer(&question.id, self.unasked);
+                }
+                false
             }
+            DetachedClient::OneOfMany | DetachedClient::Unknown => false,
         }
-        was_last
     }
 
     /// True if no other client has the session.
@@ -279,13 +288,15 @@ impl HostedSession {
         drop(self.host_events.send(event));
     }
 
-    /// Notes that a call is cancelled by its id. False: it was before.
+    /// Notes that a call of the running turn is cancelled by its id. False: it was before.
     pub(crate) fn note_cancelled(&self, call: &CallId) -> bool {
+        let turn = self.session.last_turn();
         let mut cancelled = self.cancelled.lock();
-        if cancelled.len() >= CANCELLED_MAX {
-            cancelled.clear();
+        if cancelled.0 != turn {
+            // A rollback gives ids of calls again.
+            *cancelled = (turn, HashSet::new());
         }
-        cancelled.insert(call.clone())
+        cancelled.1.insert(call.clone())
     }
 
     /// Closes the session after a time without a client: its turn waits for one that resumes it.

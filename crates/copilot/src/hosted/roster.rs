@@ -53,6 +53,17 @@ impl Default for FeedHandle {
     }
 }
 
+/// Result of a detach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DetachedClient {
+    /// It was the last one.
+    Last,
+    /// Others are left.
+    OneOfMany,
+    /// It was not here.
+    Unknown,
+}
+
 /// Clients of a session, in the order in which they came.
 #[derive(Debug, Default)]
 pub(crate) struct Roster {
@@ -62,30 +73,41 @@ pub(crate) struct Roster {
 }
 
 impl Roster {
-    /// Adds a client, in the place of an earlier attachment of the same one.
+    /// Adds a client.
     pub(crate) fn attach(&self, attached: AttachedClient) {
-        self.detach(attached.client.id);
         self.clients.lock().push(attached);
         self.arrivals.send_modify(|arrivals| *arrivals += 1);
     }
 
-    /// Removes a client. True if it was the last one.
-    pub(crate) fn detach(&self, client: ClientId) -> bool {
+    /// Notes the parts that a client takes, if it is here already. False if it is not.
+    pub(crate) fn change(&self, client: ClientId, wishes: ClientWishes) -> bool {
         let mut clients = self.clients.lock();
-        let before = clients.len();
-        clients.retain(|attached| {
-            if attached.client.id == client {
-                attached.feed.is_detached.send_replace(true);
-            }
-            attached.client.id != client
-        });
-        clients.len() < before && clients.is_empty()
+        let mut attached = clients.iter_mut();
+        let attached = attached.find(|attached| attached.client.id == client);
+        attached.map(|attached| attached.wishes = wishes).is_some()
     }
 
-    /// True if no other client is here.
+    /// Removes a client.
+    pub(crate) fn detach(&self, client: ClientId) -> DetachedClient {
+        let mut clients = self.clients.lock();
+        let at = clients
+            .iter()
+            .position(|attached| attached.client.id == client);
+        let Some(at) = at else {
+            return DetachedClient::Unknown;
+        };
+        clients.remove(at).feed.is_detached.send_replace(true);
+        if clients.is_empty() {
+            DetachedClient::Last
+        } else {
+            DetachedClient::OneOfMany
+        }
+    }
+
+    /// True if this client is here, and no other one.
     pub(crate) fn is_last(&self, client: ClientId) -> bool {
         let clients = self.clients.lock();
-        clients.iter().all(|attached| attached.client.id == client)
+        matches!(clients.as_slice(), [attached] if attached.client.id == client)
     }
 
     pub(crate) fn arrivals(&self) -> watch::Receiver<u64> {

@@ -73,8 +73,10 @@ pub(super) fn tool(cx: &MethodCx<'_>, params: Option<&RawValue>) -> Result<Metho
     let answer = answer_of(params.result, params.error);
     let delivery = session.tools.answer(&params.request_id, answer);
     if delivery == Delivery::Delivered {
-        let request_id = params.request_id.into();
-        session.tell(HostEvent::ExternalCompleted { request_id });
+        session.tell(HostEvent::ExternalCompleted {
+            request_id: params.request_id.into(),
+            is_cancelled: false,
+        });
     }
     // A late answer is taken, and has no effect: its call has ended.
     Ok(success(delivery != Delivery::Unknown))

@@ -105,8 +105,10 @@ fn stopping(
         idles.mark_unchanged();
     }
     if stops_turn {
-        let reason = "user_initiated".into();
-        session.tell(HostEvent::AbortRequested { reason });
+        session.tell(HostEvent::AbortRequested {
+            turn: session.session.last_turn(),
+            reason: "user_initiated".into(),
+        });
     }
     let stop = session.session.stop(target, cause);
     later(async move {

@@ -1,47 +1,37 @@
 //! Tool calls of the running turn: each start has one completion.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use allstop_core::message::Arguments;
 use allstop_core::record::CallOutcome;
-use allstop_core::{CallId, Cause, ToolCall};
+use allstop_core::{CallId, ToolCall};
 use serde_json::{Value, json};
 
-use super::{EventTranslator, ExternalCall, PersistedEvent};
+use super::{EventTranslator, ExternalCall, PersistedEvent, TurnView};
 
-/// Calls that have no completion yet.
+/// Calls that have no completion yet, and requests to their handlers.
 #[derive(Debug, Default)]
 pub(super) struct ShownCalls {
-    /// In the order of their requests.
-    order: Vec<CallId>,
-    by_id: HashMap<CallId, ShownCall>,
-    /// Requests of the calls of sub-agents, of which the session's own events do not tell. They may outlive the turn.
-    of_sub_agents: HashSet<Arc<str>>,
+    /// Calls whose start was told, in that order.
+    started: Vec<ShownCall>,
+    /// Requests that are here before the start of their call was told: they come on another way.
+    waiting: Vec<ExternalCall>,
+    /// Requests that were told and are not completed. They may outlive the turn, if a sub-agent has made them.
+    told: HashSet<Arc<str>>,
 }
 
 #[derive(Debug)]
 struct ShownCall {
-    tool: Arc<str>,
-    arguments: Value,
-    is_started: bool,
-    external: Option<ExternalCall>,
-    /// True while its handler works.
-    is_handled: bool,
+    id: CallId,
+    /// Its work has begun: its handler may be told.
+    runs: bool,
+    request: Option<Arc<str>>,
 }
 
 impl ShownCalls {
-    fn entry(&mut self, id: &CallId) -> &mut ShownCall {
-        if !self.by_id.contains_key(id) {
-            self.order.push(id.clone());
-        }
-        self.by_id.entry(id.clone()).or_insert_with(|| ShownCall {
-            tool: "".into(),
-            arguments: Value::Null,
-            is_started: false,
-            external: None,
-            is_handled: false,
-        })
+    fn get(&mut self, id: &str) -> Option<&mut ShownCall> {
+        self.started.iter_mut().find(|call| call.id.as_str() == id)
     }
 }
 
@@ -81,69 +71,70 @@ pub(super) fn completion(call: &str, outcome: CallOutcome, content: &str) -> Val
 
 impl EventTranslator {
     pub(super) fn call_requested(&mut self, id: &CallId, tool: &Arc<str>, arguments: &Arguments) {
-        let arguments = arguments_of(arguments);
-        let call = self.calls.entry(id);
-        (call.tool, call.arguments) = (Arc::clone(tool), arguments.clone());
-        let event = PersistedEvent::call_start(self.turn, id, tool, &arguments);
+        if self.calls.get(id.as_str()).is_none() {
+            self.calls.started.push(ShownCall {
+                id: id.clone(),
+                runs: false,
+                request: None,
+            });
+        }
+        let event = PersistedEvent::call_start(self.turn, id, tool, &arguments_of(arguments));
         self.persisted(event);
     }
 
     pub(super) fn call_started(&mut self, id: &CallId) {
-        let call = self.calls.entry(id);
-        call.is_started = true;
-        if let Some(external) = call.external.clone() {
-            self.show_external(&external);
+        let Some(call) = self.calls.get(id.as_str()) else {
+            // This client has missed its request.
+            return;
+        };
+        call.runs = true;
+        let waiting = &mut self.calls.waiting;
+        let at = waiting
+            .iter()
+            .position(|waiting| *waiting.call_id == *id.as_str());
+        if let Some(at) = at {
+            let external = waiting.remove(at);
+            self.external_requested(&external);
         }
     }
 
-    /// The request may be here before the start of its call, which comes on another way.
+    /// A client's tool is called. The start of the call is told first, unless a sub-agent calls: then it is not told at all.
     pub(super) fn external_requested(&mut self, external: &ExternalCall) {
         if external.is_of_sub_agent() {
-            return self.sub_agent_requested(external);
+            return self.tell_handler(external);
         }
-        let call = self
-            .calls
-            .entry(&CallId::new(Arc::clone(&external.call_id)));
-        call.external = Some(external.clone());
-        if call.is_started {
-            self.show_external(external);
+        // A call of a later turn can have the id of one that a rollback has forgotten.
+        let call = self.calls.get(&external.call_id);
+        match call.filter(|call| call.runs && call.request.is_none()) {
+            Some(call) => {
+                call.request = Some(Arc::clone(&external.request_id));
+                self.tell_handler(external);
+            }
+            None => self.calls.waiting.push(external.clone()),
         }
     }
 
-    /// Its start is in the past.
+    /// The same, where the start of the call will not be told: the client came later, or has missed it.
     pub(super) fn external_pending(&mut self, external: &ExternalCall) {
-        if external.is_of_sub_agent() {
-            return self.sub_agent_requested(external);
+        let request = &external.request_id;
+        self.calls
+            .waiting
+            .retain(|waiting| waiting.request_id != *request);
+        let is_new = !self.calls.told.contains(request);
+        if is_new && self.calls.get(&external.call_id).is_none() && !external.is_of_sub_agent() {
+            self.calls.started.push(ShownCall {
+                id: CallId::new(Arc::clone(&external.call_id)),
+                runs: true,
+                request: Some(Arc::clone(request)),
+            });
         }
-        let call = self
-            .calls
-            .entry(&CallId::new(Arc::clone(&external.call_id)));
-        call.external.get_or_insert_with(|| external.clone());
-        call.is_started = true;
-        if call.tool.is_empty() {
-            call.tool = Arc::clone(&external.tool);
-            call.arguments = Value::clone(&external.arguments);
-        }
-        self.show_external(external);
-    }
-
-    fn sub_agent_requested(&mut self, external: &ExternalCall) {
-        let request = Arc::clone(&external.request_id);
-        if self.calls.of_sub_agents.insert(request) {
-            self.tell_handler(external);
-        }
-    }
-
-    fn show_external(&mut self, external: &ExternalCall) {
-        let call = self
-            .calls
-            .entry(&CallId::new(Arc::clone(&external.call_id)));
-        if !std::mem::replace(&mut call.is_handled, true) {
-            self.tell_handler(external);
-        }
+        self.tell_handler(external);
     }
 
     fn tell_handler(&mut self, external: &ExternalCall) {
+        if !self.calls.told.insert(Arc::clone(&external.request_id)) {
+            return;
+        }
         let data = json!({
             "requestId": external.request_id,
             "sessionId": self.options.session,
@@ -156,43 +147,48 @@ impl EventTranslator {
         self.ephemeral("external_tool.requested", data);
     }
 
-    pub(super) fn external_completed(&mut self, request_id: &Arc<str>) {
-        let is_it = |call: &&mut ShownCall| {
-            let external = call.external.as_ref();
-            call.is_handled && external.is_some_and(|call| call.request_id == *request_id)
-        };
-        let call = self.calls.by_id.values_mut().find(is_it);
-        let was_handled = match call {
-            Some(call) => std::mem::replace(&mut call.is_handled, false),
-            None => self.calls.of_sub_agents.remove(request_id),
-        };
-        if was_handled {
-            self.ephemeral(
-                "external_tool.completed",
-                json!({ "requestId": request_id }),
-            );
+    pub(super) fn external_completed(&mut self, request: &Arc<str>, is_cancelled: bool) {
+        self.calls
+            .waiting
+            .retain(|waiting| waiting.request_id != *request);
+        if !self.calls.told.contains(request) {
+            return;
+        }
+        let mut calls = self.calls.started.iter();
+        if is_cancelled && calls.any(|call| call.request.as_ref() == Some(request)) {
+            // A turn that is stopped while a call runs cannot be completed any more.
+            self.abort_as_requested();
+        }
+        self.complete_request(request);
+    }
+
+    fn complete_request(&mut self, request: &Arc<str>) {
+        if self.calls.told.remove(request) {
+            self.ephemeral("external_tool.completed", json!({ "requestId": request }));
         }
     }
 
     pub(super) fn call_finished(&mut self, id: &CallId, outcome: CallOutcome, content: &str) {
-        let Some(call) = self.calls.by_id.remove(id) else {
-            return;
-        };
-        self.calls.order.retain(|open| open != id);
-        if let Some(external) = call.external.filter(|_| call.is_handled) {
-            let data = json!({ "requestId": external.request_id });
-            self.ephemeral("external_tool.completed", data);
+        let at = self.calls.started.iter().position(|call| call.id == *id);
+        match at.map(|at| self.calls.started.remove(at)) {
+            Some(ShownCall {
+                request: Some(request),
+                ..
+            }) => self.complete_request(&request),
+            Some(_) => {}
+            // The start is in the history of a client that came in the middle of the turn.
+            None if self.turn_view == TurnView::Rest => {}
+            None => return,
         }
         let event = PersistedEvent::call_end(self.turn, id, outcome, content);
         self.persisted(event);
     }
 
-    /// Completes the calls that a stop has left without a result.
-    pub(super) fn complete_calls(&mut self, cause: Option<&Cause>) {
-        let cause = cause.map_or_else(String::new, |cause| format!(": {cause}"));
-        for id in std::mem::take(&mut self.calls.order) {
-            let content = format!("the call was stopped with its turn{cause}");
-            self.call_finished(&id, CallOutcome::Stopped, &content);
+    /// Completes the calls that have no result.
+    pub(super) fn complete_calls(&mut self, outcome: CallOutcome, why: &str) {
+        while let Some(call) = self.calls.started.first() {
+            let id = call.id.clone();
+            self.call_finished(&id, outcome, why);
         }
     }
 }

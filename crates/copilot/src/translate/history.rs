@@ -2,7 +2,6 @@
 //!
 //! A turn that was rolled back left no messages: its calls are told with their outcome alone.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use allstop_core::record::{CallOutcome, SessionRecord, StartedCallKind, TurnOrigin};
@@ -30,7 +29,7 @@ pub(crate) fn history(
         origin: TurnOrigin::User,
         at: Timestamp::from_unix_ms(0),
         step: None,
-        rest: TurnRest::default(),
+        records: Vec::new(),
     };
     for record in records {
         history.record(record);
@@ -50,15 +49,8 @@ struct History<'a> {
     at: Timestamp,
     /// Step whose turn of the protocol is open.
     step: Option<u32>,
-    rest: TurnRest<'a>,
-}
-
-/// Records of the running turn that are needed only at its end.
-#[derive(Default)]
-struct TurnRest<'a> {
-    steered: VecDeque<(&'a MessageId, &'a Arc<str>)>,
-    /// Starts and ends of its calls.
-    calls: Vec<&'a SessionRecord>,
+    /// Records of the turn that are needed at its end: its calls, and messages that were added to it.
+    records: Vec<&'a SessionRecord>,
 }
 
 impl<'a> History<'a> {
@@ -82,12 +74,9 @@ impl<'a> History<'a> {
                 origin,
                 ..
             } => self.turn_started(*turn, *at, input, message.as_ref(), *origin),
-            SessionRecord::MessageSteered { message, text, .. } => {
-                self.rest.steered.push_back((message, text));
-            }
-            SessionRecord::CallStarted { .. } | SessionRecord::CallFinished { .. } => {
-                self.rest.calls.push(record);
-            }
+            SessionRecord::MessageSteered { .. }
+            | SessionRecord::CallStarted { .. }
+            | SessionRecord::CallFinished { .. } => self.records.push(record),
             SessionRecord::TurnCommitted { at, messages, .. } => {
                 self.at = *at;
                 self.messages(messages);
@@ -114,7 +103,8 @@ impl<'a> History<'a> {
         origin: TurnOrigin,
     ) {
         (self.turn, self.message, self.origin) = (turn, message.cloned(), origin);
-        (self.at, self.step, self.rest) = (at, None, TurnRest::default());
+        (self.at, self.step) = (at, None);
+        self.records.clear();
         self.push(PersistedEvent::turn_start(turn, input, message, origin));
     }
 
@@ -152,17 +142,20 @@ impl<'a> History<'a> {
         }
     }
 
-    /// Steps and calls of a turn that left no messages. Returns the calls that the stop has ended.
+    /// Steps, calls and added messages of a turn that left no messages. Returns the calls that the stop has ended.
     fn calls(&mut self) -> Vec<&'a CallId> {
         let (mut step, mut open) = (0, Vec::new());
-        for record in std::mem::take(&mut self.rest.calls) {
+        for record in std::mem::take(&mut self.records) {
             match record {
+                SessionRecord::MessageSteered { message, text, .. } => {
+                    self.push(PersistedEvent::steered(message, text));
+                }
                 SessionRecord::CallStarted { call, at, .. } => {
                     self.at = *at;
                     match &call.kind {
                         StartedCallKind::Model { .. } => {
                             step += 1;
-                            self.start_step(step);
+                            self.start_step(step, &call.name);
                         }
                         StartedCallKind::Tool { arguments, .. } => {
                             let arguments = calls::arguments_of(arguments);
@@ -187,16 +180,38 @@ impl<'a> History<'a> {
     }
 
     fn messages(&mut self, messages: &[Arc<Message>]) {
+        let records = std::mem::take(&mut self.records);
+        let mut steered = records.iter().filter_map(|record| match record {
+            SessionRecord::MessageSteered { message, text, .. } => Some((message, text)),
+            _ => None,
+        });
+        let mut models = records.iter().filter_map(|record| match record {
+            SessionRecord::CallStarted { call, .. } => match &call.kind {
+                StartedCallKind::Model { .. } => Some(&*call.name),
+                StartedCallKind::Tool { .. } => None,
+            },
+            _ => None,
+        });
+        let outcome_of = |call: &CallId| {
+            records.iter().rev().find_map(|record| match record {
+                SessionRecord::CallFinished { id, outcome, .. } if id == call => Some(*outcome),
+                _ => None,
+            })
+        };
         let mut step = 0;
         // The message that began the turn is told before it.
         let mut is_first = self.origin == TurnOrigin::User;
         for message in messages {
             match &**message {
                 Message::User { .. } if std::mem::take(&mut is_first) => {}
-                Message::User { .. } => self.steered(),
+                Message::User { .. } => {
+                    if let Some((message, text)) = steered.next() {
+                        self.push(PersistedEvent::steered(message, text));
+                    }
+                }
                 Message::Assistant { text, tool_calls } => {
                     step += 1;
-                    self.start_step(step);
+                    self.start_step(step, models.next().unwrap_or_default());
                     let place = (self.turn, step);
                     let answered = (&**text, &**tool_calls);
                     let message = self.message.as_ref();
@@ -208,22 +223,13 @@ impl<'a> History<'a> {
                     }
                 }
                 Message::Tool(result) => {
-                    let outcome = if result.is_error {
-                        CallOutcome::Failed
-                    } else {
-                        CallOutcome::Succeeded
-                    };
+                    // Without a record the call ended with its turn.
+                    let outcome = outcome_of(&result.call_id).unwrap_or(CallOutcome::Stopped);
                     let (id, content) = (&result.call_id, &result.content);
                     self.push(PersistedEvent::call_end(self.turn, id, outcome, content));
                 }
                 _ => {}
             }
-        }
-    }
-
-    fn steered(&mut self) {
-        if let Some((message, text)) = self.rest.steered.pop_front() {
-            self.push(PersistedEvent::steered(message, text));
         }
     }
 
@@ -236,10 +242,10 @@ impl<'a> History<'a> {
         self.push(PersistedEvent::call_end(self.turn, id, outcome, content));
     }
 
-    fn start_step(&mut self, step: u32) {
+    fn start_step(&mut self, step: u32, model: &str) {
         self.end_step();
         self.step = Some(step);
-        self.push(PersistedEvent::step_start(self.turn, step, None));
+        self.push(PersistedEvent::step_start(self.turn, step, model));
     }
 
     fn end_step(&mut self) {

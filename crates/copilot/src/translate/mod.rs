@@ -19,7 +19,7 @@ mod tests;
 use std::sync::Arc;
 
 use allstop_agent::AgentEvent;
-use allstop_core::record::SessionRecord;
+use allstop_core::record::{CallOutcome, SessionRecord, StartedCallKind};
 use allstop_core::{Cause, MessageId, SessionId, StopReason, Timestamp, TurnNumber};
 use allstop_session::{SessionEvent, SessionEventKind};
 use serde_json::{Value, json};
@@ -69,12 +69,25 @@ pub(crate) enum HostEvent {
     ExternalRequested(ExternalCall),
     /// The same, of a call that began before this client came.
     ExternalPending(ExternalCall),
-    /// Its call was stopped or answered: the handler is to end.
-    ExternalCompleted { request_id: Arc<str> },
+    /// Its call was answered, or cancelled: the handler is to end.
+    ExternalCompleted {
+        request_id: Arc<str>,
+        is_cancelled: bool,
+    },
     /// The client asked for something that it does not get.
     NotOffered { message: Arc<str> },
-    /// Somebody has asked for a stop of the turn.
-    AbortRequested { reason: Arc<str> },
+    /// Somebody has asked for a stop of this turn. It may still complete.
+    AbortRequested { turn: TurnNumber, reason: Arc<str> },
+}
+
+/// Part of the running turn that a client sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TurnView {
+    /// No turn runs.
+    Over,
+    Whole,
+    /// The client came in the middle of the turn.
+    Rest,
 }
 
 /// Translator of one session for one client.
@@ -88,11 +101,15 @@ pub(crate) struct EventTranslator {
     ephemeral: u64,
     turn: TurnNumber,
     message: Option<MessageId>,
-    /// Step whose turn of the protocol is open.
-    step: Option<u32>,
+    turn_view: TurnView,
+    /// The last step of the turn.
+    last_step: u32,
+    /// The step whose turn of the protocol is open.
+    open_step: Option<u32>,
     calls: ShownCalls,
+    /// The last requested stop of a turn.
+    abort_requested: Option<(TurnNumber, Arc<str>)>,
     is_aborted: bool,
-    is_running: bool,
     /// True from `session.idle` to the next turn.
     is_idle_told: bool,
     /// Reason of the end of the last turn.
@@ -109,10 +126,12 @@ impl EventTranslator {
             ephemeral: 0,
             turn: TurnNumber(0),
             message: None,
-            step: None,
+            turn_view: TurnView::Over,
+            last_step: 0,
+            open_step: None,
             calls: ShownCalls::default(),
+            abort_requested: None,
             is_aborted: false,
-            is_running: false,
             is_idle_told: false,
             ended: None,
         }
@@ -125,7 +144,18 @@ impl EventTranslator {
         now: Timestamp,
     ) -> Vec<CopilotEvent> {
         self.now = now;
+        let is_of_the_past = event.turn.is_some_and(|turn| turn < self.turn);
+        if let (SessionEventKind::Live(_), Some(turn)) = (&event.kind, event.turn)
+            && turn > self.turn
+        {
+            self.came_in_the_middle(turn, event.message.as_ref());
+        }
         match &event.kind {
+            // The client was too slow, and has the records of later turns already.
+            SessionEventKind::Live(_)
+            | SessionEventKind::AssistantIdle { .. }
+            | SessionEventKind::SessionIdle { .. }
+                if is_of_the_past => {}
             SessionEventKind::Recorded { record, .. } => self.record(record),
             SessionEventKind::Live(event) => self.live(event),
             SessionEventKind::PermissionAsked(question) => self.permission_asked(question),
@@ -167,10 +197,13 @@ impl EventTranslator {
                 let data = json!({ "warningType": "not_offered", "message": message });
                 self.ephemeral("session.warning", data);
             }
-            HostEvent::ExternalCompleted { request_id } => self.external_completed(request_id),
-            // Before its turn it would be told of the one before; then the turn itself tells it.
-            HostEvent::AbortRequested { reason } if self.is_running => self.abort(reason),
-            HostEvent::AbortRequested { .. } => {}
+            HostEvent::ExternalCompleted {
+                request_id,
+                is_cancelled,
+            } => self.external_completed(request_id, *is_cancelled),
+            HostEvent::AbortRequested { turn, reason } => {
+                self.abort_requested = Some((*turn, Arc::clone(reason)));
+            }
         }
         std::mem::take(&mut self.out)
     }
@@ -195,21 +228,40 @@ impl EventTranslator {
                 origin,
                 ..
             } => {
+                // If the client was too slow for the end of the turn before.
+                self.complete_calls(
+                    CallOutcome::Unknown,
+                    "the client has missed the end of the call",
+                );
+                self.end_step();
                 (self.turn, self.message) = (*turn, message.clone());
-                (self.step, self.is_aborted, self.ended) = (None, false, None);
-                (self.is_running, self.is_idle_told) = (true, false);
+                self.turn_began(TurnView::Whole);
                 let event = PersistedEvent::turn_start(*turn, input, message.as_ref(), *origin);
                 self.persisted(event);
             }
             SessionRecord::MessageSteered { message, text, .. } => {
                 self.persisted(PersistedEvent::steered(message, text));
             }
+            // The log has it even if a stop comes right behind it.
+            SessionRecord::CallStarted { call, .. }
+                if self.turn_view == TurnView::Whole
+                    && matches!(call.kind, StartedCallKind::Model { .. }) =>
+            {
+                self.start_step(self.last_step + 1, &call.name);
+            }
             SessionRecord::TurnStopped {
                 turn,
-                receipt: Some(receipt),
+                reason,
+                cause,
+                receipt,
                 ..
             } => {
-                self.persisted(PersistedEvent::receipt(*turn, receipt));
+                if failure_of(*reason).is_none() {
+                    self.abort(abort_reason(cause));
+                }
+                if let Some(receipt) = receipt {
+                    self.persisted(PersistedEvent::receipt(*turn, receipt));
+                }
             }
             SessionRecord::CallFinished {
                 usage: Some(usage), ..
@@ -230,13 +282,21 @@ impl EventTranslator {
         }
     }
 
+    fn came_in_the_middle(&mut self, turn: TurnNumber, message: Option<&MessageId>) {
+        (self.turn, self.message) = (turn, message.cloned());
+        self.turn_began(TurnView::Rest);
+    }
+
+    fn turn_began(&mut self, view: TurnView) {
+        self.turn_view = view;
+        (self.last_step, self.is_aborted) = (0, false);
+        (self.is_idle_told, self.ended) = (false, None);
+    }
+
     fn live(&mut self, event: &AgentEvent) {
         match event {
-            AgentEvent::StepStarted { step, model } => {
-                self.end_step();
-                self.step = Some(*step);
-                let event = PersistedEvent::step_start(self.turn, *step, Some(model));
-                self.persisted(event);
+            AgentEvent::StepStarted { step, model } if self.turn_view == TurnView::Rest => {
+                self.start_step(*step, model);
             }
             AgentEvent::TextDelta { text } if self.options.streaming => {
                 let data = json!({ "messageId": self.answer_id(), "deltaContent": text });
@@ -287,6 +347,16 @@ impl EventTranslator {
         }
     }
 
+    /// Tells the abort that was requested for this turn, which is sure to be stopped now.
+    fn abort_as_requested(&mut self) {
+        if self.turn_view != TurnView::Over
+            && let Some((turn, reason)) = self.abort_requested.clone()
+            && turn == self.turn
+        {
+            self.abort(&reason);
+        }
+    }
+
     fn abort(&mut self, reason: &str) {
         if !std::mem::replace(&mut self.is_aborted, true) {
             self.persisted(PersistedEvent::abort(self.turn, reason));
@@ -294,17 +364,25 @@ impl EventTranslator {
     }
 
     fn turn_ended(&mut self, reason: StopReason, cause: Option<&Cause>) {
-        self.complete_calls(cause);
+        let cause_text = cause.map_or_else(String::new, |cause| format!(": {cause}"));
+        let why = format!("the call was stopped with its turn{cause_text}");
+        self.complete_calls(CallOutcome::Stopped, &why);
         self.end_step();
-        (self.is_running, self.ended) = (false, Some(reason));
+        (self.turn_view, self.ended) = (TurnView::Over, Some(reason));
         let message = self.message.as_ref();
         if let Some(event) = PersistedEvent::failure(self.turn, reason, cause, message) {
             self.persisted(event);
         }
     }
 
+    fn start_step(&mut self, step: u32, model: &str) {
+        self.end_step();
+        (self.last_step, self.open_step) = (step, Some(step));
+        self.persisted(PersistedEvent::step_start(self.turn, step, model));
+    }
+
     fn end_step(&mut self) {
-        if let Some(step) = self.step.take() {
+        if let Some(step) = self.open_step.take() {
             self.persisted(PersistedEvent::step_end(self.turn, step));
         }
     }
@@ -322,8 +400,7 @@ impl EventTranslator {
     }
 
     fn answer_id(&self) -> Uuid {
-        let step = self.step.unwrap_or_default();
-        answer_message_id(&self.options.session, self.turn, step)
+        answer_message_id(&self.options.session, self.turn, self.last_step)
     }
 
     fn persisted(&mut self, event: PersistedEvent) {

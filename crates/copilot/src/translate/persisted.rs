@@ -87,11 +87,8 @@ impl PersistedEvent {
         Self::new("user.message", format!("message/{message}"), data)
     }
 
-    pub(super) fn step_start(turn: TurnNumber, step: u32, model: Option<&str>) -> Self {
-        let mut data = json!({ "turnId": turn_id(step) });
-        if let Some(model) = model {
-            data["model"] = model.into();
-        }
+    pub(super) fn step_start(turn: TurnNumber, step: u32, model: &str) -> Self {
+        let data = json!({ "turnId": turn_id(step), "model": model });
         let place = format!("turn/{turn}/step/{step}/start");
         Self::new("assistant.turn_start", place, data)
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use allstop_agent::AgentEvent;
 use allstop_core::ids::QuestionId;
 use allstop_core::message::Arguments;
-use allstop_core::record::{CallOutcome, SessionRecord, TurnOrigin};
+use allstop_core::record::{CallOutcome, SessionRecord, StartedCall, StartedCallKind, TurnOrigin};
 use allstop_core::{
     CallId, Cause, CauseKind, Effect, FinishReason, MessageId, SessionId, StopReason, Timestamp,
     ToolCall, TurnNumber, Usage,
@@ -57,6 +57,29 @@ fn turn_started() -> SessionEvent {
             record: Arc::new(record),
         },
     }
+}
+
+fn recorded(record: SessionRecord) -> SessionEvent {
+    SessionEvent {
+        turn: None,
+        message: None,
+        kind: SessionEventKind::Recorded {
+            version: Version(3),
+            record: Arc::new(record),
+        },
+    }
+}
+
+fn step_began() -> SessionEvent {
+    recorded(SessionRecord::CallStarted {
+        turn: TurnNumber(1),
+        call: StartedCall {
+            id: CallId::new("step_1"),
+            name: "m".into(),
+            kind: StartedCallKind::Model { reserved_tokens: 1 },
+        },
+        at: at(),
+    })
 }
 
 fn call(id: &str) -> ToolCall {
@@ -120,13 +143,36 @@ fn external(id: &str) -> HostEvent {
     })
 }
 
+fn cancelled(id: &str) -> HostEvent {
+    HostEvent::ExternalCompleted {
+        request_id: format!("r-{id}").into(),
+        is_cancelled: true,
+    }
+}
+
+fn abort_requested(turn: u32) -> HostEvent {
+    HostEvent::AbortRequested {
+        turn: TurnNumber(turn),
+        reason: "user_initiated".into(),
+    }
+}
+
+fn turn_stopped() -> SessionEvent {
+    recorded(SessionRecord::TurnStopped {
+        turn: TurnNumber(1),
+        at: at(),
+        reason: StopReason::Cancelled,
+        cause: Cause::new(CauseKind::User),
+        kept: Vec::new(),
+        receipt: None,
+        usage: Usage::default(),
+    })
+}
+
 /// The events of a turn with these calls, up to their starts.
 fn begun(translator: &mut EventTranslator, ids: &[&str]) -> Vec<CopilotEvent> {
     let mut events = translator.session_event(&turn_started(), at());
-    let step = AgentEvent::StepStarted {
-        step: 1,
-        model: "m".into(),
-    };
+    events.extend(translator.session_event(&step_began(), at()));
     let answer = AgentEvent::StepAnswered {
         step: 1,
         text: "I wait.".into(),
@@ -134,7 +180,7 @@ fn begun(translator: &mut EventTranslator, ids: &[&str]) -> Vec<CopilotEvent> {
         calls: ids.iter().map(|id| call(id)).collect(),
     };
     let requests = ids.iter().map(|id| requested(id));
-    let all = [step, answer].into_iter().chain(requests);
+    let all = [answer].into_iter().chain(requests);
     for event in all.chain(ids.iter().map(|id| started(id))) {
         events.extend(translator.session_event(&live(event), at()));
     }
@@ -194,10 +240,8 @@ fn stop_completes_each_call_and_each_request_once() {
         events.extend(translator.host_event(&external(id), at()));
     }
     events.extend(translator.session_event(&live(finished("b")), at()));
-    let reason = "user_initiated".into();
-    events.extend(translator.host_event(&HostEvent::AbortRequested { reason }, at()));
-    let request_id = "r-a".into();
-    events.extend(translator.host_event(&HostEvent::ExternalCompleted { request_id }, at()));
+    events.extend(translator.host_event(&abort_requested(1), at()));
+    events.extend(translator.host_event(&cancelled("a"), at()));
     let cause = Cause::new(CauseKind::User);
     let heard = AgentEvent::StopHeard {
         cause: cause.clone(),
@@ -260,20 +304,110 @@ fn failure_is_an_error_and_no_abort() {
     assert_eq!(events[1].data["originatingMessageId"], "m");
 }
 
-/// It may be asked for before its turn has begun, or without one.
+/// A turn can complete all the same, or another one can run.
 #[test]
-fn abort_is_told_once_and_only_of_a_turn_that_runs() {
+fn abort_is_told_of_a_stopped_turn_alone() {
     let mut translator = translator();
-    let abort = || HostEvent::AbortRequested {
-        reason: "user_initiated".into(),
-    };
-    assert!(translator.host_event(&abort(), at()).is_empty());
-    begun(&mut translator, &[]);
-    assert_eq!(kinds(&translator.host_event(&abort(), at())), ["abort"]);
-    assert!(translator.host_event(&abort(), at()).is_empty());
+    let mut events = begun(&mut translator, &["a"]);
+    events.extend(translator.host_event(&external("a"), at()));
+    // Of a later turn, which this client has not come to.
+    events.extend(translator.host_event(&abort_requested(2), at()));
+    events.extend(translator.host_event(&cancelled("a"), at()));
+    events.extend(translator.session_event(&live(finished("a")), at()));
+    events.extend(translator.host_event(&abort_requested(1), at()));
+    events.extend(translator.session_event(&live(ended(StopReason::Completed, None)), at()));
+    assert!(!kinds(&events).contains(&"abort"), "{:?}", kinds(&events));
+
+    let mut translator = self::translator();
+    let mut events = begun(&mut translator, &["a"]);
+    events.extend(translator.host_event(&external("a"), at()));
+    events.extend(translator.host_event(&abort_requested(1), at()));
+    events.extend(translator.host_event(&cancelled("a"), at()));
+    let last: Vec<_> = kinds(&events).into_iter().rev().take(2).collect();
+    assert_eq!(last, ["external_tool.completed", "abort"]);
+}
+
+/// A stop that comes first leaves no live event, and the history the same events as here.
+#[test]
+fn turn_that_was_stopped_at_its_beginning_has_its_step_and_its_abort() {
+    let mut translator = translator();
     let cause = Some(Cause::new(CauseKind::User));
-    translator.session_event(&live(ended(StopReason::Cancelled, cause)), at());
-    assert!(translator.host_event(&abort(), at()).is_empty());
+    let mut events = Vec::new();
+    for event in [
+        turn_started(),
+        step_began(),
+        turn_stopped(),
+        live(ended(StopReason::Cancelled, cause)),
+    ] {
+        events.extend(translator.session_event(&event, at()));
+    }
+    assert_eq!(
+        kinds(&events),
+        [
+            "user.message",
+            "assistant.turn_start",
+            "abort",
+            "assistant.turn_end"
+        ]
+    );
+}
+
+/// The request of a turn can be here before the end of the turn before it.
+#[test]
+fn request_of_the_next_turn_is_not_ended_with_this_one() {
+    let mut translator = translator();
+    let mut events = begun(&mut translator, &["a"]);
+    events.extend(translator.session_event(&live(finished("a")), at()));
+    // The next turn may have a call with the same id, or another one.
+    for id in ["a", "b"] {
+        events.extend(translator.host_event(&external(id), at()));
+    }
+    events.extend(translator.session_event(&live(ended(StopReason::Completed, None)), at()));
+    assert!(!kinds(&events).contains(&"external_tool.requested"));
+    let completions = kinds(&events).into_iter();
+    assert_eq!(
+        completions
+            .filter(|kind| *kind == "tool.execution_complete")
+            .count(),
+        1
+    );
+    let events = begun(&mut translator, &["a", "b"]);
+    let requests = kinds(&events).into_iter();
+    assert_eq!(
+        requests
+            .filter(|kind| *kind == "external_tool.requested")
+            .count(),
+        2
+    );
+}
+
+/// A client that was too slow has the records of later turns before live events of earlier ones.
+#[test]
+fn live_events_of_the_past_are_left_out() {
+    let mut translator = translator();
+    begun(&mut translator, &["a"]);
+    let mut next = turn_started();
+    if let SessionEventKind::Recorded { record, .. } = &mut next.kind
+        && let SessionRecord::TurnStarted { turn, .. } = Arc::make_mut(record)
+    {
+        *turn = TurnNumber(2);
+    }
+    let events = translator.session_event(&next, at());
+    assert_eq!(
+        kinds(&events),
+        [
+            "tool.execution_complete",
+            "assistant.turn_end",
+            "user.message"
+        ]
+    );
+    for late in [finished("a"), ended(StopReason::Completed, None)] {
+        let event = SessionEvent {
+            turn: Some(TurnNumber(1)),
+            ..live(late)
+        };
+        assert!(translator.session_event(&event, at()).is_empty());
+    }
 }
 
 #[test]

@@ -149,3 +149,25 @@ async fn wait_ends_with_inactivity() {
     let aborted = client.request("session.abort", &session).await;
     assert_eq!(aborted["receipt"]["outcome"], Value::Null, "{aborted}");
 }
+
+/// A turn that is rolled back gives its ids to the next one.
+#[tokio::test]
+async fn call_with_the_id_of_an_earlier_one_can_be_cancelled() {
+    let script = "turns: [{replies: [{calls: [{tool: wait, id: c1, arguments: {}}]}]}]";
+    let server = TestServer::new(script).await;
+    let mut client = server.client();
+    client
+        .create("s", &json!({ "tools": [{ "name": "wait" }] }))
+        .await;
+    for turn in 1..=3 {
+        let message = json!({ "sessionId": "s", "prompt": "wait" });
+        client.request("session.send", &message).await;
+        let request = client.event("external_tool.requested").await;
+        let call = json!({ "sessionId": "s", "toolCallId": request["toolCallId"] });
+        let cancelled = client.request("allstop.cancelToolCall", &call).await;
+        assert_eq!(cancelled["cancelled"], true, "turn {turn}: {cancelled}");
+        client
+            .request("session.abort", &json!({ "sessionId": "s" }))
+            .await;
+    }
+}

@@ -104,3 +104,46 @@ async fn history_has_every_event_that_is_not_ephemeral() {
         count("tool.execution_complete")
     );
 }
+
+/// A message that the turn took was acknowledged: it is told even if the turn was rolled back.
+#[tokio::test]
+async fn added_message_of_a_stopped_turn_is_told() {
+    let script = "
+turns:
+  - replies:
+      - {calls: [{tool: act, arguments: {}}]}
+      - {text: Never., stall: first_token}
+";
+    let server = TestServer::new(script).await;
+    let mut client = server.client();
+    client
+        .create("s", &json!({ "tools": [{ "name": "act" }] }))
+        .await;
+    let first = json!({ "sessionId": "s", "prompt": "first" });
+    client.request("session.send", &first).await;
+    let request = client.event("external_tool.requested").await;
+    let second = json!({ "sessionId": "s", "prompt": "second", "mode": "immediate" });
+    client.request("session.send", &second).await;
+    let answer = json!({
+        "sessionId": "s",
+        "requestId": request["requestId"],
+        "result": "acted",
+    });
+    client
+        .request("session.tools.handlePendingToolCall", &answer)
+        .await;
+    client
+        .take("the second message", |message| {
+            message["params"]["event"]["data"]["content"] == "second"
+        })
+        .await;
+    client
+        .request("session.abort", &json!({ "sessionId": "s" }))
+        .await;
+    let history = history(&mut client).await;
+    let messages = history
+        .iter()
+        .filter(|event| event["type"] == "user.message");
+    let texts: Vec<_> = messages.map(|event| &event["data"]["content"]).collect();
+    assert_eq!(texts, ["first", "second"]);
+}

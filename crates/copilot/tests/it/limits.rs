@@ -214,3 +214,32 @@ async fn answers_come_behind_the_last_request() {
         assert_eq!(client.answer_to(id).await["result"]["message"], "x");
     }
 }
+
+/// The answer to a request that is not accepted waits for no room among the events: else the client's next stop would wait
+/// for its own reading.
+#[tokio::test]
+async fn refusals_do_not_wait_for_unread_events() {
+    let script = json!({ "turns": [
+        { "when": "tell", "replies": [{ "text": "x".repeat(12 * 1024 * 1024) }] },
+        { "when": "hang", "replies": [{ "text": "never", "stall": "first_token" }] },
+    ] });
+    let server = TestServer::new(&script.to_string()).await;
+    let (mut deaf, mut other) = (server.client(), server.client());
+    deaf.create("s", &json!({ "streaming": true })).await;
+    other
+        .request("session.resume", &json!({ "sessionId": "s" }))
+        .await;
+    let message = |prompt: &str| json!({ "sessionId": "s", "prompt": prompt });
+    let told = other.request("session.sendAndWait", &message("tell")).await;
+    assert_eq!(told["outcome"], "completed");
+    let hanging = other.send("session.sendAndWait", &message("hang")).await;
+    other.event("assistant.turn_start").await;
+    // The deaf one has more unread events than there is room for.
+    for _ in 0..3 {
+        deaf.message(&json!({ "jsonrpc": "2.0", "id": {} })).await;
+    }
+    deaf.send("session.abort", &json!({ "sessionId": "s" }))
+        .await;
+    let answer = other.answer_to(hanging).await;
+    assert_eq!(answer["result"]["outcome"], "aborted", "{answer}");
+}

@@ -130,3 +130,72 @@ async fn client_that_goes_while_it_creates_leaves_nothing_half_done() {
         assert_eq!(answer["outcome"], "completed", "{answer}");
     }
 }
+
+const ASKS: &str =
+    "turns: [{replies: [{calls: [{tool: bash, arguments: {command: echo hi}}]}, {text: Done.}]}]";
+
+/// A question waits for a client that comes back, as the turn does.
+#[tokio::test]
+async fn question_outlives_the_client_that_vanished() {
+    let unattended = Duration::from_mins(1);
+    let server = TestServer::with(ASKS, unattended, PermissionAnswer::Unanswered).await;
+    let (mut one, stranger) = (server.client(), server.client());
+    one.create("s", &json!({ "requestPermission": true })).await;
+    let message = json!({ "sessionId": "s", "prompt": "go" });
+    one.request("session.send", &message).await;
+    one.event("permission.requested").await;
+    one.end().await;
+    // One that never had the session changes nothing either.
+    stranger.end().await;
+    let mut stranger = server.client();
+    let session = json!({ "sessionId": "s" });
+    stranger.request("session.detach", &session).await;
+    let mut two = server.client();
+    let resume = json!({ "sessionId": "s", "requestPermission": true });
+    two.request("session.resume", &resume).await;
+    let asked = two.event("permission.requested").await;
+    let answer = json!({
+        "sessionId": "s",
+        "requestId": asked["requestId"],
+        "result": { "kind": "approve-once" },
+    });
+    let method = "session.permissions.handlePendingPermissionRequest";
+    assert_eq!(two.request(method, &answer).await["success"], true);
+    let done = two.event("tool.execution_complete").await;
+    assert_eq!(done["success"], true, "{done}");
+}
+
+/// A client that resumes the session that it has keeps its events: nothing is told twice, or not at all.
+#[tokio::test]
+async fn second_resume_of_a_client_changes_nothing() {
+    let script = "turns: [{replies: [{calls: [{tool: act, arguments: {}}]}, {text: Done.}]}]";
+    let server = TestServer::new(script).await;
+    let mut client = server.client();
+    let session = json!({ "sessionId": "s", "tools": [{ "name": "act" }] });
+    client.request("session.create", &session).await;
+    let message = json!({ "sessionId": "s", "prompt": "go" });
+    client.request("session.send", &message).await;
+    let request = client.event("external_tool.requested").await;
+    client.request("session.resume", &session).await;
+    let answer = json!({
+        "sessionId": "s",
+        "requestId": request["requestId"],
+        "result": "acted",
+    });
+    client
+        .request("session.tools.handlePendingToolCall", &answer)
+        .await;
+    client.event("session.idle").await;
+    for (kind, expected) in [
+        ("external_tool.requested", 1),
+        ("external_tool.completed", 1),
+        ("tool.execution_start", 1),
+        ("tool.execution_complete", 1),
+        ("assistant.turn_start", 2),
+        ("assistant.turn_end", 2),
+    ] {
+        let of_kind = client.seen().iter();
+        let of_kind = of_kind.filter(|message| message["params"]["event"]["type"] == kind);
+        assert_eq!(of_kind.count(), expected, "{kind}");
+    }
+}

@@ -27,6 +27,8 @@ struct HubState {
     tx: Option<broadcast::Sender<SessionEvent>>,
     turn: Option<TurnNumber>,
     message: Option<MessageId>,
+    /// The last turn whose start is durable.
+    last_turn: Option<TurnNumber>,
     closed: bool,
     /// Number of subscriptions so far.
     subscribers: u64,
@@ -114,10 +116,16 @@ impl EventHub {
         drop(tx.send(event));
     }
 
+    /// The last turn whose start was published.
+    pub(crate) fn last_turn(&self) -> Option<TurnNumber> {
+        self.state.lock().last_turn
+    }
+
     /// Publishes a record that has become durable.
     pub(crate) fn record(&self, version: Version, record: &SessionRecord) {
         if let SessionRecord::TurnStarted { turn, .. } = record {
-            self.state.lock().turn = Some(*turn);
+            let mut state = self.state.lock();
+            (state.turn, state.last_turn) = (Some(*turn), Some(*turn));
         }
         self.send(|| SessionEventKind::Recorded {
             version,
