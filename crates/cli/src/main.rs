@@ -12,6 +12,7 @@ mod exit;
 mod host;
 mod last_words;
 mod logging;
+mod remote;
 mod resources;
 mod run;
 mod serve;
@@ -100,6 +101,13 @@ fn dispatch(cli: Cli, host: &ProcessHost) -> Result<Exit, CliError> {
     match cli.command {
         CliCommand::Run(args) => host.block_on(run::run(*args, host)),
         CliCommand::Chat(args) => host.block_on(chat::chat(*args, host)),
+        CliCommand::Ps(args) => host.block_on(commands::ps::ps(&args, host)).map(Exit::from),
+        CliCommand::Stop(args) => host
+            .block_on(commands::stop::stop(&args, host))
+            .map(Exit::from),
+        CliCommand::Receipt(args) => host
+            .block_on(commands::receipt::receipt(&args, host))
+            .map(Exit::from),
         CliCommand::Serve(args) => host.block_on(serve::serve(*args, host)),
         CliCommand::Worker(args) => host.block_on(serve::work(*args, host)),
         CliCommand::Workers(args) => host

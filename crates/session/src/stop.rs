@@ -186,6 +186,50 @@ impl SessionInner {
         Some(SessionStop::answered(found))
     }
 
+    /// Stops the turn, its background work, and work that runs without this process.
+    pub(crate) fn stop_work(self: &Arc<Self>, cause: &Cause) -> SessionStop {
+        let target = StopTarget::TurnAndBackground;
+        let own = self.stop(&target, cause.clone());
+        let mut parts: Vec<_> = self
+            .work_without_owner()
+            .into_iter()
+            .map(|id| self.stop(&StopTarget::Background(id), cause.clone()))
+            .collect();
+        if parts.is_empty() {
+            return own;
+        }
+        let is_answered = own.is_answered();
+        let request = own.request().clone();
+        if !is_answered {
+            parts.insert(0, own);
+        }
+        SessionStop::parts(request, parts)
+    }
+
+    /// Dry run of a stop of all work.
+    pub(crate) fn preview_work(&self, cause: &Cause) -> Receipt {
+        let own = self.preview(&StopTarget::TurnAndBackground, cause.clone());
+        let others = self.work_without_owner().into_iter();
+        let others = others.map(|id| self.preview(&StopTarget::Background(id), cause.clone()));
+        let items = others.flat_map(|receipt| receipt.items().to_vec());
+        let items = own.items().iter().cloned().chain(items).collect();
+        Receipt::of_preview(own.request().clone(), items)
+    }
+
+    /// Background work that was detached, or that an earlier process left running.
+    fn work_without_owner(&self) -> Vec<BackgroundId> {
+        let detached = self.background().map_or_else(Vec::new, |all| all.works());
+        let detached = detached.into_iter().filter(|work| work.is_detached());
+        let orphans = self.orphaned_work().into_iter();
+        let mut ids: Vec<_> = detached
+            .map(|work| work.id.clone())
+            .chain(orphans.filter(|work| work.alive).map(|work| work.id))
+            .collect();
+        let mut seen = std::collections::HashSet::new();
+        ids.retain(|id| seen.insert(id.clone()));
+        ids
+    }
+
     /// Dry run of a stop of the target.
     pub(crate) fn preview(&self, target: &StopTarget, cause: Cause) -> Receipt {
         let state = self.state.lock();

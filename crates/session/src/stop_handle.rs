@@ -87,6 +87,11 @@ impl SessionStop {
         }
     }
 
+    /// True if there was nothing to stop.
+    pub(crate) fn is_answered(&self) -> bool {
+        matches!(self.progress, StopProgress::Answered(_))
+    }
+
     /// The request.
     pub fn request(&self) -> &StopInfo {
         &self.request

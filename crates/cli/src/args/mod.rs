@@ -3,6 +3,7 @@
 mod copilot;
 mod demo;
 mod execution;
+mod remote;
 mod serve;
 mod serve_access;
 mod tasks;
@@ -21,6 +22,7 @@ use clap::{Args, Parser, Subcommand};
 pub(crate) use copilot::CopilotArgs;
 pub(crate) use demo::DemoArgs;
 pub(crate) use execution::{ExecutionArgs, NatsArgs, TaskAgent};
+pub(crate) use remote::{PsArgs, ReceiptArgs, StopArgs};
 pub(crate) use serve::{EndpointArgs, ServeArgs};
 pub(crate) use tasks::{TasksArgs, TasksCommand};
 pub(crate) use worker::{WorkerArgs, WorkersAction, WorkersArgs};
@@ -42,6 +44,13 @@ pub(crate) enum CliCommand {
     /// Talk with an agent at the terminal: stop it, interrupt it, leave work running
     #[command(after_help = CHAT_HELP)]
     Chat(Box<ChatArgs>),
+    /// List what runs: the sessions of this user, their calls and background work
+    Ps(PsArgs),
+    /// Stop a session from anywhere, and show the receipt
+    #[command(after_help = remote::STOP_HELP)]
+    Stop(StopArgs),
+    /// Show the receipt of the last stop of a session
+    Receipt(ReceiptArgs),
     /// Serve an agent's tasks over A2A, until a signal
     #[command(after_help = serve::SERVE_HELP)]
     Serve(Box<ServeArgs>),

@@ -34,6 +34,7 @@ use crate::display::{call_label, found_in_words};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::host::ProcessHost;
+use crate::remote::{self, RemoteListener};
 use crate::shell_command::{SameFlags, quoted};
 use crate::start::options::{self, Given};
 use crate::start::{self, Opening, StartFailure, read};
@@ -77,6 +78,7 @@ pub(crate) async fn chat(args: ChatArgs, host: &ProcessHost) -> Result<Exit, Cli
     };
     greet(&view, &open, args.session.is_some()).await;
     let chat = OpenChat {
+        remote: remote::listen("chat", &open.session, &system, host.scopes()),
         host,
         news: system.mcp().status_events(),
         system,
@@ -114,6 +116,8 @@ struct OpenChat<'a> {
     events: allstop_session::Subscription,
     /// Of MCP servers.
     news: McpStatusEvents,
+    /// Stops from other terminals.
+    remote: RemoteListener,
     view: ChatView,
     keeps_background: bool,
     /// For the command that resumes it.

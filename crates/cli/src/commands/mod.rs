@@ -1,5 +1,8 @@
 //! The subcommands.
 
 pub(crate) mod completions;
+pub(crate) mod ps;
+pub(crate) mod receipt;
 pub(crate) mod sessions;
+pub(crate) mod stop;
 pub(crate) mod workers;

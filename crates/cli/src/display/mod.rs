@@ -16,6 +16,7 @@ pub(crate) use json_stream::JsonStream;
 pub(crate) use live::{LiveOptions, LiveView};
 pub(crate) use receipt::{
     RECEIPT_WIDTH_DEFAULT, is_worth_showing, render_full_receipt, render_receipt, stopped_by,
+    work_line,
 };
 pub(crate) use table::TextTable;
 pub(crate) use watch::EventView;

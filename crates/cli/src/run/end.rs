@@ -38,6 +38,9 @@ impl RunTurns<'_, '_> {
             .await;
         if !run.is_cut {
             self.close(system, &mut envelope).await;
+            // Who has asked for a stop from another terminal has its receipt before this process is gone.
+            let answered = self.remote.answered();
+            let _answered_or_late = self.supervisor.wait_to_exit(answered, |_| {}).await;
         }
         if let Some(first) = first {
             let whole = envelope.receipt.take();

@@ -24,6 +24,7 @@ use crate::display::found_in_words;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::host::ProcessHost;
+use crate::remote;
 use crate::shell_command::SameFlags;
 use crate::start::{self, Opening, StartFailure};
 use crate::supervise::Supervisor;
@@ -94,8 +95,10 @@ async fn drive(
     let session = &open.session;
     view.questions = prompt.map(|prompt| RunQuestions::new(prompt, session.clone()));
     let job = JobControl::install().map_err(CliError::from)?;
+    let remote = remote::listen("run", session, &system, host.scopes());
     let mut turns = RunTurns {
         job,
+        remote,
         session,
         background: &background,
         events: session.watch(),

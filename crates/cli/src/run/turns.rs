@@ -16,6 +16,7 @@ use super::view::RunView;
 use crate::args::BackgroundArgs;
 use crate::control::ControlEffect;
 use crate::display::EventView as _;
+use crate::remote::{RemoteListener, RemoteStop};
 use crate::supervise::Supervisor;
 use crate::terminal::JobControl;
 
@@ -28,6 +29,8 @@ pub(super) struct RunTurns<'a, 'b> {
     pub(super) events: LiveEvents,
     pub(super) news: McpStatusEvents,
     pub(super) job: JobControl,
+    /// Stops from other terminals.
+    pub(super) remote: RemoteListener,
     /// The stop that a signal or a deadline has begun.
     pub(super) stop: Option<SessionStop>,
     /// True if the owner has done everything since the last message, its hooks included.
@@ -137,6 +140,12 @@ impl RunTurns<'_, '_> {
                     }
                     return Some(waited);
                 }
+                asked = self.remote.next() => {
+                    self.stopped_from_elsewhere(asked);
+                    if is_over(self) {
+                        return None;
+                    }
+                }
                 change = self.news.next() => self.view.server(&change),
                 change = self.job.next() => self.view.job_changed(change, self.session),
             }
@@ -170,6 +179,17 @@ impl RunTurns<'_, '_> {
             StopTarget::Turn
         };
         self.stop = Some(self.session.stop(&target, cause));
+    }
+
+    /// A stop of the turn from another terminal is one of the run: it ends like after a signal. One of a call leaves the run.
+    fn stopped_from_elsewhere(&mut self, asked: RemoteStop) {
+        if !asked.covers_turn || self.stop.is_some() {
+            return;
+        }
+        let cause = asked.stop.request().cause.clone();
+        self.supervisor.control.stop(cause, Instant::now());
+        self.view.stopping(self.supervisor.control.force_at());
+        self.stop = Some(asked.stop);
     }
 
     fn show(&mut self, event: &SessionEvent) {

@@ -21,6 +21,7 @@ mod hostile_provider;
 mod odd_times;
 mod random_stops;
 mod real_model;
+mod remote;
 mod serve;
 mod serve_access;
 mod serve_agent;

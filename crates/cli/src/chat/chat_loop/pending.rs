@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use allstop_core::{Cause, Extent, Receipt};
-use allstop_session::{Admission, MessageOutcome, SendError, StopTarget};
+use allstop_session::{Admission, MessageOutcome, SendError, SessionStop, StopTarget};
 use futures::FutureExt as _;
 
 use super::{ChatLoop, LeaveRequest};
 use crate::chat::state::{ChatEvent, MessageNumber};
 use crate::display::is_worth_showing;
+use crate::remote::RemoteStop;
 
 /// Stops whose receipts are known to be shown: the outcome of a message that one has ended comes within a second of it,
 /// and nobody asks for so many in that time.
@@ -50,6 +51,15 @@ impl ChatLoop<'_> {
 
     pub(super) fn stop(&mut self, target: &StopTarget, cause: Cause) {
         let stopping = self.chat.session.stop(target, cause);
+        self.follow_stop(stopping);
+    }
+
+    /// Shows a stop from another terminal like one from here.
+    pub(super) fn stopped_from_elsewhere(&mut self, asked: RemoteStop) {
+        self.follow_stop(asked.stop);
+    }
+
+    fn follow_stop(&mut self, stopping: SessionStop) {
         let now = Instant::now();
         self.state.stop_begun(now);
         let force_at = self.state.force_at(now);

@@ -81,7 +81,7 @@ pub(crate) async fn resolve(
 }
 
 /// Opens the store, if it is there: looking into one makes none. With it comes the folder of the sessions' long output.
-async fn open(args: &StoreArgs) -> Result<(Arc<dyn Log>, PathBuf), CliError> {
+pub(crate) async fn open(args: &StoreArgs) -> Result<(Arc<dyn Log>, PathBuf), CliError> {
     let config = ProcessHost::config_file().map(|file| Config::load(&file));
     let configured = config.transpose()?.and_then(|config| config.store.path);
     let choice = ProcessHost::store(args, configured)?;

@@ -114,7 +114,7 @@ impl BriefLine<'_> {
 }
 
 /// Names the work: the tool and what it does, else the command or the agent.
-fn name(item: &ReceiptItem, with_label: bool) -> String {
+pub(super) fn name(item: &ReceiptItem, with_label: bool) -> String {
     let label = item.label.as_deref().filter(|_| with_label);
     match (item.kind, label) {
         (ItemKind::Background, _) if item.id == item.name => item.name.to_string(),

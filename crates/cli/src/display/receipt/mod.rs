@@ -35,6 +35,12 @@ pub(crate) fn render_receipt(receipt: &Receipt, style: Style, width: usize) -> S
     text
 }
 
+/// Names a piece of work in one line.
+pub(crate) fn work_line(item: &ReceiptItem) -> String {
+    let name = brief::name(item, true);
+    name.trim_end_matches([' ', '·', ':']).to_owned()
+}
+
 /// Draws all that a receipt says, in so many columns. It ends with an end of line.
 pub(crate) fn render_full_receipt(receipt: &Receipt, style: Style, width: usize) -> Styled {
     let width = width.max(COLUMNS_MIN);
@@ -118,10 +124,13 @@ fn footer(receipt: &Receipt, style: Style, width: usize) -> Styled {
     };
     let usage = receipt.usage();
     let estimated = if usage.estimated { " (estimated)" } else { "" };
+    let tokens = match usage.input_tokens {
+        1 => "1 token".to_owned(),
+        count => format!("{count} tokens"),
+    };
     let said = format!(
-        "{conversation} {} {} tokens in, {} out{estimated}",
+        "{conversation} {} {tokens} in, {} out{estimated}",
         style.pick("·", "-"),
-        usage.input_tokens,
         usage.output_tokens
     );
     push_wrapped(&mut text, &said, TextRole::Dim, style, width);

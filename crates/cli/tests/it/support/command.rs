@@ -143,6 +143,7 @@ impl<'a> Allstop<'a> {
             .env_clear()
             .env("PATH", path)
             .env("HOME", self.place.path("home"))
+            .env("XDG_RUNTIME_DIR", self.place.path("run"))
             .env(MARK, self.place.mark())
             .envs(self.environment)
             .stdin(self.stdin)

@@ -31,7 +31,7 @@ impl Place {
             .prefix("allstop-test-")
             .tempdir_in(base())
             .expect("a temporary folder");
-        for below in ["home", "work"] {
+        for below in ["home", "work", "run"] {
             fs::create_dir(folder.path().join(below)).expect("a folder below it");
         }
         let number = NEXT.fetch_add(1, Ordering::Relaxed);

@@ -1,0 +1,64 @@
+//! `allstop receipt`: the receipt of the last stop of a session, from the log.
+
+use allstop_core::{SessionId, Timestamp};
+use allstop_log::{Log, list_sessions, read_session};
+
+use super::sessions::{open, resolve};
+use crate::args::ReceiptArgs;
+use crate::display::{RECEIPT_WIDTH_DEFAULT, render_full_receipt, render_receipt};
+use crate::error::CliError;
+use crate::host::ProcessHost;
+use crate::shell_command::SameFlags;
+use crate::terminal::OutputPriority;
+
+/// Word for the newest session.
+pub(super) const LAST: &str = "last";
+
+/// Runs the command and gives its exit code.
+///
+/// # Cancel safety
+/// Cancel safe.
+pub(crate) async fn receipt(args: &ReceiptArgs, host: &ProcessHost) -> Result<u8, CliError> {
+    let (log, _outputs) = open(&args.store).await?;
+    let flags = SameFlags::of_store(&args.store);
+    let id = if args.id == LAST {
+        let newest = newest(&*log).await?;
+        newest.ok_or_else(|| CliError::usage("there are no sessions in the store"))?
+    } else {
+        resolve(&*log, &args.id, &flags).await?
+    };
+    let read = read_session(&*log, &id).await;
+    let (state, _owner) = read.map_err(|error| CliError::failure(error.to_string()))?;
+    let turns = state.turns().iter().rev();
+    let mut receipts = turns.filter_map(|turn| turn.ending.as_ref()?.receipt.as_ref());
+    let receipt = receipts.next();
+    let Some(receipt) = receipt else {
+        let message = format!("no turn of session {id} was stopped");
+        return Err(CliError::failure(message).hint(flags.command(&format!("sessions show {id}"))));
+    };
+    let stdout = host.output.stdout();
+    if args.shown.json {
+        let json = serde_json::to_string(&**receipt).unwrap_or_default();
+        stdout.json(&json, OutputPriority::Last);
+        return Ok(0);
+    }
+    let style = host.terminal.style(stdout.is_terminal());
+    let width = stdout.columns().unwrap_or(RECEIPT_WIDTH_DEFAULT);
+    let text = if args.shown.full {
+        render_full_receipt(receipt, style, width)
+    } else {
+        render_receipt(receipt, style, width)
+    };
+    stdout.lines(text, OutputPriority::Last);
+    Ok(0)
+}
+
+/// The session that was active last.
+async fn newest(log: &dyn Log) -> Result<Option<SessionId>, CliError> {
+    let sessions = list_sessions(log).await;
+    let sessions = sessions.map_err(|error| CliError::failure(error.to_string()))?;
+    let newest = sessions
+        .into_iter()
+        .max_by_key(|session| session.active_at.map(Timestamp::unix_ms));
+    Ok(newest.map(|session| session.id))
+}

@@ -1,0 +1,149 @@
+//! Background work that no process owns: its session is opened, the work is stopped, and the session is closed.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_agent::{TurnError, TurnErrorKind};
+use allstop_core::{Cause, CauseKind, SessionId};
+use allstop_log::{Log, list_sessions, read_session};
+use allstop_runtime::unended_work;
+use allstop_scope::{RootOptions, Scope};
+use allstop_session::{
+    AgentRequest, AgentSource, OpenError, Session, SessionAgent, SessionOptions, Sessions,
+};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use tokio::sync::SetOnce;
+use tokio::time::timeout;
+
+use crate::error::CliError;
+use crate::remote::StoppedSession;
+
+/// Longest wait for the log of a session to be read.
+const OPEN_MAX: Duration = Duration::from_secs(10);
+
+/// Sessions with work that runs without an owner, opened here.
+#[derive(Debug, Default)]
+pub(super) struct LeftWork(Vec<OpenedSession>);
+
+#[derive(Debug)]
+struct OpenedSession {
+    session: Session,
+    /// Set once the session knows the work that earlier processes left.
+    knows_work: Arc<SetOnce<()>>,
+}
+
+/// Source for a session to which nobody sends a message. It is asked once the log is open and its work is looked up.
+#[derive(Debug)]
+struct NoAgent {
+    knows_work: Arc<SetOnce<()>>,
+}
+
+impl AgentSource for NoAgent {
+    fn agent(&self, _request: AgentRequest) -> BoxFuture<'_, Result<SessionAgent, TurnError>> {
+        // A second time changes nothing.
+        drop(self.knows_work.set(()));
+        let error = TurnError {
+            kind: TurnErrorKind::Bug,
+            message: "this session is open only for a stop".to_owned(),
+            hint: None,
+        };
+        std::future::ready(Err(error)).boxed()
+    }
+}
+
+impl LeftWork {
+    /// Of all sessions in the store that no process has open.
+    ///
+    /// # Errors
+    /// If the store failed.
+    pub(super) async fn of_store(
+        log: Arc<dyn Log>,
+        scopes: RootOptions,
+        open_elsewhere: &HashSet<SessionId>,
+    ) -> Result<Self, CliError> {
+        let listed = list_sessions(&*log).await;
+        let listed = listed.map_err(|error| CliError::failure(error.to_string()))?;
+        let mut left = Vec::new();
+        for summary in listed {
+            let is_ours = summary.owner.is_none() && !open_elsewhere.contains(&summary.id);
+            if !is_ours || summary.problem.is_some() {
+                continue;
+            }
+            let Ok((state, None)) = read_session(&*log, &summary.id).await else {
+                continue;
+            };
+            if unended_work(&state).iter().any(|work| work.alive)
+                && let Ok(session) = open(&log, scopes.clone(), summary.id).await
+            {
+                left.push(session);
+            }
+        }
+        Ok(Self(left))
+    }
+
+    /// Of this session.
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    pub(super) async fn of_session(
+        log: Arc<dyn Log>,
+        scopes: RootOptions,
+        id: SessionId,
+    ) -> Result<Self, CliError> {
+        let session = open(&log, scopes, id).await;
+        let session = session.map_err(|error| CliError::failure(error.to_string()))?;
+        Ok(Self(vec![session]))
+    }
+
+    /// Stops the work, and closes the sessions.
+    pub(super) async fn stop(self, is_preview: bool, now: bool, by: &str) -> Vec<StoppedSession> {
+        let mut stopped = Vec::new();
+        for OpenedSession {
+            session,
+            knows_work,
+        } in self.0
+        {
+            // A store that hangs: then the session knows of no work, and the receipt says so.
+            let _known_or_late = timeout(OPEN_MAX, knows_work.wait()).await;
+            let receipt = if is_preview {
+                session.preview_work()
+            } else {
+                let cause = Cause::new(CauseKind::User).by(by.to_owned());
+                let stop = session.stop_work(&cause);
+                if now {
+                    stop.force();
+                }
+                (*stop.receipt().await).clone()
+            };
+            stopped.push(StoppedSession {
+                session: session.id().clone(),
+                receipt,
+            });
+            drop(session.close().await);
+        }
+        stopped
+    }
+}
+
+async fn open(
+    log: &Arc<dyn Log>,
+    scopes: RootOptions,
+    id: SessionId,
+) -> Result<OpenedSession, OpenError> {
+    let scope = Scope::root("stop of left work", scopes);
+    let options = SessionOptions {
+        sleep_after: None,
+        ..SessionOptions::default()
+    };
+    let knows_work: Arc<SetOnce<()>> = Arc::default();
+    let source = Arc::new(NoAgent {
+        knows_work: Arc::clone(&knows_work),
+    });
+    let sessions = Sessions::new(Arc::clone(log), scope, source, options);
+    Ok(OpenedSession {
+        session: sessions.resume(id).await?,
+        knows_work,
+    })
+}

@@ -1,0 +1,192 @@
+//! `allstop stop`: stops sessions in the processes that own them, and work that was left without one.
+
+mod left_work;
+
+use std::collections::HashSet;
+
+use allstop_core::{CallId, Receipt, SessionId};
+use futures::future::join_all;
+use serde::Serialize;
+
+use super::ps::failed;
+use super::receipt::LAST;
+use super::sessions::{open, resolve};
+use crate::args::StopArgs;
+use crate::display::{RECEIPT_WIDTH_DEFAULT, render_full_receipt, render_receipt};
+use crate::error::CliError;
+use crate::host::ProcessHost;
+use crate::remote::{
+    OwnedSessionReport, ProcessReport, RemoteError, RemoteProcess, RemoteStopParams,
+    StoppedSession, processes,
+};
+use crate::shell_command::SameFlags;
+use crate::short_id::{is_meant, short};
+use crate::terminal::{OutputPriority, Styled, TextRole};
+use left_work::LeftWork;
+
+/// Session that is open in a process.
+struct OpenTarget {
+    process: RemoteProcess,
+    session: SessionId,
+}
+
+/// Result for one session, as `--json` gives it.
+#[derive(Serialize)]
+struct StopLine<'a> {
+    schema: &'static str,
+    session_id: &'a SessionId,
+    receipt: &'a Receipt,
+}
+
+/// Runs the command and gives its exit code.
+///
+/// # Cancel safety
+/// Dropping the future takes no stop back.
+pub(crate) async fn stop(args: &StopArgs, host: &ProcessHost) -> Result<u8, CliError> {
+    let found = processes().await.map_err(|error| failed(&error))?;
+    let mut problems = Vec::new();
+    let mut open_sessions = Vec::new();
+    for (process, report) in found {
+        match report {
+            Ok(report) => open_sessions.extend(targets(&process, &report)),
+            Err(error) => problems.push(error),
+        }
+    }
+    let flags = SameFlags::of_store(&args.store);
+    let is_open_elsewhere: HashSet<_> = open_sessions
+        .iter()
+        .map(|target| target.session.clone())
+        .collect();
+    let (chosen, left) = match args.id.as_deref() {
+        None => {
+            let (log, _outputs) = open(&args.store).await?;
+            let left = LeftWork::of_store(log, host.scopes(), &is_open_elsewhere).await?;
+            (open_sessions, left)
+        }
+        Some(given) => match meant(open_sessions, given)? {
+            Some(target) => (vec![target], LeftWork::default()),
+            None if given == LAST => {
+                return Err(no_session(&problems));
+            }
+            None => {
+                let (log, _outputs) = open(&args.store).await?;
+                let id = resolve(&*log, given, &flags).await?;
+                let left = LeftWork::of_session(log, host.scopes(), id).await?;
+                (Vec::new(), left)
+            }
+        },
+    };
+    let by = format!("allstop stop in process {}", std::process::id());
+    let params = |session: &SessionId| RemoteStopParams {
+        session_id: session.clone(),
+        extent: args.extent,
+        call: args.call.as_deref().map(CallId::new),
+        now: args.now,
+        preview: args.preview,
+        by: by.clone(),
+    };
+    // All at once: each has the same grace.
+    let stopping = chosen.iter().map(async |target| {
+        let params = params(&target.session);
+        target.process.stop(&params, || {}).await
+    });
+    let (stopped, mut receipts) =
+        tokio::join!(join_all(stopping), left.stop(args.preview, args.now, &by));
+    for result in stopped {
+        match result {
+            Ok(stopped) => receipts.push(stopped),
+            Err(error) => problems.push(error),
+        }
+    }
+    Ok(tell(args, host, &receipts, &problems))
+}
+
+fn targets(process: &RemoteProcess, report: &ProcessReport) -> Vec<OpenTarget> {
+    let sessions = report.sessions.iter();
+    let target = |session: &OwnedSessionReport| OpenTarget {
+        process: process.clone(),
+        session: session.session_id.clone(),
+    };
+    sessions.map(target).collect()
+}
+
+/// The open session that is meant; `None` if none is.
+fn meant(all: Vec<OpenTarget>, given: &str) -> Result<Option<OpenTarget>, CliError> {
+    if given == LAST {
+        // Ids begin with the time.
+        return Ok(all.into_iter().max_by(|a, b| a.session.cmp(&b.session)));
+    }
+    let (exact, others): (Vec<_>, Vec<_>) = all
+        .into_iter()
+        .partition(|target| target.session.as_str() == given);
+    if let Some(target) = exact.into_iter().next() {
+        return Ok(Some(target));
+    }
+    let mut matches: Vec<_> = others
+        .into_iter()
+        .filter(|target| is_meant(target.session.as_str(), given))
+        .collect();
+    if matches.len() > 1 {
+        let ids = matches.iter().map(|target| short(target.session.as_str()));
+        let ids: Vec<_> = ids.collect();
+        let message = format!("{given} can mean {}", ids.join(" or "));
+        return Err(CliError::usage(message).hint("give more of the id"));
+    }
+    Ok(matches.pop())
+}
+
+fn no_session(problems: &[RemoteError]) -> CliError {
+    match problems.first() {
+        Some(problem) => CliError::failure(problem.to_string()),
+        None => CliError::usage("no session runs")
+            .hint("`allstop sessions list` lists those that ended"),
+    }
+}
+
+/// Shows receipts and problems. Returns the exit code.
+fn tell(
+    args: &StopArgs,
+    host: &ProcessHost,
+    receipts: &[StoppedSession],
+    problems: &[RemoteError],
+) -> u8 {
+    let stdout = host.output.stdout();
+    let style = host.terminal.style(stdout.is_terminal());
+    let width = stdout.columns().unwrap_or(RECEIPT_WIDTH_DEFAULT);
+    for StoppedSession { session, receipt } in receipts {
+        if args.shown.json {
+            let line = StopLine {
+                schema: "allstop.stop/1",
+                session_id: session,
+                receipt,
+            };
+            let line = serde_json::to_string(&line).unwrap_or_default();
+            stdout.json(&line, OutputPriority::Last);
+            continue;
+        }
+        let mut text = Styled::default();
+        if args.all {
+            let title = format!("session {}", short(session.as_str()));
+            text.push_line(&style.paint(TextRole::Dim, title));
+        }
+        text.push(&if args.shown.full {
+            render_full_receipt(receipt, style, width)
+        } else {
+            render_receipt(receipt, style, width)
+        });
+        stdout.lines(text, OutputPriority::Last);
+    }
+    if receipts.is_empty() && problems.is_empty() && !args.shown.json {
+        stdout.lines(Styled::from("nothing runs"), OutputPriority::Last);
+    }
+    let stderr = host.output.stderr();
+    let style = host.terminal.style(stderr.is_terminal());
+    for problem in problems {
+        let said = style.failure(&problem.to_string(), None);
+        stderr.lines(said, OutputPriority::Must);
+    }
+    let is_left = |stopped: &StoppedSession| {
+        !stopped.receipt.quiet() && stopped.receipt.outcome().is_none() && !args.preview
+    };
+    u8::from(!problems.is_empty() || receipts.iter().any(is_left))
+}

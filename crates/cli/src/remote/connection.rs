@@ -1,0 +1,253 @@
+//! One connection of a process that asks: its requests are read, begun in their order, and answered.
+
+use std::sync::Arc;
+
+use allstop_core::{Cause, CauseKind};
+use allstop_jsonrpc::{
+    FrameDecoder, FrameLimits, IncomingMessage, IncomingRequest, IncomingRequests, QueuedAnswer,
+    Responder, RpcError, encode_error_response, encode_frame, encode_notification,
+};
+use allstop_session::{SessionStop, StopTarget};
+use futures::StreamExt as _;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio::sync::mpsc;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use super::listener::OwnedSession;
+use super::protocol::{
+    ACCEPTED, AcceptedParams, LIST, OwnedSessionReport, ProcessReport, RemoteExtent,
+    RemoteStopParams, STOP, StopResult,
+};
+
+/// A request is a session id and a few words.
+const LIMITS: FrameLimits = FrameLimits {
+    header_bytes_max: 1_024,
+    body_bytes_max: 64 * 1_024,
+};
+
+/// Requests of one connection that are being answered.
+const REQUESTS_MAX: usize = 1_024;
+
+const READ_BYTES: usize = 8 * 1_024;
+
+/// A stop from elsewhere, which was accepted. Its receipt goes to who asked for it, and can be shown here too.
+#[derive(Debug)]
+pub(crate) struct RemoteStop {
+    pub(crate) stop: SessionStop,
+    /// True if it is of the running turn.
+    pub(crate) covers_turn: bool,
+}
+
+/// Output of a connection. Its length is limited by the requests under way: each has one answer and one notification.
+type Output = mpsc::UnboundedSender<RemoteOutput>;
+
+enum RemoteOutput {
+    Answer(QueuedAnswer, TaskTrackerToken),
+    Frame(Vec<u8>),
+}
+
+/// An answer that comes later.
+type LaterAnswer = BoxFuture<'static, (Responder, Value, TaskTrackerToken)>;
+
+pub(super) struct RemoteConnection {
+    owned: Arc<OwnedSession>,
+    stops: mpsc::Sender<RemoteStop>,
+    requests: IncomingRequests,
+    /// Requests without a whole answer.
+    in_flight: TaskTracker,
+    output: Output,
+    queued: mpsc::UnboundedReceiver<RemoteOutput>,
+    later: FuturesUnordered<LaterAnswer>,
+}
+
+impl RemoteConnection {
+    pub(super) fn new(
+        owned: Arc<OwnedSession>,
+        stops: mpsc::Sender<RemoteStop>,
+        in_flight: TaskTracker,
+    ) -> Self {
+        let (output, queued) = mpsc::unbounded_channel();
+        let (answers, tracker) = (output.clone(), in_flight.clone());
+        let sink = Arc::new(move |answer| {
+            // The token is dropped once the answer is written, or the peer is gone.
+            drop(answers.send(RemoteOutput::Answer(answer, tracker.token())));
+        });
+        Self {
+            owned,
+            stops,
+            requests: IncomingRequests::new(REQUESTS_MAX, sink),
+            in_flight,
+            output,
+            queued,
+            later: FuturesUnordered::new(),
+        }
+    }
+
+    /// Serves the peer until it leaves, or sends what cannot be read. Stops that it has asked for go on.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the answers.
+    pub(super) async fn serve(mut self, stream: UnixStream) {
+        let (mut read, mut write) = stream.into_split();
+        let mut decoder = FrameDecoder::new(LIMITS);
+        let mut chunk = vec![0; READ_BYTES];
+        let mut is_read = true;
+        loop {
+            tokio::select! {
+                biased;
+                Some(output) = self.queued.recv() => {
+                    let written = match &output {
+                        RemoteOutput::Answer(answer, _token) => write.write_all(answer.frame()).await,
+                        RemoteOutput::Frame(frame) => write.write_all(frame).await,
+                    };
+                    if written.is_err() {
+                        return;
+                    }
+                }
+                Some((responder, result, in_flight)) = self.later.next() => {
+                    responder.respond(Ok(result));
+                    drop(in_flight);
+                }
+                len = read.read(&mut chunk), if is_read => {
+                    let Ok(len) = len else { return };
+                    decoder.push(chunk.get(..len).unwrap_or_default());
+                    is_read = len > 0 && self.frames(&mut decoder);
+                }
+                else => return,
+            }
+            if !is_read && self.later.is_empty() && self.queued.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Takes all whole frames. False if nothing more can be read.
+    fn frames(&mut self, decoder: &mut FrameDecoder) -> bool {
+        loop {
+            match decoder.next_frame() {
+                Ok(Some(body)) => self.message(&body),
+                Ok(None) => return true,
+                Err(error) => {
+                    self.refuse(&encode_error_response(
+                        None,
+                        &RpcError::parse_error(error.to_string()),
+                    ));
+                    return false;
+                }
+            }
+        }
+    }
+
+    fn message(&mut self, body: &[u8]) {
+        let request = match IncomingMessage::parse(body) {
+            Ok(IncomingMessage::Request(request)) => request,
+            // This side asks nothing, and notifications have no answer.
+            Ok(_) => return,
+            Err(malformed) => {
+                let answer = encode_error_response(malformed.id.as_ref(), &malformed.error);
+                return self.refuse(&answer);
+            }
+        };
+        let IncomingRequest { id, method, params } = request;
+        match self.requests.accept(id.clone()) {
+            Ok(responder) => self.request(&method, params.as_deref(), responder),
+            Err(refused) => self.refuse(&encode_error_response(Some(&id), &refused)),
+        }
+    }
+
+    fn refuse(&self, body: &[u8]) {
+        // The receiver is this connection's own.
+        drop(self.output.send(RemoteOutput::Frame(encode_frame(body))));
+    }
+
+    fn request(&mut self, method: &str, params: Option<&RawValue>, responder: Responder) {
+        match method {
+            LIST => responder.respond(Ok(report(&self.owned))),
+            STOP => match read::<RemoteStopParams>(params) {
+                Ok(params) => self.stop(params, responder),
+                Err(error) => responder.respond(Err::<(), _>(error)),
+            },
+            other => responder.respond(Err::<(), _>(RpcError::method_not_found(other))),
+        }
+    }
+
+    fn stop(&mut self, params: RemoteStopParams, responder: Responder) {
+        let session = &self.owned.session;
+        if params.session_id != *session.id() {
+            let message = format!("session {} is not open here", params.session_id);
+            return responder.respond(Err::<(), _>(RpcError::invalid_params(message)));
+        }
+        let target = match (params.call, params.extent) {
+            (Some(call), _) => StopTarget::Call(call),
+            (None, RemoteExtent::Turn) => StopTarget::Turn,
+            (None, RemoteExtent::TurnAndBackground) => StopTarget::TurnAndBackground,
+            (None, RemoteExtent::Session) => StopTarget::Session,
+        };
+        let is_work = target == StopTarget::TurnAndBackground;
+        if params.preview {
+            let receipt = if is_work {
+                session.preview_work()
+            } else {
+                session.preview(&target)
+            };
+            return responder.respond(Ok(StopResult { receipt }));
+        }
+        let cause = Cause::new(CauseKind::User).by(params.by);
+        let stop = if is_work {
+            session.stop_work(&cause)
+        } else {
+            session.stop(&target, cause)
+        };
+        let stop_id = stop.request().stop_id.clone();
+        if let Ok(accepted) = encode_notification(ACCEPTED, &AcceptedParams { stop_id }) {
+            self.refuse(&accepted);
+        }
+        if params.now {
+            stop.force();
+        }
+        let told = RemoteStop {
+            stop: stop.clone(),
+            covers_turn: !matches!(target, StopTarget::Call(_)),
+        };
+        // An owner that does not look misses the line, not the stop.
+        let _told_or_full = self.stops.try_send(told);
+        let in_flight = self.in_flight.token();
+        self.later.push(Box::pin(async move {
+            let receipt = stop.receipt().await;
+            let result = serde_json::to_value(StopResult {
+                receipt: (*receipt).clone(),
+            });
+            (responder, result.unwrap_or_default(), in_flight)
+        }));
+    }
+}
+
+fn report(owned: &OwnedSession) -> ProcessReport {
+    let session = &owned.session;
+    let questions = session.questions().into_iter();
+    ProcessReport {
+        pid: std::process::id(),
+        command: owned.command.to_owned(),
+        folder: owned.folder.clone(),
+        started_at: owned.started_at,
+        sessions: vec![OwnedSessionReport {
+            session_id: session.id().clone(),
+            model: owned.model.clone(),
+            is_busy: session.is_busy(),
+            questions: questions.map(|open| open.question.text).collect(),
+            work: session.preview_work().items().to_vec(),
+        }],
+    }
+}
+
+fn read<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T, RpcError> {
+    let text = params.map_or("{}", RawValue::get);
+    serde_json::from_str(text).map_err(|error| RpcError::invalid_params(error.to_string()))
+}

@@ -1,0 +1,78 @@
+//! Folder of the sockets: only its user can look into it.
+
+use std::fs::{DirBuilder, Metadata};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+use crate::host::variable;
+
+/// End of the name of a socket; before it stands the process id.
+const SUFFIX: &str = ".sock";
+
+/// The folder of this user: `XDG_RUNTIME_DIR/allstop`, else one in `/run/user` or `/tmp`.
+fn folder() -> PathBuf {
+    let named = variable("XDG_RUNTIME_DIR").map(PathBuf::from);
+    if let Some(named) = named.filter(|path| path.is_absolute()) {
+        return named.join("allstop");
+    }
+    let user = rustix::process::geteuid().as_raw();
+    let of_user = PathBuf::from(format!("/run/user/{user}"));
+    if of_user.is_dir() {
+        of_user.join("allstop")
+    } else {
+        PathBuf::from(format!("/tmp/allstop-{user}"))
+    }
+}
+
+/// Path for the socket of this process, in a folder that only this user can look into.
+///
+/// # Errors
+/// If the folder cannot be made, or belongs to somebody else.
+pub(super) fn own_socket() -> io::Result<PathBuf> {
+    let folder = folder();
+    if let Err(error) = DirBuilder::new().mode(0o700).create(&folder)
+        && error.kind() != io::ErrorKind::AlreadyExists
+    {
+        return Err(error);
+    }
+    check(&folder)?;
+    Ok(folder.join(format!("{}{SUFFIX}", std::process::id())))
+}
+
+/// Sockets of the processes of this user, with their process ids.
+///
+/// # Errors
+/// If the folder cannot be read. Without a folder there are none.
+pub(super) fn sockets() -> io::Result<Vec<(u32, PathBuf)>> {
+    let folder = folder();
+    match check(&folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        checked => checked?,
+    }
+    let mut sockets = Vec::new();
+    for entry in std::fs::read_dir(&folder)? {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        let pid = name.and_then(|name| name.strip_suffix(SUFFIX)?.parse().ok());
+        sockets.extend(pid.map(|pid| (pid, path)));
+    }
+    sockets.sort();
+    Ok(sockets)
+}
+
+/// A folder in `/tmp` could be one of somebody else, who would be told of all stops.
+fn check(folder: &Path) -> io::Result<()> {
+    // Of a link itself, not of what it leads to.
+    let found: Metadata = std::fs::symlink_metadata(folder)?;
+    let is_own = found.uid() == rustix::process::geteuid().as_raw();
+    let others = found.mode() & 0o077;
+    if found.is_dir() && is_own && others == 0 {
+        return Ok(());
+    }
+    let message = format!(
+        "{} is no folder that only this user can read: remove it, or name another one in XDG_RUNTIME_DIR",
+        folder.display()
+    );
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
+}

@@ -1,0 +1,82 @@
+//! Requests to a process that owns sessions, and their answers.
+
+use std::path::PathBuf;
+
+use allstop_core::receipt::ReceiptItem;
+use allstop_core::{CallId, Receipt, SessionId, StopId, Timestamp};
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+/// Lists the sessions of the process and their work.
+pub(super) const LIST: &str = "allstop.list";
+/// Stops work of a session.
+pub(super) const STOP: &str = "allstop.stop";
+/// Notification: the stop is accepted, and nothing more of its extent starts.
+pub(super) const ACCEPTED: &str = "allstop.accepted";
+
+/// A process that owns sessions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ProcessReport {
+    pub(crate) pid: u32,
+    /// The command, such as `chat`.
+    pub(crate) command: String,
+    pub(crate) folder: PathBuf,
+    pub(crate) started_at: Timestamp,
+    pub(crate) sessions: Vec<OwnedSessionReport>,
+}
+
+/// An open session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct OwnedSessionReport {
+    pub(crate) session_id: SessionId,
+    /// Name of its model.
+    pub(crate) model: String,
+    /// True if a turn runs or waits.
+    pub(crate) is_busy: bool,
+    /// Permission questions that wait for an answer, in one line each.
+    pub(crate) questions: Vec<String>,
+    /// All that runs, as a dry run of a stop finds it.
+    pub(crate) work: Vec<ReceiptItem>,
+}
+
+/// Part of a session to stop.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
+pub(crate) enum RemoteExtent {
+    /// The running turn; background work goes on
+    Turn,
+    /// The turn and all background work, detached work too; the session goes on
+    #[default]
+    TurnAndBackground,
+    /// All of the session, which is closed
+    Session,
+}
+
+/// Request of a stop.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct RemoteStopParams {
+    pub(crate) session_id: SessionId,
+    pub(crate) extent: RemoteExtent,
+    /// One call of the running turn, in place of the extent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) call: Option<CallId>,
+    /// True: uses force at once.
+    pub(crate) now: bool,
+    /// True: a dry run.
+    pub(crate) preview: bool,
+    /// Name of the asking program, for the receipt.
+    pub(crate) by: String,
+}
+
+/// Parameters of [`ACCEPTED`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct AcceptedParams {
+    pub(super) stop_id: StopId,
+}
+
+/// Answer of [`STOP`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct StopResult {
+    pub(super) receipt: Receipt,
+}

@@ -1,0 +1,326 @@
+//! Stops from another terminal: `ps`, `stop` and `receipt`, and what a socket has to stand.
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::support::person::Person;
+use crate::support::terminal::Terminal;
+use crate::support::{Ended, FACT_MAX, Place, eventually};
+
+/// A turn that is hard to stop, beside background work.
+const SCRIPT: &str = r#"
+turns:
+  - when: server
+    replies:
+      - calls: [{tool: shell, arguments: {command: "echo up; sleep 600", background: true}}]
+      - text: It is up.
+  - when: everything
+    replies:
+      - calls:
+          - {tool: shell, arguments: {command: "trap '' TERM; setsid sleep 600 & echo x > begun; sleep 600 & wait"}}
+          - {tool: agent, arguments: {prompt: "dig deep"}}
+      - text: Done.
+  - when: dig deep
+    replies: [{text: Never., stall: first_token}]
+  - when: hello
+    replies: [{text: Hello there.}]
+"#;
+
+fn command(place: &Place, args: &str) -> Ended {
+    place.allstop().args(args).end()
+}
+
+fn stop(place: &Place, args: &str) -> Ended {
+    let stop = place.allstop().args("stop").args(args);
+    stop.arg("--store").arg(place.store()).end()
+}
+
+fn sockets(place: &Place) -> Vec<PathBuf> {
+    let folder = std::fs::read_dir(place.path("run/allstop"));
+    let entries = folder.into_iter().flatten();
+    entries
+        .map(|entry| entry.expect("an entry").path())
+        .collect()
+}
+
+fn lines(text: &str) -> Vec<Value> {
+    let lines = text.lines();
+    lines
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect()
+}
+
+/// A chat with background work, in the middle of a turn.
+fn busy_chat(place: &Place) -> Person<'_> {
+    let script = place.script(SCRIPT);
+    let chat = place.allstop().args("chat --yes --grace 500ms --model");
+    let person = Person::with_model(place, chat.arg(script), Terminal::new());
+    person.says("server").sees("It is up.");
+    person.says("everything");
+    let begun = place.work().join("begun");
+    eventually("the deaf command", || begun.exists().then_some(()));
+    eventually("the sub-agent", || {
+        command(place, "ps")
+            .stdout
+            .contains("agent: dig deep")
+            .then_some(())
+    });
+    person
+}
+
+#[test]
+fn stop_of_all_has_one_receipt_in_both_terminals() {
+    let place = Place::new();
+    let person = busy_chat(&place);
+    let preview = stop(&place, "--all --preview").ok().stdout;
+    assert!(preview.contains("Would stop"), "{preview}");
+    let stopped = stop(&place, "--all --json").ok();
+    let [line] = lines(&stopped.stdout).try_into().expect("one session");
+    let receipt = &line["receipt"];
+    assert_eq!(receipt["quiet"], true, "{receipt:#}");
+    let by = receipt["cause"]["by"].as_str().expect("who asked");
+    assert!(by.starts_with("allstop stop in process "), "{by}");
+    let items = receipt["items"].as_array().expect("items");
+    for (kind, name) in [
+        ("tool_call", "shell"),
+        ("tool_call", "agent"),
+        ("background", "echo up; sleep 600"),
+    ] {
+        let is_it = |item: &&Value| item["kind"] == kind && item["name"] == name;
+        let item = items.iter().find(is_it);
+        let item = item.unwrap_or_else(|| panic!("no {name} in {receipt:#}"));
+        assert_eq!(item["state"], "stopped", "{item:#}");
+    }
+    let shown = format!("stopped by {by}");
+    person.sees("verified.").sees(&shown[..24]);
+    // The session goes on.
+    person.says("hello").sees("Hello there.").presses("\x04");
+    let (ended, screen) = person.left();
+    assert_eq!(ended.code, 0, "{screen}");
+    assert_eq!(
+        screen.matches("background work stopped by").count(),
+        1,
+        "{screen}"
+    );
+    place.assert_nothing_runs();
+    assert!(
+        sockets(&place).is_empty(),
+        "the socket is gone with the process"
+    );
+    let none = command(&place, "ps").ok();
+    assert_eq!(none.stdout, "nothing runs\n");
+}
+
+#[test]
+fn stop_ends_a_run_like_ctrl_c() {
+    let place = Place::new();
+    let run = place
+        .run_script(SCRIPT)
+        .args("--grace 200ms --json everything")
+        .start();
+    let begun = place.work().join("begun");
+    eventually("the deaf command", || begun.exists().then_some(()));
+    let stopped = stop(&place, "last --json").ok();
+    let [line] = lines(&stopped.stdout).try_into().expect("one session");
+    let ended = run.end(FACT_MAX);
+    assert_eq!(ended.code, 130, "{ended:?}");
+    let envelope = ended.envelope();
+    assert_eq!(envelope["stop_reason"], "cancelled", "{envelope:#}");
+    assert_eq!(envelope["receipt"]["stop_id"], line["receipt"]["stop_id"]);
+    assert_eq!(envelope["receipt"]["cause"]["kind"], "user");
+    let logged = place
+        .allstop()
+        .args("receipt --json --store")
+        .arg(place.store());
+    let logged: Value = serde_json::from_str(&logged.end().ok().stdout).expect("JSON");
+    assert_eq!(logged["cause"], line["receipt"]["cause"], "{logged:#}");
+    place.assert_nothing_runs();
+}
+
+#[test]
+fn session_is_closed_and_one_call_is_stopped() {
+    let place = Place::new();
+    let person = busy_chat(&place);
+    let calls = lines(&command(&place, "ps --json").ok().stdout);
+    let session = &calls[0]["sessions"][0];
+    let work = session["work"].as_array().expect("work");
+    let agent = work.iter().find(|item| item["name"] == "agent");
+    let agent = agent.expect("a sub-agent")["id"].as_str().expect("an id");
+    let id = session["session_id"].as_str().expect("an id");
+    let stopped = stop(&place, &format!("{} --call {agent}", &id[20..])).ok();
+    assert!(
+        stopped.stdout.contains("agent: dig deep"),
+        "{}",
+        stopped.stdout
+    );
+    let unknown = stop(&place, &format!("{id} --call no_such_call")).ok();
+    assert!(
+        unknown.stdout.contains("there is no call no_such_call"),
+        "{}",
+        unknown.stdout
+    );
+    stop(&place, &format!("{id} --extent session --now")).ok();
+    let (ended, screen) = person.left();
+    assert_eq!(ended.code, 0, "{screen}");
+    place.assert_nothing_runs();
+}
+
+/// Detached work, and a socket without a process, are what a crash leaves.
+#[test]
+fn detached_work_of_a_killed_run_is_stopped() {
+    let place = Place::new();
+    let run = place
+        .run_script(SCRIPT)
+        .args("--keep-background --json server")
+        .end()
+        .ok();
+    let id = run.session();
+    let shown = stop(&place, &format!("{id} --preview")).ok().stdout;
+    assert!(shown.contains("echo up; sleep 600"), "{shown}");
+    let stopped = stop(&place, "--all --json").ok();
+    let [line] = lines(&stopped.stdout).try_into().expect("one session");
+    assert_eq!(line["receipt"]["items"][0]["state"], "stopped", "{line:#}");
+    assert_eq!(line["receipt"]["quiet"], true, "{line:#}");
+    place.assert_nothing_runs();
+    let again = stop(&place, "--all").ok();
+    assert_eq!(again.stdout, "nothing runs\n");
+    // A socket that nobody listens on is no obstacle, and is removed.
+    let stale = place.path("run/allstop/4000000.sock");
+    drop(UnixListener::bind(&stale).expect("a socket"));
+    assert!(stale.exists());
+    command(&place, "ps").ok();
+    assert!(!stale.exists());
+}
+
+#[test]
+fn unknown_sessions_and_none_are_told_apart() {
+    let place = Place::new();
+    let none = stop(&place, "last");
+    assert_eq!(none.code, 2, "{none:?}");
+    assert!(none.stderr.contains("no session runs"), "{}", none.stderr);
+    place
+        .run_script("replies: [{text: x}]")
+        .arg("hi")
+        .end()
+        .ok();
+    let unknown = stop(&place, "nosuchid");
+    assert_eq!(unknown.code, 2, "{unknown:?}");
+    let receipt = place
+        .allstop()
+        .args("receipt --store")
+        .arg(place.store())
+        .end();
+    assert_eq!(receipt.code, 1, "{receipt:?}");
+    assert!(receipt.stderr.contains("was stopped"), "{}", receipt.stderr);
+}
+
+/// Frames by hand: a socket stands garbage, and answers a thousand requests at once.
+#[test]
+fn socket_stands_garbage_and_many_requests() {
+    const REQUESTS: usize = 1_000;
+
+    let place = Place::new();
+    let person = busy_chat(&place);
+    let [socket] = sockets(&place).try_into().expect("one socket");
+    let mode = std::fs::metadata(&socket)
+        .expect("a socket")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let connect = || {
+        let stream = UnixStream::connect(&socket).expect("it listens");
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .expect("a timeout");
+        stream
+    };
+    for garbage in [
+        vec![0xff; 100_000],
+        b"Content-Length: 10000000\r\n\r\n".to_vec(),
+        b"Content-Length: -1\r\n\r\n".to_vec(),
+        b"Content-Length: 5\r\n\r\n{}{}{".to_vec(),
+    ] {
+        let mut stream = connect();
+        // It may close before all is written.
+        drop(stream.write_all(&garbage));
+        drop(stream.shutdown(std::net::Shutdown::Write));
+        let mut answer = String::new();
+        drop(stream.read_to_string(&mut answer));
+        assert!(answer.is_empty() || answer.contains("error"), "{answer}");
+    }
+    let mut stream = connect();
+    let mut requests = Vec::new();
+    for id in 0..REQUESTS {
+        let body = json!({ "jsonrpc": "2.0", "id": id, "method": "allstop.list", "params": {} });
+        let body = body.to_string();
+        requests.extend(format!("Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes());
+    }
+    // They fit into the buffer of the socket, whatever the other side does.
+    stream.write_all(&requests).expect("it is written");
+    let mut answers = String::new();
+    let mut chunk = vec![0; 65_536];
+    while answers.matches("\"jsonrpc\":\"2.0\"").count() < REQUESTS {
+        let len = stream.read(&mut chunk).expect("an answer");
+        assert!(len > 0, "closed after {} bytes", answers.len());
+        answers.push_str(std::str::from_utf8(&chunk[..len]).expect("text"));
+    }
+    assert!(!answers.contains("\"error\""));
+    for unknown in ["allstop.stop", "no.such.method"] {
+        let body =
+            json!({ "jsonrpc": "2.0", "id": 1, "method": unknown, "params": {} }).to_string();
+        let frame = format!("Content-Length: {}\r\n\r\n{body}", body.len());
+        stream.write_all(frame.as_bytes()).expect("it is written");
+        let len = stream.read(&mut chunk).expect("an answer");
+        assert!(String::from_utf8_lossy(&chunk[..len]).contains("error"));
+    }
+    // A stop goes on without who asked for it.
+    let id =
+        lines(&command(&place, "ps --json").ok().stdout)[0]["sessions"][0]["session_id"].clone();
+    let params = json!({ "session_id": id, "extent": "turn_and_background", "now": false, "preview": false, "by": "a test" });
+    let body = json!({ "jsonrpc": "2.0", "id": 2, "method": "allstop.stop", "params": params })
+        .to_string();
+    let frame = format!("Content-Length: {}\r\n\r\n{body}", body.len());
+    stream.write_all(frame.as_bytes()).expect("it is written");
+    drop(stream);
+    person.sees("by a test").sees("verified.").presses("\x04");
+    drop(person.left());
+    place.assert_nothing_runs();
+}
+
+#[test]
+fn other_users_are_told_nothing() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let place = Place::new();
+    let person = busy_chat(&place);
+    for path in [place.path(""), place.path("run"), place.path("run/allstop")] {
+        std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).expect("a mode");
+    }
+    let [socket] = sockets(&place).try_into().expect("one socket");
+    std::fs::set_permissions(&socket, PermissionsExt::from_mode(0o777)).expect("a mode");
+    let theirs = place.allstop().args("ps").by_user(65_534).end();
+    assert!(
+        !theirs.stdout.contains("deaf") && !theirs.stdout.contains("chat in process"),
+        "{theirs:?}"
+    );
+    let request = "import socket,sys; s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.settimeout(10); print(repr(s.recv(10)))";
+    let asked = std::process::Command::new("setpriv")
+        .args(["--reuid=65534", "--clear-groups", "python3", "-c", request])
+        .arg(&socket)
+        .output()
+        .expect("python");
+    // It is closed at once, or was never let in.
+    let said = String::from_utf8_lossy(&asked.stdout).into_owned();
+    assert!(said.is_empty() || said.trim() == "b''", "{asked:?}");
+    std::fs::set_permissions(place.path("run/allstop"), PermissionsExt::from_mode(0o700))
+        .expect("a mode");
+    stop(&place, "--all --now").ok();
+    person.sees("verified.").presses("\x04");
+    drop(person.left());
+}
