@@ -6,6 +6,9 @@ const SHORT_LETTERS: usize = 8;
 /// Letters of an id that Allstop has made itself, in ASCII.
 const ULID_LETTERS: usize = 26;
 
+/// Word for the session that was active last.
+pub(crate) const LAST: &str = "last";
+
 /// The end of an id, which is as good as all of it. An id that somebody else has made stays whole: nobody knows which
 /// part of it tells it apart.
 pub(crate) fn short(id: &str) -> &str {

@@ -19,6 +19,8 @@ use allstop_tools::permission::PermissionAnswer;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 
+use crate::short_id::LAST;
+
 pub(crate) use copilot::CopilotArgs;
 pub(crate) use demo::DemoArgs;
 pub(crate) use execution::{ExecutionArgs, NatsArgs, TaskAgent};
@@ -104,7 +106,7 @@ Examples:
 const CHAT_HELP: &str = "\
 Keys:
   Enter sends · Alt-Enter or Ctrl-J: a new line · Up, Down: what was typed before
-  Ctrl-C stops the turn and shows the receipt; a second one uses force. At the prompt it clears
+  Escape or Ctrl-C stops the turn and shows the receipt; a second Ctrl-C uses force. At the prompt it clears
   the line, and on an empty line it leaves. Ctrl-D on an empty line leaves.
   A message that is sent while a turn runs follows the policy; /help lists the commands.
 
@@ -124,13 +126,32 @@ pub(crate) struct ChatArgs {
     /// The first message
     #[arg(value_name = "PROMPT")]
     pub(crate) prompt: Option<String>,
-    /// Continue this session; the end or the beginning of an id is enough
-    #[arg(long, value_name = "ID", help_heading = "Session")]
-    pub(crate) session: Option<String>,
+    #[command(flatten)]
+    pub(crate) session: SessionChoiceArgs,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
     #[command(flatten)]
     pub(crate) with: ChatWith,
+}
+
+/// The session that goes on; without one there is a new one.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Session")]
+pub(crate) struct SessionChoiceArgs {
+    /// Continue this session: its id, the end or the beginning of it, or `last`
+    #[arg(long, value_name = "ID")]
+    pub(crate) session: Option<String>,
+    /// Continue the session that was active last
+    #[arg(long = "continue", conflicts_with = "session")]
+    pub(crate) continues: bool,
+}
+
+impl SessionChoiceArgs {
+    /// Words that name the session; `None`: a new one.
+    pub(crate) fn named(&self) -> Option<&str> {
+        let last = self.continues.then_some(LAST);
+        self.session.as_deref().or(last)
+    }
 }
 
 /// Flags that `chat` and `sessions resume` share.
@@ -235,9 +256,8 @@ pub(crate) struct ModelArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Session")]
 pub(crate) struct SessionArgs {
-    /// Continue this session; the end or the beginning of an id is enough
-    #[arg(long, value_name = "ID")]
-    pub(crate) session: Option<String>,
+    #[command(flatten)]
+    pub(crate) choice: SessionChoiceArgs,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
 }
@@ -388,7 +408,10 @@ impl ResumeArgs {
     pub(crate) fn into_chat(self, store: StoreArgs) -> ChatArgs {
         ChatArgs {
             prompt: self.prompt,
-            session: Some(self.id),
+            session: SessionChoiceArgs {
+                session: Some(self.id),
+                continues: false,
+            },
             store,
             with: self.with,
         }

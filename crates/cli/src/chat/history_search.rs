@@ -67,7 +67,7 @@ impl HistorySearch {
                 let found = history.find(&self.query, older);
                 self.found = found.or_else(|| self.found.take());
             }
-            Key::Cancel => return SearchStep::GivenUp,
+            Key::Cancel | Key::Escape => return SearchStep::GivenUp,
             _ => return SearchStep::Over(self.found.take().map(|found| found.line)),
         }
         SearchStep::GoesOn

@@ -76,7 +76,7 @@ pub(crate) async fn chat(args: ChatArgs, host: &ProcessHost) -> Result<Exit, Cli
             return Ok(not_opened(&view, &supervisor.control, &envelope));
         }
     };
-    greet(&view, &open, args.session.is_some()).await;
+    greet(&view, &open, args.session.named().is_some()).await;
     let chat = OpenChat {
         remote: remote::listen("chat", &open.session, &system, host.scopes()),
         host,
@@ -151,7 +151,8 @@ async fn open(
     view: &ChatView,
 ) -> Result<Opened, StartFailure> {
     let with = args.with.clone();
-    let (store, session) = (args.store.clone(), args.session.clone());
+    let named = args.session.named().map(str::to_owned);
+    let (store, session) = (args.store.clone(), named.clone());
     let (scopes, folder) = (host.scopes(), host.folder.clone());
     let types = view.types;
     let options = read(scopes.clone(), supervisor, move |_| {
@@ -186,7 +187,7 @@ async fn open(
     supervisor.control.set_grace(grace);
     let opening = Opening {
         system,
-        session: args.session.clone(),
+        session: named,
         flags: SameFlags::of_store(&args.store),
         asks,
     };

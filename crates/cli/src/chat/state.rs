@@ -8,7 +8,8 @@
 //! 2. A message is shown above its answer exactly once.
 //! 3. A key is never the answer to a question that came after it was pressed, nor to one that is over; and an answer that
 //!    comes too late is no message at once.
-//! 4. Ctrl-C always does something: force, stop, give up a wait or a search, clear the line, or leave.
+//! 4. Escape stops a turn that is not being stopped yet, and nothing more.
+//! 5. Ctrl-C always does something: force, stop, give up a wait or a search, clear the line, or leave.
 
 mod event;
 mod messages;
@@ -21,7 +22,7 @@ use allstop_core::{Cause, CauseKind};
 use super::command::{ChatCommand, TypedLine};
 use super::history::InputHistory;
 use crate::control::{Control, ControlEffect, EndSignal, ONE_SIGNAL};
-use crate::terminal::{InputLine, Style};
+use crate::terminal::{InputLine, Key, Style};
 pub(super) use event::{ChatEffect, ChatEvent, MessageNumber};
 use messages::ChatMessages;
 use typing::{InputResult, TypedInput};
@@ -75,6 +76,9 @@ impl ChatState {
         match event {
             // On the way out nothing is decided here any more.
             _ if self.leaving => return Vec::new(),
+            ChatEvent::Key(Key::Escape) if !self.typing.is_searching() => {
+                return self.escape(now);
+            }
             ChatEvent::Key(key) => {
                 let typed = self.typing.key(key, now);
                 return self.typed(typed);
@@ -157,6 +161,16 @@ impl ChatState {
             ControlEffect::Stop(cause) => self.leave(Some(cause)),
             ControlEffect::Nothing | ControlEffect::Force(_) | ControlEffect::Exit => Vec::new(),
         }
+    }
+
+    /// Stops the turn, and does nothing else: it is pressed for many reasons.
+    fn escape(&mut self, now: Instant) -> Vec<ChatEffect> {
+        if self.stops > 0 || !self.messages.is_busy() {
+            return Vec::new();
+        }
+        self.stopped_at = Some(now);
+        let cause = Cause::new(CauseKind::User).detail("Esc").by("cli");
+        vec![ChatEffect::StopTurn(cause)]
     }
 
     fn interrupt(&mut self, now: Instant) -> Vec<ChatEffect> {

@@ -1,7 +1,6 @@
 //! `allstop receipt`: the receipt of the last stop of a session, from the log.
 
-use allstop_core::{SessionId, Timestamp};
-use allstop_log::{Log, list_sessions, read_session};
+use allstop_log::read_session;
 
 use super::sessions::{open, resolve};
 use crate::args::ReceiptArgs;
@@ -11,9 +10,6 @@ use crate::host::ProcessHost;
 use crate::shell_command::SameFlags;
 use crate::terminal::OutputPriority;
 
-/// Word for the newest session.
-pub(super) const LAST: &str = "last";
-
 /// Runs the command and gives its exit code.
 ///
 /// # Cancel safety
@@ -21,12 +17,7 @@ pub(super) const LAST: &str = "last";
 pub(crate) async fn receipt(args: &ReceiptArgs, host: &ProcessHost) -> Result<u8, CliError> {
     let (log, _outputs) = open(&args.store).await?;
     let flags = SameFlags::of_store(&args.store);
-    let id = if args.id == LAST {
-        let newest = newest(&*log).await?;
-        newest.ok_or_else(|| CliError::usage("there are no sessions in the store"))?
-    } else {
-        resolve(&*log, &args.id, &flags).await?
-    };
+    let id = resolve(&*log, &args.id, &flags).await?;
     let read = read_session(&*log, &id).await;
     let (state, _owner) = read.map_err(|error| CliError::failure(error.to_string()))?;
     let turns = state.turns().iter().rev();
@@ -51,14 +42,4 @@ pub(crate) async fn receipt(args: &ReceiptArgs, host: &ProcessHost) -> Result<u8
     };
     stdout.lines(text, OutputPriority::Last);
     Ok(0)
-}
-
-/// The session that was active last.
-async fn newest(log: &dyn Log) -> Result<Option<SessionId>, CliError> {
-    let sessions = list_sessions(log).await;
-    let sessions = sessions.map_err(|error| CliError::failure(error.to_string()))?;
-    let newest = sessions
-        .into_iter()
-        .max_by_key(|session| session.active_at.map(Timestamp::unix_ms));
-    Ok(newest.map(|session| session.id))
 }

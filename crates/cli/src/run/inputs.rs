@@ -95,7 +95,7 @@ fn prompt_text(bytes: Vec<u8>) -> Result<Arc<str>, CliError> {
 
 /// The configuration, with the flags over it.
 fn config(args: &RunArgs) -> Result<Config, CliError> {
-    let command = match &args.session.session {
+    let command = match args.session.choice.named() {
         Some(id) => format!("run --session {}", quoted(id)),
         None => "run".to_owned(),
     };

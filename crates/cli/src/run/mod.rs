@@ -69,7 +69,10 @@ async fn drive(
     supervisor: &mut Supervisor,
     view: &mut RunView<'_>,
 ) -> Result<Envelope, StartFailure> {
-    let (background, id) = (args.background, args.session.session.clone());
+    let (background, id) = (
+        args.background,
+        args.session.choice.named().map(str::to_owned),
+    );
     let flags = SameFlags::of_store(&args.session.store);
     let prompter = prompter(&args.permissions, absent);
     let prompt = if args.permissions.answer().is_some() {

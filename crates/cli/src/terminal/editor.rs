@@ -133,7 +133,7 @@ impl LineEditor {
                 None => return EditResult::Forward,
             },
             Key::Search => return EditResult::Search,
-            Key::Redraw | Key::Cancel | Key::Complete => {}
+            Key::Redraw | Key::Cancel | Key::Escape | Key::Complete => {}
         }
         EditResult::Edited
     }

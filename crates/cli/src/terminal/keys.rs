@@ -41,8 +41,10 @@ pub(crate) enum Key {
     Redraw,
     /// Ctrl-R.
     Search,
-    /// Ctrl-G, or Escape alone.
+    /// Ctrl-G.
     Cancel,
+    /// Escape alone.
+    Escape,
     /// Tab.
     Complete,
 }
@@ -107,7 +109,7 @@ impl KeyParser {
         }
         let is_escape = self.state.escaped;
         self.forget_sequence();
-        is_escape.then_some(Key::Cancel)
+        is_escape.then_some(Key::Escape)
     }
 
     fn forget_sequence(&mut self) {
@@ -254,7 +256,7 @@ mod tests {
         for begun in [&b"\x1b"[..], b"\x1b[", b"\x1b[1;", b"\x1b]0;x"] {
             assert_eq!(keys.read(begun), []);
             assert!(keys.is_in_sequence(), "{begun:?}");
-            let alone = (begun == b"\x1b").then_some(Key::Cancel);
+            let alone = (begun == b"\x1b").then_some(Key::Escape);
             assert_eq!(keys.end_sequence(), alone);
             assert_eq!(keys.read(b"a\r"), [Key::Letter('a'), Key::Enter]);
             assert!(!keys.is_in_sequence());

@@ -74,6 +74,19 @@ fn a_hook_that_is_told_of_a_stopped_turn_is_listed_and_ended_by_leaving() {
 }
 
 #[test]
+fn escape_stops_the_turn_and_the_last_session_goes_on() {
+    let place = Place::new();
+    let person = Person::sits_down(&place, "");
+    person.says("hang").sees("This sentence").presses("\x1b");
+    person.sees("stopped by you (Esc)");
+    person.says("short").sees("A short answer.").presses(CTRL_D);
+    drop(person.left());
+    let person = Person::sits_down(&place, "--continue");
+    person.sees("A short answer.").presses(CTRL_D);
+    drop(person.left());
+}
+
+#[test]
 fn under_interrupt_a_follow_up_takes_the_place_of_the_turn() {
     let place = Place::new();
     let person = Person::sits_down(&place, "");

@@ -106,6 +106,25 @@ fn ctrl_c_stops_the_turn_and_then_forces() {
 }
 
 #[test]
+fn escape_stops_the_turn_and_nothing_more() {
+    let mut chat = TestChat::new();
+    let escape = |chat: &mut TestChat| chat.hears(ChatEvent::Key(Key::Escape));
+    assert_eq!(escape(&mut chat), []);
+    chat.types("a word");
+    assert_eq!(escape(&mut chat), []);
+    chat.hears(ChatEvent::Key(Key::KillToStart));
+    chat.runs(1);
+    let effects = escape(&mut chat);
+    let [ChatEffect::StopTurn(cause)] = effects.as_slice() else {
+        panic!("{effects:?}");
+    };
+    assert_eq!(cause.to_string(), "user (Esc)");
+    chat.state.stop_begun(chat.now);
+    assert_eq!(escape(chat.later()), [], "no force");
+    assert_eq!(chat.ctrl_c(), [ChatEffect::Force]);
+}
+
+#[test]
 fn ctrl_c_at_the_prompt_clears_the_line_and_then_leaves() {
     let mut chat = TestChat::new();
     chat.types("half");

@@ -100,6 +100,10 @@ impl TypedInput {
         }
     }
 
+    pub(super) fn is_searching(&self) -> bool {
+        self.search.is_some()
+    }
+
     /// Clears the line; says whether there was something.
     pub(super) fn clear(&mut self) -> bool {
         self.search.take().is_some() || !self.editor.replace("").is_empty()

@@ -17,6 +17,9 @@ pub(super) enum SessionsError {
         /// Ids that look like it, the nearest first.
         near: Vec<String>,
     },
+    /// The store has no session.
+    #[error("there are no sessions in the store")]
+    None,
     /// More than one session begins or ends with it.
     #[error("{given} can mean {} sessions: {}", .matches.len(), bounded(.matches))]
     Ambiguous {
@@ -72,7 +75,7 @@ impl SessionsError {
             Self::Session(SessionError::InUse { .. }) => {
                 Some("stop the run that has it open, or wait for its end".to_owned())
             }
-            Self::Session(_) | Self::Log(_) => None,
+            Self::None | Self::Session(_) | Self::Log(_) => None,
         }
     }
 }
@@ -82,7 +85,7 @@ impl SessionsError {
     pub(super) fn into_problem(self, flags: &SameFlags) -> CliError {
         let message = error_chain(&self);
         let problem = match &self {
-            Self::NotFound { .. } | Self::Ambiguous { .. } => CliError::usage(message),
+            Self::NotFound { .. } | Self::Ambiguous { .. } | Self::None => CliError::usage(message),
             _ => CliError::failure(message),
         };
         match self.hint(flags) {

@@ -2,10 +2,10 @@
 
 use allstop_core::SessionId;
 use allstop_log::session::{STREAM_PREFIX, session_of};
-use allstop_log::{Log, LogError};
+use allstop_log::{Log, LogError, list_sessions};
 
 use super::error::SessionsError;
-use crate::short_id::{is_meant, short};
+use crate::short_id::{LAST, is_meant, short};
 
 /// Similar ids that are named at most: more is a list.
 const NEAR_MAX: usize = 3;
@@ -18,11 +18,16 @@ async fn ids(log: &dyn Log) -> Result<Vec<SessionId>, LogError> {
     Ok(streams.iter().filter_map(|(s, _)| session_of(s)).collect())
 }
 
-/// The session with this id, or the only one that begins or ends with it.
+/// The session with this id, or the only one that begins or ends with it; [`LAST`] is the one that was active last.
 pub(super) async fn find(log: &dyn Log, given: &str) -> Result<SessionId, SessionsError> {
     let mut ids = ids(log).await?;
     if let Some(at) = ids.iter().position(|id| id.as_str() == given) {
         return Ok(ids.swap_remove(at));
+    }
+    if given == LAST {
+        let sessions = list_sessions(log).await?;
+        let newest = sessions.into_iter().max_by_key(|session| session.active_at);
+        return newest.map(|session| session.id).ok_or(SessionsError::None);
     }
     let mut matches: Vec<&SessionId> = ids
         .iter()

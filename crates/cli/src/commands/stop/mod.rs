@@ -9,7 +9,6 @@ use futures::future::join_all;
 use serde::Serialize;
 
 use super::ps::failed;
-use super::receipt::LAST;
 use super::sessions::{open, resolve};
 use crate::args::StopArgs;
 use crate::display::{RECEIPT_WIDTH_DEFAULT, render_full_receipt, render_receipt};
@@ -20,7 +19,7 @@ use crate::remote::{
     StoppedSession, processes,
 };
 use crate::shell_command::SameFlags;
-use crate::short_id::{is_meant, short};
+use crate::short_id::{LAST, is_meant, short};
 use crate::terminal::{OutputPriority, Styled, TextRole};
 use left_work::LeftWork;
 
