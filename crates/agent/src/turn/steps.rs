@@ -46,6 +46,7 @@ impl RunningTurn<'_> {
             .draft
             .begin_step(&self.cx.parts.model_name, estimate, at)?;
         self.cx.controls.begin_step();
+        self.activity.begin_step();
         self.pending.push(step.record.clone());
         self.call_hooks_or_fail(HookEvent::ModelStart { step: step.step })
             .await?;

@@ -174,6 +174,68 @@ async fn keep_commits_completed_steps_with_one_result_per_call() {
     );
 }
 
+fn speaks_and_hears(
+    call: allstop_tools::ToolInvocation,
+) -> futures::future::BoxFuture<'static, String> {
+    Box::pin(async move {
+        call.link.output("compiling 3 of 7\n");
+        hears(call).await
+    })
+}
+
+/// With the next message the model reads what it needs to continue: which call was stopped, and its output until then.
+#[tokio::test(start_paused = true)]
+async fn keep_tells_the_output_of_a_stopped_call() {
+    let keep = Settings {
+        stop_policy: StopPolicy::Keep,
+        ..settings()
+    };
+    let (run, _, _) = in_two_tools(keep, [speaks_and_hears, hears]).await;
+    let _stop = run.stop(user());
+    let (turn, _) = ended(run.finish().await.unwrap());
+    let Message::Tool(result) = &*turn.conversation.messages[4] else {
+        panic!("{:?}", turn.conversation.messages);
+    };
+    for said in [
+        "Stopped before it had a result",
+        "Nothing of it runs any more.",
+        "Its output until then:\ncompiling 3 of 7",
+    ] {
+        assert!(result.content.contains(said), "{said}: {}", result.content);
+    }
+}
+
+/// The beginning of the answer, as a person has seen it: in the marker, since a message of the model is a whole one.
+#[tokio::test(start_paused = true)]
+async fn keep_leaves_the_partial_answer() {
+    for (policy, expected) in [(StopPolicy::Keep, 2), (StopPolicy::Rollback, 0)] {
+        let model = model(vec![Reply::text("Half an ans").pause(Pause::Forever)]);
+        let (sink, mut events) = EventSink::channel();
+        let request = RunRequest::new(history().await, "go");
+        let agent = agent(&model).settings(Settings {
+            stop_policy: policy,
+            ..settings()
+        });
+        let run = agent.build().start(&root(), request, sink);
+        while !matches!(
+            events.recv().await.unwrap(),
+            allstop_agent::AgentEvent::TextDelta { .. }
+        ) {}
+        let _stop = run.stop(user());
+        let (turn, _) = ended(run.finish().await.unwrap());
+        let messages = &turn.conversation.messages;
+        assert_eq!(messages.len(), expected, "{messages:?}");
+        if let Some(message) = messages.get(1) {
+            let Message::StopMarker { text } = &**message else {
+                panic!("{messages:?}");
+            };
+            let said = " Your answer had begun with:\nHalf an ans";
+            assert!(text.ends_with(said), "{text}");
+            check_history(messages.iter().map(AsRef::as_ref)).unwrap();
+        }
+    }
+}
+
 fn soon_done(_: allstop_tools::ToolInvocation) -> futures::future::BoxFuture<'static, String> {
     Box::pin(async {
         tokio::time::sleep(Duration::from_millis(500)).await;

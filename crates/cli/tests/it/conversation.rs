@@ -18,6 +18,8 @@ struct Point {
     wait: fn(&Place, &OpenAiServer, &Running),
     /// Messages of the turn that `keep` leaves, beside the user's and the marker.
     kept: usize,
+    /// Beginning of an answer that the stop has cut, as the marker tells it; empty: there is none.
+    partial: &'static str,
 }
 
 /// Two calls: one that is over at once, one that never is.
@@ -48,6 +50,7 @@ const POINTS: [Point; 8] = [
         answers: || vec![ServerAnswer::stream().stall_before_headers()],
         wait: |_, server, _| wait_requests(server, 1),
         kept: 0,
+        partial: "",
     },
     Point {
         name: "in the middle of a text",
@@ -56,6 +59,7 @@ const POINTS: [Point; 8] = [
             running.wait_stdout("Half");
         },
         kept: 0,
+        partial: "Half",
     },
     Point {
         name: "in the middle of a call",
@@ -67,6 +71,7 @@ const POINTS: [Point; 8] = [
             running.wait_stdout("Half.");
         },
         kept: 0,
+        partial: "Half.",
     },
     Point {
         name: "after a call, before the end of the answer",
@@ -75,6 +80,7 @@ const POINTS: [Point; 8] = [
             running.wait_stdout("More");
         },
         kept: 0,
+        partial: "Let me see.",
     },
     Point {
         name: "in two calls, one of which is over",
@@ -86,6 +92,7 @@ const POINTS: [Point; 8] = [
             eventually("the second call", || ready.exists().then_some(()));
         },
         kept: 3,
+        partial: "",
     },
     Point {
         name: "before the second answer",
@@ -97,6 +104,7 @@ const POINTS: [Point; 8] = [
         },
         wait: |_, server, _| wait_requests(server, 2),
         kept: 3,
+        partial: "",
     },
     Point {
         name: "in the middle of the second answer",
@@ -105,6 +113,7 @@ const POINTS: [Point; 8] = [
             running.wait_stdout("Half");
         },
         kept: 3,
+        partial: "Half",
     },
     Point {
         name: "in the back-off before the second answer",
@@ -116,6 +125,7 @@ const POINTS: [Point; 8] = [
             running.wait_stdout("retry_scheduled");
         },
         kept: 3,
+        partial: "",
     },
 ];
 
@@ -212,10 +222,18 @@ fn kept_the_completed_steps_of_a_stopped_turn_are_left_with_a_result_for_each_ca
 
 ",
         );
-        assert_eq!(
-            said, "second\n\nThe turn was stopped here (user (ctrl-c)).\n\nthird",
+        let marker = "second\n\nThe turn was stopped here (user (ctrl-c)).";
+        let begin = match point.partial {
+            "" => format!("{marker}\n\n"),
+            partial => format!("{marker} Your answer had begun with:\n{partial}"),
+        };
+        assert!(
+            said.starts_with(&begin) && said.ends_with("\n\nthird"),
             "{about}"
         );
+        if point.partial.is_empty() {
+            assert_eq!(said, format!("{begin}third"), "{about}");
+        }
         assert_eq!(kept.len(), point.kept, "{about}");
         if let [(role, text), results @ ..] = &*kept {
             assert_eq!((&**role, &**text), ("assistant", "Let me see."), "{about}");

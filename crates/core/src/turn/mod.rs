@@ -48,6 +48,6 @@ pub use model_call::{ModelAnswer, NextAction, StepStart};
 pub use session_state::SessionState;
 pub use snapshot::SessionSnapshot;
 pub use state::{IllegalEvent, TurnEndKind, TurnEvent, TurnState};
-pub use stop::{StopPolicy, StoppedTurn, TurnStop};
+pub use stop::{PartialStep, StopPolicy, StoppedTurn, TurnStop};
 pub use summary::{RecordedWork, TurnEnding, TurnSummary};
 pub use turn_start::{BackgroundNote, TurnStart};

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::cause::{Cause, CauseKind};
 use crate::ids::CallId;
 use crate::message::{Message, ToolResult};
-use crate::receipt::{ConversationEffect, ItemState, Receipt};
+use crate::receipt::{ConversationEffect, EndMethod, ItemState, Receipt};
 use crate::record::{CallOutcome, SessionRecord};
 use crate::stop_reason::StopReason;
 use crate::time::Timestamp;
@@ -26,7 +26,8 @@ pub enum StopPolicy {
     /// Nothing stays.
     #[default]
     Rollback,
-    /// The user's message, the completed steps and a marker of the stop are committed together.
+    /// The user's message, the completed steps and a marker of the stop are committed together. The marker says how a cut
+    /// answer began.
     Keep,
 }
 
@@ -53,6 +54,18 @@ pub struct TurnStop {
     pub at: Timestamp,
     /// Receipt of the scope, if there was work to stop.
     pub receipt: Option<Receipt>,
+    /// Text of the step that the stop has ended.
+    pub partial: PartialStep,
+}
+
+/// Text that a step had received when it was stopped. Under [`StopPolicy::Keep`] the model reads it with the next message,
+/// so that it can continue.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PartialStep {
+    /// Beginning of the model's answer, if the stop came in the middle of it.
+    pub answer: Option<Arc<str>>,
+    /// End of the output of each call.
+    pub outputs: Vec<(CallId, Arc<str>)>,
 }
 
 impl TurnStop {
@@ -65,6 +78,7 @@ impl TurnStop {
             policy,
             at,
             receipt: None,
+            partial: PartialStep::default(),
         }
     }
 
@@ -118,7 +132,7 @@ impl Draft {
         let records = self.end_open_calls(stop.receipt.as_ref());
         let forbidden = reason == StopReason::Guardrail || cause.kind == CauseKind::LeaseLost;
         let (kept, usage) = if stop.policy == StopPolicy::Keep && !forbidden {
-            let kept = self.kept_messages(stop.receipt.as_ref(), &cause);
+            let kept = self.kept_messages(stop.receipt.as_ref(), &cause, &stop.partial);
             (kept, self.answered_usage)
         } else {
             (Vec::new(), Usage::default())
@@ -170,11 +184,16 @@ impl Draft {
             .collect()
     }
 
-    fn kept_messages(&mut self, receipt: Option<&Receipt>, cause: &Cause) -> Vec<Arc<Message>> {
+    fn kept_messages(
+        &mut self,
+        receipt: Option<&Receipt>,
+        cause: &Cause,
+        partial: &PartialStep,
+    ) -> Vec<Arc<Message>> {
         let mut kept = std::mem::take(&mut self.messages);
         if let Some(step) = self.step.take() {
             step.into_messages(&mut kept, |call| {
-                let content = self.why_no_result(receipt, &call.id, cause).into();
+                let content = self.why_no_result(receipt, &call.id, cause, partial).into();
                 ToolResult {
                     call_id: call.id.clone(),
                     content,
@@ -187,19 +206,32 @@ impl Draft {
         if cause.kind == CauseKind::Failure && !kept.iter().any(is_answered) {
             return Vec::new();
         }
-        kept.push(stop_marker(cause));
+        kept.push(stop_marker(cause, partial.answer.as_deref()));
         kept
     }
 
     /// Text for the model about a call without a result.
-    fn why_no_result(&self, receipt: Option<&Receipt>, id: &CallId, cause: &Cause) -> String {
+    fn why_no_result(
+        &self,
+        receipt: Option<&Receipt>,
+        id: &CallId,
+        cause: &Cause,
+        partial: &PartialStep,
+    ) -> String {
         let cause = for_model(cause);
         if !self.state.has_started(id) {
             return format!("Not run: the turn was stopped before ({cause}).");
         }
-        match item_of(receipt, id) {
-            Some(ItemState::Stopped { .. }) => {
-                format!("Stopped before it had a result ({cause}).")
+        let mut text = match item_of(receipt, id) {
+            Some(ItemState::Stopped { how, .. }) => {
+                let how = match how {
+                    EndMethod::Sigterm => " by SIGTERM",
+                    EndMethod::Sigkill => " by SIGKILL",
+                    _ => "",
+                };
+                format!(
+                    "Stopped{how} before it had a result ({cause}). Nothing of it runs any more."
+                )
             }
             Some(state) if state.breaks_quiet() => {
                 format!(
@@ -209,7 +241,13 @@ impl Draft {
             _ => format!(
                 "Stopped without a result ({cause}); it may have completed. Check before repeating it."
             ),
+        };
+        let output = partial.outputs.iter().find(|(call, _)| call == id);
+        if let Some((_, output)) = output.filter(|(_, output)| !output.trim().is_empty()) {
+            text.push_str(" Its output until then:\n");
+            text.push_str(output);
         }
+        text
     }
 }
 
@@ -229,7 +267,7 @@ impl StartRefusal {
         let kept = match self {
             Self::Stopped(_) if policy == StopPolicy::Keep && !forbidden => {
                 let mut kept = start.messages();
-                kept.push(stop_marker(&cause));
+                kept.push(stop_marker(&cause, None));
                 kept
             }
             _ => Vec::new(),
@@ -335,9 +373,14 @@ impl StoppedTurn {
 }
 
 /// Marker of a stop in a conversation that keeps the stopped turn.
-pub(super) fn stop_marker(cause: &Cause) -> Arc<Message> {
-    let text = format!("The turn was stopped here ({}).", for_model(cause)).into();
-    Arc::new(Message::StopMarker { text })
+/// The beginning of a cut answer is told in the marker: a message of the model is always a whole one.
+pub(super) fn stop_marker(cause: &Cause, cut_answer: Option<&str>) -> Arc<Message> {
+    let mut text = format!("The turn was stopped here ({}).", for_model(cause));
+    if let Some(answer) = cut_answer {
+        text.push_str(" Your answer had begun with:\n");
+        text.push_str(answer);
+    }
+    Arc::new(Message::StopMarker { text: text.into() })
 }
 
 /// The cause as text for the model: without a provider's error text, and without ids that the model has never seen.

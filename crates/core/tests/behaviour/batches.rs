@@ -128,7 +128,7 @@ fn an_open_call_ends_as_its_receipt_says() {
         (
             ended(),
             CallOutcome::Stopped,
-            "Stopped before it had a result (user (ctrl-c)).",
+            "Stopped by SIGTERM before it had a result (user (ctrl-c)). Nothing of it runs any more.",
         ),
         (
             ItemState::Unknown {

@@ -134,6 +134,7 @@ impl RunningTurn<'_> {
             policy,
             at,
             receipt: receipt.map(|receipt| Receipt::clone(&receipt)),
+            partial: self.activity.partial_step(),
         };
         for (id, note) in self.cx.controls.call_notes() {
             self.draft.set_call_side_data(id, note);

@@ -213,6 +213,7 @@ impl RunningTurn<'_> {
                 registration.details_mut().tokens_received_after_stop = Some(late);
                 Box::pin(verify_closed(registration, &probe, partial.checkpoint)).await;
                 let usage = partial.usage_when_cut(|| self.input_tokens_estimated());
+                self.activity.keep_answer(partial.text);
                 ModelAttempt::Interrupted(interrupt, usage)
             }
         }
