@@ -4,6 +4,7 @@ mod calls;
 mod deadlines;
 mod endings;
 mod hooks;
+mod kept_turns;
 mod loop_limits;
 mod provider;
 mod stops;

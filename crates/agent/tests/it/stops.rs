@@ -7,7 +7,6 @@ use allstop_agent::{
     Deadlines, EventSink, Hook, HookCx, HookEvent, HookVerdict, Run, RunHistory, RunRequest,
     Settings,
 };
-use allstop_core::message::check_history;
 use allstop_core::receipt::{ConversationEffect, NothingToStop};
 use allstop_core::turn::StopPolicy;
 use allstop_core::{Cause, CauseKind, Effect, Extent, Message, StopReason};
@@ -20,7 +19,7 @@ use tokio::time::Instant;
 
 use crate::{LONG, agent, check_requests, ended, history, model, root, run, settings, tools};
 
-fn user() -> Cause {
+pub(super) fn user() -> Cause {
     Cause::new(CauseKind::User).detail("ctrl-c")
 }
 
@@ -46,7 +45,9 @@ pub(super) fn hears(
     })
 }
 
-fn deaf(_: allstop_tools::ToolInvocation) -> futures::future::BoxFuture<'static, String> {
+pub(super) fn deaf(
+    _: allstop_tools::ToolInvocation,
+) -> futures::future::BoxFuture<'static, String> {
     Box::pin(std::future::pending())
 }
 
@@ -88,7 +89,7 @@ async fn stop_in_mid_stream_leaves_nothing_and_the_next_message_works() {
 }
 
 /// Starts a run and returns it once its two tools run.
-async fn in_two_tools(
+pub(super) async fn in_two_tools(
     settings: Settings,
     bodies: [fn(allstop_tools::ToolInvocation) -> futures::future::BoxFuture<'static, String>; 2],
 ) -> (Run, Arc<allstop_model::ScriptedModel>, allstop_scope::Scope) {
@@ -144,96 +145,6 @@ async fn stop_names_each_tool_whether_it_listens_or_not() {
     assert_eq!(&*unknown[0].name, "two");
     assert!(scope.is_quiet());
     check_requests(&model);
-}
-
-#[tokio::test(start_paused = true)]
-async fn keep_commits_completed_steps_with_one_result_per_call() {
-    let keep = Settings {
-        stop_policy: StopPolicy::Keep,
-        ..settings()
-    };
-    let (run, _, _) = in_two_tools(keep, [hears, deaf]).await;
-    let _stop = run.stop(user());
-    let (turn, _) = ended(run.finish().await.unwrap());
-    assert_eq!(turn.stop_reason, StopReason::Cancelled);
-    let messages = &turn.conversation.messages;
-    check_history(messages.iter().map(AsRef::as_ref)).unwrap();
-    assert!(matches!(&*messages[0], Message::User { text } if &**text == "go"));
-    assert!(matches!(
-        &**messages.last().unwrap(),
-        Message::StopMarker { .. }
-    ));
-    assert_eq!(
-        messages.len(),
-        7,
-        "user, step, result, step, two results, marker"
-    );
-    assert_eq!(
-        turn.receipt.unwrap().conversation(),
-        ConversationEffect::KeptCompletedSteps
-    );
-}
-
-fn speaks_and_hears(
-    call: allstop_tools::ToolInvocation,
-) -> futures::future::BoxFuture<'static, String> {
-    Box::pin(async move {
-        call.link.output("compiling 3 of 7\n");
-        hears(call).await
-    })
-}
-
-/// With the next message the model reads what it needs to continue: which call was stopped, and its output until then.
-#[tokio::test(start_paused = true)]
-async fn keep_tells_the_output_of_a_stopped_call() {
-    let keep = Settings {
-        stop_policy: StopPolicy::Keep,
-        ..settings()
-    };
-    let (run, _, _) = in_two_tools(keep, [speaks_and_hears, hears]).await;
-    let _stop = run.stop(user());
-    let (turn, _) = ended(run.finish().await.unwrap());
-    let Message::Tool(result) = &*turn.conversation.messages[4] else {
-        panic!("{:?}", turn.conversation.messages);
-    };
-    for said in [
-        "Stopped before it had a result",
-        "Nothing of it runs any more.",
-        "Its output until then:\ncompiling 3 of 7",
-    ] {
-        assert!(result.content.contains(said), "{said}: {}", result.content);
-    }
-}
-
-/// The beginning of the answer, as a person has seen it: in the marker, since a message of the model is a whole one.
-#[tokio::test(start_paused = true)]
-async fn keep_leaves_the_partial_answer() {
-    for (policy, expected) in [(StopPolicy::Keep, 2), (StopPolicy::Rollback, 0)] {
-        let model = model(vec![Reply::text("Half an ans").pause(Pause::Forever)]);
-        let (sink, mut events) = EventSink::channel();
-        let request = RunRequest::new(history().await, "go");
-        let agent = agent(&model).settings(Settings {
-            stop_policy: policy,
-            ..settings()
-        });
-        let run = agent.build().start(&root(), request, sink);
-        while !matches!(
-            events.recv().await.unwrap(),
-            allstop_agent::AgentEvent::TextDelta { .. }
-        ) {}
-        let _stop = run.stop(user());
-        let (turn, _) = ended(run.finish().await.unwrap());
-        let messages = &turn.conversation.messages;
-        assert_eq!(messages.len(), expected, "{messages:?}");
-        if let Some(message) = messages.get(1) {
-            let Message::StopMarker { text } = &**message else {
-                panic!("{messages:?}");
-            };
-            let said = " Your answer had begun with:\nHalf an ans";
-            assert!(text.ends_with(said), "{text}");
-            check_history(messages.iter().map(AsRef::as_ref)).unwrap();
-        }
-    }
 }
 
 fn soon_done(_: allstop_tools::ToolInvocation) -> futures::future::BoxFuture<'static, String> {

@@ -42,6 +42,10 @@ pub(crate) enum RemoteError {
     Refused { pid: u32, message: String },
     #[error("process {0} has ended")]
     Gone(u32),
+    #[error(
+        "process {0} closed the connection before it answered: `allstop ps` tells whether it runs"
+    )]
+    Closed(u32),
     #[error("the socket of process {0} belongs to another user")]
     OtherUser(u32),
 }
@@ -92,7 +96,12 @@ pub(crate) async fn processes()
 
 impl RemoteProcess {
     async fn list(&self) -> Result<ProcessReport, RemoteError> {
-        self.request(LIST, &serde_json::json!({}), || {}).await
+        let params = serde_json::json!({});
+        match self.request(LIST, &params, || {}).await {
+            // It may be ending: then its socket is gone, or nobody listens on it.
+            Err(RemoteError::Closed(_)) => self.request(LIST, &params, || {}).await,
+            answered => answered,
+        }
     }
 
     /// Stops work in this process, and waits for the receipt. `accepted`: called when the stop is accepted.
@@ -149,7 +158,7 @@ impl RemoteProcess {
         loop {
             let len = stream.read(&mut chunk).await.map_err(io)?;
             if len == 0 {
-                return Err(RemoteError::Gone(pid));
+                return Err(RemoteError::Closed(pid));
             }
             decoder.push(chunk.get(..len).unwrap_or_default());
             loop {
@@ -181,7 +190,7 @@ impl RemoteProcess {
             };
             let result = answered.map_err(|failure| match failure {
                 RpcFailure::Rpc(error) => refused(error.message),
-                RpcFailure::Closed => RemoteError::Gone(pid),
+                RpcFailure::Closed => RemoteError::Closed(pid),
             })?;
             return serde_json::from_str(result.get()).map_err(|error| refused(error.to_string()));
         }

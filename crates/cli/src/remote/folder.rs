@@ -64,7 +64,8 @@ pub(super) fn sockets() -> io::Result<Vec<(u32, PathBuf)>> {
 /// A folder in `/tmp` could be one of somebody else, who would be told of all stops.
 fn check(folder: &Path) -> io::Result<()> {
     // Of a link itself, not of what it leads to.
-    let found: Metadata = std::fs::symlink_metadata(folder)?;
+    let found: Metadata = std::fs::symlink_metadata(folder)
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", folder.display())))?;
     let is_own = found.uid() == rustix::process::geteuid().as_raw();
     let others = found.mode() & 0o077;
     if found.is_dir() && is_own && others == 0 {

@@ -292,6 +292,40 @@ fn socket_stands_garbage_and_many_requests() {
     place.assert_nothing_runs();
 }
 
+/// A connection that is closed without an answer does not prove that the process has ended.
+#[test]
+fn process_that_hangs_up_is_not_called_ended() {
+    let place = Place::new();
+    let folder = place.path("run/allstop");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o700)).expect("a mode");
+    let socket = folder.join(format!("{}.sock", std::process::id()));
+    let listener = UnixListener::bind(&socket).expect("a socket");
+    // The list is asked for twice.
+    let hanging_up = std::thread::spawn(move || {
+        for _ in 0..2 {
+            let (mut stream, _) = listener.accept().expect("a connection");
+            let _len = stream.read(&mut [0; 1_024]).expect("a request");
+        }
+        listener
+    });
+    let asked = command(&place, "ps");
+    let listener = hanging_up.join().expect("two requests");
+    assert!(
+        asked
+            .stderr
+            .contains("closed the connection before it answered"),
+        "{asked:?}"
+    );
+    assert!(socket.exists(), "the socket of a living process stays");
+    drop(listener);
+    let asked = command(&place, "ps").ok();
+    assert!(
+        asked.stdout.contains("nothing runs") && !socket.exists(),
+        "{asked:?}"
+    );
+}
+
 #[test]
 fn other_users_are_told_nothing() {
     if !rustix::process::geteuid().is_root() {

@@ -1,0 +1,94 @@
+//! What a stopped turn leaves in the conversation for the model to continue from.
+
+use allstop_agent::{AgentEvent, EventSink, RunRequest, Settings};
+use allstop_core::message::check_history;
+use allstop_core::receipt::ConversationEffect;
+use allstop_core::turn::StopPolicy;
+use allstop_core::{Message, StopReason};
+use allstop_model::{Pause, Reply};
+use allstop_tools::ToolInvocation;
+use futures::future::BoxFuture;
+
+use crate::stops::{deaf, hears, in_two_tools, user};
+use crate::{agent, ended, history, model, root, settings};
+
+fn stopping(stop_policy: StopPolicy) -> Settings {
+    Settings {
+        stop_policy,
+        ..settings()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn keep_commits_completed_steps_with_one_result_per_call() {
+    let (run, _, _) = in_two_tools(stopping(StopPolicy::Keep), [hears, deaf]).await;
+    let _stop = run.stop(user());
+    let (turn, _) = ended(run.finish().await.unwrap());
+    assert_eq!(turn.stop_reason, StopReason::Cancelled);
+    let messages = &turn.conversation.messages;
+    check_history(messages.iter().map(AsRef::as_ref)).unwrap();
+    assert!(matches!(&*messages[0], Message::User { text } if &**text == "go"));
+    assert!(matches!(
+        &**messages.last().unwrap(),
+        Message::StopMarker { .. }
+    ));
+    assert_eq!(
+        messages.len(),
+        7,
+        "user, step, result, step, two results, marker"
+    );
+    assert_eq!(
+        turn.receipt.unwrap().conversation(),
+        ConversationEffect::KeptCompletedSteps
+    );
+}
+
+fn speaks_and_hears(call: ToolInvocation) -> BoxFuture<'static, String> {
+    Box::pin(async move {
+        call.link.output("compiling 3 of 7\n");
+        hears(call).await
+    })
+}
+
+/// With the next message the model reads what it needs to continue: which call was stopped, and its output until then.
+#[tokio::test(start_paused = true)]
+async fn keep_tells_the_output_of_a_stopped_call() {
+    let (run, _, _) = in_two_tools(stopping(StopPolicy::Keep), [speaks_and_hears, hears]).await;
+    let _stop = run.stop(user());
+    let (turn, _) = ended(run.finish().await.unwrap());
+    let Message::Tool(result) = &*turn.conversation.messages[4] else {
+        panic!("{:?}", turn.conversation.messages);
+    };
+    for said in [
+        "Stopped before it had a result",
+        "Nothing of it runs any more.",
+        "Its output until then:\ncompiling 3 of 7",
+    ] {
+        assert!(result.content.contains(said), "{said}: {}", result.content);
+    }
+}
+
+/// The beginning of the answer, as a person has seen it: in the marker, since a message of the model is a whole one.
+#[tokio::test(start_paused = true)]
+async fn keep_leaves_the_partial_answer() {
+    for (policy, expected) in [(StopPolicy::Keep, 2), (StopPolicy::Rollback, 0)] {
+        let model = model(vec![Reply::text("Half an ans").pause(Pause::Forever)]);
+        let (sink, mut events) = EventSink::channel();
+        let request = RunRequest::new(history().await, "go");
+        let agent = agent(&model).settings(stopping(policy));
+        let run = agent.build().start(&root(), request, sink);
+        while !matches!(events.recv().await.unwrap(), AgentEvent::TextDelta { .. }) {}
+        let _stop = run.stop(user());
+        let (turn, _) = ended(run.finish().await.unwrap());
+        let messages = &turn.conversation.messages;
+        assert_eq!(messages.len(), expected, "{messages:?}");
+        if let Some(message) = messages.get(1) {
+            let Message::StopMarker { text } = &**message else {
+                panic!("{messages:?}");
+            };
+            let said = " Your answer had begun with:\nHalf an ans";
+            assert!(text.ends_with(said), "{text}");
+            check_history(messages.iter().map(AsRef::as_ref)).unwrap();
+        }
+    }
+}
