@@ -42,9 +42,7 @@ pub(crate) enum RemoteError {
     Refused { pid: u32, message: String },
     #[error("process {0} has ended")]
     Gone(u32),
-    #[error(
-        "process {0} closed the connection before it answered: `allstop ps` tells whether it runs"
-    )]
+    #[error("process {0} closed the connection before it answered: it may be ending, look again")]
     Closed(u32),
     #[error("the socket of process {0} belongs to another user")]
     OtherUser(u32),

@@ -313,7 +313,7 @@ fn process_that_hangs_up_is_not_called_ended() {
     let listener = hanging_up.join().expect("two requests");
     assert!(
         asked
-            .stderr
+            .stdout
             .contains("closed the connection before it answered"),
         "{asked:?}"
     );
