@@ -1,4 +1,4 @@
-//! What a stopped turn leaves in the conversation for the model to continue from.
+//! Messages that a stopped turn leaves in the conversation, for the model to continue from.
 
 use allstop_agent::{AgentEvent, EventSink, RunRequest, Settings};
 use allstop_core::message::check_history;

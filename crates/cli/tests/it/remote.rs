@@ -301,16 +301,16 @@ fn process_that_hangs_up_is_not_called_ended() {
     std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o700)).expect("a mode");
     let socket = folder.join(format!("{}.sock", std::process::id()));
     let listener = UnixListener::bind(&socket).expect("a socket");
-    // The list is asked for twice.
-    let hanging_up = std::thread::spawn(move || {
-        for _ in 0..2 {
-            let (mut stream, _) = listener.accept().expect("a connection");
-            let _len = stream.read(&mut [0; 1_024]).expect("a request");
-        }
-        listener
+    let asked = std::thread::scope(|scope| {
+        // The list is asked for twice.
+        scope.spawn(|| {
+            for _ in 0..2 {
+                let (mut stream, _) = listener.accept().expect("a connection");
+                let _len = stream.read(&mut [0; 1_024]).expect("a request");
+            }
+        });
+        command(&place, "ps")
     });
-    let asked = command(&place, "ps");
-    let listener = hanging_up.join().expect("two requests");
     assert!(
         asked
             .stdout
