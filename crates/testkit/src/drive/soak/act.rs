@@ -24,12 +24,13 @@ impl SoakState {
         let what = match self.random.below(100) {
             0..45 => self.send(number, opened),
             45..58 => self.stop(number, &session).await,
-            58..62 => self.cancel_one_of_several(&session).await,
-            62..66 => self.undo(&session).await,
-            66..69 => self.compact(&session).await,
-            69..74 => self.promote(&session),
-            74..77 => self.detach(&session).await,
-            77..86 => self.answer(&session),
+            // Often, since there are seldom two calls side by side.
+            58..66 => self.cancel_one_of_several(&session).await,
+            66..70 => self.undo(&session).await,
+            70..73 => self.compact(&session).await,
+            73..78 => self.promote(&session),
+            78..81 => self.detach(&session).await,
+            81..90 => self.answer(&session),
             _ => "wait".to_owned(),
         };
         self.did(format!("{number}: {what}"));
