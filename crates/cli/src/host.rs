@@ -125,10 +125,13 @@ impl ProcessHost {
 
     /// Finds keys by the name of the variable in which people keep them.
     pub(crate) fn keys() -> KeyLookup {
-        Arc::new(|name| {
-            let key = variable(name)?.into_string().ok()?;
-            (!key.is_empty()).then_some(key)
-        })
+        Arc::new(Self::text_variable)
+    }
+
+    /// Value of an environment variable; `None` if it is empty or not text.
+    pub(crate) fn text_variable(name: &str) -> Option<String> {
+        let value = variable(name)?.into_string().ok()?;
+        (!value.is_empty()).then_some(value)
     }
 
     /// The variables that look like secrets: commands that a model runs, and MCP servers, do not inherit them.

@@ -1,9 +1,12 @@
 //! Commands that are printed to be pasted into a shell.
 
 use std::borrow::Cow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use allstop_core::SessionSettings;
 
 use crate::args::{ChatWith, ModelArgs, StoreArgs};
+use crate::host::ProcessHost;
 
 /// The flags that a later command on the same session needs again, as a shell reads them.
 #[derive(Debug, Clone, Default)]
@@ -17,8 +20,31 @@ impl SameFlags {
         flags
     }
 
+    /// Those of the store, for a command in another folder.
+    pub(crate) fn of_store_elsewhere(model: &ModelArgs, store: &StoreArgs) -> Self {
+        let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        let mut flags = Self::default();
+        flags.path("--config", model.config.as_ref().map(absolute).as_deref());
+        flags.path("--store", store.store.as_ref().map(absolute).as_deref());
+        flags
+    }
+
+    /// Those of the store, and those of the model that the session does not remember.
+    pub(crate) fn of_remembered(model: &ModelArgs, store: &StoreArgs) -> Self {
+        let variables = ["ALLSTOP_MODEL", "ALLSTOP_BASE_URL"].map(ProcessHost::text_variable);
+        if is_remembered(model, &variables) {
+            let model = ModelArgs {
+                model: None,
+                base_url: None,
+                ..model.clone()
+            };
+            return Self::of(&model, store);
+        }
+        Self::of(model, store)
+    }
+
     /// Those of the model and of the store.
-    pub(crate) fn of(model: &ModelArgs, store: &StoreArgs) -> Self {
+    fn of(model: &ModelArgs, store: &StoreArgs) -> Self {
         let mut flags = Self::default();
         if let Some(name) = &model.model {
             flags.push("--model", &quoted(name));
@@ -38,7 +64,7 @@ impl SameFlags {
 
     /// Flags of the model, of the store and of the chat itself, so that it continues as it was.
     pub(crate) fn of_chat(with: &ChatWith, store: &StoreArgs) -> Self {
-        let mut flags = Self::of(&with.model, store);
+        let mut flags = Self::of_remembered(&with.model, store);
         if let Some(policy) = with.policy {
             flags.push("--policy", policy.as_str());
         }
@@ -77,6 +103,18 @@ impl SameFlags {
     pub(crate) fn command(&self, words: &str) -> String {
         format!("allstop {words}{}", self.0)
     }
+}
+
+/// True if a command that continues the session has the same model without flags for it: the session remembers the model,
+/// and no variable (of the model, of the URL) chooses another one.
+fn is_remembered(args: &ModelArgs, variables: &[Option<String>; 2]) -> bool {
+    let settings = SessionSettings::new(args.model.as_deref(), args.base_url.as_deref(), "");
+    let is_whole = settings.model.is_some() || args.model.is_none();
+    let [model, url] = variables;
+    let is_same = |variable: &Option<String>, chosen: &Option<String>| {
+        variable.is_none() || variable == chosen
+    };
+    is_whole && is_same(model, &args.model) && is_same(url, &args.base_url)
 }
 
 /// A word as a shell takes it.
@@ -120,6 +158,26 @@ mod tests {
     }
 
     #[test]
+    fn a_remembered_model_needs_no_flags() {
+        let text = |text: &str| Some(text.to_owned());
+        let plain = model("m", Some("http://x/v1"));
+        assert!(is_remembered(&plain, &[None, None]));
+        assert!(is_remembered(&plain, &[text("m"), text("http://x/v1")]));
+        // A variable would choose another one.
+        assert!(!is_remembered(&plain, &[text("other"), None]));
+        assert!(!is_remembered(&plain, &[None, text("http://y/v1")]));
+        // Not remembered: there may be a key in it.
+        let secret = model("m", Some("http://x/v1?key=1"));
+        assert!(!is_remembered(&secret, &[None, None]));
+        let none = ModelArgs {
+            model: None,
+            base_url: None,
+            ..plain
+        };
+        assert!(is_remembered(&none, &[None, None]));
+    }
+
+    #[test]
     fn a_chat_is_continued_with_its_own_flags() {
         let given = "chat --model m --policy steer --grace 500ms --max-steps 7 --on-stop rollback \
                      --yes --keep-background";
@@ -129,7 +187,8 @@ mod tests {
             panic!("it is a chat");
         };
         let flags = SameFlags::of_chat(&chat.with, &chat.store);
-        assert_eq!(flags.command("chat"), format!("allstop {given}"));
+        let without_model = given.replace(" --model m", "");
+        assert_eq!(flags.command("chat"), format!("allstop {without_model}"));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Records of a session's log. The state of a session is a fold over its records ([`crate::turn::SessionState`]).
 //!
 //! The records of a turn: `turn_started` → `call_started` and `call_finished` of each call → `turn_committed` or
-//! `turn_stopped`. A reader may skip a record of unknown `type` only if the record has `"optional": true`; this
-//! version writes no such record.
+//! `turn_stopped`. A reader may skip a record of unknown `type` only if the record has `"optional": true`. This
+//! version writes `settings_changed` so.
 
 use std::sync::Arc;
 
@@ -16,6 +16,7 @@ use crate::ids::{BackgroundId, CallId, MessageId, SessionId, TurnNumber};
 use crate::message::{Arguments, Effect, Message};
 use crate::process::ProcessIdentity;
 use crate::receipt::{ItemState, Receipt};
+use crate::session_settings::SessionSettings;
 use crate::shared_text;
 use crate::stop_reason::StopReason;
 use crate::time::Timestamp;
@@ -33,6 +34,13 @@ pub enum SessionRecord {
         at: Timestamp,
         /// Working folder at the opening.
         folder: Arc<str>,
+    },
+    /// The session was opened with other settings than before. Optional: older versions skip it.
+    SettingsChanged {
+        /// Time of the opening.
+        at: Timestamp,
+        /// Settings from now on.
+        settings: Arc<SessionSettings>,
     },
     /// Start of a turn. The turn ends with a `turn_committed` or `turn_stopped` of the same number.
     TurnStarted {

@@ -60,7 +60,9 @@ impl Sessions {
         self.host.scope.check()?;
         let id = id.unwrap_or_else(|| SessionId::new(ulid::Ulid::generate().to_string()));
         let log = Arc::clone(&self.host.log);
-        let writer = SessionWriter::create(log, id, (self.host.options.now)(), folder).await?;
+        let options = &self.host.options;
+        let (now, settings) = ((options.now)(), options.settings.clone());
+        let writer = SessionWriter::create_with(log, id, now, folder, settings).await?;
         self.opened(writer)
     }
 
@@ -74,7 +76,12 @@ impl Sessions {
     pub async fn resume(&self, id: SessionId) -> Result<Session, OpenError> {
         self.host.scope.check()?;
         let log = Arc::clone(&self.host.log);
-        let writer = SessionWriter::resume(log, id, (self.host.options.now)()).await?;
+        let options = &self.host.options;
+        let now = (options.now)();
+        let mut writer = SessionWriter::resume(log, id, now).await?;
+        if let Some(settings) = &options.settings {
+            writer.change_settings(Arc::clone(settings), now).await?;
+        }
         self.opened(writer)
     }
 

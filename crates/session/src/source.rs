@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use allstop_agent::{Agent, SessionBackground, TurnError};
-use allstop_core::{MessageId, SessionId, Timestamp};
+use allstop_core::{MessageId, SessionId, SessionSettings, Timestamp};
 use allstop_log::Log;
 use allstop_scope::Scope;
 use allstop_tools::external::LateAnswer;
@@ -113,6 +113,8 @@ pub struct SessionOptions {
     /// connection, and short enough that a turn does not wait overnight without result. Then the question is denied as
     /// [`PermissionAnswer::Unanswered`]. `None`: it stays open until it is answered or stopped.
     pub unanswered_after: Option<Duration>,
+    /// Settings that a session records when it is created or resumed, for the process that continues it.
+    pub settings: Option<Arc<SessionSettings>>,
     /// Wall clock for the times in records.
     pub now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     /// Creates message ids.
@@ -130,6 +132,7 @@ impl Default for SessionOptions {
             hooks_max: Duration::from_secs(5),
             unwatched: PermissionAnswer::Unanswered,
             unanswered_after: Some(Duration::from_mins(1)),
+            settings: None,
             now: Arc::new(|| SystemTime::now().into()),
             new_message_id: Arc::new(|| MessageId::new(ulid::Ulid::generate().to_string())),
         }

@@ -253,6 +253,13 @@ pub(crate) struct ModelArgs {
     pub(crate) config: Option<PathBuf>,
 }
 
+impl ModelArgs {
+    /// True if a flag or its variable chooses the model, also for a session that remembers another one.
+    pub(crate) fn chooses_model(&self) -> bool {
+        self.model.is_some()
+    }
+}
+
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Session")]
 pub(crate) struct SessionArgs {

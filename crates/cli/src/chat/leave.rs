@@ -9,6 +9,7 @@ use allstop_session::StopTarget;
 use super::OpenChat;
 use crate::exit::Exit;
 use crate::shell_command::quoted;
+use crate::short_id::short;
 use crate::shutdown::{self, SessionClosing};
 use crate::supervise::Supervisor;
 
@@ -48,7 +49,9 @@ pub(super) async fn leave(
         stop(&chat, &mut supervisor, StopTarget::Session, &cause).await;
     }
     let id = chat.session.id();
-    let resume = chat.flags.command(&format!("sessions resume {id}"));
+    let resume = chat
+        .flags
+        .command(&format!("sessions resume {}", short(id.as_str())));
     chat.view
         .hint(&format!("session {id} · to continue: {resume}"));
     let closing = SessionClosing {

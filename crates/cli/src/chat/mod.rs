@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use allstop_core::receipt::ItemKind;
 use allstop_core::record::{StartedCall, StartedCallKind};
 use allstop_core::turn::StopPolicy;
-use allstop_runtime::{Config, Envelope, OpenSession, QuestionRecipient, System};
+use allstop_runtime::{Config, Envelope, QuestionRecipient, System};
 use allstop_scope::{GRACE_DEFAULT, Scope, WorkSpec};
 use allstop_tools::PermissionAnswer;
 use allstop_tools::mcp::McpStatusEvents;
@@ -35,9 +35,9 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::host::ProcessHost;
 use crate::remote::{self, RemoteListener};
-use crate::shell_command::{SameFlags, quoted};
+use crate::shell_command::SameFlags;
 use crate::start::options::{self, Given};
-use crate::start::{self, Opening, StartFailure, read};
+use crate::start::{self, NamedSession, Opened, Opening, StartFailure, read};
 use crate::supervise::Supervisor;
 use crate::terminal::TerminalDevice;
 use history::InputHistory;
@@ -69,14 +69,15 @@ pub(crate) async fn chat(args: ChatArgs, host: &ProcessHost) -> Result<Exit, Cli
         _ => QuestionRecipient::Prompter,
     };
     let opened = open(&args, asks, host, &mut supervisor, &view).await;
-    let ((system, open), history) = match opened {
+    let (opened, history) = match opened {
         Ok(opened) => opened,
         Err(StartFailure::Usage(problem)) => return Err(problem),
         Err(StartFailure::Ended(envelope)) => {
             return Ok(not_opened(&view, &supervisor.control, &envelope));
         }
     };
-    greet(&view, &open, args.session.named().is_some()).await;
+    greet(&view, &opened, args.session.named().is_some()).await;
+    let Opened { system, open, .. } = opened;
     let chat = OpenChat {
         remote: remote::listen("chat", &open.session, &system, host.scopes()),
         host,
@@ -124,12 +125,13 @@ struct OpenChat<'a> {
     flags: SameFlags,
 }
 
-fn config(with: &ChatWith, session: Option<&str>) -> Result<Config, CliError> {
-    let command = match session {
-        Some(id) => format!("sessions resume {}", quoted(id)),
-        None => "chat".to_owned(),
+fn config(with: &ChatWith, continues: bool) -> Result<Config, CliError> {
+    let mut config = if continues {
+        // The session may remember its model.
+        options::config_of(&with.model)?
+    } else {
+        options::config_with_model(&with.model, "chat")?
     };
-    let mut config = options::config_with_model(&with.model, &command)?;
     config.deadlines.grace = with.grace.or(config.deadlines.grace);
     config.session.follow_up = with.policy.or(config.session.follow_up);
     if let Some(steps) = with.max_steps {
@@ -141,7 +143,7 @@ fn config(with: &ChatWith, session: Option<&str>) -> Result<Config, CliError> {
 }
 
 /// An open session with its system, and what was typed before.
-type Opened = ((Arc<System>, OpenSession), InputHistory);
+type OpenedChat = (Opened, InputHistory);
 
 async fn open(
     args: &ChatArgs,
@@ -149,10 +151,12 @@ async fn open(
     host: &ProcessHost,
     supervisor: &mut Supervisor,
     view: &ChatView,
-) -> Result<Opened, StartFailure> {
+) -> Result<OpenedChat, StartFailure> {
     let with = args.with.clone();
-    let named = args.session.named().map(str::to_owned);
-    let (store, session) = (args.store.clone(), named.clone());
+    let named = args.session.named();
+    let session =
+        named.map(|name| NamedSession::new(name, "sessions resume", &args.with.model, &args.store));
+    let (store, continues) = (args.store.clone(), session.is_some());
     let (scopes, folder) = (host.scopes(), host.folder.clone());
     let types = view.types;
     let options = read(scopes.clone(), supervisor, move |_| {
@@ -161,7 +165,7 @@ async fn open(
         let given = Given { scopes, folder };
         let prompter = Arc::new(FixedAnswer(answer));
         let record = with.model.record.clone();
-        let config = config(&with, session.as_deref())?;
+        let config = config(&with, continues)?;
         let store = ProcessHost::store(&store, config.store.path.clone())?;
         let system = options::system(store, record, given, config, prompter);
         let history = system
@@ -187,8 +191,7 @@ async fn open(
     supervisor.control.set_grace(grace);
     let opening = Opening {
         system,
-        session: named,
-        flags: SameFlags::of_store(&args.store),
+        session,
         asks,
     };
     let opened = start::open(opening, supervisor, |said| view.hint(said)).await?;
@@ -196,9 +199,16 @@ async fn open(
 }
 
 /// Shows the session, and the work that an earlier process left.
-async fn greet(view: &ChatView, talked: &OpenSession, is_resumed: bool) {
+async fn greet(view: &ChatView, opened: &Opened, is_resumed: bool) {
+    let talked = &opened.open;
     let id = talked.session.id();
     view.hint(&format!("session {id} · /help lists commands and keys"));
+    if let Some(model) = &opened.continued.model {
+        view.hint(model);
+    }
+    if let Some(folder) = &opened.continued.folder {
+        view.note(folder);
+    }
     if !is_resumed {
         return;
     }

@@ -13,8 +13,7 @@ use super::stdin::read_stdin;
 use crate::args::RunArgs;
 use crate::error::CliError;
 use crate::host::ProcessHost;
-use crate::shell_command::quoted;
-use crate::start::options::{Given, config_with_model, system};
+use crate::start::options::{Given, config_of, config_with_model, system};
 use crate::start::{self, StartFailure};
 use crate::supervise::Supervisor;
 
@@ -95,11 +94,11 @@ fn prompt_text(bytes: Vec<u8>) -> Result<Arc<str>, CliError> {
 
 /// The configuration, with the flags over it.
 fn config(args: &RunArgs) -> Result<Config, CliError> {
-    let command = match args.session.choice.named() {
-        Some(id) => format!("run --session {}", quoted(id)),
-        None => "run".to_owned(),
+    let mut config = match args.session.choice.named() {
+        // The session may remember its model.
+        Some(_) => config_of(&args.model)?,
+        None => config_with_model(&args.model, "run")?,
     };
-    let mut config = config_with_model(&args.model, &command)?;
     let flags = &args.limits;
     config.deadlines.run = flags.timeout.or(config.deadlines.run);
     config.deadlines.grace = flags.grace.or(config.deadlines.grace);

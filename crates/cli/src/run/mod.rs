@@ -25,8 +25,7 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::host::ProcessHost;
 use crate::remote;
-use crate::shell_command::SameFlags;
-use crate::start::{self, Opening, StartFailure};
+use crate::start::{self, NamedSession, Opened, Opening, StartFailure};
 use crate::supervise::Supervisor;
 use crate::terminal::{JobControl, QuestionPrompt};
 use absent_prompter::AbsentPrompter;
@@ -69,11 +68,10 @@ async fn drive(
     supervisor: &mut Supervisor,
     view: &mut RunView<'_>,
 ) -> Result<Envelope, StartFailure> {
-    let (background, id) = (
-        args.background,
-        args.session.choice.named().map(str::to_owned),
-    );
-    let flags = SameFlags::of_store(&args.session.store);
+    let background = args.background;
+    let named = args.session.choice.named();
+    let session = named
+        .map(|name| NamedSession::new(name, "run --session", &args.model, &args.session.store));
     let prompter = prompter(&args.permissions, absent);
     let prompt = if args.permissions.answer().is_some() {
         None
@@ -86,14 +84,20 @@ async fn drive(
     control.set_timeout(host.started, inputs.timeout);
     let opening = Opening {
         system: inputs.system,
-        session: id,
-        flags,
+        session,
         asks: match prompt {
             Some(_) => QuestionRecipient::Subscribers,
             None => QuestionRecipient::Prompter,
         },
     };
-    let (system, open) = start::open(opening, supervisor, |said| view.hint(said)).await?;
+    let opened = start::open(opening, supervisor, |said| view.hint(said)).await?;
+    let Opened {
+        system,
+        open,
+        continued,
+    } = opened;
+    continued.model.iter().for_each(|said| view.hint(said));
+    continued.folder.iter().for_each(|said| view.note(said));
     tell_earlier(view, &open);
     let session = &open.session;
     view.questions = prompt.map(|prompt| RunQuestions::new(prompt, session.clone()));

@@ -18,6 +18,7 @@ use crate::display::{
 };
 use crate::host::ProcessHost;
 use crate::shell_command::SameFlags;
+use crate::short_id::short;
 use crate::terminal::{self, JobChange, OutputPriority, OutputQueue, Styled, TextRole, styled};
 
 /// Output of a run.
@@ -37,7 +38,7 @@ pub(super) struct RunView<'a> {
 
 impl<'a> RunView<'a> {
     pub(super) fn new(host: &'a ProcessHost, args: &RunArgs, absent: AbsentPrompter) -> Self {
-        let flags = SameFlags::of(&args.model, &args.session.store);
+        let flags = SameFlags::of_remembered(&args.model, &args.session.store);
         let args = &args.output;
         let for_people = !args.json && !args.stream_json;
         // Beside an envelope the calls are shown only to a person.
@@ -186,8 +187,9 @@ impl<'a> RunView<'a> {
         }
         let id = envelope.session_id.as_ref();
         if let Some(id) = id.filter(|_| stderr.is_terminal()) {
-            let run = self.flags.command(&format!("run --session {id}"));
-            let line = format!("session {id} · to continue: {run} \"…\"");
+            let resume = format!("sessions resume {}", short(id.as_str()));
+            let resume = self.flags.command(&resume);
+            let line = format!("session {id} · to continue: {resume}");
             text.push_line(&style.paint(TextRole::Dim, line));
         }
         stderr.lines(text, OutputPriority::Last);

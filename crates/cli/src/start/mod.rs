@@ -1,6 +1,7 @@
 //! The start of `run` and `chat`, in stages: reading, the store, MCP servers, the session. Each is work in a scope, so a
 //! stop or the run's deadline ends it with a receipt, also where a file or a disk hangs.
 
+mod continued;
 pub(crate) mod options;
 mod stage;
 
@@ -8,14 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_agent::{TurnError, TurnErrorKind};
+use allstop_core::SessionId;
 use allstop_core::receipt::ItemKind;
 use allstop_runtime::{OpenSession, QuestionRecipient, System, SystemOptions};
 use allstop_scope::{RootOptions, Scope, WorkCx, WorkSpec};
 use allstop_tools::mcp::McpState;
 
-use crate::commands::sessions::resolve;
-use crate::shell_command::SameFlags;
 use crate::supervise::Supervisor;
+pub(crate) use continued::{ContinuedWords, NamedSession};
 pub(crate) use stage::{StartFailure, StartStage, begin};
 
 /// Reads the input of a start, on a separate thread: a file may be a pipe that nobody writes to, or lie
@@ -40,11 +41,17 @@ pub(crate) async fn read<T: Send + 'static>(
 /// Input of [`open`].
 pub(crate) struct Opening {
     pub(crate) system: SystemOptions,
-    /// The id that a person gave for a session; `None`: a new session.
-    pub(crate) session: Option<String>,
-    /// For commands that look at the same store.
-    pub(crate) flags: SameFlags,
+    /// The session to continue; `None`: a new session.
+    pub(crate) session: Option<NamedSession>,
     pub(crate) asks: QuestionRecipient,
+}
+
+/// A system with its open session.
+pub(crate) struct Opened {
+    pub(crate) system: Arc<System>,
+    pub(crate) open: OpenSession,
+    /// Differences between a continued session and what it remembers, for people.
+    pub(crate) continued: ContinuedWords,
 }
 
 /// Opens the store, starts the MCP servers and opens the session.
@@ -54,11 +61,10 @@ pub(crate) async fn open(
     opening: Opening,
     supervisor: &mut Supervisor,
     hint: impl Fn(&str),
-) -> Result<(Arc<System>, OpenSession), StartFailure> {
+) -> Result<Opened, StartFailure> {
     let Opening {
         system: options,
         session,
-        flags,
         asks,
     } = opening;
     let root = options.root();
@@ -67,9 +73,10 @@ pub(crate) async fn open(
         scope: &root,
         grace: None,
     };
-    let opening = System::open_in(root.clone(), options);
+    let opening = continued::open_system(root.clone(), options, session);
     let opening = begin(&root, "opening the store", opening);
-    let system = Arc::new(stage.wait(opening, late_store).await?.ok_or_stopped()??);
+    let (system, session) = stage.wait(opening, late_store).await?.ok_or_stopped()??;
+    let (system, (id, continued)) = (Arc::new(system), session.unzip());
     if let Some(said) = starting_servers(&system) {
         hint(&said);
         let starting = Arc::clone(&system);
@@ -79,25 +86,25 @@ pub(crate) async fn open(
         let late = || late_servers(&system);
         stage.wait(starting, late).await?.ok_or_stopped()??;
     }
-    let opening = open_session(Arc::clone(&system), session, flags, asks);
+    let opening = open_session(Arc::clone(&system), id, asks);
     let opening = begin(&root, "opening the session", opening);
     let open = stage.wait(opening, late_store).await?.ok_or_stopped()??;
-    Ok((system, open))
+    Ok(Opened {
+        system,
+        open,
+        continued: continued.unwrap_or_default(),
+    })
 }
 
 async fn open_session(
     system: Arc<System>,
-    id: Option<String>,
-    flags: SameFlags,
+    id: Option<SessionId>,
     asks: QuestionRecipient,
 ) -> Result<OpenSession, StartFailure> {
-    match id {
-        Some(id) => {
-            let id = resolve(&**system.log(), &id, &flags).await?;
-            Ok(system.resume_session(id, asks).await?)
-        }
-        None => Ok(system.new_session(None, asks).await?),
-    }
+    Ok(match id {
+        Some(id) => system.resume_session(id, asks).await?,
+        None => system.new_session(None, asks).await?,
+    })
 }
 
 /// The hint before the MCP servers are started; `None` if there is none.

@@ -30,9 +30,14 @@ with a script: allstop {command} --model script:FILE{prompt} (docs/scripted-mode
 pub(crate) fn config_with_model(args: &ModelArgs, command: &str) -> Result<Config, CliError> {
     let config = config_of(args)?;
     if config.model.name.is_none() {
-        return Err(CliError::usage("no model is configured").hint(how_to_get_a_model(command)));
+        return Err(no_model(command));
     }
     Ok(config)
+}
+
+/// The error where nothing names a model.
+pub(super) fn no_model(command: &str) -> CliError {
+    CliError::usage("no model is configured").hint(how_to_get_a_model(command))
 }
 
 /// The configuration, with the model of the flags if they name one.

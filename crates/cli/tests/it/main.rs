@@ -22,6 +22,7 @@ mod odd_times;
 mod random_stops;
 mod real_model;
 mod remote;
+mod resume;
 mod serve;
 mod serve_access;
 mod serve_agent;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::ids::{BackgroundId, SessionId, TurnNumber};
 use crate::message::{Message, check_history};
 use crate::record::SessionRecord;
+use crate::session_settings::SessionSettings;
 use crate::stop_reason::StopReason;
 use crate::time::Timestamp;
 use crate::turn::background_index::BackgroundIndex;
@@ -18,6 +19,8 @@ use crate::usage::Usage;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SessionState {
     pub(super) opened: Option<SessionOpening>,
+    /// Settings of the last opening that recorded them.
+    pub(super) settings: Option<Arc<SessionSettings>>,
     pub(super) conversation: Arc<Conversation>,
     pub(super) metered: Usage,
     pub(super) turns: Vec<TurnSummary>,
@@ -262,6 +265,9 @@ impl SessionState {
             SessionRecord::BackgroundStarted { .. }
             | SessionRecord::BackgroundDetached { .. }
             | SessionRecord::BackgroundEnded { .. } => return self.apply_background(record),
+            SessionRecord::SettingsChanged { settings, .. } => {
+                self.settings = Some(Arc::clone(settings));
+            }
             SessionRecord::Compacted { .. }
             | SessionRecord::TurnUndone { .. }
             | SessionRecord::Metered { .. } => return self.apply_between_turns(record),
@@ -333,6 +339,11 @@ impl SessionState {
     /// Working folder at the opening; `None` before the first record.
     pub fn folder(&self) -> Option<&Arc<str>> {
         self.opened.as_ref().map(|opened| &opened.folder)
+    }
+
+    /// Settings with which the session was opened last; `None` if no opening recorded them.
+    pub fn settings(&self) -> Option<&Arc<SessionSettings>> {
+        self.settings.as_ref()
     }
 
     /// The committed conversation, with the committed usage.

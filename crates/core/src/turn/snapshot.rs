@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::SessionId;
+use crate::session_settings::SessionSettings;
 use crate::time::Timestamp;
 use crate::turn::background_index::BackgroundIndex;
 use crate::turn::conversation::Conversation;
@@ -20,6 +21,8 @@ pub struct SessionSnapshot {
     session_id: SessionId,
     opened_at: Timestamp,
     folder: Arc<str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    settings: Option<Arc<SessionSettings>>,
     conversation: Conversation,
     metered: Usage,
     last_turn: Option<TurnSummary>,
@@ -46,6 +49,7 @@ impl SessionState {
             session_id: opened.session_id.clone(),
             opened_at: opened.at,
             folder: Arc::clone(&opened.folder),
+            settings: self.settings.clone(),
             conversation: Conversation::clone(self.conversation()),
             metered: self.metered(),
             last_turn: self.turns().last().cloned(),
@@ -63,6 +67,7 @@ impl From<SessionSnapshot> for SessionState {
                 at: snapshot.opened_at,
                 folder: snapshot.folder,
             }),
+            settings: snapshot.settings,
             conversation: Arc::new(snapshot.conversation),
             metered: snapshot.metered,
             turns: snapshot.last_turn.into_iter().collect(),

@@ -67,6 +67,7 @@ impl<'a> TurnEvent<'a> {
             SessionRecord::SessionOpened { .. }
             | SessionRecord::TurnStarted { .. }
             | SessionRecord::Compacted { .. }
+            | SessionRecord::SettingsChanged { .. }
             | SessionRecord::TurnUndone { .. }
             | SessionRecord::Metered { .. }
             | SessionRecord::BackgroundStarted { .. }

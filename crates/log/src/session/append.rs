@@ -39,9 +39,35 @@ pub(super) fn encode_append(
                 snapshot.map(RecordExtras::snapshot)
             }
             SessionRecord::TurnStarted { .. } => snapshot_at.map(RecordExtras::snapshot_at),
+            SessionRecord::SettingsChanged { .. } => Some(RecordExtras::optional()),
             _ => None,
         };
         extras.unwrap_or_default()
     };
     Ok(codec::encode_all(records, extras_of, scratch))
+}
+
+#[cfg(test)]
+mod tests {
+    use allstop_core::{SessionSettings, Timestamp};
+
+    use super::*;
+
+    /// A version that does not know the record skips it.
+    #[test]
+    fn settings_are_optional_for_older_readers() {
+        let settings = SessionSettings::new(Some("m"), Some("http://x/v1"), "/f");
+        let record = SessionRecord::SettingsChanged {
+            at: Timestamp::from_unix_ms(0),
+            settings: settings.into(),
+        };
+        let none = (Version(1), None);
+        let records = std::slice::from_ref(&record);
+        let encoded = encode_append(records, &SessionState::new(), none, &mut Vec::new()).unwrap();
+        let text = std::str::from_utf8(&encoded[0]).unwrap();
+        assert!(text.ends_with(r#""optional":true}"#), "{text}");
+        assert_eq!(codec::decode(text.as_bytes()).unwrap(), Some(record));
+        let unknown = text.replace("settings_changed", "of_a_later_version");
+        assert_eq!(codec::decode(unknown.as_bytes()).unwrap(), None);
+    }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use allstop_core::record::SessionRecord;
 use allstop_core::turn::SessionState;
-use allstop_core::{SessionId, Timestamp};
+use allstop_core::{SessionId, SessionSettings, Timestamp};
 
 use super::append::encode_append;
 use super::error::SessionError;
@@ -87,19 +87,54 @@ impl SessionWriter {
         at: Timestamp,
         folder: impl Into<Arc<str>>,
     ) -> Result<Self, SessionError> {
+        Self::create_with(log, id, at, folder, None).await
+    }
+
+    /// Creates a session like [`SessionWriter::create`], and records its settings.
+    ///
+    /// **Cancel safety**: as for [`SessionWriter::create`].
+    ///
+    /// # Errors
+    /// As for [`SessionWriter::create`].
+    pub async fn create_with(
+        log: Arc<dyn Log>,
+        id: SessionId,
+        at: Timestamp,
+        folder: impl Into<Arc<str>>,
+        settings: Option<Arc<SessionSettings>>,
+    ) -> Result<Self, SessionError> {
         let mut session = Self::lock(log, id.clone()).await?;
         if session.version != Version(0) {
             return Err(SessionError::Exists(id));
         }
         let folder = folder.into();
-        session
-            .append(vec![SessionRecord::SessionOpened {
-                session_id: id,
-                at,
-                folder,
-            }])
-            .await?;
+        let mut records = vec![SessionRecord::SessionOpened {
+            session_id: id,
+            at,
+            folder,
+        }];
+        let settings = settings.into_iter();
+        records.extend(settings.map(|settings| SessionRecord::SettingsChanged { at, settings }));
+        session.append(records).await?;
         Ok(session)
+    }
+
+    /// Records the settings with which the session is opened, if they differ from those of the last opening.
+    ///
+    /// **Cancel safety**: as for [`SessionWriter::append`].
+    ///
+    /// # Errors
+    /// As for [`SessionWriter::append`].
+    pub async fn change_settings(
+        &mut self,
+        settings: Arc<SessionSettings>,
+        at: Timestamp,
+    ) -> Result<(), SessionError> {
+        if self.state.settings() == Some(&settings) {
+            return Ok(());
+        }
+        let changed = SessionRecord::SettingsChanged { at, settings };
+        self.append(vec![changed]).await
     }
 
     /// Opens an existing session and takes its lock. A turn that a crash left open ends at the time `at`.

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use allstop_core::record::{CallOutcome, SessionRecord, StartedCall, StartedCallKind};
 use allstop_core::turn::SessionState;
-use allstop_core::{CauseKind, Message, StopReason, Timestamp, TurnNumber, Usage};
+use allstop_core::{
+    CauseKind, Message, SessionId, SessionSettings, StopReason, Timestamp, TurnNumber, Usage,
+};
 use allstop_log::session::{decode, stream_of};
 use allstop_log::{
     AppendId, Log, MemoryLog, SessionError, SessionWriter, SqliteLog, Version, list_sessions,
@@ -312,4 +314,33 @@ async fn sessions_are_listed_read_and_removed_without_opening() {
     ));
     used.delete().await.unwrap();
     assert_eq!(list_sessions(&*log).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn settings_are_recorded_when_they_change_and_survive_a_compaction() {
+    let log: Arc<dyn Log> = Arc::new(MemoryLog::new());
+    let settings = |model: &str| Arc::new(SessionSettings::new(Some(model), None, "/f"));
+    let at = Timestamp::from_unix_ms(0);
+    let id = SessionId::from("s");
+    let first = Some(settings("one"));
+    let mut session = SessionWriter::create_with(Arc::clone(&log), id.clone(), at, "/f", first)
+        .await
+        .unwrap();
+    assert_eq!(session.version(), Version(2));
+    session.change_settings(settings("one"), at).await.unwrap();
+    assert_eq!(session.version(), Version(2), "nothing has changed");
+    session.change_settings(settings("two"), at).await.unwrap();
+    let compacted = SessionRecord::Compacted {
+        at,
+        messages_dropped: 2,
+        turns_dropped: 1,
+        summary: None,
+        usage: Usage::default(),
+    };
+    let turn = [turn_started(1), model_call_started(1)].into_iter();
+    let turn = turn.chain(answered_and_committed(1)).chain([compacted]);
+    session.append(turn.collect()).await.unwrap();
+    drop(session);
+    let session = SessionWriter::resume(log, id, at).await.unwrap();
+    assert_eq!(session.state().settings(), Some(&settings("two")));
 }

@@ -61,6 +61,8 @@ pub(crate) struct SystemParts {
     hidden_variables: Vec<std::ffi::OsString>,
     mcp: McpServers,
     keys: KeyLookup,
+    /// Name of the configured model that works in any folder.
+    named_model: Option<String>,
     /// True if each session has to choose a model.
     lacks_model: bool,
     cleanup: Arc<cleanup::CleanupThreads>,
@@ -99,6 +101,22 @@ impl System {
     /// # Cancel safety
     /// As [`System::open`].
     pub async fn open_in(root: Scope, options: SystemOptions) -> Result<Self, StartError> {
+        Self::open_on(root, options, None).await
+    }
+
+    /// Does the same on a store that is open already, for a caller that has read in it; `None`: on the store of the
+    /// options.
+    ///
+    /// # Errors
+    /// As [`System::open`].
+    ///
+    /// # Cancel safety
+    /// As [`System::open`].
+    pub async fn open_on(
+        root: Scope,
+        options: SystemOptions,
+        store: Option<SystemStore>,
+    ) -> Result<Self, StartError> {
         // Checks flags and configuration before it touches the store.
         let mut model = parts::model(&options)?;
         let lacks_model = matches!(options.model, Some(ModelChoice::PerSession));
@@ -112,7 +130,10 @@ impl System {
         open::check_rules(&options.config)?;
         open::check_folders(&options)?;
         let mcp = mcp::servers(&options)?;
-        let store = parts::SystemStore::open(&options.store, &root).await?;
+        let store = match store {
+            Some(store) => store,
+            None => SystemStore::open(&options.store, &root).await?,
+        };
         let mut store_files = store.files();
         store_files.extend(options.store.history_file());
         let SystemOptions {
@@ -126,6 +147,7 @@ impl System {
             keys,
             ..
         } = options;
+        let named_model = config.model.name.as_deref().map(options::name_anywhere);
         let parts = SystemParts {
             policy: Arc::new(open::policy(&config)),
             config,
@@ -141,6 +163,7 @@ impl System {
             hidden_variables,
             mcp,
             keys,
+            named_model,
             lacks_model,
             cleanup: Arc::new(cleanup::CleanupThreads::new(scopes)),
         };

@@ -1,7 +1,7 @@
 //! Options of a system.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use allstop_core::process::ProcessIdentity;
@@ -97,6 +97,19 @@ impl ModelChoice {
 
 pub(crate) fn script_of(name: &str) -> Option<&str> {
     name.strip_prefix("script:")
+}
+
+/// Name of a model with the absolute path of its script, if it names a script file.
+pub(super) fn name_anywhere(name: &str) -> String {
+    let path = script_of(name).and_then(|file| std::path::absolute(file).ok());
+    match path
+        .as_deref()
+        .filter(|path| path.exists())
+        .and_then(Path::to_str)
+    {
+        Some(path) => format!("script:{path}"),
+        None => name.to_owned(),
+    }
 }
 
 /// Choice of a store.

@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use allstop_agent::TurnError;
-use allstop_core::SessionId;
 use allstop_core::receipt::ItemKind;
 use allstop_core::record::{StartedCall, StartedCallKind};
 use allstop_core::turn::SessionState;
+use allstop_core::{SessionId, SessionSettings};
 use allstop_log::read_session_end;
 use allstop_scope::WorkSpec;
 use allstop_session::unended::settled_work;
@@ -153,9 +153,25 @@ impl System {
         let options = SessionOptions {
             sleep_after: None,
             follow_up: setup.follow_up.unwrap_or(configured.follow_up),
+            settings: self.settings(&setup),
             ..configured
         };
         self.sessions_with(setup, options)
+    }
+
+    /// Settings that a session with the configured model records. One with a model of its opener's records none.
+    fn settings(&self, setup: &SessionSetup) -> Option<Arc<SessionSettings>> {
+        let parts = &self.parts;
+        let model = parts.named_model.as_deref();
+        let model = model.filter(|_| setup.model.is_none())?;
+        let folder = setup.folder.as_ref().unwrap_or(&parts.folder);
+        let folder = folder.to_string_lossy();
+        let base_url = parts.config.model.base_url.as_deref();
+        Some(Arc::new(SessionSettings::new(
+            Some(model),
+            base_url,
+            &folder,
+        )))
     }
 
     fn sessions_with(&self, setup: SessionSetup, options: SessionOptions) -> Sessions {

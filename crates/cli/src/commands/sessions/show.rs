@@ -40,6 +40,12 @@ fn in_words(session: &SessionReport<'_>, view: View) -> Styled {
     });
     let folder = session.folder.unwrap_or("?");
     text.push_line(&format_args!("  in {folder}{opened}"));
+    if let Some(model) = session.model {
+        let server = session
+            .base_url
+            .map_or(String::new(), |url| format!(" at {url}"));
+        text.push_line(&format_args!("  model {model}{server}"));
+    }
     let (committed, metered) = (session.usage.committed, session.usage.metered);
     text.push_line(&format_args!(
         "  tokens: {} in, {} out committed; {} in, {} out metered{}",

@@ -19,7 +19,11 @@ pub(super) struct SessionReport<'a> {
     #[serde(rename = "session_id")]
     pub(super) id: &'a SessionId,
     pub(super) opened_at: Option<Timestamp>,
+    /// Working folder of the last opening.
     pub(super) folder: Option<&'a str>,
+    /// Model of the last opening, if it was remembered.
+    pub(super) model: Option<&'a str>,
+    pub(super) base_url: Option<&'a str>,
     /// The process that has it open.
     pub(super) owner: Option<&'a ProcessIdentity>,
     pub(super) usage: Ledgers,
@@ -93,11 +97,15 @@ impl<'a> SessionReport<'a> {
         owner: Option<&'a ProcessIdentity>,
         with_receipts: bool,
     ) -> Self {
+        let settings = state.settings();
+        let folder = settings.map(|settings| &settings.folder).or(state.folder());
         Self {
             schema: "allstop.session/1",
             id,
             opened_at: state.opened_at(),
-            folder: state.folder().map(AsRef::as_ref),
+            folder: folder.map(AsRef::as_ref),
+            model: settings.and_then(|settings| settings.model.as_deref()),
+            base_url: settings.and_then(|settings| settings.base_url.as_deref()),
             owner,
             usage: Ledgers {
                 committed: state.conversation().usage,

@@ -17,20 +17,31 @@ pub(in crate::session) struct RecordExtras {
     /// Number of the last earlier record with a snapshot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::session) snapshot_at: Option<u64>,
+    /// True if a reader that does not know the record's type may skip it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    optional: bool,
 }
 
 impl RecordExtras {
     pub(in crate::session) fn snapshot(snapshot: SessionSnapshot) -> Self {
         Self {
             snapshot: Some(Box::new(snapshot)),
-            snapshot_at: None,
+            ..Self::default()
         }
     }
 
     pub(in crate::session) fn snapshot_at(version: Version) -> Self {
         Self {
-            snapshot: None,
             snapshot_at: Some(version.0),
+            ..Self::default()
+        }
+    }
+
+    /// The record may be skipped by older versions.
+    pub(in crate::session) fn optional() -> Self {
+        Self {
+            optional: true,
+            ..Self::default()
         }
     }
 

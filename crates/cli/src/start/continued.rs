@@ -1,0 +1,211 @@
+//! The session that a start continues: found in the store before the model is created, because it remembers its model.
+//!
+//! The model is that of the flags, else the one that the session remembers, else the configured one. The folder is always
+//! the current one, as for every command of a shell; if it is not the session's, a line says so.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use allstop_core::{SessionId, SessionSettings};
+use allstop_log::read_session_end;
+use allstop_runtime::config::ModelConfig;
+use allstop_runtime::{StartErrorKind, System, SystemOptions, open_store};
+use allstop_scope::Scope;
+
+use super::StartFailure;
+use super::options::no_model;
+use crate::args::{ModelArgs, StoreArgs};
+use crate::commands::sessions::resolve;
+use crate::error::CliError;
+use crate::shell_command::{SameFlags, quoted};
+use crate::short_id::short;
+
+/// A session that a person named to continue it.
+pub(crate) struct NamedSession {
+    /// The name as it was typed.
+    name: String,
+    /// True if flags or their variables choose the model.
+    chooses_model: bool,
+    /// The command that continues it with a model, for a hint.
+    command: String,
+    /// For commands on the same store.
+    flags: SameFlags,
+    /// For commands on the same store from another folder.
+    flags_elsewhere: SameFlags,
+}
+
+impl NamedSession {
+    pub(crate) fn new(name: &str, command: &str, model: &ModelArgs, store: &StoreArgs) -> Self {
+        Self {
+            name: name.to_owned(),
+            chooses_model: model.chooses_model(),
+            command: format!("{command} {}", quoted(name)),
+            flags: SameFlags::of_store(store),
+            flags_elsewhere: SameFlags::of_store_elsewhere(model, store),
+        }
+    }
+}
+
+/// What a continued session says to people; empty for a new session.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct ContinuedWords {
+    /// Model of the session and who chose it; `None` if the flags chose the one that the session had.
+    pub(crate) model: Option<String>,
+    /// The session's folder, if it is another one.
+    pub(crate) folder: Option<String>,
+}
+
+/// Who chose the model of a continued session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ModelOrigin {
+    Flags,
+    Session,
+    Configuration,
+}
+
+/// Chooses the model: that of the flags, which is in the configuration already, else the remembered one.
+fn choose(config: &mut ModelConfig, by_flags: bool, remembered: &SessionSettings) -> ModelOrigin {
+    match &remembered.model {
+        _ if by_flags => ModelOrigin::Flags,
+        Some(model) => {
+            config.name = Some(model.to_string());
+            config.base_url = remembered.base_url.as_deref().map(str::to_owned);
+            ModelOrigin::Session
+        }
+        None => ModelOrigin::Configuration,
+    }
+}
+
+fn model_words(name: &str, origin: ModelOrigin, remembered: Option<&str>) -> Option<String> {
+    match (origin, remembered) {
+        (ModelOrigin::Session, _) => Some(format!("model {name}, as before; --model changes it")),
+        (ModelOrigin::Configuration, _) => Some(format!("model {name}, from the configuration")),
+        (ModelOrigin::Flags, Some(before)) if before != name => {
+            Some(format!("model {name}; before it was {before}"))
+        }
+        (ModelOrigin::Flags, _) => None,
+    }
+}
+
+/// `elsewhere`: the command that continues the session, with absolute paths.
+fn folder_words(before: &str, now: &Path, elsewhere: &str) -> Option<String> {
+    if Path::new(before) == now || before.is_empty() {
+        return None;
+    }
+    let now = now.display();
+    let said = format!("the session was in {before}; its tools now work in {now}");
+    if !Path::new(before).is_dir() {
+        return Some(format!("{said}. The earlier folder is gone"));
+    }
+    let folder = quoted(before);
+    Some(format!(
+        "{said}. To continue there: cd {folder} && {elsewhere}"
+    ))
+}
+
+/// Opens the system. A session to continue is found first, and its remembered model is taken unless the flags chose one.
+pub(super) async fn open_system(
+    root: Scope,
+    mut options: SystemOptions,
+    session: Option<NamedSession>,
+) -> Result<(System, Option<(SessionId, ContinuedWords)>), StartFailure> {
+    let Some(session) = session else {
+        return Ok((System::open_in(root, options).await?, None));
+    };
+    let store = open_store(&options.store, &root).await?;
+    let log = store.log();
+    let id = resolve(&*log, &session.name, &session.flags).await?;
+    let (state, _owner) = read_session_end(&*log, &id)
+        .await
+        .map_err(|error| StartFailure::from(allstop_runtime::StartError::from(error)))?;
+    let remembered = state.settings().cloned().unwrap_or_else(|| {
+        let folder = state.folder().cloned().unwrap_or_default();
+        Arc::new(SessionSettings {
+            folder,
+            ..SessionSettings::default()
+        })
+    });
+    let config = &mut options.config.model;
+    let origin = choose(config, session.chooses_model, &remembered);
+    let Some(name) = config.name.clone() else {
+        return Err(StartFailure::Usage(no_model(&session.command)));
+    };
+    let resume = format!("sessions resume {}", short(id.as_str()));
+    let elsewhere = session.flags_elsewhere.command(&resume);
+    let words = ContinuedWords {
+        model: model_words(&name, origin, remembered.model.as_deref()),
+        folder: folder_words(&remembered.folder, &options.folder, &elsewhere),
+    };
+    let opened = System::open_on(root, options, Some(store)).await;
+    let system = opened.map_err(|error| match (error.kind, origin) {
+        (StartErrorKind::Model | StartErrorKind::Script, ModelOrigin::Session) => {
+            let problem = CliError::from(error);
+            let said = format!(
+                "the session's model {name} cannot be used: {}",
+                problem.message
+            );
+            let hint = "choose another one with --model NAME".to_owned();
+            StartFailure::Usage(CliError::usage(said).hint(problem.hint.unwrap_or(hint)))
+        }
+        _ => error.into(),
+    })?;
+    Ok((system, Some((id, words))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(model: &str, url: Option<&str>) -> SessionSettings {
+        SessionSettings::new(Some(model), url, "/there")
+    }
+
+    #[test]
+    fn flags_win_then_the_session_then_the_configuration() {
+        let of = |name: &str| ModelConfig {
+            name: Some(name.to_owned()),
+            base_url: Some("http://configured/v1".to_owned()),
+            ..ModelConfig::default()
+        };
+        let mut config = of("flag");
+        let origin = choose(&mut config, true, &settings("before", None));
+        assert_eq!((origin, &config), (ModelOrigin::Flags, &of("flag")));
+
+        let mut config = of("configured");
+        let origin = choose(&mut config, false, &settings("before", None));
+        assert_eq!(origin, ModelOrigin::Session);
+        assert_eq!(config.name.as_deref(), Some("before"));
+        assert_eq!(config.base_url, None, "a server belongs to its model");
+
+        let mut config = of("configured");
+        let origin = choose(&mut config, false, &SessionSettings::default());
+        let expected = (ModelOrigin::Configuration, &of("configured"));
+        assert_eq!((origin, &config), expected);
+    }
+
+    #[test]
+    fn the_screen_says_who_chose_the_model() {
+        let said = |origin, before| model_words("m", origin, before);
+        let as_before = said(ModelOrigin::Session, Some("m")).unwrap();
+        assert_eq!(as_before, "model m, as before; --model changes it");
+        let configured = said(ModelOrigin::Configuration, None).unwrap();
+        assert_eq!(configured, "model m, from the configuration");
+        let changed = said(ModelOrigin::Flags, Some("n")).unwrap();
+        assert_eq!(changed, "model m; before it was n");
+        assert_eq!(said(ModelOrigin::Flags, Some("m")), None);
+        assert_eq!(said(ModelOrigin::Flags, None), None);
+    }
+
+    #[test]
+    fn another_folder_is_named_with_the_way_to_it() {
+        let here = Path::new("/");
+        assert_eq!(folder_words("/", here, "allstop x"), None);
+        assert_eq!(folder_words("", here, "allstop x"), None);
+        assert_eq!(
+            folder_words("/tmp", here, "allstop x").unwrap(),
+            "the session was in /tmp; its tools now work in /. To continue there: cd /tmp && allstop x"
+        );
+        let gone = folder_words("/no such", here, "allstop x").unwrap();
+        assert!(gone.ends_with("The earlier folder is gone"), "{gone}");
+    }
+}
