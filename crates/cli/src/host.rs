@@ -128,6 +128,16 @@ impl ProcessHost {
         Arc::new(Self::text_variable)
     }
 
+    /// A folder as people write it: below the home folder with `~`.
+    pub(crate) fn below_home(folder: &str) -> String {
+        let home = Self::text_variable("HOME").filter(|home| home.starts_with('/') && home != "/");
+        let below = home.and_then(|home| folder.strip_prefix(home.trim_end_matches('/')));
+        match below {
+            Some(rest) if rest.is_empty() || rest.starts_with('/') => format!("~{rest}"),
+            _ => folder.to_owned(),
+        }
+    }
+
     /// Value of an environment variable; `None` if it is empty or not text.
     pub(crate) fn text_variable(name: &str) -> Option<String> {
         let value = variable(name)?.into_string().ok()?;

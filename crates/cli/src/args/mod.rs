@@ -138,7 +138,7 @@ pub(crate) struct ChatArgs {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Session")]
 pub(crate) struct SessionChoiceArgs {
-    /// Continue this session: its id, the end or the beginning of it, or `last`
+    /// Continue this session: its id, the end or the beginning of it, its number in the list, or `last`
     #[arg(long, value_name = "ID")]
     pub(crate) session: Option<String>,
     /// Continue the session that was active last
@@ -374,15 +374,21 @@ pub(crate) enum SessionsAction {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SessionsCommand {
-    /// List all sessions
+    /// List sessions, the newest first. The number works like an id: `sessions resume 2`
     List {
-        /// As JSON
+        /// As JSON, all of them
         #[arg(long)]
         json: bool,
+        /// Number of sessions shown [default: 20; with --json all]
+        #[arg(long, value_name = "N")]
+        limit: Option<NonZeroU32>,
+        /// Show all sessions
+        #[arg(long, conflicts_with = "limit")]
+        all: bool,
     },
     /// Show a session: its turns, how they ended, and what still runs
     Show {
-        /// The id, or its end (as in the list) or beginning
+        /// The id, its end (as in the list) or beginning, `last`, or the number in the list
         id: String,
         /// As JSON
         #[arg(long)]
@@ -393,7 +399,7 @@ pub(crate) enum SessionsCommand {
     },
     /// Remove sessions that nobody has open
     Rm {
-        /// The ids, or their ends (as in the list) or beginnings
+        /// The ids, their ends (as in the list) or beginnings, `last`, or numbers in the list
         #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
     },
@@ -401,7 +407,7 @@ pub(crate) enum SessionsCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct ResumeArgs {
-    /// The id, or its end (as in the list) or beginning
+    /// The id, its end (as in the list) or beginning, `last`, or the number in the list
     pub(crate) id: String,
     /// The next message
     #[arg(value_name = "PROMPT")]

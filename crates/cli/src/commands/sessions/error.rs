@@ -17,6 +17,14 @@ pub(super) enum SessionsError {
         /// Ids that look like it, the nearest first.
         near: Vec<String>,
     },
+    /// The list is shorter.
+    #[error("there is no session number {number}: the list has {count}")]
+    NoNumber {
+        /// The number as it was typed.
+        number: usize,
+        /// Sessions in the store.
+        count: usize,
+    },
     /// The store has no session.
     #[error("there are no sessions in the store")]
     None,
@@ -62,6 +70,10 @@ impl SessionsError {
     /// The remedy, if one is known.
     fn hint(&self, flags: &SameFlags) -> Option<String> {
         match self {
+            Self::NoNumber { .. } => {
+                let list = flags.command("sessions list --all");
+                Some(format!("`{list}` shows them with their numbers"))
+            }
             Self::NotFound { near, .. } if near.is_empty() => {
                 let list = flags.command("sessions list");
                 Some(format!("`{list}` lists those there are"))
@@ -85,7 +97,9 @@ impl SessionsError {
     pub(super) fn into_problem(self, flags: &SameFlags) -> CliError {
         let message = error_chain(&self);
         let problem = match &self {
-            Self::NotFound { .. } | Self::Ambiguous { .. } | Self::None => CliError::usage(message),
+            Self::NotFound { .. } | Self::NoNumber { .. } | Self::Ambiguous { .. } | Self::None => {
+                CliError::usage(message)
+            }
             _ => CliError::failure(message),
         };
         match self.hint(flags) {

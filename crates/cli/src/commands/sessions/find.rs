@@ -2,7 +2,7 @@
 
 use allstop_core::SessionId;
 use allstop_log::session::{STREAM_PREFIX, session_of};
-use allstop_log::{Log, LogError, list_sessions};
+use allstop_log::{Log, LogError, SessionSummary, list_sessions};
 
 use super::error::SessionsError;
 use crate::short_id::{LAST, is_meant, short};
@@ -18,16 +18,44 @@ async fn ids(log: &dyn Log) -> Result<Vec<SessionId>, LogError> {
     Ok(streams.iter().filter_map(|(s, _)| session_of(s)).collect())
 }
 
-/// The session with this id, or the only one that begins or ends with it; [`LAST`] is the one that was active last.
+/// Most digits of a number of the list. Longer ones are part of an id.
+const NUMBER_DIGITS_MAX: usize = 4;
+
+/// Sessions, the one that was active last first: their numbers in the list count from 1 in this order.
+pub(super) async fn newest_first(log: &dyn Log) -> Result<Vec<SessionSummary>, LogError> {
+    let mut sessions = list_sessions(log).await?;
+    sessions.sort_by(|a, b| (b.active_at, &b.id).cmp(&(a.active_at, &a.id)));
+    Ok(sessions)
+}
+
+/// The number of the list that was typed, if it is one: up to four digits, the first of which is not 0.
+fn list_number(given: &str) -> Option<usize> {
+    let is_number = given.len() <= NUMBER_DIGITS_MAX && given.bytes().all(|b| b.is_ascii_digit());
+    let number = given
+        .parse()
+        .ok()
+        .filter(|_| is_number && !given.starts_with('0'));
+    number.filter(|number| *number > 0)
+}
+
+/// The session with this id, or with this number in the list, or the only one that begins or ends with it; [`LAST`] is
+/// the one that was active last.
 pub(super) async fn find(log: &dyn Log, given: &str) -> Result<SessionId, SessionsError> {
     let mut ids = ids(log).await?;
     if let Some(at) = ids.iter().position(|id| id.as_str() == given) {
         return Ok(ids.swap_remove(at));
     }
     if given == LAST {
-        let sessions = list_sessions(log).await?;
-        let newest = sessions.into_iter().max_by_key(|session| session.active_at);
+        let newest = newest_first(log).await?.into_iter().next();
         return newest.map(|session| session.id).ok_or(SessionsError::None);
+    }
+    if let Some(number) = list_number(given) {
+        let sessions = newest_first(log).await?;
+        let count = sessions.len();
+        let named = sessions.into_iter().nth(number - 1);
+        return named
+            .map(|session| session.id)
+            .ok_or(SessionsError::NoNumber { number, count });
     }
     let mut matches: Vec<&SessionId> = ids
         .iter()

@@ -1,74 +1,32 @@
-//! `sessions list`.
+//! `sessions list`: a block of lines for each session, the newest first, so that it is whole on narrow terminals too.
 
-use allstop_core::process::ProcessIdentity;
-use allstop_core::{SessionId, StopReason, Timestamp, error_chain};
-use allstop_log::{Log, SessionSummary, list_sessions};
+use std::num::NonZeroU32;
+
+use allstop_log::Log;
 use serde::Serialize;
 
 use super::error::SessionsError;
+use super::find::newest_first;
+use super::list_row::SessionRow;
 use super::view::json;
 use super::{Printed, View};
-use crate::display::{TextTable, age, plain};
-use crate::short_id::short;
 use crate::terminal::{Styled, TextRole, styled};
 
-pub(super) async fn list(
-    log: &dyn Log,
-    view: View,
-    as_json: bool,
-) -> Result<Printed, SessionsError> {
-    let sessions = list_sessions(log).await?;
-    if as_json {
-        let schema = "allstop.sessions/1";
-        let sessions = sessions.iter().map(SessionRow::from).collect();
-        return Ok(Printed::Json(json(&SessionTable { schema, sessions })));
-    }
-    if sessions.is_empty() {
-        return Ok(Printed::Words("no sessions".into()));
-    }
-    let mut table = TextTable::default();
-    let head = ["SESSION", "TURNS", "LAST ENDING", "LAST ACTIVE", ""];
-    table.row(head.map(|title| view.style.paint(TextRole::Dim, title)));
-    for session in &sessions {
-        table.row([
-            styled![short(session.id.as_str())],
-            match session.problem {
-                None => session.turns.to_string().into(),
-                Some(_) => "?".into(),
-            },
-            ending(session).into(),
-            session
-                .active_at
-                .map_or(Styled::default(), |at| age(at, view.now).into()),
-            remark(session, view),
-        ]);
-    }
-    Ok(Printed::Words(table.render()))
-}
+/// Sessions shown where nobody asks for more: about a screen, and each is read from its last compaction on.
+const SHOWN_DEFAULT: usize = 20;
 
-fn ending(session: &SessionSummary) -> String {
-    session
-        .last_stop_reason
-        .map_or(String::new(), |reason| plain(reason.as_str()))
-}
+/// Columns of a session's number with the gap behind it.
+const NUMBER_COLUMNS: usize = 4;
 
-/// Notable state of a session.
-fn remark(session: &SessionSummary, view: View) -> Styled {
-    let style = view.style;
-    if let Some(problem) = &session.problem {
-        return style.paint(TextRole::Bad, error_chain(problem));
-    }
-    match (&session.owner, session.turn_open) {
-        (Some(owner), true) => {
-            let said = format!("a turn runs in process {}", owner.pid);
-            style.paint(TextRole::Good, said)
-        }
-        (Some(owner), false) => format!("in use by process {}", owner.pid).into(),
-        (None, true) => style.paint(
-            TextRole::Warning,
-            "a turn was cut off by a crash; the next run ends it",
-        ),
-        (None, false) => Styled::default(),
+/// Fewest columns for which lines are cut: below, they are longer than the terminal.
+const COLUMNS_MIN: usize = 16;
+
+/// Number of sessions to show; `None`: all.
+pub(super) fn limit(as_json: bool, all: bool, asked: Option<NonZeroU32>) -> Option<usize> {
+    match asked {
+        Some(asked) => Some(asked.get() as usize),
+        None if all || as_json => None,
+        None => Some(SHOWN_DEFAULT),
     }
 }
 
@@ -78,31 +36,71 @@ struct SessionTable<'a> {
     sessions: Vec<SessionRow<'a>>,
 }
 
-#[derive(Serialize)]
-struct SessionRow<'a> {
-    session_id: &'a SessionId,
-    /// The number of its last record.
-    version: u64,
-    turns: Option<usize>,
-    last_stop_reason: Option<StopReason>,
-    turn_open: Option<bool>,
-    active_at: Option<Timestamp>,
-    owner: Option<&'a ProcessIdentity>,
-    problem: Option<String>,
+pub(super) async fn list(
+    log: &dyn Log,
+    view: View,
+    as_json: bool,
+    limit: Option<usize>,
+) -> Result<Printed, SessionsError> {
+    let sessions = newest_first(log).await?;
+    let shown = limit.unwrap_or(sessions.len()).min(sessions.len());
+    let mut rows = Vec::with_capacity(shown);
+    for (place, session) in sessions.iter().take(shown).enumerate() {
+        rows.push(SessionRow::read(log, place + 1, session).await?);
+    }
+    if as_json {
+        return Ok(Printed::Json(json(&SessionTable {
+            schema: "allstop.sessions/1",
+            sessions: rows,
+        })));
+    }
+    if rows.is_empty() {
+        return Ok(Printed::Words("no sessions".into()));
+    }
+    let mut text = Styled::default();
+    for row in &rows {
+        text.push(&in_words(row, view));
+    }
+    let older = sessions.len() - shown;
+    if older > 0 {
+        let said = format!("{older} older; --all shows them");
+        text.push_line(&view.style.paint(TextRole::Dim, said));
+    }
+    Ok(Printed::Words(text))
 }
 
-impl<'a> From<&'a SessionSummary> for SessionRow<'a> {
-    fn from(session: &'a SessionSummary) -> Self {
-        let readable = session.problem.is_none();
-        Self {
-            session_id: &session.id,
-            version: session.version.0,
-            turns: readable.then_some(session.turns),
-            last_stop_reason: session.last_stop_reason,
-            turn_open: readable.then_some(session.turn_open),
-            active_at: session.active_at,
-            owner: session.owner.as_ref(),
-            problem: session.problem.as_ref().map(|problem| error_chain(problem)),
+/// The facts, packed into lines; then the first prompt and the state, a line each.
+fn in_words(row: &SessionRow<'_>, view: View) -> Styled {
+    let style = view.style;
+    let columns = view.width.max(COLUMNS_MIN) - NUMBER_COLUMNS;
+    let mark = style.pick("…", "~");
+    let separator = style.pick(" · ", " - ");
+    let mut lines = vec![style.paint(TextRole::Strong, row.handle)];
+    for fact in row.facts(view.now) {
+        let fact = Styled::text(&fact);
+        let last = lines.pop().unwrap_or_default();
+        let longer = styled![last.clone(), separator, fact.clone()];
+        if longer.width() <= columns {
+            lines.push(longer);
+        } else {
+            lines.extend([last, fact.cut(columns, mark)]);
         }
     }
+    let prompt = row.first_prompt.as_deref().unwrap_or_default();
+    let prompt = prompt.split_whitespace().collect::<Vec<_>>().join(" ");
+    if !prompt.is_empty() {
+        lines.push(Styled::text(&prompt).cut(columns, mark));
+    }
+    for (role, said) in row.state() {
+        let said = Styled::text(&said).wrap(columns);
+        lines.extend(said.into_iter().map(|line| style.paint(role, line)));
+    }
+    let number = row.number.to_string();
+    let mut text = Styled::default();
+    for (place, line) in lines.iter().enumerate() {
+        let number = if place == 0 { &*number } else { "" };
+        let number = style.paint(TextRole::Dim, number).pad(NUMBER_COLUMNS);
+        text.push_line(&styled![number, line.clone()].trim_end());
+    }
+    text
 }

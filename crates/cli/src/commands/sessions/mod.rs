@@ -1,11 +1,13 @@
 //! `allstop sessions`: what the log says of sessions, read beside whoever writes it.
 //!
 //! Listing and showing take no lock and change nothing: they work while a run has the session open. A session is named
-//! by its id, or by any beginning or end of it that no other session has; the list shows an end.
+//! by its id, by any beginning or end of it that no other session has (the list shows an end), or by its number in the
+//! list.
 
 mod error;
 mod find;
 mod list;
+mod list_row;
 mod remove;
 mod show;
 mod view;
@@ -128,7 +130,10 @@ async fn on_log(
     print: &mut (dyn FnMut(Printed) + Send),
 ) -> Result<(), SessionsError> {
     let printed = match command {
-        SessionsCommand::List { json } => list::list(log, view, *json).await?,
+        SessionsCommand::List { json, limit, all } => {
+            let limit = list::limit(*json, *all, *limit);
+            list::list(log, view, *json, limit).await?
+        }
         SessionsCommand::Show { id, json, full } => show::show(log, view, id, *json, *full).await?,
         SessionsCommand::Rm { ids } => return remove::remove(log, ids, print).await,
     };

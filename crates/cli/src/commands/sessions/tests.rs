@@ -47,7 +47,16 @@ async fn run(log: &MemoryLog, command: SessionsCommand) -> Result<String, Sessio
 }
 
 async fn list(log: &MemoryLog, json: bool) -> String {
-    run(log, SessionsCommand::List { json }).await.unwrap()
+    run(
+        log,
+        SessionsCommand::List {
+            json,
+            limit: None,
+            all: false,
+        },
+    )
+    .await
+    .unwrap()
 }
 
 async fn show(log: &MemoryLog, id: &str, json: bool, full: bool) -> Result<String, SessionsError> {
@@ -344,7 +353,7 @@ async fn the_end_of_an_id_that_the_list_shows_is_enough() {
     }
     let listed = list(&log, false).await;
     assert!(
-        listed.contains("\nEGE6SJCE ") && !listed.contains(one),
+        listed.contains("EGE6SJCE ") && !listed.contains(one),
         "{listed}"
     );
     let shown = show(&log, "ege6sjce", false, false).await.unwrap();
@@ -363,7 +372,7 @@ async fn a_removed_session_is_gone() {
     assert!(matches!(wrong, SessionsError::NotFound { .. }));
     assert_eq!(
         list(&log, false).await.lines().count(),
-        3,
+        2,
         "a slip removes nothing"
     );
     let said = rm(&log, &["01JO", "01JONE", "01JT"]).await.unwrap();
@@ -398,4 +407,69 @@ async fn a_session_whose_background_work_runs_is_not_removed() {
         .into_problem(&SameFlags::default());
     let said = "background work of the session 01JEVENTFUL still runs: npm run dev (pid [number])";
     assert_eq!(redacted(&problem.message), said);
+}
+
+#[tokio::test]
+async fn number_of_the_list_names_a_session() {
+    let log = MemoryLog::new();
+    for (id, day) in [("01JOLD", 0), ("01JNEW", 2), ("01J0002", 1)] {
+        let mut session = open(&log, id).await;
+        session
+            .append(vec![started(1, day * DAY_MS, "x")])
+            .await
+            .unwrap();
+    }
+    for (given, meant) in [
+        ("1", "01JNEW"),
+        ("2", "01J0002"),
+        ("3", "01JOLD"),
+        ("0002", "01J0002"),
+    ] {
+        let shown = show(&log, given, false, false).await.unwrap();
+        assert!(shown.contains(meant), "{given}: {shown}");
+    }
+    let none = show(&log, "4", false, false).await.unwrap_err();
+    assert_eq!(
+        none.to_string(),
+        "there is no session number 4: the list has 3"
+    );
+    // Five digits are a part of an id.
+    let part = show(&log, "00021", false, false).await.unwrap_err();
+    assert!(matches!(part, SessionsError::NotFound { .. }), "{part}");
+    let listed = list(&log, false).await;
+    assert!(listed.starts_with("1   01JNEW"), "{listed}");
+}
+
+#[tokio::test]
+async fn list_is_whole_at_every_width() {
+    let log = MemoryLog::new();
+    let mut session = open(&log, "01M82ZDK405NZBRRXREGE6SJCE").await;
+    let prompt = "Bitte 修复 alle Tests 👩‍👩‍👧‍👦 and then explain every change that you made, in detail, with reasons";
+    session.append(vec![started(1, 0, prompt)]).await.unwrap();
+    for width in [38, 60, 80, 120] {
+        let wide = View { width, ..view() };
+        let Ok(Printed::Words(text)) = list::list(&log, wide, false, None).await else {
+            panic!("words");
+        };
+        for line in text.lines() {
+            assert!(line.width() <= width, "{width}: {}", line.shown());
+        }
+        let text = text.shown();
+        for part in ["EGE6SJCE", "3 days ago", "1 turn", "/home/me", "Bitte"] {
+            assert!(text.contains(part), "{width}: {text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn list_is_bounded() {
+    let log = MemoryLog::new();
+    for number in 0..25 {
+        drop(open(&log, &format!("01JX{number:05}")).await);
+    }
+    let listed = list(&log, false).await;
+    assert_eq!(listed.lines().count(), 21, "{listed}");
+    assert!(listed.ends_with("5 older; --all shows them\n"), "{listed}");
+    let json = list(&log, true).await;
+    assert_eq!(json.matches("session_id").count(), 25);
 }

@@ -1,0 +1,169 @@
+//! One session of the list.
+
+use std::sync::Arc;
+
+use allstop_core::process::ProcessIdentity;
+use allstop_core::record::SessionRecord;
+use allstop_core::{SessionId, StopReason, Timestamp, error_chain};
+use allstop_log::session::{decode, stream_of};
+use allstop_log::{Log, LogError, SessionError, SessionSummary, Version, read_session_end};
+use allstop_runtime::unended_work;
+use serde::Serialize;
+
+use crate::display::{age, plain};
+use crate::host::ProcessHost;
+use crate::short_id::short;
+use crate::terminal::TextRole;
+
+/// Records at the beginning of a session among which its first prompt is: the opening, its settings, and notes on work.
+const FIRST_RECORDS: usize = 8;
+
+/// A session of the list, as JSON has it. Every key is always there.
+#[derive(Debug, Serialize)]
+pub(super) struct SessionRow<'a> {
+    pub(super) session_id: &'a SessionId,
+    /// Number in the list, from 1: the session that was active last.
+    pub(super) number: usize,
+    /// The end of the id, which names the session as well.
+    pub(super) handle: &'a str,
+    /// The number of its last record.
+    version: u64,
+    turns: Option<usize>,
+    last_stop_reason: Option<StopReason>,
+    turn_open: Option<bool>,
+    active_at: Option<Timestamp>,
+    /// The process that has it open.
+    owner: Option<&'a ProcessIdentity>,
+    pub(super) first_prompt: Option<Arc<str>>,
+    /// Working folder of the last opening.
+    folder: Option<Arc<str>>,
+    /// Model of the last opening, if it was remembered.
+    model: Option<Arc<str>>,
+    base_url: Option<Arc<str>>,
+    /// Background work that runs without an owner.
+    left_work: Vec<Arc<str>>,
+    problem: Option<String>,
+}
+
+impl<'a> SessionRow<'a> {
+    /// Reads what the summary does not have: from the session's first records, and from its last compaction on.
+    ///
+    /// # Errors
+    /// If the store fails. A session that cannot be read has its problem in the row.
+    pub(super) async fn read(
+        log: &dyn Log,
+        number: usize,
+        summary: &'a SessionSummary,
+    ) -> Result<Self, LogError> {
+        let readable = summary.problem.is_none();
+        let mut row = Self {
+            session_id: &summary.id,
+            number,
+            handle: short(summary.id.as_str()),
+            version: summary.version.0,
+            turns: readable.then_some(summary.turns),
+            last_stop_reason: summary.last_stop_reason,
+            turn_open: readable.then_some(summary.turn_open),
+            active_at: summary.active_at,
+            owner: summary.owner.as_ref(),
+            first_prompt: None,
+            folder: None,
+            model: None,
+            base_url: None,
+            left_work: Vec::new(),
+            problem: summary.problem.as_ref().map(|problem| error_chain(problem)),
+        };
+        if readable {
+            match row.read_details(log).await {
+                Ok(()) => {}
+                Err(SessionError::Log(error)) => return Err(error),
+                Err(problem) => row.problem = Some(error_chain(&problem)),
+            }
+        }
+        Ok(row)
+    }
+
+    async fn read_details(&mut self, log: &dyn Log) -> Result<(), SessionError> {
+        let stream = stream_of(self.session_id);
+        let first = log.read(&stream, Version(1), FIRST_RECORDS).await?;
+        self.first_prompt = first.iter().find_map(|(_, bytes)| match decode(bytes) {
+            Ok(Some(SessionRecord::TurnStarted { input, .. })) => Some(input),
+            _ => None,
+        });
+        let (state, _) = read_session_end(log, self.session_id).await?;
+        self.folder = state.folder().cloned();
+        if let Some(settings) = state.settings() {
+            self.folder = Some(Arc::clone(&settings.folder));
+            self.model.clone_from(&settings.model);
+            self.base_url.clone_from(&settings.base_url);
+        }
+        if self.owner.is_none() {
+            let works = unended_work(&state).into_iter();
+            let left = works.filter(|work| work.alive);
+            self.left_work = left.map(|work| work.name).collect();
+        }
+        Ok(())
+    }
+
+    /// Short facts: age, turns, how the last one ended if it did not complete, model, folder.
+    pub(super) fn facts(&self, now: Timestamp) -> Vec<String> {
+        let turns = self.turns.map(|turns| match turns {
+            1 => "1 turn".to_owned(),
+            turns => format!("{turns} turns"),
+        });
+        let ending = self
+            .last_stop_reason
+            .filter(|_| self.turn_open == Some(false));
+        let ending = ending.filter(|reason| *reason != StopReason::Completed);
+        [
+            self.active_at.map(|at| age(at, now)),
+            turns,
+            ending.map(|reason| plain(reason.as_str())),
+            self.model.as_deref().map(model_name),
+            self.folder.as_deref().map(ProcessHost::below_home),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+
+    /// Notable states, a line each.
+    pub(super) fn state(&self) -> Vec<(TextRole, String)> {
+        if let Some(problem) = &self.problem {
+            return vec![(TextRole::Bad, problem.clone())];
+        }
+        let mut said = Vec::new();
+        match (self.owner, self.turn_open == Some(true)) {
+            (Some(owner), true) => {
+                said.push((
+                    TextRole::Good,
+                    format!("a turn runs in process {}", owner.pid),
+                ));
+            }
+            (Some(owner), false) => {
+                said.push((TextRole::Good, format!("in use by process {}", owner.pid)));
+            }
+            (None, true) => {
+                let words = "a turn was interrupted by a crash; the next open ends it";
+                said.push((TextRole::Warning, words.to_owned()));
+            }
+            (None, false) => {}
+        }
+        if !self.left_work.is_empty() {
+            let works = self.left_work.join(", ");
+            said.push((
+                TextRole::Warning,
+                format!("still runs in the background: {works}"),
+            ));
+        }
+        said
+    }
+}
+
+/// A script by its file's name alone: its path is remembered whole.
+fn model_name(model: &str) -> String {
+    match model.strip_prefix("script:") {
+        Some(path) => format!("script:{}", path.rsplit('/').next().unwrap_or(path)),
+        None => model.to_owned(),
+    }
+}
