@@ -17,7 +17,7 @@ use crate::args::StoreArgs;
 use crate::error::CliError;
 use crate::serve::cluster::names_servers;
 use crate::signals::{EndSignals, InheritedSignals};
-use crate::terminal::{Environment, OutputPriority, OutputStreams};
+use crate::terminal::{Environment, OutputPriority, OutputStreams, Styled, TextRole};
 
 /// The first argument of a process that keeps a shell's tree together. Not for people, so not in the help.
 pub(crate) const KEEPER_COMMAND: &str = "__keeper";
@@ -207,6 +207,14 @@ impl ProcessHost {
                 std::env::temp_dir().join("allstop-output")
             }
         }
+    }
+
+    /// Tells a person something beside the answer.
+    pub(crate) fn note(&self, text: &str) {
+        let stderr = self.output.stderr();
+        let style = self.terminal.style(stderr.is_terminal());
+        let text = style.paint(TextRole::Dim, Styled::text(text));
+        stderr.lines(text, OutputPriority::Must);
     }
 
     /// Tells a person what went wrong.

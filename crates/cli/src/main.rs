@@ -124,6 +124,7 @@ fn dispatch(cli: Cli, host: &ProcessHost) -> Result<Exit, CliError> {
                 .block_on(commands::sessions::sessions(&args.store, &command, host))
                 .map(Exit::from),
         },
+        CliCommand::Config(args) => commands::config::config(&args, host).map(Exit::from),
         CliCommand::Completions(args) => {
             let mut command = Cli::command();
             let script = commands::completions::completions(args.shell, &mut command);

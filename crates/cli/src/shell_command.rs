@@ -58,6 +58,10 @@ impl SameFlags {
             None => {}
         }
         flags.path("--config", model.config.as_deref());
+        flags.path("--system", model.prompt.system.as_deref());
+        if model.prompt.no_project_instructions {
+            flags.0 += " --no-project-instructions";
+        }
         flags.path("--store", store.store.as_deref());
         flags
     }
@@ -131,7 +135,7 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
-    use crate::args::{Cli, CliCommand};
+    use crate::args::{Cli, CliCommand, PromptArgs};
 
     fn model(name: &str, base_url: Option<&str>) -> ModelArgs {
         ModelArgs {
@@ -139,6 +143,7 @@ mod tests {
             base_url: base_url.map(str::to_owned),
             record: None,
             config: Some("it's mine.toml".into()),
+            prompt: PromptArgs::default(),
         }
     }
 
@@ -179,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_chat_is_continued_with_its_own_flags() {
-        let given = "chat --model m --policy steer --grace 500ms --max-steps 7 --on-stop rollback \
+        let given = "chat --model m --system my.md --no-project-instructions --policy steer --grace 500ms --max-steps 7 --on-stop rollback \
                      --yes --keep-background";
         let words = ["allstop"].into_iter().chain(given.split_whitespace());
         let args = Cli::try_parse_from(words).unwrap();

@@ -13,6 +13,7 @@ mod command;
 pub mod config;
 mod envelope;
 mod error;
+mod prompt;
 mod stream;
 mod system;
 
@@ -21,6 +22,7 @@ pub use command::{EVENT_BYTES_MAX, EVENT_VARIABLE};
 pub use config::{Config, ConfigError};
 pub use envelope::{DetachedWork, Envelope, EnvelopeSchema};
 pub use error::{StartError, StartErrorKind};
+pub use prompt::{ComposedPrompt, InstructionFile, ProjectInstructions, PromptTools};
 pub use stream::{EventLine, EventSchema, EventsMissed, McpServerEvent, StreamEvent, StreamLine};
 pub use system::{
     InterruptedTurn, ModelChoice, OpenSession, QuestionRecipient, SessionSetup, SessionTools,

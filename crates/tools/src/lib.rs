@@ -57,7 +57,7 @@ pub use builtin::{BUILTIN_TOOLS, builtin_tools};
 pub use call_link::{CallLink, CallObserver, NotPromotable};
 pub use command::{CommandLimit, RunningCommand, command_name, exit_text};
 pub use external::{ExternalEvent, ExternalOptions, ExternalRequests, external_tools};
-pub use files::{FolderAccess, Workspace, file_tools};
+pub use files::{FileBeginning, FolderAccess, Workspace, file_tools};
 pub use output::{BoundedOutput, OutputFolder, OutputLimits};
 pub use permission::{
     PermissionAnswer, PermissionDecision, PermissionPolicy, PermissionQuestion, Permissions,

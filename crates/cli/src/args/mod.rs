@@ -1,5 +1,6 @@
 //! The command line.
 
+mod config;
 mod copilot;
 mod demo;
 mod execution;
@@ -21,6 +22,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::short_id::LAST;
 
+pub(crate) use config::{ConfigAction, ConfigArgs, ConfigShowArgs};
 pub(crate) use copilot::CopilotArgs;
 pub(crate) use demo::DemoArgs;
 pub(crate) use execution::{ExecutionArgs, NatsArgs, TaskAgent};
@@ -73,6 +75,8 @@ pub(crate) enum CliCommand {
     Demo(DemoArgs),
     /// List, show, resume and remove sessions
     Sessions(SessionsArgs),
+    /// Show the configuration that applies, and the system prompt
+    Config(ConfigArgs),
     /// Print the completions of a shell
     Completions(CompletionsArgs),
 }
@@ -251,6 +255,20 @@ pub(crate) struct ModelArgs {
     /// The configuration file [default: ~/.config/allstop/allstop.toml, if it is there]
     #[arg(long, value_name = "FILE", env = "ALLSTOP_CONFIG")]
     pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) prompt: PromptArgs,
+}
+
+/// Flags of the system prompt.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Instructions")]
+pub(crate) struct PromptArgs {
+    /// File with the system prompt, in place of the default one (`allstop config show --prompt` prints it)
+    #[arg(long, value_name = "FILE", env = "ALLSTOP_SYSTEM")]
+    pub(crate) system: Option<PathBuf>,
+    /// Leave out the project's instructions: AGENTS.md, from the repository's root down to the working directory
+    #[arg(long)]
+    pub(crate) no_project_instructions: bool,
 }
 
 impl ModelArgs {

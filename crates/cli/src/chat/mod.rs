@@ -30,7 +30,7 @@ use allstop_tools::permission::FixedAnswer;
 
 use crate::args::{ChatArgs, ChatWith};
 use crate::control::Control;
-use crate::display::{call_label, found_in_words};
+use crate::display::{call_label, found_in_words, instructions_in_words};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::host::ProcessHost;
@@ -198,7 +198,7 @@ async fn open(
     Ok((opened, history))
 }
 
-/// Shows the session, and the work that an earlier process left.
+/// Shows the session, the instructions of the project, and the work that an earlier process left.
 async fn greet(view: &ChatView, opened: &Opened, is_resumed: bool) {
     let talked = &opened.open;
     let id = talked.session.id();
@@ -208,6 +208,9 @@ async fn greet(view: &ChatView, opened: &Opened, is_resumed: bool) {
     }
     if let Some(folder) = &opened.continued.folder {
         view.note(folder);
+    }
+    for line in instructions_in_words(&talked.instructions) {
+        view.note(&line);
     }
     if !is_resumed {
         return;

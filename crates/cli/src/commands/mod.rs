@@ -1,6 +1,7 @@
 //! The subcommands.
 
 pub(crate) mod completions;
+pub(crate) mod config;
 pub(crate) mod ps;
 pub(crate) mod receipt;
 pub(crate) mod sessions;

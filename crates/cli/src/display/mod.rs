@@ -5,6 +5,7 @@
 
 #[cfg(test)]
 mod hostile_tests;
+mod instructions;
 mod json_stream;
 mod live;
 mod receipt;
@@ -12,6 +13,7 @@ mod table;
 mod watch;
 mod words;
 
+pub(crate) use instructions::instructions_in_words;
 pub(crate) use json_stream::JsonStream;
 pub(crate) use live::{LiveOptions, LiveView};
 pub(crate) use receipt::{

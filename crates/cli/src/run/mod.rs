@@ -20,7 +20,7 @@ use allstop_tools::permission::FixedAnswer;
 
 use crate::args::{PermissionArgs, RunArgs};
 use crate::control::Control;
-use crate::display::found_in_words;
+use crate::display::{found_in_words, instructions_in_words};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::host::ProcessHost;
@@ -98,7 +98,7 @@ async fn drive(
     } = opened;
     continued.model.iter().for_each(|said| view.hint(said));
     continued.folder.iter().for_each(|said| view.note(said));
-    tell_earlier(view, &open);
+    tell_opened(view, &open);
     let session = &open.session;
     view.questions = prompt.map(|prompt| RunQuestions::new(prompt, session.clone()));
     let job = JobControl::install().map_err(CliError::from)?;
@@ -130,8 +130,11 @@ fn prompter(args: &PermissionArgs, absent: AbsentPrompter) -> Arc<dyn Prompter> 
     }
 }
 
-/// Names the work that an earlier process left.
-fn tell_earlier(view: &RunView<'_>, open: &OpenSession) {
+/// Names the instructions of the project, and the work that an earlier process left.
+fn tell_opened(view: &RunView<'_>, open: &OpenSession) {
+    for line in instructions_in_words(&open.instructions) {
+        view.note(&line);
+    }
     for found in &open.found {
         view.note(&found_in_words(found));
     }

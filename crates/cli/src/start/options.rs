@@ -48,6 +48,13 @@ pub(crate) fn config_of(args: &ModelArgs) -> Result<Config, CliError> {
         None => Config::default(),
     };
     model(&mut config, args)?;
+    if let Some(file) = &args.prompt.system {
+        config.system_prompt_file = Some(file.clone());
+        config.read_system_prompt()?;
+    }
+    if args.prompt.no_project_instructions {
+        config.project_instructions = Some(false);
+    }
     Ok(config)
 }
 

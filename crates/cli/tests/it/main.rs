@@ -18,6 +18,7 @@ mod crash;
 mod demo_cluster;
 mod endings;
 mod hostile_provider;
+mod instructions;
 mod odd_times;
 mod random_stops;
 mod real_model;

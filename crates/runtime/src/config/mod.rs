@@ -33,10 +33,13 @@ pub use session::SessionConfig;
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Allstop configuration")]
 pub struct Config {
-    /// Instructions to the model before the conversation.
+    /// Instructions to the model before the conversation, in place of the default ones; empty: none.
     pub system_prompt: Option<String>,
     /// File with the system prompt, in place of `system_prompt`.
     pub system_prompt_file: Option<PathBuf>,
+    /// False to leave out the project's instructions: `AGENTS.md` from the repository's root down to the working
+    /// directory. True by default.
+    pub project_instructions: Option<bool>,
     /// Conversation after a stopped turn: `rollback` (the state before the turn; the default of `run`) or `keep` (the
     /// completed steps and a marker of the stop).
     pub on_stop: Option<StopPolicy>,

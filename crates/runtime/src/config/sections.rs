@@ -165,7 +165,8 @@ impl Config {
             retry.attempts_max = retries.saturating_add(1);
         }
         Settings {
-            system: self.system_prompt.as_deref().map(Into::into),
+            // Composed for each session: `ComposedPrompt`.
+            system: None,
             steps_max: Some(self.limits.max_steps),
             turns_max: self.limits.max_turns,
             budget: self.limits.max_budget_tokens.map(Budget::of_tokens),

@@ -68,6 +68,13 @@ pub(crate) struct SystemParts {
     cleanup: Arc<cleanup::CleanupThreads>,
 }
 
+impl SystemParts {
+    /// Working directory of a session.
+    fn folder_of<'a>(&'a self, setup: &'a SessionSetup) -> &'a Path {
+        setup.folder.as_ref().unwrap_or(&self.folder)
+    }
+}
+
 impl std::fmt::Debug for SystemParts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SystemParts")

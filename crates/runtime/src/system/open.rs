@@ -21,6 +21,7 @@ use super::spill::SpillFolder;
 use crate::command::{CommandGuardrail, CommandHook, CommandSettings};
 use crate::config::Config;
 use crate::error::{StartError, StartErrorKind};
+use crate::prompt::ComposedPrompt;
 
 pub(super) fn policy(config: &Config) -> PermissionPolicy {
     let permissions = config.permissions.clone();
@@ -122,15 +123,15 @@ pub(super) fn agent(
     parts: &SystemParts,
     setup: &SessionSetup,
     request: &AgentRequest,
+    prompt: &ComposedPrompt,
     spill: &SpillFolder,
 ) -> Result<Agent, StartError> {
     let prompter = match setup.recipient {
         QuestionRecipient::Subscribers => &request.prompter,
         QuestionRecipient::Prompter => &parts.prompter,
     };
-    let folder = setup.folder.as_ref().unwrap_or(&parts.folder);
-    let mut workspace =
-        workspace(folder, &parts.config)?.reserve(parts.store_files.iter().cloned());
+    let mut workspace = workspace(parts.folder_of(setup), &parts.config)?
+        .reserve(parts.store_files.iter().cloned());
     // The model is told to read long output there. If the folder could not be created, there is nothing to read.
     if let Ok(with_spill) = workspace.clone().allow(spill.path(), FolderAccess::Read) {
         workspace = with_spill;
@@ -152,7 +153,7 @@ pub(super) fn agent(
         tools.register_known(tool).map_err(bug)?;
     }
     let mut settings = parts.config.settings();
-    settings.system = setup.system_prompt.of(settings.system.take());
+    settings.system.clone_from(&prompt.text);
     let model = setup.model.as_ref().unwrap_or(&parts.model);
     let mut builder = Agent::builder(Arc::clone(model))
         .tools(tools)

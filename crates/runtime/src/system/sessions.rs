@@ -22,6 +22,7 @@ use super::spill::SpillFolder;
 use super::{System, SystemParts, UnendedWork, open};
 use crate::agent_executor::{AgentExecutor, AgentExecutorOptions};
 use crate::error::StartError;
+use crate::prompt::{ComposedPrompt, ProjectInstructions};
 
 /// An open session, with the remains of an earlier process.
 #[derive(Debug)]
@@ -32,6 +33,8 @@ pub struct OpenSession {
     pub interrupted: Option<InterruptedTurn>,
     /// Background work of earlier processes that the log did not record as ended.
     pub found: Vec<UnendedWork>,
+    /// The project's instructions in its system prompt.
+    pub instructions: ProjectInstructions,
 }
 
 /// A turn that an earlier process left unfinished.
@@ -82,12 +85,15 @@ impl System {
         id: Option<SessionId>,
         setup: SessionSetup,
     ) -> Result<OpenSession, StartError> {
-        let folder = setup.folder.as_ref().unwrap_or(&self.parts.folder);
-        let folder = folder.to_string_lossy().into_owned();
+        let folder = self.parts.folder_of(&setup).to_string_lossy().into_owned();
+        let setup = Arc::new(setup);
+        let prompt = self.compose_prompt(&setup).await?;
+        let instructions = prompt.instructions.clone();
         Ok(OpenSession {
-            session: self.sessions(setup).create(id, folder).await?,
+            session: self.sessions(setup, prompt).create(id, folder).await?,
             interrupted: None,
             found: Vec::new(),
+            instructions,
         })
     }
 
@@ -122,12 +128,30 @@ impl System {
     ) -> Result<OpenSession, StartError> {
         // Read before the session is opened: afterwards the log no longer shows what was interrupted.
         let (before, owner) = read_session_end(&*self.parts.log, &id).await?;
-        let session = self.sessions(setup).resume(id).await?;
+        let setup = Arc::new(setup);
+        let prompt = self.compose_prompt(&setup).await?;
+        let instructions = prompt.instructions.clone();
+        let session = self.sessions(setup, prompt).resume(id).await?;
         Ok(OpenSession {
             session,
             interrupted: interrupted(&before).filter(|_| owner.is_none()),
             found: settled_work(&before, self.scope()).await,
+            instructions,
         })
+    }
+
+    /// Composes the system prompt on a thread in the scope: a disk may hang.
+    async fn compose_prompt(
+        &self,
+        setup: &Arc<SessionSetup>,
+    ) -> Result<ComposedPrompt, StartError> {
+        let (parts, setup) = (Arc::clone(&self.parts), Arc::clone(setup));
+        let spec = WorkSpec::new(ItemKind::Thread, "reading the project's instructions");
+        let composing = self
+            .scope()
+            .spawn_blocking(spec, move |_| setup_prompt(&parts, &setup))
+            .map_err(|refused| open::stopped(&refused))?;
+        composing.await.map_err(open::bug)
     }
 
     /// An executor of tasks that runs the agents of this system, each context in a session of its own. The sessions
@@ -143,12 +167,12 @@ impl System {
             on_background_end: OnBackgroundEnd::Note,
             ..self.parts.config.session.options()
         };
-        let setup = SessionSetup::configured(recipient);
-        let sessions = self.sessions_with(setup, sessions);
+        let setup = Arc::new(SessionSetup::configured(recipient));
+        let sessions = self.sessions_with(setup, None, sessions);
         AgentExecutor::new(sessions, self.parts.folder.to_string_lossy(), options)
     }
 
-    fn sessions(&self, setup: SessionSetup) -> Sessions {
+    fn sessions(&self, setup: Arc<SessionSetup>, prompt: ComposedPrompt) -> Sessions {
         let configured = self.parts.config.session.options();
         let options = SessionOptions {
             sleep_after: None,
@@ -156,7 +180,7 @@ impl System {
             settings: self.settings(&setup),
             ..configured
         };
-        self.sessions_with(setup, options)
+        self.sessions_with(setup, Some(prompt), options)
     }
 
     /// Settings that a session with the configured model records. One with a model of its opener's records none.
@@ -174,11 +198,17 @@ impl System {
         )))
     }
 
-    fn sessions_with(&self, setup: SessionSetup, options: SessionOptions) -> Sessions {
+    fn sessions_with(
+        &self,
+        setup: Arc<SessionSetup>,
+        prompt: Option<ComposedPrompt>,
+        options: SessionOptions,
+    ) -> Sessions {
         let parts = &self.parts;
         let source = Arc::new(SystemAgents {
             parts: Arc::clone(parts),
-            setup: Arc::new(setup),
+            setup,
+            prompt: prompt.map(Arc::new),
         });
         let options = SessionOptions {
             now: Arc::clone(&parts.now),
@@ -193,6 +223,8 @@ impl System {
 struct SystemAgents {
     parts: Arc<SystemParts>,
     setup: Arc<SessionSetup>,
+    /// The prompt of the only session; `None`: each session's is composed when it opens.
+    prompt: Option<Arc<ComposedPrompt>>,
 }
 
 impl fmt::Debug for SystemAgents {
@@ -200,17 +232,21 @@ impl fmt::Debug for SystemAgents {
         f.debug_struct("SystemAgents")
             .field("parts", &self.parts)
             .field("setup", &self.setup)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
 impl AgentSource for SystemAgents {
     fn agent(&self, request: AgentRequest) -> BoxFuture<'_, Result<SessionAgent, TurnError>> {
         let (parts, setup) = (Arc::clone(&self.parts), Arc::clone(&self.setup));
+        let prompt = self.prompt.clone();
         let scope = request.scope.clone();
         // On a dedicated thread: it creates and opens folders, and a disk may hang.
         let spec = WorkSpec::new(ItemKind::Thread, "opening the session's folders");
-        let making = scope.spawn_blocking(spec, move |_| make_agent(&parts, &setup, &request));
+        let making = scope.spawn_blocking(spec, move |_| {
+            let prompt = prompt.unwrap_or_else(|| Arc::new(setup_prompt(&parts, &setup)));
+            make_agent(&parts, &setup, &request, &prompt)
+        });
         Box::pin(async move {
             let making = making.map_err(|refused| open::stopped(&refused))?;
             making.await.map_err(open::bug)?
@@ -218,14 +254,19 @@ impl AgentSource for SystemAgents {
     }
 }
 
+fn setup_prompt(parts: &SystemParts, setup: &SessionSetup) -> ComposedPrompt {
+    setup.prompt(&parts.config, parts.folder_of(setup), (parts.now)())
+}
+
 fn make_agent(
     parts: &Arc<SystemParts>,
     setup: &SessionSetup,
     request: &AgentRequest,
+    prompt: &ComposedPrompt,
 ) -> Result<SessionAgent, TurnError> {
     let folder = parts.spill_folder.join(request.session.as_str());
     let spill = SpillFolder::make(folder, Arc::clone(&parts.cleanup));
-    let agent = open::agent(parts, setup, request, &spill)?;
+    let agent = open::agent(parts, setup, request, prompt, &spill)?;
     Ok(SessionAgent {
         agent,
         resources: Some(Box::new(spill)),

@@ -1,14 +1,18 @@
 //! Parts of a session that its opener chooses in the place of the configuration.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use allstop_agent::Hook;
+use allstop_core::Timestamp;
 use allstop_model::Model;
 use allstop_session::FollowUp;
 use allstop_tools::external::LateAnswer;
 use allstop_tools::{Tool, ToolSource};
+
+use crate::config::Config;
+use crate::prompt::{ComposedPrompt, PromptTools};
 
 /// Recipient of permission questions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,23 +60,27 @@ impl SessionSetup {
 /// Choice of a system prompt.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum SystemPrompt {
-    /// The one of the configuration.
+    /// The one of the configuration or the default one, with the project's instructions.
     #[default]
     Configured,
-    /// The one of the configuration, then this text.
+    /// The same, then this text.
     Appended(Arc<str>),
-    /// This text.
+    /// This text alone.
     Replaced(Arc<str>),
 }
 
-impl SystemPrompt {
-    pub(super) fn of(&self, configured: Option<Arc<str>>) -> Option<Arc<str>> {
-        match (self, configured) {
-            (Self::Configured, configured) => configured,
-            (Self::Appended(text), Some(configured)) => {
-                Some(format!("{configured}\n\n{text}").into())
-            }
-            (Self::Appended(text) | Self::Replaced(text), _) => Some(Arc::clone(text)),
+impl SessionSetup {
+    /// Composes the system prompt of a session in this folder. Reads files: call it on a thread that may block.
+    pub(super) fn prompt(&self, config: &Config, folder: &Path, now: Timestamp) -> ComposedPrompt {
+        let tools = match &self.tools {
+            Some(_) => PromptTools::Chosen,
+            None => PromptTools::Builtin,
+        };
+        let composed = || ComposedPrompt::compose(config, folder, tools, now);
+        match &self.system_prompt {
+            SystemPrompt::Configured => composed(),
+            SystemPrompt::Appended(text) => composed().append(text),
+            SystemPrompt::Replaced(text) => ComposedPrompt::default().append(text),
         }
     }
 }
@@ -100,22 +108,27 @@ mod tests {
 
     #[test]
     fn system_prompt_is_appended_or_replaced() {
-        let configured = || Some(Arc::<str>::from("be brief"));
+        let place = tempfile::tempdir().unwrap();
+        std::fs::write(place.path().join("AGENTS.md"), "be exact").unwrap();
+        let file = Path::new("test.toml");
+        let config = Config::parse(file, "system_prompt = 'be brief'").unwrap();
         let text = || Arc::<str>::from("be kind");
-        let of =
-            |choice: SystemPrompt, configured| choice.of(configured).map(|text| text.to_string());
+        let of = |choice: SystemPrompt| {
+            let setup = SessionSetup {
+                system_prompt: choice,
+                ..SessionSetup::configured(QuestionRecipient::Prompter)
+            };
+            let prompt = setup.prompt(&config, place.path(), Timestamp::from_unix_ms(0));
+            (prompt.text.unwrap(), prompt.instructions.files.len())
+        };
+        let (configured, files) = of(SystemPrompt::Configured);
+        assert!(configured.starts_with("be brief\n\n") && configured.ends_with("be exact"));
+        assert_eq!(files, 1);
+        let (appended, files) = of(SystemPrompt::Appended(text()));
         assert_eq!(
-            of(SystemPrompt::Configured, configured()).unwrap(),
-            "be brief"
+            (&*appended, files),
+            (&*format!("{configured}\n\nbe kind"), 1)
         );
-        assert_eq!(
-            of(SystemPrompt::Appended(text()), configured()).unwrap(),
-            "be brief\n\nbe kind"
-        );
-        assert_eq!(of(SystemPrompt::Appended(text()), None).unwrap(), "be kind");
-        assert_eq!(
-            of(SystemPrompt::Replaced(text()), configured()).unwrap(),
-            "be kind"
-        );
+        assert_eq!(of(SystemPrompt::Replaced(text())), (text(), 0));
     }
 }

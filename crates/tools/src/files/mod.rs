@@ -3,6 +3,7 @@
 //! The tools stay inside their [`Workspace`], run on threads that the scope counts, check for a stop while they run,
 //! and return bounded text. They never trust a file: they check sizes, kinds, encodings and names.
 
+mod beginning;
 mod edit;
 mod error;
 mod glob;
@@ -19,6 +20,7 @@ mod write;
 
 use std::sync::Arc;
 
+pub use beginning::FileBeginning;
 pub(crate) use tool::StopCheck;
 pub use workspace::{FolderAccess, Workspace};
 

@@ -14,6 +14,9 @@ use super::{FACT_MAX, Place};
 /// The command, as it was built.
 pub(crate) const COMMAND: &str = env!("CARGO_BIN_EXE_allstop");
 
+/// Variable of the file with the system prompt.
+const SYSTEM_PROMPT: &str = "ALLSTOP_SYSTEM";
+
 /// The command before it runs, with an environment that is the test's own.
 #[derive(Debug)]
 #[must_use = "it does not run yet"]
@@ -34,7 +37,8 @@ impl<'a> Allstop<'a> {
             place,
             program: vec![COMMAND.into()],
             args: Vec::new(),
-            environment: Vec::new(),
+            // The default prompt names the folder, so no count of tokens would be the same in two runs.
+            environment: vec![(SYSTEM_PROMPT.into(), "/dev/null".into())],
             stdin: Stdio::null(),
             stdout: None,
             stderr: None,
@@ -56,6 +60,12 @@ impl<'a> Allstop<'a> {
     pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.environment
             .push((name.into(), value.as_ref().to_owned()));
+        self
+    }
+
+    /// With the default system prompt, which tests otherwise do without.
+    pub(crate) fn with_default_prompt(mut self) -> Self {
+        self.environment.retain(|(name, _)| name != SYSTEM_PROMPT);
         self
     }
 

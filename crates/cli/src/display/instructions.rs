@@ -1,0 +1,24 @@
+//! The project's instructions, as lines for people.
+
+use allstop_runtime::ProjectInstructions;
+
+/// A line that names the files in the prompt, and one for each that was left out.
+pub(crate) fn instructions_in_words(instructions: &ProjectInstructions) -> Vec<String> {
+    let names: Vec<String> = instructions
+        .files
+        .iter()
+        .map(|file| {
+            if file.is_cut {
+                let (shown, len) = (file.text.len(), file.len);
+                format!("{} (the first {shown} of {len} bytes)", file.path)
+            } else {
+                file.path.clone()
+            }
+        })
+        .collect();
+    let line = (!names.is_empty()).then(|| format!("instructions: {}", names.join(", ")));
+    let left_out = instructions.left_out.iter();
+    line.into_iter()
+        .chain(left_out.map(|reason| format!("instructions left out: {reason}")))
+        .collect()
+}
