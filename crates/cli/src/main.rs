@@ -124,6 +124,11 @@ fn dispatch(cli: Cli, host: &ProcessHost) -> Result<Exit, CliError> {
                 .block_on(commands::sessions::sessions(&args.store, &command, host))
                 .map(Exit::from),
         },
+        CliCommand::Schema(args) => {
+            let schema = args.name.text();
+            host.output.stdout().answer(schema, OutputPriority::Must);
+            Ok(Exit::from(0))
+        }
         CliCommand::Completions(args) => {
             let mut command = Cli::command();
             let script = commands::completions::completions(args.shell, &mut command);

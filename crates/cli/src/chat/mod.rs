@@ -88,9 +88,10 @@ pub(crate) async fn chat(args: ChatArgs, host: &ProcessHost) -> Result<Exit, Cli
         keeps_background: args.with.keep_background,
         flags: SameFlags::of_chat(&args.with, &args.store),
     };
+    let first = args.first_message();
     match tty {
-        Some(tty) => chat_loop::run(chat, supervisor, tty, history, args.prompt).await,
-        None => Ok(piped::run(chat, supervisor, args.prompt).await),
+        Some(tty) => chat_loop::run(chat, supervisor, tty, history, first).await,
+        None => Ok(piped::run(chat, supervisor, first).await),
     }
 }
 
@@ -124,12 +125,12 @@ struct OpenChat<'a> {
     flags: SameFlags,
 }
 
-fn config(with: &ChatWith, session: Option<&str>) -> Result<Config, CliError> {
+fn config(with: &ChatWith, session: Option<&str>, given: &Given) -> Result<Config, CliError> {
     let command = match session {
         Some(id) => format!("sessions resume {}", quoted(id)),
         None => "chat".to_owned(),
     };
-    let mut config = options::config_with_model(&with.model, &command)?;
+    let mut config = options::config_with_model(&with.model, &command, given)?;
     config.deadlines.grace = with.grace.or(config.deadlines.grace);
     config.session.follow_up = with.policy.or(config.session.follow_up);
     if let Some(steps) = with.max_steps {
@@ -153,15 +154,14 @@ async fn open(
     let with = args.with.clone();
     let named = args.session.named().map(str::to_owned);
     let (store, session) = (args.store.clone(), named.clone());
-    let (scopes, folder) = (host.scopes(), host.folder.clone());
+    let given = Given::of(host);
     let types = view.types;
-    let options = read(scopes.clone(), supervisor, move |_| {
+    let options = read(given.scopes.clone(), supervisor, move |_| {
         let answer = with.permissions.answer();
         let answer = answer.unwrap_or(PermissionAnswer::Unanswered);
-        let given = Given { scopes, folder };
         let prompter = Arc::new(FixedAnswer(answer));
         let record = with.model.record.clone();
-        let config = config(&with, session.as_deref())?;
+        let config = config(&with, session.as_deref(), &given)?;
         let store = ProcessHost::store(&store, config.store.path.clone())?;
         let system = options::system(store, record, given, config, prompter);
         let history = system

@@ -3,6 +3,7 @@
 pub(crate) mod completions;
 pub(crate) mod ps;
 pub(crate) mod receipt;
+pub(crate) mod schema;
 pub(crate) mod sessions;
 pub(crate) mod stop;
 pub(crate) mod workers;

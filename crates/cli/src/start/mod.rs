@@ -1,8 +1,10 @@
 //! The start of `run` and `chat`, in stages: reading, the store, MCP servers, the session. Each is work in a scope, so a
 //! stop or the run's deadline ends it with a receipt, also where a file or a disk hangs.
 
+pub(crate) mod default_model;
 pub(crate) mod options;
 mod stage;
+mod voice;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +19,7 @@ use crate::commands::sessions::resolve;
 use crate::shell_command::SameFlags;
 use crate::supervise::Supervisor;
 pub(crate) use stage::{StartFailure, StartStage, begin};
+pub(crate) use voice::StartVoice;
 
 /// Reads the input of a start, on a separate thread: a file may be a pipe that nobody writes to, or lie
 /// on a disk that hangs.
