@@ -4,10 +4,12 @@
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::ffi::OsString;
 use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::panic::PanicHookInfo;
 use std::process::ExitCode;
 
 use clap::builder::Styles;
+use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser as _};
 
 use crate::args::Cli;
@@ -37,17 +39,47 @@ pub(crate) fn parse() -> Result<Cli, ExitCode> {
             }
             _ => drop(error.print()),
         }
+        if let Some(hint) = hint(error.kind(), &args) {
+            say(&format!("\nhint: {}\n", escape::text(&hint)));
+        }
         ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(PANICKED))
     })
 }
 
-/// The Copilot SDKs start the binary that `COPILOT_CLI_PATH` names without a subcommand.
+/// Adds the subcommand that is left out.
+///
+/// The Copilot SDKs start the binary that `COPILOT_CLI_PATH` names without a subcommand. A first argument of several words
+/// is a prompt: no subcommand has a space in it. A single word is never a prompt, because a mistyped subcommand would be sent to
+/// a model.
 fn arguments(mut args: Vec<OsString>) -> Vec<OsString> {
     let is_of_sdk = args.iter().any(|arg| arg == "--headless");
-    if is_of_sdk && args.get(1).is_some_and(|first| first != "copilot") {
+    let first = args.get(1).map(|first| first.as_bytes());
+    if is_of_sdk && first.is_some_and(|first| first != b"copilot") {
         args.insert(1, "copilot".into());
+    } else if first.is_some_and(is_prompt) {
+        args.insert(1, "run".into());
     }
     args
+}
+
+fn is_prompt(argument: &[u8]) -> bool {
+    !argument.starts_with(b"-") && argument.iter().any(u8::is_ascii_whitespace)
+}
+
+/// What to do about a first argument that is no subcommand.
+fn hint(kind: ErrorKind, args: &[OsString]) -> Option<String> {
+    let (_, given) = args.split_first()?;
+    let given: Vec<_> = given.iter().map(|word| word.to_string_lossy()).collect();
+    let first = given.first()?;
+    match kind {
+        ErrorKind::InvalidSubcommand if Cli::command().find_subcommand(&**first).is_none() => {
+            Some("a prompt follows `run`, or is in quotes: allstop run fix the tests, allstop \"fix the tests\"".to_owned())
+        }
+        ErrorKind::UnknownArgument if first.starts_with('-') => {
+            Some("flags follow the command: allstop run --yes \"fix the tests\"".to_owned())
+        }
+        _ => None,
+    }
 }
 
 /// Says where not even the output can be had why nothing runs. The exit code.
@@ -101,4 +133,45 @@ fn report(panic: &PanicHookInfo<'_>) {
 /// Writes to standard error. One that is closed leaves nobody to tell.
 fn say(text: &str) {
     drop(std::io::stderr().write_all(text.as_bytes()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &[&str]) -> Vec<OsString> {
+        let all = ["allstop"].iter().chain(line);
+        all.map(OsString::from).collect()
+    }
+
+    #[test]
+    fn first_argument_of_several_words_is_a_prompt() {
+        for (given, read) in [
+            (&["fix it"][..], &["run", "fix it"][..]),
+            (&["fix it", "--yes"], &["run", "fix it", "--yes"]),
+            (&["fix"], &["fix"]),
+            (&["sesions", "list"], &["sesions", "list"]),
+            (&["run", "fix it"], &["run", "fix it"]),
+            (&["-x y"], &["-x y"]),
+            (&["--headless", "a b"], &["copilot", "--headless", "a b"]),
+            (&[], &[]),
+        ] {
+            assert_eq!(arguments(words(given)), words(read), "{given:?}");
+        }
+    }
+
+    #[test]
+    fn wrong_first_word_gets_a_hint() {
+        for (line, has_hint) in [
+            (&["fix", "the", "tests"][..], true),
+            (&["--yes", "fix it"], true),
+            (&["sessions", "lst"], false),
+            (&["run", "--nonsense", "x"], false),
+            (&["--help"], false),
+        ] {
+            let args = words(line);
+            let error = Cli::try_parse_from(&args).unwrap_err();
+            assert_eq!(hint(error.kind(), &args).is_some(), has_hint, "{line:?}");
+        }
+    }
 }

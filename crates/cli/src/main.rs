@@ -125,6 +125,11 @@ fn dispatch(cli: Cli, host: &ProcessHost) -> Result<Exit, CliError> {
                 .map(Exit::from),
         },
         CliCommand::Config(args) => commands::config::config(&args, host).map(Exit::from),
+        CliCommand::Schema(args) => {
+            let schema = args.name.text();
+            host.output.stdout().answer(schema, OutputPriority::Must);
+            Ok(Exit::from(0))
+        }
         CliCommand::Completions(args) => {
             let mut command = Cli::command();
             let script = commands::completions::completions(args.shell, &mut command);

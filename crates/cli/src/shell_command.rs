@@ -135,7 +135,7 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
-    use crate::args::{Cli, CliCommand, PromptArgs};
+    use crate::args::{Cli, CliCommand, InstructionArgs};
 
     fn model(name: &str, base_url: Option<&str>) -> ModelArgs {
         ModelArgs {
@@ -143,7 +143,7 @@ mod tests {
             base_url: base_url.map(str::to_owned),
             record: None,
             config: Some("it's mine.toml".into()),
-            prompt: PromptArgs::default(),
+            prompt: InstructionArgs::default(),
         }
     }
 

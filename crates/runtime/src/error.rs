@@ -8,6 +8,7 @@ use allstop_nats::ConnectError;
 use allstop_scope::NotStarted;
 
 use crate::config::ConfigError;
+use crate::system::names_in_words;
 
 /// Failure to start a system or a session. Nothing ran.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -125,7 +126,10 @@ impl From<ModelError> for StartError {
             ModelErrorKind::Script => StartErrorKind::Script,
             _ => StartErrorKind::Model,
         };
-        let script_hint = || "name an existing script: `--model script:FILE`".to_owned();
+        let script_hint = || {
+            let builtin = names_in_words();
+            format!("name an existing script, `--model script:FILE`, or a built-in one: {builtin}")
+        };
         let hint = match kind {
             StartErrorKind::Script => Some(error.hint.unwrap_or_else(script_hint)),
             _ => error.hint,

@@ -25,7 +25,7 @@ pub use error::{StartError, StartErrorKind};
 pub use prompt::{ComposedPrompt, InstructionFile, ProjectInstructions, PromptTools};
 pub use stream::{EventLine, EventSchema, EventsMissed, McpServerEvent, StreamEvent, StreamLine};
 pub use system::{
-    InterruptedTurn, ModelChoice, OpenSession, QuestionRecipient, SessionSetup, SessionTools,
-    StoreChoice, System, SystemOptions, SystemPrompt, SystemStore, UnendedWork, is_secret_variable,
-    open_store, unended_work,
+    BUILTIN_SCRIPTS, BuiltinScript, InterruptedTurn, ModelChoice, OpenSession, QuestionRecipient,
+    SessionSetup, SessionTools, StoreChoice, System, SystemOptions, SystemPrompt, SystemStore,
+    UnendedWork, is_secret_variable, open_store, unended_work,
 };

@@ -24,7 +24,7 @@ pub(crate) struct ExecutionArgs {
     pub(crate) model: ModelArgs,
     #[command(flatten)]
     pub(crate) permissions: PermissionArgs,
-    /// Steps of one turn
+    /// Maximum steps per turn [default: 50]
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub(crate) max_steps: Option<NonZeroU32>,
     /// Tasks that run at the same time [default: no limit]

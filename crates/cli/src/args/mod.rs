@@ -4,6 +4,7 @@ mod config;
 mod copilot;
 mod demo;
 mod execution;
+mod prompt;
 mod remote;
 mod serve;
 mod serve_access;
@@ -26,6 +27,7 @@ pub(crate) use config::{ConfigAction, ConfigArgs, ConfigShowArgs};
 pub(crate) use copilot::CopilotArgs;
 pub(crate) use demo::DemoArgs;
 pub(crate) use execution::{ExecutionArgs, NatsArgs, TaskAgent};
+pub(crate) use prompt::{PromptArgs, STDIN};
 pub(crate) use remote::{PsArgs, ReceiptArgs, StopArgs};
 pub(crate) use serve::{EndpointArgs, ServeArgs};
 pub(crate) use tasks::{TasksArgs, TasksCommand};
@@ -42,7 +44,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CliCommand {
-    /// Run a prompt (or several, as consecutive turns) and exit
+    /// Run a prompt and exit; `allstop "…"` does the same
     #[command(after_help = RUN_HELP)]
     Run(Box<RunArgs>),
     /// Talk with an agent at the terminal: stop it, interrupt it, leave work running
@@ -77,7 +79,9 @@ pub(crate) enum CliCommand {
     Sessions(SessionsArgs),
     /// Show the configuration that applies, and the system prompt
     Config(ConfigArgs),
-    /// Print the completions of a shell
+    /// Print a JSON Schema: of receipts, envelopes, events, scripts or the configuration
+    Schema(SchemaArgs),
+    /// Print a shell completion script
     Completions(CompletionsArgs),
 }
 
@@ -98,11 +102,13 @@ Stopping:
   with the cause `shutdown`. The process never outlives the grace by more than a second.
 
 Exit codes:
-  0 completed · 1 error · 2 wrong usage · 3 limit of steps · 4 limit of turns · 5 budget ·
+  0 completed · 1 error · 2 usage error · 3 limit of steps · 4 limit of turns · 5 budget ·
   6 guardrail · 7 loop · 124 timeout · 130 cancelled · 143 SIGTERM · 129 SIGHUP
 
 Examples:
-  allstop run --model openai::gpt-5-mini \"What does this repository do?\"
+  allstop \"What does this repository do?\"
+  allstop run --yes fix the tests --then \"now commit it\"
+  allstop run --model gpt-5-mini \"What does this repository do?\"
   allstop run --base-url http://127.0.0.1:8080/v1 --model my-model \"Fix the tests\"
   allstop run --model script:replies.yaml --json \"hello\" | jq .receipt
   git diff | allstop run --yes - ";
@@ -117,7 +123,7 @@ Keys:
 Without a terminal each line of standard input is a message, one after the other.
 
 Exit codes:
-  0 left · 1 error · 2 wrong usage · 143 SIGTERM · 129 SIGHUP; without a terminal as `run`
+  0 left · 1 error · 2 usage error · 143 SIGTERM · 129 SIGHUP; without a terminal as `run`
 
 Examples:
   allstop chat --model openai::gpt-5-mini
@@ -127,9 +133,9 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct ChatArgs {
-    /// The first message
+    /// The first message, with or without quotes
     #[arg(value_name = "PROMPT")]
-    pub(crate) prompt: Option<String>,
+    pub(crate) prompt: Vec<String>,
     #[command(flatten)]
     pub(crate) session: SessionChoiceArgs,
     #[command(flatten)]
@@ -148,6 +154,13 @@ pub(crate) struct SessionChoiceArgs {
     /// Continue the session that was active last
     #[arg(long = "continue", conflicts_with = "session")]
     pub(crate) continues: bool,
+}
+
+impl ChatArgs {
+    /// The first message.
+    pub(crate) fn first_message(&self) -> Option<String> {
+        (!self.prompt.is_empty()).then(|| self.prompt.join(" "))
+    }
 }
 
 impl SessionChoiceArgs {
@@ -174,7 +187,7 @@ pub(crate) struct ChatWith {
         help_heading = "Limits"
     )]
     pub(crate) grace: Option<HumanDuration>,
-    /// Steps of one turn
+    /// Maximum steps per turn [default: 50]
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub(crate) max_steps: Option<NonZeroU32>,
     /// Result of a stopped turn in the conversation [default: keep]
@@ -223,9 +236,8 @@ fn stop_policies() -> impl TypedValueParser<Value = StopPolicy> {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// Task for the agent; `-` reads it from standard input. Several are consecutive turns of one run
-    #[arg(required = true, value_name = "PROMPT")]
-    pub(crate) prompts: Vec<std::ffi::OsString>,
+    #[command(flatten)]
+    pub(crate) prompts: PromptArgs,
     #[command(flatten)]
     pub(crate) model: ModelArgs,
     #[command(flatten)]
@@ -243,7 +255,8 @@ pub(crate) struct RunArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Model")]
 pub(crate) struct ModelArgs {
-    /// The model by its provider's name (`gpt-5-mini`, `claude-…`, `ollama::qwen3`), or `script:FILE`
+    /// The model by its provider's name (`gpt-5-mini`, `claude-…`, `ollama::qwen3`), or `script:FILE` (built in:
+    /// `script:demo`) [default: by the only provider's key that is set]
     #[arg(long, value_name = "NAME", env = "ALLSTOP_MODEL")]
     pub(crate) model: Option<String>,
     /// An OpenAI-compatible server (llama.cpp, Ollama, vLLM); `--model` is then its own name for the model
@@ -256,13 +269,13 @@ pub(crate) struct ModelArgs {
     #[arg(long, value_name = "FILE", env = "ALLSTOP_CONFIG")]
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) prompt: PromptArgs,
+    pub(crate) prompt: InstructionArgs,
 }
 
 /// Flags of the system prompt.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Instructions")]
-pub(crate) struct PromptArgs {
+pub(crate) struct InstructionArgs {
     /// File with the system prompt, in place of the default one (`allstop config show --prompt` prints it)
     #[arg(long, value_name = "FILE", env = "ALLSTOP_SYSTEM")]
     pub(crate) system: Option<PathBuf>,
@@ -312,13 +325,13 @@ pub(crate) struct LimitArgs {
     /// Time that a stop waits before it uses force [default: 2s]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) grace: Option<HumanDuration>,
-    /// Steps of one turn
+    /// Maximum steps per turn [default: 50]
     #[arg(long, value_name = "N")]
     pub(crate) max_steps: Option<NonZeroU32>,
-    /// Turns of the session
+    /// Maximum turns of the session
     #[arg(long, value_name = "N")]
     pub(crate) max_turns: Option<NonZeroU32>,
-    /// Tokens of the run, in and out together, reserved before they are spent
+    /// Token budget for the run (input + output)
     #[arg(long, value_name = "N")]
     pub(crate) max_budget_tokens: Option<NonZeroU64>,
     /// Result of a stopped turn in the conversation [default: rollback]
@@ -330,10 +343,10 @@ pub(crate) struct LimitArgs {
 #[command(next_help_heading = "Permissions")]
 #[group(multiple = false)]
 pub(crate) struct PermissionArgs {
-    /// Allow every call that would be asked about, but none that a rule may deny
+    /// Approve all tool calls without asking, except those that a rule denies
     #[arg(long, short)]
     pub(crate) yes: bool,
-    /// Deny every call that would be asked about (what happens without a terminal)
+    /// Refuse all tool calls that need a question (the default without a terminal)
     #[arg(long)]
     pub(crate) deny: bool,
 }
@@ -365,10 +378,10 @@ pub(crate) struct BackgroundArgs {
 #[command(next_help_heading = "Output")]
 #[group(multiple = false)]
 pub(crate) struct OutputArgs {
-    /// One JSON object at the end, after everything but wrong usage
+    /// Print one JSON object at the end, for every outcome except a usage error
     #[arg(long)]
     pub(crate) json: bool,
-    /// A line of JSON for each event, and the same object as the last line
+    /// Print a line of JSON for each event, and the same object as the last line
     #[arg(long)]
     pub(crate) stream_json: bool,
 }
@@ -385,7 +398,7 @@ pub(crate) struct SessionsArgs {
 pub(crate) enum SessionsAction {
     #[command(flatten)]
     Look(SessionsCommand),
-    /// Talk on: a chat on this session
+    /// Continue a session in chat
     #[command(after_help = CHAT_HELP)]
     Resume(Box<ResumeArgs>),
 }
@@ -427,9 +440,9 @@ pub(crate) enum SessionsCommand {
 pub(crate) struct ResumeArgs {
     /// The id, its end (as in the list) or beginning, `last`, or the number in the list
     pub(crate) id: String,
-    /// The next message
+    /// The next message, with or without quotes
     #[arg(value_name = "PROMPT")]
-    pub(crate) prompt: Option<String>,
+    pub(crate) prompt: Vec<String>,
     #[command(flatten)]
     pub(crate) with: ChatWith,
 }
@@ -453,4 +466,11 @@ impl ResumeArgs {
 pub(crate) struct CompletionsArgs {
     /// The shell
     pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SchemaArgs {
+    /// The schema
+    #[arg(value_enum)]
+    pub(crate) name: crate::commands::schema::SchemaName,
 }

@@ -37,7 +37,7 @@ use crate::host::ProcessHost;
 use crate::remote::{self, RemoteListener};
 use crate::shell_command::SameFlags;
 use crate::start::options::{self, Given};
-use crate::start::{self, NamedSession, Opened, Opening, StartFailure, read};
+use crate::start::{self, NamedSession, Opened, Opening, StartFailure, StartVoice, read};
 use crate::supervise::Supervisor;
 use crate::terminal::TerminalDevice;
 use history::InputHistory;
@@ -89,9 +89,10 @@ pub(crate) async fn chat(args: ChatArgs, host: &ProcessHost) -> Result<Exit, Cli
         keeps_background: args.with.keep_background,
         flags: SameFlags::of_chat(&args.with, &args.store),
     };
+    let first = args.first_message();
     match tty {
-        Some(tty) => chat_loop::run(chat, supervisor, tty, history, args.prompt).await,
-        None => Ok(piped::run(chat, supervisor, args.prompt).await),
+        Some(tty) => chat_loop::run(chat, supervisor, tty, history, first).await,
+        None => Ok(piped::run(chat, supervisor, first).await),
     }
 }
 
@@ -125,12 +126,12 @@ struct OpenChat<'a> {
     flags: SameFlags,
 }
 
-fn config(with: &ChatWith, continues: bool) -> Result<Config, CliError> {
+fn config(with: &ChatWith, continues: bool, given: &Given) -> Result<Config, CliError> {
     let mut config = if continues {
         // The session may remember its model.
         options::config_of(&with.model)?
     } else {
-        options::config_with_model(&with.model, "chat")?
+        options::config_with_model(&with.model, "chat", given)?
     };
     config.deadlines.grace = with.grace.or(config.deadlines.grace);
     config.session.follow_up = with.policy.or(config.session.follow_up);
@@ -157,15 +158,14 @@ async fn open(
     let session =
         named.map(|name| NamedSession::new(name, "sessions resume", &args.with.model, &args.store));
     let (store, continues) = (args.store.clone(), session.is_some());
-    let (scopes, folder) = (host.scopes(), host.folder.clone());
+    let given = Given::of(host);
     let types = view.types;
-    let options = read(scopes.clone(), supervisor, move |_| {
+    let options = read(given.scopes.clone(), supervisor, move |_| {
         let answer = with.permissions.answer();
         let answer = answer.unwrap_or(PermissionAnswer::Unanswered);
-        let given = Given { scopes, folder };
         let prompter = Arc::new(FixedAnswer(answer));
         let record = with.model.record.clone();
-        let config = config(&with, continues)?;
+        let config = config(&with, continues, &given)?;
         let store = ProcessHost::store(&store, config.store.path.clone())?;
         let system = options::system(store, record, given, config, prompter);
         let history = system
@@ -193,6 +193,7 @@ async fn open(
         system,
         session,
         asks,
+        voice: StartVoice::new(host),
     };
     let opened = start::open(opening, supervisor, |said| view.hint(said)).await?;
     Ok((opened, history))

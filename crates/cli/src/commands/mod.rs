@@ -4,6 +4,7 @@ pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod ps;
 pub(crate) mod receipt;
+pub(crate) mod schema;
 pub(crate) mod sessions;
 pub(crate) mod stop;
 pub(crate) mod workers;

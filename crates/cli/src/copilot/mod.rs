@@ -135,15 +135,15 @@ async fn open(
     host: &ProcessHost,
     supervisor: &mut Supervisor,
 ) -> Result<RunningCopilot, StartFailure> {
-    let (scopes, folder) = (host.scopes(), host.folder.clone());
+    let given = Given::of(host);
     let port = (!args.stdio).then_some(args.port);
     let options = CopilotOptions {
         version: env!("CARGO_PKG_VERSION").into(),
         unattended_max: args.unattended.0,
         unasked: unasked(&args),
     };
-    let system_options = start::read(scopes.clone(), supervisor, move |_cx| {
-        read(&args, Given { scopes, folder }).map_err(Into::into)
+    let system_options = start::read(given.scopes.clone(), supervisor, move |_cx| {
+        read(&args, given).map_err(Into::into)
     })
     .await?;
     let grace = system_options.config.deadlines.grace;

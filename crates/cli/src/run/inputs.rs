@@ -10,7 +10,7 @@ use allstop_session::OnBackgroundEnd;
 use allstop_tools::Prompter;
 
 use super::stdin::read_stdin;
-use crate::args::RunArgs;
+use crate::args::{RunArgs, STDIN};
 use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::start::options::{Given, config_of, config_with_model, system};
@@ -35,16 +35,15 @@ pub(super) async fn read(
     prompter: Arc<dyn Prompter>,
     supervisor: &mut Supervisor,
 ) -> Result<Inputs, StartFailure> {
-    let (scopes, folder) = (host.scopes(), host.folder.clone());
-    start::read(scopes.clone(), supervisor, move |cx| {
-        let mut config = config(&args)?;
+    let given = Given::of(host);
+    start::read(given.scopes.clone(), supervisor, move |cx| {
+        let mut config = config(&args, &given)?;
         let prompts = prompts(&args, cx).map_err(StartFailure::input)?;
         let timeout = config.deadlines.run.take().map(Duration::from);
         let grace = config.deadlines.grace.map_or(GRACE_DEFAULT, Duration::from);
         // A run has the turns of its prompts and no others.
         config.session.on_background_end = Some(OnBackgroundEnd::Note);
         let record = args.model.record.clone();
-        let given = Given { scopes, folder };
         let store = ProcessHost::store(&args.session.store, config.store.path.clone())?;
         let system = system(store, record, given, config, prompter);
         Ok(Inputs {
@@ -60,11 +59,11 @@ pub(super) async fn read(
 /// The prompts, as text.
 fn prompts(args: &RunArgs, cx: &WorkCx) -> Result<Vec<Arc<str>>, CliError> {
     let mut prompts = Vec::new();
-    for prompt in &args.prompts {
-        let bytes = if prompt == "-" {
+    for prompt in args.prompts.turns()? {
+        let bytes = if prompt == STDIN {
             read_stdin(PROMPT_BYTES_MAX as u64 + 1, cx)?
         } else {
-            std::os::unix::ffi::OsStringExt::into_vec(prompt.clone())
+            std::os::unix::ffi::OsStringExt::into_vec(prompt)
         };
         prompts.push(prompt_text(bytes)?);
     }
@@ -93,11 +92,11 @@ fn prompt_text(bytes: Vec<u8>) -> Result<Arc<str>, CliError> {
 }
 
 /// The configuration, with the flags over it.
-fn config(args: &RunArgs) -> Result<Config, CliError> {
+fn config(args: &RunArgs, given: &Given) -> Result<Config, CliError> {
     let mut config = match args.session.choice.named() {
         // The session may remember its model.
         Some(_) => config_of(&args.model)?,
-        None => config_with_model(&args.model, "run")?,
+        None => config_with_model(&args.model, "run", given)?,
     };
     let flags = &args.limits;
     config.deadlines.run = flags.timeout.or(config.deadlines.run);

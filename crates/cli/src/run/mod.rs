@@ -85,6 +85,7 @@ async fn drive(
     let opening = Opening {
         system: inputs.system,
         session,
+        voice: start::StartVoice::new(host),
         asks: match prompt {
             Some(_) => QuestionRecipient::Subscribers,
             None => QuestionRecipient::Prompter,

@@ -77,7 +77,7 @@ impl AgentChoice {
                 Ok(Self::Echo { store, scopes })
             }
             TaskAgent::Model => {
-                let mut config = config_with_model(&args.model, "serve")?;
+                let mut config = config_with_model(&args.model, "serve", &given)?;
                 config.deadlines.grace = args.grace.or(config.deadlines.grace);
                 let limits = &mut config.limits;
                 limits.max_steps = args.max_steps.map_or(limits.max_steps, NonZero::get);

@@ -138,13 +138,9 @@ async fn open(
     host: &ProcessHost,
     supervisor: &mut Supervisor,
 ) -> Result<(RunningServer, String), StartFailure> {
-    let (scopes, folder) = (host.scopes(), host.folder.clone());
-    let (args, agent) = start::read(scopes.clone(), supervisor, move |_cx| {
-        let agent = AgentChoice::read(
-            &args.execution,
-            args.concurrency(),
-            Given { scopes, folder },
-        );
+    let given = Given::of(host);
+    let (args, agent) = start::read(given.scopes.clone(), supervisor, move |_cx| {
+        let agent = AgentChoice::read(&args.execution, args.concurrency(), given);
         Ok((args, agent?))
     })
     .await?;

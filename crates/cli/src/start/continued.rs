@@ -13,7 +13,8 @@ use allstop_runtime::{StartErrorKind, System, SystemOptions, open_store};
 use allstop_scope::Scope;
 
 use super::StartFailure;
-use super::options::no_model;
+use super::StartVoice;
+use super::options::choose_default;
 use crate::args::{ModelArgs, StoreArgs};
 use crate::commands::sessions::resolve;
 use crate::error::CliError;
@@ -108,6 +109,7 @@ pub(super) async fn open_system(
     root: Scope,
     mut options: SystemOptions,
     session: Option<NamedSession>,
+    voice: StartVoice,
 ) -> Result<(System, Option<(SessionId, ContinuedWords)>), StartFailure> {
     let Some(session) = session else {
         return Ok((System::open_in(root, options).await?, None));
@@ -127,9 +129,10 @@ pub(super) async fn open_system(
     });
     let config = &mut options.config.model;
     let origin = choose(config, session.chooses_model, &remembered);
-    let Some(name) = config.name.clone() else {
-        return Err(StartFailure::Usage(no_model(&session.command)));
-    };
+    if config.name.is_none() {
+        choose_default(config, &session.command, &voice)?;
+    }
+    let name = config.name.clone().unwrap_or_default();
     let resume = format!("sessions resume {}", short(id.as_str()));
     let elsewhere = session.flags_elsewhere.command(&resume);
     let words = ContinuedWords {

@@ -2,8 +2,10 @@
 //! stop or the run's deadline ends it with a receipt, also where a file or a disk hangs.
 
 mod continued;
+pub(crate) mod default_model;
 pub(crate) mod options;
 mod stage;
+mod voice;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +20,7 @@ use allstop_tools::mcp::McpState;
 use crate::supervise::Supervisor;
 pub(crate) use continued::{ContinuedWords, NamedSession};
 pub(crate) use stage::{StartFailure, StartStage, begin};
+pub(crate) use voice::StartVoice;
 
 /// Reads the input of a start, on a separate thread: a file may be a pipe that nobody writes to, or lie
 /// on a disk that hangs.
@@ -44,6 +47,7 @@ pub(crate) struct Opening {
     /// The session to continue; `None`: a new session.
     pub(crate) session: Option<NamedSession>,
     pub(crate) asks: QuestionRecipient,
+    pub(crate) voice: StartVoice,
 }
 
 /// A system with its open session.
@@ -66,6 +70,7 @@ pub(crate) async fn open(
         system: options,
         session,
         asks,
+        voice,
     } = opening;
     let root = options.root();
     let mut stage = StartStage {
@@ -73,7 +78,7 @@ pub(crate) async fn open(
         scope: &root,
         grace: None,
     };
-    let opening = continued::open_system(root.clone(), options, session);
+    let opening = continued::open_system(root.clone(), options, session, voice);
     let opening = begin(&root, "opening the store", opening);
     let (system, session) = stage.wait(opening, late_store).await?.ok_or_stopped()??;
     let (system, (id, continued)) = (Arc::new(system), session.unzip());

@@ -3,41 +3,102 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use allstop_runtime::config::ModelConfig;
 use allstop_runtime::{Config, StoreChoice, SystemOptions};
 use allstop_scope::RootOptions;
 use allstop_tools::Prompter;
 
 use crate::args::ModelArgs;
 use crate::error::CliError;
-use crate::host::ProcessHost;
+use crate::host::{ProcessHost, variable};
+use crate::start::StartVoice;
+use crate::start::default_model::{DefaultModel, OTHER_SERVER};
 
-/// The three ways to a model, a line each. `command`: the words that were given without one.
+/// The ways to a model, a line each. `command`: the words that were given without one.
 fn how_to_get_a_model(command: &str) -> String {
-    let prompt = if command.starts_with("run") {
-        " \"hello\""
-    } else {
-        ""
-    };
+    let prompt = prompt_of(command);
     format!(
         "\
-with a key: OPENAI_API_KEY=… allstop {command} --model gpt-5-mini{prompt} (any provider: ANTHROPIC_API_KEY, GEMINI_API_KEY …)
+with a key: OPENAI_API_KEY=… allstop {command}{prompt} (or another provider's: ANTHROPIC_API_KEY, GEMINI_API_KEY …; --model chooses the model)
 with a local server: allstop {command} --base-url http://127.0.0.1:8080/v1 --model NAME{prompt} (llama.cpp, Ollama, vLLM)
 with a script: allstop {command} --model script:FILE{prompt} (docs/scripted-model.md)"
     )
 }
 
+fn prompt_of(command: &str) -> &'static str {
+    if command.starts_with("run") {
+        " \"hello\""
+    } else {
+        ""
+    }
+}
+
 /// The configuration, with the chosen model. `command`: as in [`how_to_get_a_model`].
-pub(crate) fn config_with_model(args: &ModelArgs, command: &str) -> Result<Config, CliError> {
-    let config = config_of(args)?;
+pub(crate) fn config_with_model(
+    args: &ModelArgs,
+    command: &str,
+    given: &Given,
+) -> Result<Config, CliError> {
+    let mut config = config_of(args)?;
     if config.model.name.is_none() {
-        return Err(no_model(command));
+        choose_default(&mut config.model, command, &given.voice)?;
     }
     Ok(config)
 }
 
-/// The error where nothing names a model.
-pub(super) fn no_model(command: &str) -> CliError {
-    CliError::usage("no model is configured").hint(how_to_get_a_model(command))
+/// Chooses the model that the environment allows, where nothing else names one, and says why.
+pub(super) fn choose_default(
+    model: &mut ModelConfig,
+    command: &str,
+    voice: &StartVoice,
+) -> Result<(), CliError> {
+    let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
+    let (name, why) = default_model(DefaultModel::choose(is_set), command)?;
+    voice.note(&why);
+    model.name = Some(name);
+    Ok(())
+}
+
+/// The model that the environment chooses, and a line that says why.
+fn default_model(choice: DefaultModel, command: &str) -> Result<(String, String), CliError> {
+    let prompt = prompt_of(command);
+    let problem = match choice {
+        DefaultModel::One(known) => {
+            let why = format!(
+                "model {}, because {} is set; --model chooses another",
+                known.model, known.key
+            );
+            return Ok((known.model.to_owned(), why));
+        }
+        DefaultModel::Several(set) => {
+            let keys: Vec<&str> = set.iter().map(|known| known.key).collect();
+            let ways = set.iter().map(|known| {
+                format!(
+                    "with {}: allstop {command} --model {}{prompt}",
+                    known.key, known.model
+                )
+            });
+            let mut ways: Vec<String> = ways.collect();
+            ways.push(
+                "for always: `name` in the section `[model]` of the configuration".to_owned(),
+            );
+            let message = format!(
+                "several models are possible: {} are set",
+                keys.join(" and ")
+            );
+            CliError::usage(message).hint(ways.join("\n"))
+        }
+        DefaultModel::OtherServer => {
+            let message = format!("no model is chosen for the server of {OTHER_SERVER}");
+            CliError::usage(message).hint(format!(
+                "name one: allstop {command} --base-url \"${OTHER_SERVER}\" --model NAME{prompt}"
+            ))
+        }
+        DefaultModel::Missing => {
+            CliError::usage("no model is configured").hint(how_to_get_a_model(command))
+        }
+    };
+    Err(problem)
 }
 
 /// The configuration, with the model of the flags if they name one.
@@ -80,6 +141,17 @@ fn model(config: &mut Config, args: &ModelArgs) -> Result<(), CliError> {
 pub(crate) struct Given {
     pub(crate) scopes: RootOptions,
     pub(crate) folder: PathBuf,
+    pub(crate) voice: StartVoice,
+}
+
+impl Given {
+    pub(crate) fn of(host: &ProcessHost) -> Self {
+        Self {
+            scopes: host.scopes(),
+            folder: host.folder.clone(),
+            voice: StartVoice::new(host),
+        }
+    }
 }
 
 /// Options of the system.
@@ -109,5 +181,38 @@ pub(crate) fn system(
         prompter,
         hidden_variables,
         owner: ProcessHost::owner(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::default_model::DEFAULT_MODELS;
+    use super::*;
+
+    #[test]
+    fn one_key_is_said_and_several_are_listed_with_the_flags() {
+        let [openai, anthropic, ..] = DEFAULT_MODELS;
+        let (name, why) = default_model(DefaultModel::One(openai), "run").unwrap();
+        assert_eq!(name, "gpt-5-mini");
+        assert_eq!(
+            why,
+            "model gpt-5-mini, because OPENAI_API_KEY is set; --model chooses another"
+        );
+        let several = DefaultModel::Several(vec![openai, anthropic]);
+        let problem = default_model(several, "chat").unwrap_err();
+        assert_eq!(
+            problem.message,
+            "several models are possible: OPENAI_API_KEY and ANTHROPIC_API_KEY are set"
+        );
+        let hint = problem.hint.unwrap();
+        assert!(hint.contains("with OPENAI_API_KEY: allstop chat --model gpt-5-mini\n"));
+        assert!(hint.contains("--model claude-"));
+        let other = default_model(DefaultModel::OtherServer, "chat").unwrap_err();
+        assert!(
+            other
+                .hint
+                .unwrap()
+                .contains("--base-url \"$OPENAI_BASE_URL\" --model NAME")
+        );
     }
 }

@@ -104,6 +104,7 @@ impl<'a> Victim<'a> {
             .run()
             .args("--json")
             .arg("go 0.0")
+            .arg("--then")
             .arg("go 0.1")
             .end()
             .ok();
@@ -142,7 +143,8 @@ impl<'a> Victim<'a> {
         if keeps {
             run = run.arg("--keep-background");
         }
-        for prompt in &prompts {
+        for (turn, prompt) in prompts.iter().enumerate() {
+            run = if turn == 0 { run } else { run.arg("--then") };
             run = run.arg(prompt);
         }
         let mut running = run.start();

@@ -69,7 +69,9 @@ fn the_limit_of_steps() {
 fn the_limit_of_turns() {
     let place = Place::new();
     let script = "replies: [{text: one}, {text: two}, {text: three}]";
-    let run = place.run_script(script).args("--max-turns 2 hello hello");
+    let run = place
+        .run_script(script)
+        .args("--max-turns 2 --then two --then three");
     ends(run, 4, "max_turns_reached");
 }
 

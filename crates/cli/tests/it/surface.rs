@@ -65,6 +65,58 @@ fn completions_are_scripts_that_their_shells_can_read() {
     }
 }
 
+#[test]
+fn a_quoted_prompt_needs_no_subcommand_and_a_single_word_is_none() {
+    let place = Place::new();
+    let script = place.script("replies: [{text: Hello.}, {text: Again.}]");
+    let prompt = |words: &[&str]| {
+        let mut run = place.allstop();
+        for word in words {
+            run = run.arg(word);
+        }
+        run.env("ALLSTOP_MODEL", &script).end()
+    };
+    let ended = prompt(&["say hello", "--then", "and again"]).ok();
+    assert_eq!(ended.stdout, "Hello.\nAgain.\n");
+    assert_eq!(prompt(&["run", "say", "hello"]).ok().stdout, "Hello.\n");
+    for (words, hint) in [
+        (&["sesions", "list"][..], "'sessions'"),
+        (&["fix", "the", "tests"], "allstop run fix the tests"),
+        (&["--yes", "fix it"], "flags follow the command"),
+        (&["run", "fix it", "test it"], "--then"),
+    ] {
+        let ended = prompt(words);
+        assert_eq!(ended.code, 2, "{ended:#?}");
+        assert!(ended.stderr.contains(hint), "{ended:#?}");
+    }
+}
+
+#[test]
+fn the_only_key_chooses_the_model_and_says_so() {
+    let place = Place::new();
+    let run = || {
+        let hello = place.allstop().args("run --timeout 5s hello");
+        // The proxy refuses: nothing leaves this machine.
+        hello.env("HTTPS_PROXY", "http://127.0.0.1:1")
+    };
+    let said = "model gpt-5-mini, because OPENAI_API_KEY is set; --model chooses another";
+    let one = run().env("OPENAI_API_KEY", "not-a-key").end();
+    assert!(one.stderr.contains(said), "{one:#?}");
+    assert!(!one.stderr.contains("not-a-key"), "{one:#?}");
+    let two = run()
+        .env("OPENAI_API_KEY", "not-a-key")
+        .env("ANTHROPIC_API_KEY", "nor-this")
+        .end();
+    assert_eq!(two.code, 2, "{two:#?}");
+    for says in [
+        "OPENAI_API_KEY and ANTHROPIC_API_KEY are set",
+        "--model gpt-5-mini",
+        "--model claude-",
+    ] {
+        assert!(two.stderr.contains(says), "{says}: {two:#?}");
+    }
+}
+
 /// The example of the documentation, as it stands there.
 fn documented_config() -> String {
     let text = std::fs::read_to_string(repository().join("docs/configuration.md"));

@@ -10,6 +10,7 @@ use toml::de::DeTable;
 
 use super::error::line_and_column;
 use super::{Config, ConfigError};
+use crate::system::{builtin_script, script_of};
 
 /// Maximum size of the configuration and of the system prompt, in bytes: a thousand times the usual size, and small
 /// enough that a wrong path to a disk image is an error and not a wait.
@@ -57,7 +58,8 @@ impl Config {
                 .model
                 .name
                 .as_deref()
-                .and_then(super::super::system::script_of)
+                .and_then(script_of)
+                .filter(|name| builtin_script(name).is_none())
         {
             self.model.name = Some(format!("script:{}", folder.join(script).display()));
         }

@@ -1,5 +1,6 @@
 //! A running system: one store, one model, one tree of scopes, and the sessions in it.
 
+mod builtin_script;
 mod cleanup;
 mod hidden;
 mod mcp;
@@ -26,6 +27,8 @@ use allstop_tools::{PermissionPolicy, Prompter};
 use tokio::sync::oneshot;
 
 pub use allstop_session::unended::{UnendedWork, unended_work};
+pub use builtin_script::{BUILTIN_SCRIPTS, BuiltinScript};
+pub(crate) use builtin_script::{builtin_script, names_in_words};
 pub use hidden::is_secret_variable;
 pub(crate) use options::script_of;
 pub use options::{ModelChoice, StoreChoice, SystemOptions};

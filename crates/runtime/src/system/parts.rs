@@ -1,13 +1,15 @@
 //! The parts that sessions share: the store and the model.
 
+use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use allstop_log::{Log, MemoryLog, SqliteLog};
-use allstop_model::{Model, ProviderModel, ProviderOptions, ScriptedModel};
+use allstop_model::{Model, ModelError, ProviderModel, ProviderOptions, ScriptedModel};
 use allstop_nats::NatsLog;
 use allstop_scope::Scope;
 
+use super::builtin_script::builtin_script;
 use super::missing_model::MissingModel;
 use super::options::{ModelChoice, StoreChoice, SystemOptions};
 use crate::error::{StartError, StartErrorKind};
@@ -80,7 +82,7 @@ pub(super) fn model(options: &SystemOptions) -> Result<Arc<dyn Model>, StartErro
     let model: Arc<dyn Model> = match choice {
         Some(ModelChoice::Given(model)) => model,
         Some(ModelChoice::PerSession) => Arc::new(MissingModel),
-        Some(ModelChoice::Scripted(file)) => Arc::new(ScriptedModel::from_file(&file)?),
+        Some(ModelChoice::Scripted(file)) => Arc::new(scripted(&file)?),
         Some(ModelChoice::Named { name, base_url }) => {
             let mut provider = ProviderOptions {
                 base_url,
@@ -107,6 +109,13 @@ pub(super) fn model(options: &SystemOptions) -> Result<Arc<dyn Model>, StartErro
         }
     };
     Ok(model)
+}
+
+fn scripted(file: &Path) -> Result<ScriptedModel, ModelError> {
+    match file.to_str().and_then(builtin_script) {
+        Some(script) => ScriptedModel::parse(script.name, script.text),
+        None => ScriptedModel::from_file(file),
+    }
 }
 
 fn key(options: &SystemOptions, name: &str) -> Result<String, StartError> {

@@ -76,7 +76,7 @@ fn between_two_turns_beside_background_work() {
         let run = place.run_script(
             "replies: [{calls: [{tool: shell, arguments: {command: sleep 600, background: true}}]}, {text: one}, {calls: [{tool: shell, arguments: {command: sleep 600}}]}]",
         );
-        let running = run.args("--stream-json first second").start();
+        let running = run.args("--stream-json first --then second").start();
         running.wait_stdout("step_answered\",\"step\":2");
         let ended = running.end_by(Signal::INT);
         place.assert_nothing_runs();

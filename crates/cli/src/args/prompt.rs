@@ -1,0 +1,88 @@
+//! Prompts on the command line.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
+
+use clap::Args;
+
+use crate::error::CliError;
+
+/// Word that stands for standard input.
+pub(crate) const STDIN: &str = "-";
+
+/// Prompts of a run.
+#[derive(Debug, Args)]
+pub(crate) struct PromptArgs {
+    /// Task for the agent, with or without quotes; `-` reads it from standard input
+    #[arg(required = true, value_name = "PROMPT")]
+    words: Vec<OsString>,
+    /// Prompt of a further turn, after the one before; may be repeated
+    #[arg(long, value_name = "PROMPT")]
+    then: Vec<OsString>,
+}
+
+impl PromptArgs {
+    /// The prompt of each turn.
+    ///
+    /// # Errors
+    /// If the words may be several prompts, or name standard input among other words.
+    pub(crate) fn turns(&self) -> Result<Vec<OsString>, CliError> {
+        let is_quoted = |word: &OsString| word.as_bytes().iter().any(u8::is_ascii_whitespace);
+        if self.words.len() > 1 && self.words.iter().all(is_quoted) {
+            return Err(CliError::usage("several quoted prompts were given").hint(
+                "one prompt: quote it as a whole; a turn for each: allstop run \"…\" --then \"…\"",
+            ));
+        }
+        if self.words.len() > 1 && self.words.iter().any(|word| word == STDIN) {
+            return Err(
+                CliError::usage("`-` stands among other words").hint("standard input is a prompt of its own: allstop run \"…\" --then -, or allstop run - --then \"…\""),
+            );
+        }
+        let first = joined(&self.words);
+        Ok([first].into_iter().chain(self.then.clone()).collect())
+    }
+}
+
+/// Words that a shell has separated, as one prompt.
+fn joined(words: &[OsString]) -> OsString {
+    words.join(OsStr::new(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::{Cli, CliCommand};
+
+    fn turns(line: &[&str]) -> Result<Vec<OsString>, CliError> {
+        let words = ["allstop", "run"].iter().chain(line);
+        let CliCommand::Run(args) = Cli::try_parse_from(words).unwrap().command else {
+            unreachable!("the command is `run`");
+        };
+        args.prompts.turns()
+    }
+
+    #[test]
+    fn words_are_one_prompt_and_then_adds_turns() {
+        assert_eq!(turns(&["fix it"]).unwrap(), ["fix it"]);
+        assert_eq!(turns(&["fix", "the", "tests"]).unwrap(), ["fix the tests"]);
+        assert_eq!(
+            turns(&["fix", "my file.rs", "--yes", "please"]).unwrap(),
+            ["fix my file.rs please"]
+        );
+        assert_eq!(
+            turns(&["one", "--then", "two", "--then", "-"]).unwrap(),
+            ["one", "two", "-"]
+        );
+    }
+
+    #[test]
+    fn prompts_that_may_be_several_are_refused() {
+        for line in [&["fix it", "and test it"][..], &["explain", "-"]] {
+            let problem = turns(line).unwrap_err();
+            assert_eq!(problem.code, 2);
+            assert!(problem.hint.unwrap().contains("--then"), "{line:?}");
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Scripts in the program, which `script:NAME` names without a file.
+
+/// A script in the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BuiltinScript {
+    /// Name after `script:`.
+    pub name: &'static str,
+    /// The script, in YAML.
+    pub text: &'static str,
+}
+
+/// All scripts in the program. A file of such a name is named by its path, `script:./demo`.
+pub const BUILTIN_SCRIPTS: [BuiltinScript; 3] = [
+    BuiltinScript {
+        name: "demo",
+        text: include_str!("../../../../docs/examples/demo.yaml"),
+    },
+    BuiltinScript {
+        name: "hello",
+        text: include_str!("../../../../docs/examples/hello.yaml"),
+    },
+    BuiltinScript {
+        name: "tree",
+        text: include_str!("../../../../docs/examples/tree.yaml"),
+    },
+];
+
+/// The built-in script of this name.
+pub(crate) fn builtin_script(name: &str) -> Option<BuiltinScript> {
+    BUILTIN_SCRIPTS
+        .into_iter()
+        .find(|script| script.name == name)
+}
+
+/// The names, for a message.
+pub(crate) fn names_in_words() -> String {
+    BUILTIN_SCRIPTS
+        .map(|script| format!("script:{}", script.name))
+        .join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use allstop_model::ScriptedModel;
+
+    use super::*;
+
+    #[test]
+    fn builtin_scripts_are_valid() {
+        for script in BUILTIN_SCRIPTS {
+            ScriptedModel::parse(script.name, script.text).unwrap();
+        }
+        assert_eq!(builtin_script("./demo"), None);
+    }
+}
