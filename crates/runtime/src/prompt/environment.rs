@@ -15,13 +15,13 @@ const DATE_LEN: usize = 10;
 
 /// Facts about the place where a session works. Its display form is a section of the prompt.
 #[derive(Debug)]
-pub(super) struct Environment {
+pub(super) struct SessionEnvironment {
     folder: String,
     date: String,
     git: String,
 }
 
-impl Environment {
+impl SessionEnvironment {
     pub(super) fn of(folder: &Path, repository: Option<&Repository>, now: Timestamp) -> Self {
         let now = now.to_string();
         Self {
@@ -50,7 +50,7 @@ fn one_line(text: &str) -> String {
     escape(text, is_unsafe).into_owned()
 }
 
-impl fmt::Display for Environment {
+impl fmt::Display for SessionEnvironment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let system = std::env::consts::OS;
         let machine = std::env::consts::ARCH;

@@ -27,7 +27,7 @@ pub(super) struct Repository {
     git_folder: PathBuf,
 }
 
-/// What is checked out.
+/// Checked-out branch or commit.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum GitHead {
     Branch(String),

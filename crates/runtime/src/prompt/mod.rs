@@ -16,7 +16,7 @@ use allstop_core::Timestamp;
 pub use project::{InstructionFile, ProjectInstructions};
 
 use crate::config::Config;
-use environment::Environment;
+use environment::SessionEnvironment;
 use git::Repository;
 
 /// The default prompt: role and rules. Short, since every model call sends it.
@@ -55,7 +55,10 @@ impl ComposedPrompt {
         };
         let base_text = match &config.system_prompt {
             Some(configured) => configured.clone(),
-            None => default_prompt(tools, &Environment::of(&folder, repository.as_ref(), now)),
+            None => default_prompt(
+                tools,
+                &SessionEnvironment::of(&folder, repository.as_ref(), now),
+            ),
         };
         let instructions_text = instructions.text();
         let base = Self {
@@ -78,7 +81,7 @@ impl ComposedPrompt {
     }
 }
 
-fn default_prompt(tools: PromptTools, environment: &Environment) -> String {
+fn default_prompt(tools: PromptTools, environment: &SessionEnvironment) -> String {
     let rules = match tools {
         PromptTools::Builtin => TOOL_RULES,
         PromptTools::Chosen => "",
