@@ -21,7 +21,9 @@ pub use command::{EVENT_BYTES_MAX, EVENT_VARIABLE};
 pub use config::{Config, ConfigError};
 pub use envelope::{DetachedWork, Envelope, EnvelopeSchema};
 pub use error::{StartError, StartErrorKind};
-pub use stream::{EventLine, EventSchema, EventsMissed, McpServerEvent, StreamEvent, StreamLine};
+pub use stream::{
+    EventLine, EventSchema, EventsMissed, McpServerEvent, StreamEvent, StreamLine, WatchStreamEvent,
+};
 pub use system::{
     InterruptedTurn, ModelChoice, OpenSession, QuestionRecipient, SessionSetup, SessionTools,
     StoreChoice, System, SystemOptions, SystemPrompt, SystemStore, UnendedWork, is_secret_variable,

@@ -1,8 +1,10 @@
 //! The subcommands.
 
 pub(crate) mod completions;
+mod open_session;
 pub(crate) mod ps;
 pub(crate) mod receipt;
 pub(crate) mod sessions;
 pub(crate) mod stop;
+pub(crate) mod watch;
 pub(crate) mod workers;
