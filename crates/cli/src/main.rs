@@ -105,6 +105,9 @@ fn dispatch(cli: Cli, host: &ProcessHost) -> Result<Exit, CliError> {
         CliCommand::Stop(args) => host
             .block_on(commands::stop::stop(&args, host))
             .map(Exit::from),
+        CliCommand::Watch(args) => host
+            .block_on(commands::watch::watch(&args, host))
+            .map(Exit::from),
         CliCommand::Receipt(args) => host
             .block_on(commands::receipt::receipt(&args, host))
             .map(Exit::from),

@@ -23,7 +23,9 @@ pub use config::{Config, ConfigError};
 pub use envelope::{DetachedWork, Envelope, EnvelopeSchema};
 pub use error::{StartError, StartErrorKind};
 pub use prompt::{ComposedPrompt, InstructionFile, ProjectInstructions, PromptTools};
-pub use stream::{EventLine, EventSchema, EventsMissed, McpServerEvent, StreamEvent, StreamLine};
+pub use stream::{
+    EventLine, EventSchema, EventsMissed, McpServerEvent, StreamEvent, StreamLine, WatchStreamEvent,
+};
 pub use system::{
     BUILTIN_SCRIPTS, BuiltinScript, InterruptedTurn, ModelChoice, OpenSession, QuestionRecipient,
     SessionSetup, SessionTools, StoreChoice, System, SystemOptions, SystemPrompt, SystemStore,

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use allstop_agent::AgentEvent;
-use allstop_core::Timestamp;
+use allstop_core::ids::QuestionId;
+use allstop_core::{CallId, Receipt, Timestamp};
 use allstop_tools::mcp::{McpState, McpStatusEvent};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -52,6 +53,54 @@ pub enum StreamEvent<'a> {
     Missed(EventsMissed),
     /// State change of an MCP server.
     McpServer(McpServerEvent),
+    /// Event of a watch.
+    Watch(WatchStreamEvent<'a>),
+}
+
+/// Events that only `allstop watch --json` has, which watches a session of another process.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum WatchStreamEvent<'a> {
+    /// The user sent a message, which the running turn answers.
+    UserMessage {
+        /// The message.
+        text: &'a str,
+    },
+    /// A permission question is open.
+    QuestionOpened {
+        /// Id of the question.
+        question_id: &'a QuestionId,
+        /// The call.
+        call_id: &'a CallId,
+        /// The question.
+        text: &'a str,
+    },
+    /// A question was answered or withdrawn.
+    QuestionClosed {
+        /// Id of the question.
+        question_id: &'a QuestionId,
+        /// True if the call may run.
+        allowed: bool,
+        /// Who answered, if not the terminal of the session.
+        by: Option<&'a str>,
+    },
+    /// A line that the terminal of the session shows.
+    Note {
+        /// The line.
+        text: &'a str,
+    },
+    /// A stop has begun.
+    StopBegun {
+        /// Milliseconds until it uses force.
+        force_in_ms: u64,
+    },
+    /// A stop has its receipt.
+    Receipt {
+        /// The receipt.
+        receipt: &'a Receipt,
+    },
+    /// The session was closed; nothing follows.
+    SessionEnded,
 }
 
 /// The reader was too slow: `count` events before this line are not in the stream. The steps' answers, the envelope and

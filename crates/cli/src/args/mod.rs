@@ -28,7 +28,7 @@ pub(crate) use copilot::CopilotArgs;
 pub(crate) use demo::DemoArgs;
 pub(crate) use execution::{ExecutionArgs, NatsArgs, TaskAgent};
 pub(crate) use prompt::{PromptArgs, STDIN};
-pub(crate) use remote::{PsArgs, ReceiptArgs, StopArgs};
+pub(crate) use remote::{PsArgs, ReceiptArgs, StopArgs, WatchArgs};
 pub(crate) use serve::{EndpointArgs, ServeArgs};
 pub(crate) use tasks::{TasksArgs, TasksCommand};
 pub(crate) use worker::{WorkerArgs, WorkersAction, WorkersArgs};
@@ -55,6 +55,9 @@ pub(crate) enum CliCommand {
     /// Stop a session from anywhere, and show the receipt
     #[command(after_help = remote::STOP_HELP)]
     Stop(StopArgs),
+    /// Watch a session that runs in another terminal, and answer its questions
+    #[command(after_help = remote::WATCH_HELP)]
+    Watch(WatchArgs),
     /// Show the receipt of the last stop of a session
     Receipt(ReceiptArgs),
     /// Serve an agent's tasks over A2A, until a signal

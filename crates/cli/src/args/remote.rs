@@ -1,4 +1,4 @@
-//! Flags of `ps`, `stop` and `receipt`.
+//! Flags of `ps`, `stop`, `watch` and `receipt`.
 
 use clap::Args;
 
@@ -17,6 +17,31 @@ Examples:
   allstop stop last
   allstop stop EGE6SJCE --extent session
   allstop stop --all --now ";
+
+pub(super) const WATCH_HELP: &str = "\
+First it shows what the running turn is doing, then all that happens: the answer, calls with their output, receipts. A question
+for permission can be answered here too: the first answer counts. Ctrl-C leaves, and stops nothing.
+
+Exit codes:
+  0 the session was closed, or Ctrl-C · 1 its process is gone, or does not answer · 2 wrong usage
+
+Examples:
+  allstop watch last
+  allstop watch EGE6SJCE --read-only
+  allstop watch last --json | jq -r 'select(.event == \"tool_started\").name' ";
+
+#[derive(Debug, Args)]
+pub(crate) struct WatchArgs {
+    /// The session: its id, an end or a beginning of it, or `last`, the newest one that runs
+    #[arg(default_value = "last")]
+    pub(crate) id: String,
+    /// Shows questions for permission, and leaves their answer to others
+    #[arg(long)]
+    pub(crate) read_only: bool,
+    /// One line of JSON for each event, like `run --stream-json`; asks nothing
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct PsArgs {

@@ -62,7 +62,7 @@ pub(super) async fn leave(
     };
     let closed = closing.close(&mut supervisor, std::future::ready(())).await;
     if let Some(receipt) = &closed.receipt {
-        chat.view.receipt(receipt);
+        chat.show_receipt(receipt);
     }
     if let Some(said) = closed.recording {
         chat.view.note(&match said {
@@ -91,7 +91,7 @@ async fn stop(chat: &OpenChat<'_>, supervisor: &mut Supervisor, target: StopTarg
         .await
         .unwrap_or_else(|| stopping.account_now());
     if !receipt.items().is_empty() {
-        chat.view.receipt(&receipt);
+        chat.show_receipt(&receipt);
     }
 }
 

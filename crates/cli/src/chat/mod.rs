@@ -10,7 +10,7 @@ mod history;
 mod history_search;
 mod leave;
 mod piped;
-mod recorded;
+pub(crate) mod recorded;
 mod state;
 mod transcript;
 mod view;
@@ -19,6 +19,7 @@ use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use allstop_core::Receipt;
 use allstop_core::receipt::ItemKind;
 use allstop_core::record::{StartedCall, StartedCallKind};
 use allstop_core::turn::StopPolicy;
@@ -124,6 +125,14 @@ struct OpenChat<'a> {
     keeps_background: bool,
     /// For the command that resumes it.
     flags: SameFlags,
+}
+
+impl OpenChat<'_> {
+    /// Shows a receipt here, and to all who watch.
+    fn show_receipt(&self, receipt: &Arc<Receipt>) {
+        self.view.receipt(receipt);
+        self.remote.announcer().receipt(receipt);
+    }
 }
 
 fn config(with: &ChatWith, continues: bool, given: &Given) -> Result<Config, CliError> {

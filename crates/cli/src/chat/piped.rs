@@ -70,8 +70,8 @@ async fn answer_all(
         };
         chat.view.end_turn(Some(&outcome));
         chat.view.outcome(&outcome);
-        if let Some(receipt) = outcome.receipt.as_deref().filter(|r| is_worth_showing(r)) {
-            chat.view.receipt(receipt);
+        if let Some(receipt) = outcome.receipt.as_ref().filter(|r| is_worth_showing(r)) {
+            chat.show_receipt(receipt);
         }
         if !outcome.is_completed() {
             return Ok(supervisor.control.exit_code(outcome.stop_reason));

@@ -1,11 +1,13 @@
-//! Lines for records that are in no message's outcome.
+//! Lines for records and events that are in no message's outcome.
 
+use allstop_core::CallId;
 use allstop_core::record::SessionRecord;
+use allstop_session::BackgroundItem;
 
 use crate::display::plain;
 
 /// The line for a record, if it has one. `of_message`: a message began the record's turn.
-pub(super) fn in_words(record: &SessionRecord, of_message: bool) -> Option<String> {
+pub(crate) fn in_words(record: &SessionRecord, of_message: bool) -> Option<String> {
     Some(match record {
         SessionRecord::TurnStopped { reason, cause, .. } if !of_message => {
             let reason = plain(reason.as_str());
@@ -32,4 +34,18 @@ pub(super) fn in_words(record: &SessionRecord, of_message: bool) -> Option<Strin
         }
         _ => return None,
     })
+}
+
+/// The line for work that runs after the end of a turn; `None`: nothing does.
+pub(crate) fn running_in_words(running: &[BackgroundItem]) -> Option<String> {
+    let names = running
+        .iter()
+        .map(|work| format!("{} ({})", work.id, work.name));
+    let names = names.collect::<Vec<_>>().join(", ");
+    (!running.is_empty()).then(|| format!("in the background: {names}"))
+}
+
+/// The line for an answer that came after the end of its call.
+pub(crate) fn late_answer_in_words(call_id: &CallId, name: &str) -> String {
+    format!("{name} ({call_id}) answered after its end: nothing of it is used")
 }

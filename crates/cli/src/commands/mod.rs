@@ -2,9 +2,11 @@
 
 pub(crate) mod completions;
 pub(crate) mod config;
+mod open_session;
 pub(crate) mod ps;
 pub(crate) mod receipt;
 pub(crate) mod schema;
 pub(crate) mod sessions;
 pub(crate) mod stop;
+pub(crate) mod watch;
 pub(crate) mod workers;

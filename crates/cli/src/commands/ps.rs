@@ -2,18 +2,27 @@
 
 use std::time::{Duration, SystemTime};
 
-use allstop_core::Timestamp;
+use allstop_core::{Timestamp, Usage};
 
 use crate::args::PsArgs;
-use crate::display::{age, work_line};
+use crate::display::{age, duration, work_line};
 use crate::error::CliError;
 use crate::host::ProcessHost;
-use crate::remote::{OwnedSessionReport, ProcessReport, RemoteError, RemoteProcess, processes};
+use crate::remote::{
+    OwnedSessionReport, ProcessReport, RemoteError, RemoteProcess, TurnReport, WorkReport,
+    processes,
+};
 use crate::short_id::short;
 use crate::terminal::{OutputPriority, Style, Styled, TextRole, styled};
 
 /// Time between two looks of `--watch`.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Columns before the label of a row.
+const INDENT: usize = 4;
+
+/// Columns of a label at least, however narrow the terminal is.
+const LABEL_COLUMNS_MIN: usize = 8;
 
 /// Clears the terminal, and goes to its upper left corner.
 const CLEAR: &str = "\x1b[H\x1b[2J";
@@ -38,7 +47,8 @@ pub(crate) async fn ps(args: &PsArgs, host: &ProcessHost) -> Result<u8, CliError
             if args.watch && stdout.is_terminal() {
                 stdout.answer(CLEAR, OutputPriority::Must);
             }
-            let text = in_words(&found, style, SystemTime::now().into());
+            let columns = stdout.columns();
+            let text = in_words(&found, style, columns, SystemTime::now().into());
             stdout.lines(text, OutputPriority::Last);
         }
         if !args.watch {
@@ -55,6 +65,7 @@ pub(super) fn failed(error: &std::io::Error) -> CliError {
 fn in_words(
     found: &[(RemoteProcess, Result<ProcessReport, RemoteError>)],
     style: Style,
+    columns: Option<usize>,
     now: Timestamp,
 ) -> Styled {
     let mut text = Styled::default();
@@ -62,7 +73,7 @@ fn in_words(
         match report {
             Ok(process) => {
                 for session in &process.sessions {
-                    text.push(&session_in_words(process, session, style, now));
+                    text.push(&session_in_words(process, session, style, columns, now));
                 }
             }
             Err(error) => text.push_line(&style.paint(TextRole::Warning, error.to_string())),
@@ -78,6 +89,7 @@ fn session_in_words(
     process: &ProcessReport,
     session: &OwnedSessionReport,
     style: Style,
+    columns: Option<usize>,
     now: Timestamp,
 ) -> Styled {
     let state = match (session.questions.first(), session.is_busy) {
@@ -85,33 +97,95 @@ fn session_in_words(
         (None, true) => style.paint(TextRole::Good, "runs"),
         (None, false) => style.paint(TextRole::Dim, "idle"),
     };
-    let about = format!(
-        "{} in process {}, {}, {}, since {}",
-        process.command,
-        process.pid,
-        session.model,
-        process.folder.display(),
-        age(process.started_at, now),
-    );
+    let folder = process.folder.display();
+    let mut about = vec![
+        format!("{} in process {}", process.command, process.pid),
+        session.model.clone(),
+        folder.to_string(),
+    ];
+    match &session.turn {
+        Some(turn) => about.extend(turn_in_words(turn, style)),
+        None => about.push(format!("since {}", age(process.started_at, now))),
+    }
     let mut text = Styled::default();
     text.push_line(&styled![
         style.paint(TextRole::Strong, short(session.session_id.as_str())),
         "  ",
         state,
         "  ",
-        style.paint(TextRole::Dim, about)
+        style.paint(TextRole::Dim, Styled::from(about.join(", ")))
     ]);
     for question in &session.questions {
         text.push_line(&styled!["  ? ", question]);
     }
-    for item in &session.work {
-        text.push_line(&styled![
-            "  ",
-            style.pick("▶", ">"),
-            " ",
-            work_line(item),
-            style.paint(TextRole::Dim, format!("  {}", item.id))
-        ]);
+    for work in &session.work {
+        text.push_line(&row(work, style, columns));
     }
     text
+}
+
+/// Age of the turn, and its tokens.
+fn turn_in_words(turn: &TurnReport, style: Style) -> Vec<String> {
+    let mut words = vec![format!("turn {} for {}", turn.turn, whole(turn.age_ms))];
+    if turn.usage != Usage::default() {
+        words.push(format!(
+            "tokens {} {} {} {}",
+            style.pick("↑", "in"),
+            turn.usage.input_tokens,
+            style.pick("↓", "out"),
+            turn.usage.output_tokens,
+        ));
+    }
+    words
+}
+
+/// One piece of work in one row: its age and its id stay whole, and its label takes the rest.
+fn row(work: &WorkReport, style: Style, columns: Option<usize>) -> Styled {
+    let age = work.age_ms.map(|age| format!("  {}", whole(age)));
+    let about = styled![age.unwrap_or_default(), "  ", &*work.item.id];
+    let mut label = Styled::from(work_line(&work.item));
+    if let Some(columns) = columns {
+        // The last column stays free: some terminals wrap as soon as it is written.
+        let room = columns.saturating_sub(about.width() + INDENT + 1);
+        label = label.cut(room.max(LABEL_COLUMNS_MIN), style.pick("…", "..."));
+    }
+    let sign = style.pick("▶", ">");
+    styled!["  ", sign, " ", label, style.paint(TextRole::Dim, about)]
+}
+
+fn whole(ms: u64) -> String {
+    duration(Duration::from_millis(ms))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use allstop_core::receipt::{ItemKind, ItemState, NotStoppedReason, ReceiptItem};
+
+    use super::*;
+
+    #[test]
+    fn age_and_id_of_a_row_stay_whole() {
+        let state = ItemState::StillRunning {
+            why: NotStoppedReason::ProcessesLeft,
+        };
+        let mut item = ReceiptItem::new(ItemKind::ToolCall, "call_1", "shell", state);
+        item.label = Some(Arc::from(
+            "for i in 1 2 3 4 5 6 7 8; do sleep $i; echo $i; done",
+        ));
+        let work = WorkReport {
+            item,
+            age_ms: Some(61_000),
+        };
+        for columns in [38, 60, 80, 120] {
+            let row = row(&work, Style::new(false, true), Some(columns));
+            assert!(row.width() < columns, "{}", row.shown());
+            assert!(
+                row.shown().ends_with("1 min 01 s  call_1"),
+                "{}",
+                row.shown()
+            );
+        }
+    }
 }

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use allstop_agent::AgentEvent;
 use allstop_core::Timestamp;
-use allstop_runtime::{EventLine, EventSchema, EventsMissed, StreamEvent};
+use allstop_runtime::{EventLine, EventSchema, EventsMissed, StreamEvent, WatchStreamEvent};
 use allstop_tools::mcp::McpStatusEvent;
 use serde_json::Value;
 
@@ -48,6 +48,14 @@ impl JsonStream {
     /// A server of tools is not available, or is there again. Whether that is said.
     pub(crate) fn server(&self, change: &McpStatusEvent) -> bool {
         self.line(StreamEvent::McpServer(change.into()), OutputPriority::Must)
+    }
+
+    /// An event that only a watch has.
+    pub(crate) fn watched(&mut self, event: WatchStreamEvent<'_>) {
+        self.tell_missed(OutputPriority::Must);
+        if !self.line(StreamEvent::Watch(event), OutputPriority::Must) {
+            self.missed += 1;
+        }
     }
 
     fn line(&self, event: StreamEvent<'_>, priority: OutputPriority) -> bool {

@@ -1,35 +1,28 @@
 //! The side that asks: finds the processes of this user, and talks to them.
 
+use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use allstop_core::Receipt;
 use allstop_core::SessionId;
-use allstop_jsonrpc::{
-    AnswerDelivery, FrameDecoder, FrameLimits, IncomingMessage, OutgoingRequests, RpcFailure,
-    encode_frame, encode_request,
-};
-use futures::FutureExt as _;
+use allstop_jsonrpc::IncomingMessage;
 use futures::future::join_all;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 use super::folder;
-use super::listener::is_own_user;
-use super::protocol::{ACCEPTED, LIST, ProcessReport, RemoteStopParams, STOP, StopResult};
+use super::peer::RemotePeer;
+use super::protocol::{
+    ANSWER, AnswerParams, AnswerReport, EVENT, LIST, ProcessReport, RemoteStopParams, STOP,
+    StopResult, WATCH, WatchParams, WatchResult,
+};
+use super::watch_event::WatchEvent;
 
 /// Time for a process to say what it does. One that was suspended says nothing.
 const LIST_MAX: Duration = Duration::from_secs(2);
-
-/// A receipt can have ten thousand items.
-const LIMITS: FrameLimits = FrameLimits {
-    header_bytes_max: 1_024,
-    body_bytes_max: 64 * 1_024 * 1_024,
-};
 
 /// Failure to talk to a process.
 #[derive(Debug, thiserror::Error)]
@@ -121,76 +114,94 @@ impl RemoteProcess {
         })
     }
 
-    async fn connect(&self) -> Result<UnixStream, RemoteError> {
-        let pid = self.pid;
-        let connected = UnixStream::connect(&self.socket).await;
-        let stream = connected.map_err(|error| match error.kind() {
-            io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => RemoteError::Gone(pid),
-            _ => RemoteError::Io { pid, error },
-        })?;
-        if is_own_user(&stream) {
-            Ok(stream)
-        } else {
-            Err(RemoteError::OtherUser(pid))
-        }
+    /// Attaches to a session: first what its turn is doing, then its events.
+    ///
+    /// # Errors
+    /// If the process is gone, does not answer, or has not this session.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(crate) async fn watch(&self, session: &SessionId) -> Result<RemoteWatch, RemoteError> {
+        let params = WatchParams {
+            session_id: session.clone(),
+        };
+        let watching = async {
+            let mut peer = self.connect().await?;
+            let result: WatchResult = peer.request(WATCH, &params, || {}).await?;
+            Ok(RemoteWatch {
+                peer,
+                ready: result.events.into(),
+                is_over: false,
+            })
+        };
+        let watch = timeout(LIST_MAX, watching).await;
+        watch.unwrap_or(Err(RemoteError::Silent(self.pid)))
+    }
+
+    /// Answers a permission question. True if this answer was the first.
+    ///
+    /// # Errors
+    /// If the process is gone, or does not answer.
+    ///
+    /// # Cancel safety
+    /// Dropping the future does not take back the answer.
+    pub(crate) async fn answer(&self, params: &AnswerParams) -> Result<bool, RemoteError> {
+        let answering = self.request::<AnswerReport>(ANSWER, params, || {});
+        let answered = timeout(LIST_MAX, answering).await;
+        let answered = answered.unwrap_or(Err(RemoteError::Silent(self.pid)))?;
+        Ok(answered.is_taken)
+    }
+
+    async fn connect(&self) -> Result<RemotePeer, RemoteError> {
+        RemotePeer::connect(self.pid, &self.socket).await
     }
 
     async fn request<T: DeserializeOwned>(
         &self,
         method: &str,
         params: &impl Serialize,
-        mut accepted: impl FnMut() + Send,
+        accepted: impl FnMut() + Send,
     ) -> Result<T, RemoteError> {
-        let pid = self.pid;
-        let mut stream = self.connect().await?;
-        let io = |error| RemoteError::Io { pid, error };
-        let refused = |message: String| RemoteError::Refused { pid, message };
-        let outgoing = OutgoingRequests::new(1);
-        let begun = outgoing.begin();
-        let (id, mut answer) = begun.map_err(|error| refused(error.to_string()))?;
-        let body = encode_request(&id, method, params);
-        let body = body.map_err(|error| refused(error.to_string()))?;
-        stream.write_all(&encode_frame(&body)).await.map_err(io)?;
-        let mut decoder = FrameDecoder::new(LIMITS);
-        let mut chunk = vec![0; 64 * 1_024];
-        loop {
-            let len = stream.read(&mut chunk).await.map_err(io)?;
-            if len == 0 {
-                return Err(RemoteError::Closed(pid));
-            }
-            decoder.push(chunk.get(..len).unwrap_or_default());
-            loop {
-                let frame = decoder.next_frame();
-                let Some(body) = frame.map_err(|error| refused(error.to_string()))? else {
-                    break;
-                };
-                match IncomingMessage::parse(&body) {
-                    Ok(IncomingMessage::Notification { method, .. }) if method == ACCEPTED => {
-                        accepted();
-                    }
-                    Ok(IncomingMessage::Response {
-                        id: Some(id),
-                        result,
-                    }) => {
-                        let delivered = outgoing.complete(&id, result);
-                        debug_assert_eq!(delivered, AnswerDelivery::Delivered);
-                    }
-                    Ok(IncomingMessage::Response {
-                        id: None,
-                        result: Err(error),
-                    }) => return Err(refused(error.message)),
-                    Ok(_) => {}
-                    Err(malformed) => return Err(refused(malformed.error.message)),
-                }
-            }
-            let Some(answered) = (&mut answer).now_or_never() else {
+        let mut peer = self.connect().await?;
+        peer.request(method, params, accepted).await
+    }
+}
+
+/// A session that is watched.
+#[derive(Debug)]
+pub(crate) struct RemoteWatch {
+    peer: RemotePeer,
+    /// Events that came with the answer.
+    ready: VecDeque<WatchEvent>,
+    is_over: bool,
+}
+
+impl RemoteWatch {
+    /// The next event; `None` after the end of the session.
+    ///
+    /// # Errors
+    /// If the process ended without a word.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(crate) async fn next(&mut self) -> Result<Option<WatchEvent>, RemoteError> {
+        if let Some(event) = self.ready.pop_front() {
+            return Ok(Some(event));
+        }
+        while !self.is_over {
+            let message = self.peer.next_message().await?;
+            let IncomingMessage::Notification { method, params } = message else {
                 continue;
             };
-            let result = answered.map_err(|failure| match failure {
-                RpcFailure::Rpc(error) => refused(error.message),
-                RpcFailure::Closed => RemoteError::Closed(pid),
-            })?;
-            return serde_json::from_str(result.get()).map_err(|error| refused(error.to_string()));
+            let params = params.filter(|_| method == EVENT);
+            // An event of a later version is none of this one's.
+            let event = params.and_then(|params| serde_json::from_str(params.get()).ok());
+            match event {
+                Some(WatchEvent::Ended) => self.is_over = true,
+                Some(event) => return Ok(Some(event)),
+                None => {}
+            }
         }
+        Ok(None)
     }
 }

@@ -1,13 +1,14 @@
 //! One connection of a process that asks: its requests are read, begun in their order, and answered.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use allstop_core::{Cause, CauseKind};
+use allstop_core::{Cause, CauseKind, SessionId};
 use allstop_jsonrpc::{
     FrameDecoder, FrameLimits, IncomingMessage, IncomingRequest, IncomingRequests, QueuedAnswer,
     Responder, RpcError, encode_error_response, encode_frame, encode_notification,
 };
-use allstop_session::{SessionStop, StopTarget};
+use allstop_session::{AnswerResult, Session, SessionStop, StopTarget};
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -16,15 +17,18 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
-use tokio::sync::mpsc;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{OwnedSemaphorePermit, broadcast, mpsc};
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::listener::OwnedSession;
+use super::listener::{OwnedSession, WATCHERS_MAX};
 use super::protocol::{
-    ACCEPTED, AcceptedParams, LIST, OwnedSessionReport, ProcessReport, RemoteExtent,
-    RemoteStopParams, STOP, StopResult,
+    ACCEPTED, ANSWER, AcceptedParams, AnswerParams, AnswerReport, EVENT, LIST, OwnedSessionReport,
+    ProcessReport, RemoteExtent, RemoteStopParams, STOP, StopResult, TurnReport, WATCH,
+    WatchParams, WatchResult, WorkReport,
 };
+use super::watch_event::WatchEvent;
 
 /// A request is a session id and a few words.
 const LIMITS: FrameLimits = FrameLimits {
@@ -65,6 +69,13 @@ pub(super) struct RemoteConnection {
     output: Output,
     queued: mpsc::UnboundedReceiver<RemoteOutput>,
     later: FuturesUnordered<LaterAnswer>,
+    watch: Option<Watch>,
+}
+
+/// Events that go to the peer, with its place among the watchers.
+struct Watch {
+    events: broadcast::Receiver<Arc<WatchEvent>>,
+    _place: OwnedSemaphorePermit,
 }
 
 impl RemoteConnection {
@@ -87,6 +98,7 @@ impl RemoteConnection {
             output,
             queued,
             later: FuturesUnordered::new(),
+            watch: None,
         }
     }
 
@@ -120,7 +132,19 @@ impl RemoteConnection {
                     decoder.push(chunk.get(..len).unwrap_or_default());
                     is_read = len > 0 && self.frames(&mut decoder);
                 }
+                // Writing waits for the peer alone: what it misses meanwhile it is told.
+                event = next_event(&mut self.watch), if self.watch.is_some() => {
+                    let is_last = matches!(*event, WatchEvent::Ended);
+                    let Ok(frame) = encode_notification(EVENT, &*event) else { continue };
+                    if write.write_all(&encode_frame(&frame)).await.is_err() || is_last {
+                        return;
+                    }
+                }
                 else => return,
+            }
+            // A watcher that says nothing more still reads, but not one that is gone.
+            if !is_read && self.watch.is_some() {
+                return;
             }
             if !is_read && self.later.is_empty() && self.queued.is_empty() {
                 return;
@@ -174,16 +198,72 @@ impl RemoteConnection {
                 Ok(params) => self.stop(params, responder),
                 Err(error) => responder.respond(Err::<(), _>(error)),
             },
+            WATCH => match read::<WatchParams>(params) {
+                Ok(params) => self.watch(&params, responder),
+                Err(error) => responder.respond(Err::<(), _>(error)),
+            },
+            ANSWER => match read::<AnswerParams>(params) {
+                Ok(params) => self.answer(params, responder),
+                Err(error) => responder.respond(Err::<(), _>(error)),
+            },
             other => responder.respond(Err::<(), _>(RpcError::method_not_found(other))),
         }
     }
 
-    fn stop(&mut self, params: RemoteStopParams, responder: Responder) {
+    /// The session, if it is the one that is named.
+    fn session(&self, id: &SessionId) -> Result<&Session, RpcError> {
         let session = &self.owned.session;
-        if params.session_id != *session.id() {
-            let message = format!("session {} is not open here", params.session_id);
-            return responder.respond(Err::<(), _>(RpcError::invalid_params(message)));
+        if *id == *session.id() {
+            return Ok(session);
         }
+        let message = format!("session {id} is not open here");
+        Err(RpcError::invalid_params(message))
+    }
+
+    fn watch(&mut self, params: &WatchParams, responder: Responder) {
+        if let Err(error) = self.session(&params.session_id) {
+            return responder.respond(Err::<(), _>(error));
+        }
+        // One watch for a connection: a second one begins afresh.
+        self.watch = None;
+        let place = Arc::clone(&self.owned.watchers).try_acquire_owned();
+        let Ok(place) = place else {
+            let message = format!("{WATCHERS_MAX} terminals watch it already");
+            return responder.respond(Err::<(), _>(RpcError::overloaded(message)));
+        };
+        let Some((events, rx)) = self.owned.watched.attach() else {
+            let message = format!("session {} is closed", params.session_id);
+            return responder.respond(Err::<(), _>(RpcError::invalid_params(message)));
+        };
+        // Its answer is queued here, and so written before any event.
+        responder.respond(Ok(WatchResult { events }));
+        self.watch = Some(Watch {
+            events: rx,
+            _place: place,
+        });
+    }
+
+    fn answer(&self, params: AnswerParams, responder: Responder) {
+        let session = match self.session(&params.session_id) {
+            Ok(session) => session,
+            Err(error) => return responder.respond(Err::<(), _>(error)),
+        };
+        let watched = &self.owned.watched;
+        let (id, by) = (params.question_id, params.by);
+        // Before the answer: the session's terminal may show it at once.
+        watched.answering(id.clone(), by.clone());
+        let is_taken = session.answer(&id, params.answer.into()) == AnswerResult::Taken;
+        if !is_taken {
+            watched.not_answered(&id, &by);
+        }
+        responder.respond(Ok(AnswerReport { is_taken }));
+    }
+
+    fn stop(&mut self, params: RemoteStopParams, responder: Responder) {
+        let session = match self.session(&params.session_id) {
+            Ok(session) => session,
+            Err(error) => return responder.respond(Err::<(), _>(error)),
+        };
         let target = match (params.call, params.extent) {
             (Some(call), _) => StopTarget::Call(call),
             (None, RemoteExtent::Turn) => StopTarget::Turn,
@@ -229,9 +309,31 @@ impl RemoteConnection {
     }
 }
 
+/// The next event of a watch. A gap is an event, and so is the end.
+///
+/// Cancel safe.
+async fn next_event(watch: &mut Option<Watch>) -> Arc<WatchEvent> {
+    let Some(watch) = watch else {
+        return std::future::pending().await;
+    };
+    match watch.events.recv().await {
+        Ok(event) => event,
+        Err(RecvError::Lagged(count)) => Arc::new(WatchEvent::Missed { count }),
+        Err(RecvError::Closed) => Arc::new(WatchEvent::Ended),
+    }
+}
+
 fn report(owned: &OwnedSession) -> ProcessReport {
     let session = &owned.session;
     let questions = session.questions().into_iter();
+    let facts = owned.watched.facts().filter(|_| session.is_busy());
+    let preview = session.preview_work();
+    let items = preview.items().iter();
+    let ages = owned.watched.ages(items.clone().map(|item| &*item.id));
+    let work = items.cloned().zip(ages).map(|(item, age)| WorkReport {
+        item,
+        age_ms: age.map(whole_ms),
+    });
     ProcessReport {
         pid: std::process::id(),
         command: owned.command.to_owned(),
@@ -242,9 +344,18 @@ fn report(owned: &OwnedSession) -> ProcessReport {
             model: owned.model.clone(),
             is_busy: session.is_busy(),
             questions: questions.map(|open| open.question.text).collect(),
-            work: session.preview_work().items().to_vec(),
+            turn: facts.map(|facts| TurnReport {
+                turn: facts.turn,
+                age_ms: whole_ms(facts.age),
+                usage: facts.usage,
+            }),
+            work: work.collect(),
         }],
     }
+}
+
+fn whole_ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn read<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T, RpcError> {

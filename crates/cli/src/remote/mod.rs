@@ -1,21 +1,31 @@
 //! Stops from other terminals: each process that owns sessions listens on a Unix socket of its own, and any process of the
-//! same user can list its work and stop it.
+//! same user can list its work, watch it and stop it.
 //!
-//! `protocol` is what is said, in JSON-RPC with Content-Length frames; `folder` is where the sockets are; `listener` and
-//! `connection` are the side of the owner, `client` the other side.
+//! `protocol` and `watch_event` are what is said, in JSON-RPC with Content-Length frames; `folder` is where the sockets are;
+//! `listener` and `connection` are the side of the owner, `client` the other side. `follower` reads the events of a session
+//! for its watchers, and keeps a picture of the running turn (`turn_picture`).
 //!
 //! Invariants:
 //! 1. A peer of another user is told nothing, and a socket of another user is not talked to.
 //! 2. A stop is accepted before anything of its receipt is waited for, and goes on if its peer leaves.
-//! 3. The socket is gone with the process. After a crash the next one that looks removes it.
+//! 3. The owner waits for no watcher.
+//! 4. The socket is gone with the process. After a crash the next one that looks removes it.
 
 mod client;
 mod connection;
 mod folder;
+mod follower;
 mod listener;
+mod peer;
 mod protocol;
+mod turn_picture;
+mod watch_event;
 
 pub(crate) use client::{RemoteError, RemoteProcess, StoppedSession, processes};
 pub(crate) use connection::RemoteStop;
 pub(crate) use listener::{RemoteListener, listen};
-pub(crate) use protocol::{OwnedSessionReport, ProcessReport, RemoteExtent, RemoteStopParams};
+pub(crate) use protocol::{
+    AnswerParams, OwnedSessionReport, ProcessReport, RemoteExtent, RemoteStopParams, TurnReport,
+    WorkReport,
+};
+pub(crate) use watch_event::{WatchEvent, WatchedQuestion};

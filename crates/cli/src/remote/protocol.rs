@@ -2,10 +2,13 @@
 
 use std::path::PathBuf;
 
+use allstop_core::ids::QuestionId;
 use allstop_core::receipt::ReceiptItem;
-use allstop_core::{CallId, Receipt, SessionId, StopId, Timestamp};
+use allstop_core::{CallId, Receipt, SessionId, StopId, Timestamp, TurnNumber, Usage};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
+
+use super::watch_event::{WatchEvent, WatcherAnswer};
 
 /// Lists the sessions of the process and their work.
 pub(super) const LIST: &str = "allstop.list";
@@ -13,6 +16,12 @@ pub(super) const LIST: &str = "allstop.list";
 pub(super) const STOP: &str = "allstop.stop";
 /// Notification: the stop is accepted, and nothing more of its extent starts.
 pub(super) const ACCEPTED: &str = "allstop.accepted";
+/// Watches a session: the answer says what its turn is doing, and notifications follow.
+pub(super) const WATCH: &str = "allstop.watch";
+/// Notification: a [`WatchEvent`].
+pub(super) const EVENT: &str = "allstop.event";
+/// Answers a permission question.
+pub(super) const ANSWER: &str = "allstop.answer";
 
 /// A process that owns sessions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -35,8 +44,31 @@ pub(crate) struct OwnedSessionReport {
     pub(crate) is_busy: bool,
     /// Permission questions that wait for an answer, in one line each.
     pub(crate) questions: Vec<String>,
+    /// The turn that runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) turn: Option<TurnReport>,
     /// All that runs, as a dry run of a stop finds it.
-    pub(crate) work: Vec<ReceiptItem>,
+    pub(crate) work: Vec<WorkReport>,
+}
+
+/// The turn that runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct TurnReport {
+    pub(crate) turn: TurnNumber,
+    /// Milliseconds since its start, by the monotonic clock of its process.
+    pub(crate) age_ms: u64,
+    /// Tokens of its calls that have ended.
+    pub(crate) usage: Usage,
+}
+
+/// A piece of work that runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct WorkReport {
+    #[serde(flatten)]
+    pub(crate) item: ReceiptItem,
+    /// Milliseconds since its start, by the monotonic clock of its process; absent where nobody saw it start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) age_ms: Option<u64>,
 }
 
 /// Part of a session to stop.
@@ -79,4 +111,34 @@ pub(super) struct AcceptedParams {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct StopResult {
     pub(super) receipt: Receipt,
+}
+
+/// Request of a watch.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct WatchParams {
+    pub(super) session_id: SessionId,
+}
+
+/// Answer of [`WATCH`].
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct WatchResult {
+    /// What the running turn is doing.
+    pub(super) events: Vec<WatchEvent>,
+}
+
+/// Answer to a permission question from another terminal.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct AnswerParams {
+    pub(crate) session_id: SessionId,
+    pub(crate) question_id: QuestionId,
+    pub(crate) answer: WatcherAnswer,
+    /// Name of the asking program, for the terminal of the session.
+    pub(crate) by: String,
+}
+
+/// Answer of [`ANSWER`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct AnswerReport {
+    /// True if this answer was the first.
+    pub(super) is_taken: bool,
 }

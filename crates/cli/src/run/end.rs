@@ -10,6 +10,7 @@ use allstop_runtime::{DetachedWork, Envelope, System};
 use allstop_session::StopTarget;
 
 use super::turns::{PromptOutcomes, RunTurns, show};
+use crate::display::is_worth_showing;
 use crate::shell_command::quoted;
 use crate::shutdown;
 
@@ -38,14 +39,24 @@ impl RunTurns<'_, '_> {
             .await;
         if !run.is_cut {
             self.close(system, &mut envelope).await;
-            // Who has asked for a stop from another terminal has its receipt before this process is gone.
-            let answered = self.remote.answered();
-            let _answered_or_late = self.supervisor.wait_to_exit(answered, |_| {}).await;
         }
         if let Some(first) = first {
             let whole = envelope.receipt.take();
             envelope.receipt =
                 whole.map(|whole| by_first_cause(first, whole, envelope.stop_reason));
+        }
+        let announcer = self.remote.announcer();
+        if let Some(error) = &envelope.error {
+            announcer.note(error.to_string());
+        }
+        let receipt = envelope.receipt.as_ref();
+        if let Some(receipt) = receipt.filter(|receipt| is_worth_showing(receipt)) {
+            announcer.receipt(receipt);
+        }
+        if !run.is_cut {
+            // Who has asked for a stop from another terminal has its receipt before this process is gone.
+            let answered = self.remote.answered();
+            let _answered_or_late = self.supervisor.wait_to_exit(answered, |_| {}).await;
         }
         envelope
     }
@@ -142,11 +153,11 @@ impl RunTurns<'_, '_> {
             // What a ladder has not ended need not be asked again.
             force: !is_quiet,
         };
-        let (events, view) = (&mut self.events, &mut *self.view);
+        let (events, view, remote) = (&mut self.events, &mut *self.view, &self.remote);
         let mut is_idle = self.owner_idle;
         let idle = async {
             while !is_idle && let Some(event) = events.next().await {
-                is_idle = show(view, &event);
+                is_idle = show(view, remote, &event);
             }
         };
         let closed = closing.close(self.supervisor, idle).await;

@@ -54,13 +54,13 @@ impl RunQuestions {
             self.ask(question);
         }
         for id in closed {
-            self.closed(&id, false);
+            self.closed(&id, false, None);
         }
     }
 
-    /// Closes a question that was answered elsewhere or withdrawn.
-    pub(super) fn closed(&mut self, id: &QuestionId, allowed: bool) {
-        if let Some(number) = self.questions.closed(id, allowed) {
+    /// Closes a question that was answered elsewhere, there `by` whom, or withdrawn.
+    pub(super) fn closed(&mut self, id: &QuestionId, allowed: bool, by: Option<&str>) {
+        if let Some(number) = self.questions.closed(id, allowed, by) {
             self.prompt.close(number);
         }
     }

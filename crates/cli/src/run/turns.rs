@@ -172,7 +172,7 @@ impl RunTurns<'_, '_> {
     /// Begins the stop that a signal or a deadline asks for. What runs beside the turn is stopped with it, unless background
     /// work is to be kept: one ladder for all of it, so that one grace bounds the exit.
     fn begin_stop(&mut self, cause: Cause) {
-        self.view.stopping(self.supervisor.control.force_at());
+        self.show_stopping();
         let target = if self.session.has_background_activity() && !self.background.keep_background {
             StopTarget::Process
         } else {
@@ -188,12 +188,18 @@ impl RunTurns<'_, '_> {
         }
         let cause = asked.stop.request().cause.clone();
         self.supervisor.control.stop(cause, Instant::now());
-        self.view.stopping(self.supervisor.control.force_at());
+        self.show_stopping();
         self.stop = Some(asked.stop);
     }
 
+    fn show_stopping(&mut self) {
+        let force_at = self.supervisor.control.force_at();
+        self.view.stopping(force_at);
+        self.remote.announcer().stopping(force_at);
+    }
+
     fn show(&mut self, event: &SessionEvent) {
-        self.owner_idle |= show(self.view, event);
+        self.owner_idle |= show(self.view, &self.remote, event);
         // The turn's own deadline is a stop like that of a signal: the background work does not wait for its end.
         if let SessionEventKind::Live(AgentEvent::StopHeard { cause }) = &event.kind
             && matches!(cause.kind, CauseKind::Deadline | CauseKind::Inactivity)
@@ -206,7 +212,7 @@ impl RunTurns<'_, '_> {
 }
 
 /// Shows an event. Returns whether the owner has done what follows a turn.
-pub(super) fn show(view: &mut RunView<'_>, event: &SessionEvent) -> bool {
+pub(super) fn show(view: &mut RunView<'_>, remote: &RemoteListener, event: &SessionEvent) -> bool {
     match &event.kind {
         SessionEventKind::Live(event) => view.event(event),
         SessionEventKind::PermissionAsked(question) => {
@@ -216,7 +222,9 @@ pub(super) fn show(view: &mut RunView<'_>, event: &SessionEvent) -> bool {
         }
         SessionEventKind::PermissionAnswered { id, answer } => {
             if let Some(questions) = &mut view.questions {
-                questions.closed(id, answer.is_some_and(PermissionAnswer::allows));
+                let by = remote.answered_by(id);
+                let allowed = answer.is_some_and(PermissionAnswer::allows);
+                questions.closed(id, allowed, by.as_deref());
             }
         }
         SessionEventKind::AssistantIdle { .. } => return true,

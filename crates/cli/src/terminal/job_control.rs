@@ -75,16 +75,30 @@ pub(crate) fn suspend(
     queue: Option<(&OutputQueue, Style)>,
     before: impl FnOnce(),
 ) {
+    suspend_saying(queue, before, || {
+        let preview = session.preview(&StopTarget::TurnAndBackground);
+        in_words(preview.items())
+    });
+}
+
+/// The same of a process that only watches.
+pub(crate) fn suspend_watch(queue: (&OutputQueue, Style), before: impl FnOnce()) {
+    suspend_saying(Some(queue), before, || {
+        "suspended; the session goes on · fg watches it again".to_owned()
+    });
+}
+
+fn suspend_saying(
+    queue: Option<(&OutputQueue, Style)>,
+    before: impl FnOnce(),
+    text: impl FnOnce() -> String,
+) {
     // The first process of a terminal has no shell that could bring it back. nix: see `TerminalDevice::is_foreground`.
     if nix::unistd::getsid(None) == Ok(nix::unistd::getpgrp()) {
         return;
     }
     if let Some((queue, style)) = queue {
-        let preview = session.preview(&StopTarget::TurnAndBackground);
-        queue.lines(
-            style.paint(TextRole::Dim, in_words(preview.items())),
-            OutputPriority::Must,
-        );
+        queue.lines(style.paint(TextRole::Dim, text()), OutputPriority::Must);
         queue.hide_region();
         queue.settle(SAID_MAX);
     }

@@ -33,7 +33,7 @@ mod writer_thread;
 pub(crate) use device::TerminalDevice;
 pub(crate) use editor::{EditResult, LineEditor};
 pub(crate) use input_line::InputLine;
-pub(crate) use job_control::{JobChange, JobControl, suspend};
+pub(crate) use job_control::{JobChange, JobControl, suspend, suspend_watch};
 pub(crate) use keys::Key;
 pub(crate) use live_region::{RunningClock, RunningLine};
 pub(crate) use output::{OutputFlush, OutputStreams};
@@ -42,5 +42,7 @@ pub(crate) use question::{QuestionQueue, QuestionReply, TerminalQuestion};
 pub(crate) use queue::OutputQueue;
 pub(crate) use queue_state::{FlushResult, OutputPriority};
 pub(crate) use reader::{InputMode, InputReader};
-pub(crate) use session_questions::SessionQuestions;
+pub(crate) use session_questions::{
+    SessionQuestions, ShownQuestion, UnansweredQuestion, asker_in_words,
+};
 pub(crate) use text::{Environment, Style, Styled, Symbol, TextRole, escape, styled};

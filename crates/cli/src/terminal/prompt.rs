@@ -71,6 +71,11 @@ impl QuestionPrompt {
         SessionQuestions::new(self.queue.clone(), self.style)
     }
 
+    /// True if the terminal is gone: then the answers are not those of a person.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.is_gone
+    }
+
     /// True if a person can answer: in the background, reading would stop the whole process.
     pub(crate) fn can_ask(&self) -> bool {
         !self.is_gone && self.reader.device().is_foreground()

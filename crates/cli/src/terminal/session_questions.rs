@@ -13,7 +13,7 @@ use futures::FutureExt as _;
 use super::question::{TerminalQuestion, question_lines};
 use super::queue::OutputQueue;
 use super::queue_state::OutputPriority;
-use super::text::{Style, TextRole};
+use super::text::{Style, TextRole, styled};
 
 /// Questions of a session that have no answer yet.
 #[derive(Debug)]
@@ -24,11 +24,25 @@ pub(crate) struct SessionQuestions {
     asked: u64,
 }
 
+/// A question that is shown and has no answer yet.
 #[derive(Debug)]
-struct UnansweredQuestion {
-    id: QuestionId,
+pub(crate) struct UnansweredQuestion {
+    pub(crate) id: QuestionId,
     /// The call that it is about.
     call: String,
+}
+
+/// A question to show.
+#[derive(Debug)]
+pub(crate) struct ShownQuestion {
+    pub(crate) id: QuestionId,
+    /// The call that it is about.
+    pub(crate) call: String,
+    pub(crate) text: String,
+    /// The calls that `always` would allow.
+    pub(crate) always: String,
+    /// The sub-agent that asks.
+    pub(crate) asker: Option<String>,
 }
 
 impl SessionQuestions {
@@ -49,20 +63,27 @@ impl SessionQuestions {
         session: &Session,
         label: impl FnOnce(&CallId) -> Option<String>,
     ) -> Option<TerminalQuestion> {
-        if self
-            .unanswered
-            .values()
-            .any(|shown| shown.id == question.id)
-        {
+        let asker = asker_in_words(&question.agents, session, label);
+        self.show(ShownQuestion {
+            id: question.id,
+            call: question.question.call_id.as_str().to_owned(),
+            text: question.question.text,
+            always: question.question.session_scope,
+            asker,
+        })
+    }
+
+    /// Shows a question of any session; `None` if it is shown already.
+    pub(crate) fn show(&mut self, question: ShownQuestion) -> Option<TerminalQuestion> {
+        let mut shown = self.unanswered.values();
+        if shown.any(|shown| shown.id == question.id) {
             return None;
         }
         self.asked += 1;
-        let asker = asker(&question.agents, session, label);
         // As in the rest of a question, nothing may be invisible.
-        let call = question.question.call_id.as_str();
-        let call = escape(call, is_unsafe_in_question).into_owned();
-        let text = &question.question.text;
-        let lines = question_lines(self.style, text, &call, asker.as_deref());
+        let call = escape(&question.call, is_unsafe_in_question).into_owned();
+        let (text, asker) = (&question.text, question.asker.as_deref());
+        let lines = question_lines(self.style, text, &call, asker);
         self.queue.lines(lines, OutputPriority::Must);
         let unanswered = UnansweredQuestion {
             id: question.id,
@@ -72,7 +93,7 @@ impl SessionQuestions {
         Some(TerminalQuestion {
             number: self.asked,
             call,
-            always: question.question.session_scope,
+            always: question.always,
         })
     }
 
@@ -97,24 +118,49 @@ impl SessionQuestions {
         let Some(question) = self.unanswered.remove(&number) else {
             return;
         };
-        let said = match (session.answer(&question.id, answer), answer) {
-            (AnswerResult::Taken, PermissionAnswer::AllowOnce) => "  yes, once",
-            (AnswerResult::Taken, PermissionAnswer::AllowForSession) => "  yes, always",
-            (AnswerResult::Taken, PermissionAnswer::Deny | PermissionAnswer::Unanswered) => "  no",
-            (AnswerResult::TooLate | AnswerResult::NotFound, _) => {
-                "  too late: the question was answered, or a stop took it away"
-            }
-        };
-        self.show_result(&question, said);
+        let is_taken = session.answer(&question.id, answer) == AnswerResult::Taken;
+        self.show_answer(&question, answer, is_taken);
     }
 
-    /// Shows that a question was answered elsewhere or withdrawn. Its number, unless it was answered here.
-    pub(crate) fn closed(&mut self, id: &QuestionId, allowed: bool) -> Option<u64> {
+    /// Takes out a question that is being answered here.
+    pub(crate) fn take(&mut self, number: u64) -> Option<UnansweredQuestion> {
+        self.unanswered.remove(&number)
+    }
+
+    /// Shows the answer that was given here. `is_taken`: it was the first.
+    pub(crate) fn show_answer(
+        &self,
+        question: &UnansweredQuestion,
+        answer: PermissionAnswer,
+        is_taken: bool,
+    ) {
+        let said = match answer {
+            _ if !is_taken => "  too late: the question was answered, or a stop took it away",
+            PermissionAnswer::AllowOnce => "  yes, once",
+            PermissionAnswer::AllowForSession => "  yes, always",
+            PermissionAnswer::Deny | PermissionAnswer::Unanswered => "  no",
+        };
+        self.show_result(question, said);
+    }
+
+    /// Shows that a question was answered elsewhere, there `by` whom, or withdrawn. Its number, unless it was answered
+    /// here.
+    pub(crate) fn closed(
+        &mut self,
+        id: &QuestionId,
+        allowed: bool,
+        by: Option<&str>,
+    ) -> Option<u64> {
         let mut unanswered = self.unanswered.iter();
         let number = *unanswered.find(|(_, question)| question.id == *id)?.0;
         let question = self.unanswered.remove(&number)?;
-        let said = if allowed { "  yes" } else { "  withdrawn" };
-        self.show_result(&question, said);
+        let said = match (allowed, by) {
+            (true, None) => "  yes".to_owned(),
+            (false, None) => "  withdrawn".to_owned(),
+            (true, Some(by)) => format!("  yes, answered by {by}"),
+            (false, Some(by)) => format!("  no, answered by {by}"),
+        };
+        self.show_result(&question, &said);
         Some(number)
     }
 
@@ -125,14 +171,14 @@ impl SessionQuestions {
         } else {
             format!(" ({})", question.call)
         };
-        let line = self.style.paint(TextRole::Dim, format!("{said}{of}"));
+        let line = self.style.paint(TextRole::Dim, styled![said, of]);
         self.queue.lines(line, OutputPriority::Must);
     }
 }
 
 /// The sub-agent that asks, by the calls that lead to it: the first is a call of this conversation, and may have moved
 /// to the background by now.
-fn asker(
+pub(crate) fn asker_in_words(
     agents: &[CallId],
     session: &Session,
     label: impl FnOnce(&CallId) -> Option<String>,

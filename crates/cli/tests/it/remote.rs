@@ -31,6 +31,17 @@ turns:
     replies: [{text: Hello there.}]
 "#;
 
+/// A command that needs permission, and runs on.
+const ASKS: &str = r#"
+turns:
+  - when: ask
+    replies:
+      - calls: [{tool: shell, arguments: {command: "echo line 1; sleep 600"}}]
+      - text: Done.
+  - when: hello
+    replies: [{text: Hello there.}]
+"#;
+
 fn command(place: &Place, args: &str) -> Ended {
     place.allstop().args(args).end()
 }
@@ -357,4 +368,67 @@ fn other_users_are_told_nothing() {
     stop(&place, "--all --now").ok();
     person.sees("verified.").presses("\x04");
     drop(person.left());
+}
+
+/// A question is answered from another terminal, and the answer, the stop and the end are seen there.
+#[test]
+fn watch_shows_the_turn_and_answers_its_question() {
+    let place = Place::new();
+    let script = place.script(ASKS);
+    let chat = place.allstop().args("chat --model");
+    let person = Person::with_model(&place, chat.arg(script), Terminal::new());
+    person.says("ask").sees("? Allow");
+    let terminal = Terminal::new();
+    let copy = terminal.line().try_clone().expect("it can be duplicated");
+    let watcher = place.allstop().args("watch last").env("TERM", "xterm");
+    let watcher = watcher.on_terminal(terminal.line()).stdout(copy).start();
+    terminal.wait("[y]es");
+    terminal.type_keys("y\r");
+    terminal.wait("yes, once");
+    terminal.wait("line 1");
+    person
+        .sees("yes, answered by allstop watch in process")
+        .sees("line 1");
+    let lines = place.allstop().args("watch last --json").start();
+    lines.wait_stdout("tool_started");
+    stop(&place, "last").ok();
+    terminal.wait("verified.");
+    person.says("hello").sees("Hello there.");
+    terminal.wait("Hello there.");
+    person.presses("\x04");
+    terminal.wait("was closed");
+    assert_eq!(watcher.end(FACT_MAX).code, 0);
+    let ended = lines.end(FACT_MAX);
+    let events = ended.lines().into_iter();
+    let events: Vec<_> = events.map(|line| line["event"].clone()).collect();
+    assert!(events.contains(&json!("receipt")), "{events:?}");
+    assert_eq!(events.last(), Some(&json!("session_ended")), "{events:?}");
+    drop(person.left());
+}
+
+/// A watcher that reads nothing costs the session nothing, and Ctrl-C of a watcher stops nothing.
+#[test]
+fn stalled_watcher_holds_nothing_up() {
+    use crate::support::Signal;
+
+    let place = Place::new();
+    let person = busy_chat(&place);
+    let mut stalled = place.allstop().args("watch last --json").start();
+    stalled.wait_stdout("tool_started");
+    stalled.signal(Signal::STOP);
+    let mut leaves = place.allstop().args("watch last").start();
+    leaves.wait_stderr("watching session");
+    leaves.signal(Signal::INT);
+    let left = leaves.end(FACT_MAX).ok();
+    assert!(left.stderr.contains("goes on"), "{}", left.stderr);
+    stop(&place, "--all --now").ok();
+    person.sees("verified.").presses("\x04");
+    eventually("the end of the chat", || {
+        sockets(&place).is_empty().then_some(())
+    });
+    stalled.signal(Signal::CONT);
+    let told = stalled.end(FACT_MAX).ok();
+    assert!(told.stdout.contains("session_ended"), "{}", told.stdout);
+    let (ended, screen) = person.left();
+    assert_eq!(ended.code, 0, "{screen}");
 }

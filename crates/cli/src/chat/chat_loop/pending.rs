@@ -64,6 +64,7 @@ impl ChatLoop<'_> {
         self.state.stop_begun(now);
         let force_at = self.state.force_at(now);
         self.chat.view.live.stopping(force_at);
+        self.chat.remote.announcer().stopping(force_at);
         self.stops.push(stopping.clone());
         self.asked_stops.push_back(stopping.clone());
         if self.asked_stops.len() > ASKED_STOPS_MAX {
@@ -82,7 +83,7 @@ impl ChatLoop<'_> {
                 if self.stops.is_empty() {
                     self.chat.view.live.stopping(None);
                 }
-                self.chat.view.receipt(&receipt);
+                self.chat.show_receipt(&receipt);
                 self.apply(ChatEvent::StopEnded);
                 if receipt.request().extent == Extent::Session {
                     // It takes no message any more.
@@ -104,6 +105,9 @@ impl ChatLoop<'_> {
         }
         self.apply(ChatEvent::Outcome(number));
         self.chat.view.outcome(outcome);
+        if let Some(error) = &outcome.error {
+            self.chat.remote.announcer().note(error.to_string());
+        }
         let Some(receipt) = &outcome.receipt else {
             return;
         };
@@ -111,7 +115,7 @@ impl ChatLoop<'_> {
         let mut asked = self.asked_stops.iter();
         let is_ours = asked.any(|stop| stop.covers(receipt.stop_id()));
         if !is_ours && is_worth_showing(receipt) {
-            self.chat.view.receipt(receipt);
+            self.chat.show_receipt(receipt);
         }
     }
 }

@@ -34,8 +34,7 @@ impl ChatLoop<'_> {
                 self.question_closed(&id, answer.is_some_and(PermissionAnswer::allows));
             }
             SessionEventKind::LateAnswer { call_id, name } => {
-                let said =
-                    format!("{name} ({call_id}) answered after its end: nothing of it is used");
+                let said = recorded::late_answer_in_words(&call_id, &name);
                 self.chat.view.note(&said);
             }
             SessionEventKind::Missed { count } => {
@@ -48,12 +47,10 @@ impl ChatLoop<'_> {
                     self.question_closed(&id, false);
                 }
             }
-            SessionEventKind::AssistantIdle { running, .. } if !running.is_empty() => {
-                let names = running
-                    .iter()
-                    .map(|work| format!("{} ({})", work.id, work.name));
-                let names = names.collect::<Vec<_>>().join(", ");
-                self.chat.view.note(&format!("in the background: {names}"));
+            SessionEventKind::AssistantIdle { running, .. } => {
+                if let Some(said) = recorded::running_in_words(&running) {
+                    self.chat.view.note(&said);
+                }
             }
             _ => {}
         }
@@ -71,7 +68,8 @@ impl ChatLoop<'_> {
     }
 
     fn question_closed(&mut self, id: &QuestionId, allowed: bool) {
-        if let Some(number) = self.questions.closed(id, allowed) {
+        let by = self.chat.remote.answered_by(id);
+        if let Some(number) = self.questions.closed(id, allowed, by.as_deref()) {
             self.apply(ChatEvent::QuestionOver(number));
         }
     }

@@ -8,26 +8,17 @@ use allstop_core::{CallId, Receipt, SessionId};
 use futures::future::join_all;
 use serde::Serialize;
 
-use super::ps::failed;
+use super::open_session::{meant, no_session, open_sessions};
 use super::sessions::{open, resolve};
 use crate::args::StopArgs;
 use crate::display::{RECEIPT_WIDTH_DEFAULT, render_full_receipt, render_receipt};
 use crate::error::CliError;
 use crate::host::ProcessHost;
-use crate::remote::{
-    OwnedSessionReport, ProcessReport, RemoteError, RemoteProcess, RemoteStopParams,
-    StoppedSession, processes,
-};
+use crate::remote::{RemoteError, RemoteStopParams, StoppedSession};
 use crate::shell_command::SameFlags;
-use crate::short_id::{LAST, is_meant, short};
+use crate::short_id::{LAST, short};
 use crate::terminal::{OutputPriority, Styled, TextRole};
 use left_work::LeftWork;
-
-/// Session that is open in a process.
-struct OpenTarget {
-    process: RemoteProcess,
-    session: SessionId,
-}
 
 /// Result for one session, as `--json` gives it.
 #[derive(Serialize)]
@@ -42,15 +33,7 @@ struct StopLine<'a> {
 /// # Cancel safety
 /// Dropping the future takes no stop back.
 pub(crate) async fn stop(args: &StopArgs, host: &ProcessHost) -> Result<u8, CliError> {
-    let found = processes().await.map_err(|error| failed(&error))?;
-    let mut problems = Vec::new();
-    let mut open_sessions = Vec::new();
-    for (process, report) in found {
-        match report {
-            Ok(report) => open_sessions.extend(targets(&process, &report)),
-            Err(error) => problems.push(error),
-        }
-    }
+    let (open_sessions, mut problems) = open_sessions().await?;
     let flags = SameFlags::of_store(&args.store);
     let is_open_elsewhere: HashSet<_> = open_sessions
         .iter()
@@ -98,48 +81,6 @@ pub(crate) async fn stop(args: &StopArgs, host: &ProcessHost) -> Result<u8, CliE
         }
     }
     Ok(tell(args, host, &receipts, &problems))
-}
-
-fn targets(process: &RemoteProcess, report: &ProcessReport) -> Vec<OpenTarget> {
-    let sessions = report.sessions.iter();
-    let target = |session: &OwnedSessionReport| OpenTarget {
-        process: process.clone(),
-        session: session.session_id.clone(),
-    };
-    sessions.map(target).collect()
-}
-
-/// The open session that is meant; `None` if none is.
-fn meant(all: Vec<OpenTarget>, given: &str) -> Result<Option<OpenTarget>, CliError> {
-    if given == LAST {
-        // Ids begin with the time.
-        return Ok(all.into_iter().max_by(|a, b| a.session.cmp(&b.session)));
-    }
-    let (exact, others): (Vec<_>, Vec<_>) = all
-        .into_iter()
-        .partition(|target| target.session.as_str() == given);
-    if let Some(target) = exact.into_iter().next() {
-        return Ok(Some(target));
-    }
-    let mut matches: Vec<_> = others
-        .into_iter()
-        .filter(|target| is_meant(target.session.as_str(), given))
-        .collect();
-    if matches.len() > 1 {
-        let ids = matches.iter().map(|target| short(target.session.as_str()));
-        let ids: Vec<_> = ids.collect();
-        let message = format!("{given} can mean {}", ids.join(" or "));
-        return Err(CliError::usage(message).hint("give more of the id"));
-    }
-    Ok(matches.pop())
-}
-
-fn no_session(problems: &[RemoteError]) -> CliError {
-    match problems.first() {
-        Some(problem) => CliError::failure(problem.to_string()),
-        None => CliError::usage("no session runs")
-            .hint("`allstop sessions list` lists those that ended"),
-    }
 }
 
 /// Shows receipts and problems. Returns the exit code.

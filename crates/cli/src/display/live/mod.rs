@@ -179,6 +179,18 @@ impl LiveView {
 
 impl EventView for LiveView {
     fn event(&mut self, event: &AgentEvent) {
+        self.event_at(event, Instant::now());
+    }
+
+    fn missed(&mut self, _count: u64) {
+        // Which ones is not known: what a step's answer lacks, it completes; what calls ran, their endings say.
+        self.text.missed();
+    }
+}
+
+impl LiveView {
+    /// An event that happened at this time.
+    pub(crate) fn event_at(&mut self, event: &AgentEvent, at: Instant) {
         match event {
             AgentEvent::TurnStarted { .. }
             | AgentEvent::PermissionAsked { .. }
@@ -190,7 +202,7 @@ impl EventView for LiveView {
                 self.release();
                 self.finish_line();
                 self.text.discard();
-                self.calls.model_started(*step, model, Instant::now());
+                self.calls.model_started(*step, model, at);
             }
             AgentEvent::TextDelta { text } => self.delta(text),
             AgentEvent::ReasoningDelta { .. } => self.calls.model_thinks(),
@@ -223,7 +235,7 @@ impl EventView for LiveView {
                 self.calls.requested(call_id, name, arguments);
             }
             AgentEvent::ToolStarted { call_id, name, .. } => {
-                self.calls.started(call_id, name, Instant::now());
+                self.calls.started(call_id, name, at);
             }
             AgentEvent::ToolFinished {
                 call_id,
@@ -256,11 +268,6 @@ impl EventView for LiveView {
                 self.calls.end();
             }
         }
-    }
-
-    fn missed(&mut self, _count: u64) {
-        // Which ones is not known: what a step's answer lacks, it completes; what calls ran, their endings say.
-        self.text.missed();
     }
 }
 

@@ -1,0 +1,87 @@
+//! Sessions that are open in the processes of this user, and the one that a word names.
+
+use std::sync::Arc;
+
+use allstop_core::SessionId;
+
+use super::ps::failed;
+use crate::error::CliError;
+use crate::remote::{OwnedSessionReport, ProcessReport, RemoteError, RemoteProcess, processes};
+use crate::short_id::{LAST, is_meant, short};
+
+/// Session that is open in a process.
+pub(super) struct OpenTarget {
+    pub(super) process: RemoteProcess,
+    /// The command of the process.
+    pub(super) command: Arc<str>,
+    pub(super) session: SessionId,
+    /// True if a turn runs or waits.
+    pub(super) is_busy: bool,
+}
+
+/// All open sessions, and the processes that did not answer.
+///
+/// # Errors
+/// If the folder of the sockets cannot be read.
+///
+/// # Cancel safety
+/// Cancel safe.
+pub(super) async fn open_sessions() -> Result<(Vec<OpenTarget>, Vec<RemoteError>), CliError> {
+    let found = processes().await.map_err(|error| failed(&error))?;
+    let (mut open, mut problems) = (Vec::new(), Vec::new());
+    for (process, report) in found {
+        match report {
+            Ok(report) => open.extend(targets(&process, report)),
+            Err(error) => problems.push(error),
+        }
+    }
+    Ok((open, problems))
+}
+
+fn targets(process: &RemoteProcess, report: ProcessReport) -> Vec<OpenTarget> {
+    let command: Arc<str> = report.command.into();
+    let target = |session: OwnedSessionReport| OpenTarget {
+        process: process.clone(),
+        command: Arc::clone(&command),
+        session: session.session_id,
+        is_busy: session.is_busy,
+    };
+    report.sessions.into_iter().map(target).collect()
+}
+
+/// The open session that is meant; `None` if none is.
+///
+/// # Errors
+/// If it can be one of several.
+pub(super) fn meant(all: Vec<OpenTarget>, given: &str) -> Result<Option<OpenTarget>, CliError> {
+    if given == LAST {
+        // Ids begin with the time.
+        return Ok(all.into_iter().max_by(|a, b| a.session.cmp(&b.session)));
+    }
+    let (exact, others): (Vec<_>, Vec<_>) = all
+        .into_iter()
+        .partition(|target| target.session.as_str() == given);
+    if let Some(target) = exact.into_iter().next() {
+        return Ok(Some(target));
+    }
+    let mut matches: Vec<_> = others
+        .into_iter()
+        .filter(|target| is_meant(target.session.as_str(), given))
+        .collect();
+    if matches.len() > 1 {
+        let ids = matches.iter().map(|target| short(target.session.as_str()));
+        let ids: Vec<_> = ids.collect();
+        let message = format!("{given} can mean {}", ids.join(" or "));
+        return Err(CliError::usage(message).hint("give more of the id"));
+    }
+    Ok(matches.pop())
+}
+
+/// Error where no session is open.
+pub(super) fn no_session(problems: &[RemoteError]) -> CliError {
+    match problems.first() {
+        Some(problem) => CliError::failure(problem.to_string()),
+        None => CliError::usage("no session runs")
+            .hint("`allstop sessions list` lists those that ended"),
+    }
+}

@@ -1,0 +1,90 @@
+//! `allstop watch`: shows a session that runs in another process, and answers its questions.
+
+mod view;
+
+use super::open_session::{meant, no_session, open_sessions};
+use crate::args::WatchArgs;
+use crate::control::EndSignal;
+use crate::error::CliError;
+use crate::host::ProcessHost;
+use crate::remote::{AnswerParams, RemoteError};
+use crate::short_id::LAST;
+use crate::terminal::{self, JobChange, JobControl};
+use view::WatchView;
+
+/// Runs the command and gives its exit code.
+///
+/// # Cancel safety
+/// Dropping the future stops nothing of the session.
+pub(crate) async fn watch(args: &WatchArgs, host: &ProcessHost) -> Result<u8, CliError> {
+    let mut signals = host.signals()?;
+    let (open, problems) = open_sessions().await?;
+    let Some(target) = meant(open, &args.id)? else {
+        if args.id == LAST || !problems.is_empty() {
+            return Err(no_session(&problems));
+        }
+        let message = format!("no session {} runs", args.id);
+        return Err(CliError::usage(message)
+            .hint("`allstop ps` lists what runs, `allstop sessions list` what ended"));
+    };
+    let attached = target.process.watch(&target.session).await;
+    let mut events = attached.map_err(|error| CliError::failure(error.to_string()))?;
+    let mut view = WatchView::new(args, host);
+    view.begin(&target);
+    let mut job = JobControl::install()?;
+    let by = format!("allstop watch in process {}", std::process::id());
+    loop {
+        tokio::select! {
+            biased;
+            signal = signals.next() => {
+                view.detached(&target.session);
+                return Ok(match signal {
+                    EndSignal::Interrupt => 0,
+                    EndSignal::Terminate => 143,
+                    EndSignal::HangUp => 129,
+                });
+            }
+            change = job.next() => match change {
+                JobChange::Suspend => terminal::suspend_watch(view.queue(), || view.give_back()),
+                JobChange::Resumed => view.resumed(),
+                JobChange::Resized => view.redraw(),
+            },
+            (number, answer) = view.next_answer() => {
+                // A terminal that is gone answers nothing: the question stays with others.
+                let Some(answering) = view.answering(number) else { continue };
+                let params = AnswerParams {
+                    session_id: target.session.clone(),
+                    question_id: answering.id.clone(),
+                    answer: answer.into(),
+                    by: by.clone(),
+                };
+                let answered = target.process.answer(&params).await;
+                view.answered(&answering, answer, &answered);
+            }
+            event = events.next() => match event {
+                Ok(Some(event)) => view.event(event),
+                Ok(None) => {
+                    view.ended(&target.session);
+                    return Ok(0);
+                }
+                Err(error) => {
+                    view.end();
+                    return Err(gone(&error, target.session.as_str()));
+                }
+            },
+        }
+    }
+}
+
+/// The process ended without a word, or sends what cannot be read.
+fn gone(error: &RemoteError, session: &str) -> CliError {
+    let message = match error {
+        RemoteError::Closed(pid) | RemoteError::Io { pid, .. } => {
+            format!("process {pid} ended without closing its session")
+        }
+        other => other.to_string(),
+    };
+    CliError::failure(message).hint(format!(
+        "allstop sessions show {session} shows what is recorded; allstop stop {session} ends what it left"
+    ))
+}

@@ -1,0 +1,266 @@
+//! What a watcher sees: the same as in the terminal of the session, or lines of JSON.
+
+use std::time::{Duration, Instant};
+
+use allstop_core::SessionId;
+use allstop_runtime::WatchStreamEvent;
+use allstop_tools::PermissionAnswer;
+
+use crate::args::WatchArgs;
+use crate::commands::open_session::OpenTarget;
+use crate::display::{
+    EventView as _, JsonStream, LiveOptions, LiveView, RECEIPT_WIDTH_DEFAULT, duration,
+    render_receipt,
+};
+use crate::host::ProcessHost;
+use crate::remote::{RemoteError, WatchEvent, WatchedQuestion};
+use crate::short_id::short;
+use crate::terminal::{
+    OutputPriority, OutputQueue, QuestionPrompt, SessionQuestions, ShownQuestion, Style, Styled,
+    TextRole, UnansweredQuestion, styled,
+};
+
+/// View of a watch.
+#[derive(Debug)]
+pub(super) struct WatchView {
+    /// Output for people beside the answers.
+    queue: OutputQueue,
+    style: Style,
+    live: LiveView,
+    stream: Option<JsonStream>,
+    questions: SessionQuestions,
+    /// `None`: nobody is asked here.
+    prompt: Option<QuestionPrompt>,
+}
+
+impl WatchView {
+    pub(super) fn new(args: &WatchArgs, host: &ProcessHost) -> Self {
+        let output = &host.output;
+        let queue = output.terminal().unwrap_or(output.stderr()).clone();
+        let style = host.terminal.style(queue.is_terminal());
+        let options = LiveOptions {
+            environment: host.terminal.clone(),
+            answers: true,
+        };
+        let prompt = if args.read_only || args.json {
+            None
+        } else {
+            QuestionPrompt::of_process(output, &host.terminal)
+        };
+        let questions = match &prompt {
+            Some(prompt) => prompt.session_questions(),
+            None => SessionQuestions::new(queue.clone(), style),
+        };
+        Self {
+            live: LiveView::new(output, &options),
+            stream: args.json.then(|| JsonStream::new(output.stdout().clone())),
+            queue,
+            style,
+            questions,
+            prompt,
+        }
+    }
+
+    /// The output for people.
+    pub(super) fn queue(&self) -> (&OutputQueue, Style) {
+        (&self.queue, self.style)
+    }
+
+    /// The watch has begun.
+    pub(super) fn begin(&self, target: &OpenTarget) {
+        let idle = if target.is_busy {
+            ""
+        } else {
+            ", which runs no turn now"
+        };
+        self.note(&format!(
+            "watching session {} of allstop {} in process {}{idle} · Ctrl-C leaves, and stops nothing",
+            short(target.session.as_str()),
+            target.command,
+            target.process.pid,
+        ));
+    }
+
+    /// The watcher leaves.
+    pub(super) fn detached(&mut self, session: &SessionId) {
+        self.end();
+        let id = short(session.as_str());
+        self.note(&format!(
+            "not watched any more; session {id} goes on · to stop it: allstop stop {id}"
+        ));
+    }
+
+    /// The session is closed.
+    pub(super) fn ended(&mut self, session: &SessionId) {
+        self.end();
+        if let Some(stream) = &mut self.stream {
+            stream.watched(WatchStreamEvent::SessionEnded);
+        }
+        self.note(&format!("session {} was closed", short(session.as_str())));
+    }
+
+    /// Takes away what changes, and gives the terminal back.
+    pub(super) fn end(&mut self) {
+        self.prompt = None;
+        self.live.end(None);
+    }
+
+    /// Shows an event.
+    pub(super) fn event(&mut self, event: WatchEvent) {
+        match event {
+            WatchEvent::Asked(question) if self.stream.is_none() => return self.ask(question),
+            WatchEvent::QuestionClosed { id, allowed, by } if self.stream.is_none() => {
+                let by = by.as_deref().or(allowed.then_some("its own terminal"));
+                if let Some(number) = self.questions.closed(&id, allowed, by)
+                    && let Some(prompt) = &mut self.prompt
+                {
+                    prompt.close(number);
+                }
+                return;
+            }
+            _ => {}
+        }
+        match &mut self.stream {
+            Some(stream) => stream_event(stream, &event),
+            None => self.show(&event),
+        }
+    }
+
+    fn show(&mut self, event: &WatchEvent) {
+        match event {
+            WatchEvent::Message { text } => {
+                let sign = self.style.pick("›", ">");
+                let line = styled![sign, " ", Styled::text(text).hanging(2)];
+                self.lines(self.style.paint(TextRole::Strong, line));
+            }
+            WatchEvent::Live { event, age_ms } => {
+                let now = Instant::now();
+                let at = now.checked_sub(Duration::from_millis(*age_ms));
+                self.live.event_at(event, at.unwrap_or(now));
+            }
+            WatchEvent::Note { text } => self.note(text),
+            WatchEvent::Stopping { force_in_ms } => {
+                let left = duration(Duration::from_millis(*force_in_ms));
+                self.note(&format!("stopping, force in {left}"));
+            }
+            WatchEvent::Receipt { receipt } => {
+                let width = self.queue.columns().unwrap_or(RECEIPT_WIDTH_DEFAULT);
+                self.queue.lines(
+                    render_receipt(receipt, self.style, width),
+                    OutputPriority::Last,
+                );
+            }
+            WatchEvent::Missed { count } => {
+                self.live.missed(*count);
+                let events = if *count == 1 { "event" } else { "events" };
+                self.note(&format!("{count} {events} missed"));
+            }
+            WatchEvent::Asked(_) | WatchEvent::QuestionClosed { .. } | WatchEvent::Ended => {}
+        }
+    }
+
+    fn ask(&mut self, question: WatchedQuestion) {
+        let prompt = self.prompt.as_mut().filter(|prompt| prompt.can_ask());
+        let shown = ShownQuestion {
+            id: question.id,
+            call: question.call_id.as_str().to_owned(),
+            text: question.text,
+            always: question.always,
+            asker: question.asker,
+        };
+        let Some(prompt) = prompt else {
+            if self.questions.show(shown).is_some() {
+                self.note("  it waits for an answer from another terminal");
+            }
+            return;
+        };
+        prompt.begin();
+        if let Some(question) = self.questions.show(shown) {
+            prompt.open(question);
+        }
+    }
+
+    /// Waits for an answer of the person.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(super) async fn next_answer(&mut self) -> (u64, PermissionAnswer) {
+        match &mut self.prompt {
+            Some(prompt) => prompt.next().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// The question that a person has answered; `None` if the terminal is gone.
+    pub(super) fn answering(&mut self, number: u64) -> Option<UnansweredQuestion> {
+        if self.prompt.as_ref().is_none_or(QuestionPrompt::is_gone) {
+            self.prompt = None;
+            return None;
+        }
+        self.questions.take(number)
+    }
+
+    /// Shows the result of an answer.
+    pub(super) fn answered(
+        &self,
+        question: &UnansweredQuestion,
+        answer: PermissionAnswer,
+        result: &Result<bool, RemoteError>,
+    ) {
+        match result {
+            Ok(is_taken) => self.questions.show_answer(question, answer, *is_taken),
+            Err(error) => self.lines(self.style.failure(&error.to_string(), None)),
+        }
+    }
+
+    /// Gives the terminal to the shell while the process is suspended.
+    pub(super) fn give_back(&self) {
+        self.prompt.iter().for_each(QuestionPrompt::suspend);
+    }
+
+    /// Takes the terminal again.
+    pub(super) fn resumed(&self) {
+        self.prompt.iter().for_each(QuestionPrompt::resume);
+        self.queue.show_region();
+    }
+
+    /// Draws the open question for another size of the window.
+    pub(super) fn redraw(&self) {
+        self.prompt.iter().for_each(QuestionPrompt::show);
+    }
+
+    fn note(&self, text: &str) {
+        // Beside JSON only a person is told.
+        if self.stream.is_none() || self.queue.is_terminal() {
+            self.lines(self.style.paint(TextRole::Dim, Styled::text(text)));
+        }
+    }
+
+    fn lines(&self, lines: Styled) {
+        self.queue.lines(lines, OutputPriority::Must);
+    }
+}
+
+fn stream_event(stream: &mut JsonStream, event: &WatchEvent) {
+    stream.watched(match event {
+        WatchEvent::Live { event, .. } => return stream.event(event),
+        WatchEvent::Missed { count } => return stream.missed(*count),
+        WatchEvent::Ended => return,
+        WatchEvent::Message { text } => WatchStreamEvent::UserMessage { text },
+        WatchEvent::Note { text } => WatchStreamEvent::Note { text },
+        WatchEvent::Asked(question) => WatchStreamEvent::QuestionOpened {
+            question_id: &question.id,
+            call_id: &question.call_id,
+            text: &question.text,
+        },
+        WatchEvent::QuestionClosed { id, allowed, by } => WatchStreamEvent::QuestionClosed {
+            question_id: id,
+            allowed: *allowed,
+            by: by.as_deref(),
+        },
+        WatchEvent::Stopping { force_in_ms } => WatchStreamEvent::StopBegun {
+            force_in_ms: *force_in_ms,
+        },
+        WatchEvent::Receipt { receipt } => WatchStreamEvent::Receipt { receipt },
+    });
+}

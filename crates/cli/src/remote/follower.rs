@@ -1,0 +1,216 @@
+//! Follows a session for those who watch it: one task reads its events and the owner's announcements, and hands them to
+//! any number of watchers.
+//!
+//! Invariants:
+//! 1. Nothing waits for a watcher: one that is too slow misses events, and learns how many.
+//! 2. A watcher gets the picture of the turn, and then each later event: no event is in both, and none is between.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use allstop_core::ids::QuestionId;
+use allstop_session::{LiveEvents, OpenQuestion, Session, SessionEvent, SessionEventKind};
+use parking_lot::Mutex;
+use tokio::sync::{broadcast, mpsc};
+
+use super::turn_picture::{TurnFacts, TurnPicture};
+use super::watch_event::{WatchEvent, WatchedQuestion};
+use crate::chat::recorded;
+use crate::terminal::asker_in_words;
+
+/// Events that a watcher may lag behind before it misses the oldest: about the deltas of a long answer.
+const EVENTS_KEPT_MAX: usize = 1_024;
+
+/// Announcements of the owner that wait for the follower, which never waits itself.
+pub(super) const ANNOUNCEMENTS_MAX: usize = 256;
+
+/// Answers from other terminals whose question is not shown as closed yet.
+const ANSWERS_MAX: usize = 64;
+
+/// A session, as its watchers see it.
+#[derive(Debug)]
+pub(super) struct WatchedSession {
+    session: Session,
+    state: Mutex<WatchState>,
+    answered: Mutex<VecDeque<(QuestionId, String)>>,
+}
+
+#[derive(Debug)]
+struct WatchState {
+    picture: TurnPicture,
+    /// `None`: the session is closed.
+    tx: Option<broadcast::Sender<Arc<WatchEvent>>>,
+}
+
+/// An announcement of the owner.
+#[derive(Debug)]
+pub(super) enum Announcement {
+    Tell(WatchEvent),
+    /// Nothing follows.
+    Finish,
+}
+
+impl WatchedSession {
+    pub(super) fn new(session: Session) -> Self {
+        Self {
+            session,
+            state: Mutex::new(WatchState {
+                picture: TurnPicture::default(),
+                tx: Some(broadcast::channel(EVENTS_KEPT_MAX).0),
+            }),
+            answered: Mutex::default(),
+        }
+    }
+
+    /// What the running turn is doing, and what follows; `None`: the session is closed.
+    pub(super) fn attach(&self) -> Option<(Vec<WatchEvent>, broadcast::Receiver<Arc<WatchEvent>>)> {
+        let state = self.state.lock();
+        let rx = state.tx.as_ref()?.subscribe();
+        let mut events = state.picture.events(Instant::now());
+        // A question that opens now may come twice: its id is the same.
+        let questions = self.session.questions().into_iter();
+        events.extend(questions.map(|open| self.asked(&state.picture, open)));
+        Some((events, rx))
+    }
+
+    /// Facts of the running turn.
+    pub(super) fn facts(&self) -> Option<TurnFacts> {
+        self.state.lock().picture.facts(Instant::now())
+    }
+
+    /// Times since the start of pieces of work, by their ids in receipts.
+    pub(super) fn ages<'a>(&self, ids: impl Iterator<Item = &'a str>) -> Vec<Option<Duration>> {
+        let (state, now) = (self.state.lock(), Instant::now());
+        ids.map(|id| state.picture.age(id, now)).collect()
+    }
+
+    /// Remembers who answers a question, until it is shown as closed.
+    pub(super) fn answering(&self, id: QuestionId, by: String) {
+        let mut answered = self.answered.lock();
+        if answered.len() == ANSWERS_MAX {
+            answered.pop_front();
+        }
+        answered.push_back((id, by));
+    }
+
+    /// Forgets it: another answer was first.
+    pub(super) fn not_answered(&self, id: &QuestionId, by: &str) {
+        let mut answered = self.answered.lock();
+        answered.retain(|(known, who)| known != id || who != by);
+    }
+
+    /// Who answered a question, if not the terminal of the session.
+    pub(super) fn answered_by(&self, id: &QuestionId) -> Option<String> {
+        let answered = self.answered.lock();
+        let mut answered = answered.iter().rev();
+        Some(answered.find(|(known, _)| known == id)?.1.clone())
+    }
+
+    /// Follows the session until the owner has said its last word.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the watch of everybody.
+    pub(super) async fn follow(
+        &self,
+        mut events: LiveEvents,
+        mut announcements: mpsc::Receiver<Announcement>,
+    ) {
+        let mut is_open = true;
+        loop {
+            tokio::select! {
+                biased;
+                event = events.next(), if is_open => match event {
+                    Some(event) => self.event(&event),
+                    None => is_open = false,
+                },
+                announcement = announcements.recv() => {
+                    // What the owner had seen before is shown before.
+                    while let Some(event) = events.try_next() {
+                        self.event(&event);
+                    }
+                    match announcement {
+                        Some(Announcement::Tell(event)) => self.state.lock().send(event),
+                        Some(Announcement::Finish) | None => break,
+                    }
+                }
+            }
+        }
+        self.state.lock().tx = None;
+    }
+
+    fn event(&self, event: &SessionEvent) {
+        let mut state = self.state.lock();
+        let now = Instant::now();
+        let of_message = event.message.is_some();
+        let told = match &event.kind {
+            SessionEventKind::Recorded { record, .. } => {
+                state.picture.record(record, now);
+                message_of(record).or_else(|| {
+                    let text = recorded::in_words(record, of_message)?;
+                    Some(WatchEvent::Note { text })
+                })
+            }
+            SessionEventKind::Live(event) => {
+                state.picture.live(event, now);
+                let event = event.clone();
+                Some(WatchEvent::Live { event, age_ms: 0 })
+            }
+            SessionEventKind::PermissionAsked(open) => {
+                Some(self.asked(&state.picture, open.clone()))
+            }
+            SessionEventKind::PermissionAnswered { id, answer } => {
+                Some(WatchEvent::QuestionClosed {
+                    id: id.clone(),
+                    allowed: answer.is_some_and(allstop_tools::PermissionAnswer::allows),
+                    by: self.answered_by(id),
+                })
+            }
+            SessionEventKind::LateAnswer { call_id, name } => {
+                let text = recorded::late_answer_in_words(call_id, name);
+                Some(WatchEvent::Note { text })
+            }
+            SessionEventKind::AssistantIdle { running, .. } => {
+                let text = recorded::running_in_words(running);
+                text.map(|text| WatchEvent::Note { text })
+            }
+            SessionEventKind::Missed { count } => {
+                state.picture.missed();
+                Some(WatchEvent::Missed { count: *count })
+            }
+            _ => None,
+        };
+        if let Some(told) = told {
+            state.send(told);
+        }
+    }
+
+    fn asked(&self, picture: &TurnPicture, open: OpenQuestion) -> WatchEvent {
+        let asker = asker_in_words(&open.agents, &self.session, |id| picture.label(id));
+        WatchEvent::Asked(WatchedQuestion {
+            id: open.id,
+            call_id: open.question.call_id,
+            text: open.question.text,
+            always: open.question.session_scope,
+            asker,
+        })
+    }
+}
+
+impl WatchState {
+    fn send(&self, event: WatchEvent) {
+        if let Some(tx) = self.tx.as_ref().filter(|tx| tx.receiver_count() > 0) {
+            drop(tx.send(Arc::new(event)));
+        }
+    }
+}
+
+/// The user's message in a record.
+fn message_of(record: &allstop_core::record::SessionRecord) -> Option<WatchEvent> {
+    use allstop_core::record::SessionRecord::{MessageSteered, TurnStarted};
+    let (TurnStarted { input: text, .. } | MessageSteered { text, .. }) = record else {
+        return None;
+    };
+    let text = Arc::clone(text);
+    Some(WatchEvent::Message { text })
+}

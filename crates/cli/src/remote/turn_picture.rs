@@ -1,0 +1,414 @@
+//! Picture of the running turn, from its events: what a watcher that comes later is shown first, and what `ps` says of the
+//! turn. No I/O.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use allstop_agent::AgentEvent;
+use allstop_core::ids::BackgroundId;
+use allstop_core::message::Arguments;
+use allstop_core::record::SessionRecord;
+use allstop_core::{CallId, Effect, TurnNumber, Usage};
+
+use super::watch_event::WatchEvent;
+use crate::display::call_label;
+
+/// Bytes of the answer that is under way: a longer one is shown when it is complete.
+const ANSWER_BYTES_MAX: usize = 256 * 1_024;
+
+/// Bytes of a call's last output: more lines than a call shows.
+const OUTPUT_BYTES_MAX: usize = 4 * 1_024;
+
+/// Calls of a turn: more than a turn may run at a time.
+const CALLS_MAX: usize = 256;
+
+/// Pieces of background work whose start is remembered: more than run at a time.
+const BACKGROUND_MAX: usize = 256;
+
+/// Picture of the turn that runs, if one does.
+#[derive(Debug, Default)]
+pub(super) struct TurnPicture {
+    turn: Option<RunningTurn>,
+    /// Background work that was seen to start, the newest last.
+    background: VecDeque<(BackgroundId, Instant)>,
+}
+
+/// Facts of the running turn for `ps`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TurnFacts {
+    pub(super) turn: TurnNumber,
+    pub(super) age: Duration,
+    /// Usage of the calls that have ended.
+    pub(super) usage: Usage,
+}
+
+#[derive(Debug)]
+struct RunningTurn {
+    number: TurnNumber,
+    message: Option<Arc<str>>,
+    since: Instant,
+    started: Option<AgentEvent>,
+    step: Option<(AgentEvent, Instant)>,
+    /// The answer of the step so far; `None`: it is complete, or too long.
+    answer: Option<String>,
+    calls: Vec<PicturedCall>,
+    usage: Usage,
+}
+
+#[derive(Debug)]
+struct PicturedCall {
+    id: CallId,
+    name: Arc<str>,
+    arguments: Arguments,
+    started: Option<(Effect, Instant)>,
+    /// The end of its output.
+    output: String,
+}
+
+impl TurnPicture {
+    /// A record of the session.
+    pub(super) fn record(&mut self, record: &SessionRecord, now: Instant) {
+        match record {
+            SessionRecord::TurnStarted { turn, input, .. } => {
+                self.begin(*turn, now).message = Some(Arc::clone(input));
+            }
+            SessionRecord::CallFinished { usage, .. } => {
+                if let (Some(turn), Some(usage)) = (&mut self.turn, usage) {
+                    turn.usage += *usage;
+                }
+            }
+            SessionRecord::TurnCommitted { .. } | SessionRecord::TurnStopped { .. } => {
+                self.turn = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// A live event of the session.
+    pub(super) fn live(&mut self, event: &AgentEvent, now: Instant) {
+        if let AgentEvent::TurnStarted { turn, .. } = event {
+            self.begin(*turn, now).started = Some(event.clone());
+            return;
+        }
+        if let AgentEvent::BackgroundStarted { id, .. } = event {
+            if self.background.len() == BACKGROUND_MAX {
+                self.background.pop_front();
+            }
+            self.background.push_back((id.clone(), now));
+        }
+        let Some(turn) = &mut self.turn else { return };
+        match event {
+            AgentEvent::StepStarted { .. } => {
+                turn.step = Some((event.clone(), now));
+                turn.answer = Some(String::new());
+            }
+            AgentEvent::TextDelta { text } => turn.text(text),
+            AgentEvent::StepAnswered { .. } => {
+                (turn.step, turn.answer) = (None, None);
+            }
+            AgentEvent::RetryScheduled { .. } => turn.answer = Some(String::new()),
+            AgentEvent::ToolRequested {
+                call_id,
+                name,
+                arguments,
+            } => {
+                turn.calls.retain(|call| call.id != *call_id);
+                if turn.calls.len() < CALLS_MAX {
+                    turn.calls.push(PicturedCall {
+                        id: call_id.clone(),
+                        name: Arc::clone(name),
+                        arguments: arguments.clone(),
+                        started: None,
+                        output: String::new(),
+                    });
+                }
+            }
+            AgentEvent::ToolStarted {
+                call_id, effect, ..
+            } => {
+                if let Some(call) = turn.call(call_id) {
+                    call.started = Some((*effect, now));
+                }
+            }
+            AgentEvent::ToolOutput { call_id, text } => {
+                if let Some(call) = turn.call(call_id) {
+                    call.push(text);
+                }
+            }
+            AgentEvent::ToolFinished { call_id, .. } => {
+                turn.calls.retain(|call| call.id != *call_id);
+            }
+            AgentEvent::TurnEnded { .. } => self.turn = None,
+            _ => {}
+        }
+    }
+
+    /// Events were missed: the answer so far has a hole.
+    pub(super) fn missed(&mut self) {
+        if let Some(turn) = &mut self.turn {
+            turn.answer = None;
+        }
+    }
+
+    /// Label of a call that has not ended.
+    pub(super) fn label(&self, id: &CallId) -> Option<String> {
+        let mut calls = self.turn.iter().flat_map(|turn| &turn.calls);
+        let call = calls.find(|call| call.id == *id)?;
+        Some(call_label(&call.name, &call.arguments))
+    }
+
+    pub(super) fn facts(&self, now: Instant) -> Option<TurnFacts> {
+        let turn = self.turn.as_ref()?;
+        Some(TurnFacts {
+            turn: turn.number,
+            age: now.saturating_duration_since(turn.since),
+            usage: turn.usage,
+        })
+    }
+
+    /// Time since the start of a call, a step or background work, by its id in receipts; `None` if it was not seen.
+    pub(super) fn age(&self, id: &str, now: Instant) -> Option<Duration> {
+        let turn = self.turn.as_ref();
+        let mut calls = turn.into_iter().flat_map(|turn| &turn.calls);
+        let call = calls.find(|call| call.id.as_str() == id);
+        let call = call.and_then(|call| Some(call.started.as_ref()?.1));
+        let step = turn.and_then(|turn| turn.step.as_ref());
+        let step = step.and_then(|(event, since)| match event {
+            AgentEvent::StepStarted { step, .. } => {
+                (id.strip_prefix("step_")?.parse() == Ok(*step)).then_some(*since)
+            }
+            _ => None,
+        });
+        let mut background = self.background.iter().rev();
+        let background = background.find(|(known, _)| known.as_str() == id);
+        let since = call.or(step).or(background.map(|(_, since)| *since))?;
+        Some(now.saturating_duration_since(since))
+    }
+
+    /// Events that show a new watcher what the turn is doing.
+    pub(super) fn events(&self, now: Instant) -> Vec<WatchEvent> {
+        let Some(turn) = &self.turn else {
+            return Vec::new();
+        };
+        let age = |since: Instant| {
+            let age = now.saturating_duration_since(since).as_millis();
+            u64::try_from(age).unwrap_or(u64::MAX)
+        };
+        let live = |event, since| WatchEvent::Live {
+            event,
+            age_ms: age(since),
+        };
+        let mut events = Vec::new();
+        events.extend(
+            turn.message
+                .clone()
+                .map(|text| WatchEvent::Message { text }),
+        );
+        events.extend(turn.started.clone().map(|event| live(event, turn.since)));
+        if let Some((step, since)) = &turn.step {
+            events.push(live(step.clone(), *since));
+            match &turn.answer {
+                Some(text) if text.is_empty() => {}
+                Some(text) => events.push(live(
+                    AgentEvent::TextDelta {
+                        text: text.as_str().into(),
+                    },
+                    now,
+                )),
+                None => events.push(WatchEvent::Missed { count: 1 }),
+            }
+        }
+        for call in &turn.calls {
+            let (call_id, name) = (call.id.clone(), Arc::clone(&call.name));
+            events.push(live(
+                AgentEvent::ToolRequested {
+                    call_id: call_id.clone(),
+                    name: Arc::clone(&name),
+                    arguments: call.arguments.clone(),
+                },
+                now,
+            ));
+            if let Some((effect, since)) = call.started {
+                let started = AgentEvent::ToolStarted {
+                    call_id: call_id.clone(),
+                    name,
+                    effect,
+                };
+                events.push(live(started, since));
+            }
+            if !call.output.is_empty() {
+                let text = call.output.as_str().into();
+                events.push(live(AgentEvent::ToolOutput { call_id, text }, now));
+            }
+        }
+        events
+    }
+
+    fn begin(&mut self, number: TurnNumber, now: Instant) -> &mut RunningTurn {
+        if self.turn.as_ref().is_none_or(|turn| turn.number != number) {
+            self.turn = None;
+        }
+        self.turn.get_or_insert_with(|| RunningTurn {
+            number,
+            message: None,
+            since: now,
+            started: None,
+            step: None,
+            answer: None,
+            calls: Vec::new(),
+            usage: Usage::default(),
+        })
+    }
+}
+
+impl RunningTurn {
+    fn call(&mut self, id: &CallId) -> Option<&mut PicturedCall> {
+        self.calls.iter_mut().find(|call| call.id == *id)
+    }
+
+    fn text(&mut self, text: &str) {
+        let room = |so_far: &String| so_far.len() + text.len() <= ANSWER_BYTES_MAX;
+        self.answer = self.answer.take().filter(room);
+        if let Some(answer) = &mut self.answer {
+            answer.push_str(text);
+        }
+    }
+}
+
+impl PicturedCall {
+    /// Keeps the end of the output: cut where it is twice as long as what is kept, so that a byte is moved once.
+    fn push(&mut self, text: &str) {
+        self.output.push_str(text);
+        if self.output.len() > 2 * OUTPUT_BYTES_MAX {
+            let cut = self
+                .output
+                .ceil_char_boundary(self.output.len() - OUTPUT_BYTES_MAX);
+            self.output.drain(..cut);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use allstop_core::SessionId;
+
+    use super::*;
+
+    fn delta(text: &str) -> AgentEvent {
+        AgentEvent::TextDelta { text: text.into() }
+    }
+
+    fn step() -> AgentEvent {
+        AgentEvent::StepStarted {
+            step: 1,
+            model: "m".into(),
+        }
+    }
+
+    fn started() -> AgentEvent {
+        AgentEvent::TurnStarted {
+            session_id: SessionId::new("s"),
+            turn: TurnNumber(1),
+        }
+    }
+
+    fn requested() -> AgentEvent {
+        AgentEvent::ToolRequested {
+            call_id: CallId::new("call_1"),
+            name: "shell".into(),
+            arguments: serde_json::json!({"command": "ls"}).into(),
+        }
+    }
+
+    fn texts(picture: &TurnPicture, now: Instant) -> Vec<String> {
+        let events = picture.events(now).into_iter();
+        events
+            .map(|event| match event {
+                WatchEvent::Live { event, age_ms } => {
+                    let json = serde_json::to_value(event).expect("JSON");
+                    let name = json["event"].as_str().unwrap_or_default().to_owned();
+                    let text = json["text"].as_str().unwrap_or_default();
+                    format!("{name} {age_ms} {text}")
+                }
+                WatchEvent::Missed { .. } => "missed".to_owned(),
+                other => format!("{other:?}"),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn watcher_is_shown_what_the_turn_is_doing() {
+        let mut picture = TurnPicture::default();
+        let begun = Instant::now();
+        let later = begun + Duration::from_secs(3);
+        picture.live(&delta("of no turn"), begun);
+        assert!(picture.events(begun).is_empty() && picture.facts(begun).is_none());
+        picture.live(&started(), begun);
+        picture.live(&step(), begun);
+        picture.live(&delta("one "), begun);
+        picture.live(&delta("two"), later);
+        let seen = [
+            "turn_started 3000 ",
+            "step_started 3000 ",
+            "text_delta 0 one two",
+        ];
+        assert_eq!(texts(&picture, later), seen);
+        let answered = AgentEvent::StepAnswered {
+            step: 1,
+            text: "one two".into(),
+            finish: allstop_core::FinishReason::default(),
+            calls: Arc::default(),
+        };
+        picture.live(&answered, later);
+        picture.live(&requested(), later);
+        let call_id = CallId::new("call_1");
+        let started = AgentEvent::ToolStarted {
+            call_id: call_id.clone(),
+            name: "shell".into(),
+            effect: Effect::Irreversible,
+        };
+        picture.live(&started, later);
+        let text = format!("{}\nlast", "é".repeat(OUTPUT_BYTES_MAX * 2)).into();
+        let output = AgentEvent::ToolOutput { call_id, text };
+        picture.live(&output, later);
+        let now = later + Duration::from_secs(2);
+        let shown = texts(&picture, now);
+        assert_eq!(shown[1..3], ["tool_requested 0 ", "tool_started 2000 "]);
+        assert!(shown[3].ends_with("\nlast") && shown[3].len() <= OUTPUT_BYTES_MAX + 20);
+        let label = picture.label(&CallId::new("call_1"));
+        assert_eq!(label.as_deref(), Some("shell: ls"));
+        assert_eq!(picture.age("call_1", now), Some(Duration::from_secs(2)));
+        assert_eq!(picture.age("call_2", now), None);
+        assert_eq!(
+            picture.facts(now).map(|facts| facts.age),
+            Some(Duration::from_secs(5))
+        );
+    }
+
+    #[test]
+    fn picture_is_bounded_and_says_what_it_lacks() {
+        let mut picture = TurnPicture::default();
+        let now = Instant::now();
+        picture.live(&started(), now);
+        picture.live(&step(), now);
+        for _ in 0..10 {
+            picture.live(&delta(&"x".repeat(ANSWER_BYTES_MAX / 5)), now);
+        }
+        assert_eq!(texts(&picture, now)[2], "missed");
+        picture.live(&step(), now);
+        picture.live(&delta("again"), now);
+        assert_eq!(texts(&picture, now)[2], "text_delta 0 again");
+        picture.missed();
+        assert_eq!(texts(&picture, now)[2], "missed");
+        let ended = AgentEvent::TurnEnded {
+            turn: TurnNumber(1),
+            stop_reason: allstop_core::StopReason::Completed,
+            cause: None,
+            usage: Usage::default(),
+            unfinished: Vec::new(),
+        };
+        picture.live(&ended, now);
+        assert!(picture.events(now).is_empty());
+    }
+}

@@ -1,0 +1,93 @@
+//! What a process tells those who watch one of its sessions.
+
+use std::sync::Arc;
+
+use allstop_agent::AgentEvent;
+use allstop_core::ids::QuestionId;
+use allstop_core::{CallId, Receipt};
+use allstop_tools::PermissionAnswer;
+use serde::{Deserialize, Serialize};
+
+/// One event for a watcher.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(crate) enum WatchEvent {
+    /// A message of the user, which the running turn answers.
+    Message { text: Arc<str> },
+    /// A live event of a turn. `age_ms`: time since it happened, for one that is older than the watch.
+    Live {
+        event: AgentEvent,
+        #[serde(default, skip_serializing_if = "is_zero")]
+        age_ms: u64,
+    },
+    /// A permission question is open.
+    Asked(WatchedQuestion),
+    /// A question was answered or withdrawn.
+    QuestionClosed {
+        id: QuestionId,
+        allowed: bool,
+        /// Who answered, if not the terminal of the session.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+    },
+    /// A line for people.
+    Note { text: String },
+    /// A stop has begun, which uses force after this time.
+    Stopping { force_in_ms: u64 },
+    /// A stop has its receipt.
+    Receipt { receipt: Arc<Receipt> },
+    /// The watcher was too slow, and has missed events before this one.
+    Missed { count: u64 },
+    /// The session is closed: nothing follows.
+    Ended,
+}
+
+/// An open question, as a watcher shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct WatchedQuestion {
+    pub(crate) id: QuestionId,
+    pub(crate) call_id: CallId,
+    pub(crate) text: String,
+    /// The calls that `always` would allow.
+    pub(crate) always: String,
+    /// The sub-agent that asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) asker: Option<String>,
+}
+
+/// Answer to a question, on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum WatcherAnswer {
+    AllowOnce,
+    AllowForSession,
+    Deny,
+}
+
+impl From<PermissionAnswer> for WatcherAnswer {
+    fn from(answer: PermissionAnswer) -> Self {
+        match answer {
+            PermissionAnswer::AllowOnce => Self::AllowOnce,
+            PermissionAnswer::AllowForSession => Self::AllowForSession,
+            PermissionAnswer::Deny | PermissionAnswer::Unanswered => Self::Deny,
+        }
+    }
+}
+
+impl From<WatcherAnswer> for PermissionAnswer {
+    fn from(answer: WatcherAnswer) -> Self {
+        match answer {
+            WatcherAnswer::AllowOnce => Self::AllowOnce,
+            WatcherAnswer::AllowForSession => Self::AllowForSession,
+            WatcherAnswer::Deny => Self::Deny,
+        }
+    }
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde asks for a reference"
+)]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
