@@ -179,6 +179,10 @@ impl ChatLoop<'_> {
     }
 
     fn carry_out(&mut self, effect: ChatEffect) -> Option<ChatEvent> {
+        if matches!(effect, ChatEffect::ShowMessage(_)) {
+            // What has come of an earlier answer stays above it.
+            self.chat.view.live.finish_line();
+        }
         let view = &self.chat.view;
         match effect {
             ChatEffect::Send(number, text) => return Some(self.send(number, text)),

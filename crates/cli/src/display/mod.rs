@@ -8,6 +8,7 @@ mod hostile_tests;
 mod instructions;
 mod json_stream;
 mod live;
+mod markdown;
 mod receipt;
 mod table;
 mod watch;
@@ -23,5 +24,5 @@ pub(crate) use receipt::{
 pub(crate) use table::TextTable;
 pub(crate) use watch::EventView;
 pub(crate) use words::{
-    age, call as call_label, duration, found as found_in_words, milliseconds, plain,
+    age, call as call_label, duration, found as found_in_words, milliseconds, plain, whole_seconds,
 };

@@ -90,6 +90,14 @@ pub(crate) fn duration(duration: Duration) -> String {
     }
 }
 
+/// The same, in whole seconds: it changes once a second.
+pub(crate) fn whole_seconds(elapsed: Duration) -> String {
+    match elapsed.as_secs() {
+        seconds @ 0..60 => format!("{seconds} s"),
+        seconds => duration(Duration::from_secs(seconds)),
+    }
+}
+
 /// Age of a timestamp, in one unit. A clock that was set back gives `now`.
 pub(crate) fn age(at: Timestamp, now: Timestamp) -> String {
     let seconds = now.unix_ms().saturating_sub(at.unix_ms()) / 1_000;

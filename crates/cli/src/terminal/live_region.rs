@@ -6,7 +6,10 @@
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
+use super::flow::OpenText;
 use super::input_line::InputLine;
+use super::queue_state::Narrowing;
+use super::status_line::StatusLine;
 use super::text::{Style, Styled, TextRole, styled};
 use crate::display::duration;
 
@@ -40,12 +43,42 @@ pub(crate) enum RunningClock {
 /// The region that is drawn at present.
 #[derive(Debug, Default)]
 pub(super) struct LiveRegion {
-    /// Rows above the cursor's.
-    lines: usize,
-    /// The line that a person types into is part of it, and the cursor is in there.
-    has_input_line: bool,
-    /// It stands below a line that is not ended: the first of the rows above is that one.
+    frame: RegionFrame,
+    /// It stands below a line that is not ended.
     below_open_line: bool,
+}
+
+/// What the region shows.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct RegionFrame {
+    /// Rows from the first to the last, each narrower than the terminal.
+    rows: Vec<RegionRow>,
+    /// Row and column of the cursor; none: it is below the last row.
+    cursor: Option<(usize, usize)>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct RegionRow {
+    text: String,
+    width: usize,
+}
+
+/// Parts of a frame.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RegionParts<'a> {
+    /// Text that is not complete.
+    pub(super) open: Option<&'a dyn OpenText>,
+    pub(super) running: &'a [RunningLine],
+    pub(super) input_line: Option<&'a InputLine>,
+    pub(super) status: Option<&'a StatusLine>,
+}
+
+/// A terminal, as far as drawing depends on it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RegionTerminal {
+    pub(super) columns: usize,
+    pub(super) rows: usize,
+    pub(super) narrowing: Narrowing,
 }
 
 /// Place of the cursor after the region was taken off the terminal.
@@ -60,89 +93,205 @@ pub(super) enum CursorPlace {
 }
 
 impl LiveRegion {
-    /// Takes it off a terminal of so many rows. `is_one_row`: the line that is not ended still is one row.
+    /// Takes it off a terminal. `is_one_row`: the line that is not ended still is one row.
     ///
-    /// In a terminal that has become narrower the region may take more rows than it did, but never fewer: what stands above
-    /// it is safe.
-    pub(super) fn erase(&mut self, rows: usize, is_one_row: bool, to: &mut String) -> CursorPlace {
+    /// In a terminal that breaks lines anew the rows may be more by now. One that does not say how it behaves is taken
+    /// for one that does not: what stands above the region is safe.
+    pub(super) fn erase(
+        &mut self,
+        terminal: RegionTerminal,
+        is_one_row: bool,
+        to: &mut String,
+    ) -> CursorPlace {
         let region = std::mem::take(self);
+        let above = region.frame.rows_above_cursor(terminal);
         let (erased, up) = if !region.below_open_line {
-            (CursorPlace::Region, region.lines)
-        } else if is_one_row && region.lines < rows {
-            (CursorPlace::OpenRow, region.lines)
+            (CursorPlace::Region, above)
+        } else if is_one_row && above + 1 < terminal.rows {
+            (CursorPlace::OpenRow, above + 1)
         } else {
-            (CursorPlace::BelowOpenRow, region.lines.saturating_sub(1))
+            (CursorPlace::BelowOpenRow, above)
         };
         if up > 0 {
-            let _ = write!(to, "\x1b[{up}A\r\x1b[J");
-        } else if region.has_input_line {
-            to.push_str("\r\x1b[J");
+            let _ = write!(to, "\x1b[{up}A");
+        }
+        if up > 0 || region.frame.cursor.is_some() {
+            let below = region.frame.rows_below_cursor();
+            clear_from_here(up + below, to);
         }
         erased
     }
 
-    /// Goes to where it is drawn.
-    pub(super) fn begin(&mut self, is_line_open: bool, to: &mut String) {
+    /// Draws a frame at the cursor, where no region is. `is_line_open`: the cursor stands behind text.
+    pub(super) fn draw(&mut self, frame: RegionFrame, is_line_open: bool, to: &mut String) {
         if is_line_open {
             to.push('\n');
-            self.lines = 1;
-            self.below_open_line = true;
         }
+        self.below_open_line = is_line_open;
+        frame.draw_from(0, to);
+        self.frame = frame;
     }
 
-    /// Draws the line that a person types into, below the rest, and leaves the cursor in it.
-    pub(super) fn draw_input_line(
-        &mut self,
-        input_line: &InputLine,
-        (columns, rows): (usize, usize),
-        to: &mut String,
-    ) {
-        let drawn = input_line.draw(columns, rows);
-        to.push_str(&drawn.rows.join("\n"));
-        let below = drawn.rows.len().saturating_sub(drawn.cursor_row + 1);
+    /// Draws a frame over this one, on a terminal that still has its size: only from the first row that differs.
+    pub(super) fn redraw(&mut self, frame: RegionFrame, to: &mut String) {
+        let old = std::mem::take(&mut self.frame);
+        if old != frame {
+            let same = old.rows.iter().zip(&frame.rows);
+            let same = same.take_while(|(old, new)| old == new).count();
+            // A row that is not there yet cannot be gone to, and the last one is drawn again to end there.
+            let last = old.rows.len().min(frame.rows.len()).saturating_sub(1);
+            let first = same.min(last);
+            let (row, _) = old.cursor_place();
+            if first < row {
+                let _ = write!(to, "\x1b[{}A", row - first);
+            } else if first > row {
+                let _ = write!(to, "\x1b[{}B", first - row);
+            }
+            let below = old.cursor_place().0.max(old.rows.len().saturating_sub(1));
+            clear_from_here(below.saturating_sub(first), to);
+            frame.draw_from(first, to);
+        }
+        self.frame = frame;
+    }
+}
+
+impl RegionFrame {
+    /// The frame for a terminal of this size.
+    pub(super) fn new(parts: &RegionParts<'_>, now: Instant, terminal: RegionTerminal) -> Self {
+        let RegionTerminal {
+            columns,
+            rows: screen,
+            ..
+        } = terminal;
+        let mut below = Vec::new();
+        add_running(parts.running, now, (columns, screen), &mut below);
+        let mut cursor = None;
+        if let Some(input_line) = parts.input_line {
+            let drawn = input_line.draw(columns, screen);
+            cursor = Some((below.len() + drawn.cursor_row, drawn.cursor_column));
+            below.extend(drawn.rows.into_iter().map(RegionRow::new));
+        }
+        let status = parts.status.filter(|_| below.len() + 1 < screen);
+        below.extend(status.map(|status| RegionRow::of(&status.draw(now, columns))));
+        let mut rows: Vec<_> = match parts.open {
+            Some(open) => open
+                .parts()
+                .iter()
+                .flat_map(|part| part.rows(columns))
+                .collect(),
+            None => Vec::new(),
+        };
+        // Of more, the last ones: the others appear when they are complete.
+        let room = screen.saturating_sub(below.len() + 1);
+        let rows = rows.split_off(rows.len().saturating_sub(room));
+        let mut rows: Vec<_> = rows.iter().map(RegionRow::of).collect();
+        if let Some((row, _)) = &mut cursor {
+            *row += rows.len();
+        }
+        rows.append(&mut below);
+        Self { rows, cursor }
+    }
+
+    /// True if there is nothing to draw.
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    fn cursor_place(&self) -> (usize, usize) {
+        self.cursor.unwrap_or((self.rows.len(), 0))
+    }
+
+    /// Rows of the terminal between the first row and the cursor's.
+    fn rows_above_cursor(&self, terminal: RegionTerminal) -> usize {
+        let columns = terminal.columns.max(1);
+        let (row, column) = self.cursor_place();
+        if terminal.narrowing == Narrowing::Cuts {
+            return row;
+        }
+        let heights = self
+            .rows
+            .iter()
+            .take(row)
+            .map(|row| row.width.div_ceil(columns).max(1));
+        heights.sum::<usize>() + column / columns
+    }
+
+    fn rows_below_cursor(&self) -> usize {
+        let (row, _) = self.cursor_place();
+        self.rows.len().saturating_sub(row + 1)
+    }
+
+    fn draw_from(&self, first: usize, to: &mut String) {
+        for (at, row) in self.rows.iter().enumerate().skip(first) {
+            if at > first {
+                to.push('\n');
+            }
+            to.push_str(&row.text);
+        }
+        let Some((row, column)) = self.cursor else {
+            if !self.rows.is_empty() {
+                to.push('\n');
+            }
+            return;
+        };
+        let below = self.rows.len().saturating_sub(row + 1);
         if below > 0 {
             let _ = write!(to, "\x1b[{below}A");
         }
         to.push('\r');
-        if drawn.cursor_column > 0 {
-            let _ = write!(to, "\x1b[{}C", drawn.cursor_column);
+        if column > 0 {
+            let _ = write!(to, "\x1b[{column}C");
         }
-        self.lines += drawn.cursor_row;
-        self.has_input_line = true;
+    }
+}
+
+/// Clears the cursor's row and everything below it, where so many rows of the region are below. tmux moves the text to
+/// its history when the whole screen is cleared from its first row: then it would stand there a second time.
+fn clear_from_here(below: usize, to: &mut String) {
+    to.push_str("\r\x1b[2K");
+    if below > 0 {
+        to.push_str("\x1b[B\x1b[J\x1b[A");
+    }
+}
+
+impl RegionRow {
+    fn new(text: String) -> Self {
+        Self::of(&Styled::of_escaped(text))
     }
 
-    /// Draws it at the cursor, which is at the beginning of a line.
-    pub(super) fn draw(
-        &mut self,
-        running: &[RunningLine],
-        now: Instant,
-        (columns, rows): (usize, usize),
-        to: &mut String,
-    ) {
-        let room = LINES_MAX.min(rows.saturating_sub(2)).max(1);
-        let shown = match running.len() {
-            len if len <= room => len,
-            _ => room - 1,
-        };
-        // Output is shown where every line of work has its place.
-        let mut room_for_output = room.saturating_sub(running.len());
-        for line in running.iter().take(shown) {
-            to.push_str(line.draw(now, columns).as_str());
-            to.push('\n');
-            let left_out = line.tail.len().saturating_sub(room_for_output);
-            let tail = line.tail.get(left_out..).unwrap_or_default();
-            for output in tail {
-                to.push_str(line.draw_output(output, columns).as_str());
-                to.push('\n');
-            }
-            room_for_output -= tail.len();
-            self.lines += tail.len();
+    fn of(text: &Styled) -> Self {
+        Self {
+            width: text.width(),
+            text: text.as_str().to_owned(),
         }
-        self.lines += shown;
-        if let Some(more) = running.len().checked_sub(shown).filter(|more| *more > 0) {
-            let _ = writeln!(to, "  and {more} more");
-            self.lines += 1;
-        }
+    }
+}
+
+fn add_running(
+    running: &[RunningLine],
+    now: Instant,
+    (columns, rows): (usize, usize),
+    to: &mut Vec<RegionRow>,
+) {
+    let room = LINES_MAX.min(rows.saturating_sub(2)).max(1);
+    let shown = match running.len() {
+        len if len <= room => len,
+        _ => room - 1,
+    };
+    // Output is shown where every line of work has its place.
+    let mut room_for_output = room.saturating_sub(running.len());
+    for line in running.iter().take(shown) {
+        to.push(RegionRow::of(&line.draw(now, columns)));
+        let left_out = line.tail.len().saturating_sub(room_for_output);
+        let tail = line.tail.get(left_out..).unwrap_or_default();
+        to.extend(
+            tail.iter()
+                .map(|output| RegionRow::of(&line.draw_output(output, columns))),
+        );
+        room_for_output -= tail.len();
+    }
+    if let Some(more) = running.len().checked_sub(shown).filter(|more| *more > 0) {
+        to.push(RegionRow::new(format!("  and {more} more")));
     }
 }
 

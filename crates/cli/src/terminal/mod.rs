@@ -11,6 +11,7 @@
 
 mod device;
 mod editor;
+mod flow;
 mod input_line;
 mod job_control;
 mod keys;
@@ -25,6 +26,7 @@ mod queue_state;
 mod reader;
 mod session_questions;
 mod sink;
+mod status_line;
 #[cfg(test)]
 pub(crate) mod test_screen;
 mod text;
@@ -32,6 +34,9 @@ mod writer_thread;
 
 pub(crate) use device::TerminalDevice;
 pub(crate) use editor::{EditResult, LineEditor};
+pub(crate) use flow::{
+    CellAlign, FlowLine, FlowPart, FlowTable, OpenText, RowBreak, Span, last_boundary,
+};
 pub(crate) use input_line::InputLine;
 pub(crate) use job_control::{JobChange, JobControl, suspend, suspend_watch};
 pub(crate) use keys::Key;
@@ -45,4 +50,6 @@ pub(crate) use reader::{InputMode, InputReader};
 pub(crate) use session_questions::{
     SessionQuestions, ShownQuestion, UnansweredQuestion, asker_in_words,
 };
+#[expect(unused_imports, reason = "the status follows")]
+pub(crate) use status_line::{StatusItem, StatusLine};
 pub(crate) use text::{Environment, Style, Styled, Symbol, TextRole, escape, styled};

@@ -5,12 +5,15 @@ use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::flow::{FlowPart, OpenText};
 use super::input_line::InputLine;
 use super::line_writer::LineWriter;
 use super::live_region::RunningLine;
 use super::queue_state::{
-    FlushResult, LineStart, OutputPriority, QueueHandles, QueuedText, RegionVisibility, SharedQueue,
+    FlushResult, LineStart, Narrowing, OutputPriority, QueueHandles, QueueState, QueuedText,
+    RegionVisibility, SharedQueue, TextBody,
 };
+use super::status_line::StatusLine;
 use super::text::{Styled, escape};
 use super::{sink, writer_thread};
 
@@ -94,6 +97,34 @@ impl OutputQueue {
         self.push(lines, LineStart::NewLine, priority)
     }
 
+    /// True if a text of so many bytes has room.
+    pub(crate) fn has_room(&self, bytes: usize, priority: OutputPriority) -> bool {
+        let state = self.handle.shared.state.lock();
+        state.failed.is_some() || state.has_room(bytes, room(priority))
+    }
+
+    /// Pushes parts of a text that are complete, and replaces the text that is not: both at once, so that no frame
+    /// shows a part twice or not at all. Only for terminals. The caller has asked for room.
+    pub(crate) fn flow(&self, parts: Vec<FlowPart>, open: Option<Arc<dyn OpenText>>) {
+        let mut state = self.handle.shared.state.lock();
+        if state.failed.is_some() {
+            return;
+        }
+        state.open_changed |= open.is_some() || state.open.is_some();
+        state.open = open;
+        state.region_on = Some(Arc::clone(&self.file));
+        if !parts.is_empty() {
+            self.queue_text(&mut state, TextBody::Flow(parts), LineStart::NewLine);
+        }
+        self.handle.shared.work.notify_one();
+    }
+
+    fn queue_text(&self, state: &mut QueueState, text: TextBody, start: LineStart) {
+        state.queued_bytes += text.len();
+        let file = Arc::clone(&self.file);
+        state.queue.push_back(QueuedText { file, text, start });
+    }
+
     /// Ends the line that was begun, unless other lines have ended it.
     pub(crate) fn end_line(&self) {
         self.push_line_end(LineStart::NewLine);
@@ -110,9 +141,7 @@ impl OutputQueue {
         if state.failed.is_some() {
             return;
         }
-        let file = Arc::clone(&self.file);
-        let text = String::new();
-        state.queue.push_back(QueuedText { file, text, start });
+        self.queue_text(&mut state, TextBody::Text(String::new()), start);
         self.handle.shared.work.notify_one();
     }
 
@@ -124,18 +153,10 @@ impl OutputQueue {
         if state.failed.is_some() {
             return true;
         }
-        let room = match priority {
-            OutputPriority::IfRoom => ROOM_BYTES,
-            OutputPriority::Must => ROOM_BYTES_MAX,
-            OutputPriority::Last => usize::MAX,
-        };
-        // The caller holds a single text in memory anyway, however long it is.
-        if !state.queue.is_empty() && state.queued_bytes.saturating_add(text.len()) > room {
+        if !state.has_room(text.len(), room(priority)) {
             return false;
         }
-        state.queued_bytes += text.len();
-        let file = Arc::clone(&self.file);
-        state.queue.push_back(QueuedText { file, text, start });
+        self.queue_text(&mut state, TextBody::Text(text), start);
         self.handle.shared.work.notify_one();
         true
     }
@@ -156,6 +177,24 @@ impl OutputQueue {
         state.region_changed = true;
         state.region_on = Some(Arc::clone(&self.file));
         self.handle.shared.work.notify_one();
+    }
+
+    /// Replaces the row at the very bottom. Only for terminals.
+    #[expect(dead_code, reason = "the status follows")]
+    pub(crate) fn show_status(&self, status: Option<StatusLine>) {
+        let mut state = self.handle.shared.state.lock();
+        if state.status == status {
+            return;
+        }
+        state.status = status;
+        state.region_changed = true;
+        state.region_on = Some(Arc::clone(&self.file));
+        self.handle.shared.work.notify_one();
+    }
+
+    /// Sets what the terminal does with rows when it becomes narrower.
+    pub(crate) fn set_narrowing(&self, narrowing: Narrowing) {
+        self.handle.shared.state.lock().narrowing = narrowing;
     }
 
     /// Takes the region below the text off the terminal, until [`OutputQueue::show_region`].
@@ -201,6 +240,13 @@ impl OutputQueue {
         state.region_changed = state.region_on.is_some();
         state.running.clear();
         state.input_line = None;
+        state.status = None;
+        if let Some(open) = state.open.take() {
+            let file = state.region_on.clone();
+            let file = file.unwrap_or_else(|| Arc::clone(&self.file));
+            let (text, start) = (TextBody::Open(open), LineStart::NewLine);
+            state.queue.push_back(QueuedText { file, text, start });
+        }
         self.handle.shared.work.notify_one();
     }
 
@@ -234,6 +280,14 @@ impl OutputQueue {
                 };
             }
         }
+    }
+}
+
+fn room(priority: OutputPriority) -> usize {
+    match priority {
+        OutputPriority::IfRoom => ROOM_BYTES,
+        OutputPriority::Must => ROOM_BYTES_MAX,
+        OutputPriority::Last => usize::MAX,
     }
 }
 

@@ -7,8 +7,10 @@ use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
 
+use super::flow::{FlowPart, OpenText};
 use super::input_line::InputLine;
 use super::live_region::RunningLine;
+use super::status_line::StatusLine;
 
 /// Treatment of text for which there is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,8 +38,27 @@ pub(crate) enum FlushResult {
 #[derive(Debug)]
 pub(super) struct QueuedText {
     pub(super) file: Arc<File>,
-    pub(super) text: String,
+    pub(super) text: TextBody,
     pub(super) start: LineStart,
+}
+
+/// Text, or parts that are broken into rows when they are written.
+#[derive(Debug)]
+pub(super) enum TextBody {
+    Text(String),
+    Flow(Vec<FlowPart>),
+    /// What was not complete, as it was at the end.
+    Open(Arc<dyn OpenText>),
+}
+
+impl TextBody {
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Flow(parts) => parts.iter().map(FlowPart::len).sum(),
+            Self::Open(_) => 0,
+        }
+    }
 }
 
 /// Beginning of a queued text.
@@ -53,6 +74,10 @@ pub(super) enum LineStart {
 
 /// State of a queue, under its lock.
 #[derive(Debug, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is about something else"
+)]
 pub(super) struct QueueState {
     pub(super) queue: VecDeque<QueuedText>,
     pub(super) queued_bytes: usize,
@@ -64,12 +89,28 @@ pub(super) struct QueueState {
     /// Lines below the text that change: the latest value, never queued.
     pub(super) running: Vec<RunningLine>,
     pub(super) region_changed: bool,
+    /// Text that is not complete, above those: the latest value, never queued.
+    pub(super) open: Option<Arc<dyn OpenText>>,
+    /// It has changed, and nothing else of the region has: a frame may wait.
+    pub(super) open_changed: bool,
     /// Line that a person types into, below those: the latest value, never queued.
     pub(super) input_line: Option<InputLine>,
+    /// The row at the very bottom: the latest value, never queued.
+    pub(super) status: Option<StatusLine>,
+    /// What the terminal does with rows when it becomes narrower.
+    pub(super) narrowing: Narrowing,
     pub(super) visibility: RegionVisibility,
     /// Terminal of the region.
     pub(super) region_on: Option<Arc<File>>,
     pub(super) handles: QueueHandles,
+}
+
+impl QueueState {
+    /// True if so many bytes more stay below the limit, or nothing waits: the caller holds a single text in memory
+    /// anyway, however long it is.
+    pub(super) fn has_room(&self, bytes: usize, limit: usize) -> bool {
+        self.queue.is_empty() || self.queued_bytes.saturating_add(bytes) <= limit
+    }
 }
 
 /// Drawing of the region below the text.
@@ -79,6 +120,16 @@ pub(super) enum RegionVisibility {
     Shown,
     /// The terminal is the shell's.
     Hidden,
+}
+
+/// What a terminal does with rows when it becomes narrower.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Narrowing {
+    /// It cuts them.
+    #[default]
+    Cuts,
+    /// It breaks them into more rows.
+    Breaks,
 }
 
 /// Existence of handles that can push.

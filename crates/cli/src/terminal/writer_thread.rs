@@ -7,17 +7,24 @@ use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
 
+use super::flow::{FlowPart, OpenText};
 use super::input_line::InputLine;
-use super::live_region::{CursorPlace, LiveRegion, RunningLine, TICK};
+use super::live_region::{
+    CursorPlace, LiveRegion, RegionFrame, RegionParts, RegionTerminal, RunningLine, TICK,
+};
 use super::open_line::OpenLine;
 use super::queue_state::{
-    LineStart, QueueHandles, QueueState, QueuedText, RegionVisibility, SharedQueue,
+    LineStart, Narrowing, QueueHandles, QueueState, QueuedText, RegionVisibility, SharedQueue,
+    TextBody,
 };
 use super::sink;
+use super::status_line::StatusLine;
 use super::text::Styled;
 
 /// Bytes joined into one write: what a pipe takes at once.
 const WRITE_BYTES: usize = 64 * 1024;
+/// Interval between two frames of a text that grows: as often as eyes can follow, and few bytes on a slow connection.
+const FRAME: Duration = Duration::from_millis(40);
 /// Columns and rows of a terminal that does not say.
 const SIZE_DEFAULT: (usize, usize) = (80, 24);
 
@@ -43,6 +50,8 @@ struct WriterThread {
     /// Prefix of an echoed input line that was written last.
     echoed: Option<Styled>,
     drawn_at: Option<Instant>,
+    /// Columns and rows of the terminal when the region was drawn.
+    drawn_on: (usize, usize),
 }
 
 /// One write: texts for one file, and the region below them.
@@ -51,6 +60,9 @@ struct WriteBatch {
     texts: Vec<QueuedText>,
     running: Vec<RunningLine>,
     input_line: Option<InputLine>,
+    open: Option<Arc<dyn OpenText>>,
+    status: Option<StatusLine>,
+    narrowing: Narrowing,
 }
 
 impl WriterThread {
@@ -79,7 +91,9 @@ impl WriterThread {
             if state.failed.is_some() {
                 state.running.clear();
                 state.input_line = None;
-                state.region_changed = false;
+                state.open = None;
+                state.status = None;
+                (state.region_changed, state.open_changed) = (false, false);
             }
             // Below an open line there is no room for lines that change, unless a person types there.
             let is_shown = state.visibility == RegionVisibility::Shown;
@@ -87,13 +101,20 @@ impl WriterThread {
                 Some(input_line) => !input_line.is_echoed,
                 None => !self.in_line,
             };
-            let ticks = is_shown && !state.running.is_empty() && has_room;
-            let pause = self
-                .drawn_at
-                .map_or(Duration::ZERO, |at| TICK.saturating_sub(at.elapsed()));
+            let has_clock = state.status.as_ref().is_some_and(StatusLine::ticks);
+            let ticks = is_shown && has_room && (has_clock || !state.running.is_empty());
+            let grows = is_shown && state.open_changed;
+            let pause_of = |interval: Duration| {
+                let elapsed = self.drawn_at.map(|at| at.elapsed());
+                elapsed.map_or(Duration::ZERO, |elapsed| interval.saturating_sub(elapsed))
+            };
+            let pause = pause_of(if grows { FRAME } else { TICK });
             let texts = take_texts(state);
-            let draws = state.region_changed || (ticks && pause.is_zero());
+            let draws = state.region_changed || ((grows || ticks) && pause.is_zero());
             state.region_changed = false;
+            if draws || !texts.is_empty() {
+                state.open_changed = false;
+            }
             let file = texts.first().map(|text| Arc::clone(&text.file));
             let file = file.or_else(|| state.region_on.clone().filter(|_| draws));
             if let Some(file) = file {
@@ -102,12 +123,15 @@ impl WriterThread {
                     texts,
                     running: state.running.iter().filter(|_| is_shown).cloned().collect(),
                     input_line: state.input_line.clone().filter(|_| is_shown),
+                    open: state.open.clone().filter(|_| is_shown),
+                    status: state.status.clone().filter(|_| is_shown),
+                    narrowing: state.narrowing,
                 });
             }
             if state.handles == QueueHandles::Dropped {
                 return None;
             }
-            if ticks {
+            if ticks || grows {
                 shared.work.wait_for(state, pause);
             } else {
                 shared.work.wait(state);
@@ -117,9 +141,30 @@ impl WriterThread {
 
     fn write(&mut self, batch: &WriteBatch) -> io::Result<()> {
         let mut text = String::new();
-        let size = || sink::size(&batch.file).unwrap_or(SIZE_DEFAULT);
-        let is_one_row = self.open_line.is_one_row_of(size().0);
-        match self.region.erase(size().1, is_one_row, &mut text) {
+        // The size is read once: the rows of one write fit together.
+        let size = sink::size(&batch.file).unwrap_or(SIZE_DEFAULT);
+        let terminal = RegionTerminal {
+            columns: size.0,
+            rows: size.1,
+            narrowing: batch.narrowing,
+        };
+        let now = Instant::now();
+        let drawn_input = batch.input_line.as_ref().filter(|line| !line.is_echoed);
+        let parts = RegionParts {
+            open: batch.open.as_deref(),
+            running: &batch.running,
+            input_line: drawn_input,
+            status: batch.status.as_ref(),
+        };
+        let frame = RegionFrame::new(&parts, now, terminal);
+        let is_echoed = batch.input_line.as_ref().is_some_and(|line| line.is_echoed);
+        if batch.texts.is_empty() && !self.in_line && !is_echoed && self.drawn_on == size {
+            self.region.redraw(frame, &mut text);
+            self.drawn_at = Some(now);
+            return sink::write_all(&batch.file, text.as_bytes());
+        }
+        let is_one_row = self.open_line.is_one_row_of(size.0);
+        match self.region.erase(terminal, is_one_row, &mut text) {
             CursorPlace::OpenRow => text.push_str(self.open_line.as_str()),
             CursorPlace::BelowOpenRow => {
                 self.open_line.clear();
@@ -127,33 +172,50 @@ impl WriterThread {
             }
             CursorPlace::Region => {}
         }
-        let drawn_input = batch.input_line.as_ref().filter(|line| !line.is_echoed);
         for queued in &batch.texts {
             let ends_prefix = self.echoed.take().is_some() || queued.start == LineStart::NewLine;
             if ends_prefix && self.in_line && queued.start != LineStart::EchoedEnter {
                 text.push('\n');
                 self.open_line.clear();
+                self.in_line = false;
             }
-            if drawn_input.is_some() {
-                self.open_line.write(&queued.text, size().0, &mut text);
-            } else {
-                // Nothing is drawn below it, so the terminal alone breaks it.
-                self.open_line.clear();
-                text.push_str(&queued.text);
-            }
-            self.in_line = !(queued.text.is_empty() || queued.text.ends_with('\n'));
+            self.write_text(&queued.text, size.0, drawn_input.is_some(), &mut text);
         }
         match &batch.input_line {
             Some(line) if line.is_echoed => self.write_prefix(line, &mut text),
             _ => {
                 let has_room = !self.in_line || drawn_input.is_some();
-                let is_there = !batch.running.is_empty() || drawn_input.is_some();
-                if is_there && has_room {
-                    self.draw_region(&batch.running, drawn_input, size(), &mut text);
+                if !frame.is_empty() && has_room {
+                    self.region.draw(frame, self.in_line, &mut text);
+                    self.drawn_at = Some(now);
+                    self.drawn_on = size;
                 }
             }
         }
         sink::write_all(&batch.file, text.as_bytes())
+    }
+
+    fn write_text(&mut self, body: &TextBody, columns: usize, follows: bool, to: &mut String) {
+        let rows = |parts: &[FlowPart], to: &mut String| {
+            for row in parts.iter().flat_map(|part| part.rows(columns)) {
+                to.push_str(row.as_str());
+                to.push('\n');
+            }
+        };
+        match body {
+            TextBody::Flow(parts) => rows(parts, to),
+            TextBody::Open(open) => rows(&open.parts(), to),
+            TextBody::Text(text) => {
+                if follows {
+                    self.open_line.write(text, columns, to);
+                } else {
+                    // Nothing is drawn below it, so the terminal alone breaks it.
+                    self.open_line.clear();
+                    to.push_str(text);
+                }
+                self.in_line = !(text.is_empty() || text.ends_with('\n'));
+            }
+        }
     }
 
     /// Writes the prefix of a line whose text the terminal shows: once, and again behind other output.
@@ -167,22 +229,6 @@ impl WriterThread {
         text.push_str(line.prefix.as_str());
         self.echoed = Some(line.prefix.clone());
         self.in_line = true;
-    }
-
-    fn draw_region(
-        &mut self,
-        running: &[RunningLine],
-        input_line: Option<&InputLine>,
-        size: (usize, usize),
-        text: &mut String,
-    ) {
-        let now = Instant::now();
-        self.region.begin(self.in_line, text);
-        self.region.draw(running, now, size, text);
-        if let Some(input_line) = input_line {
-            self.region.draw_input_line(input_line, size, text);
-        }
-        self.drawn_at = Some(now);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The live view of a run, for people.
 //!
-//! On a terminal the answer streams to standard output and each running call has a line of its own that changes; when it
+//! On a terminal the answer streams to standard output, drawn as Markdown block by block, and each running call has a line of its own that changes; when it
 //! ends, a short line stays. Where standard output is no terminal, it gets whole answers only: what a failed call had
 //! streamed, or a guardrail has refused, is never in a file. Where standard error is none, each call has a line at its start and one at its end.
 
@@ -16,6 +16,7 @@ use allstop_core::StopReason;
 
 use self::calls::{CallEnd, CallLines};
 use self::text::{Rest, StepText};
+use super::markdown::{AnswerFormat, AnswerStream};
 use super::watch::EventView;
 use super::words;
 use crate::terminal::{
@@ -44,6 +45,8 @@ pub(crate) struct LiveView {
     /// The last answer ended without an end of line.
     in_line: bool,
     text: StepText,
+    /// The answer on a terminal that takes control sequences.
+    stream: Option<AnswerStream>,
     /// An answer that may still turn out to be none: a guardrail refuses it, or it cannot be committed. A terminal has
     /// shown it by then; a file never gets it.
     held: Option<Arc<str>>,
@@ -57,8 +60,18 @@ impl LiveView {
         let environment = &options.environment;
         let err_style = environment.style(stderr.is_terminal());
         let moves = stderr.is_terminal() && environment.has_cursor();
+        let out_style = environment.style(stdout.is_terminal());
+        let draws = stdout.is_terminal() && environment.has_cursor();
+        stdout.set_narrowing(environment.narrowing());
+        stderr.set_narrowing(environment.narrowing());
+        let format = if out_style.is_coloured() {
+            AnswerFormat::Markdown
+        } else {
+            AnswerFormat::Plain
+        };
         Self {
-            out_style: environment.style(stdout.is_terminal()),
+            out_style,
+            stream: draws.then(|| AnswerStream::new(out_style, format)),
             streams: stdout.is_terminal(),
             answers: options.answers,
             in_line: false,
@@ -143,6 +156,15 @@ impl LiveView {
         if text.is_empty() {
             return true;
         }
+        if let Some(stream) = &mut self.stream {
+            if !self.stdout.has_room(text.len(), priority) {
+                return false;
+            }
+            let parts = stream.push(text);
+            self.stdout.flow(parts, stream.open());
+            self.in_line = true;
+            return true;
+        }
         let taken = self.stdout.answer(text, priority);
         if taken {
             self.in_line = !text.ends_with('\n');
@@ -150,10 +172,13 @@ impl LiveView {
         taken
     }
 
-    fn finish_line(&mut self) {
-        if self.in_line {
-            self.stdout.end_line();
-            self.in_line = false;
+    /// Ends the line of the answer: what comes next stands below it.
+    pub(crate) fn finish_line(&mut self) {
+        if std::mem::take(&mut self.in_line) {
+            match &mut self.stream {
+                Some(stream) => self.stdout.flow(stream.finish(), None),
+                None => self.stdout.end_line(),
+            }
         }
     }
 

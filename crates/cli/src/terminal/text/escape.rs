@@ -11,7 +11,7 @@ pub(crate) fn text(text: &str) -> Cow<'_, str> {
 }
 
 /// Escapes every unsafe character of a text that has to stay on one line.
-pub(super) fn line(text: &str) -> Cow<'_, str> {
+pub(in crate::terminal) fn line(text: &str) -> Cow<'_, str> {
     terminal_text::escape(text, is_unsafe)
 }
 

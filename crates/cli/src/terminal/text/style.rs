@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use anstyle::{AnsiColor, Effects};
 
+use super::super::queue_state::Narrowing;
 use super::styled::{Styled, StyledPart, styled};
 
 /// Settings for colours and letters from the environment. Only `main` reads it.
@@ -12,6 +13,7 @@ pub(crate) struct Environment {
     colour: Colour,
     dumb: bool,
     utf8: bool,
+    narrowing: Narrowing,
 }
 
 /// Setting for colours.
@@ -46,12 +48,24 @@ impl Environment {
             },
             dumb: set("TERM").is_none_or(|value| value == "dumb"),
             utf8: locale.contains("utf-8") || locale.contains("utf8"),
+            // xterm, the console and screen cut rows; all others break them, and so does tmux, wherever it runs.
+            narrowing: match set("TERM") {
+                _ if set("TMUX").is_some() => Narrowing::Breaks,
+                _ if set("XTERM_VERSION").is_some() => Narrowing::Cuts,
+                Some(term) if term == "linux" || term == "screen" => Narrowing::Cuts,
+                _ => Narrowing::Breaks,
+            },
         }
     }
 
     /// True if a terminal takes control sequences: the live view needs them.
     pub(crate) fn has_cursor(&self) -> bool {
         !self.dumb
+    }
+
+    /// What the terminal does with rows when it becomes narrower.
+    pub(crate) fn narrowing(&self) -> Narrowing {
+        self.narrowing
     }
 
     /// The style for a stream that is, or is not, a terminal.
@@ -117,6 +131,11 @@ impl Style {
     #[cfg(test)]
     pub(crate) const fn new(colour: bool, unicode: bool) -> Self {
         Self { colour, unicode }
+    }
+
+    /// True if text is coloured.
+    pub(crate) fn is_coloured(self) -> bool {
+        self.colour
     }
 
     /// True if letters outside ASCII may be drawn.

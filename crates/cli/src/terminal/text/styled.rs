@@ -41,6 +41,11 @@ impl Styled {
         Self { text }
     }
 
+    /// A text that is escaped already, with control sequences of ours.
+    pub(in crate::terminal) fn of_escaped(text: String) -> Self {
+        Self { text }
+    }
+
     /// Appends a part.
     pub(crate) fn push(&mut self, part: &(impl StyledPart + ?Sized)) {
         part.push_to(self);

@@ -1,0 +1,228 @@
+//! The pieces of an answer, and the blocks that are complete.
+
+use std::sync::Arc;
+
+use super::blocks::{self, TextAbove};
+use super::code_block::CodeBlock;
+use super::long_table::LongTable;
+use super::open_answer::OpenAnswer;
+use super::theme::AnswerTheme;
+use crate::terminal::{FlowLine, FlowPart, OpenText, RowBreak, Span, Style, last_boundary};
+
+/// Bytes of a line after which it is shown in parts: some screens of text, and little to parse again.
+const LINE_BYTES_MAX: usize = 4 * 1024;
+/// Bytes of a block after which it is shown in parts. It is parsed again when a line of it has come.
+const BLOCK_BYTES_MAX: usize = 8 * 1024;
+/// Bytes of a table after which its columns keep their widths.
+const TABLE_BYTES_MAX: usize = 4 * 1024;
+
+/// The format in which an answer is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AnswerFormat {
+    /// Headings, lists, tables and code are drawn.
+    Markdown,
+    /// The text as the model wrote it.
+    Plain,
+}
+
+/// An answer while it arrives.
+#[derive(Debug, Clone)]
+pub(crate) struct AnswerStream {
+    theme: AnswerTheme,
+    format: AnswerFormat,
+    block: StreamBlock,
+    /// The line that has no end yet.
+    line: String,
+    above: TextAbove,
+    /// The lines before were blank.
+    ends_blank: bool,
+    /// The line is the rest of one that was shown in parts.
+    is_rest: bool,
+}
+
+/// The block that is not complete.
+#[derive(Debug, Clone)]
+enum StreamBlock {
+    /// Text, parsed as a whole when it is complete.
+    Text(String),
+    /// Code, shown line by line.
+    Code(CodeBlock),
+    /// A table that is too long to be drawn at once.
+    Table(LongTable),
+}
+
+impl AnswerStream {
+    pub(crate) fn new(style: Style, format: AnswerFormat) -> Self {
+        Self {
+            theme: AnswerTheme::new(style),
+            format,
+            block: StreamBlock::Text(String::new()),
+            line: String::new(),
+            above: TextAbove::Nothing,
+            ends_blank: false,
+            is_rest: false,
+        }
+    }
+
+    /// Sets the format of the answers that follow.
+    #[expect(dead_code, reason = "the setting follows")]
+    pub(crate) fn set_format(&mut self, format: AnswerFormat) {
+        self.format = format;
+    }
+
+    /// Takes the next piece. Returns what is complete by now.
+    pub(crate) fn push(&mut self, mut text: &str) -> Vec<FlowPart> {
+        let mut parts = Vec::new();
+        while !text.is_empty() {
+            let room = text.floor_char_boundary(LINE_BYTES_MAX.saturating_sub(self.line.len()));
+            let end = memchr::memchr(b'\n', &text.as_bytes()[..room]);
+            let (piece, rest) = text.split_at(end.unwrap_or(room));
+            self.line.push_str(piece);
+            text = rest;
+            if end.is_some() {
+                text = &text[1..];
+                let line = std::mem::take(&mut self.line);
+                self.end_line(line.trim_end_matches('\r'), &mut parts);
+            } else if !text.is_empty() {
+                self.cut_line(&mut parts);
+            }
+        }
+        parts
+    }
+
+    /// Ends the answer, or what came of it. Returns the rest.
+    pub(crate) fn finish(&mut self) -> Vec<FlowPart> {
+        let mut parts = Vec::new();
+        let line = std::mem::take(&mut self.line);
+        if !line.is_empty() {
+            self.end_line(&line, &mut parts);
+        }
+        self.flush(&mut parts);
+        *self = Self {
+            theme: self.theme,
+            ..Self::new(Style::default(), self.format)
+        };
+        parts
+    }
+
+    /// What is not complete, to be drawn below what is.
+    pub(crate) fn open(&self) -> Option<Arc<dyn OpenText>> {
+        let is_empty = match &self.block {
+            StreamBlock::Text(text) => text.trim().is_empty(),
+            StreamBlock::Code(_) | StreamBlock::Table(_) => true,
+        };
+        if is_empty && self.line.trim().is_empty() {
+            return None;
+        }
+        Some(Arc::new(OpenAnswer::new(self.clone())))
+    }
+
+    fn end_line(&mut self, line: &str, parts: &mut Vec<FlowPart>) {
+        let is_rest = std::mem::take(&mut self.is_rest);
+        if is_rest && line.is_empty() {
+            return;
+        }
+        if self.format == AnswerFormat::Plain {
+            let span = Span::plain(line);
+            return parts.push(FlowPart::Line(FlowLine {
+                first: Vec::new(),
+                rest: Vec::new(),
+                text: vec![span],
+                breaks: RowBreak::Words,
+            }));
+        }
+        match &mut self.block {
+            StreamBlock::Code(code) if !is_rest && code.is_end(line) => {
+                self.block = StreamBlock::Text(String::new());
+            }
+            StreamBlock::Code(code) => parts.push(code.line(line, self.theme)),
+            StreamBlock::Table(table) => {
+                if let Some(part) = table.row(line, self.theme) {
+                    parts.push(part);
+                } else {
+                    self.block = StreamBlock::Text(String::new());
+                    self.text_line(line, parts);
+                }
+            }
+            StreamBlock::Text(_) => self.text_line(line, parts),
+        }
+    }
+
+    fn text_line(&mut self, line: &str, parts: &mut Vec<FlowPart>) {
+        let StreamBlock::Text(text) = &mut self.block else {
+            return;
+        };
+        let is_blank = line.trim().is_empty();
+        // Elsewhere a line that begins with a letter belongs to the block above it.
+        let may_begin = std::mem::replace(&mut self.ends_blank, is_blank)
+            || !line.trim_start().starts_with(char::is_alphabetic);
+        let begin = text.len();
+        text.push_str(line);
+        text.push('\n');
+        if is_blank || !may_begin {
+            if text.len() > BLOCK_BYTES_MAX {
+                self.flush(parts);
+            }
+            return;
+        }
+        let (last, is_table) = blocks::last_block(text);
+        if last > 0 {
+            let rest = text.split_off(last);
+            let complete = std::mem::replace(text, rest);
+            self.write(&complete, parts);
+        }
+        let StreamBlock::Text(text) = &self.block else {
+            return;
+        };
+        if last == begin
+            && let Some(code) = CodeBlock::begin(line)
+        {
+            if self.above == TextAbove::Apart {
+                parts.push(blocks::blank_line(Vec::new()));
+            }
+            self.above = TextAbove::Adjacent;
+            self.block = StreamBlock::Code(code);
+        } else if is_table && text.len() > TABLE_BYTES_MAX {
+            let table = LongTable::begin(text, self.theme);
+            self.flush(parts);
+            self.block = table.map_or(StreamBlock::Text(String::new()), StreamBlock::Table);
+        } else if text.len() > BLOCK_BYTES_MAX {
+            self.flush(parts);
+        }
+    }
+
+    /// Shows the beginning of a line that is too long.
+    fn cut_line(&mut self, parts: &mut Vec<FlowPart>) {
+        let end = last_boundary(&self.line);
+        let rest = self.line.split_off(end);
+        let line = std::mem::replace(&mut self.line, rest);
+        self.end_line(&line, parts);
+        self.flush(parts);
+        self.is_rest = true;
+    }
+
+    /// Shows all of the block so far. Code stays code.
+    fn flush(&mut self, parts: &mut Vec<FlowPart>) {
+        if let StreamBlock::Text(text) = &mut self.block {
+            let text = std::mem::take(text);
+            self.write(&text, parts);
+        }
+    }
+
+    fn write(&mut self, text: &str, parts: &mut Vec<FlowPart>) {
+        let written = blocks::render(text, self.theme, self.above);
+        let end = &text[text.trim_end().len()..];
+        let is_blank_behind = end.matches('\n').count() > usize::from(!written.is_empty());
+        self.above = match self.above {
+            TextAbove::Nothing if written.is_empty() => TextAbove::Nothing,
+            _ if is_blank_behind => TextAbove::Apart,
+            above if written.is_empty() => above,
+            _ => TextAbove::Adjacent,
+        };
+        parts.extend(written);
+    }
+}
+
+#[cfg(test)]
+#[path = "stream_tests.rs"]
+mod tests;

@@ -1,0 +1,185 @@
+//! What an answer looks like, and that the pieces it comes in make no difference.
+
+use super::*;
+use crate::terminal::Style;
+
+const COLOURED: Style = Style::new(true, true);
+
+fn rows(text: &str, columns: usize) -> Vec<String> {
+    in_pieces(std::iter::once(text), columns)
+}
+
+fn in_pieces<'a>(pieces: impl Iterator<Item = &'a str>, columns: usize) -> Vec<String> {
+    let mut stream = AnswerStream::new(COLOURED, AnswerFormat::Markdown);
+    let mut parts: Vec<_> = pieces.flat_map(|piece| stream.push(piece)).collect();
+    parts.extend(stream.finish());
+    parts.iter().flat_map(|part| part.shown(columns)).collect()
+}
+
+/// Rows without colours.
+fn plain(text: &str, columns: usize) -> String {
+    let rows = rows(text, columns).join("\n");
+    let mut plain = String::new();
+    let mut in_sequence = false;
+    for c in rows.chars() {
+        match c {
+            '\x1b' => in_sequence = true,
+            'm' if in_sequence => in_sequence = false,
+            c if !in_sequence => plain.push(c),
+            _ => {}
+        }
+    }
+    plain
+}
+
+const SAMPLE: &str = "# Title\n\nSome **bold** and *soft* text with `code`,\na [link](https://example.org/a) and <https://x.org>.\n\
+- one\n- two\n  1. inner\n  2. more\n\n  second paragraph\n- [x] done\n\n> quoted\n> text\n\n```rust\nlet a = \"x\"; // c\n\n```\n\
+| Name | Number |\n|:-----|-------:|\n| a | 1 |\n| long name | 12345 |\n\n---\nSetext\n===\nlast  \nline\n[ref]: https://def.org\n";
+
+#[test]
+fn blocks_are_drawn() {
+    let shown = plain(SAMPLE, 60);
+    let expected = "\
+Title
+
+Some bold and soft text with code, a link
+(https://example.org/a) and https://x.org.
+• one
+• two
+  1. inner
+  2. more
+
+  second paragraph
+• [x] done
+
+│ quoted text
+
+  let a = \"x\"; // c
+
+Name      │ Number
+──────────┼───────
+a         │      1
+long name │  12345
+
+───────────────────────────────────────────────────────────
+Setext
+last
+line [ref]: https://def.org";
+    assert_eq!(shown, expected);
+}
+
+#[test]
+fn styles_mark_what_they_mean() {
+    let styled = rows("**a** *b* ~~c~~ `d`\n", 40).join("\n");
+    assert_eq!(
+        styled,
+        "\x1b[1ma\x1b[0m \x1b[3mb\x1b[0m \x1b[9mc\x1b[0m \x1b[33md\x1b[0m"
+    );
+    assert_eq!(rows("```rs\nfn a\n```\n", 40), ["  \x1b[35mfn\x1b[0m a"]);
+}
+
+/// A link shows where it leads, whatever its text says, and no character of an answer drives the terminal.
+#[test]
+fn an_answer_can_neither_lie_nor_drive_the_terminal() {
+    let link = plain("[https://bank.org](https://evil.org)\n", 60);
+    assert_eq!(link, "https://bank.org (https://evil.org)");
+    let text = "a\x1b[2J\u{9b}31m&#27;[1m\n\n```\n\x1b]52;c;x\x07\n```\n\n| \x1b[3m | &#x1b;c |\n|---|---|\n<b\x1b[m>\n\n\x1b[9m\n";
+    let shown = rows(text, 60).join("\n");
+    let ours = ["\x1b[0m", "\x1b[1m", "\x1b[2m"];
+    let rest = ours
+        .iter()
+        .fold(shown, |shown, ours| shown.replace(ours, ""));
+    assert!(!rest.contains(['\x1b', '\u{9b}', '\x07']), "{rest:?}");
+    assert!(
+        rest.contains("\\u{1b}[2J") && rest.contains("\\u{1b}]52"),
+        "{rest}"
+    );
+}
+
+#[test]
+fn a_cut_answer_shows_what_came() {
+    for end in 0..SAMPLE.len() {
+        let shown = plain(&SAMPLE[..end], 60);
+        let came = SAMPLE[..end].chars().filter(|c| c.is_alphanumeric());
+        let letters = shown.chars().filter(|c| c.is_alphanumeric()).count();
+        // Languages of fences, and the marks of lists and tasks, are drawn and not written.
+        assert!(letters + 20 >= came.count(), "{end}: {shown}");
+    }
+    assert_eq!(plain("```rust\nlet a", 40), "  let a");
+    assert_eq!(plain("so **bo", 40), "so **bo");
+}
+
+#[test]
+fn pieces_make_no_difference() {
+    let hostile = format!(
+        "{}\n{}",
+        "x ".repeat(6_000),
+        "| a | b |\n|---|---|\n".to_owned() + &"| 1 | 2 |\n".repeat(900)
+    );
+    for text in [
+        SAMPLE,
+        &hostile,
+        "a\r\nb\r\n\r\n- c\r\n",
+        "``` \n",
+        "\n\n\na\n\n\n\nb",
+    ] {
+        for columns in [80, 38, 9] {
+            let whole = rows(text, columns);
+            for size in [1, 3, 7, 1_000] {
+                let chars: Vec<char> = text.chars().collect();
+                let pieces: Vec<String> = chars
+                    .chunks(size)
+                    .map(|piece| piece.iter().collect())
+                    .collect();
+                assert_eq!(
+                    in_pieces(pieces.iter().map(String::as_str), columns),
+                    whole,
+                    "{size}"
+                );
+            }
+        }
+    }
+}
+
+/// What is kept of an answer is bounded, and so is what is parsed again.
+#[test]
+fn a_block_without_an_end_is_shown_in_parts() {
+    let code = format!("```rust\n{}", "let a = 1;\n".repeat(10_000));
+    let table = format!("| a | b |\n|---|---|\n{}", "| 1 | `2` |\n".repeat(5_000));
+    let quote = "> a\n".repeat(20_000);
+    let line = "word ".repeat(200_000);
+    let letters = "x".repeat(1_000_000);
+    for text in [code, table, quote, line, letters] {
+        let mut stream = AnswerStream::new(COLOURED, AnswerFormat::Markdown);
+        let chars: Vec<char> = text.chars().collect();
+        let mut most = 0;
+        for piece in chars.chunks(500) {
+            let piece: String = piece.iter().collect();
+            drop(stream.push(&piece));
+            let block = match &stream.block {
+                StreamBlock::Text(text) => text.len(),
+                StreamBlock::Code(_) | StreamBlock::Table(_) => 0,
+            };
+            most = most.max(block + stream.line.len());
+        }
+        assert!(most <= BLOCK_BYTES_MAX + LINE_BYTES_MAX + 1_000, "{most}");
+    }
+}
+
+#[test]
+fn tables_become_records_where_columns_have_no_room() {
+    let table =
+        "| Name | What it does | Since |\n|---|---|---|\n| alpha | starts the work at once | 1 |\n";
+    assert_eq!(
+        plain(table, 30),
+        "\
+Name  │ What it does  │ Since
+──────┼───────────────┼──────
+alpha │ starts the    │ 1
+      │ work at once  │"
+    );
+    assert_eq!(
+        plain(table, 18),
+        "Name: alpha\nWhat it does:\n  starts the work\n  at once\nSince: 1"
+    );
+}
