@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use allstop_runtime::{ComposedPrompt, PromptTools};
+use allstop_runtime::{ComposedPrompt, Config, PromptTools};
 use anyhow::Context as _;
 
 use crate::args::{ConfigAction, ConfigArgs, ConfigShowArgs};
@@ -11,6 +11,9 @@ use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::start::options::config_of;
 use crate::terminal::OutputPriority;
+
+/// Stands where a value may hold a key.
+const HIDDEN: &str = "(hidden)";
 
 /// Runs the command. Reads files, and blocks as long as they do; nothing is under way that a stop would have to end.
 pub(crate) fn config(args: &ConfigArgs, host: &ProcessHost) -> Result<u8, CliError> {
@@ -42,9 +45,25 @@ fn prompt(args: &ConfigShowArgs, host: &ProcessHost) -> Result<String, CliError>
 /// The settings as TOML. Keys that are not set are left out.
 fn settings(args: &ConfigShowArgs) -> Result<String, CliError> {
     let file = args.model.config.clone().or_else(ProcessHost::config_file);
-    let config = config_of(&args.model)?;
+    let mut config = config_of(&args.model)?;
+    hide_secrets(&mut config);
     let settings = toml::to_string_pretty(&config).context("the configuration has no text form")?;
     Ok(format!("{}\n{settings}", origin(file.as_deref())))
+}
+
+/// Hides what may hold a key: people paste this output into reports.
+fn hide_secrets(config: &mut Config) {
+    let hide_url = |url: &mut String| {
+        if url.contains(['@', '?']) {
+            HIDDEN.clone_into(url);
+        }
+    };
+    config.model.base_url.iter_mut().for_each(hide_url);
+    for server in config.mcp.servers.values_mut() {
+        server.url.iter_mut().for_each(hide_url);
+        let values = server.headers.values_mut().chain(server.env.values_mut());
+        values.for_each(|value| HIDDEN.clone_into(value));
+    }
 }
 
 fn origin(file: Option<&Path>) -> String {
@@ -53,5 +72,23 @@ fn origin(file: Option<&Path>) -> String {
         None => {
             "# no configuration file: defaults, with the flags and variables over them".to_owned()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_not_shown() {
+        let text = "[model]\nbase_url = 'http://me:secret@x/v1'\n\
+                    [mcp.servers.a]\nurl = 'http://x/?key=secret'\nheaders = { X = 'secret' }\n\
+                    [mcp.servers.b]\nurl = 'http://127.0.0.1:1/mcp'\nenv = { KEY = 'secret' }";
+        let mut config = Config::parse(Path::new("test.toml"), text).unwrap();
+        hide_secrets(&mut config);
+        let shown = toml::to_string_pretty(&config).unwrap();
+        assert!(!shown.contains("secret"), "{shown}");
+        assert!(shown.contains("http://127.0.0.1:1/mcp"), "{shown}");
+        assert_eq!(shown.matches(HIDDEN).count(), 4, "{shown}");
     }
 }
