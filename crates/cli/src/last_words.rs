@@ -66,7 +66,7 @@ fn is_prompt(argument: &[u8]) -> bool {
     !argument.starts_with(b"-") && argument.iter().any(u8::is_ascii_whitespace)
 }
 
-/// What to do about a first argument that is no subcommand.
+/// Advice on a first argument that is no subcommand.
 fn hint(kind: ErrorKind, args: &[OsString]) -> Option<String> {
     let (_, given) = args.split_first()?;
     let given: Vec<_> = given.iter().map(|word| word.to_string_lossy()).collect();

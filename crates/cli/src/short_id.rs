@@ -17,10 +17,10 @@ pub(crate) fn short(id: &str) -> &str {
     id.get(end..).filter(|_| is_ulid).unwrap_or(id)
 }
 
-/// True if an id is what was given, begins with it or ends with it. Letters may be small or large.
+/// True if what was given is a part of an id, or all of it. Letters may be small or large.
 pub(crate) fn is_meant(id: &str, given: &str) -> bool {
     let (id, given) = (id.to_ascii_uppercase(), given.to_ascii_uppercase());
-    !given.is_empty() && (id.starts_with(&given) || id.ends_with(&given))
+    !given.is_empty() && id.contains(&given)
 }
 
 #[cfg(test)]
@@ -31,10 +31,10 @@ mod tests {
     fn the_end_of_an_id_is_its_short_form() {
         let id = "01M82ZDK405NZBRRXREGE6SJCE";
         assert_eq!(short(id), "EGE6SJCE");
-        for given in ["01m82", "EGE6SJCE", "sjce", id] {
+        for given in ["01m82", "EGE6SJCE", "sjce", "405N", id] {
             assert!(is_meant(id, given), "{given}");
         }
-        assert!(!is_meant(id, "") && !is_meant(id, "405N"));
+        assert!(!is_meant(id, "") && !is_meant(id, "405M"));
         assert_eq!(short("alpha"), "alpha");
     }
 }

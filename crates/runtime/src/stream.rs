@@ -81,7 +81,7 @@ pub enum WatchStreamEvent<'a> {
         question_id: &'a QuestionId,
         /// True if the call may run.
         allowed: bool,
-        /// Who answered, if not the terminal of the session.
+        /// Name of the answerer, if it was not the terminal of the session.
         by: Option<&'a str>,
     },
     /// A line that the terminal of the session shows.

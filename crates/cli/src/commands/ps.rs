@@ -9,7 +9,7 @@ use crate::display::{age, duration, work_line};
 use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::remote::{
-    OwnedSessionReport, ProcessReport, RemoteError, RemoteProcess, TurnReport, WorkReport,
+    OwnedSessionReport, ProcessReport, RemoteError, RemoteProcess, RunningTurnReport, WorkReport,
     processes,
 };
 use crate::short_id::short;
@@ -125,7 +125,7 @@ fn session_in_words(
 }
 
 /// Age of the turn, and its tokens.
-fn turn_in_words(turn: &TurnReport, style: Style) -> Vec<String> {
+fn turn_in_words(turn: &RunningTurnReport, style: Style) -> Vec<String> {
     let mut words = vec![format!("turn {} for {}", turn.turn, whole(turn.age_ms))];
     if turn.usage != Usage::default() {
         words.push(format!(

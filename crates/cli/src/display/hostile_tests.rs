@@ -27,14 +27,20 @@ const HOSTILE: &str = "a\0\u{1}\u{7}\u{8}\u{b}\r\u{1b}[3J\u{1b}[5m\u{1b}]52;c;eA
 fn without_ours(written: &str) -> String {
     let mut rest = written.replace("\r\n", "\n");
     for count in 1..600 {
-        for ours in [format!("\u{1b}[{count}A"), format!("\r\u{1b}[{count}C")] {
+        for ours in [
+            format!("\u{1b}[{count}A"),
+            format!("\u{1b}[{count}B"),
+            format!("\r\u{1b}[{count}C"),
+        ] {
             rest = rest.replace(&ours, "");
         }
     }
     for code in ["0", "1", "2", "7", "31", "32", "33"] {
         rest = rest.replace(&format!("\u{1b}[{code}m"), "");
     }
-    rest.replace("\r\u{1b}[J", "")
+    // A row is erased, and all below it.
+    rest.replace("\r\u{1b}[2K", "")
+        .replace("\u{1b}[B\u{1b}[J\u{1b}[A", "")
 }
 
 #[track_caller]

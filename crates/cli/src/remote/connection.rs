@@ -25,7 +25,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use super::listener::{OwnedSession, WATCHERS_MAX};
 use super::protocol::{
     ACCEPTED, ANSWER, AcceptedParams, AnswerParams, AnswerReport, EVENT, LIST, OwnedSessionReport,
-    ProcessReport, RemoteExtent, RemoteStopParams, STOP, StopResult, TurnReport, WATCH,
+    ProcessReport, RemoteExtent, RemoteStopParams, RunningTurnReport, STOP, StopResult, WATCH,
     WatchParams, WatchResult, WorkReport,
 };
 use super::watch_event::WatchEvent;
@@ -344,7 +344,7 @@ fn report(owned: &OwnedSession) -> ProcessReport {
             model: owned.model.clone(),
             is_busy: session.is_busy(),
             questions: questions.map(|open| open.question.text).collect(),
-            turn: facts.map(|facts| TurnReport {
+            turn: facts.map(|facts| RunningTurnReport {
                 turn: facts.turn,
                 age_ms: whole_ms(facts.age),
                 usage: facts.usage,

@@ -63,7 +63,7 @@ impl WatchedSession {
         }
     }
 
-    /// What the running turn is doing, and what follows; `None`: the session is closed.
+    /// The state of the running turn, and what follows; `None`: the session is closed.
     pub(super) fn attach(&self) -> Option<(Vec<WatchEvent>, broadcast::Receiver<Arc<WatchEvent>>)> {
         let state = self.state.lock();
         let rx = state.tx.as_ref()?.subscribe();
@@ -100,7 +100,7 @@ impl WatchedSession {
         answered.retain(|(known, who)| known != id || who != by);
     }
 
-    /// Who answered a question, if not the terminal of the session.
+    /// Name of the answerer of a question, if it was not the terminal of the session.
     pub(super) fn answered_by(&self, id: &QuestionId) -> Option<String> {
         let answered = self.answered.lock();
         let mut answered = answered.iter().rev();

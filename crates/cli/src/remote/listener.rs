@@ -121,7 +121,7 @@ impl RemoteListener {
         &self.announcer
     }
 
-    /// Who answered a question, if not the terminal of the session.
+    /// Name of the answerer of a question, if it was not the terminal of the session.
     pub(crate) fn answered_by(&self, question: &QuestionId) -> Option<String> {
         self.owned.watched.answered_by(question)
     }

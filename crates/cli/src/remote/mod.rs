@@ -25,7 +25,7 @@ pub(crate) use client::{RemoteError, RemoteProcess, StoppedSession, processes};
 pub(crate) use connection::RemoteStop;
 pub(crate) use listener::{RemoteListener, listen};
 pub(crate) use protocol::{
-    AnswerParams, OwnedSessionReport, ProcessReport, RemoteExtent, RemoteStopParams, TurnReport,
-    WorkReport,
+    AnswerParams, OwnedSessionReport, ProcessReport, RemoteExtent, RemoteStopParams,
+    RunningTurnReport, WorkReport,
 };
 pub(crate) use watch_event::{WatchEvent, WatchedQuestion};

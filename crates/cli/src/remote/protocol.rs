@@ -46,14 +46,14 @@ pub(crate) struct OwnedSessionReport {
     pub(crate) questions: Vec<String>,
     /// The turn that runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) turn: Option<TurnReport>,
+    pub(crate) turn: Option<RunningTurnReport>,
     /// All that runs, as a dry run of a stop finds it.
     pub(crate) work: Vec<WorkReport>,
 }
 
 /// The turn that runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct TurnReport {
+pub(crate) struct RunningTurnReport {
     pub(crate) turn: TurnNumber,
     /// Milliseconds since its start, by the monotonic clock of its process.
     pub(crate) age_ms: u64,
@@ -122,7 +122,7 @@ pub(super) struct WatchParams {
 /// Answer of [`WATCH`].
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct WatchResult {
-    /// What the running turn is doing.
+    /// State of the running turn.
     pub(super) events: Vec<WatchEvent>,
 }
 

@@ -29,7 +29,7 @@ const BACKGROUND_MAX: usize = 256;
 /// Picture of the turn that runs, if one does.
 #[derive(Debug, Default)]
 pub(super) struct TurnPicture {
-    turn: Option<RunningTurn>,
+    turn: Option<PicturedTurn>,
     /// Background work that was seen to start, the newest last.
     background: VecDeque<(BackgroundId, Instant)>,
 }
@@ -44,7 +44,7 @@ pub(super) struct TurnFacts {
 }
 
 #[derive(Debug)]
-struct RunningTurn {
+struct PicturedTurn {
     number: TurnNumber,
     message: Option<Arc<str>>,
     since: Instant,
@@ -245,11 +245,11 @@ impl TurnPicture {
         events
     }
 
-    fn begin(&mut self, number: TurnNumber, now: Instant) -> &mut RunningTurn {
+    fn begin(&mut self, number: TurnNumber, now: Instant) -> &mut PicturedTurn {
         if self.turn.as_ref().is_none_or(|turn| turn.number != number) {
             self.turn = None;
         }
-        self.turn.get_or_insert_with(|| RunningTurn {
+        self.turn.get_or_insert_with(|| PicturedTurn {
             number,
             message: None,
             since: now,
@@ -262,7 +262,7 @@ impl TurnPicture {
     }
 }
 
-impl RunningTurn {
+impl PicturedTurn {
     fn call(&mut self, id: &CallId) -> Option<&mut PicturedCall> {
         self.calls.iter_mut().find(|call| call.id == *id)
     }

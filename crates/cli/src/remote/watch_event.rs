@@ -1,4 +1,4 @@
-//! What a process tells those who watch one of its sessions.
+//! Messages of a process to those who watch one of its sessions.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub(crate) enum WatchEvent {
     QuestionClosed {
         id: QuestionId,
         allowed: bool,
-        /// Who answered, if not the terminal of the session.
+        /// Name of the answerer, if it was not the terminal of the session.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,
     },

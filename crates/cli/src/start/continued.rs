@@ -47,7 +47,7 @@ impl NamedSession {
     }
 }
 
-/// What a continued session says to people; empty for a new session.
+/// Lines for people about a continued session; empty for a new session.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct ContinuedWords {
     /// Model of the session and who chose it; `None` if the flags chose the one that the session had.
@@ -56,7 +56,7 @@ pub(crate) struct ContinuedWords {
     pub(crate) folder: Option<String>,
 }
 
-/// Who chose the model of a continued session.
+/// Source of the model of a continued session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ModelOrigin {
     Flags,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::flow::OpenText;
 use super::input_line::InputLine;
-use super::queue_state::Narrowing;
+use super::narrowing::Narrowing;
 use super::status_line::StatusLine;
 use super::text::{Style, Styled, TextRole, styled};
 use crate::display::duration;
@@ -48,7 +48,7 @@ pub(super) struct LiveRegion {
     below_open_line: bool,
 }
 
-/// What the region shows.
+/// Rows that the region shows.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct RegionFrame {
     /// Rows from the first to the last, each narrower than the terminal.

@@ -17,6 +17,7 @@ mod job_control;
 mod keys;
 mod line_writer;
 mod live_region;
+mod narrowing;
 mod open_line;
 mod output;
 mod prompt;

@@ -9,9 +9,10 @@ use super::flow::{FlowPart, OpenText};
 use super::input_line::InputLine;
 use super::line_writer::LineWriter;
 use super::live_region::RunningLine;
+use super::narrowing::Narrowing;
 use super::queue_state::{
-    FlushResult, LineStart, Narrowing, OutputPriority, QueueHandles, QueueState, QueuedText,
-    RegionVisibility, SharedQueue, TextBody,
+    FlushResult, LineStart, OutputPriority, QueueHandles, QueueState, QueuedText, RegionVisibility,
+    SharedQueue, TextBody,
 };
 use super::status_line::StatusLine;
 use super::text::{Styled, escape};

@@ -10,6 +10,7 @@ use parking_lot::{Condvar, Mutex};
 use super::flow::{FlowPart, OpenText};
 use super::input_line::InputLine;
 use super::live_region::RunningLine;
+use super::narrowing::Narrowing;
 use super::status_line::StatusLine;
 
 /// Treatment of text for which there is no room.
@@ -47,7 +48,7 @@ pub(super) struct QueuedText {
 pub(super) enum TextBody {
     Text(String),
     Flow(Vec<FlowPart>),
-    /// What was not complete, as it was at the end.
+    /// Text that was not complete, as it was at the end.
     Open(Arc<dyn OpenText>),
 }
 
@@ -97,7 +98,7 @@ pub(super) struct QueueState {
     pub(super) input_line: Option<InputLine>,
     /// The row at the very bottom: the latest value, never queued.
     pub(super) status: Option<StatusLine>,
-    /// What the terminal does with rows when it becomes narrower.
+    /// Treatment of rows by a terminal that becomes narrower.
     pub(super) narrowing: Narrowing,
     pub(super) visibility: RegionVisibility,
     /// Terminal of the region.
@@ -120,16 +121,6 @@ pub(super) enum RegionVisibility {
     Shown,
     /// The terminal is the shell's.
     Hidden,
-}
-
-/// What a terminal does with rows when it becomes narrower.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Narrowing {
-    /// It cuts them.
-    #[default]
-    Cuts,
-    /// It breaks them into more rows.
-    Breaks,
 }
 
 /// Existence of handles that can push.

@@ -17,7 +17,7 @@ pub(crate) struct StatusLine {
 pub(crate) struct StatusItem {
     /// The text.
     pub(crate) text: Styled,
-    /// What has the highest rank is left out first.
+    /// Order of leaving out: the highest rank goes first.
     pub(crate) rank: u8,
     /// Time since then is shown behind the text.
     pub(crate) since: Option<Instant>,

@@ -12,10 +12,10 @@ use super::input_line::InputLine;
 use super::live_region::{
     CursorPlace, LiveRegion, RegionFrame, RegionParts, RegionTerminal, RunningLine, TICK,
 };
+use super::narrowing::Narrowing;
 use super::open_line::OpenLine;
 use super::queue_state::{
-    LineStart, Narrowing, QueueHandles, QueueState, QueuedText, RegionVisibility, SharedQueue,
-    TextBody,
+    LineStart, QueueHandles, QueueState, QueuedText, RegionVisibility, SharedQueue, TextBody,
 };
 use super::sink;
 use super::status_line::StatusLine;

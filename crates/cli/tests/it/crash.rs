@@ -103,9 +103,7 @@ impl<'a> Victim<'a> {
         let first = victim
             .run()
             .args("--json")
-            .arg("go 0.0")
-            .arg("--then")
-            .arg("go 0.1")
+            .prompts(&["go 0.0", "go 0.1"])
             .end()
             .ok();
         victim.session = first.session();
@@ -143,11 +141,7 @@ impl<'a> Victim<'a> {
         if keeps {
             run = run.arg("--keep-background");
         }
-        for (turn, prompt) in prompts.iter().enumerate() {
-            run = if turn == 0 { run } else { run.arg("--then") };
-            run = run.arg(prompt);
-        }
-        let mut running = run.start();
+        let mut running = run.prompts(&prompts).start();
         if running.ends_within(moment) {
             self.tally.ended_before += 1;
         } else {

@@ -1,4 +1,4 @@
-//! What a watcher sees: the same as in the terminal of the session, or lines of JSON.
+//! View of a watcher: the same as in the terminal of the session, or lines of JSON.
 
 use std::time::{Duration, Instant};
 

@@ -14,7 +14,7 @@ use crate::terminal::{CellAlign, FlowLine, FlowPart, FlowTable, RowBreak, Span};
 /// Lists and quotes within each other that are drawn; deeper ones are drawn at this depth.
 const DEPTH_MAX: usize = 12;
 
-/// What stands above a text.
+/// Surroundings of a text: what stands above it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TextAbove {
     /// No part of the answer.
@@ -32,7 +32,7 @@ fn parser(source: &str) -> Parser<'_> {
     )
 }
 
-/// Where the last block of a text begins: an item of a list counts as a block. Everything before is complete, whatever
+/// Beginning of the last block of a text: an item of a list counts as a block. Everything before is complete, whatever
 /// follows. Also whether it is a table.
 pub(super) fn last_block(source: &str) -> (usize, bool) {
     let mut depth = 0;
@@ -83,7 +83,7 @@ pub(super) fn render(source: &str, theme: AnswerTheme, above: TextAbove) -> Vec<
     blocks.parts
 }
 
-/// What the text stands in: an item of a list, or a quote.
+/// A block that holds the text: an item of a list, or a quote.
 #[derive(Debug)]
 struct Container {
     first: Span,

@@ -21,7 +21,7 @@ pub(super) enum CodeToken {
     Removed,
 }
 
-/// What a language is recognised by.
+/// Signs by which a language is recognised.
 #[derive(Debug)]
 struct CodeLanguage {
     names: &'static [&'static str],

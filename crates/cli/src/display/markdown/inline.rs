@@ -12,7 +12,7 @@ pub(super) struct InlineText {
     base: TextStyle,
     effects: Vec<Effects>,
     spans: Vec<Span>,
-    /// Where the open links begin, and what they point at.
+    /// Beginnings of the open links, and what they point at.
     links: Vec<(usize, String)>,
 }
 

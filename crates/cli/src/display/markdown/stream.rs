@@ -105,7 +105,7 @@ impl AnswerStream {
         parts
     }
 
-    /// What is not complete, to be drawn below what is.
+    /// The part that is not complete, to be drawn below what is.
     pub(crate) fn open(&self) -> Option<Arc<dyn OpenText>> {
         let is_empty = match &self.block {
             StreamBlock::Text(text) => text.trim().is_empty(),

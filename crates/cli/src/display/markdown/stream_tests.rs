@@ -1,4 +1,4 @@
-//! What an answer looks like, and that the pieces it comes in make no difference.
+//! Looks of an answer, and that the pieces it comes in make no difference.
 
 use super::*;
 use crate::terminal::Style;
@@ -141,7 +141,7 @@ fn pieces_make_no_difference() {
     }
 }
 
-/// What is kept of an answer is bounded, and so is what is parsed again.
+/// Bounds hold for what is kept of an answer, and for what is parsed again.
 #[test]
 fn a_block_without_an_end_is_shown_in_parts() {
     let code = format!("```rust\n{}", "let a = 1;\n".repeat(10_000));

@@ -61,7 +61,7 @@ pub(crate) struct FlowLine {
     pub(crate) rest: Vec<Span>,
     /// The line.
     pub(crate) text: Vec<Span>,
-    /// Where it may be broken.
+    /// Places at which it may be broken.
     pub(crate) breaks: RowBreak,
 }
 
@@ -74,7 +74,7 @@ pub(crate) enum FlowPart {
     Table(FlowTable),
     /// A rule across the text.
     Rule {
-        /// What stands before it.
+        /// Text before it.
         prefix: Vec<Span>,
         /// One column of it.
         dash: Span,

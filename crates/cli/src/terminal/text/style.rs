@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use anstyle::{AnsiColor, Effects};
 
-use super::super::queue_state::Narrowing;
+use super::super::narrowing::Narrowing;
 use super::styled::{Styled, StyledPart, styled};
 
 /// Settings for colours and letters from the environment. Only `main` reads it.
@@ -63,7 +63,7 @@ impl Environment {
         !self.dumb
     }
 
-    /// What the terminal does with rows when it becomes narrower.
+    /// Treatment of rows by a terminal that becomes narrower.
     pub(crate) fn narrowing(&self) -> Narrowing {
         self.narrowing
     }

@@ -112,8 +112,11 @@ fn all_streams_are_closed() {
     );
     let ended = run.arg("hello").redirected("<&- >&- 2>&-").end();
     assert!(place.work().join("seen").exists(), "{ended:#?}");
-    let shown = place.sessions().arg("list").end().ok();
-    assert!(shown.stdout.contains("completed"), "{shown:#?}");
+    let shown = place.sessions().args("list --json").end().ok();
+    assert!(
+        shown.stdout.contains("\"last_stop_reason\": \"completed\""),
+        "{shown:#?}"
+    );
     // What a descriptor that was closed is opened as must not be the store.
     let store = std::fs::read(place.store()).expect("a store");
     assert!(store.starts_with(b"SQLite format 3\0"));
@@ -153,8 +156,10 @@ fn a_signal_ends_the_wait_for_a_reader() {
         let running = run.start();
         // The turn is over: nothing is stopped by the signal, and only the output waits.
         eventually("the answer is in the log", || {
-            let list = place.sessions().arg("list").end();
-            list.stdout.contains("completed").then_some(())
+            let list = place.sessions().args("list --json").end();
+            list.stdout
+                .contains("\"last_stop_reason\": \"completed\"")
+                .then_some(())
         });
         assert!(!running.ends_within(Duration::from_millis(300)));
         let ended = running.end_by(signal);

@@ -136,9 +136,7 @@ impl Life {
         for arg in &case.flags {
             run = run.arg(arg);
         }
-        for prompt in &case.prompts {
-            run = run.arg(prompt);
-        }
+        run = run.prompts(&case.prompts);
         let unread = case.is_unread.then(|| pipe().expect("a pipe"));
         if let Some((_, writer)) = &unread {
             run = run.env("ALLSTOP_LOG", "trace");

@@ -114,7 +114,7 @@ fn a_hook_before_the_first_turn() {
 #[test]
 fn a_hook_between_two_turns() {
     let begin = |place: &Place, args: &str| {
-        let args = format!("{args} first");
+        let args = format!("{args} --then second");
         command_of_config(place, &args, "[[hooks]]\non = \"turn_end\"")
     };
     Stall::new(begin).item(PROCESS).check(&Way::ALL);

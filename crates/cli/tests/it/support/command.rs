@@ -57,6 +57,17 @@ impl<'a> Allstop<'a> {
         self
     }
 
+    /// A turn for each prompt.
+    pub(crate) fn prompts(self, prompts: &[impl AsRef<OsStr>]) -> Self {
+        prompts
+            .iter()
+            .enumerate()
+            .fold(self, |run, (turn, prompt)| {
+                let run = if turn == 0 { run } else { run.arg("--then") };
+                run.arg(prompt)
+            })
+    }
+
     pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.environment
             .push((name.into(), value.as_ref().to_owned()));

@@ -37,14 +37,24 @@ pub(super) fn quoted(text: &str) -> String {
 pub(super) fn without_ours(shown: &str) -> String {
     let mut rest = shown.replace("\r\n", "\n");
     for count in 1..300 {
-        for ours in [format!("\u{1b}[{count}A"), format!("\r\u{1b}[{count}C")] {
+        for ours in [
+            format!("\u{1b}[{count}A"),
+            format!("\u{1b}[{count}B"),
+            format!("\r\u{1b}[{count}C"),
+        ] {
             rest = rest.replace(&ours, "");
         }
     }
     for code in ["", "0", "1", "2", "4", "7", "31", "32", "33"] {
         rest = rest.replace(&format!("\u{1b}[{code}m"), "");
     }
-    for ours in ["\r\u{1b}[J", "\r\u{1b}[K", "\u{1b}[?2004h", "\u{1b}[?2004l"] {
+    for ours in [
+        "\r\u{1b}[2K",
+        "\u{1b}[B\u{1b}[J\u{1b}[A",
+        "\r\u{1b}[K",
+        "\u{1b}[?2004h",
+        "\u{1b}[?2004l",
+    ] {
         rest = rest.replace(ours, "");
     }
     rest

