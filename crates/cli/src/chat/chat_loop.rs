@@ -204,6 +204,7 @@ impl ChatLoop<'_> {
             ChatEffect::Answer(number, answer) => {
                 self.questions.answer(number, answer, &self.chat.session);
             }
+            ChatEffect::ShowMore(number) => self.questions.show_more(number),
             ChatEffect::Leave(cause) => self.left = Some(LeaveRequest { cause }),
         }
         None

@@ -3,6 +3,7 @@
 //! Views are pushed into an [`OutputQueue`](crate::terminal::OutputQueue) and never written from here, so nothing holds
 //! the process up, and text from outside cannot drive a terminal.
 
+mod change;
 #[cfg(test)]
 mod hostile_tests;
 mod json_stream;
@@ -12,6 +13,7 @@ mod table;
 mod watch;
 mod words;
 
+pub(crate) use change::{change_counts, change_role};
 pub(crate) use json_stream::JsonStream;
 pub(crate) use live::{LiveOptions, LiveView};
 pub(crate) use receipt::{

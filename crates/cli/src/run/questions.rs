@@ -9,7 +9,7 @@ use allstop_session::{OpenQuestion, Session};
 use allstop_tools::PermissionAnswer;
 
 use crate::display::call_label;
-use crate::terminal::{QuestionPrompt, SessionQuestions};
+use crate::terminal::{PromptReply, QuestionPrompt, SessionQuestions};
 
 /// The questions of a run at the terminal.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl RunQuestions {
     pub(super) fn ask(&mut self, question: OpenQuestion) {
         if !self.prompt.can_ask() {
             // Too late: then nobody waits for the answer.
-            let _too_late = self.session.answer(&question.id, PermissionAnswer::Deny);
+            let _too_late = self.session.answer(&question.id, PermissionAnswer::deny());
             return;
         }
         self.prompt.begin();
@@ -65,17 +65,22 @@ impl RunQuestions {
         }
     }
 
-    /// Waits for the next answer of the person.
+    /// Waits for the next reply of the person.
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub(super) async fn next(&mut self) -> (u64, PermissionAnswer) {
+    pub(super) async fn next(&mut self) -> PromptReply {
         self.prompt.next().await
     }
 
-    /// Gives the session an answer.
-    pub(super) fn answer(&mut self, number: u64, answer: PermissionAnswer) {
-        self.questions.answer(number, answer, &self.session);
+    /// Gives the session an answer, or shows more of a question.
+    pub(super) fn reply(&mut self, reply: PromptReply) {
+        match reply {
+            PromptReply::Answer(number, answer) => {
+                self.questions.answer(number, answer, &self.session);
+            }
+            PromptReply::ShowMore(number) => self.questions.show_more(number),
+        }
     }
 
     /// Follows the calls, for the names of those who ask.

@@ -131,7 +131,7 @@ impl RunTurns<'_, '_> {
                 effect = self.supervisor.next() => if self.carry_out(effect) || is_over(self) {
                     return None;
                 },
-                (number, answer) = self.view.next_answer() => self.view.answer(number, answer),
+                reply = self.view.next_reply() => self.view.reply(reply),
                 // Events before what is waited for: else the last ones would be shown behind what the caller prints.
                 Some(event) = self.events.next() => self.show(&event),
                 waited = &mut wait => {
@@ -210,13 +210,11 @@ pub(super) fn show(view: &mut RunView<'_>, event: &SessionEvent) -> bool {
     match &event.kind {
         SessionEventKind::Live(event) => view.event(event),
         SessionEventKind::PermissionAsked(question) => {
-            if let Some(questions) = &mut view.questions {
-                questions.ask(question.clone());
-            }
+            view.ask(question.clone());
         }
         SessionEventKind::PermissionAnswered { id, answer } => {
             if let Some(questions) = &mut view.questions {
-                questions.closed(id, answer.is_some_and(PermissionAnswer::allows));
+                questions.closed(id, answer.as_ref().is_some_and(PermissionAnswer::allows));
             }
         }
         SessionEventKind::AssistantIdle { .. } => return true,

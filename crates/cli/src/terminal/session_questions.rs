@@ -10,7 +10,8 @@ use allstop_session::{AnswerResult, OpenQuestion, Session, SessionEventKind};
 use allstop_tools::PermissionAnswer;
 use futures::FutureExt as _;
 
-use super::question::{TerminalQuestion, question_lines};
+use super::question::TerminalQuestion;
+use super::question_text::QuestionText;
 use super::queue::OutputQueue;
 use super::queue_state::OutputPriority;
 use super::text::{Style, TextRole};
@@ -29,6 +30,7 @@ struct UnansweredQuestion {
     id: QuestionId,
     /// The call that it is about.
     call: String,
+    text: QuestionText,
 }
 
 impl SessionQuestions {
@@ -61,19 +63,32 @@ impl SessionQuestions {
         // As in the rest of a question, nothing may be invisible.
         let call = question.question.call_id.as_str();
         let call = escape(call, is_unsafe_in_question).into_owned();
-        let text = &question.question.text;
-        let lines = question_lines(self.style, text, &call, asker.as_deref());
-        self.queue.lines(lines, OutputPriority::Must);
+        let size = self.queue.size();
+        let about = &question.question;
+        let mut text = QuestionText::new(about, &call, asker.as_deref(), self.style, size);
+        let page = text.first_page(size);
+        self.queue.lines(page, OutputPriority::Must);
+        let has_more = text.has_more();
         let unanswered = UnansweredQuestion {
             id: question.id,
             call: call.clone(),
+            text,
         };
         self.unanswered.insert(self.asked, unanswered);
         Some(TerminalQuestion {
             number: self.asked,
             call,
             always: question.question.session_scope,
+            has_more,
         })
+    }
+
+    /// Shows the next page of a question.
+    pub(crate) fn show_more(&mut self, number: u64) {
+        if let Some(question) = self.unanswered.get_mut(&number) {
+            let page = question.text.next_page(self.queue.size());
+            self.queue.lines(page, OutputPriority::Must);
+        }
     }
 
     /// Compares with the session after events were missed: its open questions, and the shown ones that are closed.
@@ -97,15 +112,22 @@ impl SessionQuestions {
         let Some(question) = self.unanswered.remove(&number) else {
             return;
         };
-        let said = match (session.answer(&question.id, answer), answer) {
-            (AnswerResult::Taken, PermissionAnswer::AllowOnce) => "  yes, once",
-            (AnswerResult::Taken, PermissionAnswer::AllowForSession) => "  yes, always",
-            (AnswerResult::Taken, PermissionAnswer::Deny | PermissionAnswer::Unanswered) => "  no",
-            (AnswerResult::TooLate | AnswerResult::NotFound, _) => {
-                "  too late: the question was answered, or a stop took it away"
+        let said = match session.answer(&question.id, answer.clone()) {
+            AnswerResult::Taken => match answer {
+                PermissionAnswer::AllowOnce => "  yes, once".to_owned(),
+                PermissionAnswer::AllowForSession => "  yes, always".to_owned(),
+                PermissionAnswer::Deny {
+                    reason: Some(reason),
+                } => format!("  no: {reason}"),
+                PermissionAnswer::Deny { reason: None } | PermissionAnswer::Unanswered => {
+                    "  no".to_owned()
+                }
+            },
+            AnswerResult::TooLate | AnswerResult::NotFound => {
+                "  too late: the question was answered, or a stop took it away".to_owned()
             }
         };
-        self.show_result(&question, said);
+        self.show_result(&question, &said);
     }
 
     /// Shows that a question was answered elsewhere or withdrawn. Its number, unless it was answered here.

@@ -31,7 +31,7 @@ impl ChatLoop<'_> {
             SessionEventKind::Live(event) => self.live(&event, number),
             SessionEventKind::PermissionAsked(question) => self.ask(question),
             SessionEventKind::PermissionAnswered { id, answer } => {
-                self.question_closed(&id, answer.is_some_and(PermissionAnswer::allows));
+                self.question_closed(&id, answer.as_ref().is_some_and(PermissionAnswer::allows));
             }
             SessionEventKind::LateAnswer { call_id, name } => {
                 let said =
@@ -65,6 +65,7 @@ impl ChatLoop<'_> {
             let call = calls.iter().find(|call| call.id == *id);
             call.map(|call| call.label.clone())
         };
+        self.chat.view.live.asked(&question.question);
         if let Some(question) = self.questions.ask(question, &self.chat.session, label) {
             self.apply(ChatEvent::Asked(question));
         }
