@@ -52,7 +52,7 @@ impl Agent {
                 hooks: Vec::new(),
                 guardrails: Vec::new(),
                 permissions: None,
-                prompter: Arc::new(FixedAnswer(PermissionAnswer::Deny)),
+                prompter: Arc::new(FixedAnswer(PermissionAnswer::deny())),
                 now: Arc::new(|| SystemTime::now().into()),
                 owner: None,
             },

@@ -12,6 +12,7 @@ use allstop_core::record::CallOutcome;
 use allstop_core::{
     CallId, Cause, Effect, FinishReason, SessionId, StopReason, ToolCall, TurnNumber, Usage,
 };
+use allstop_tools::FileChange;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
@@ -133,6 +134,9 @@ pub enum AgentEvent {
         content: Arc<str>,
         /// Exit code of the command, if the call ran one to its end.
         exit_code: Option<i32>,
+        /// The change of a file that the call has made, for people. The model does not get it.
+        #[schemars(with = "Option<FileChange>")]
+        change: Option<Arc<FileChange>>,
         /// State of a call that its stop could not end.
         left: Option<ItemState>,
     },

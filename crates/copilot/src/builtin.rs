@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use allstop_tools::{Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};
+use allstop_tools::{EffectPreview, Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};
 use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
 
@@ -129,20 +129,30 @@ fn edit(arguments: &Map<String, Value>) -> Value {
     Value::Object(taken(arguments, &names))
 }
 
+impl RenamedTool {
+    fn converted(&self, invocation: ToolInvocation) -> ToolInvocation {
+        let arguments = match &*invocation.arguments {
+            Value::Object(arguments) => (self.convert)(arguments),
+            other => other.clone(),
+        };
+        ToolInvocation {
+            arguments: Arc::new(arguments),
+            ..invocation
+        }
+    }
+}
+
 impl Tool for RenamedTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
 
     fn call(&self, invocation: ToolInvocation) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
-        let arguments = match &*invocation.arguments {
-            Value::Object(arguments) => (self.convert)(arguments),
-            other => other.clone(),
-        };
-        self.inner.call(ToolInvocation {
-            arguments: Arc::new(arguments),
-            ..invocation
-        })
+        self.inner.call(self.converted(invocation))
+    }
+
+    fn preview(&self, invocation: ToolInvocation) -> BoxFuture<'_, Option<EffectPreview>> {
+        self.inner.preview(self.converted(invocation))
     }
 }
 

@@ -79,8 +79,8 @@ pub enum WatchStreamEvent<'a> {
     QuestionClosed {
         /// Id of the question.
         question_id: &'a QuestionId,
-        /// True if the call may run.
-        allowed: bool,
+        /// True if the call may run; null if the question was withdrawn.
+        allowed: Option<bool>,
         /// Name of the answerer, if it was not the terminal of the session.
         by: Option<&'a str>,
     },

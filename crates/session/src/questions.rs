@@ -52,7 +52,7 @@ impl Questions {
         Arc::new(Self {
             hub,
             session,
-            unwatched: options.unwatched,
+            unwatched: options.unwatched.clone(),
             unanswered_after: options.unanswered_after,
             asked: AtomicU64::new(0),
             open: Mutex::default(),
@@ -107,7 +107,7 @@ struct OpenQuestionGuard<'a> {
 impl Drop for OpenQuestionGuard<'_> {
     fn drop(&mut self) {
         self.questions.open.lock().remove(&self.number);
-        let answer = self.answer;
+        let answer = self.answer.take();
         let id = self.id.clone();
         self.questions
             .hub
@@ -119,7 +119,7 @@ impl Prompter for Questions {
     fn ask(&self, question: PermissionQuestion) -> BoxFuture<'_, PermissionAnswer> {
         Box::pin(async move {
             if !self.hub.is_watched() {
-                return question.restrict_advance_answer(self.unwatched);
+                return question.restrict_advance_answer(self.unwatched.clone());
             }
             let number = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
             let id = QuestionId::from(format!("q_{number}"));
@@ -146,19 +146,23 @@ impl Prompter for Questions {
             let answer = tokio::select! {
                 biased;
                 // The sender is dropped only after its answer, or with the question.
-                answer = &mut rx => answer.unwrap_or(PermissionAnswer::Deny),
+                answer = &mut rx => answer.unwrap_or(PermissionAnswer::deny()),
                 // Here too, the caller that removes the entry answers it.
                 () = unwatched_for => {
                     let is_ours = self.open.lock().remove(&number).is_some();
                     if is_ours {
                         PermissionAnswer::Unanswered
                     } else {
-                        (&mut rx).await.unwrap_or(PermissionAnswer::Deny)
+                        (&mut rx).await.unwrap_or(PermissionAnswer::deny())
                     }
                 }
             };
-            asking.answer = Some(answer);
+            asking.answer = Some(answer.clone());
             answer
         })
+    }
+
+    fn shows_questions(&self) -> bool {
+        self.hub.is_watched()
     }
 }

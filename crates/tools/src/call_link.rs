@@ -1,4 +1,4 @@
-//! Side channel of a running call: output, heartbeat, usage, and promotion to the background.
+//! Side channel of a running call: output, heartbeat, usage, effect, and promotion to the background.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,6 +7,8 @@ use std::sync::{Arc, OnceLock};
 use allstop_core::{CallId, Usage};
 use parking_lot::Mutex;
 use tokio::sync::SetOnce;
+
+use crate::effect::FileChange;
 
 /// Observer of a running call. Called on the tool's own thread: must not block.
 pub trait CallObserver: Send + Sync {
@@ -26,6 +28,7 @@ struct CallLinkInner {
     observer: Arc<dyn CallObserver>,
     metered: Mutex<MeteredUsage>,
     exit_code: OnceLock<i32>,
+    change: OnceLock<Arc<FileChange>>,
     /// True if the tool listens for promotion to the background.
     is_promotable: AtomicBool,
     promoted: SetOnce<()>,
@@ -59,6 +62,7 @@ impl CallLink {
             observer,
             metered: Mutex::default(),
             exit_code: OnceLock::new(),
+            change: OnceLock::new(),
             is_promotable: AtomicBool::new(false),
             promoted: SetOnce::new(),
         })))
@@ -126,6 +130,19 @@ impl CallLink {
     /// Exit code of the command that the call ran.
     pub fn exit_code(&self) -> Option<i32> {
         self.0.as_ref()?.exit_code.get().copied()
+    }
+
+    /// Records the change of a file that the call has made, for display. The first one stands.
+    pub fn changed(&self, change: FileChange) {
+        if let Some(inner) = &self.0 {
+            // Fails if a change was recorded before, which stands.
+            drop(inner.change.set(Arc::new(change)));
+        }
+    }
+
+    /// The change of a file that the call has made.
+    pub fn change(&self) -> Option<Arc<FileChange>> {
+        self.0.as_ref()?.change.get().cloned()
     }
 
     /// Resolves when the call is asked to continue in the background. A tool that never awaits this cannot be asked.

@@ -10,6 +10,7 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 
 use crate::call_link::CallLink;
+use crate::effect::EffectPreview;
 
 /// Specification of a tool, for the model and for the agent loop.
 #[derive(Debug, Clone)]
@@ -101,4 +102,13 @@ pub trait Tool: Send + Sync + fmt::Debug {
     /// # Cancel safety
     /// The future is dropped after the grace of a stop; `invocation.scope` is cancelled before.
     fn call(&self, invocation: ToolInvocation) -> BoxFuture<'_, Result<ToolOutput, ToolError>>;
+
+    /// Computes what the call would do, for a person who is asked to permit it, and does nothing. `None`, the default:
+    /// its arguments say everything.
+    ///
+    /// # Cancel safety
+    /// A stop of the call drops the future.
+    fn preview(&self, _invocation: ToolInvocation) -> BoxFuture<'_, Option<EffectPreview>> {
+        Box::pin(std::future::ready(None))
+    }
 }

@@ -161,7 +161,7 @@ async fn hook_at_the_request_of_a_call_decides_before_a_person() {
             .hook(TestHook::new("tool_requested", does))
             .permissions(
                 Arc::new(policy),
-                Arc::new(FixedAnswer(PermissionAnswer::Deny)),
+                Arc::new(FixedAnswer(PermissionAnswer::deny())),
             )
             .build();
         let (turn, _) = run(agent, &root(), history().await, "go").await;
@@ -227,7 +227,7 @@ fn asking(agent: allstop_agent::AgentBuilder, prompter: Arc<dyn Prompter>) -> Ag
 #[tokio::test(start_paused = true)]
 async fn denied_permission_is_not_a_stop_and_approval_runs_the_call() {
     for (answer, denials) in [
-        (PermissionAnswer::Deny, 1),
+        (PermissionAnswer::deny(), 1),
         (PermissionAnswer::AllowOnce, 0),
         (PermissionAnswer::AllowForSession, 0),
     ] {

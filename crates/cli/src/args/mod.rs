@@ -359,7 +359,7 @@ impl PermissionArgs {
     pub(crate) fn answer(&self) -> Option<PermissionAnswer> {
         match (self.yes, self.deny) {
             (true, _) => Some(PermissionAnswer::AllowOnce),
-            (_, true) => Some(PermissionAnswer::Deny),
+            (_, true) => Some(PermissionAnswer::deny()),
             _ => None,
         }
     }

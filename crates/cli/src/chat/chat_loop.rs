@@ -206,8 +206,9 @@ impl ChatLoop<'_> {
             ChatEffect::Complete => return Some(ChatEvent::Names(self.names())),
             ChatEffect::Do(command) => self.command(command),
             ChatEffect::Answer(number, answer) => {
-                self.questions.answer(number, answer, &self.chat.session);
+                self.questions.answer(number, &answer, &self.chat.session);
             }
+            ChatEffect::ShowMore(number) => self.questions.show_more(number),
             ChatEffect::Leave(cause) => self.left = Some(LeaveRequest { cause }),
         }
         None

@@ -139,6 +139,7 @@ impl ChatState {
                 typing::effects_of(line, text)
             }
             InputResult::Answer(number, answer) => vec![ChatEffect::Answer(number, answer)],
+            InputResult::ShowMore(number) => vec![ChatEffect::ShowMore(number)],
             InputResult::Complete => vec![ChatEffect::Complete],
             InputResult::Say(text) => vec![ChatEffect::Note(text)],
             InputResult::Leave => self.leave(None),

@@ -111,8 +111,7 @@ impl ChatView {
     fn denials(&self, outcome: &MessageOutcome) {
         for denial in &outcome.denials {
             let denied = self.style.paint(TextRole::Warning, "denied:");
-            let reason = plain(&denial.reason);
-            self.lines(styled![denied, " ", denial.tool, ": ", reason]);
+            self.lines(styled![denied, " ", denial.tool, ": ", denial.reason]);
         }
     }
 

@@ -137,6 +137,7 @@ fn events_of_a_run_are_harmless() {
         after_ms: 1,
         content: format!("{HOSTILE}\n[exit code {HOSTILE}]").into(),
         exit_code: None,
+        change: None,
         left: None,
     };
     let events = [

@@ -3,6 +3,7 @@
 //! Views are pushed into an [`OutputQueue`](crate::terminal::OutputQueue) and never written from here, so nothing holds
 //! the process up, and text from outside cannot drive a terminal.
 
+mod change;
 #[cfg(test)]
 mod hostile_tests;
 mod instructions;
@@ -14,6 +15,7 @@ mod table;
 mod watch;
 mod words;
 
+pub(crate) use change::{change_counts, change_role};
 pub(crate) use instructions::instructions_in_words;
 pub(crate) use json_stream::JsonStream;
 pub(crate) use live::{LiveOptions, LiveView};

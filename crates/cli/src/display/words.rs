@@ -6,6 +6,7 @@ use allstop_core::Timestamp;
 use allstop_core::message::Arguments;
 use allstop_core::receipt::{EndMethod, EndProof, ItemKind, NotStoppedReason};
 use allstop_runtime::UnendedWork;
+use serde_json::Value;
 
 /// A word of the vocabulary without its underscores.
 pub(crate) fn plain(word: &str) -> String {
@@ -114,19 +115,25 @@ pub(crate) fn age(at: Timestamp, now: Timestamp) -> String {
 pub(crate) fn call(name: &str, arguments: &Arguments) -> String {
     /// In the order in which they say most.
     const TELLING: [&str; 5] = ["command", "path", "pattern", "url", "prompt"];
-    match arguments {
-        Arguments::Malformed(text) => format!("{name} {text}"),
-        Arguments::Json(value) => {
-            let telling = TELLING
-                .iter()
-                .find_map(|key| value.get(key).and_then(|value| value.as_str()));
-            match telling {
-                Some(argument) => format!("{name}: {argument}"),
-                None if value.as_object().is_some_and(serde_json::Map::is_empty) => name.to_owned(),
-                None => format!("{name} {value}"),
-            }
-        }
+    let value = match arguments {
+        Arguments::Malformed(_) => return format!("{name} (its arguments are not JSON)"),
+        Arguments::Json(value) => value,
+    };
+    let text_of = |key: &&str| value.get(key).and_then(Value::as_str);
+    if let Some((key, text)) = TELLING.iter().find_map(|key| Some((key, text_of(key)?))) {
+        let separator = if *key == "path" { "" } else { ":" };
+        return format!("{name}{separator} {}", text.trim());
     }
+    let Some(named) = value.as_object().filter(|named| !named.is_empty()) else {
+        return name.to_owned();
+    };
+    let named = named.iter().map(|(key, value)| match value {
+        Value::String(text) => format!("{key}={text}"),
+        Value::Array(items) => format!("{key}=[{}]", items.len()),
+        Value::Object(_) => format!("{key}={{…}}"),
+        other => format!("{key}={other}"),
+    });
+    format!("{name} {}", named.collect::<Vec<_>>().join(", "))
 }
 
 /// Background work that runs without this process, or has ended without it.
@@ -164,9 +171,18 @@ mod tests {
 
     #[test]
     fn a_call_is_named_by_its_telling_argument() {
-        let call = |json| call("t", &Arguments::from(json));
-        assert_eq!(call(serde_json::json!({"command": "ls"})), "t: ls");
-        assert_eq!(call(serde_json::json!({})), "t");
-        assert_eq!(call(serde_json::json!({"n": 1})), "t {\"n\":1}");
+        let json = |json| call("t", &Arguments::from(json));
+        assert_eq!(json(serde_json::json!({"command": "ls"})), "t: ls");
+        assert_eq!(json(serde_json::json!({"path": "f", "old": "x"})), "t f");
+        assert_eq!(json(serde_json::json!({})), "t");
+        let other = serde_json::json!({"n": 1, "city": "Bonn", "a": [1, 2], "o": {"x": 1}});
+        let shown = json(other);
+        assert!(!shown.contains('"'), "{shown}");
+        assert!(
+            shown.contains("city=Bonn") && shown.contains("a=[2]"),
+            "{shown}"
+        );
+        let malformed = call("t", &Arguments::Malformed("{".into()));
+        assert_eq!(malformed, "t (its arguments are not JSON)");
     }
 }

@@ -15,9 +15,9 @@ use parking_lot::Mutex;
 use tokio::sync::{broadcast, mpsc};
 
 use super::turn_picture::{TurnFacts, TurnPicture};
-use super::watch_event::{WatchEvent, WatchedQuestion};
+use super::watch_event::WatchEvent;
 use crate::chat::recorded;
-use crate::terminal::asker_in_words;
+use crate::terminal::ShownQuestion;
 
 /// Events that a watcher may lag behind before it misses the oldest: about the deltas of a long answer.
 const EVENTS_KEPT_MAX: usize = 1_024;
@@ -162,7 +162,7 @@ impl WatchedSession {
             SessionEventKind::PermissionAnswered { id, answer } => {
                 Some(WatchEvent::QuestionClosed {
                     id: id.clone(),
-                    allowed: answer.is_some_and(allstop_tools::PermissionAnswer::allows),
+                    answer: answer.clone().map(Into::into),
                     by: self.answered_by(id),
                 })
             }
@@ -186,14 +186,8 @@ impl WatchedSession {
     }
 
     fn asked(&self, picture: &TurnPicture, open: OpenQuestion) -> WatchEvent {
-        let asker = asker_in_words(&open.agents, &self.session, |id| picture.label(id));
-        WatchEvent::Asked(WatchedQuestion {
-            id: open.id,
-            call_id: open.question.call_id,
-            text: open.question.text,
-            always: open.question.session_scope,
-            asker,
-        })
+        let label = |id: &_| picture.label(id);
+        WatchEvent::Asked(ShownQuestion::of(open, &self.session, label))
     }
 }
 

@@ -28,4 +28,4 @@ pub(crate) use protocol::{
     AnswerParams, OwnedSessionReport, ProcessReport, RemoteExtent, RemoteStopParams,
     RunningTurnReport, WorkReport,
 };
-pub(crate) use watch_event::{WatchEvent, WatchedQuestion};
+pub(crate) use watch_event::{WatchEvent, WatcherAnswer};

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use allstop_agent::AgentEvent;
+use allstop_core::Receipt;
 use allstop_core::ids::QuestionId;
-use allstop_core::{CallId, Receipt};
 use allstop_tools::PermissionAnswer;
 use serde::{Deserialize, Serialize};
+
+use crate::terminal::ShownQuestion;
 
 /// One event for a watcher.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -21,11 +23,12 @@ pub(crate) enum WatchEvent {
         age_ms: u64,
     },
     /// A permission question is open.
-    Asked(WatchedQuestion),
+    Asked(ShownQuestion),
     /// A question was answered or withdrawn.
     QuestionClosed {
         id: QuestionId,
-        allowed: bool,
+        /// The answer; none if it was withdrawn.
+        answer: Option<WatcherAnswer>,
         /// Name of the answerer, if it was not the terminal of the session.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,
@@ -42,26 +45,20 @@ pub(crate) enum WatchEvent {
     Ended,
 }
 
-/// An open question, as a watcher shows it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct WatchedQuestion {
-    pub(crate) id: QuestionId,
-    pub(crate) call_id: CallId,
-    pub(crate) text: String,
-    /// The calls that `always` would allow.
-    pub(crate) always: String,
-    /// The sub-agent that asks.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) asker: Option<String>,
-}
-
 /// Answer to a question, on the wire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum WatcherAnswer {
     AllowOnce,
     AllowForSession,
-    Deny,
+    Deny { reason: Option<Arc<str>> },
+}
+
+impl WatcherAnswer {
+    /// True if the call may run.
+    pub(crate) fn allows(&self) -> bool {
+        !matches!(self, Self::Deny { .. })
+    }
 }
 
 impl From<PermissionAnswer> for WatcherAnswer {
@@ -69,7 +66,8 @@ impl From<PermissionAnswer> for WatcherAnswer {
         match answer {
             PermissionAnswer::AllowOnce => Self::AllowOnce,
             PermissionAnswer::AllowForSession => Self::AllowForSession,
-            PermissionAnswer::Deny | PermissionAnswer::Unanswered => Self::Deny,
+            PermissionAnswer::Deny { reason } => Self::Deny { reason },
+            PermissionAnswer::Unanswered => Self::Deny { reason: None },
         }
     }
 }
@@ -79,7 +77,7 @@ impl From<WatcherAnswer> for PermissionAnswer {
         match answer {
             WatcherAnswer::AllowOnce => Self::AllowOnce,
             WatcherAnswer::AllowForSession => Self::AllowForSession,
-            WatcherAnswer::Deny => Self::Deny,
+            WatcherAnswer::Deny { reason } => Self::Deny { reason },
         }
     }
 }

@@ -9,7 +9,7 @@ use allstop_session::{OpenQuestion, Session};
 use allstop_tools::PermissionAnswer;
 
 use crate::display::call_label;
-use crate::terminal::{QuestionPrompt, SessionQuestions};
+use crate::terminal::{PromptReply, QuestionPrompt, SessionQuestions};
 
 /// The questions of a run at the terminal.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl RunQuestions {
     pub(super) fn ask(&mut self, question: OpenQuestion) {
         if !self.prompt.can_ask() {
             // Too late: then nobody waits for the answer.
-            let _too_late = self.session.answer(&question.id, PermissionAnswer::Deny);
+            let _too_late = self.session.answer(&question.id, PermissionAnswer::deny());
             return;
         }
         self.prompt.begin();
@@ -54,28 +54,38 @@ impl RunQuestions {
             self.ask(question);
         }
         for id in closed {
-            self.closed(&id, false, None);
+            self.closed(&id, None, None);
         }
     }
 
     /// Closes a question that was answered elsewhere, there `by` whom, or withdrawn.
-    pub(super) fn closed(&mut self, id: &QuestionId, allowed: bool, by: Option<&str>) {
-        if let Some(number) = self.questions.closed(id, allowed, by) {
+    pub(super) fn closed(
+        &mut self,
+        id: &QuestionId,
+        answer: Option<&PermissionAnswer>,
+        by: Option<&str>,
+    ) {
+        if let Some(number) = self.questions.closed(id, answer, by) {
             self.prompt.close(number);
         }
     }
 
-    /// Waits for the next answer of the person.
+    /// Waits for the next reply of the person.
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub(super) async fn next(&mut self) -> (u64, PermissionAnswer) {
+    pub(super) async fn next(&mut self) -> PromptReply {
         self.prompt.next().await
     }
 
-    /// Gives the session an answer.
-    pub(super) fn answer(&mut self, number: u64, answer: PermissionAnswer) {
-        self.questions.answer(number, answer, &self.session);
+    /// Gives the session an answer, or shows more of a question.
+    pub(super) fn reply(&mut self, reply: PromptReply) {
+        match reply {
+            PromptReply::Answer(number, answer) => {
+                self.questions.answer(number, &answer, &self.session);
+            }
+            PromptReply::ShowMore(number) => self.questions.show_more(number),
+        }
     }
 
     /// Follows the calls, for the names of those who ask.

@@ -9,7 +9,6 @@ use allstop_session::{
     FollowUp, LiveEvents, MessageDeadline, MessageOutcome, NewMessage, Session, SessionEvent,
     SessionEventKind, SessionStop, StopTarget,
 };
-use allstop_tools::PermissionAnswer;
 use allstop_tools::mcp::McpStatusEvents;
 
 use super::view::RunView;
@@ -131,7 +130,7 @@ impl RunTurns<'_, '_> {
                 effect = self.supervisor.next() => if self.carry_out(effect) || is_over(self) {
                     return None;
                 },
-                (number, answer) = self.view.next_answer() => self.view.answer(number, answer),
+                reply = self.view.next_reply() => self.view.reply(reply),
                 // Events before what is waited for: else the last ones would be shown behind what the caller prints.
                 Some(event) = self.events.next() => self.show(&event),
                 waited = &mut wait => {
@@ -216,15 +215,12 @@ pub(super) fn show(view: &mut RunView<'_>, remote: &RemoteListener, event: &Sess
     match &event.kind {
         SessionEventKind::Live(event) => view.event(event),
         SessionEventKind::PermissionAsked(question) => {
-            if let Some(questions) = &mut view.questions {
-                questions.ask(question.clone());
-            }
+            view.ask(question.clone());
         }
         SessionEventKind::PermissionAnswered { id, answer } => {
             if let Some(questions) = &mut view.questions {
                 let by = remote.answered_by(id);
-                let allowed = answer.is_some_and(PermissionAnswer::allows);
-                questions.closed(id, allowed, by.as_deref());
+                questions.closed(id, answer.as_ref(), by.as_deref());
             }
         }
         SessionEventKind::AssistantIdle { .. } => return true,

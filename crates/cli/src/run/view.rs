@@ -5,21 +5,22 @@ use std::time::Instant;
 use allstop_agent::AgentEvent;
 use allstop_core::StopReason;
 use allstop_runtime::Envelope;
-use allstop_session::Session;
-use allstop_tools::PermissionAnswer;
+use allstop_session::{OpenQuestion, Session};
 use allstop_tools::mcp::McpStatusEvent;
 
 use super::absent_prompter::AbsentPrompter;
 use super::questions::RunQuestions;
 use crate::args::RunArgs;
 use crate::display::{
-    EventView, JsonStream, LiveOptions, LiveView, RECEIPT_WIDTH_DEFAULT, is_worth_showing, plain,
+    EventView, JsonStream, LiveOptions, LiveView, RECEIPT_WIDTH_DEFAULT, is_worth_showing,
     render_receipt,
 };
 use crate::host::ProcessHost;
 use crate::shell_command::SameFlags;
 use crate::short_id::short;
-use crate::terminal::{self, JobChange, OutputPriority, OutputQueue, Styled, TextRole, styled};
+use crate::terminal::{
+    self, JobChange, OutputPriority, OutputQueue, PromptReply, Styled, TextRole, styled,
+};
 
 /// Output of a run.
 pub(super) struct RunView<'a> {
@@ -119,18 +120,28 @@ impl<'a> RunView<'a> {
         }
     }
 
-    /// Hands an answer of the person on.
-    pub(super) fn answer(&mut self, number: u64, answer: PermissionAnswer) {
+    /// Asks a question where a person can answer.
+    pub(super) fn ask(&mut self, question: OpenQuestion) {
+        if let Some(live) = &mut self.live {
+            live.asked(&question.question);
+        }
         if let Some(questions) = &mut self.questions {
-            questions.answer(number, answer);
+            questions.ask(question);
         }
     }
 
-    /// Waits for an answer of the person to an open question.
+    /// Hands a reply of the person on.
+    pub(super) fn reply(&mut self, reply: PromptReply) {
+        if let Some(questions) = &mut self.questions {
+            questions.reply(reply);
+        }
+    }
+
+    /// Waits for a reply of the person to an open question.
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub(super) async fn next_answer(&mut self) -> (u64, PermissionAnswer) {
+    pub(super) async fn next_reply(&mut self) -> PromptReply {
         match &mut self.questions {
             Some(questions) => questions.next().await,
             None => std::future::pending().await,
@@ -172,8 +183,7 @@ impl<'a> RunView<'a> {
         }
         for denial in &envelope.denials {
             let denied = style.paint(TextRole::Warning, "denied:");
-            let reason = plain(&denial.reason);
-            text.push_line(&styled![denied, " ", denial.tool, ": ", reason]);
+            text.push_line(&styled![denied, " ", denial.tool, ": ", denial.reason]);
         }
         if self.absent.was_asked() {
             let hint = style.paint(TextRole::Dim, "hint:");

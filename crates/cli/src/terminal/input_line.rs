@@ -101,9 +101,16 @@ impl InputLine {
         if self.prefix.widest() + TEXT_COLUMNS_MIN.min(room / 2) <= room {
             return (Vec::new(), self.prefix.clone());
         }
-        let lines = self.prefix.wrap(room).into_iter();
+        // The sign at its end stays with the text.
+        let (words, sign) = match self.prefix.as_str().trim_end().rsplit_once(' ') {
+            Some((words, sign)) if sign.chars().count() == 1 && room > TEXT_COLUMNS_MIN => {
+                (Styled::text(words), Styled::text(&format!("{sign} ")))
+            }
+            _ => (self.prefix.clone(), Styled::default()),
+        };
+        let lines = words.wrap(room).into_iter();
         let cut = lines.map(|line| line.cut(room, self.style.pick("…", "...")));
-        (cut.collect(), Styled::default())
+        (cut.collect(), sign)
     }
 
     fn above(&self, line: &Styled, room: usize) -> Styled {
@@ -178,7 +185,7 @@ mod tests {
         for row in &drawn.rows {
             assert!(Styled::text(row).widest() < 24, "{row}");
         }
-        assert_eq!(drawn.rows.last().map(String::as_str), Some("y"));
+        assert_eq!(drawn.rows.last().map(String::as_str), Some("> y"));
         entry.prefix = "> ".into();
         entry.text = "👩‍👩‍👧‍👦👩‍👩‍👧‍👦👩‍👩‍👧‍👦".to_owned();
         entry.cursor = entry.text.len();

@@ -22,10 +22,12 @@ mod open_line;
 mod output;
 mod prompt;
 mod question;
+mod question_text;
 mod queue;
 mod queue_state;
 mod reader;
 mod session_questions;
+mod shown_question;
 mod sink;
 mod status_line;
 #[cfg(test)]
@@ -43,14 +45,13 @@ pub(crate) use job_control::{JobChange, JobControl, suspend, suspend_watch};
 pub(crate) use keys::Key;
 pub(crate) use live_region::{RunningClock, RunningLine};
 pub(crate) use output::{OutputFlush, OutputStreams};
-pub(crate) use prompt::QuestionPrompt;
+pub(crate) use prompt::{PromptReply, QuestionPrompt};
 pub(crate) use question::{QuestionQueue, QuestionReply, TerminalQuestion};
 pub(crate) use queue::OutputQueue;
 pub(crate) use queue_state::{FlushResult, OutputPriority};
 pub(crate) use reader::{InputMode, InputReader};
-pub(crate) use session_questions::{
-    SessionQuestions, ShownQuestion, UnansweredQuestion, asker_in_words,
-};
+pub(crate) use session_questions::{SessionQuestions, UnansweredQuestion};
+pub(crate) use shown_question::ShownQuestion;
 #[expect(unused_imports, reason = "the status follows")]
 pub(crate) use status_line::{StatusItem, StatusLine};
-pub(crate) use text::{Environment, Style, Styled, Symbol, TextRole, escape, styled};
+pub(crate) use text::{Environment, Style, Styled, Symbol, TextRole, escape, styled, without_tabs};

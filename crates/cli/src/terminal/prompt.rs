@@ -16,6 +16,15 @@ use super::reader::{InputMode, InputReader};
 use super::session_questions::SessionQuestions;
 use super::text::{Environment, Style, TextRole};
 
+/// Reply of a person to a question of this number.
+#[derive(Debug, PartialEq)]
+pub(crate) enum PromptReply {
+    /// The answer.
+    Answer(u64, PermissionAnswer),
+    /// More of it is to be shown.
+    ShowMore(u64),
+}
+
 /// Asks questions where nothing else is typed.
 #[derive(Debug)]
 pub(crate) struct QuestionPrompt {
@@ -102,11 +111,11 @@ impl QuestionPrompt {
         self.show();
     }
 
-    /// The next answer. It waits for ever while no question is open.
+    /// The next reply. It waits for ever while no question is open.
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub(crate) async fn next(&mut self) -> (u64, PermissionAnswer) {
+    pub(crate) async fn next(&mut self) -> PromptReply {
         loop {
             if self.questions.is_empty() {
                 return std::future::pending().await;
@@ -114,13 +123,13 @@ impl QuestionPrompt {
             let now = Instant::now();
             if let Some(number) = self.is_gone.then(|| self.questions.deny(now)).flatten() {
                 self.show();
-                return (number, PermissionAnswer::Deny);
+                return PromptReply::Answer(number, PermissionAnswer::deny());
             }
             while let Some(key) = self.keys.pop_front() {
-                let answer = self.press(key);
+                let reply = self.press(key);
                 self.show();
-                if let Some(answer) = answer {
-                    return answer;
+                if let Some(reply) = reply {
+                    return reply;
                 }
             }
             self.reader.take();
@@ -131,16 +140,19 @@ impl QuestionPrompt {
         }
     }
 
-    fn press(&mut self, key: Key) -> Option<(u64, PermissionAnswer)> {
+    fn press(&mut self, key: Key) -> Option<PromptReply> {
         let ends_line = matches!(key, Key::Enter | Key::NewLine);
         if ends_line && self.mode == InputMode::Lines {
             self.queue.end_echoed_line();
         }
         match self.questions.press(key, Instant::now())? {
-            QuestionReply::AnswerResult(number, answer) => return Some((number, answer)),
+            QuestionReply::AnswerResult(number, answer) => {
+                return Some(PromptReply::Answer(number, answer));
+            }
+            QuestionReply::ShowMore(number) => return Some(PromptReply::ShowMore(number)),
             QuestionReply::Pending => {}
             QuestionReply::Other(_) => {
-                let said = "answer y, a or n; Ctrl-C stops the turn";
+                let said = "answer y, a, n or n REASON; v shows more; Ctrl-C stops the turn";
                 let line = self.style.paint(TextRole::Dim, said);
                 self.queue.lines(line, OutputPriority::Must);
             }

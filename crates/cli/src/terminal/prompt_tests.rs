@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::*;
-use crate::terminal::question::question_lines;
 use crate::terminal::test_screen::TestScreen;
 
 const LONG: Duration = Duration::from_secs(20);
@@ -37,12 +36,13 @@ impl TestTerminal {
     fn asks(&mut self, number: u64, command: &str) {
         self.prompt.begin();
         let call = format!("call_{number}");
-        let lines = question_lines(Style::default(), command, &call, None);
-        self.output.stderr().lines(lines, OutputPriority::Must);
+        let line = format!("? Allow {command} ({call})");
+        self.output.stderr().lines(line, OutputPriority::Must);
         self.prompt.open(TerminalQuestion {
             number,
             call,
-            always: "this very command".to_owned(),
+            always: "exactly this command".to_owned(),
+            has_more: false,
         });
     }
 }
@@ -54,14 +54,18 @@ async fn each_answer_is_understood() {
             ("y\n", PermissionAnswer::AllowOnce),
             (" YES \n", PermissionAnswer::AllowOnce),
             ("a\n", PermissionAnswer::AllowForSession),
-            ("no\n", PermissionAnswer::Deny),
-            ("\u{4}", PermissionAnswer::Deny),
+            ("no\n", PermissionAnswer::deny()),
+            ("\u{4}", PermissionAnswer::deny()),
         ] {
             let mut terminal = terminal_named(name);
             terminal.asks(1, "shell: rm -rf x");
             terminal.screen.wait_for("[n]o");
             terminal.screen.type_keys(typed);
-            assert_eq!(terminal.prompt.next().await, (1, answer), "{typed:?}");
+            assert_eq!(
+                terminal.prompt.next().await,
+                PromptReply::Answer(1, answer),
+                "{typed:?}"
+            );
         }
     }
 }
@@ -72,7 +76,8 @@ async fn a_question_reads_like_this() {
     terminal.asks(1, "shell: rm x");
     terminal.screen.wait_for("[n]o");
     terminal.screen.type_keys("maybe\ry\r");
-    assert_eq!(terminal.prompt.next().await.1, PermissionAnswer::AllowOnce);
+    let answer = PromptReply::Answer(1, PermissionAnswer::AllowOnce);
+    assert_eq!(terminal.prompt.next().await, answer);
     let queue = terminal.output.stderr();
     queue.lines("  yes, once", OutputPriority::Must);
     terminal.asks(2, "shell: rm y");
@@ -113,7 +118,10 @@ async fn text_typed_before_the_question_is_no_answer() {
         terminal.asks(1, "shell: rm x");
         terminal.screen.wait_for("[n]o");
         terminal.screen.type_keys("n\n");
-        assert_eq!(terminal.prompt.next().await, (1, PermissionAnswer::Deny));
+        assert_eq!(
+            terminal.prompt.next().await,
+            PromptReply::Answer(1, PermissionAnswer::deny())
+        );
     }
 }
 
@@ -129,10 +137,16 @@ async fn questions_are_answered_one_after_another() {
         terminal.screen.wait_for("call_2: [y]es");
         terminal.screen.type_keys("a\n");
         let answer = terminal.prompt.next().await;
-        assert_eq!(answer, (2, PermissionAnswer::AllowForSession));
+        assert_eq!(
+            answer,
+            PromptReply::Answer(2, PermissionAnswer::AllowForSession)
+        );
         terminal.screen.wait_for("call_3: [y]es");
         terminal.screen.type_keys("\u{4}");
-        assert_eq!(terminal.prompt.next().await, (3, PermissionAnswer::Deny));
+        assert_eq!(
+            terminal.prompt.next().await,
+            PromptReply::Answer(3, PermissionAnswer::deny())
+        );
     }
 }
 
@@ -168,8 +182,14 @@ async fn a_terminal_that_hangs_up_is_a_no() {
         terminal.asks(2, "shell: rm y");
         screen.wait_for("[n]o");
         drop(screen);
-        assert_eq!(terminal.prompt.next().await, (1, PermissionAnswer::Deny));
-        assert_eq!(terminal.prompt.next().await, (2, PermissionAnswer::Deny));
+        assert_eq!(
+            terminal.prompt.next().await,
+            PromptReply::Answer(1, PermissionAnswer::deny())
+        );
+        assert_eq!(
+            terminal.prompt.next().await,
+            PromptReply::Answer(2, PermissionAnswer::deny())
+        );
     }
 }
 
@@ -184,5 +204,8 @@ async fn a_suspended_question_goes_on_where_it_was() {
     terminal.prompt.resume();
     terminal.screen.type_keys("y\r");
     let answer = tokio::time::timeout(LONG, terminal.prompt.next()).await;
-    assert_eq!(answer.unwrap(), (1, PermissionAnswer::AllowOnce));
+    assert_eq!(
+        answer.unwrap(),
+        PromptReply::Answer(1, PermissionAnswer::AllowOnce)
+    );
 }

@@ -12,9 +12,9 @@ use allstop_tools::PermissionAnswer;
 use super::editor::{EditResult, LineEditor};
 use super::input_line::InputLine;
 use super::keys::Key;
-use super::text::{Style, Styled, TextRole, styled};
+use super::text::{Style, styled};
 
-/// Time after a question closes in which y/n/a is held back: a person who was about to answer has seen by then that the
+/// Time after a question closes in which a reply is held back: a person who was about to answer has seen by then that the
 /// question is gone. As a message the word might stop the turn.
 const LATE_ANSWER: Duration = Duration::from_secs(2);
 
@@ -27,6 +27,8 @@ pub(crate) struct TerminalQuestion {
     pub(crate) call: String,
     /// The calls that `always` would allow.
     pub(crate) always: String,
+    /// Only the first page of it is on the screen.
+    pub(crate) has_more: bool,
 }
 
 /// Result of a key while a question is open.
@@ -36,6 +38,8 @@ pub(crate) enum QuestionReply {
     Pending,
     /// The question of this number has its answer.
     AnswerResult(u64, PermissionAnswer),
+    /// More of the question of this number is to be shown.
+    ShowMore(u64),
     /// A line that is no answer.
     Other(String),
 }
@@ -88,9 +92,10 @@ impl QuestionQueue {
         // A reply has one line, so Ctrl-J ends it too.
         let key = if key == Key::NewLine { Key::Enter } else { key };
         let answer = match self.reply.press(key) {
-            EditResult::EndOfInput => PermissionAnswer::Deny,
-            EditResult::Submitted(line) => match answer_of(&line) {
-                Some(answer) => answer,
+            EditResult::EndOfInput => PermissionAnswer::deny(),
+            EditResult::Submitted(line) => match meaning_of(&line) {
+                Some(ReplyMeaning::Answer(answer)) => answer,
+                Some(ReplyMeaning::ShowMore) => return Some(QuestionReply::ShowMore(number)),
                 None if line.trim().is_empty() => return Some(QuestionReply::Pending),
                 None => return Some(QuestionReply::Other(line)),
             },
@@ -110,7 +115,7 @@ impl QuestionQueue {
     /// True if this line answers a question that has closed just now. Holds back one line only.
     pub(crate) fn holds_back(&mut self, line: &str, now: Instant) -> bool {
         let is_late = |closed: Instant| now < closed + LATE_ANSWER;
-        let holds = self.closed_at.is_some_and(is_late) && answer_of(line).is_some();
+        let holds = self.closed_at.is_some_and(is_late) && meaning_of(line).is_some();
         if holds {
             self.closed_at = None;
         }
@@ -126,11 +131,16 @@ impl QuestionQueue {
             String::new()
         };
         let always = &question.always;
+        let more = if question.has_more {
+            "  [v]iew more"
+        } else {
+            ""
+        };
         let sign = style.pick("›", ">");
         Some(InputLine {
             above: Vec::new(),
             prefix: styled![format!(
-                "  {call}[y]es, once  [a]lways: {always}  [n]o {sign} "
+                "  {call}[y]es, once  [a]lways, this session: {always}  [n]o, or n REASON{more} {sign} "
             )],
             text: self.reply.text().to_owned(),
             cursor: self.reply.cursor(),
@@ -140,26 +150,25 @@ impl QuestionQueue {
     }
 }
 
-/// The lines of a question above its input line. `asker`: the sub-agent that asks.
-pub(super) fn question_lines(style: Style, text: &str, call: &str, asker: Option<&str>) -> Styled {
-    let asks = style.paint(TextRole::Warning, "? Allow");
-    let text = style.paint(TextRole::Strong, text);
-    let call = style.paint(TextRole::Dim, format_args!("({call})"));
-    let mut lines = Styled::default();
-    lines.push_line(&styled![asks, " ", text, " ", call]);
-    if let Some(asker) = asker {
-        let asker = format_args!("  asked by {asker}");
-        lines.push_line(&style.paint(TextRole::Dim, asker));
-    }
-    lines
+/// Meaning of a line while a question is open.
+enum ReplyMeaning {
+    Answer(PermissionAnswer),
+    /// More of the question is to be shown.
+    ShowMore,
 }
 
-/// The answer that a line gives; `None` if it is no answer.
-fn answer_of(line: &str) -> Option<PermissionAnswer> {
-    match line.trim().to_ascii_lowercase().as_str() {
-        "y" | "yes" => Some(PermissionAnswer::AllowOnce),
-        "a" | "always" => Some(PermissionAnswer::AllowForSession),
-        "n" | "no" => Some(PermissionAnswer::Deny),
-        _ => None,
-    }
+/// The meaning of a line; `None` if it is no reply.
+fn meaning_of(line: &str) -> Option<ReplyMeaning> {
+    let line = line.trim();
+    let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    // "no, because" is said so.
+    let word = word.trim_end_matches([',', '.', ':', ';', '!']);
+    let rest = rest.trim();
+    Some(match (word.to_ascii_lowercase().as_str(), rest) {
+        ("y" | "yes", "") => ReplyMeaning::Answer(PermissionAnswer::AllowOnce),
+        ("a" | "always", "") => ReplyMeaning::Answer(PermissionAnswer::AllowForSession),
+        ("n" | "no", reason) => ReplyMeaning::Answer(PermissionAnswer::deny_because(reason)),
+        ("v" | "view", "") => ReplyMeaning::ShowMore,
+        _ => return None,
+    })
 }

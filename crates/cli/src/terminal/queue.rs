@@ -230,6 +230,11 @@ impl OutputQueue {
         sink::size(&self.file).map(|(columns, _)| columns)
     }
 
+    /// Columns and rows of the terminal; `None` if it is none.
+    pub(super) fn size(&self) -> Option<(usize, usize)> {
+        sink::size(&self.file)
+    }
+
     /// A writer of whole lines into this queue, for code that takes an `io::Write`.
     pub(crate) fn writer(&self) -> LineWriter {
         LineWriter::new(self.clone())

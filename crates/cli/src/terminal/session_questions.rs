@@ -1,7 +1,6 @@
 //! The questions of a session at the terminal: shown, answered in the session, and their results.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 
 use allstop_core::CallId;
 use allstop_core::ids::QuestionId;
@@ -10,9 +9,11 @@ use allstop_session::{AnswerResult, OpenQuestion, Session, SessionEventKind};
 use allstop_tools::PermissionAnswer;
 use futures::FutureExt as _;
 
-use super::question::{TerminalQuestion, question_lines};
+use super::question::TerminalQuestion;
+use super::question_text::QuestionText;
 use super::queue::OutputQueue;
 use super::queue_state::OutputPriority;
+use super::shown_question::ShownQuestion;
 use super::text::{Style, TextRole, styled};
 
 /// Questions of a session that have no answer yet.
@@ -30,19 +31,7 @@ pub(crate) struct UnansweredQuestion {
     pub(crate) id: QuestionId,
     /// The call that it is about.
     call: String,
-}
-
-/// A question to show.
-#[derive(Debug)]
-pub(crate) struct ShownQuestion {
-    pub(crate) id: QuestionId,
-    /// The call that it is about.
-    pub(crate) call: String,
-    pub(crate) text: String,
-    /// The calls that `always` would allow.
-    pub(crate) always: String,
-    /// The sub-agent that asks.
-    pub(crate) asker: Option<String>,
+    text: QuestionText,
 }
 
 impl SessionQuestions {
@@ -63,14 +52,7 @@ impl SessionQuestions {
         session: &Session,
         label: impl FnOnce(&CallId) -> Option<String>,
     ) -> Option<TerminalQuestion> {
-        let asker = asker_in_words(&question.agents, session, label);
-        self.show(ShownQuestion {
-            id: question.id,
-            call: question.question.call_id.as_str().to_owned(),
-            text: question.question.text,
-            always: question.question.session_scope,
-            asker,
-        })
+        self.show(ShownQuestion::of(question, session, label))
     }
 
     /// Shows a question of any session; `None` if it is shown already.
@@ -81,20 +63,33 @@ impl SessionQuestions {
         }
         self.asked += 1;
         // As in the rest of a question, nothing may be invisible.
-        let call = escape(&question.call, is_unsafe_in_question).into_owned();
-        let (text, asker) = (&question.text, question.asker.as_deref());
-        let lines = question_lines(self.style, text, &call, asker);
-        self.queue.lines(lines, OutputPriority::Must);
+        let call = question.call_id.as_str();
+        let call = escape(call, is_unsafe_in_question).into_owned();
+        let size = self.queue.size();
+        let mut text = QuestionText::new(&question, &call, self.style, size);
+        let page = text.first_page(size);
+        self.queue.lines(page, OutputPriority::Must);
+        let has_more = text.has_more();
         let unanswered = UnansweredQuestion {
             id: question.id,
             call: call.clone(),
+            text,
         };
         self.unanswered.insert(self.asked, unanswered);
         Some(TerminalQuestion {
             number: self.asked,
             call,
             always: question.always,
+            has_more,
         })
+    }
+
+    /// Shows the next page of a question.
+    pub(crate) fn show_more(&mut self, number: u64) {
+        if let Some(question) = self.unanswered.get_mut(&number) {
+            let page = question.text.next_page(self.queue.size());
+            self.queue.lines(page, OutputPriority::Must);
+        }
     }
 
     /// Compares with the session after events were missed: its open questions, and the shown ones that are closed.
@@ -114,11 +109,11 @@ impl SessionQuestions {
     }
 
     /// Gives the session an answer from the terminal.
-    pub(crate) fn answer(&mut self, number: u64, answer: PermissionAnswer, session: &Session) {
+    pub(crate) fn answer(&mut self, number: u64, answer: &PermissionAnswer, session: &Session) {
         let Some(question) = self.unanswered.remove(&number) else {
             return;
         };
-        let is_taken = session.answer(&question.id, answer) == AnswerResult::Taken;
+        let is_taken = session.answer(&question.id, answer.clone()) == AnswerResult::Taken;
         self.show_answer(&question, answer, is_taken);
     }
 
@@ -131,35 +126,32 @@ impl SessionQuestions {
     pub(crate) fn show_answer(
         &self,
         question: &UnansweredQuestion,
-        answer: PermissionAnswer,
+        answer: &PermissionAnswer,
         is_taken: bool,
     ) {
-        let said = match answer {
-            _ if !is_taken => "  too late: the question was answered, or a stop took it away",
-            PermissionAnswer::AllowOnce => "  yes, once",
-            PermissionAnswer::AllowForSession => "  yes, always",
-            PermissionAnswer::Deny | PermissionAnswer::Unanswered => "  no",
+        let said = if is_taken {
+            answer_in_words(answer)
+        } else {
+            "too late: the question was answered, or a stop took it away".to_owned()
         };
-        self.show_result(question, said);
+        self.show_result(question, &said);
     }
 
-    /// Shows that a question was answered elsewhere, there `by` whom, or withdrawn. Its number, unless it was answered
-    /// here.
+    /// Shows that a question was answered elsewhere, there `by` whom, or withdrawn: then there is no answer. Its number,
+    /// unless it was answered here.
     pub(crate) fn closed(
         &mut self,
         id: &QuestionId,
-        allowed: bool,
+        answer: Option<&PermissionAnswer>,
         by: Option<&str>,
     ) -> Option<u64> {
         let mut unanswered = self.unanswered.iter();
         let number = *unanswered.find(|(_, question)| question.id == *id)?.0;
         let question = self.unanswered.remove(&number)?;
-        let said = match (allowed, by) {
-            (true, None) => "  yes".to_owned(),
-            (false, None) => "  withdrawn".to_owned(),
-            (true, Some(by)) => format!("  yes, answered by {by}"),
-            (false, Some(by)) => format!("  no, answered by {by}"),
-        };
+        let mut said = answer.map_or("withdrawn".to_owned(), answer_in_words);
+        if let Some(by) = by {
+            said.extend([", answered by ", by]);
+        }
         self.show_result(&question, &said);
         Some(number)
     }
@@ -171,29 +163,18 @@ impl SessionQuestions {
         } else {
             format!(" ({})", question.call)
         };
-        let line = self.style.paint(TextRole::Dim, styled![said, of]);
+        let line = self.style.paint(TextRole::Dim, styled!["  ", said, of]);
         self.queue.lines(line, OutputPriority::Must);
     }
 }
 
-/// The sub-agent that asks, by the calls that lead to it: the first is a call of this conversation, and may have moved
-/// to the background by now.
-pub(crate) fn asker_in_words(
-    agents: &[CallId],
-    session: &Session,
-    label: impl FnOnce(&CallId) -> Option<String>,
-) -> Option<String> {
-    let (first, below) = agents.split_first()?;
-    let works = session.background();
-    let mut asker = if let Some(work) = works.iter().find(|work| work.call_id == *first) {
-        format!("agent {}: {}", work.id, work.name)
-    } else {
-        let label = label(first);
-        format!("{} ({first})", label.as_deref().unwrap_or("agent"))
-    };
-    for call in below {
-        // Writing to a string cannot fail.
-        let _ = write!(asker, " › agent {call}");
+fn answer_in_words(answer: &PermissionAnswer) -> String {
+    match answer {
+        PermissionAnswer::AllowOnce => "yes, once".to_owned(),
+        PermissionAnswer::AllowForSession => "yes, always".to_owned(),
+        PermissionAnswer::Deny {
+            reason: Some(reason),
+        } => format!("no: {reason}"),
+        PermissionAnswer::Deny { reason: None } | PermissionAnswer::Unanswered => "no".to_owned(),
     }
-    Some(asker)
 }

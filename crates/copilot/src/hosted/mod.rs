@@ -148,7 +148,7 @@ impl HostedSession {
             cancelled: Mutex::new((TurnNumber(0), HashSet::new())),
             model_name: choice.model_name.clone(),
             version: Arc::clone(&server.options().version),
-            unasked: server.options().unasked,
+            unasked: server.options().unasked.clone(),
         });
         if let Some(generation) = generation {
             hosted.forward(generation);
@@ -261,7 +261,7 @@ impl HostedSession {
             DetachedClient::OneOfMany if !self.roster.has_permission_handler() => {
                 // Nobody is left who would answer them.
                 for question in self.session.questions() {
-                    let _first_or_not = self.session.answer(&question.id, self.unasked);
+                    let _first_or_not = self.session.answer(&question.id, self.unasked.clone());
                 }
                 false
             }

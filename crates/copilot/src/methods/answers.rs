@@ -32,6 +32,8 @@ struct PermissionParams {
 #[derive(Deserialize)]
 struct PermissionResultParams {
     kind: String,
+    /// Reason of a rejection, in the person's words.
+    feedback: Option<String>,
 }
 
 fn success(is_success: bool) -> MethodAnswer {
@@ -99,7 +101,7 @@ pub(super) fn permission(
         | "approved-for-location"
         | "approve-permanently" => PermissionAnswer::AllowForSession,
         "user-not-available" | UNANSWERED => PermissionAnswer::Unanswered,
-        _ => PermissionAnswer::Deny,
+        _ => PermissionAnswer::deny_because(params.result.feedback.as_deref().unwrap_or_default()),
     };
     let question = QuestionId::new(params.request_id);
     let answered = session.session.answer(&question, answer);

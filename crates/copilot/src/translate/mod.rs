@@ -160,7 +160,7 @@ impl EventTranslator {
             SessionEventKind::Live(event) => self.live(event),
             SessionEventKind::PermissionAsked(question) => self.permission_asked(question),
             SessionEventKind::PermissionAnswered { id, answer } => {
-                self.permission_answered(id, *answer);
+                self.permission_answered(id, answer.as_ref());
             }
             // The client's answer to it says the same.
             SessionEventKind::LateAnswer { .. } => {}

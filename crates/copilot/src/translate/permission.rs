@@ -31,12 +31,12 @@ impl EventTranslator {
     pub(super) fn permission_answered(
         &mut self,
         id: &QuestionId,
-        answer: Option<PermissionAnswer>,
+        answer: Option<&PermissionAnswer>,
     ) {
         let kind = match answer {
             // "approved-for-session" would have to say what is approved.
             Some(PermissionAnswer::AllowOnce | PermissionAnswer::AllowForSession) => "approved",
-            Some(PermissionAnswer::Deny) => "denied-interactively-by-user",
+            Some(PermissionAnswer::Deny { .. }) => "denied-interactively-by-user",
             Some(PermissionAnswer::Unanswered) => UNANSWERED,
             None => "cancelled",
         };

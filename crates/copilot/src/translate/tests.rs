@@ -119,6 +119,7 @@ fn finished(id: &str) -> AgentEvent {
         after_ms: 1,
         content: "waited".into(),
         exit_code: None,
+        change: None,
         left: None,
     }
 }
@@ -439,7 +440,10 @@ fn answers_to_permission_questions_say_who_gave_them() {
     for (answer, expected) in [
         (Some(PermissionAnswer::AllowOnce), "approved"),
         (Some(PermissionAnswer::AllowForSession), "approved"),
-        (Some(PermissionAnswer::Deny), "denied-interactively-by-user"),
+        (
+            Some(PermissionAnswer::deny()),
+            "denied-interactively-by-user",
+        ),
         (
             Some(PermissionAnswer::Unanswered),
             "denied-no-approval-rule-and-could-not-request-from-user",

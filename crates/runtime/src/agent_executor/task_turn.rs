@@ -192,14 +192,14 @@ impl TaskTurn {
         };
         let permission = match answer {
             PermissionReply::Allow => PermissionAnswer::AllowOnce,
-            PermissionReply::Deny => PermissionAnswer::Deny,
+            PermissionReply::Deny => PermissionAnswer::deny(),
             PermissionReply::DenyWith(text) => {
                 // First the text: the turn takes it before its next step. Without a running turn it would begin one.
                 if self.outcome.is_none() {
                     let message = NewMessage::from(text.as_str()).policy(FollowUp::Steer);
                     self.steered = self.session.send(message).ok().or(self.steered.take());
                 }
-                PermissionAnswer::Deny
+                PermissionAnswer::deny()
             }
         };
         match self.session.answer(&open.id, permission) {

@@ -69,7 +69,7 @@ async fn first_answer_to_a_question_counts() {
     assert_eq!(
         fixture
             .session
-            .answer(&"q_9".into(), PermissionAnswer::Deny),
+            .answer(&"q_9".into(), PermissionAnswer::deny()),
         AnswerResult::NotFound
     );
     assert_eq!(
@@ -79,7 +79,7 @@ async fn first_answer_to_a_question_counts() {
         AnswerResult::Taken
     );
     assert_eq!(
-        fixture.session.answer(&asked.id, PermissionAnswer::Deny),
+        fixture.session.answer(&asked.id, PermissionAnswer::deny()),
         AnswerResult::TooLate
     );
     let outcome = sent.outcome().await;

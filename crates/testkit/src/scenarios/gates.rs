@@ -24,7 +24,7 @@ pub(super) fn all() -> [Scenario; 6] {
             stage.agent(posting(stage).permissions(asking(), slow), "Post it.")
         }),
         Scenario::new("permission_denied", |stage| {
-            let denies = stage.prompter(FixedAnswer(PermissionAnswer::Deny));
+            let denies = stage.prompter(FixedAnswer(PermissionAnswer::deny()));
             stage.agent(posting(stage).permissions(asking(), denies), "Post it.")
         }),
         Scenario::new("hook", |stage| {
@@ -78,7 +78,7 @@ impl Prompter for Slow {
     fn ask(&self, _: PermissionQuestion) -> BoxFuture<'_, PermissionAnswer> {
         Box::pin(async {
             sleep(Duration::from_secs(7)).await;
-            self.0
+            self.0.clone()
         })
     }
 }

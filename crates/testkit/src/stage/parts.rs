@@ -14,8 +14,8 @@ use allstop_core::receipt::ItemKind;
 use allstop_model::{FinishReason, Model, ModelError, ModelEvent, ModelRequest, ModelStream};
 use allstop_scope::Scope;
 use allstop_tools::{
-    PermissionAnswer, PermissionQuestion, Prompter, Tool, ToolError, ToolInvocation, ToolOutput,
-    ToolSpec,
+    EffectPreview, PermissionAnswer, PermissionQuestion, Prompter, Tool, ToolError, ToolInvocation,
+    ToolOutput, ToolSpec,
 };
 use futures::future::BoxFuture;
 use futures::{StreamExt as _, stream};
@@ -168,6 +168,10 @@ impl Tool for Watched<dyn Tool> {
         self.inner.spec()
     }
 
+    fn preview(&self, invocation: ToolInvocation) -> BoxFuture<'_, Option<EffectPreview>> {
+        self.inner.preview(invocation)
+    }
+
     fn call(&self, invocation: ToolInvocation) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let id: Arc<str> = invocation.call_id.as_str().into();
@@ -189,6 +193,10 @@ impl Tool for Watched<dyn Tool> {
 }
 
 impl Prompter for Watched<dyn Prompter> {
+    fn shows_questions(&self) -> bool {
+        self.inner.shows_questions()
+    }
+
     fn ask(&self, question: PermissionQuestion) -> BoxFuture<'_, PermissionAnswer> {
         Box::pin(async move {
             let id: Arc<str> = question.call_id.as_str().into();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_scope::GRACE_DEFAULT;
-use allstop_tools::{Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};
+use allstop_tools::{EffectPreview, Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -135,6 +135,10 @@ impl Drop for RunningToolCall<'_> {
 impl Tool for Observed {
     fn spec(&self) -> &ToolSpec {
         self.tool.spec()
+    }
+
+    fn preview(&self, invocation: ToolInvocation) -> BoxFuture<'_, Option<EffectPreview>> {
+        self.tool.preview(invocation)
     }
 
     fn call(&self, invocation: ToolInvocation) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {

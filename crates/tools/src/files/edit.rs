@@ -1,17 +1,20 @@
 //! `edit`: one exact replacement in a file.
 
 use std::io::Read as _;
+use std::os::fd::OwnedFd;
 
 use allstop_core::Effect;
 use memchr::memmem;
+use rustix::fs::Stat;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::error::FileError;
 use super::open::{self, MissingFolders};
 use super::replace::replace;
-use super::tool::{FileTool, StopCheck};
-use super::workspace::{FolderAccess, Workspace};
+use super::tool::{FileAnswer, FileTool, StopCheck};
+use super::workspace::{FolderAccess, LocatedPath, Workspace};
+use crate::effect::{DiffLimits, FileChange, file_change};
 
 /// Maximum size of a file to edit, in bytes: it is held in memory twice, and nobody writes a larger one by hand.
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -37,7 +40,52 @@ impl FileTool for EditArguments {
         exactly once: include as many surrounding lines as needed.";
     const EFFECT: Effect = Effect::Irreversible;
 
-    fn run(self, workspace: &Workspace, stop: &StopCheck) -> Result<String, FileError> {
+    fn run(self, workspace: &Workspace, stop: &StopCheck) -> Result<FileAnswer, FileError> {
+        let planned = self.plan(workspace, stop)?;
+        let PlannedEdit {
+            located,
+            folder,
+            stat,
+            old,
+            new,
+            at,
+        } = &planned;
+        let path = &located.shown;
+        let name = open::last_name(located)?;
+        replace(folder, name, new, Some(stat), located, stop)?;
+        let line = 1 + memchr::memchr_iter(b'\n', old.get(..*at).unwrap_or_default()).count();
+        Ok(FileAnswer {
+            text: format!("edited `{path}` at line {line}"),
+            change: Some(file_change(path, Some(old), new, DiffLimits::EVENT)),
+        })
+    }
+
+    fn preview(
+        &self,
+        workspace: &Workspace,
+        stop: &StopCheck,
+    ) -> Option<Result<FileChange, FileError>> {
+        let change = |planned: PlannedEdit| {
+            let path = &planned.located.shown;
+            file_change(path, Some(&planned.old), &planned.new, DiffLimits::QUESTION)
+        };
+        Some(self.plan(workspace, stop).map(change))
+    }
+}
+
+/// An edit that was not written yet.
+struct PlannedEdit {
+    located: LocatedPath,
+    folder: OwnedFd,
+    stat: Stat,
+    old: Vec<u8>,
+    new: Vec<u8>,
+    /// Where the two begin to differ, in bytes.
+    at: usize,
+}
+
+impl EditArguments {
+    fn plan(&self, workspace: &Workspace, stop: &StopCheck) -> Result<PlannedEdit, FileError> {
         let located = workspace.locate(&self.path, FolderAccess::ReadWrite)?;
         let path = &located.shown;
         let (folder, name) = open::parent(&located, MissingFolders::Refuse)?;
@@ -70,10 +118,17 @@ impl FileTool for EditArguments {
                 "`old` and `new` are the same; nothing was changed".to_owned(),
             ));
         }
-        content.splice(at..at + self.old.len(), self.new.into_bytes());
-        replace(&folder, name, &content, Some(&stat), &located, stop)?;
-        let line = 1 + memchr::memchr_iter(b'\n', content.get(..at).unwrap_or_default()).count();
-        Ok(format!("edited `{path}` at line {line}"))
+        let (before, after) = content.split_at(at);
+        let after = after.get(self.old.len()..).unwrap_or_default();
+        let new = [before, self.new.as_bytes(), after].concat();
+        Ok(PlannedEdit {
+            located,
+            folder,
+            stat,
+            old: content,
+            new,
+            at,
+        })
     }
 }
 

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::error::FileError;
-use super::tool::{FileTool, StopCheck};
+use super::tool::{FileAnswer, FileTool, StopCheck};
 use super::walk::{WalkItem, walk};
 use super::workspace::{FolderAccess, Workspace};
 
@@ -29,7 +29,7 @@ impl FileTool for GlobArguments {
         `[a-z]`, `{a,b}`. Files that .gitignore excludes are skipped.";
     const EFFECT: Effect = Effect::ReadOnly;
 
-    fn run(self, workspace: &Workspace, stop: &StopCheck) -> Result<String, FileError> {
+    fn run(self, workspace: &Workspace, stop: &StopCheck) -> Result<FileAnswer, FileError> {
         let located = workspace.locate(".", FolderAccess::Read)?;
         let matcher = compile(&self.pattern, workspace.folder())?;
         let mut paths = Vec::new();
@@ -42,14 +42,15 @@ impl FileTool for GlobArguments {
             }
             Ok(paths.len() < PATHS_MAX)
         })?;
-        Ok(match paths.len() {
+        let text = match paths.len() {
             0 => "[no file matches]".to_owned(),
             PATHS_MAX => format!(
                 "{}\n[only the first {PATHS_MAX} are shown]",
                 paths.join("\n")
             ),
             _ => paths.join("\n"),
-        })
+        };
+        Ok(text.into())
     }
 }
 

@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 use super::error::FileError;
 use super::open;
-use super::tool::{FileTool, StopCheck};
+use super::tool::{FileAnswer, FileTool, StopCheck};
 use super::walk::{WalkItem, walk};
 use super::workspace::{FolderAccess, LocatedPath, Workspace};
 
@@ -42,7 +42,7 @@ impl FileTool for GrepArguments {
         Binary files and files that .gitignore excludes are skipped.";
     const EFFECT: Effect = Effect::ReadOnly;
 
-    fn run(self, workspace: &Workspace, stop: &StopCheck) -> Result<String, FileError> {
+    fn run(self, workspace: &Workspace, stop: &StopCheck) -> Result<FileAnswer, FileError> {
         let located = workspace.locate(self.path.as_deref().unwrap_or("."), FolderAccess::Read)?;
         let matcher = RegexMatcherBuilder::new()
             .line_terminator(Some(b'\n'))
@@ -71,7 +71,7 @@ impl FileTool for GrepArguments {
             Err(error) => return Err(error),
         }
         stop.check()?;
-        Ok(search.into_text())
+        Ok(search.into_text().into())
     }
 }
 

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::error::FileError;
 use super::open;
-use super::tool::{FileTool, StopCheck};
+use super::tool::{FileAnswer, FileTool, StopCheck};
 use super::workspace::{FolderAccess, Workspace};
 
 /// Maximum number of entries in one answer: a larger folder is a generated one, for which `glob` is the better tool.
@@ -28,7 +28,7 @@ impl FileTool for ListArguments {
     const DESCRIPTION: &'static str = "Lists a folder, sorted, one entry per line: `name/` is a folder, `name -> target` a symbolic link.";
     const EFFECT: Effect = Effect::ReadOnly;
 
-    fn run(self, workspace: &Workspace, stop: &StopCheck) -> Result<String, FileError> {
+    fn run(self, workspace: &Workspace, stop: &StopCheck) -> Result<FileAnswer, FileError> {
         let located = workspace.locate(self.path.as_deref().unwrap_or("."), FolderAccess::Read)?;
         let path = &located.shown;
         let folder = open::folder(&located)?;
@@ -64,7 +64,7 @@ impl FileTool for ListArguments {
             }
             lines.push(line);
         }
-        Ok(text(lines))
+        Ok(text(lines).into())
     }
 }
 

@@ -32,12 +32,23 @@ pub(crate) fn parent(
     located: &LocatedPath,
     missing: MissingFolders,
 ) -> Result<(OwnedFd, &OsStr), FileError> {
-    let Some((name, above)) = located.names.split_last() else {
-        return Err(FileError::IsFolder {
-            path: located.shown.clone(),
-        });
-    };
+    let name = last_name(located)?;
+    let above = located
+        .names
+        .split_last()
+        .map_or(&[][..], |(_, above)| above);
     Ok((walk(located, above, missing)?, name))
+}
+
+/// The last name of the path.
+pub(crate) fn last_name(located: &LocatedPath) -> Result<&OsStr, FileError> {
+    located
+        .names
+        .last()
+        .map(std::ffi::OsString::as_os_str)
+        .ok_or_else(|| FileError::IsFolder {
+            path: located.shown.clone(),
+        })
 }
 
 /// Opens the regular file of the path for reading.

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::error::FileError;
 use super::open;
-use super::tool::{FileTool, StopCheck};
+use super::tool::{FileAnswer, FileTool, StopCheck};
 use super::workspace::{FolderAccess, Workspace};
 
 /// Default maximum of lines in one answer: most source files fit.
@@ -42,7 +42,7 @@ impl FileTool for ReadArguments {
         the end of the answer names the offset of the next part.";
     const EFFECT: Effect = Effect::ReadOnly;
 
-    fn run(self, workspace: &Workspace, stop: &StopCheck) -> Result<String, FileError> {
+    fn run(self, workspace: &Workspace, stop: &StopCheck) -> Result<FileAnswer, FileError> {
         let located = workspace.locate(&self.path, FolderAccess::Read)?;
         let (file, stat) = open::file(&located)?;
         let path = located.shown;
@@ -55,7 +55,7 @@ impl FileTool for ReadArguments {
 
         let sniffed = reader.fill_buf().map_err(io)?;
         if sniffed.is_empty() {
-            return Ok("[the file is empty]".to_owned());
+            return Ok("[the file is empty]".to_owned().into());
         }
         if memchr::memchr(0, sniffed.get(..SNIFF_BYTES).unwrap_or(sniffed)).is_some() {
             return Err(FileError::Binary {
@@ -81,7 +81,7 @@ impl FileTool for ReadArguments {
                 offset,
             });
         }
-        Ok(range.into_text())
+        Ok(range.into_text().into())
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::Duration;
 
 use allstop_core::Effect;
 use allstop_core::receipt::ItemKind;
@@ -13,8 +14,12 @@ use serde::de::DeserializeOwned;
 
 use super::error::FileError;
 use super::workspace::Workspace;
+use crate::effect::{EffectPreview, FileChange};
 use crate::schema::schema_of;
 use crate::tool::{Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};
+
+/// Time limit of a preview: a question must appear, even if a disk hangs.
+const PREVIEW_MAX: Duration = Duration::from_secs(3);
 
 /// A file tool: its arguments, and the function that runs on a dedicated thread.
 pub(super) trait FileTool: DeserializeOwned + JsonSchema + Send + 'static {
@@ -22,7 +27,27 @@ pub(super) trait FileTool: DeserializeOwned + JsonSchema + Send + 'static {
     const DESCRIPTION: &'static str;
     const EFFECT: Effect;
 
-    fn run(self, workspace: &Workspace, stop: &StopCheck) -> Result<String, FileError>;
+    fn run(self, workspace: &Workspace, stop: &StopCheck) -> Result<FileAnswer, FileError>;
+
+    /// The change that `run` would make, without making it; `None` if it makes none.
+    fn preview(&self, _: &Workspace, _: &StopCheck) -> Option<Result<FileChange, FileError>> {
+        None
+    }
+}
+
+/// Answer of a file tool.
+#[derive(Debug)]
+pub(super) struct FileAnswer {
+    /// Text for the model.
+    pub(super) text: String,
+    /// The change of a file, for people.
+    pub(super) change: Option<FileChange>,
+}
+
+impl From<String> for FileAnswer {
+    fn from(text: String) -> Self {
+        Self { text, change: None }
+    }
 }
 
 /// Check for a stop of the call, which a thread makes between two pieces of its work.
@@ -89,12 +114,34 @@ impl<T: FileTool> Tool for FileToolAdapter<T> {
                 .scope
                 .spawn_blocking(spec, move |cx| arguments.run(&workspace, &StopCheck(cx)))
                 .map_err(|refused| ToolError::new(refused.to_string()))?;
-            let content = thread
+            let answer = thread
                 .await
                 .map_err(|lost| ToolError::new(lost.to_string()))??;
+            if let Some(change) = answer.change {
+                invocation.link.changed(change);
+            }
             Ok(ToolOutput {
-                content: content.into(),
+                content: answer.text.into(),
             })
+        })
+    }
+
+    fn preview(&self, invocation: ToolInvocation) -> BoxFuture<'_, Option<EffectPreview>> {
+        Box::pin(async move {
+            // Wrong arguments are the error of the call.
+            let arguments = T::deserialize(&*invocation.arguments).ok()?;
+            let workspace = Arc::clone(&self.workspace);
+            let spec = WorkSpec::new(ItemKind::Thread, "preview");
+            let preview = move |cx| arguments.preview(&workspace, &StopCheck(cx));
+            let thread = invocation.scope.spawn_blocking(spec, preview).ok()?;
+            let reason = match tokio::time::timeout(PREVIEW_MAX, thread).await {
+                Ok(Ok(Some(Ok(change)))) => return Some(EffectPreview::Change(change)),
+                Ok(Ok(Some(Err(error)))) => error.to_string(),
+                Ok(Ok(None)) => return None,
+                Ok(Err(lost)) => lost.to_string(),
+                Err(_elapsed) => format!("the file was not read within {PREVIEW_MAX:?}"),
+            };
+            Some(EffectPreview::Unavailable { reason })
         })
     }
 }

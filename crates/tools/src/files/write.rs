@@ -1,5 +1,9 @@
 //! `write`: a whole file.
 
+use std::ffi::OsStr;
+use std::io::Read as _;
+use std::os::fd::OwnedFd;
+
 use allstop_core::Effect;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -7,8 +11,12 @@ use serde::Deserialize;
 use super::error::FileError;
 use super::open::{self, MissingFolders};
 use super::replace::replace;
-use super::tool::{FileTool, StopCheck};
-use super::workspace::{FolderAccess, Workspace};
+use super::tool::{FileAnswer, FileTool, StopCheck};
+use super::workspace::{FolderAccess, LocatedPath, Workspace};
+use crate::effect::{DiffLimits, FileChange, file_change};
+
+/// Maximum size of an old content that is compared, in bytes: more than people read, and it is held in memory.
+const DIFF_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// Arguments of `write`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -25,10 +33,15 @@ impl FileTool for WriteArguments {
     const DESCRIPTION: &'static str = "Writes a whole file in one step and replaces existing content. Use `edit` to change a part of a file.";
     const EFFECT: Effect = Effect::Idempotent;
 
-    fn run(self, workspace: &Workspace, stop: &StopCheck) -> Result<String, FileError> {
+    fn run(self, workspace: &Workspace, stop: &StopCheck) -> Result<FileAnswer, FileError> {
         let located = workspace.locate(&self.path, FolderAccess::ReadWrite)?;
         let (folder, name) = open::parent(&located, MissingFolders::Create)?;
         let before = open::regular(&folder, name, &located)?;
+        let old = match &before {
+            // A file that can be written and not read is written.
+            Some(_) => old_content(&folder, name, &located).unwrap_or(OldContent::NotShown),
+            None => OldContent::Missing,
+        };
         replace(
             &folder,
             name,
@@ -42,10 +55,74 @@ impl FileTool for WriteArguments {
         } else {
             "created"
         };
-        Ok(format!(
-            "{action} `{}`, {} bytes",
-            located.shown,
-            self.content.len()
-        ))
+        let path = &located.shown;
+        Ok(FileAnswer {
+            text: format!("{action} `{path}`, {} bytes", self.content.len()),
+            change: Some(self.change(path, &old, DiffLimits::EVENT)),
+        })
+    }
+
+    fn preview(
+        &self,
+        workspace: &Workspace,
+        _: &StopCheck,
+    ) -> Option<Result<FileChange, FileError>> {
+        let change = || {
+            let located = workspace.locate(&self.path, FolderAccess::ReadWrite)?;
+            let old = match open::parent(&located, MissingFolders::Refuse) {
+                Ok((folder, name)) => match open::regular(&folder, name, &located)? {
+                    Some(_) => old_content(&folder, name, &located)?,
+                    None => OldContent::Missing,
+                },
+                Err(FileError::NotFound { .. }) => OldContent::Missing,
+                Err(error) => return Err(error),
+            };
+            Ok(self.change(&located.shown, &old, DiffLimits::QUESTION))
+        };
+        Some(change())
+    }
+}
+
+/// Content that is replaced.
+enum OldContent {
+    /// There is no file.
+    Missing,
+    Bytes(Vec<u8>),
+    /// It is too large for a diff, or cannot be read.
+    NotShown,
+}
+
+fn old_content(
+    folder: &OwnedFd,
+    name: &OsStr,
+    located: &LocatedPath,
+) -> Result<OldContent, FileError> {
+    let (file, _) = open::file_in(folder, name, located)?;
+    let mut content = Vec::new();
+    // One byte more than the limit, which tells that there is more.
+    let read = file.take(DIFF_BYTES_MAX + 1).read_to_end(&mut content);
+    read.map_err(|source| FileError::Io {
+        action: "could not read",
+        path: located.shown.clone(),
+        source,
+    })?;
+    Ok(if content.len() as u64 > DIFF_BYTES_MAX {
+        OldContent::NotShown
+    } else {
+        OldContent::Bytes(content)
+    })
+}
+
+impl WriteArguments {
+    fn change(&self, path: &str, old: &OldContent, limits: DiffLimits) -> FileChange {
+        let old = match old {
+            OldContent::Missing => None,
+            OldContent::Bytes(old) => Some(old.as_slice()),
+            OldContent::NotShown => {
+                let note = format!("replaces the whole file with {} bytes", self.content.len());
+                return FileChange::without_lines(path, note);
+            }
+        };
+        file_change(path, old, self.content.as_bytes(), limits)
     }
 }

@@ -12,6 +12,7 @@
 mod command;
 mod policy;
 mod prompter;
+mod question_text;
 mod rule;
 mod session;
 

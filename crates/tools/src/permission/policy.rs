@@ -3,17 +3,14 @@
 use std::sync::Arc;
 
 use allstop_core::Effect;
-use allstop_core::terminal_text::{escape, is_unsafe_in_question};
 use serde_json::Value;
 
 use super::command::{ParsedCommand, PrefixMatch};
 use super::prompter::PermissionQuestion;
+use super::question_text::{compact_arguments, escaped_line};
 use super::rule::{PermissionRule, RuleError, SHELL};
 use super::session::SessionGrant;
 use crate::tool::{ToolInvocation, ToolSpec};
-
-/// Maximum length of the text of a question, in characters: one screen, since nobody reads more before an answer.
-const QUESTION_CHARS_MAX: usize = 2_000;
 
 /// Tools without an effect of their own: they reach only work that the session started, or start an agent whose calls
 /// need their own permission.
@@ -155,13 +152,13 @@ impl<'a> PolicyCall<'a> {
             let rule = escaped_line(&rule.to_string());
             format!(" (may do what the rule {rule} denies)")
         });
-        let text = invocation.arguments.to_string();
         let name = escaped_line(&tool);
-        let (text, session_scope, grant) = match shell_command(&invocation.arguments) {
+        let (subject, rest, session_scope, grant) = match shell_command(&invocation.arguments) {
             // Grants this exact command only: a prefix would allow commands that nobody has considered.
             Some(command) if self.command.is_some() => (
-                format!("{name}{background}{doubted}: {}", escaped_line(command)),
-                "this very command".to_owned(),
+                format!("{name}{background}{doubted}"),
+                format!(": {}", escaped_line(command)),
+                format!("exactly this command{background}"),
                 SessionGrant::Command {
                     command: command.into(),
                     in_background,
@@ -170,10 +167,11 @@ impl<'a> PolicyCall<'a> {
             _ => (
                 // The path first, so that long content cannot push it out of sight.
                 match invocation.arguments.get("path").and_then(Value::as_str) {
-                    Some(path) => format!("{name} {}: {}", escaped_line(path), escaped_line(&text)),
-                    None => format!("{name} {}", escaped_line(&text)),
+                    Some(path) => format!("{name} {}", escaped_line(path)),
+                    None => name.clone(),
                 },
-                format!("every call of {name}"),
+                compact_arguments(&invocation.arguments),
+                format!("every call of {name}, with any arguments"),
                 SessionGrant::Tool(Arc::clone(&tool)),
             ),
         };
@@ -182,7 +180,9 @@ impl<'a> PolicyCall<'a> {
             call_id: invocation.call_id.clone(),
             tool,
             arguments: Arc::clone(&invocation.arguments),
-            text,
+            text: format!("{subject}{rest}"),
+            subject,
+            preview: None,
             session_scope,
             doubt: doubt.cloned(),
             grant,
@@ -192,15 +192,4 @@ impl<'a> PolicyCall<'a> {
 
 fn shell_command(arguments: &Value) -> Option<&str> {
     arguments.get("command").and_then(Value::as_str)
-}
-
-/// Returns one bounded line without characters that are invisible or change the display of others.
-fn escaped_line(text: &str) -> String {
-    let cut = text.char_indices().nth(QUESTION_CHARS_MAX);
-    let (kept, rest) = text.split_at(cut.map_or(text.len(), |(at, _)| at));
-    let line = escape(kept, is_unsafe_in_question).into_owned();
-    match rest.chars().count() {
-        0 => line,
-        rest => format!("{line} … and {rest} more characters"),
-    }
 }

@@ -7,7 +7,10 @@ use allstop_core::{CallId, SessionId};
 use futures::future::BoxFuture;
 use serde_json::Value;
 
+use super::question_text::argument_lines;
 use super::rule::PermissionRule;
+use super::session::SessionGrant;
+use crate::effect::EffectPreview;
 
 /// Question whether a call may run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,13 +25,18 @@ pub struct PermissionQuestion {
     pub arguments: Arc<Value>,
     /// The call in one line for people. Characters that control a terminal or are invisible on it are escaped.
     pub text: String,
+    /// The beginning of `text`, without the command or the other arguments, for displays of several lines: those follow
+    /// as [`PermissionQuestion::argument_lines`].
+    pub subject: String,
+    /// What the call would do, if its tool can tell.
+    pub preview: Option<Arc<EffectPreview>>,
     /// Description of the calls that [`PermissionAnswer::AllowForSession`] would allow.
     pub session_scope: String,
     /// Denying rule that may cover the call, if any. Then only a person can allow it: see
     /// [`PermissionQuestion::restrict_advance_answer`].
     pub doubt: Option<PermissionRule>,
     /// Calls that [`PermissionAnswer::AllowForSession`] would allow, for [`super::Permissions`].
-    pub(super) grant: super::session::SessionGrant,
+    pub(super) grant: SessionGrant,
 }
 
 impl PermissionQuestion {
@@ -40,6 +48,13 @@ impl PermissionQuestion {
         } else {
             answer
         }
+    }
+
+    /// The whole command, or every other argument, in lines that are escaped like `text`. A call with a
+    /// [`preview`](Self::preview) of a change has the change instead.
+    pub fn argument_lines(&self) -> Vec<String> {
+        let is_command = matches!(self.grant, SessionGrant::Command { .. });
+        argument_lines(&self.arguments, is_command)
     }
 
     /// Reason of the denial without an answer, for the model and for the list of denials.
@@ -56,22 +71,44 @@ impl PermissionQuestion {
 }
 
 /// Answer of a person.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PermissionAnswer {
     /// Allow this call.
     AllowOnce,
     /// Allow this call and similar calls until the session ends.
     AllowForSession,
-    /// Deny this call. The model gets the reason, and the turn continues.
-    Deny,
+    /// Deny this call, and the turn continues.
+    Deny {
+        /// Reason in the person's own words, which the model reads in the result of the call.
+        reason: Option<Arc<str>>,
+    },
     /// No person can answer. The call does not run, and the model gets the reason.
     Unanswered,
 }
 
+/// Maximum length of a reason for a denial, in bytes: a page. The model reads it in each later step.
+const REASON_BYTES_MAX: usize = 4 * 1024;
+
 impl PermissionAnswer {
+    /// Denies without a reason.
+    #[must_use]
+    pub const fn deny() -> Self {
+        Self::Deny { reason: None }
+    }
+
+    /// Denies with a reason, of which the first 4 KiB count. A blank reason is none.
+    #[must_use]
+    pub fn deny_because(reason: &str) -> Self {
+        let reason = reason.trim();
+        let reason = &reason[..reason.floor_char_boundary(REASON_BYTES_MAX)];
+        Self::Deny {
+            reason: (!reason.is_empty()).then(|| reason.into()),
+        }
+    }
+
     /// True if the call may run.
     #[must_use]
-    pub fn allows(self) -> bool {
+    pub fn allows(&self) -> bool {
         matches!(self, Self::AllowOnce | Self::AllowForSession)
     }
 }
@@ -83,15 +120,26 @@ pub trait Prompter: Send + Sync + fmt::Debug {
     /// # Cancel safety
     /// A stop drops the future; the prompter must then remove the question from all displays.
     fn ask(&self, question: PermissionQuestion) -> BoxFuture<'_, PermissionAnswer>;
+
+    /// True if a person may see the next question, so that its [`preview`](PermissionQuestion::preview) is worth its
+    /// cost.
+    fn shows_questions(&self) -> bool {
+        true
+    }
 }
 
 /// A prompter with one answer to every question: an approval given in advance, or a denial if nobody can be asked. An
 /// approval does not allow a call that a rule may deny ([`PermissionQuestion::restrict_advance_answer`]).
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct FixedAnswer(pub PermissionAnswer);
 
 impl Prompter for FixedAnswer {
     fn ask(&self, question: PermissionQuestion) -> BoxFuture<'_, PermissionAnswer> {
-        Box::pin(std::future::ready(question.restrict_advance_answer(self.0)))
+        let answer = question.restrict_advance_answer(self.0.clone());
+        Box::pin(std::future::ready(answer))
+    }
+
+    fn shows_questions(&self) -> bool {
+        false
     }
 }

@@ -55,7 +55,7 @@ impl RunningTurn<'_> {
             trace: self.trace.clone(),
             link: self.cx.controls.link(&call.id),
         };
-        if let Err(reason) = self.permitted(tool.spec(), &invocation, &call).await? {
+        if let Err(reason) = self.permitted(&tool, &invocation, &call).await? {
             self.deny(&call, reason)?;
             return Ok(None);
         }
@@ -70,7 +70,7 @@ impl RunningTurn<'_> {
     /// its start.
     async fn permitted(
         &self,
-        spec: &ToolSpec,
+        tool: &Arc<dyn Tool>,
         invocation: &ToolInvocation,
         call: &ToolCall,
     ) -> Result<Result<(), String>, TurnInterrupt> {
@@ -83,7 +83,7 @@ impl RunningTurn<'_> {
                 Err(reason) => return Ok(Err(reason)),
             }
         }
-        if let Some(reason) = self.denied(spec, invocation, is_allowed).await? {
+        if let Some(reason) = self.denied(tool, invocation, is_allowed).await? {
             return Ok(Err(reason));
         }
         if !has_hooks {
@@ -169,14 +169,14 @@ impl RunningTurn<'_> {
     /// `Some(reason)` if the policy or a person denies the call. `is_allowed`: a hook answers in the place of a person.
     async fn denied(
         &self,
-        spec: &ToolSpec,
+        tool: &Arc<dyn Tool>,
         invocation: &ToolInvocation,
         is_allowed: bool,
     ) -> Result<Option<String>, TurnInterrupt> {
         let Some(permissions) = &self.parts().permissions else {
             return Ok(None);
         };
-        let question = match permissions.decide(spec, invocation) {
+        let question = match permissions.decide(tool.spec(), invocation) {
             PermissionDecision::Allow => return Ok(None),
             PermissionDecision::Deny { reason } => return Ok(Some(reason)),
             PermissionDecision::Ask(question) if is_allowed && question.doubt.is_none() => {
@@ -188,7 +188,8 @@ impl RunningTurn<'_> {
             call_id: question.call_id.clone(),
             text: question.text.clone(),
         });
-        let Some(answer) = Box::pin(self.ask(question.clone())).await else {
+        let asking = self.ask(question.clone(), tool, invocation);
+        let Some(answer) = Box::pin(asking).await else {
             return self.stopped_before_its_start().map(Some);
         };
         self.cx.events.send(|| AgentEvent::PermissionAnswered {
@@ -201,15 +202,29 @@ impl RunningTurn<'_> {
                 permissions.allow_for_session(&question);
                 Ok(None)
             }
-            PermissionAnswer::Deny => Ok(Some("permission was denied".to_owned())),
+            PermissionAnswer::Deny { reason: None } => Ok(Some("permission was denied".to_owned())),
+            PermissionAnswer::Deny {
+                reason: Some(reason),
+            } => Ok(Some(format!("permission was denied: {reason}"))),
             PermissionAnswer::Unanswered => Ok(Some(question.unanswered())),
         }
     }
 
-    /// Asks a person. `None` if a stop was first.
-    async fn ask(&self, question: PermissionQuestion) -> Option<PermissionAnswer> {
+    /// Asks a person, and shows what the call would do as things are now. `None` if a stop was first.
+    async fn ask(
+        &self,
+        mut question: PermissionQuestion,
+        tool: &Arc<dyn Tool>,
+        invocation: &ToolInvocation,
+    ) -> Option<PermissionAnswer> {
         let prompter = Arc::clone(&self.cx.parts.prompter);
-        let asking = async move { prompter.ask(question).await };
+        let (tool, invocation) = (Arc::clone(tool), invocation.clone());
+        let asking = async move {
+            if prompter.shows_questions() {
+                question.preview = tool.preview(invocation).await.map(Arc::new);
+            }
+            prompter.ask(question).await
+        };
         let name = "permission question";
         match user_code::run(
             &self.work,
@@ -221,7 +236,7 @@ impl RunningTurn<'_> {
         .await
         {
             UserCodeResult::Answered(answer) => Some(answer),
-            UserCodeResult::Panicked => Some(PermissionAnswer::Deny),
+            UserCodeResult::Panicked => Some(PermissionAnswer::deny()),
             UserCodeResult::Stopped => None,
         }
     }

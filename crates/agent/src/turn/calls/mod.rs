@@ -182,7 +182,8 @@ impl RunningTurn<'_> {
             content: Arc::clone(&content),
             is_error,
         };
-        let note = note_of(&self.cx.controls.link(&ended.call.id));
+        let link = self.cx.controls.link(&ended.call.id);
+        let note = note_of(&link);
         self.draft.set_call_side_data(ended.call.id.clone(), note);
         let record = self.draft.finish_call(result, outcome)?;
         self.pending.push(record);
@@ -194,6 +195,7 @@ impl RunningTurn<'_> {
             after_ms: after.as_millis() as u64,
             content: Arc::clone(&content),
             exit_code: note.exit_code,
+            change: link.change(),
             left,
         });
         Ok(HookEvent::ToolEnd {
@@ -212,6 +214,7 @@ impl RunningTurn<'_> {
             after_ms: 0,
             content,
             exit_code: None,
+            change: None,
             left: None,
         });
     }

@@ -31,7 +31,7 @@ impl ChatLoop<'_> {
             SessionEventKind::Live(event) => self.live(&event, number),
             SessionEventKind::PermissionAsked(question) => self.ask(question),
             SessionEventKind::PermissionAnswered { id, answer } => {
-                self.question_closed(&id, answer.is_some_and(PermissionAnswer::allows));
+                self.question_closed(&id, answer.as_ref());
             }
             SessionEventKind::LateAnswer { call_id, name } => {
                 let said = recorded::late_answer_in_words(&call_id, &name);
@@ -44,7 +44,7 @@ impl ChatLoop<'_> {
                     self.ask(question);
                 }
                 for id in closed {
-                    self.question_closed(&id, false);
+                    self.question_closed(&id, None);
                 }
             }
             SessionEventKind::AssistantIdle { running, .. } => {
@@ -62,14 +62,15 @@ impl ChatLoop<'_> {
             let call = calls.iter().find(|call| call.id == *id);
             call.map(|call| call.label.clone())
         };
+        self.chat.view.live.asked(&question.question);
         if let Some(question) = self.questions.ask(question, &self.chat.session, label) {
             self.apply(ChatEvent::Asked(question));
         }
     }
 
-    fn question_closed(&mut self, id: &QuestionId, allowed: bool) {
+    fn question_closed(&mut self, id: &QuestionId, answer: Option<&PermissionAnswer>) {
         let by = self.chat.remote.answered_by(id);
-        if let Some(number) = self.questions.closed(id, allowed, by.as_deref()) {
+        if let Some(number) = self.questions.closed(id, answer, by.as_deref()) {
             self.apply(ChatEvent::QuestionOver(number));
         }
     }

@@ -77,6 +77,8 @@ pub(in crate::chat) enum ChatEffect {
     Do(ChatCommand),
     /// Answer a question.
     Answer(u64, PermissionAnswer),
+    /// Show more of a question.
+    ShowMore(u64),
     /// Say something.
     Note(String),
     /// End the chat, with the cause if a signal asked for it.

@@ -67,6 +67,7 @@ impl TestChat {
             number,
             call: format!("call_{number}"),
             always: "shell: ls".to_owned(),
+            has_more: false,
         }));
     }
 
@@ -345,7 +346,11 @@ fn a_command_is_completed_also_where_a_question_stands() {
     chat.asked(1);
     chat.types("/po");
     chat.hears(ChatEvent::Names(names()));
-    assert!(chat.line().ends_with("[n]o > /policy "), "{}", chat.line());
+    assert!(
+        chat.line().ends_with("n REASON > /policy "),
+        "{}",
+        chat.line()
+    );
     chat.hears(ChatEvent::QuestionOver(1));
     chat.hears(ChatEvent::Names(names()));
     assert_eq!(chat.line(), "> /stop bg_1 ", "the cursor is not at its end");

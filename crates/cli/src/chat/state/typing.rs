@@ -23,6 +23,8 @@ pub(super) enum InputResult {
     Line(TypedLine, String),
     /// A question has its answer.
     Answer(u64, PermissionAnswer),
+    /// More of a question is to be shown.
+    ShowMore(u64),
     /// Tab: names are needed to complete the line.
     Complete,
     /// A note for the person.
@@ -118,11 +120,12 @@ impl TypedInput {
                 Some(QuestionReply::AnswerResult(number, answer)) => {
                     InputResult::Answer(number, answer)
                 }
+                Some(QuestionReply::ShowMore(number)) => InputResult::ShowMore(number),
                 Some(QuestionReply::Other(line)) if line.trim().starts_with('/') => {
                     self.submitted(line)
                 }
                 Some(QuestionReply::Other(_)) => InputResult::Say(
-                    "answer y, a or n; Ctrl-C stops the turn, and commands work here too"
+                    "answer y, a, n or n REASON; v shows more; Ctrl-C stops the turn, and commands work here too"
                         .to_owned(),
                 ),
                 Some(QuestionReply::Pending) | None => InputResult::Nothing,

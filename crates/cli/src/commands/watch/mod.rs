@@ -9,7 +9,7 @@ use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::remote::{AnswerParams, RemoteError};
 use crate::short_id::LAST;
-use crate::terminal::{self, JobChange, JobControl};
+use crate::terminal::{self, JobChange, JobControl, PromptReply};
 use view::WatchView;
 
 /// Runs the command and gives its exit code.
@@ -49,17 +49,24 @@ pub(crate) async fn watch(args: &WatchArgs, host: &ProcessHost) -> Result<u8, Cl
                 JobChange::Resumed => view.resumed(),
                 JobChange::Resized => view.redraw(),
             },
-            (number, answer) = view.next_answer() => {
+            reply = view.next_reply() => {
+                let (number, answer) = match reply {
+                    PromptReply::Answer(number, answer) => (number, answer),
+                    PromptReply::ShowMore(number) => {
+                        view.show_more(number);
+                        continue;
+                    }
+                };
                 // A terminal that is gone answers nothing: the question stays with others.
                 let Some(answering) = view.answering(number) else { continue };
                 let params = AnswerParams {
                     session_id: target.session.clone(),
                     question_id: answering.id.clone(),
-                    answer: answer.into(),
+                    answer: answer.clone().into(),
                     by: by.clone(),
                 };
                 let answered = target.process.answer(&params).await;
-                view.answered(&answering, answer, &answered);
+                view.answered(&answering, &answer, &answered);
             }
             event = events.next() => match event {
                 Ok(Some(event)) => view.event(event),

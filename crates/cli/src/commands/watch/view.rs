@@ -13,11 +13,11 @@ use crate::display::{
     render_receipt,
 };
 use crate::host::ProcessHost;
-use crate::remote::{RemoteError, WatchEvent, WatchedQuestion};
+use crate::remote::{RemoteError, WatchEvent, WatcherAnswer};
 use crate::short_id::short;
 use crate::terminal::{
-    OutputPriority, OutputQueue, QuestionPrompt, SessionQuestions, ShownQuestion, Style, Styled,
-    TextRole, UnansweredQuestion, styled,
+    OutputPriority, OutputQueue, PromptReply, QuestionPrompt, SessionQuestions, ShownQuestion,
+    Style, Styled, TextRole, UnansweredQuestion, styled,
 };
 
 /// View of a watch.
@@ -109,9 +109,11 @@ impl WatchView {
     pub(super) fn event(&mut self, event: WatchEvent) {
         match event {
             WatchEvent::Asked(question) if self.stream.is_none() => return self.ask(question),
-            WatchEvent::QuestionClosed { id, allowed, by } if self.stream.is_none() => {
-                let by = by.as_deref().or(allowed.then_some("its own terminal"));
-                if let Some(number) = self.questions.closed(&id, allowed, by)
+            WatchEvent::QuestionClosed { id, answer, by } if self.stream.is_none() => {
+                let answer = answer.map(PermissionAnswer::from);
+                let by = by.as_deref();
+                let by = by.or(answer.as_ref().map(|_| "its own terminal"));
+                if let Some(number) = self.questions.closed(&id, answer.as_ref(), by)
                     && let Some(prompt) = &mut self.prompt
                 {
                     prompt.close(number);
@@ -159,36 +161,34 @@ impl WatchView {
         }
     }
 
-    fn ask(&mut self, question: WatchedQuestion) {
+    fn ask(&mut self, question: ShownQuestion) {
         let prompt = self.prompt.as_mut().filter(|prompt| prompt.can_ask());
-        let shown = ShownQuestion {
-            id: question.id,
-            call: question.call_id.as_str().to_owned(),
-            text: question.text,
-            always: question.always,
-            asker: question.asker,
-        };
         let Some(prompt) = prompt else {
-            if self.questions.show(shown).is_some() {
+            if self.questions.show(question).is_some() {
                 self.note("  it waits for an answer from another terminal");
             }
             return;
         };
         prompt.begin();
-        if let Some(question) = self.questions.show(shown) {
+        if let Some(question) = self.questions.show(question) {
             prompt.open(question);
         }
     }
 
-    /// Waits for an answer of the person.
+    /// Waits for the next reply of the person.
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub(super) async fn next_answer(&mut self) -> (u64, PermissionAnswer) {
+    pub(super) async fn next_reply(&mut self) -> PromptReply {
         match &mut self.prompt {
             Some(prompt) => prompt.next().await,
             None => std::future::pending().await,
         }
+    }
+
+    /// Shows more of a question.
+    pub(super) fn show_more(&mut self, number: u64) {
+        self.questions.show_more(number);
     }
 
     /// The question that a person has answered; `None` if the terminal is gone.
@@ -204,7 +204,7 @@ impl WatchView {
     pub(super) fn answered(
         &self,
         question: &UnansweredQuestion,
-        answer: PermissionAnswer,
+        answer: &PermissionAnswer,
         result: &Result<bool, RemoteError>,
     ) {
         match result {
@@ -253,9 +253,9 @@ fn stream_event(stream: &mut JsonStream, event: &WatchEvent) {
             call_id: &question.call_id,
             text: &question.text,
         },
-        WatchEvent::QuestionClosed { id, allowed, by } => WatchStreamEvent::QuestionClosed {
+        WatchEvent::QuestionClosed { id, answer, by } => WatchStreamEvent::QuestionClosed {
             question_id: id,
-            allowed: *allowed,
+            allowed: answer.as_ref().map(WatcherAnswer::allows),
             by: by.as_deref(),
         },
         WatchEvent::Stopping { force_in_ms } => WatchStreamEvent::StopBegun {

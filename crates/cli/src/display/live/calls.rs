@@ -7,7 +7,9 @@ use allstop_core::CallId;
 use allstop_core::message::Arguments;
 use allstop_core::receipt::ItemState;
 use allstop_core::record::CallOutcome;
+use allstop_tools::{DiffLine, FileChange};
 
+use super::super::change::{change_counts, change_lines};
 use super::super::words;
 use super::output_tail::OutputTail;
 use crate::terminal::{
@@ -46,6 +48,20 @@ struct CallLine {
     label: Styled,
     since: Option<Instant>,
     output: OutputTail,
+    /// The lines of a change that a question has shown.
+    asked: Option<Vec<DiffLine>>,
+}
+
+impl CallLine {
+    fn new(id: &CallId, label: Styled, since: Option<Instant>) -> Self {
+        Self {
+            id: id.clone(),
+            label,
+            since,
+            output: OutputTail::default(),
+            asked: None,
+        }
+    }
 }
 
 /// The end of a call.
@@ -54,6 +70,7 @@ pub(super) struct CallEnd<'a> {
     pub(super) after_ms: u64,
     pub(super) content: &'a str,
     pub(super) exit_code: Option<i32>,
+    pub(super) change: Option<&'a FileChange>,
     pub(super) left: Option<&'a ItemState>,
 }
 
@@ -188,12 +205,15 @@ impl CallLines {
 
     pub(super) fn requested(&mut self, id: &CallId, name: &str, arguments: &Arguments) {
         self.known.retain(|call| call.id != *id);
-        self.known.push(CallLine {
-            id: id.clone(),
-            label: styled![words::call(name, arguments)],
-            since: None,
-            output: OutputTail::default(),
-        });
+        let label = styled![words::call(name, arguments)];
+        self.known.push(CallLine::new(id, label, None));
+    }
+
+    /// A question has shown the change that a call would make.
+    pub(super) fn asked(&mut self, id: &CallId, change: &FileChange) {
+        if let Some(call) = self.known.iter_mut().find(|call| call.id == *id) {
+            call.asked = Some(change.lines.clone());
+        }
     }
 
     pub(super) fn started(&mut self, id: &CallId, name: &str, since: Instant) {
@@ -204,12 +224,8 @@ impl CallLines {
         } else {
             // Its request was missed.
             let label = styled![name];
-            self.known.push(CallLine {
-                id: id.clone(),
-                label: label.clone(),
-                since: Some(since),
-                output: OutputTail::default(),
-            });
+            self.known
+                .push(CallLine::new(id, label.clone(), Some(since)));
             label
         };
         if self.moves {
@@ -224,10 +240,11 @@ impl CallLines {
     pub(super) fn finished(&mut self, id: &CallId, name: &str, end: &CallEnd<'_>) {
         let at = self.known.iter().position(|call| call.id == *id);
         let call = at.map(|at| self.known.remove(at));
-        let (label, output) = match call {
-            Some(call) => (call.label, call.output),
-            None => (styled![name], OutputTail::default()),
-        };
+        let call = call.unwrap_or_else(|| CallLine::new(id, styled![name], None));
+        let mut label = call.label;
+        if let Some(change) = end.change {
+            label.push(&change_counts(change, self.style));
+        }
         let (symbol, role, word) = end.words();
         let ran = end.outcome != CallOutcome::Denied;
         let time = words::whole_milliseconds(end.after_ms);
@@ -244,11 +261,17 @@ impl CallLines {
             }
         }
         if matches!(role, TextRole::Bad | TextRole::Warning | TextRole::Alarm) {
-            for line in output.kept() {
+            for line in call.output.kept() {
                 let bar = self.style.pick("│", "|");
                 let line = styled!["  ", bar, " ", self.fit(&styled![line], 4)];
                 lines.push_line(&self.style.paint(TextRole::Dim, line));
             }
+        }
+        // What the question has shown stands above already.
+        let shown = call.asked.unwrap_or_default();
+        if let Some(change) = end.change.filter(|change| change.lines != shown) {
+            let columns = self.queue.columns().unwrap_or(COLUMNS_DEFAULT);
+            lines.push(&change_lines(change, self.style, columns));
         }
         self.queue.lines(lines, OutputPriority::Must);
         self.show();

@@ -13,6 +13,7 @@ use std::time::Instant;
 
 use allstop_agent::AgentEvent;
 use allstop_core::StopReason;
+use allstop_tools::{EffectPreview, PermissionQuestion};
 
 use self::calls::{CallEnd, CallLines};
 use self::text::{Rest, StepText};
@@ -102,6 +103,13 @@ impl LiveView {
             self.finish_line();
         }
         self.calls.stopping(force_at);
+    }
+
+    /// A question about a call has shown the change that the call would make.
+    pub(crate) fn asked(&mut self, question: &PermissionQuestion) {
+        if let Some(EffectPreview::Change(change)) = question.preview.as_deref() {
+            self.calls.asked(&question.call_id, change);
+        }
     }
 
     fn delta(&mut self, delta: &str) {
@@ -269,6 +277,7 @@ impl LiveView {
                 after_ms,
                 content,
                 exit_code,
+                change,
                 left,
             } => {
                 let end = CallEnd {
@@ -276,6 +285,7 @@ impl LiveView {
                     after_ms: *after_ms,
                     content,
                     exit_code: *exit_code,
+                    change: change.as_deref(),
                     left: left.as_ref(),
                 };
                 self.calls.finished(call_id, name, &end);

@@ -83,6 +83,7 @@ fn finished(id: &str, outcome: CallOutcome, content: &str) -> AgentEvent {
         after_ms: 12,
         content: content.into(),
         exit_code: None,
+        change: None,
         left: None,
     }
 }

@@ -190,7 +190,7 @@ impl SoakState {
             let answer = if allowed {
                 PermissionAnswer::AllowOnce
             } else {
-                PermissionAnswer::Deny
+                PermissionAnswer::deny()
             };
             // A stop may have been first.
             let _taken = session.answer(&open.id, answer);

@@ -196,6 +196,7 @@ impl Turn<'_> {
             after_ms: 0,
             content,
             exit_code: None,
+            change: None,
             left: None,
         });
     }

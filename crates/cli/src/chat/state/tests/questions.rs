@@ -8,7 +8,10 @@ fn a_question_is_answered_once_and_the_draft_comes_back() {
     chat.runs(1);
     chat.types("yes, and");
     chat.asked(1);
-    assert_eq!(chat.line(), "  [y]es, once  [a]lways: shell: ls  [n]o > ");
+    assert_eq!(
+        chat.line(),
+        "  [y]es, once  [a]lways, this session: shell: ls  [n]o, or n REASON > "
+    );
     assert_eq!(chat.hears(ChatEvent::Key(Key::Enter)), [], "no answer");
     assert!(matches!(&*chat.sends("sure"), [ChatEffect::Note(_)]));
     assert_eq!(
@@ -26,7 +29,10 @@ fn a_question_that_a_stop_takes_away_leaves_nothing_of_its_answer() {
     chat.asked(2);
     chat.types("a");
     chat.hears(ChatEvent::QuestionOver(1));
-    assert!(chat.line().ends_with("[n]o > "), "the next one, unanswered");
+    assert!(
+        chat.line().ends_with("[n]o, or n REASON > "),
+        "the next one, unanswered"
+    );
     assert!(matches!(&*chat.ctrl_c(), [ChatEffect::StopTurn(_)]));
     chat.hears(ChatEvent::QuestionOver(2));
     assert_eq!(chat.line(), "> ");
@@ -53,7 +59,7 @@ const HELD: &str = "no question is open: Enter sends it as a message";
 /// A word that answers, sent just after the question was over.
 #[test]
 fn an_answer_that_comes_too_late_is_no_message_at_once() {
-    for word in ["y", "Yes", "a", "n", "no", "always"] {
+    for word in ["y", "Yes", "a", "n", "no", "always", "no, not that", "v"] {
         let mut chat = TestChat::new();
         chat.runs(1);
         chat.asked(1);
@@ -95,13 +101,40 @@ fn of_several_questions_the_one_that_is_answered_is_named() {
     let mut chat = TestChat::new();
     chat.runs(1);
     chat.asked(1);
-    assert_eq!(chat.line(), "  [y]es, once  [a]lways: shell: ls  [n]o > ");
+    assert_eq!(
+        chat.line(),
+        "  [y]es, once  [a]lways, this session: shell: ls  [n]o, or n REASON > "
+    );
     chat.asked(2);
-    let first = "  call_1: [y]es, once  [a]lways: shell: ls  [n]o > ";
+    let first = "  call_1: [y]es, once  [a]lways, this session: shell: ls  [n]o, or n REASON > ";
     assert_eq!(chat.line(), first);
     chat.hears(ChatEvent::QuestionOver(1));
     assert_eq!(
         chat.line(),
-        "  call_2: [y]es, once  [a]lways: shell: ls  [n]o > "
+        "  call_2: [y]es, once  [a]lways, this session: shell: ls  [n]o, or n REASON > "
     );
+}
+
+#[test]
+fn a_denial_carries_its_reason_and_a_long_question_its_next_page() {
+    let mut chat = TestChat::new();
+    chat.runs(1);
+    for (typed, reason) in [
+        ("n use the other file", "use the other file"),
+        ("No, use\u{a0}it", "use\u{a0}it"),
+        ("no: y", "y"),
+    ] {
+        chat.asked(1);
+        let deny = PermissionAnswer::deny_because(reason);
+        assert_eq!(chat.sends(typed), [ChatEffect::Answer(1, deny)], "{typed}");
+        chat.now += Duration::from_secs(3);
+    }
+    chat.asked(1);
+    assert_eq!(chat.sends("v"), [ChatEffect::ShowMore(1)]);
+    for other in ["not now", "y because", "now", "yes, and"] {
+        let effects = chat.sends(other);
+        assert!(matches!(&*effects, [ChatEffect::Note(_)]), "{other}");
+    }
+    let deny = ChatEffect::Answer(1, PermissionAnswer::deny());
+    assert_eq!(chat.sends("n "), [deny]);
 }

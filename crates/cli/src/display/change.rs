@@ -1,0 +1,53 @@
+//! The change of a file for people: its size, and its diff in colours.
+
+use allstop_tools::{DiffLineKind, FileChange};
+
+use crate::terminal::{Style, Styled, TextRole, styled, without_tabs};
+
+/// Lines of a diff that the transcript shows: about a screen. The question before the call shows all.
+const LINES_MAX: usize = 40;
+
+/// The size of a change, behind the name of its file: ` +3 −1`.
+pub(crate) fn change_counts(change: &FileChange, style: Style) -> String {
+    let minus = style.pick("−", "-");
+    match (change.added, change.removed) {
+        (0, 0) => String::new(),
+        (added, 0) => format!(" +{added}"),
+        (0, removed) => format!(" {minus}{removed}"),
+        (added, removed) => format!(" +{added} {minus}{removed}"),
+    }
+}
+
+/// The colour of a line of a diff.
+pub(crate) fn change_role(kind: DiffLineKind) -> Option<TextRole> {
+    match kind {
+        DiffLineKind::Added => Some(TextRole::Good),
+        DiffLineKind::Removed => Some(TextRole::Bad),
+        DiffLineKind::Place | DiffLineKind::Remark => Some(TextRole::Dim),
+        DiffLineKind::Context => None,
+    }
+}
+
+/// The diff in the transcript, each line cut to so many columns.
+pub(super) fn change_lines(change: &FileChange, style: Style, columns: usize) -> Styled {
+    let bar = style.paint(TextRole::Dim, style.pick("│", "|"));
+    let mut lines = Styled::default();
+    for line in change.lines.iter().take(LINES_MAX) {
+        let text = format!("{}{}", line.kind.sign(), without_tabs(&line.text));
+        let text = styled![text].cut(columns.saturating_sub(5), style.pick("…", "..."));
+        let text = match change_role(line.kind) {
+            Some(role) => style.paint(role, text),
+            None => text,
+        };
+        lines.push_line(&styled!["  ", bar, " ", text]);
+    }
+    let more = change.lines.len().saturating_sub(LINES_MAX) + change.lines_left_out;
+    let said = match (more, &change.note) {
+        (0, None) => return lines,
+        (0, Some(note)) => format!("  {note}"),
+        (1, _) => format!("  {} 1 more line", style.pick("…", "...")),
+        (more, _) => format!("  {} {more} more lines", style.pick("…", "...")),
+    };
+    lines.push_line(&style.paint(TextRole::Dim, said));
+    lines
+}

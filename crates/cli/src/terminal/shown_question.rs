@@ -1,0 +1,78 @@
+//! A question as a terminal shows it: the one of the session, and those that watch the session.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use allstop_core::CallId;
+use allstop_core::ids::QuestionId;
+use allstop_session::{OpenQuestion, Session};
+use allstop_tools::EffectPreview;
+use serde::{Deserialize, Serialize};
+
+/// A question to show.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ShownQuestion {
+    pub(crate) id: QuestionId,
+    /// The call that it is about.
+    pub(crate) call_id: CallId,
+    /// The call in one line.
+    pub(crate) text: String,
+    /// The beginning of `text`, for a display of several lines.
+    pub(crate) subject: String,
+    /// The lines of that display: the whole command, or the other arguments. Escaped.
+    pub(crate) argument_lines: Vec<String>,
+    /// The path that the call names.
+    pub(crate) path: Option<String>,
+    /// The change that the call would make.
+    pub(crate) preview: Option<Arc<EffectPreview>>,
+    /// The calls that `always` would allow.
+    pub(crate) always: String,
+    /// The sub-agent that asks.
+    pub(crate) asker: Option<String>,
+}
+
+impl ShownQuestion {
+    /// An open question of a session. `label` gives the label of a call of this conversation.
+    pub(crate) fn of(
+        open: OpenQuestion,
+        session: &Session,
+        label: impl FnOnce(&CallId) -> Option<String>,
+    ) -> Self {
+        let asker = asker_in_words(&open.agents, session, label);
+        let question = open.question;
+        let path = question.arguments.get("path");
+        Self {
+            id: open.id,
+            path: path.and_then(|path| path.as_str()).map(str::to_owned),
+            argument_lines: question.argument_lines(),
+            call_id: question.call_id,
+            text: question.text,
+            subject: question.subject,
+            preview: question.preview,
+            always: question.session_scope,
+            asker,
+        }
+    }
+}
+
+/// The sub-agent that asks, by the calls that lead to it: the first is a call of this conversation, and may have moved
+/// to the background by now.
+fn asker_in_words(
+    agents: &[CallId],
+    session: &Session,
+    label: impl FnOnce(&CallId) -> Option<String>,
+) -> Option<String> {
+    let (first, below) = agents.split_first()?;
+    let works = session.background();
+    let mut asker = if let Some(work) = works.iter().find(|work| work.call_id == *first) {
+        format!("agent {}: {}", work.id, work.name)
+    } else {
+        let label = label(first);
+        format!("{} ({first})", label.as_deref().unwrap_or("agent"))
+    };
+    for call in below {
+        // Writing to a string cannot fail.
+        let _ = write!(asker, " › agent {call}");
+    }
+    Some(asker)
+}
