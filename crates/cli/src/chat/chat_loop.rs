@@ -60,7 +60,7 @@ pub(super) async fn run(
         left: None,
     };
     if let Some(first) = first {
-        let effects = chat_loop.state.first_message(&first);
+        let effects = chat_loop.state.first_message(&first, Instant::now());
         chat_loop.carry_out_all(effects);
     }
     let cause = loop {
@@ -147,6 +147,28 @@ impl ChatLoop<'_> {
         }
     }
 
+    /// Names what leaving would stop, if there is anything.
+    fn ask_to_leave(&self) -> ChatEvent {
+        let chat = &self.chat;
+        let running = self.calls.iter().filter(|call| call.runs);
+        let mut names: Vec<String> = running.map(|call| call.label.clone()).collect();
+        if names.is_empty() && chat.session.is_busy() {
+            names.push("the turn".to_owned());
+        }
+        if !chat.keeps_background {
+            let works = chat.session.background().into_iter();
+            let works = works.filter(|work| work.is_running());
+            names.extend(works.map(|work| format!("{} ({})", work.id, work.name)));
+        }
+        if names.is_empty() {
+            return ChatEvent::MayLeave;
+        }
+        let names = names.join(", ");
+        let said = format!("still running: {names} · Ctrl-D or /quit again stops it and leaves");
+        chat.view.note(&said);
+        ChatEvent::ToldWhatRuns
+    }
+
     fn job_changed(&self, change: JobChange) {
         let view = &self.chat.view;
         let queue = view.queue();
@@ -209,6 +231,7 @@ impl ChatLoop<'_> {
                 self.questions.answer(number, &answer, &self.chat.session);
             }
             ChatEffect::ShowMore(number) => self.questions.show_more(number),
+            ChatEffect::AskToLeave => return Some(self.ask_to_leave()),
             ChatEffect::Leave(cause) => self.left = Some(LeaveRequest { cause }),
         }
         None

@@ -16,14 +16,14 @@ Commands:
   /undo               take the last turn out of the conversation
   /compact            sum up the beginning of a long conversation
   /history            the conversation so far
-  /quit               leave; background work is stopped, unless --keep-background
+  /quit               leave; what still runs is named first, and stopped by a second /quit
   //…                 a message that begins with a slash
 Keys:
   Enter sends · Alt-Enter or Ctrl-J: a new line · Up, Down: what was typed before
   Ctrl-R looks for it: again for an older one, Escape gives up · Tab completes a command
   Ctrl-C stops the turn, a second one forces; at the prompt it clears the line, and on an
-  empty line it leaves
-  Ctrl-D on an empty line leaves";
+  empty line it leaves, as Ctrl-D does; what still runs is named first, and stopped by a second
+  one; with --keep-background, background work runs on";
 
 /// The likeness from which on a command may be what was meant; 1 is the same.
 const NEAR_MIN: f64 = 0.6;

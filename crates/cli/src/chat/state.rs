@@ -30,6 +30,8 @@ use typing::{InputResult, TypedInput};
 /// Time after the end of a turn or a stop, and after a force, in which Ctrl-C does not leave: who wanted to stop or to
 /// force has seen by then that it is over.
 const END_TO_LEAVE: Duration = Duration::from_secs(1);
+/// Time after a person was told what still runs, in which leaving stops it.
+const TOLD_TO_LEAVE: Duration = Duration::from_secs(10);
 
 /// State of the chat, and the line that a person is typing.
 #[derive(Debug)]
@@ -41,6 +43,8 @@ pub(super) struct ChatState {
     stopped_at: Option<Instant>,
     /// When a turn or a stop last ended, or a stop was forced.
     ended_at: Option<Instant>,
+    /// When the person was told what still runs.
+    told_at: Option<Instant>,
     waits: bool,
     control: Control,
     leaving: bool,
@@ -55,6 +59,7 @@ impl ChatState {
             stops: 0,
             stopped_at: None,
             ended_at: None,
+            told_at: None,
             waits: false,
             control,
             leaving: false,
@@ -81,7 +86,7 @@ impl ChatState {
             }
             ChatEvent::Key(key) => {
                 let typed = self.typing.key(key, now);
-                return self.typed(typed);
+                return self.typed(typed, now);
             }
             ChatEvent::InputEnded => return self.signal(EndSignal::HangUp, now),
             ChatEvent::Signal(signal) => return self.signal(signal, now),
@@ -102,6 +107,8 @@ impl ChatState {
                 self.stops = self.stops.saturating_sub(1);
             }
             ChatEvent::Waits(waits) => self.waits = waits,
+            ChatEvent::MayLeave => return self.leave(None),
+            ChatEvent::ToldWhatRuns => self.told_at = Some(now),
             ChatEvent::Asked(question) => self.typing.asked(question),
             ChatEvent::QuestionOver(number) => self.typing.question_over(number, now),
         }
@@ -109,9 +116,9 @@ impl ChatState {
     }
 
     /// The first message, from the command line.
-    pub(super) fn first_message(&mut self, text: &str) -> Vec<ChatEffect> {
+    pub(super) fn first_message(&mut self, text: &str, now: Instant) -> Vec<ChatEffect> {
         let typed = self.typing.submitted(text.to_owned());
-        self.typed(typed)
+        self.typed(typed, now)
     }
 
     /// A command that stops has begun one.
@@ -130,19 +137,21 @@ impl ChatState {
         (!self.leaving).then(|| self.typing.input_line(self.messages.waiting()))
     }
 
-    fn typed(&mut self, typed: InputResult) -> Vec<ChatEffect> {
+    fn typed(&mut self, typed: InputResult, now: Instant) -> Vec<ChatEffect> {
         match typed {
             InputResult::Nothing => Vec::new(),
             InputResult::Line(TypedLine::Message(text), _) => vec![self.messages.send(text)],
-            InputResult::Line(line, text) => {
-                self.leaving = line == TypedLine::Command(ChatCommand::Quit);
-                typing::effects_of(line, text)
+            InputResult::Line(TypedLine::Command(ChatCommand::Quit), text) => {
+                let mut effects = vec![ChatEffect::ShowCommand(text)];
+                effects.extend(self.ask_to_leave(now));
+                effects
             }
+            InputResult::Line(line, text) => typing::effects_of(line, text),
             InputResult::Answer(number, answer) => vec![ChatEffect::Answer(number, answer)],
             InputResult::ShowMore(number) => vec![ChatEffect::ShowMore(number)],
             InputResult::Complete => vec![ChatEffect::Complete],
             InputResult::Say(text) => vec![ChatEffect::Note(text)],
-            InputResult::Leave => self.leave(None),
+            InputResult::Leave => self.ask_to_leave(now),
         }
     }
 
@@ -176,7 +185,7 @@ impl ChatState {
 
     fn interrupt(&mut self, now: Instant) -> Vec<ChatEffect> {
         let is_same = |at: Instant| now < at + ONE_SIGNAL;
-        if self.stopped_at.is_some_and(is_same) {
+        if self.stopped_at.max(self.told_at).is_some_and(is_same) {
             return Vec::new();
         }
         if self.stops > 0 {
@@ -203,7 +212,16 @@ impl ChatState {
                 "it has ended already · Ctrl-C again in a moment leaves".to_owned(),
             )];
         }
-        self.leave(None)
+        self.ask_to_leave(now)
+    }
+
+    /// Leaves at once where the person was told what still runs.
+    fn ask_to_leave(&mut self, now: Instant) -> Vec<ChatEffect> {
+        let just_told = |at: Instant| now < at + TOLD_TO_LEAVE;
+        if self.told_at.is_some_and(just_told) {
+            return self.leave(None);
+        }
+        vec![ChatEffect::AskToLeave]
     }
 
     fn leave(&mut self, cause: Option<Cause>) -> Vec<ChatEffect> {

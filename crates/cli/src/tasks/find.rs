@@ -32,7 +32,7 @@ impl FoundTask {
     }
 }
 
-/// The task with this id, or the only one of the newest that begins or ends with it.
+/// The task with this id, or the only one of the newest that has it as a part.
 pub(super) async fn find(server: &TaskServer, given: &str) -> Result<FoundTask, CliError> {
     match server.task(given).await {
         Ok(json) => return FoundTask::of(json),

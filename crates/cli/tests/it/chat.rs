@@ -157,6 +157,7 @@ fn a_shell_outlives_turns_and_is_stopped_with_a_receipt_when_the_chat_is_left() 
     assert_in_order(
         &screen,
         &[
+            "still running: bg_1 (echo up; sleep 600) · Ctrl-D or /quit again stops it and leaves",
             "bg_1 still runs, and is stopped",
             "stopped by you",
             "stopped by SIGTERM",

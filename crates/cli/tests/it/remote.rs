@@ -387,7 +387,7 @@ fn watch_shows_the_turn_and_answers_its_question() {
     terminal.wait("yes, once");
     terminal.wait("line 1");
     person
-        .sees("yes, answered by allstop watch in process")
+        .sees("yes, once, answered by allstop watch in process")
         .sees("line 1");
     let lines = place.allstop().args("watch last --json").start();
     lines.wait_stdout("tool_started");

@@ -44,6 +44,10 @@ pub(in crate::chat) enum ChatEvent {
     StopEnded,
     /// A wait that Ctrl-C can give up has begun or ended.
     Waits(bool),
+    /// Leaving ends nothing that runs.
+    MayLeave,
+    /// The person was told what still runs, which leaving stops.
+    ToldWhatRuns,
     /// A person is asked.
     Asked(TerminalQuestion),
     /// Names to complete a command with.
@@ -79,6 +83,8 @@ pub(in crate::chat) enum ChatEffect {
     Answer(u64, PermissionAnswer),
     /// Show more of a question.
     ShowMore(u64),
+    /// Leave, or say what still runs.
+    AskToLeave,
     /// Say something.
     Note(String),
     /// End the chat, with the cause if a signal asked for it.

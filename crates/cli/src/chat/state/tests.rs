@@ -78,7 +78,27 @@ impl TestChat {
 }
 
 fn is_leave(effects: &[ChatEffect]) -> bool {
-    matches!(effects, [ChatEffect::Leave(_)])
+    matches!(effects, [ChatEffect::AskToLeave])
+}
+
+/// Whoever leaves is told first what that stops; a quick second press, and one much later, are told again.
+#[test]
+fn what_still_runs_is_named_before_it_is_stopped_by_leaving() {
+    let mut chat = TestChat::new();
+    assert_eq!(chat.ctrl_c(), [ChatEffect::AskToLeave]);
+    assert!(chat.hears(ChatEvent::ToldWhatRuns).is_empty());
+    assert!(chat.ctrl_c().is_empty(), "it is the same press");
+    chat.now += TOLD_TO_LEAVE;
+    assert_eq!(chat.ctrl_c(), [ChatEffect::AskToLeave]);
+    chat.hears(ChatEvent::ToldWhatRuns);
+    let quit = chat.sends("/quit");
+    let shown = ChatEffect::ShowCommand("/quit".to_owned());
+    assert_eq!(quit, [shown, ChatEffect::Leave(None)]);
+    let mut idle = TestChat::new();
+    assert!(is_leave(&idle.hears(ChatEvent::Key(Key::EndOfInput))));
+    let left = idle.hears(ChatEvent::MayLeave);
+    assert_eq!(left, [ChatEffect::Leave(None)]);
+    assert_eq!(idle.sends("too late"), []);
 }
 
 #[test]
@@ -132,7 +152,8 @@ fn ctrl_c_at_the_prompt_clears_the_line_and_then_leaves() {
     assert!(matches!(&*chat.ctrl_c(), [ChatEffect::Note(said)] if said.contains("cleared")));
     assert_eq!(chat.line(), "> ");
     let left = chat.later().ctrl_c();
-    assert_eq!(left, [ChatEffect::Leave(None)]);
+    assert_eq!(left, [ChatEffect::AskToLeave]);
+    chat.hears(ChatEvent::MayLeave);
     assert!(chat.state.input_line().is_none());
 }
 

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use allstop_tools::PermissionAnswer;
 
-use super::super::command::{ChatCommand, TypedLine};
+use super::super::command::TypedLine;
 use super::super::complete::{Completed, CompletionNames, complete};
 use super::super::history::InputHistory;
 use super::super::history_search::{HistorySearch, SearchStep};
@@ -203,9 +203,6 @@ impl TypedInput {
 /// Effects of a line that is no message.
 pub(super) fn effects_of(line: TypedLine, text: String) -> Vec<ChatEffect> {
     match line {
-        TypedLine::Command(ChatCommand::Quit) => {
-            vec![ChatEffect::ShowCommand(text), ChatEffect::Leave(None)]
-        }
         TypedLine::Command(command) => vec![ChatEffect::ShowCommand(text), ChatEffect::Do(command)],
         TypedLine::Wrong(why) => vec![ChatEffect::ShowCommand(text), ChatEffect::Note(why)],
         TypedLine::Empty | TypedLine::Message(_) => Vec::new(),

@@ -9,7 +9,7 @@ use crate::shell_command::SameFlags;
 /// Failure of a command on sessions.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SessionsError {
-    /// No session has this id, and none begins or ends with it.
+    /// No session has this id, and none has it as a part.
     #[error("there is no session {given}")]
     NotFound {
         /// The id as it was typed.
@@ -28,7 +28,7 @@ pub(super) enum SessionsError {
     /// The store has no session.
     #[error("there are no sessions in the store")]
     None,
-    /// More than one session begins or ends with it.
+    /// More than one session has it as a part.
     #[error("{given} can mean {} sessions: {}", .matches.len(), bounded(.matches))]
     Ambiguous {
         /// The id as it was typed.

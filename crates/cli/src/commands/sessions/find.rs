@@ -38,7 +38,7 @@ fn list_number(given: &str) -> Option<usize> {
     number.filter(|number| *number > 0)
 }
 
-/// The session with this id, or with this number in the list, or the only one that begins or ends with it; [`LAST`] is
+/// The session with this id, or with this number in the list, or the only one that has it as a part; [`LAST`] is
 /// the one that was active last.
 pub(super) async fn find(log: &dyn Log, given: &str) -> Result<SessionId, SessionsError> {
     let mut ids = ids(log).await?;

@@ -69,7 +69,7 @@ pub(crate) async fn sessions(
     Ok(0)
 }
 
-/// The session with this id, or the only one that begins or ends with it.
+/// The session with this id, or the only one that has it as a part.
 ///
 /// # Cancel safety
 /// Dropping it leaves nothing behind.

@@ -173,8 +173,17 @@ impl<'a> Person<'a> {
     /// The end of the chat, with nothing left behind and the terminal as it was; and what its screen shows in the end.
     #[track_caller]
     pub(crate) fn left(self) -> (Ended, String) {
+        const END: &str = "to continue: allstop sessions resume";
+        let asks = within(FACT_MAX, || {
+            let screen = self.screen();
+            let asks = screen.contains("again stops it and leaves") && !screen.contains(END);
+            (asks || screen.contains(END)).then_some(asks)
+        });
+        if asks == Some(true) {
+            self.presses(CTRL_D);
+        }
         // The last that it says: what was written is read a little later.
-        self.sees("to continue: allstop sessions resume");
+        self.sees(END);
         let screen = self.screen();
         let ended = self.chat.end(FACT_MAX);
         let mode = tcgetattr(self.terminal.line()).expect("the terminal is there");
