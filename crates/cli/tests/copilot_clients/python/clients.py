@@ -137,7 +137,7 @@ async def deaf_client_holds_up_nobody():
             assert await other.say("hello") == "Hello."
             assert await watched.say("hello again") == "Hello again."
             took = time.monotonic() - begun
-            assert took < 2, f"two short messages took {took} s"
+            assert took < 10, f"two short messages took {took} s"
             growth = port.memory_kb("VmHWM") - before
             assert growth < MEMORY_GROWTH_MAX_KB, f"the memory has grown by {growth} kB"
         finally:
