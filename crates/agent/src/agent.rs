@@ -8,9 +8,7 @@ use allstop_core::process::ProcessIdentity;
 use allstop_model::Model;
 use allstop_scope::Scope;
 use allstop_tools::permission::FixedAnswer;
-use allstop_tools::{
-    PermissionAnswer, PermissionPolicy, Permissions, Prompter, ToolRegistry, ToolSource,
-};
+use allstop_tools::{PermissionAnswer, Permissions, Prompter, ToolRegistry, ToolSource};
 
 use crate::event::EventSink;
 use crate::guardrail::Guardrail;
@@ -146,14 +144,14 @@ impl AgentBuilder {
         self
     }
 
-    /// Sets the permission policy, and the prompter that answers its questions. Approvals for the session are stored in
+    /// Sets the permissions, made of a policy, and the prompter that answers their questions. Approvals for the session are stored in
     /// the agent, so an agent with permissions serves one session.
     pub fn permissions(
         mut self,
-        policy: Arc<PermissionPolicy>,
+        permissions: impl Into<Permissions>,
         prompter: Arc<dyn Prompter>,
     ) -> Self {
-        self.parts.permissions = Some(Arc::new(Permissions::new(policy)));
+        self.parts.permissions = Some(Arc::new(permissions.into()));
         self.parts.prompter = prompter;
         self
     }

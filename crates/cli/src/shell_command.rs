@@ -81,6 +81,9 @@ impl SameFlags {
         if let Some(on_stop) = with.on_stop {
             flags.push("--on-stop", on_stop.as_str());
         }
+        if let Some(mode) = with.permissions.mode {
+            flags.push("--mode", mode.as_str());
+        }
         for (flag, is_set) in [
             (" --yes", with.permissions.yes),
             (" --deny", with.permissions.deny),

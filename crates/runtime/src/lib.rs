@@ -19,7 +19,7 @@ mod system;
 
 pub use agent_executor::{AgentExecutor, AgentExecutorOptions};
 pub use command::{EVENT_BYTES_MAX, EVENT_VARIABLE};
-pub use config::{Config, ConfigError};
+pub use config::{Config, ConfigError, PriceConfig};
 pub use envelope::{DetachedWork, Envelope, EnvelopeSchema};
 pub use error::{StartError, StartErrorKind};
 pub use prompt::{ComposedPrompt, InstructionFile, ProjectInstructions, PromptTools};

@@ -16,8 +16,9 @@ use std::path::PathBuf;
 
 use allstop_core::HumanDuration;
 use allstop_core::turn::StopPolicy;
+use allstop_runtime::Config;
 use allstop_session::FollowUp;
-use allstop_tools::permission::PermissionAnswer;
+use allstop_tools::permission::{PermissionAnswer, PermissionMode};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 
@@ -208,6 +209,11 @@ pub(crate) struct ChatWith {
     pub(crate) stream_json: bool,
 }
 
+fn modes() -> impl TypedValueParser<Value = PermissionMode> {
+    let modes = PermissionMode::ALL.map(|mode| PossibleValue::new(mode.as_str()));
+    PossibleValuesParser::new(modes).try_map(|name| name.parse::<PermissionMode>())
+}
+
 fn policies() -> impl TypedValueParser<Value = FollowUp> {
     let policies = FollowUp::ALL.map(|policy| {
         PossibleValue::new(policy.as_str()).help(match policy {
@@ -344,14 +350,17 @@ pub(crate) struct LimitArgs {
 
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Permissions")]
-#[group(multiple = false)]
 pub(crate) struct PermissionArgs {
     /// Approve all tool calls without asking, except those that a rule denies
-    #[arg(long, short)]
+    #[arg(long, short, conflicts_with = "deny")]
     pub(crate) yes: bool,
     /// Refuse all tool calls that need a question (the default without a terminal)
     #[arg(long)]
     pub(crate) deny: bool,
+    /// Calls that run without a question: `plan` (only those that read; all others are refused), `ask` (the same, and
+    /// all others ask) or `accept-edits` (changes of files in the working directory, too) [default: ask]
+    #[arg(long, value_name = "MODE", value_parser = modes())]
+    pub(crate) mode: Option<PermissionMode>,
 }
 
 impl PermissionArgs {
@@ -361,6 +370,13 @@ impl PermissionArgs {
             (true, _) => Some(PermissionAnswer::AllowOnce),
             (_, true) => Some(PermissionAnswer::deny()),
             _ => None,
+        }
+    }
+
+    /// Sets the mode of the configuration, if it is given.
+    pub(crate) fn set_mode(&self, config: &mut Config) {
+        if let Some(mode) = self.mode {
+            config.permissions.mode = mode;
         }
     }
 }

@@ -17,14 +17,17 @@ use futures::stream::{FuturesUnordered, StreamExt as _};
 
 use super::history::InputHistory;
 use super::state::{ChatEffect, ChatEvent, ChatState, MessageNumber};
+use super::status::ChatStatus;
 use super::{OpenChat, leave};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::signals::EndSignals;
 use crate::supervise::Supervisor;
 use crate::terminal::{
-    self, InputMode, InputReader, JobChange, JobControl, SessionQuestions, TerminalDevice, TextRole,
+    self, AttentionCall, InputMode, InputReader, JobChange, JobControl, Key, SessionQuestions,
+    TerminalDevice, TextRole,
 };
+use commands::mode_in_words;
 use pending::FinishedWork;
 
 /// Runs the chat until it is left.
@@ -38,6 +41,7 @@ pub(super) async fn run(
     let Supervisor { signals, control } = supervisor;
     let mode = InputMode::Keys {
         marks_pastes: chat.host.terminal.has_cursor(),
+        tells_focus: chat.host.terminal.has_cursor(),
     };
     let mut reader = InputReader::new(device, mode).context("cannot use the terminal")?;
     reader.take();
@@ -45,6 +49,7 @@ pub(super) async fn run(
     let state = ChatState::new(history, chat.view.style, control);
     let questions = SessionQuestions::new(chat.view.queue().clone(), chat.view.style);
     let mut chat_loop = ChatLoop {
+        status: ChatStatus::new(&chat.system, chat.mode.clone(), chat.view.style),
         chat,
         signals,
         state,
@@ -58,6 +63,7 @@ pub(super) async fn run(
         held: None,
         wait: None,
         left: None,
+        has_focus: true,
     };
     if let Some(first) = first {
         let effects = chat_loop.state.first_message(&first, Instant::now());
@@ -69,6 +75,7 @@ pub(super) async fn run(
         }
         let input_line = chat_loop.state.input_line();
         chat_loop.chat.view.input_line(input_line);
+        chat_loop.chat.view.status(chat_loop.status.line());
         chat_loop.next(&mut job).await;
     };
     let ChatLoop {
@@ -101,6 +108,7 @@ struct KnownCall {
 
 struct ChatLoop<'a> {
     chat: OpenChat<'a>,
+    status: ChatStatus,
     signals: EndSignals,
     state: ChatState,
     reader: InputReader,
@@ -116,6 +124,8 @@ struct ChatLoop<'a> {
     /// Taken out of `pending`, and not shown yet.
     held: Option<FinishedWork>,
     wait: Option<AbortHandle>,
+    /// The window is looked at, as far as the terminal says.
+    has_focus: bool,
     /// The chat is to end.
     left: Option<LeaveRequest>,
 }
@@ -127,7 +137,7 @@ impl ChatLoop<'_> {
             biased;
             signal = self.signals.next() => self.apply(ChatEvent::Signal(signal)),
             keys = self.reader.next() => match keys {
-                Some(keys) => keys.into_iter().for_each(|key| self.apply(ChatEvent::Key(key))),
+                Some(keys) => keys.into_iter().for_each(|key| self.key(key)),
                 None => self.apply(ChatEvent::InputEnded),
             },
             change = job.next() => self.job_changed(change),
@@ -186,6 +196,24 @@ impl ChatLoop<'_> {
         }
     }
 
+    fn key(&mut self, key: Key) {
+        match key {
+            Key::FocusGained => self.has_focus = true,
+            Key::FocusLost => self.has_focus = false,
+            key => self.apply(ChatEvent::Key(key)),
+        }
+    }
+
+    /// Calls a person who looks at another window.
+    fn call_attention(&self, text: &str) {
+        if !self.has_focus {
+            let way = self.chat.host.terminal.attention();
+            let text = text.to_owned();
+            let queue = self.chat.view.queue();
+            queue.call_attention(AttentionCall { text, way });
+        }
+    }
+
     fn apply(&mut self, event: ChatEvent) {
         let effects = self.state.handle(event, Instant::now());
         self.carry_out_all(effects);
@@ -231,6 +259,7 @@ impl ChatLoop<'_> {
                 self.questions.answer(number, &answer, &self.chat.session);
             }
             ChatEffect::ShowMore(number) => self.questions.show_more(number),
+            ChatEffect::NextMode => view.note(&mode_in_words(self.status.switch(None))),
             ChatEffect::AskToLeave => return Some(self.ask_to_leave()),
             ChatEffect::Leave(cause) => self.left = Some(LeaveRequest { cause }),
         }

@@ -1,6 +1,7 @@
 //! Reading of a typed line: a message, or a command.
 
 use allstop_session::FollowUp;
+use allstop_tools::permission::PermissionMode;
 
 /// The answer to `/help`.
 pub(super) const HELP: &str = "\
@@ -13,6 +14,8 @@ Commands:
   /promote [CALL]     send a running call to the background
   /policy [NAME]      what becomes of a message while a turn runs: reject, enqueue, interrupt,
                       replace, steer
+  /mode [NAME]        calls that run without a question: plan (only those that read; all others are
+                      refused), ask, accept-edits (changes of files, too)
   /undo               take the last turn out of the conversation
   /compact            sum up the beginning of a long conversation
   /history            the conversation so far
@@ -21,6 +24,7 @@ Commands:
 Keys:
   Enter sends · Alt-Enter or Ctrl-J: a new line · Up, Down: what was typed before
   Ctrl-R looks for it: again for an older one, Escape gives up · Tab completes a command
+  Shift-Tab: the next mode
   Ctrl-C stops the turn, a second one forces; at the prompt it clears the line, and on an
   empty line it leaves, as Ctrl-D does; what still runs is named first, and stopped by a second
   one; with --keep-background, background work runs on";
@@ -51,6 +55,7 @@ pub(super) enum ChatCommand {
     /// One call by its id, or the one that runs.
     Promote(Option<String>),
     Policy(Option<FollowUp>),
+    Mode(Option<PermissionMode>),
     Undo,
     Compact,
     History,
@@ -77,12 +82,13 @@ pub(super) enum BackgroundCommand {
     Wait(String),
 }
 
-pub(super) const NAMES: [&str; 10] = [
+pub(super) const NAMES: [&str; 11] = [
     "help",
     "stop",
     "background",
     "promote",
     "policy",
+    "mode",
     "preview",
     "undo",
     "compact",
@@ -130,6 +136,11 @@ impl ChatCommand {
             ("policy", [name]) => {
                 let policy = name.to_lowercase().parse::<FollowUp>();
                 Self::Policy(Some(policy.map_err(|error| error.to_string())?))
+            }
+            ("mode", []) => Self::Mode(None),
+            ("mode", [name]) => {
+                let mode = name.to_lowercase().parse::<PermissionMode>();
+                Self::Mode(Some(mode.map_err(|error| error.to_string())?))
             }
             ("undo", []) => Self::Undo,
             ("compact", []) => Self::Compact,

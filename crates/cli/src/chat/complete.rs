@@ -2,6 +2,7 @@
 
 use super::command::NAMES;
 use allstop_session::FollowUp;
+use allstop_tools::permission::PermissionMode;
 
 /// Names that a command can have now.
 #[derive(Debug, Default)]
@@ -62,6 +63,7 @@ fn arguments(before: &[&str], names: &CompletionNames) -> Vec<String> {
         ["background" | "bg"] => words(&["output", "stop", "wait"]),
         ["background" | "bg", "output" | "stop" | "wait"] => names.background.clone(),
         ["promote"] => names.calls.clone(),
+        ["mode"] => words(&PermissionMode::ALL.map(PermissionMode::as_str)),
         ["policy"] => words(&FollowUp::ALL.map(FollowUp::as_str)),
         _ => Vec::new(),
     }

@@ -12,6 +12,7 @@ mod leave;
 mod piped;
 pub(crate) mod recorded;
 mod state;
+mod status;
 mod transcript;
 mod view;
 
@@ -27,7 +28,7 @@ use allstop_runtime::{Config, Envelope, QuestionRecipient, System};
 use allstop_scope::{GRACE_DEFAULT, Scope, WorkSpec};
 use allstop_tools::PermissionAnswer;
 use allstop_tools::mcp::McpStatusEvents;
-use allstop_tools::permission::FixedAnswer;
+use allstop_tools::permission::{FixedAnswer, ModeSwitch};
 
 use crate::args::{ChatArgs, ChatWith};
 use crate::control::Control;
@@ -78,7 +79,9 @@ pub(crate) async fn chat(args: ChatArgs, host: &ProcessHost) -> Result<Exit, Cli
         }
     };
     greet(&view, &opened, args.session.named().is_some()).await;
-    let Opened { system, open, .. } = opened;
+    let Opened {
+        system, open, mode, ..
+    } = opened;
     let chat = OpenChat {
         remote: remote::listen("chat", &open.session, &system, host.scopes()),
         host,
@@ -87,6 +90,7 @@ pub(crate) async fn chat(args: ChatArgs, host: &ProcessHost) -> Result<Exit, Cli
         events: open.session.subscribe(None),
         session: open.session,
         view,
+        mode,
         keeps_background: args.with.keep_background,
         flags: SameFlags::of_chat(&args.with, &args.store),
     };
@@ -122,6 +126,7 @@ struct OpenChat<'a> {
     /// Stops from other terminals.
     remote: RemoteListener,
     view: ChatView,
+    mode: ModeSwitch,
     keeps_background: bool,
     /// For the command that resumes it.
     flags: SameFlags,
@@ -142,6 +147,7 @@ fn config(with: &ChatWith, continues: bool, given: &Given) -> Result<Config, Cli
     } else {
         options::config_with_model(&with.model, "chat", given)?
     };
+    with.permissions.set_mode(&mut config);
     config.deadlines.grace = with.grace.or(config.deadlines.grace);
     config.session.follow_up = with.policy.or(config.session.follow_up);
     if let Some(steps) = with.max_steps {

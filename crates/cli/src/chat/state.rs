@@ -84,6 +84,7 @@ impl ChatState {
             ChatEvent::Key(Key::Escape) if !self.typing.is_searching() => {
                 return self.escape(now);
             }
+            ChatEvent::Key(Key::NextMode) => return vec![ChatEffect::NextMode],
             ChatEvent::Key(key) => {
                 let typed = self.typing.key(key, now);
                 return self.typed(typed, now);

@@ -8,7 +8,9 @@ use crate::display::{
     stopped_by,
 };
 use crate::host::ProcessHost;
-use crate::terminal::{InputLine, OutputPriority, OutputQueue, Style, Styled, TextRole, styled};
+use crate::terminal::{
+    InputLine, OutputPriority, OutputQueue, StatusLine, Style, Styled, TextRole, styled,
+};
 
 /// The view of a chat.
 #[derive(Debug)]
@@ -47,7 +49,17 @@ impl ChatView {
     /// The line that is typed into; `None` takes it away.
     pub(super) fn input_line(&self, input_line: Option<InputLine>) {
         if self.types {
+            if input_line.is_none() {
+                self.queue.show_status(None);
+            }
             self.queue.show_input_line(input_line);
+        }
+    }
+
+    /// The row below it.
+    pub(super) fn status(&self, status: StatusLine) {
+        if self.types {
+            self.queue.show_status(Some(status));
         }
     }
 

@@ -169,6 +169,7 @@ fn unasked(args: &CopilotArgs) -> PermissionAnswer {
 
 fn read(args: &CopilotArgs, given: Given) -> Result<SystemOptions, CliError> {
     let mut config = config_of(&args.model)?;
+    args.permissions.set_mode(&mut config);
     config.deadlines.grace = args.grace.or(config.deadlines.grace);
     let store = ProcessHost::store(&args.store, config.store.path.clone())?;
     let prompter = FixedAnswer(unasked(args));

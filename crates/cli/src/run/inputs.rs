@@ -98,6 +98,7 @@ fn config(args: &RunArgs, given: &Given) -> Result<Config, CliError> {
         Some(_) => config_of(&args.model)?,
         None => config_with_model(&args.model, "run", given)?,
     };
+    args.permissions.set_mode(&mut config);
     let flags = &args.limits;
     config.deadlines.run = flags.timeout.or(config.deadlines.run);
     config.deadlines.grace = flags.grace.or(config.deadlines.grace);

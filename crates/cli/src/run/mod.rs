@@ -96,6 +96,7 @@ async fn drive(
         system,
         open,
         continued,
+        mode: _,
     } = opened;
     continued.model.iter().for_each(|said| view.hint(said));
     continued.folder.iter().for_each(|said| view.note(said));

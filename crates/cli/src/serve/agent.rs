@@ -78,6 +78,7 @@ impl AgentChoice {
             }
             TaskAgent::Model => {
                 let mut config = config_with_model(&args.model, "serve", &given)?;
+                args.permissions.set_mode(&mut config);
                 config.deadlines.grace = args.grace.or(config.deadlines.grace);
                 let limits = &mut config.limits;
                 limits.max_steps = args.max_steps.map_or(limits.max_steps, NonZero::get);

@@ -13,9 +13,10 @@ use std::time::Duration;
 use allstop_agent::{TurnError, TurnErrorKind};
 use allstop_core::SessionId;
 use allstop_core::receipt::ItemKind;
-use allstop_runtime::{OpenSession, QuestionRecipient, System, SystemOptions};
+use allstop_runtime::{OpenSession, QuestionRecipient, SessionSetup, System, SystemOptions};
 use allstop_scope::{RootOptions, Scope, WorkCx, WorkSpec};
 use allstop_tools::mcp::McpState;
+use allstop_tools::permission::ModeSwitch;
 
 use crate::supervise::Supervisor;
 pub(crate) use continued::{ContinuedWords, NamedSession};
@@ -54,6 +55,8 @@ pub(crate) struct Opening {
 pub(crate) struct Opened {
     pub(crate) system: Arc<System>,
     pub(crate) open: OpenSession,
+    /// Mode of the session's permissions.
+    pub(crate) mode: ModeSwitch,
     /// Differences between a continued session and what it remembers, for people.
     pub(crate) continued: ContinuedWords,
 }
@@ -72,6 +75,7 @@ pub(crate) async fn open(
         asks,
         voice,
     } = opening;
+    let configured_mode = options.config.permissions.mode;
     let root = options.root();
     let mut stage = StartStage {
         supervisor,
@@ -91,12 +95,18 @@ pub(crate) async fn open(
         let late = || late_servers(&system);
         stage.wait(starting, late).await?.ok_or_stopped()??;
     }
-    let opening = open_session(Arc::clone(&system), id, asks);
+    let mode = ModeSwitch::new(configured_mode);
+    let setup = SessionSetup {
+        mode: Some(mode.clone()),
+        ..SessionSetup::configured(asks)
+    };
+    let opening = open_session(Arc::clone(&system), id, setup);
     let opening = begin(&root, "opening the session", opening);
     let open = stage.wait(opening, late_store).await?.ok_or_stopped()??;
     Ok(Opened {
         system,
         open,
+        mode,
         continued: continued.unwrap_or_default(),
     })
 }
@@ -104,11 +114,11 @@ pub(crate) async fn open(
 async fn open_session(
     system: Arc<System>,
     id: Option<SessionId>,
-    asks: QuestionRecipient,
+    setup: SessionSetup,
 ) -> Result<OpenSession, StartFailure> {
     Ok(match id {
-        Some(id) => system.resume_session(id, asks).await?,
-        None => system.new_session(None, asks).await?,
+        Some(id) => system.resume_session_with(id, setup).await?,
+        None => system.new_session_with(None, setup).await?,
     })
 }
 

@@ -133,7 +133,13 @@ impl LineEditor {
                 None => return EditResult::Forward,
             },
             Key::Search => return EditResult::Search,
-            Key::Redraw | Key::Cancel | Key::Escape | Key::Complete => {}
+            Key::Redraw
+            | Key::Cancel
+            | Key::Escape
+            | Key::Complete
+            | Key::NextMode
+            | Key::FocusGained
+            | Key::FocusLost => {}
         }
         EditResult::Edited
     }

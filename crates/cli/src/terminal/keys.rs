@@ -47,6 +47,12 @@ pub(crate) enum Key {
     Escape,
     /// Tab.
     Complete,
+    /// Shift-Tab.
+    NextMode,
+    /// The window is looked at.
+    FocusGained,
+    /// Another window is looked at.
+    FocusLost,
 }
 
 /// Time within which the parts of one sequence arrive, also over a slow connection. After it an Escape was a separate key.
@@ -189,6 +195,9 @@ impl Perform for ParserState {
             ('H', _) | ('~', 1 | 7) => Key::Home,
             ('F', _) | ('~', 4 | 8) => Key::End,
             ('~', 3) => Key::Delete,
+            ('Z', _) => Key::NextMode,
+            ('I', _) => Key::FocusGained,
+            ('O', _) => Key::FocusLost,
             _ => return,
         });
     }
@@ -222,7 +231,7 @@ mod tests {
     #[test]
     fn letters_keys_and_pastes_are_told_apart_in_whatever_pieces_they_come() {
         let bytes =
-            "hé\x7f\x1b[D\x1b[1;5C\x1b[200~a\r\nb\x1b[201~\x1b\r\x1bb\x1b[3~\x04\t\x12\x07\r"
+            "hé\x7f\x1b[D\x1b[1;5C\x1b[200~a\r\nb\x1b[201~\x1b\r\x1bb\x1b[3~\x04\t\x12\x07\x1b[Z\x1b[O\x1b[I\r"
                 .as_bytes();
         let whole = KeyParser::default().read(bytes);
         let paste = Key::Paste("a\n\nb".to_owned());
@@ -242,6 +251,9 @@ mod tests {
                 Key::Complete,
                 Key::Search,
                 Key::Cancel,
+                Key::NextMode,
+                Key::FocusLost,
+                Key::FocusGained,
                 Key::Enter,
             ]
         );

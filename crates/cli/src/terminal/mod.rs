@@ -9,6 +9,7 @@
 //!
 //! Receipts, call lines and tables are views: `display` makes them and pushes them into a queue.
 
+mod attention;
 mod device;
 mod editor;
 mod flow;
@@ -35,6 +36,7 @@ pub(crate) mod test_screen;
 mod text;
 mod writer_thread;
 
+pub(crate) use attention::AttentionCall;
 pub(crate) use device::TerminalDevice;
 pub(crate) use editor::{EditResult, LineEditor};
 pub(crate) use flow::{
@@ -52,6 +54,5 @@ pub(crate) use queue_state::{FlushResult, OutputPriority};
 pub(crate) use reader::{InputMode, InputReader};
 pub(crate) use session_questions::{SessionQuestions, UnansweredQuestion};
 pub(crate) use shown_question::ShownQuestion;
-#[expect(unused_imports, reason = "the status follows")]
 pub(crate) use status_line::{StatusItem, StatusLine};
 pub(crate) use text::{Environment, Style, Styled, Symbol, TextRole, escape, styled, without_tabs};

@@ -60,7 +60,10 @@ impl QuestionPrompt {
         environment: &Environment,
     ) -> io::Result<Self> {
         let mode = if environment.has_cursor() {
-            InputMode::Keys { marks_pastes: true }
+            InputMode::Keys {
+                marks_pastes: true,
+                tells_focus: false,
+            }
         } else {
             InputMode::Lines
         };

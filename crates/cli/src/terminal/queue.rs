@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::attention::AttentionCall;
 use super::flow::{FlowPart, OpenText};
 use super::input_line::InputLine;
 use super::line_writer::LineWriter;
@@ -181,13 +182,22 @@ impl OutputQueue {
     }
 
     /// Replaces the row at the very bottom. Only for terminals.
-    #[expect(dead_code, reason = "the status follows")]
     pub(crate) fn show_status(&self, status: Option<StatusLine>) {
         let mut state = self.handle.shared.state.lock();
         if state.status == status {
             return;
         }
         state.status = status;
+        state.region_changed = true;
+        state.region_on = Some(Arc::clone(&self.file));
+        self.handle.shared.work.notify_one();
+    }
+
+    /// Calls a person to a window that is not looked at, by a bell or by the terminal's own notification. Only for
+    /// terminals.
+    pub(crate) fn call_attention(&self, call: AttentionCall) {
+        let mut state = self.handle.shared.state.lock();
+        state.attention = Some(call);
         state.region_changed = true;
         state.region_on = Some(Arc::clone(&self.file));
         self.handle.shared.work.notify_one();

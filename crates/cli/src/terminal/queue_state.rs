@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
 
+use super::attention::AttentionCall;
 use super::flow::{FlowPart, OpenText};
 use super::input_line::InputLine;
 use super::live_region::RunningLine;
@@ -99,6 +100,8 @@ pub(super) struct QueueState {
     /// The row at the very bottom: the latest value, never queued.
     pub(super) status: Option<StatusLine>,
     /// Treatment of rows by a terminal that becomes narrower.
+    /// A call that is not written yet: the latest one.
+    pub(super) attention: Option<AttentionCall>,
     pub(super) narrowing: Narrowing,
     pub(super) visibility: RegionVisibility,
     /// Terminal of the region.

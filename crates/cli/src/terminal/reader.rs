@@ -32,10 +32,13 @@ const READS_MAX: usize = 16;
 /// Pasted text comes between marks from then on, and is not taken for keys.
 const PASTE_ON: &[u8] = b"\x1b[?2004h";
 const PASTE_OFF: &[u8] = b"\x1b[?2004l";
-/// Tries to write the mode of pasting where the terminal is busy: together far below what a person notices, and a
+/// The terminal says when its window is looked at, and when no more (xterm, "FocusIn/FocusOut").
+const FOCUS_ON: &[u8] = b"\x1b[?1004h";
+const FOCUS_OFF: &[u8] = b"\x1b[?1004l";
+/// Tries to write such a mode where the terminal is busy: together far below what a person notices, and a
 /// terminal that is blocked for longer shows nothing anyway.
-const PASTE_TRIES_MAX: usize = 20;
-const PASTE_PAUSE: Timespec = Timespec {
+const MODE_TRIES_MAX: usize = 20;
+const MODE_PAUSE: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 1_000_000,
 };
@@ -49,6 +52,8 @@ pub(crate) enum InputMode {
     Keys {
         /// The terminal is asked to mark pasted text.
         marks_pastes: bool,
+        /// The terminal is asked to say when its window is looked at.
+        tells_focus: bool,
     },
     /// The terminal keeps its mode: it shows what is typed and gives whole lines. For one without a cursor.
     Lines,
@@ -198,7 +203,7 @@ impl InputReader {
             // Without the mode only whole lines would be counted.
             let ahead = ioctl_fionread(&self.shared.device).unwrap_or_default();
             state.typed_ahead = usize::try_from(ahead).unwrap_or_default();
-            self.mark_pastes(PASTE_ON);
+            self.report(PASTE_ON, FOCUS_ON);
         }
         self.shared.changed.notify_one();
     }
@@ -211,7 +216,7 @@ impl InputReader {
         let was_set = before == TerminalHold::Taken && self.mode != InputMode::Lines;
         if was_set && self.shared.device.is_foreground() {
             self.set(&self.before);
-            self.mark_pastes(PASTE_OFF);
+            self.report(PASTE_OFF, FOCUS_OFF);
         }
     }
 
@@ -220,21 +225,34 @@ impl InputReader {
         let _gone = tcsetattr(&self.shared.device, OptionalActions::Now, mode);
     }
 
-    /// Writes the mode of pasting. It never blocks for long: without room the mark is left out.
-    fn mark_pastes(&self, paste: &[u8]) {
-        if self.mode != (InputMode::Keys { marks_pastes: true }) {
+    /// Writes what the terminal is to report. It never blocks for long: without room it is left out.
+    fn report(&self, paste: &[u8], focus: &[u8]) {
+        let InputMode::Keys {
+            marks_pastes,
+            tells_focus,
+        } = self.mode
+        else {
             return;
+        };
+        if tells_focus {
+            self.write(focus);
         }
+        if marks_pastes {
+            self.write(paste);
+        }
+    }
+
+    fn write(&self, mode: &[u8]) {
         // While the screen is being written to, the terminal has no room for anybody else.
-        for _ in 0..PASTE_TRIES_MAX {
-            let Err(error) = self.shared.device.write(paste) else {
+        for _ in 0..MODE_TRIES_MAX {
+            let Err(error) = self.shared.device.write(mode) else {
                 return;
             };
             if error.kind() != io::ErrorKind::WouldBlock {
                 return;
             }
             let mut pause: [PollFd<'_>; 0] = [];
-            let _a_while = poll(&mut pause, Some(&PASTE_PAUSE));
+            let _a_while = poll(&mut pause, Some(&MODE_PAUSE));
         }
     }
 

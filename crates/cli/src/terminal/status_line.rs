@@ -29,6 +29,12 @@ impl StatusLine {
         self.items.iter().any(|item| item.since.is_some())
     }
 
+    /// The row, for a test to look at.
+    #[cfg(test)]
+    pub(crate) fn shown(&self, columns: usize) -> String {
+        self.draw(Instant::now(), columns).shown().to_owned()
+    }
+
     pub(super) fn draw(&self, now: Instant, columns: usize) -> Styled {
         let room = columns.saturating_sub(1);
         let mut items: Vec<(u8, Styled)> = self

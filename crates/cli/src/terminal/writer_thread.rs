@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
 
+use super::attention::AttentionCall;
 use super::flow::{FlowPart, OpenText};
 use super::input_line::InputLine;
 use super::live_region::{
@@ -62,6 +63,7 @@ struct WriteBatch {
     input_line: Option<InputLine>,
     open: Option<Arc<dyn OpenText>>,
     status: Option<StatusLine>,
+    attention: Option<AttentionCall>,
     narrowing: Narrowing,
 }
 
@@ -125,6 +127,7 @@ impl WriterThread {
                     input_line: state.input_line.clone().filter(|_| is_shown),
                     open: state.open.clone().filter(|_| is_shown),
                     status: state.status.clone().filter(|_| is_shown),
+                    attention: state.attention.take(),
                     narrowing: state.narrowing,
                 });
             }
@@ -141,6 +144,9 @@ impl WriterThread {
 
     fn write(&mut self, batch: &WriteBatch) -> io::Result<()> {
         let mut text = String::new();
+        if let Some(call) = &batch.attention {
+            call.write(&mut text);
+        }
         // The size is read once: the rows of one write fit together.
         let size = sink::size(&batch.file).unwrap_or(SIZE_DEFAULT);
         let terminal = RegionTerminal {

@@ -6,18 +6,18 @@ use allstop_agent::{Deadlines, Settings};
 use allstop_core::HumanDuration;
 use allstop_core::turn::{Budget, LoopLimits};
 use allstop_model::RetryPolicy;
-use allstop_tools::permission::PermissionRule;
+use allstop_tools::permission::{PermissionMode, PermissionRule};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Config;
+use super::{Config, PriceConfig};
 
 /// Default maximum of steps per turn: more than an honest task takes, and few enough that a model that goes astray
 /// costs minutes, not hours.
 pub const MAX_STEPS_DEFAULT: u32 = 50;
 
 /// The model.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ModelConfig {
     /// Name of the model: `openai::gpt-5-mini`, `claude-…` or `script:FILE`; with `base_url` the server's own name for
@@ -37,6 +37,10 @@ pub struct ModelConfig {
     pub between_tokens_timeout: Option<HumanDuration>,
     /// Maximum retries of a model call that failed temporarily; 2 by default.
     pub retries: Option<u32>,
+    /// Tokens that the model can read at once, for the status of a chat. Nothing is decided by it.
+    pub context_window: Option<u64>,
+    /// Price of its tokens, for the status of a chat. Nothing is decided by it.
+    pub price: Option<PriceConfig>,
 }
 
 /// Commands that a model runs, with the tool `shell`.
@@ -136,6 +140,8 @@ pub struct PermissionsConfig {
     pub ask: Vec<PermissionRule>,
     /// Calls that never run.
     pub deny: Vec<PermissionRule>,
+    /// Calls that run without a question, where no rule says otherwise: `plan`, `ask` (the default) or `accept-edits`.
+    pub mode: PermissionMode,
 }
 
 /// Folders that the file tools may use besides the working directory.

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use allstop_agent::{AGENT_TOOL, Agent, SubAgentBackground, SubAgents};
 use allstop_scope::NotStarted;
 use allstop_session::AgentRequest;
+use allstop_tools::permission::ModeSwitch;
 use allstop_tools::{
-    BUILTIN_TOOLS, BackgroundHost, FolderAccess, OutputFolder, PermissionPolicy, ShellConfig,
-    ToolRegistry, ToolSource, Workspace, builtin_tools,
+    BUILTIN_TOOLS, BackgroundHost, FolderAccess, OutputFolder, PermissionPolicy, Permissions,
+    ShellConfig, ToolRegistry, ToolSource, Workspace, builtin_tools,
 };
 
 use super::SystemParts;
@@ -154,12 +155,16 @@ pub(super) fn agent(
     }
     let mut settings = parts.config.settings();
     settings.system.clone_from(&prompt.text);
+    let configured = parts.config.permissions.mode;
+    let mode = setup.mode.clone();
+    let mode = mode.unwrap_or_else(|| ModeSwitch::new(configured));
+    let permissions = Permissions::new(Arc::clone(&parts.policy)).in_mode(mode);
     let model = setup.model.as_ref().unwrap_or(&parts.model);
     let mut builder = Agent::builder(Arc::clone(model))
         .tools(tools)
         .tool_source(source)
         .settings(settings)
-        .permissions(Arc::clone(&parts.policy), Arc::clone(prompter))
+        .permissions(permissions, Arc::clone(prompter))
         .clock(Arc::clone(&parts.now));
     if let Some(owner) = &parts.owner {
         builder = builder.owner(owner.clone());

@@ -9,6 +9,7 @@ use allstop_core::Timestamp;
 use allstop_model::Model;
 use allstop_session::FollowUp;
 use allstop_tools::external::LateAnswer;
+use allstop_tools::permission::ModeSwitch;
 use allstop_tools::{Tool, ToolSource};
 
 use crate::config::Config;
@@ -40,6 +41,8 @@ pub struct SessionSetup {
     pub hooks: Vec<Arc<dyn Hook>>,
     /// Policy for a message that arrives while a turn runs.
     pub follow_up: Option<FollowUp>,
+    /// Mode of its permissions, which its opener may change.
+    pub mode: Option<ModeSwitch>,
 }
 
 impl SessionSetup {
@@ -53,6 +56,7 @@ impl SessionSetup {
             tools: None,
             hooks: Vec::new(),
             follow_up: None,
+            mode: None,
         }
     }
 }

@@ -10,12 +10,14 @@
 //! guarantee and what they cannot, with examples that a test checks.
 
 mod command;
+mod mode;
 mod policy;
 mod prompter;
 mod question_text;
 mod rule;
 mod session;
 
+pub use mode::{InvalidMode, ModeSwitch, PermissionMode};
 pub use policy::{PermissionDecision, PermissionPolicy};
 pub use prompter::{FixedAnswer, PermissionAnswer, PermissionQuestion, Prompter};
 pub use rule::{PermissionRule, RuleError};

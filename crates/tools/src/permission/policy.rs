@@ -6,6 +6,7 @@ use allstop_core::Effect;
 use serde_json::Value;
 
 use super::command::{ParsedCommand, PrefixMatch};
+use super::mode::PermissionMode;
 use super::prompter::PermissionQuestion;
 use super::question_text::{compact_arguments, escaped_line};
 use super::rule::{PermissionRule, RuleError, SHELL};
@@ -15,6 +16,8 @@ use crate::tool::{ToolInvocation, ToolSpec};
 /// Tools without an effect of their own: they reach only work that the session started, or start an agent whose calls
 /// need their own permission.
 const ALLOWED_BY_DEFAULT: [&str; 2] = [crate::background::NAME, "agent"];
+/// Tools that change files in the working directory, and nothing else.
+const EDITS: [&str; 2] = [crate::files::EDIT, crate::files::WRITE];
 
 /// Decision of the policy on a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +37,7 @@ pub enum PermissionDecision {
 ///
 /// `deny` wins over `ask`, and `ask` over `allow`. Without a matching rule, read-only calls run, and so do calls of
 /// `background` and of `agent`, whose own calls need their own permission; all other calls ask. The file tools
-/// themselves refuse paths outside the working directory.
+/// themselves refuse paths outside the working directory. A [`PermissionMode`] moves this border.
 ///
 /// A `shell` rule with a prefix allows a command only if each of its simple commands is allowed. If a denying rule may
 /// cover the command, a person is asked, even if a rule allows it ([`PermissionQuestion::doubt`]); without a person it
@@ -66,7 +69,12 @@ impl PermissionPolicy {
     }
 
     /// Decides on a call with validated arguments.
-    pub fn decide(&self, spec: &ToolSpec, invocation: &ToolInvocation) -> PermissionDecision {
+    pub fn decide(
+        &self,
+        spec: &ToolSpec,
+        invocation: &ToolInvocation,
+        mode: PermissionMode,
+    ) -> PermissionDecision {
         let call = PolicyCall::of(spec, invocation);
         let mut doubts = Vec::new();
         for rule in &self.deny {
@@ -80,6 +88,12 @@ impl PermissionPolicy {
                 PrefixMatch::No => {}
             }
         }
+        let harmless = spec.effect == Effect::ReadOnly || ALLOWED_BY_DEFAULT.contains(&call.tool);
+        if mode == PermissionMode::Plan && !harmless {
+            return PermissionDecision::Deny {
+                reason: "the mode is `plan`, in which only calls that read run: say what you would do, and wait until the user changes the mode".to_owned(),
+            };
+        }
         // A launcher may do what any rule names: people are shown the rule that the command seems to be about.
         let text = shell_command(&invocation.arguments).unwrap_or_default();
         let is_named =
@@ -89,8 +103,8 @@ impl PermissionPolicy {
             .ask
             .iter()
             .any(|rule| call.matches_rule(rule) != PrefixMatch::No);
-        let harmless = spec.effect == Effect::ReadOnly || ALLOWED_BY_DEFAULT.contains(&call.tool);
-        let allowed = || harmless || self.allows(&call);
+        let accepted = mode == PermissionMode::AcceptEdits && EDITS.contains(&call.tool);
+        let allowed = || harmless || accepted || self.allows(&call);
         if doubt.is_none() && !asks && allowed() {
             PermissionDecision::Allow
         } else {

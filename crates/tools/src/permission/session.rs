@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::mode::ModeSwitch;
 use super::policy::{PermissionDecision, PermissionPolicy};
 use super::prompter::PermissionQuestion;
 use crate::tool::{ToolInvocation, ToolSpec};
@@ -25,21 +26,30 @@ pub(super) enum SessionGrant {
 #[derive(Debug, Default)]
 pub struct Permissions {
     policy: Arc<PermissionPolicy>,
+    mode: ModeSwitch,
     granted: Mutex<HashSet<SessionGrant>>,
 }
 
 impl Permissions {
-    /// Creates the permissions of a new session under this policy.
+    /// Creates the permissions of a new session under this policy, in the mode `ask`.
     pub fn new(policy: Arc<PermissionPolicy>) -> Self {
         Self {
             policy,
+            mode: ModeSwitch::default(),
             granted: Mutex::default(),
         }
     }
 
+    /// The same permissions, in the mode of this switch.
+    #[must_use]
+    pub fn in_mode(mut self, mode: ModeSwitch) -> Self {
+        self.mode = mode;
+        self
+    }
+
     /// Decides on a call with validated arguments. A grant does not override a denial.
     pub fn decide(&self, spec: &ToolSpec, invocation: &ToolInvocation) -> PermissionDecision {
-        match self.policy.decide(spec, invocation) {
+        match self.policy.decide(spec, invocation, self.mode.get()) {
             PermissionDecision::Ask(question) if self.granted.lock().contains(&question.grant) => {
                 PermissionDecision::Allow
             }
@@ -50,5 +60,11 @@ impl Permissions {
     /// Records [`super::PermissionAnswer::AllowForSession`] for this question.
     pub fn allow_for_session(&self, question: &PermissionQuestion) {
         self.granted.lock().insert(question.grant.clone());
+    }
+}
+
+impl From<Arc<PermissionPolicy>> for Permissions {
+    fn from(policy: Arc<PermissionPolicy>) -> Self {
+        Self::new(policy)
     }
 }

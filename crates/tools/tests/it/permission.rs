@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use allstop_core::{CallId, Effect, SessionId};
 use allstop_scope::{RootOptions, Scope};
-use allstop_tools::permission::{FixedAnswer, PermissionRule, RuleError};
+use allstop_tools::permission::{
+    FixedAnswer, ModeSwitch, PermissionMode, PermissionRule, RuleError,
+};
 use allstop_tools::{
     PermissionAnswer, PermissionDecision, PermissionPolicy, Permissions, Prompter as _,
     ToolInvocation, ToolSpec,
@@ -47,6 +49,7 @@ pub(crate) fn shell(policy: &PermissionPolicy, command: &str) -> PermissionDecis
     policy.decide(
         &spec("shell", Effect::Irreversible),
         &invocation("shell", json!({"command": command})),
+        PermissionMode::Ask,
     )
 }
 
@@ -55,7 +58,11 @@ async fn without_rules_only_read_only_tools_run() {
     let policy = PermissionPolicy::default();
     let own = invocation("background", json!({}));
     assert_eq!(
-        policy.decide(&spec("background", Effect::Idempotent), &own),
+        policy.decide(
+            &spec("background", Effect::Idempotent),
+            &own,
+            PermissionMode::Ask
+        ),
         PermissionDecision::Allow
     );
     for (effect, expected) in [
@@ -64,7 +71,11 @@ async fn without_rules_only_read_only_tools_run() {
         (Effect::Compensatable, "ask"),
         (Effect::Irreversible, "ask"),
     ] {
-        let decision = policy.decide(&spec("any", effect), &invocation("any", json!({})));
+        let decision = policy.decide(
+            &spec("any", effect),
+            &invocation("any", json!({})),
+            PermissionMode::Ask,
+        );
         assert_eq!(word(&decision), expected, "{effect:?}");
     }
 }
@@ -76,6 +87,7 @@ async fn deny_wins_over_ask_and_ask_over_allow() {
         word(&policy.decide(
             &spec("read", Effect::ReadOnly),
             &invocation("read", json!({})),
+            PermissionMode::Ask,
         ))
     };
     assert_eq!(decide(&["read"], &["read"], &["read"]), "deny");
@@ -295,8 +307,7 @@ async fn question_shows_invisible_characters_escaped() {
     for name in ["shell", &tool] {
         let spec = spec(name, Effect::Irreversible);
         let call = invocation(name, arguments.clone());
-        let PermissionDecision::Ask(question) = PermissionPolicy::default().decide(&spec, &call)
-        else {
+        let PermissionDecision::Ask(question) = Permissions::default().decide(&spec, &call) else {
             panic!("not asked")
         };
         for shown in [question.text, question.session_scope] {
@@ -313,6 +324,7 @@ async fn question_names_a_background_command() {
         match policy.decide(
             &spec("shell", Effect::Irreversible),
             &invocation("shell", arguments),
+            PermissionMode::Ask,
         ) {
             PermissionDecision::Ask(question) => question.text,
             other => panic!("{other:?}"),
@@ -329,6 +341,7 @@ async fn question_about_a_file_starts_with_its_path() {
     match policy.decide(
         &spec("write", Effect::Idempotent),
         &invocation("write", arguments),
+        PermissionMode::Ask,
     ) {
         PermissionDecision::Ask(question) => assert!(
             question.text.starts_with("write src/a.rs: {"),
@@ -337,4 +350,56 @@ async fn question_about_a_file_starts_with_its_path() {
         ),
         other => panic!("{other:?}"),
     }
+}
+
+/// The mode moves the border between what runs and what asks; rules that deny or ask stand.
+#[tokio::test]
+async fn mode_decides_where_no_rule_does() {
+    use PermissionMode::{AcceptEdits, Ask, Plan};
+
+    let decide = |rules: [&[&str]; 3], mode: PermissionMode, tool: &str, effect: Effect| {
+        let policy = PermissionPolicy::parse(rules[0], rules[1], rules[2]).unwrap();
+        let mode = ModeSwitch::new(mode);
+        let permissions = Permissions::new(Arc::new(policy)).in_mode(mode);
+        let arguments = json!({"command": "make", "path": "x"});
+        word(&permissions.decide(&spec(tool, effect), &invocation(tool, arguments)))
+    };
+    let none: [&[&str]; 3] = [&[], &[], &[]];
+    let change = Effect::Compensatable;
+    for (tool, expected) in [
+        ("edit", ["deny", "ask", "allow"]),
+        ("write", ["deny", "ask", "allow"]),
+        ("shell", ["deny", "ask", "ask"]),
+        ("server__write", ["deny", "ask", "ask"]),
+        ("agent", ["allow", "allow", "allow"]),
+    ] {
+        let decided = [Plan, Ask, AcceptEdits].map(|mode| decide(none, mode, tool, change));
+        assert_eq!(decided, expected, "{tool}");
+    }
+    let read = |mode| decide(none, mode, "read", Effect::ReadOnly);
+    assert_eq!([Plan, Ask, AcceptEdits].map(read), ["allow"; 3]);
+    let allows: [&[&str]; 3] = [&["shell", "edit"], &[], &[]];
+    assert_eq!(decide(allows, Plan, "shell", change), "deny");
+    assert_eq!(decide(allows, Plan, "edit", change), "deny");
+    let asks: [&[&str]; 3] = [&[], &["edit"], &["write"]];
+    assert_eq!(decide(asks, AcceptEdits, "edit", change), "ask");
+    assert_eq!(decide(asks, AcceptEdits, "write", change), "deny");
+}
+
+/// An answer for the session counts again when the mode allows it.
+#[tokio::test]
+async fn switched_to_plan_no_earlier_approval_counts() {
+    let mode = ModeSwitch::default();
+    let permissions = Permissions::default().in_mode(mode.clone());
+    let spec = spec("shell", Effect::Irreversible);
+    let call = invocation("shell", json!({"command": "make"}));
+    let PermissionDecision::Ask(question) = permissions.decide(&spec, &call) else {
+        panic!("not asked")
+    };
+    permissions.allow_for_session(&question);
+    assert_eq!(word(&permissions.decide(&spec, &call)), "allow");
+    mode.set(PermissionMode::Plan);
+    assert_eq!(word(&permissions.decide(&spec, &call)), "deny");
+    mode.set(PermissionMode::Ask);
+    assert_eq!(word(&permissions.decide(&spec, &call)), "allow");
 }

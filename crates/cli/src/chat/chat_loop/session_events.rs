@@ -1,6 +1,7 @@
 //! Events of the session: shown, and handed to the state.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use allstop_agent::AgentEvent;
 use allstop_core::CallId;
@@ -64,6 +65,7 @@ impl ChatLoop<'_> {
         };
         self.chat.view.live.asked(&question.question);
         if let Some(question) = self.questions.ask(question, &self.chat.session, label) {
+            self.call_attention("Allstop asks a question");
             self.apply(ChatEvent::Asked(question));
         }
     }
@@ -100,6 +102,7 @@ impl ChatLoop<'_> {
     }
 
     fn recorded(&mut self, record: &SessionRecord, number: Option<MessageNumber>) {
+        self.status.record(record, Instant::now());
         if let SessionRecord::TurnStarted { .. } = record {
             self.began(number);
         }
@@ -140,6 +143,7 @@ impl ChatLoop<'_> {
             if number.is_none() {
                 self.chat.view.end_turn(None);
             }
+            self.call_attention("the turn has ended");
             self.apply(ChatEvent::TurnEnded(number));
         }
     }

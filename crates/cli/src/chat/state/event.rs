@@ -83,6 +83,8 @@ pub(in crate::chat) enum ChatEffect {
     Answer(u64, PermissionAnswer),
     /// Show more of a question.
     ShowMore(u64),
+    /// Switch to the next mode.
+    NextMode,
     /// Leave, or say what still runs.
     AskToLeave,
     /// Say something.

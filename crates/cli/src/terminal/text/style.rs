@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use anstyle::{AnsiColor, Effects};
 
+use super::super::attention::AttentionWay;
 use super::super::narrowing::Narrowing;
 use super::styled::{Styled, StyledPart, styled};
 
@@ -14,6 +15,7 @@ pub(crate) struct Environment {
     dumb: bool,
     utf8: bool,
     narrowing: Narrowing,
+    attention: AttentionWay,
 }
 
 /// Setting for colours.
@@ -29,6 +31,10 @@ impl Environment {
     /// Reads it with the given look-up, which in the binary is `std::env::var_os`.
     pub(crate) fn read(look_up: impl Fn(&str) -> Option<OsString>) -> Self {
         let set = |name| look_up(name).filter(|value| !value.is_empty());
+        let text = |name| set(name).map(|value| value.to_string_lossy().into_owned());
+        let (program, term) = (text("TERM_PROGRAM"), text("TERM"));
+        let (program, term) = (program.unwrap_or_default(), term.unwrap_or_default());
+        let attention = AttentionWay::of(&program, &term, set("TMUX").is_some());
         // The first one that is set decides, as in POSIX.
         let locale = set("LC_ALL")
             .or_else(|| set("LC_CTYPE"))
@@ -55,12 +61,18 @@ impl Environment {
                 Some(term) if term == "linux" || term == "screen" => Narrowing::Cuts,
                 _ => Narrowing::Breaks,
             },
+            attention,
         }
     }
 
     /// True if a terminal takes control sequences: the live view needs them.
     pub(crate) fn has_cursor(&self) -> bool {
         !self.dumb
+    }
+
+    /// Way in which the terminal calls a person.
+    pub(crate) fn attention(&self) -> AttentionWay {
+        self.attention
     }
 
     /// Treatment of rows by a terminal that becomes narrower.

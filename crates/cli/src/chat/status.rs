@@ -1,0 +1,190 @@
+//! The status at the bottom of a chat: mode, model, tokens, share of the context window, cost, time and folder.
+
+use std::time::Instant;
+
+use allstop_core::record::{SessionRecord, StartedCallKind};
+use allstop_core::{CallId, Usage};
+use allstop_runtime::{PriceConfig, System};
+use allstop_tools::permission::{ModeSwitch, PermissionMode};
+
+use crate::host::ProcessHost;
+use crate::terminal::{StatusItem, StatusLine, Style, Styled};
+
+/// Tokens from which on they are counted in thousands.
+const THOUSANDS_FROM: u64 = 10_000;
+
+/// Facts for the status.
+#[derive(Debug)]
+pub(super) struct ChatStatus {
+    style: Style,
+    model: String,
+    folder: String,
+    mode: ModeSwitch,
+    /// Tokens that the model can read at once, if they are configured.
+    context_window: Option<u64>,
+    price: Option<PriceConfig>,
+    /// Usage of this chat.
+    usage: Usage,
+    /// The model call that runs.
+    model_call: Option<CallId>,
+    /// Tokens of the conversation, as the last model call counted them.
+    context: Option<u64>,
+    /// Start of the running turn.
+    turn_since: Option<Instant>,
+}
+
+impl ChatStatus {
+    pub(super) fn new(system: &System, mode: ModeSwitch, style: Style) -> Self {
+        let model = &system.config().model;
+        let folder = system.folder().to_string_lossy();
+        Self {
+            style,
+            model: system.model_name().to_owned(),
+            folder: ProcessHost::below_home(&folder),
+            mode,
+            context_window: model.context_window,
+            price: model.price.clone(),
+            usage: Usage::default(),
+            model_call: None,
+            context: None,
+            turn_since: None,
+        }
+    }
+
+    /// Switches to the next mode, or to this one. Returns it.
+    pub(super) fn switch(&self, to: Option<PermissionMode>) -> PermissionMode {
+        let mode = to.unwrap_or_else(|| self.mode.get().next());
+        self.mode.set(mode);
+        mode
+    }
+
+    pub(super) fn mode(&self) -> PermissionMode {
+        self.mode.get()
+    }
+
+    /// A record of the session.
+    pub(super) fn record(&mut self, record: &SessionRecord, now: Instant) {
+        match record {
+            SessionRecord::TurnStarted { .. } => self.turn_since = Some(now),
+            SessionRecord::TurnCommitted { .. } | SessionRecord::TurnStopped { .. } => {
+                self.turn_since = None;
+            }
+            SessionRecord::CallStarted { call, .. } => {
+                if let StartedCallKind::Model { .. } = call.kind {
+                    self.model_call = Some(call.id.clone());
+                }
+            }
+            SessionRecord::CallFinished {
+                id,
+                usage: Some(usage),
+                ..
+            } => {
+                self.usage += *usage;
+                if self.model_call.as_ref() == Some(id) {
+                    self.context = Some(usage.total_tokens());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The row. What is left out first where it has no room: the folder, then the cost, the window, the tokens.
+    pub(super) fn line(&self) -> StatusLine {
+        let item = |rank: u8, text: String| StatusItem {
+            text: Styled::text(&text),
+            rank,
+            since: None,
+        };
+        let mut items = vec![
+            item(0, format!("{} (Shift-Tab)", self.mode.get())),
+            item(2, self.model.clone()),
+        ];
+        if self.usage.total_tokens() > 0 {
+            let sign = if self.usage.estimated { "~" } else { "" };
+            let (input, output) = (self.usage.input_tokens, self.usage.output_tokens);
+            let (input, output) = (short_count(input), short_count(output));
+            items.push(item(3, format!("{sign}{input} in, {output} out")));
+        }
+        if let (Some(tokens), Some(window)) = (self.context, self.context_window) {
+            let share = tokens.saturating_mul(100) / window.max(1);
+            items.push(item(4, format!("{share} % of the context")));
+        }
+        if let Some(price) = &self.price {
+            let sign = if self.usage.estimated { "~" } else { "" };
+            items.push(item(5, format!("{sign}{}", price.of(self.usage))));
+        }
+        items.extend(self.turn_since.map(|since| StatusItem {
+            text: Styled::default(),
+            rank: 1,
+            since: Some(since),
+        }));
+        items.push(item(6, self.folder.clone()));
+        StatusLine {
+            items,
+            style: self.style,
+        }
+    }
+}
+
+fn short_count(tokens: u64) -> String {
+    if tokens < THOUSANDS_FROM {
+        tokens.to_string()
+    } else {
+        format!("{} k", (tokens + 500) / 1_000)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status() -> ChatStatus {
+        ChatStatus {
+            style: Style::new(false, true),
+            model: "gpt-5-mini".to_owned(),
+            folder: "~/work".to_owned(),
+            mode: ModeSwitch::default(),
+            context_window: Some(200_000),
+            price: Some(PriceConfig {
+                input: 2.0,
+                output: 8.0,
+                currency: "$".to_owned(),
+            }),
+            usage: Usage {
+                input_tokens: 123_456,
+                output_tokens: 1_000,
+                estimated: false,
+            },
+            model_call: None,
+            context: Some(50_000),
+            turn_since: None,
+        }
+    }
+
+    #[test]
+    fn facts_are_shown_and_the_mode_stays_where_there_is_no_room() {
+        let status = status();
+        let shown = |columns| status.line().shown(columns);
+        assert_eq!(
+            shown(120),
+            "ask (Shift-Tab) · gpt-5-mini · 123 k in, 1000 out · 25 % of the context · $0.25 · ~/work"
+        );
+        assert_eq!(shown(38), "ask (Shift-Tab) · gpt-5-mini");
+        assert_eq!(status.switch(None), PermissionMode::AcceptEdits);
+        assert!(shown(38).starts_with("accept-edits"));
+    }
+
+    #[test]
+    fn only_what_is_known_is_shown() {
+        let status = ChatStatus {
+            context_window: None,
+            price: None,
+            usage: Usage::default(),
+            ..status()
+        };
+        assert_eq!(
+            status.line().shown(80),
+            "ask (Shift-Tab) · gpt-5-mini · ~/work"
+        );
+    }
+}
