@@ -39,8 +39,7 @@ fn without_ours(written: &str) -> String {
         rest = rest.replace(&format!("\u{1b}[{code}m"), "");
     }
     // A row is erased, and all below it.
-    rest.replace("\r\u{1b}[2K", "")
-        .replace("\u{1b}[B\u{1b}[J\u{1b}[A", "")
+    rest.replace("\r\u{1b}[2K\u{1b}[C\u{1b}[J\r", "")
 }
 
 #[track_caller]

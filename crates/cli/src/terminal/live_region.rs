@@ -116,8 +116,7 @@ impl LiveRegion {
             let _ = write!(to, "\x1b[{up}A");
         }
         if up > 0 || region.frame.cursor.is_some() {
-            let below = region.frame.rows_below_cursor();
-            clear_from_here(up + below, to);
+            clear_from_here(to);
         }
         erased
     }
@@ -147,8 +146,7 @@ impl LiveRegion {
             } else if first > row {
                 let _ = write!(to, "\x1b[{}B", first - row);
             }
-            let below = old.cursor_place().0.max(old.rows.len().saturating_sub(1));
-            clear_from_here(below.saturating_sub(first), to);
+            clear_from_here(to);
             frame.draw_from(first, to);
         }
         self.frame = frame;
@@ -216,11 +214,6 @@ impl RegionFrame {
         heights.sum::<usize>() + column / columns
     }
 
-    fn rows_below_cursor(&self) -> usize {
-        let (row, _) = self.cursor_place();
-        self.rows.len().saturating_sub(row + 1)
-    }
-
     fn draw_from(&self, first: usize, to: &mut String) {
         for (at, row) in self.rows.iter().enumerate().skip(first) {
             if at > first {
@@ -245,13 +238,11 @@ impl RegionFrame {
     }
 }
 
-/// Clears the cursor's row and everything below it, where so many rows of the region are below. tmux moves the text to
-/// its history when the whole screen is cleared from its first row: then it would stand there a second time.
-fn clear_from_here(below: usize, to: &mut String) {
-    to.push_str("\r\x1b[2K");
-    if below > 0 {
-        to.push_str("\x1b[B\x1b[J\x1b[A");
-    }
+/// Clears the cursor's row and everything below it. tmux moves the text to its history when the whole screen is cleared
+/// from its first column: then it would stand there a second time. The row below may be gone, if the window has fewer
+/// rows by now: the cursor stays in its row.
+fn clear_from_here(to: &mut String) {
+    to.push_str("\r\x1b[2K\x1b[C\x1b[J\r");
 }
 
 impl RegionRow {
@@ -336,3 +327,7 @@ impl RunningLine {
             .paint(TextRole::Dim, styled!["  ", bar, " ", output])
     }
 }
+
+#[cfg(test)]
+#[path = "live_region_tests.rs"]
+mod tests;

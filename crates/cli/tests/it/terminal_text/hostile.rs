@@ -49,8 +49,7 @@ pub(super) fn without_ours(shown: &str) -> String {
         rest = rest.replace(&format!("\u{1b}[{code}m"), "");
     }
     for ours in [
-        "\r\u{1b}[2K",
-        "\u{1b}[B\u{1b}[J\u{1b}[A",
+        "\r\u{1b}[2K\u{1b}[C\u{1b}[J\r",
         "\r\u{1b}[K",
         "\u{1b}[?2004h",
         "\u{1b}[?2004l",
