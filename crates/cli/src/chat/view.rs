@@ -39,10 +39,10 @@ impl ChatView {
         }
     }
 
-    /// A line that is useful only to a person at the terminal.
+    /// A line that is useful only to a person at the terminal. It may hold a command to copy, so it stays one line.
     pub(super) fn hint(&self, text: &str) {
         if self.types {
-            self.note(text);
+            self.lines(self.style.paint(TextRole::Dim, Styled::text(text)));
         }
     }
 
@@ -76,7 +76,11 @@ impl ChatView {
 
     /// A line for people, beside everything else.
     pub(super) fn note(&self, text: &str) {
-        self.lines(self.style.paint(TextRole::Dim, Styled::text(text)));
+        let mut text = Styled::text(text);
+        if let Some(columns) = self.queue.columns() {
+            text = text.fit(columns.saturating_sub(1));
+        }
+        self.lines(self.style.paint(TextRole::Dim, text));
     }
 
     /// An error.

@@ -157,6 +157,23 @@ impl Styled {
         Self { text }
     }
 
+    /// The text with its long lines broken between words. The rows of a line begin where the line begins.
+    pub(crate) fn fit(&self, columns: usize) -> Self {
+        let mut fit = Self::default();
+        for line in self.lines() {
+            let indent = line.text.len() - line.text.trim_start_matches(' ').len();
+            if line.width() <= columns || indent * 2 > columns {
+                fit.push_line(&line);
+                continue;
+            }
+            let indent_text = " ".repeat(indent);
+            for row in line.wrap(columns - indent) {
+                fit.push_line(&styled![indent_text, row]);
+            }
+        }
+        fit
+    }
+
     /// The text in lines of so many columns, broken between words. A word that is longer is broken where the line ends,
     /// unless it has colours.
     pub(crate) fn wrap(&self, columns: usize) -> Vec<Self> {
@@ -303,5 +320,13 @@ mod tests {
         assert_eq!(of("a bcdefgh i").wrap(4), broken);
         assert_eq!(of("日本語").wrap(1).len(), 3);
         assert!(of("").wrap(4).is_empty());
+    }
+
+    #[test]
+    fn long_lines_fit_between_words_and_keep_their_beginning() {
+        let text = Styled::text("one two three\n  four five six\nshort");
+        let fit = text.fit(10);
+        assert_eq!(fit.shown(), "one two\nthree\n  four\n  five six\nshort\n");
+        assert_eq!(Styled::text("a  b").fit(10).shown(), "a  b\n");
     }
 }

@@ -176,7 +176,7 @@ impl<'a> Person<'a> {
         const END: &str = "to continue: allstop sessions resume";
         let asks = within(FACT_MAX, || {
             let screen = self.screen();
-            let asks = screen.contains("again stops it and leaves") && !screen.contains(END);
+            let asks = screen.contains("still running: ") && !screen.contains(END);
             (asks || screen.contains(END)).then_some(asks)
         });
         if asks == Some(true) {

@@ -51,6 +51,8 @@ pub(super) fn without_ours(shown: &str) -> String {
     for ours in [
         "\r\u{1b}[2K\u{1b}[C\u{1b}[J\r",
         "\r\u{1b}[K",
+        "\u{1b}[?1004h",
+        "\u{1b}[?1004l",
         "\u{1b}[?2004h",
         "\u{1b}[?2004l",
     ] {
