@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use allstop_core::Effect;
 use allstop_scope::{RootOptions, Scope};
+use allstop_tools::permission::PermissionMode;
 use allstop_tools::{PermissionDecision, PermissionPolicy, ToolInvocation, ToolSpec};
 use serde_json::json;
 
@@ -23,6 +24,7 @@ pub(crate) fn decide(policy: &PermissionPolicy, command: &str) -> PermissionDeci
                 trace: None,
                 link: allstop_tools::CallLink::default(),
             },
+            PermissionMode::Ask,
         )
     })
 }

@@ -108,7 +108,7 @@ impl BoundedLines<'_> {
 
 /// The part of two texts in which all differences are, in whole lines, with the context around it.
 struct ChangedWindow {
-    /// Where it begins, in both.
+    /// Its beginning, in both.
     start: usize,
     old_end: usize,
     new_end: usize,

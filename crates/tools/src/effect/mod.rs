@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use diff::file_change;
 
-/// What a call would do, as far as its tool can tell without doing it.
+/// Effect that a call would have, as far as its tool can tell without doing it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EffectPreview {

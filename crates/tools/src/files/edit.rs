@@ -80,7 +80,7 @@ struct PlannedEdit {
     stat: Stat,
     old: Vec<u8>,
     new: Vec<u8>,
-    /// Where the two begin to differ, in bytes.
+    /// Place at which the two begin to differ, in bytes.
     at: usize,
 }
 

@@ -28,7 +28,7 @@ pub struct PermissionQuestion {
     /// The beginning of `text`, without the command or the other arguments, for displays of several lines: those follow
     /// as [`PermissionQuestion::argument_lines`].
     pub subject: String,
-    /// What the call would do, if its tool can tell.
+    /// Preview of what the call would do, if its tool can tell.
     pub preview: Option<Arc<EffectPreview>>,
     /// Description of the calls that [`PermissionAnswer::AllowForSession`] would allow.
     pub session_scope: String,

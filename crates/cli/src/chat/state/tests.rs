@@ -81,7 +81,7 @@ fn is_leave(effects: &[ChatEffect]) -> bool {
     matches!(effects, [ChatEffect::AskToLeave])
 }
 
-/// Whoever leaves is told first what that stops; a quick second press, and one much later, are told again.
+/// A person who leaves is told first what that stops; a quick second press, and one much later, are told again.
 #[test]
 fn what_still_runs_is_named_before_it_is_stopped_by_leaving() {
     let mut chat = TestChat::new();
