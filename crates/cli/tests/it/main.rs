@@ -19,6 +19,7 @@ mod demo_cluster;
 mod endings;
 mod hostile_provider;
 mod instructions;
+mod modes;
 mod odd_times;
 mod random_stops;
 mod real_model;
