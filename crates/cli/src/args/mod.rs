@@ -438,12 +438,12 @@ pub(crate) enum SessionsCommand {
     },
     /// Show a session: its turns, how they ended, and what still runs
     Show {
-        /// The id, its end (as in the list) or beginning, `last`, or the number in the list
+        /// The id or a part of it, `last`, or the number in the list
         id: String,
         /// As JSON
         #[arg(long)]
         json: bool,
-        /// With the receipts
+        /// With the receipts, and the results of calls
         #[arg(long)]
         full: bool,
     },
@@ -457,7 +457,7 @@ pub(crate) enum SessionsCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct ResumeArgs {
-    /// The id, its end (as in the list) or beginning, `last`, or the number in the list
+    /// The id or a part of it, `last`, or the number in the list
     pub(crate) id: String,
     /// The next message, with or without quotes
     #[arg(value_name = "PROMPT")]

@@ -70,7 +70,7 @@ pub(crate) enum TasksCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct TaskArgs {
-    /// The id, or its end (as in the list) or beginning
+    /// The id or a part of it
     pub(crate) id: String,
     /// As JSON; `watch`: a line for each event
     #[arg(long)]

@@ -15,6 +15,7 @@ use futures::FutureExt as _;
 use futures::future::{AbortHandle, BoxFuture};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 
+use super::call_outputs::CallOutputs;
 use super::history::InputHistory;
 use super::state::{ChatEffect, ChatEvent, ChatState, MessageNumber};
 use super::status::ChatStatus;
@@ -50,6 +51,7 @@ pub(super) async fn run(
     let questions = SessionQuestions::new(chat.view.queue().clone(), chat.view.style);
     let mut chat_loop = ChatLoop {
         status: ChatStatus::new(&chat.system, chat.mode.clone(), chat.view.style),
+        outputs: CallOutputs::default(),
         chat,
         signals,
         state,
@@ -109,6 +111,7 @@ struct KnownCall {
 struct ChatLoop<'a> {
     chat: OpenChat<'a>,
     status: ChatStatus,
+    outputs: CallOutputs,
     signals: EndSignals,
     state: ChatState,
     reader: InputReader,

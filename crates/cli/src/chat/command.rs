@@ -11,6 +11,7 @@ Commands:
   /preview [WHAT]     what such a stop would find; nothing is stopped
   /background [output|stop|wait bg_N]
                       what runs in the background
+  /output [CALL]      the output of a call, whole: the last one, or one by its id or tool
   /promote [CALL]     send a running call to the background
   /policy [NAME]      what becomes of a message while a turn runs: reject, enqueue, interrupt,
                       replace, steer
@@ -52,6 +53,8 @@ pub(super) enum ChatCommand {
     Stop(TypedTarget),
     Preview(TypedTarget),
     Background(BackgroundCommand),
+    /// One call by its id or tool, or the last one.
+    Output(Option<String>),
     /// One call by its id, or the one that runs.
     Promote(Option<String>),
     Policy(Option<FollowUp>),
@@ -82,10 +85,11 @@ pub(super) enum BackgroundCommand {
     Wait(String),
 }
 
-pub(super) const NAMES: [&str; 11] = [
+pub(super) const NAMES: [&str; 12] = [
     "help",
     "stop",
     "background",
+    "output",
     "promote",
     "policy",
     "mode",
@@ -130,6 +134,8 @@ impl ChatCommand {
             ("background" | "bg", arguments) => {
                 Self::Background(BackgroundCommand::read(arguments)?)
             }
+            ("output", []) => Self::Output(None),
+            ("output", [call]) => Self::Output(Some((*call).to_owned())),
             ("promote", []) => Self::Promote(None),
             ("promote", [call]) => Self::Promote(Some((*call).to_owned())),
             ("policy", []) => Self::Policy(None),

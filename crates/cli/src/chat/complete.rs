@@ -11,6 +11,8 @@ pub(super) struct CompletionNames {
     pub(super) background: Vec<String>,
     /// The calls that run.
     pub(super) calls: Vec<String>,
+    /// All calls that have an output, the last one first.
+    pub(super) outputs: Vec<String>,
     /// Those of sub-agents that run: `call_1/call_2`.
     pub(super) nested: Vec<String>,
 }
@@ -62,6 +64,7 @@ fn arguments(before: &[&str], names: &CompletionNames) -> Vec<String> {
         }
         ["background" | "bg"] => words(&["output", "stop", "wait"]),
         ["background" | "bg", "output" | "stop" | "wait"] => names.background.clone(),
+        ["output"] => names.outputs.clone(),
         ["promote"] => names.calls.clone(),
         ["mode"] => words(&PermissionMode::ALL.map(PermissionMode::as_str)),
         ["policy"] => words(&FollowUp::ALL.map(FollowUp::as_str)),
@@ -89,6 +92,7 @@ mod tests {
         let names = CompletionNames {
             background: vec!["bg_1".into(), "bg_2".into()],
             calls: vec!["call_7".into()],
+            outputs: Vec::new(),
             nested: vec!["bg_1/call_3".into()],
         };
         complete(line, &names)

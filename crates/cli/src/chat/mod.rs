@@ -3,6 +3,7 @@
 //! `state` decides, synchronously; `chat_loop` is the loop around it, and `view` shows. If standard input is no terminal,
 //! `piped` sends it line by line.
 
+mod call_outputs;
 mod chat_loop;
 mod command;
 mod complete;

@@ -51,7 +51,7 @@ fn always_is_asked_once_and_nonsense_is_asked_again() {
     let running = sit_down(&place, &terminal, TWICE, "");
     terminal.wait("[y]es");
     terminal.type_keys("perhaps\n");
-    terminal.wait("answer y, a or n");
+    terminal.wait("answer y, a, n or n REASON");
     terminal.type_keys("a\n");
     running.end(FACT_MAX).ok();
     assert_eq!(runs(&place), 2, "{}", terminal.shown());

@@ -9,6 +9,7 @@ mod a2a_clients;
 mod at_terminal;
 mod background;
 mod bad_input;
+mod call_outputs;
 mod chat;
 mod chat_sizes;
 mod cluster;

@@ -13,6 +13,7 @@ use futures::future::{AbortHandle, Abortable};
 
 use super::pending::FinishedWork;
 use super::{ChatLoop, KnownCall};
+use crate::chat::call_outputs::{CallOutput, recorded_output};
 use crate::chat::command::{BackgroundCommand, ChatCommand, HELP, TypedTarget};
 use crate::chat::complete::CompletionNames;
 use crate::chat::state::ChatEvent;
@@ -36,6 +37,16 @@ pub(super) fn mode_in_words(mode: PermissionMode) -> String {
     format!("mode {mode}: {runs}")
 }
 
+/// The output of a call, below its label.
+fn output_in_words(call: &CallOutput) -> String {
+    let state = if call.runs { ", which runs" } else { "" };
+    let text = match call.text.trim_end() {
+        "" => "(no output)",
+        text => text,
+    };
+    format!("[{} ({}){state}]\n{text}\n", call.label, call.id)
+}
+
 impl ChatLoop<'_> {
     /// Carries a command out.
     pub(super) fn command(&mut self, command: ChatCommand) {
@@ -55,6 +66,16 @@ impl ChatLoop<'_> {
                 Err(why) => view.note(&why),
             },
             ChatCommand::Background(what) => self.background(what),
+            ChatCommand::Output(call) => match self.outputs.find(call.as_deref()) {
+                Some(call) => view.text(&output_in_words(call)),
+                None => self.say_later(async move |session| match session.history().await {
+                    Ok(conversation) => match recorded_output(&conversation, call.as_deref()) {
+                        Some(call) => output_in_words(&call),
+                        None => "there is no such call".to_owned(),
+                    },
+                    Err(error) => format!("the history cannot be read: {error}"),
+                }),
+            },
             ChatCommand::Promote(call) => match meant(call.as_deref(), &self.own_calls()) {
                 Ok(call) => view.note(&match session.promote(&call) {
                     Ok(()) => format!("{call} goes on in the background"),
@@ -125,6 +146,7 @@ impl ChatLoop<'_> {
             background: background.map(|id| id.to_string()).collect(),
             calls: ids(self.own_calls()),
             nested: ids(self.nested_calls()),
+            outputs: self.outputs.ids().collect(),
         }
     }
 

@@ -112,6 +112,7 @@ impl ChatLoop<'_> {
     }
 
     fn live(&mut self, event: &AgentEvent, number: Option<MessageNumber>) {
+        self.outputs.event(event);
         match event {
             AgentEvent::TurnStarted { .. } => self.began(number),
             AgentEvent::ToolRequested {

@@ -5,7 +5,7 @@ use allstop_log::{Log, read_session};
 
 use super::error::SessionsError;
 use super::find::find;
-use super::view::{SessionReport, TurnReport, UnknownCall, Work, json};
+use super::view::{RecordedCall, SessionReport, TurnReport, UnknownCall, Work, json};
 use super::{Printed, View};
 use crate::display::{age, call_label, plain, render_full_receipt};
 use crate::terminal::{Styled, Symbol, TextRole, styled};
@@ -65,6 +65,13 @@ fn in_words(session: &SessionReport<'_>, view: View) -> Styled {
     for turn in &session.turns {
         text.push(&turn_in_words(turn, session.owner.is_some(), view));
     }
+    if !session.calls.is_empty() {
+        text.push_line("");
+        text.push_line(&style.paint(TextRole::Strong, "calls of the conversation"));
+        for call in &session.calls {
+            text.push(&call_in_words(call, view));
+        }
+    }
     if !session.background.is_empty() {
         let title = style.paint(TextRole::Strong, "background work");
         text.push_line("");
@@ -72,6 +79,25 @@ fn in_words(session: &SessionReport<'_>, view: View) -> Styled {
         for work in &session.background {
             text.push(&work_in_words(work, view));
         }
+    }
+    text
+}
+
+/// A call with its whole result.
+fn call_in_words(call: &RecordedCall<'_>, view: View) -> Styled {
+    let style = view.style;
+    let symbol = match (call.result, call.is_error) {
+        (None, _) => style.paint(TextRole::Warning, style.symbol(Symbol::Unknown)),
+        (Some(_), true) => style.paint(TextRole::Bad, style.symbol(Symbol::Bad)),
+        (Some(_), false) => style.paint(TextRole::Good, style.symbol(Symbol::Good)),
+    };
+    let mut text = Styled::default();
+    let label = call_label(call.name, call.arguments);
+    let id = style.paint(TextRole::Dim, format_args!("({})", call.id));
+    text.push_line(&styled!["  ", symbol, " ", label, " ", id]);
+    let bar = style.paint(TextRole::Dim, style.pick("│", "|"));
+    for line in call.result.unwrap_or_default().lines() {
+        text.push_line(&styled!["    ", bar, " ", line]);
     }
     text
 }

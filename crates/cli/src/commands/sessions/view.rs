@@ -5,7 +5,7 @@ use allstop_core::message::{Arguments, Effect};
 use allstop_core::process::ProcessIdentity;
 use allstop_core::receipt::ItemState;
 use allstop_core::record::{Attachment, StartedCall, StartedCallKind};
-use allstop_core::turn::{RecordedWork, SessionState, TurnSummary};
+use allstop_core::turn::{Conversation, RecordedWork, SessionState, TurnSummary};
 use allstop_core::{
     CallId, Cause, Message, Receipt, SessionId, StopReason, Timestamp, TurnNumber, Usage,
 };
@@ -30,7 +30,20 @@ pub(super) struct SessionReport<'a> {
     pub(super) turns: Vec<TurnReport<'a>>,
     /// True if a summary replaces the oldest turns.
     pub(super) summed_up: bool,
+    /// With `--full`: the calls of the conversation, with their results.
+    pub(super) calls: Vec<RecordedCall<'a>>,
     pub(super) background: Vec<Work<'a>>,
+}
+
+/// A call of the conversation.
+#[derive(Serialize)]
+pub(super) struct RecordedCall<'a> {
+    pub(super) id: &'a CallId,
+    pub(super) name: &'a str,
+    pub(super) arguments: &'a Arguments,
+    /// The result that the model got: the output, bounded by its tool.
+    pub(super) result: Option<&'a str>,
+    pub(super) is_error: bool,
 }
 
 /// The two ledgers.
@@ -120,9 +133,40 @@ impl<'a> SessionReport<'a> {
                 state.conversation().messages.first().map(AsRef::as_ref),
                 Some(Message::Summary { .. })
             ),
+            calls: if with_receipts {
+                calls_of(state.conversation())
+            } else {
+                Vec::new()
+            },
             background: state.background().iter().map(Work::of).collect(),
         }
     }
+}
+
+fn calls_of(conversation: &Conversation) -> Vec<RecordedCall<'_>> {
+    let mut calls: Vec<RecordedCall<'_>> = Vec::new();
+    for message in &conversation.messages {
+        match &**message {
+            Message::Assistant { tool_calls, .. } => {
+                calls.extend(tool_calls.iter().map(|call| RecordedCall {
+                    id: &call.id,
+                    name: &call.name,
+                    arguments: &call.arguments,
+                    result: None,
+                    is_error: false,
+                }));
+            }
+            Message::Tool(result) => {
+                let mut last = calls.iter_mut().rev();
+                if let Some(call) = last.find(|call| *call.id == result.call_id) {
+                    call.result = Some(&result.content);
+                    call.is_error = result.is_error;
+                }
+            }
+            _ => {}
+        }
+    }
+    calls
 }
 
 impl<'a> TurnReport<'a> {

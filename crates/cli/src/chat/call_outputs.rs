@@ -1,0 +1,181 @@
+//! Outputs of the calls of a chat, for `/output`.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use allstop_agent::AgentEvent;
+use allstop_core::CallId;
+use allstop_core::message::Message;
+use allstop_core::turn::Conversation;
+
+use crate::display::call_label;
+
+/// Calls that are kept; older ones are in the conversation.
+const CALLS_MAX: usize = 64;
+/// Bytes kept of the output of a call that runs: its end. A result is bounded by its tool.
+const RUNNING_BYTES_MAX: usize = 64 * 1024;
+
+/// Outputs of the last calls.
+#[derive(Debug, Default)]
+pub(super) struct CallOutputs {
+    calls: VecDeque<CallOutput>,
+}
+
+/// Output of one call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct CallOutput {
+    pub(super) id: CallId,
+    /// A label of one line.
+    pub(super) label: String,
+    pub(super) text: String,
+    /// True until the call has ended.
+    pub(super) runs: bool,
+}
+
+impl CallOutputs {
+    /// A live event of the session.
+    pub(super) fn event(&mut self, event: &AgentEvent) {
+        match event {
+            AgentEvent::ToolRequested {
+                call_id,
+                name,
+                arguments,
+            } => {
+                if self.calls.len() == CALLS_MAX {
+                    self.calls.pop_front();
+                }
+                self.calls.push_back(CallOutput {
+                    id: call_id.clone(),
+                    label: call_label(name, arguments),
+                    text: String::new(),
+                    runs: true,
+                });
+            }
+            AgentEvent::ToolOutput { call_id, text } => {
+                if let Some(call) = self.find_mut(call_id) {
+                    call.text.push_str(text);
+                    // Cut where it is twice as long as what is kept, so that a byte is moved once.
+                    if call.text.len() > 2 * RUNNING_BYTES_MAX {
+                        let cut = call.text.len() - RUNNING_BYTES_MAX;
+                        let cut = call.text.ceil_char_boundary(cut);
+                        call.text.drain(..cut);
+                    }
+                }
+            }
+            AgentEvent::ToolFinished {
+                call_id, content, ..
+            } => {
+                if let Some(call) = self.find_mut(call_id) {
+                    call.text = content.to_string();
+                    call.runs = false;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The last call of this id, or of this tool; without a name the last one of all.
+    pub(super) fn find(&self, given: Option<&str>) -> Option<&CallOutput> {
+        let is_meant = |call: &&CallOutput| {
+            given.is_none_or(|given| {
+                call.id.as_str() == given || call.label.split([':', ' ']).next() == Some(given)
+            })
+        };
+        self.calls.iter().rev().find(is_meant)
+    }
+
+    /// Ids of the calls, the last one first.
+    pub(super) fn ids(&self) -> impl Iterator<Item = String> {
+        self.calls.iter().rev().map(|call| call.id.to_string())
+    }
+
+    fn find_mut(&mut self, id: &CallId) -> Option<&mut CallOutput> {
+        self.calls.iter_mut().rev().find(|call| call.id == *id)
+    }
+}
+
+/// A call of the conversation, which may be older than this chat.
+pub(super) fn recorded_output(
+    conversation: &Conversation,
+    given: Option<&str>,
+) -> Option<CallOutput> {
+    let mut results = Vec::<&Arc<Message>>::new();
+    for message in conversation.messages.iter().rev() {
+        match &**message {
+            Message::Tool(_) => results.push(message),
+            Message::Assistant { tool_calls, .. } => {
+                for call in tool_calls.iter().rev() {
+                    let is_meant = |given: &str| call.id.as_str() == given || &*call.name == given;
+                    let result = results.iter().find_map(|message| match &***message {
+                        Message::Tool(result) if result.call_id == call.id => Some(result),
+                        _ => None,
+                    });
+                    if given.is_none_or(is_meant)
+                        && let Some(result) = result
+                    {
+                        return Some(CallOutput {
+                            id: call.id.clone(),
+                            label: call_label(&call.name, &call.arguments),
+                            text: result.content.to_string(),
+                            runs: false,
+                        });
+                    }
+                }
+                results.clear();
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn requested(id: &str, name: &str) -> AgentEvent {
+        AgentEvent::ToolRequested {
+            call_id: CallId::new(id),
+            name: name.into(),
+            arguments: serde_json::json!({"command": "make"}).into(),
+        }
+    }
+
+    fn output(id: &str, text: &str) -> AgentEvent {
+        AgentEvent::ToolOutput {
+            call_id: CallId::new(id),
+            text: text.into(),
+        }
+    }
+
+    #[test]
+    fn last_call_is_meant_unless_one_is_named() {
+        let mut outputs = CallOutputs::default();
+        assert_eq!(outputs.find(None), None);
+        outputs.event(&requested("call_1", "shell"));
+        outputs.event(&output("call_1", "one\n"));
+        outputs.event(&requested("call_2", "read"));
+        let found = |given| outputs.find(given).map(|call| call.id.to_string());
+        assert_eq!(found(None).as_deref(), Some("call_2"));
+        assert_eq!(found(Some("shell")).as_deref(), Some("call_1"));
+        assert_eq!(found(Some("call_1")).as_deref(), Some("call_1"));
+        assert_eq!(found(Some("call_3")), None);
+        assert_eq!(outputs.find(Some("call_1")).unwrap().text, "one\n");
+    }
+
+    #[test]
+    fn memory_is_bounded_by_calls_and_bytes() {
+        let mut outputs = CallOutputs::default();
+        for n in 0..CALLS_MAX + 3 {
+            outputs.event(&requested(&format!("call_{n}"), "shell"));
+        }
+        assert_eq!(outputs.ids().count(), CALLS_MAX);
+        let id = format!("call_{}", CALLS_MAX + 2);
+        for _ in 0..100 {
+            outputs.event(&output(&id, &"é".repeat(4_000)));
+        }
+        outputs.event(&output(&id, "last"));
+        let text = &outputs.find(None).unwrap().text;
+        assert!(text.len() <= 2 * RUNNING_BYTES_MAX && text.ends_with("élast"));
+    }
+}
