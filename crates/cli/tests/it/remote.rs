@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::support::person::Person;
 use crate::support::terminal::Terminal;
-use crate::support::{Ended, FACT_MAX, Place, eventually};
+use crate::support::{Allstop, Ended, FACT_MAX, Place, eventually};
 
 /// A turn that is hard to stop, beside background work.
 const SCRIPT: &str = r#"
@@ -25,10 +25,43 @@ turns:
           - {tool: shell, arguments: {command: "trap '' TERM; setsid sleep 600 & echo x > begun; sleep 600 & wait"}}
           - {tool: agent, arguments: {prompt: "dig deep"}}
       - text: Done.
+  - when: elsewhere too
+    replies:
+      - calls:
+          - {tool: shell, arguments: {command: "trap '' TERM; setsid sleep 600 & echo x > begun; sleep 600 & wait"}}
+          - {tool: agent, arguments: {prompt: "dig deep"}}
+          - {tool: slow__wait, arguments: {}}
+      - text: Done.
   - when: dig deep
     replies: [{text: Never., stall: first_token}]
   - when: hello
     replies: [{text: Hello there.}]
+"#;
+
+/// A server of tools whose calls end when they are cancelled.
+const SLOW_SERVER: &str = r#"
+import json, sys
+TOOL = {"name": "wait", "description": "Waits.", "inputSchema": {"type": "object"}}
+for line in sys.stdin:
+    message = json.loads(line)
+    result = {
+        "initialize": {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "slow", "version": "1"},
+        },
+        "tools/list": {"tools": [TOOL]},
+        "ping": {},
+    }.get(message["method"])
+    if result is not None:
+        answer = {"jsonrpc": "2.0", "id": message["id"], "result": result}
+        print(json.dumps(answer), flush=True)
+    elif message["method"] == "tools/call":
+        open("waits", "w").close()
+    elif message["method"] == "notifications/cancelled":
+        error = {"code": -32000, "message": "cancelled"}
+        answer = {"jsonrpc": "2.0", "id": message["params"]["requestId"], "error": error}
+        print(json.dumps(answer), flush=True)
 "#;
 
 /// A command that needs permission, and runs on.
@@ -68,11 +101,27 @@ fn lines(text: &str) -> Vec<Value> {
 
 /// A chat with background work, in the middle of a turn.
 fn busy_chat(place: &Place) -> Person<'_> {
+    let chat = place.allstop().args("chat --yes --grace 500ms");
+    busy(place, chat, "everything")
+}
+
+/// The same with a call of a server.
+fn busy_chat_with_server(place: &Place) -> Person<'_> {
+    let server = place.file("slow.py", SLOW_SERVER);
+    let config = format!("[mcp.servers.slow]\ncommand = \"python3\"\nargs = [{server:?}]\n");
+    let config = place.file("slow.toml", config);
+    let chat = place.allstop().args("chat --yes --grace 500ms --config");
+    let person = busy(place, chat.arg(config), "elsewhere too");
+    let waits = place.work().join("waits");
+    eventually("the call of the server", || waits.exists().then_some(()));
+    person
+}
+
+fn busy<'a>(place: &'a Place, chat: Allstop<'_>, message: &str) -> Person<'a> {
     let script = place.script(SCRIPT);
-    let chat = place.allstop().args("chat --yes --grace 500ms --model");
-    let person = Person::with_model(place, chat.arg(script), Terminal::new());
+    let person = Person::with_model(place, chat.arg("--model").arg(script), Terminal::new());
     person.says("server").sees("It is up.");
-    person.says("everything");
+    person.says(message);
     let begun = place.work().join("begun");
     eventually("the deaf command", || begun.exists().then_some(()));
     eventually("the sub-agent", || {
@@ -87,7 +136,7 @@ fn busy_chat(place: &Place) -> Person<'_> {
 #[test]
 fn stop_of_all_has_one_receipt_in_both_terminals() {
     let place = Place::new();
-    let person = busy_chat(&place);
+    let person = busy_chat_with_server(&place);
     let preview = stop(&place, "--all --preview").ok().stdout;
     assert!(preview.contains("Would stop"), "{preview}");
     let stopped = stop(&place, "--all --json").ok();
@@ -100,6 +149,7 @@ fn stop_of_all_has_one_receipt_in_both_terminals() {
     for (kind, name) in [
         ("tool_call", "shell"),
         ("tool_call", "agent"),
+        ("tool_call", "slow__wait"),
         ("background", "echo up; sleep 600"),
     ] {
         let is_it = |item: &&Value| item["kind"] == kind && item["name"] == name;
