@@ -95,6 +95,10 @@ pub(crate) async fn chat(args: ChatArgs, host: &ProcessHost) -> Result<Exit, Cli
         keeps_background: args.with.keep_background,
         flags: SameFlags::of_chat(&args.with, &args.store),
     };
+    chat.remote
+        .problem()
+        .iter()
+        .for_each(|said| chat.view.note(said));
     let first = args.first_message();
     match tty {
         Some(tty) => chat_loop::run(chat, supervisor, tty, history, first).await,

@@ -34,7 +34,8 @@ pub(super) fn own_socket() -> io::Result<PathBuf> {
     if let Err(error) = DirBuilder::new().mode(0o700).create(&folder)
         && error.kind() != io::ErrorKind::AlreadyExists
     {
-        return Err(error);
+        let said = format!("the folder {} cannot be made: {error}", folder.display());
+        return Err(io::Error::new(error.kind(), said));
     }
     check(&folder)?;
     Ok(folder.join(format!("{}{SUFFIX}", std::process::id())))

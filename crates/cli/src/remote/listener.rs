@@ -57,7 +57,8 @@ pub(crate) struct RemoteListener {
     in_flight: TaskTracker,
     owned: Arc<OwnedSession>,
     announcer: Announcer,
-    _socket: Option<SocketFile>,
+    /// The socket, or the reason for which there is none.
+    socket: io::Result<SocketFile>,
     /// Ends the connections with the listener.
     _scope: Scope,
 }
@@ -116,6 +117,14 @@ impl RemoteListener {
         }
     }
 
+    /// The reason for which this process cannot be stopped from another terminal, in a line for people.
+    pub(crate) fn problem(&self) -> Option<String> {
+        let error = self.socket.as_ref().err()?;
+        Some(format!(
+            "this process cannot be stopped from another terminal: {error}"
+        ))
+    }
+
     /// Tells watchers what the terminal shows.
     pub(crate) fn announcer(&self) -> &Announcer {
         &self.announcer
@@ -140,7 +149,8 @@ impl RemoteListener {
     }
 }
 
-/// Listens for this session. A process without a socket works, and cannot be stopped from elsewhere: the log says why.
+/// Listens for this session. A process without a socket works, and cannot be stopped from elsewhere: the screen says why
+/// ([`RemoteListener::problem`]).
 pub(crate) fn listen(
     command: &'static str,
     session: &Session,
@@ -184,15 +194,12 @@ pub(crate) fn listen(
         accepting.map_err(io::Error::other)?;
         Ok(file)
     });
-    if let Err(error) = &socket {
-        tracing::warn!(%error, "this process cannot be stopped from another terminal");
-    }
     RemoteListener {
         stops,
         in_flight,
         owned,
         announcer: Announcer(announcer),
-        _socket: socket.ok(),
+        socket,
         _scope: scope,
     }
 }

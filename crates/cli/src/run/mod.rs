@@ -105,6 +105,7 @@ async fn drive(
     view.questions = prompt.map(|prompt| RunQuestions::new(prompt, session.clone()));
     let job = JobControl::install().map_err(CliError::from)?;
     let remote = remote::listen("run", session, &system, host.scopes());
+    remote.problem().iter().for_each(|said| view.hint(said));
     let mut turns = RunTurns {
         job,
         remote,

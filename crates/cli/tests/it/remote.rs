@@ -353,6 +353,19 @@ fn socket_stands_garbage_and_many_requests() {
     place.assert_nothing_runs();
 }
 
+/// The screen says so, and the chat works.
+#[test]
+fn chat_without_a_socket_says_that_it_cannot_be_stopped_from_elsewhere() {
+    let place = Place::new();
+    let chat = place.allstop().args("chat --model");
+    let chat = chat.arg(place.script("replies: [{text: Hello there.}]"));
+    let chat = chat.env("XDG_RUNTIME_DIR", place.path("nowhere"));
+    let person = Person::with_model(&place, chat, Terminal::new());
+    person.sees("this process cannot be stopped from another terminal: the folder");
+    person.says("hello").sees("Hello there.").presses("\x04");
+    drop(person.left());
+}
+
 /// A connection that is closed without an answer does not prove that the process has ended.
 #[test]
 fn process_that_hangs_up_is_not_called_ended() {
