@@ -108,7 +108,8 @@ fn busy_chat(place: &Place) -> Person<'_> {
 /// The same with a call of a server.
 fn busy_chat_with_server(place: &Place) -> Person<'_> {
     let server = place.file("slow.py", SLOW_SERVER);
-    let config = format!("[mcp.servers.slow]\ncommand = \"python3\"\nargs = [{server:?}]\n");
+    let server = server.display();
+    let config = format!("[mcp.servers.slow]\ncommand = \"python3\"\nargs = [\"{server}\"]\n");
     let config = place.file("slow.toml", config);
     let chat = place.allstop().args("chat --yes --grace 500ms --config");
     let person = busy(place, chat.arg(config), "elsewhere too");
