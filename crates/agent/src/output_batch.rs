@@ -78,13 +78,9 @@ impl OutputBatch {
             return None;
         }
         let bytes = std::mem::take(&mut self.held);
-        let (text, base64) = match str::from_utf8(&bytes) {
-            Ok(text) => (text.into(), None),
-            Err(_) => {
-                let text = String::from_utf8_lossy(&bytes).into();
-                (text, Some(BASE64.encode(&bytes).into()))
-            }
-        };
+        let is_text = str::from_utf8(&bytes).is_ok();
+        let base64 = (!is_text).then(|| BASE64.encode(&bytes).into());
+        let text = String::from_utf8_lossy(&bytes).into();
         Some(OutputPiece {
             text,
             base64,

@@ -34,7 +34,8 @@ impl ReceiptFile {
                 "the receipt file {} cannot be written: {why}",
                 path.display()
             );
-            CliError::usage(message).hint("name another place: --receipt-file FILE")
+            CliError::usage(message)
+                .hint("name a file in a folder that is there and can be written")
         };
         let found = match fs::metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -54,7 +55,7 @@ impl ReceiptFile {
             Some(_) => fs::canonicalize(path).map_err(|error| failed(&error))?,
             None => path.to_owned(),
         };
-        temporary(&file).map_err(|error| failed(&error))?;
+        temporary(&file).map_err(|error| failed(&error.kind()))?;
         if found.is_some() {
             fs::remove_file(&file).map_err(|error| failed(&error))?;
         }
