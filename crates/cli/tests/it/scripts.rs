@@ -33,7 +33,10 @@ fn calls(commands: &[&str]) -> String {
 
 fn pipe(place: &Place) -> String {
     let path = place.path("pipe");
-    let made = Command::new("mkfifo").arg(&path).status();
+    let made = Command::new("mkfifo")
+        .args(["-m", "666"])
+        .arg(&path)
+        .status();
     assert!(made.expect("mkfifo").success());
     path.display().to_string()
 }
