@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn much_output_at_once_needs_no_pause() {
-        let piece = [b'x'; 64 * 1024];
+        let piece = vec![b'x'; 64 * 1024];
         let pieces = vec![&piece[..]; 4 * (EVENTS_PER_SECOND - 1)];
         let sent = run(&pieces, Duration::ZERO);
         assert_rate(&sent);
