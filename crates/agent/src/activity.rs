@@ -1,23 +1,30 @@
 //! Activity of a turn, for the inactivity limit, and output of its calls.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use allstop_core::CallId;
 use allstop_core::turn::PartialStep;
 use allstop_tools::CallObserver;
+use allstop_tools::output::{without_cut_end, without_cut_start};
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tokio::time::{Duration, Instant};
 
 use crate::event::{AgentEvent, EventSink};
+use crate::output_batch::{OutputBatch, OutputPiece};
 
 /// Time of a turn's last sign of activity. Shared by the turn and its calls.
 pub(crate) struct ActivityTimer {
     began: Instant,
     active_after_ms: AtomicU64,
     events: EventSink,
-    /// Text of the running step, for the model after a stop.
+    /// Text of the running step, for the model after a stop and for events. Events are sent under its lock, so that
+    /// their order is that of the output.
     partial: Mutex<PartialText>,
+    /// Wakes [`Self::send_held_output`]: a call has begun to hold output.
+    held: Notify,
 }
 
 /// Bytes that are kept of the end of a call's output, and of the beginning of an answer: what a reader needs to go on.
@@ -27,7 +34,13 @@ const ANSWER_BYTES_MAX: usize = 64 * 1024;
 #[derive(Default)]
 struct PartialText {
     answer: String,
-    outputs: HashMap<CallId, String>,
+    outputs: HashMap<CallId, CallOutput>,
+}
+
+#[derive(Default)]
+struct CallOutput {
+    end: Vec<u8>,
+    batch: OutputBatch,
 }
 
 impl ActivityTimer {
@@ -37,6 +50,7 @@ impl ActivityTimer {
             active_after_ms: AtomicU64::new(0),
             events,
             partial: Mutex::default(),
+            held: Notify::new(),
         }
     }
 
@@ -59,9 +73,70 @@ impl ActivityTimer {
         PartialStep {
             answer: answer.map(Into::into),
             outputs: outputs
-                .map(|(call, output)| (call.clone(), output.as_str().into()))
+                .map(|(call, output)| {
+                    let text = String::from_utf8_lossy(without_cut_end(&output.end));
+                    (call.clone(), text.into())
+                })
                 .collect(),
         }
+    }
+
+    /// Sends the output that calls hold back, each when its time has come.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(crate) async fn send_held_output(&self) -> Infallible {
+        loop {
+            let due = self.send_due(Instant::now());
+            tokio::select! {
+                () = self.held.notified() => {}
+                () = until(due) => {}
+            }
+        }
+    }
+
+    /// Sends the output that is due, and returns when more is.
+    fn send_due(&self, now: Instant) -> Option<Instant> {
+        let mut partial = self.partial.lock();
+        for (call_id, output) in &mut partial.outputs {
+            if let Some(piece) = output.batch.take_due(now) {
+                self.send(call_id, piece);
+            }
+        }
+        let due = partial.outputs.values();
+        due.filter_map(|output| output.batch.due_at()).min()
+    }
+
+    /// Sends the rest of a call's output: the call has ended.
+    pub(crate) fn send_rest_of(&self, call_id: &CallId) {
+        if let Some(output) = self.partial.lock().outputs.get_mut(call_id)
+            && let Some(piece) = output.batch.take_all()
+        {
+            self.send(call_id, piece);
+        }
+    }
+
+    /// Sends the rest of the output of all calls: the turn has ended.
+    pub(crate) fn send_rest(&self) {
+        for (call_id, output) in &mut self.partial.lock().outputs {
+            if let Some(piece) = output.batch.take_all() {
+                self.send(call_id, piece);
+            }
+        }
+    }
+
+    fn send(&self, call_id: &CallId, piece: OutputPiece) {
+        let OutputPiece {
+            text,
+            base64,
+            missed_bytes,
+        } = piece;
+        self.events.send(|| AgentEvent::ToolOutput {
+            call_id: call_id.clone(),
+            text,
+            base64,
+            missed_bytes,
+        });
     }
 
     pub(crate) fn record_activity(&self) {
@@ -75,19 +150,16 @@ impl ActivityTimer {
 }
 
 impl CallObserver for ActivityTimer {
-    fn output(&self, call_id: &CallId, text: &str) {
-        keep_end(
-            self.partial
-                .lock()
-                .outputs
-                .entry(call_id.clone())
-                .or_default(),
-            text,
-        );
-        self.events.send(|| AgentEvent::ToolOutput {
-            call_id: call_id.clone(),
-            text: text.into(),
-        });
+    fn output(&self, call_id: &CallId, output: &[u8]) {
+        let mut partial = self.partial.lock();
+        let call = partial.outputs.entry(call_id.clone()).or_default();
+        keep_end(&mut call.end, output);
+        let was_due = call.batch.due_at().is_some();
+        if let Some(piece) = call.batch.push(output, Instant::now()) {
+            self.send(call_id, piece);
+        } else if !was_due {
+            self.held.notify_one();
+        }
     }
 
     fn heartbeat(&self) {
@@ -95,13 +167,20 @@ impl CallObserver for ActivityTimer {
     }
 }
 
-/// Adds text, and drops the beginning of what is too long.
-fn keep_end(output: &mut String, text: &str) {
-    output.push_str(text);
+/// Waits for a time, or for ever.
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Adds output, and drops the beginning of what is too long.
+fn keep_end(end: &mut Vec<u8>, output: &[u8]) {
+    end.extend_from_slice(output);
     // Not at each piece: dropping moves the rest.
-    if output.len() > 2 * OUTPUT_BYTES_MAX {
-        let from = output.floor_char_boundary(output.len() - OUTPUT_BYTES_MAX);
-        output.drain(..from);
+    if end.len() > 2 * OUTPUT_BYTES_MAX {
+        *end = without_cut_start(&end[end.len() - OUTPUT_BYTES_MAX..]).to_vec();
     }
 }
 
@@ -111,11 +190,12 @@ mod tests {
 
     #[test]
     fn end_of_the_output_is_kept() {
-        let mut output = String::new();
+        let mut output = Vec::new();
         for _ in 0..10_000 {
-            keep_end(&mut output, "é1234567");
+            keep_end(&mut output, "é1234567".as_bytes());
         }
         assert!(output.len() <= 2 * OUTPUT_BYTES_MAX, "{}", output.len());
-        assert!(output.ends_with("é1234567"));
+        let text = String::from_utf8(output).unwrap();
+        assert!(text.ends_with("é1234567"));
     }
 }

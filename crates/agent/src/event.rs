@@ -110,13 +110,22 @@ pub enum AgentEvent {
         /// Effect of a repetition of the call.
         effect: Effect,
     },
-    /// A piece of the output of a running call.
+    /// A piece of the output of a running call. A call has at most 20 of these events in a second, each with all that
+    /// came since the one before.
     ToolOutput {
         /// The call.
         call_id: CallId,
-        /// The piece.
+        /// The piece. Bytes that are not UTF-8 are replaced by U+FFFD.
         #[schemars(with = "String")]
         text: Arc<str>,
+        /// Bytes of the piece in base64, if they are not UTF-8.
+        #[serde(default)]
+        #[schemars(with = "Option<String>")]
+        base64: Option<Arc<str>>,
+        /// Number of bytes left out before this piece: the call wrote more than fits into the events of a second. The
+        /// call's result is made from all of its output.
+        #[serde(default)]
+        missed_bytes: u64,
     },
     /// A call has ended.
     ToolFinished {
@@ -132,7 +141,8 @@ pub enum AgentEvent {
         /// Content of the result that the model receives.
         #[schemars(with = "String")]
         content: Arc<str>,
-        /// Exit code of the command, if the call ran one to its end.
+        /// Exit code of the command, if the call ran one to its end; 128 and the number of the signal if one killed it.
+        /// A command that fails does not fail its call, because the model gets its output.
         exit_code: Option<i32>,
         /// The change of a file that the call has made, for people. The model does not get it.
         #[schemars(with = "Option<FileChange>")]

@@ -24,6 +24,7 @@ mod history;
 mod hook;
 mod notes;
 mod outcome;
+mod output_batch;
 mod parts;
 mod prompt;
 mod run;

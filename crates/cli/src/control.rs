@@ -26,7 +26,7 @@ const LAST_FORCE: Duration = Duration::from_millis(300);
 const LAST_ASK: Duration = Duration::from_millis(300);
 
 /// Time for output once the moment of the exit has come.
-const OUTPUT_WAIT_LAST: Duration = Duration::from_millis(30);
+pub(crate) const OUTPUT_WAIT_LAST: Duration = Duration::from_millis(30);
 
 /// A signal that ends runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use futures::FutureExt as _;
 
 use crate::error::CliError;
 use crate::host::ProcessHost;
-use crate::terminal::{FlushResult, OutputFlush, OutputStreams};
+use crate::terminal::{FlushResult, OutputFlush};
 
 /// Interval at which a wait for the reader looks for a signal.
 const READER_LOOK: Duration = Duration::from_millis(50);
@@ -47,7 +47,7 @@ impl Exit {
         let output = &host.output;
         let until = self.output_wait.map(|wait| Instant::now() + wait);
         let flushed = host.block_on(flush_to_reader(host, until));
-        let Some(lost) = lost_output(flushed.stdout, output) else {
+        let Some(lost) = lost_output(flushed.stdout, host) else {
             return self.code;
         };
         host.tell(&lost);
@@ -76,15 +76,19 @@ async fn flush_to_reader(host: &ProcessHost, until: Option<Instant>) -> OutputFl
 }
 
 /// The failure that lost output is. A reader that closes its pipe has read enough.
-fn lost_output(stdout: FlushResult, output: &OutputStreams) -> Option<CliError> {
+fn lost_output(stdout: FlushResult, host: &ProcessHost) -> Option<CliError> {
+    let name = match &host.output_file {
+        Some(path) => format!("the output {}", path.display()),
+        None => "standard output".to_owned(),
+    };
     let message = match stdout {
         FlushResult::Closed(ErrorKind::BrokenPipe) => return None,
-        FlushResult::Closed(kind) => format!("standard output cannot be written: {kind}"),
+        FlushResult::Closed(kind) => format!("{name} cannot be written: {kind}"),
         FlushResult::Blocked => {
-            "standard output was not read to its end: the rest is lost".to_owned()
+            format!("{name} was not read to its end: the rest is lost")
         }
-        FlushResult::Flushed if output.stdout().has_lost() => {
-            "standard output was read too slowly: a part is left out".to_owned()
+        FlushResult::Flushed if host.output.stdout().has_lost() => {
+            format!("{name} was read too slowly: a part is left out")
         }
         FlushResult::Flushed => return None,
     };

@@ -1,7 +1,7 @@
 //! Environment, home, folders, runtimes and output of the process. Nothing else reads the environment, but for clap.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -15,6 +15,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::args::StoreArgs;
 use crate::error::CliError;
+use crate::output_file::redirect_stdout;
 use crate::serve::cluster::names_servers;
 use crate::signals::{EndSignals, InheritedSignals};
 use crate::terminal::{Environment, OutputPriority, OutputStreams, Styled, TextRole};
@@ -34,6 +35,8 @@ pub(crate) struct ProcessHost {
     signals: InheritedSignals,
     /// Standard output and standard error.
     pub(crate) output: OutputStreams,
+    /// File that is standard output by `--output`.
+    pub(crate) output_file: Option<PathBuf>,
     /// Terminal settings from the environment.
     pub(crate) terminal: Environment,
     /// The working directory.
@@ -50,8 +53,15 @@ pub(crate) struct ProcessHost {
 }
 
 impl ProcessHost {
-    pub(crate) fn of_process(signals: InheritedSignals) -> Result<Self, CliError> {
+    /// The process, with this file in place of standard output.
+    pub(crate) fn of_process(
+        signals: InheritedSignals,
+        output_file: Option<&Path>,
+    ) -> Result<Self, CliError> {
         let started = Instant::now();
+        if let Some(path) = output_file {
+            redirect_stdout(path)?;
+        }
         let output = OutputStreams::of_process().context("cannot use standard output and error")?;
         let folder = std::env::current_dir().map_err(|error| {
             CliError::usage(format!("the working directory cannot be used: {error}"))
@@ -70,6 +80,7 @@ impl ProcessHost {
             started,
             signals,
             output,
+            output_file: output_file.map(Path::to_owned),
             terminal: Environment::read(variable),
             folder,
             main: Builder::new_current_thread()

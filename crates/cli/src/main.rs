@@ -12,6 +12,7 @@ mod exit;
 mod host;
 mod last_words;
 mod logging;
+mod output_file;
 mod remote;
 mod resources;
 mod run;
@@ -54,7 +55,9 @@ fn main() -> ExitCode {
     let wants_envelope = cli.command.wants_envelope();
     let exhausted = move || last_words::of_start(&resources::exhausted(), wants_envelope);
     last_words::exit_when_this_thread_panics(Some(Box::new(exhausted)));
-    let host = match resources::check().and_then(|()| ProcessHost::of_process(signals)) {
+    let host = match resources::check()
+        .and_then(|()| ProcessHost::of_process(signals, cli.command.output_file()))
+    {
         Ok(host) => host,
         Err(problem) => return ExitCode::from(last_words::of_start(&problem, wants_envelope)),
     };

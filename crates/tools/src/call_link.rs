@@ -13,7 +13,7 @@ use crate::effect::FileChange;
 /// Observer of a running call. Called on the tool's own thread: must not block.
 pub trait CallObserver: Send + Sync {
     /// A piece of output, for display.
-    fn output(&self, call_id: &CallId, text: &str);
+    fn output(&self, call_id: &CallId, output: &[u8]);
 
     /// A heartbeat.
     fn heartbeat(&self);
@@ -49,7 +49,7 @@ pub struct NotPromotable;
 struct NullObserver;
 
 impl CallObserver for NullObserver {
-    fn output(&self, _call_id: &CallId, _text: &str) {}
+    fn output(&self, _call_id: &CallId, _output: &[u8]) {}
 
     fn heartbeat(&self) {}
 }
@@ -81,14 +81,14 @@ impl CallLink {
         }
     }
 
-    /// Shows a piece of output to the observer, and sends a heartbeat.
-    pub fn output(&self, text: &str) {
+    /// Shows a piece of output to the observer, and sends a heartbeat. A piece may begin and end inside a character.
+    pub fn output(&self, output: impl AsRef<[u8]>) {
         let Some(inner) = &self.0 else { return };
         if let Some(other) = inner.handed_over() {
-            return other.output(text);
+            return other.output(output);
         }
         inner.observer.heartbeat();
-        inner.observer.output(&inner.call_id, text);
+        inner.observer.output(&inner.call_id, output.as_ref());
     }
 
     /// Sends a heartbeat: the call waits for something that makes progress.

@@ -185,6 +185,15 @@ pub fn command_name(command: &str) -> Arc<str> {
     name.into()
 }
 
+/// Exit code as a shell has it: 128 and the number of the signal if one killed the command. `None` if it is unknown.
+pub(crate) fn exit_code(exit: ExitInfo) -> Option<i32> {
+    match exit {
+        ExitInfo::Code(code) => Some(code),
+        ExitInfo::Signal(signal) => Some(128 + signal),
+        ExitInfo::Unknown => None,
+    }
+}
+
 /// Describes an exit status.
 pub fn exit_text(exit: ExitInfo) -> String {
     match exit {

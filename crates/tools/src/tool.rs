@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use allstop_core::record::CallOutcome;
 use allstop_core::{CallId, Effect, SessionId};
 use allstop_scope::Scope;
 use futures::future::BoxFuture;
@@ -70,8 +71,8 @@ pub struct ToolOutput {
 pub struct ToolError {
     /// Text for the model and for people.
     pub message: String,
-    /// True if the call may have done its work, completely or in part: its outcome is `unknown`, not `failed`.
-    pub outcome_unknown: bool,
+    /// Outcome of the call.
+    pub outcome: CallOutcome,
 }
 
 impl ToolError {
@@ -79,15 +80,23 @@ impl ToolError {
     pub fn new(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
-            outcome_unknown: false,
+            outcome: CallOutcome::Failed,
         }
     }
 
-    /// Creates the error of a call whose end is unknown.
+    /// Creates the error of a call whose end is unknown: it may have done its work, completely or in part.
     pub fn outcome_unknown(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
-            outcome_unknown: true,
+            outcome: CallOutcome::Unknown,
+        }
+    }
+
+    /// Creates the error of a call that was ended by a time limit among its arguments.
+    pub fn timed_out(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            outcome: CallOutcome::TimedOut,
         }
     }
 }

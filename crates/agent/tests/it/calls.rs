@@ -183,3 +183,83 @@ async fn end_event_of_a_stopped_turn_has_the_state_of_each_call() {
         .collect();
     assert_eq!(left, [("call_1_1", "stopped"), ("call_1_2", "unreachable")]);
 }
+
+/// The output that the events show, and the number of these events; all of them come before `last`.
+fn output(seen: &Watched, last: impl Fn(&AgentEvent) -> bool) -> (String, usize) {
+    let end = seen.events.iter().position(last).expect("the last event");
+    let (mut all, mut count) = (String::new(), 0);
+    for (at, event) in seen.events.iter().enumerate() {
+        if let AgentEvent::ToolOutput { text, .. } = event {
+            assert!(at < end, "{text:?} is behind the end");
+            all.push_str(text);
+            count += 1;
+        }
+    }
+    (all, count)
+}
+
+#[tokio::test(start_paused = true)]
+async fn chatty_call_has_few_events_and_all_of_its_output() {
+    const LINES: u32 = 2_000;
+    let chatty = ToolFn::new("chatty", |call: ToolInvocation| async move {
+        for line in 0..LINES {
+            call.link.output(format!("{line}\n"));
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        call.link.output("the end");
+        "said".to_owned()
+    });
+    let seen = watched(vec![chatty], &["chatty"], None).await;
+    let finished = |event: &AgentEvent| matches!(event, AgentEvent::ToolFinished { .. });
+    let (text, count) = output(&seen, finished);
+    let lines = (0..LINES).map(|line| format!("{line}\n"));
+    assert_eq!(text, lines.collect::<String>() + "the end");
+    // Two seconds, and one more event for the rest.
+    assert!((20..=41).contains(&count), "{count} events");
+}
+
+#[tokio::test(start_paused = true)]
+async fn held_output_is_sent_while_the_call_is_silent() {
+    let (seen_tx, seen_rx) = tokio::sync::watch::channel(false);
+    let silent = ToolFn::new("silent", move |call: ToolInvocation| {
+        let mut seen = seen_rx.clone();
+        async move {
+            call.link.output("one ");
+            call.link.output("two");
+            seen.wait_for(|seen| *seen).await.expect("a sender");
+            "seen".to_owned()
+        }
+    });
+    let model = model(vec![
+        Reply::text("").call("silent", json!({})),
+        Reply::text("done"),
+    ]);
+    let sink = EventSink::observer(move |event| {
+        if let AgentEvent::ToolOutput { text, .. } = event {
+            seen_tx.send_replace(&**text == "two");
+        }
+    });
+    let history = history_on(Arc::new(MemoryLog::new())).await;
+    let agent = agent(&model)
+        .tools(tools(vec![silent.timeout(LIMIT)]))
+        .build();
+    let scope = root();
+    let run = agent.start(&scope, RunRequest::new(history, "go"), sink);
+    let _ended = ended(run.finish().await.expect("a finished run"));
+    let results = model.requests()[1].clone();
+    assert!(format!("{results:?}").contains("\"seen\""), "{results:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn output_during_a_stop_comes_before_the_end_of_the_turn() {
+    let last_words = ToolFn::new("last_words", |call: ToolInvocation| async move {
+        call.scope.stopped_at("idle").await;
+        call.link.output("not ");
+        call.link.output("yet");
+        "stopped".to_owned()
+    });
+    let seen = watched(vec![last_words], &["last_words"], Some("call_1_1")).await;
+    assert_eq!(seen.turn.stop_reason, StopReason::Cancelled);
+    let ended = |event: &AgentEvent| matches!(event, AgentEvent::TurnEnded { .. });
+    assert_eq!(output(&seen, ended).0, "not yet");
+}

@@ -12,7 +12,7 @@ mod tasks;
 mod worker;
 
 use std::num::{NonZeroU32, NonZeroU64};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use allstop_core::HumanDuration;
 use allstop_core::turn::StopPolicy;
@@ -90,6 +90,14 @@ pub(crate) enum CliCommand {
 }
 
 impl CliCommand {
+    /// File that takes the place of standard output.
+    pub(crate) fn output_file(&self) -> Option<&Path> {
+        match self {
+            Self::Run(args) => args.files.output.as_deref(),
+            _ => None,
+        }
+    }
+
     /// True if the caller reads an envelope, also of a failure.
     pub(crate) fn wants_envelope(&self) -> bool {
         match self {
@@ -259,6 +267,8 @@ pub(crate) struct RunArgs {
     pub(crate) background: BackgroundArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+    #[command(flatten)]
+    pub(crate) files: OutputFileArgs,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -403,6 +413,18 @@ pub(crate) struct OutputArgs {
     /// Print a line of JSON for each event, and the same object as the last line
     #[arg(long)]
     pub(crate) stream_json: bool,
+}
+
+/// Files for what a pipe may lose.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct OutputFileArgs {
+    /// Write to this file what goes to standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Write the receipt to this file, as JSON. Without a receipt there is no such file at the end
+    #[arg(long, value_name = "FILE")]
+    pub(crate) receipt_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -1,6 +1,7 @@
 //! Outputs of the calls of a chat, for `/output`.
 
 use std::collections::VecDeque;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use allstop_agent::AgentEvent;
@@ -51,8 +52,17 @@ impl CallOutputs {
                     runs: true,
                 });
             }
-            AgentEvent::ToolOutput { call_id, text } => {
+            AgentEvent::ToolOutput {
+                call_id,
+                text,
+                missed_bytes,
+                ..
+            } => {
                 if let Some(call) = self.find_mut(call_id) {
+                    if *missed_bytes > 0 {
+                        // Writing to a string cannot fail.
+                        let _ = writeln!(call.text, "\n[{missed_bytes} bytes are not shown]");
+                    }
                     call.text.push_str(text);
                     // Cut where it is twice as long as what is kept, so that a byte is moved once.
                     if call.text.len() > 2 * RUNNING_BYTES_MAX {
@@ -145,6 +155,8 @@ mod tests {
         AgentEvent::ToolOutput {
             call_id: CallId::new(id),
             text: text.into(),
+            base64: None,
+            missed_bytes: 0,
         }
     }
 

@@ -131,7 +131,7 @@ impl TurnPicture {
                     call.started = Some((*effect, now));
                 }
             }
-            AgentEvent::ToolOutput { call_id, text } => {
+            AgentEvent::ToolOutput { call_id, text, .. } => {
                 if let Some(call) = turn.call(call_id) {
                     call.push(text);
                 }
@@ -239,7 +239,13 @@ impl TurnPicture {
             }
             if !call.output.is_empty() {
                 let text = call.output.as_str().into();
-                events.push(live(AgentEvent::ToolOutput { call_id, text }, now));
+                let output = AgentEvent::ToolOutput {
+                    call_id,
+                    text,
+                    base64: None,
+                    missed_bytes: 0,
+                };
+                events.push(live(output, now));
             }
         }
         events
@@ -370,7 +376,12 @@ mod tests {
         };
         picture.live(&started, later);
         let text = format!("{}\nlast", "é".repeat(OUTPUT_BYTES_MAX * 2)).into();
-        let output = AgentEvent::ToolOutput { call_id, text };
+        let output = AgentEvent::ToolOutput {
+            call_id,
+            text,
+            base64: None,
+            missed_bytes: 0,
+        };
         picture.live(&output, later);
         let now = later + Duration::from_secs(2);
         let shown = texts(&picture, now);

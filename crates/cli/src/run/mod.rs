@@ -5,6 +5,7 @@ mod absent_prompter;
 mod end;
 mod inputs;
 mod questions;
+mod receipt_file;
 mod stdin;
 mod turns;
 mod view;
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use allstop_core::StopReason;
 use allstop_runtime::{Envelope, OpenSession, QuestionRecipient};
-use allstop_scope::GRACE_DEFAULT;
+use allstop_scope::{GRACE_DEFAULT, WorkCx};
 use allstop_tools::Prompter;
 use allstop_tools::permission::FixedAnswer;
 
@@ -30,6 +31,7 @@ use crate::supervise::Supervisor;
 use crate::terminal::{JobControl, QuestionPrompt};
 use absent_prompter::AbsentPrompter;
 use questions::RunQuestions;
+use receipt_file::ReceiptFile;
 use turns::RunTurns;
 use view::RunView;
 
@@ -48,12 +50,19 @@ pub(crate) async fn run(args: RunArgs, host: &ProcessHost) -> Result<Exit, CliEr
         Err(StartFailure::Ended(envelope)) => *envelope,
         Err(StartFailure::Usage(problem)) => return Err(problem),
     };
-    let control = &supervisor.control;
-    let code = match envelope.stop_reason {
+    let mut code = match envelope.stop_reason {
         // A stop that came after the commit found nothing to do: the turn stands.
         StopReason::Completed => envelope.exit_code,
-        reason => control.exit_code(reason),
+        reason => supervisor.control.exit_code(reason),
     };
+    if let (Some(file), Some(receipt)) = (view.receipt_file.take(), &envelope.receipt) {
+        let saved = file.save(Arc::clone(receipt), host, &mut supervisor).await;
+        if let Err(problem) = saved {
+            host.tell(&problem);
+            code = code.max(problem.code);
+        }
+    }
+    let control = &supervisor.control;
     view.end(&envelope.with_exit_code(code));
     Ok(Exit {
         code,
@@ -68,6 +77,11 @@ async fn drive(
     supervisor: &mut Supervisor,
     view: &mut RunView<'_>,
 ) -> Result<Envelope, StartFailure> {
+    if let Some(path) = args.files.receipt_file.clone() {
+        let prepare = move |_: &WorkCx| Ok(ReceiptFile::prepare(&path)?);
+        let file = start::read(host.scopes(), supervisor, prepare).await?;
+        view.receipt_file = Some(file);
+    }
     let background = args.background;
     let named = args.session.choice.named();
     let session = named

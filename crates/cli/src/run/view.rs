@@ -10,6 +10,7 @@ use allstop_tools::mcp::McpStatusEvent;
 
 use super::absent_prompter::AbsentPrompter;
 use super::questions::RunQuestions;
+use super::receipt_file::ReceiptFile;
 use crate::args::RunArgs;
 use crate::display::{
     EventView, JsonStream, LiveOptions, LiveView, RECEIPT_WIDTH_DEFAULT, is_worth_showing,
@@ -33,6 +34,8 @@ pub(super) struct RunView<'a> {
     stream: Option<JsonStream>,
     /// Remembers that a question came where nobody can be asked.
     absent: AbsentPrompter,
+    /// File for the receipt.
+    pub(super) receipt_file: Option<ReceiptFile>,
     /// Questions at the terminal, from the opening of the session to its end.
     pub(super) questions: Option<RunQuestions>,
 }
@@ -54,6 +57,7 @@ impl<'a> RunView<'a> {
             for_people,
             flags,
             absent,
+            receipt_file: None,
             questions: None,
             live: is_watched.then(|| LiveView::new(&host.output, &options)),
             stream: args.stream_json.then(|| JsonStream::new(stdout.clone())),

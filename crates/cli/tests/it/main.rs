@@ -26,6 +26,7 @@ mod random_stops;
 mod real_model;
 mod remote;
 mod resume;
+mod scripts;
 mod serve;
 mod serve_access;
 mod serve_agent;

@@ -320,7 +320,7 @@ impl EventTranslator {
                 arguments,
             } => self.call_requested(call_id, name, arguments),
             AgentEvent::ToolStarted { call_id, .. } => self.call_started(call_id),
-            AgentEvent::ToolOutput { call_id, text } => {
+            AgentEvent::ToolOutput { call_id, text, .. } => {
                 let data = json!({ "toolCallId": call_id, "partialOutput": text });
                 self.ephemeral("tool.execution_partial_result", data);
             }

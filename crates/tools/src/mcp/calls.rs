@@ -166,7 +166,7 @@ impl OpenCalls {
             .map(|open| open.link.clone());
         drop(table);
         if let Some(link) = link {
-            link.output(&progress_text(progress));
+            link.output(progress_text(progress));
         }
     }
 

@@ -1,7 +1,7 @@
 //! Cutting text without cutting characters.
 
 /// Removes the first bytes of a character at the end whose rest was cut off.
-pub(crate) fn without_cut_end(bytes: &[u8]) -> &[u8] {
+pub fn without_cut_end(bytes: &[u8]) -> &[u8] {
     // The first byte of a character is at most three before its last.
     let start = (1..=3.min(bytes.len())).find(|back| bytes[bytes.len() - back] & 0xC0 != 0x80);
     match start {
@@ -11,7 +11,7 @@ pub(crate) fn without_cut_end(bytes: &[u8]) -> &[u8] {
 }
 
 /// Removes the last bytes of a character at the start whose first bytes were cut off.
-pub(super) fn without_cut_start(bytes: &[u8]) -> &[u8] {
+pub fn without_cut_start(bytes: &[u8]) -> &[u8] {
     let cut = bytes
         .iter()
         .take(3)

@@ -6,6 +6,6 @@ mod folder;
 mod shared;
 
 pub use bounded::{BoundedOutput, OutputLimits};
-pub(crate) use cut::without_cut_end;
+pub use cut::{without_cut_end, without_cut_start};
 pub use folder::OutputFolder;
 pub(crate) use shared::SharedOutput;

@@ -9,10 +9,10 @@ use allstop_core::Receipt;
 use allstop_process::{ExitInfo, TreeMember};
 use allstop_scope::{Process, ScopeOptions};
 
-use super::foreground_output::ForegroundOutput;
 use super::{ShellTool, hidden, runs_in_background};
 use crate::background::{Handover, hand_over};
-use crate::command::{CommandLimit, RunningCommand, command_name, exit_text};
+use crate::call_link::CallLink;
+use crate::command::{CommandLimit, RunningCommand, command_name, exit_code, exit_text};
 use crate::output::BoundedOutput;
 use crate::tool::{ToolError, ToolInvocation};
 
@@ -31,21 +31,22 @@ impl ShellTool {
         let scope = scope.map_err(|refused| ToolError::new(refused.to_string()))?;
         let limit = timeout.and_then(CommandLimit::starting_now);
         let mut running = self.start(&scope, command)?;
-        let output = BoundedOutput::new(self.config.output, Arc::clone(&self.config.output_folder));
-        let mut output = ForegroundOutput::new(output, invocation.link.clone());
-        let handover = |running: RunningCommand, output: ForegroundOutput| Handover {
+        let folder = Arc::clone(&self.config.output_folder);
+        let mut output = BoundedOutput::new(self.config.output, folder);
+        let link = &invocation.link;
+        let handover = |running: RunningCommand, output: BoundedOutput| Handover {
             call_id: invocation.call_id.clone(),
             name: command_name(command),
             attachment: self.config.attachment,
             running,
-            output: output.bounded,
+            output,
         };
         let process = running.process.clone();
         let asked = tokio::select! {
             // Promotion first: endless output must not hide it.
             biased;
             () = promoted(invocation, &process) => true,
-            read = running.read_to_exit(limit, &scope, |piece| output.take(piece)) => {
+            read = running.read_to_exit(limit, &scope, |piece| take(piece, &mut output, link)) => {
                 ended(read, limit, &process, &output)?;
                 false
             }
@@ -59,8 +60,9 @@ impl ShellTool {
                 // A stop came first, or the host accepts no more work: the call continues as before.
                 Err(refused) => {
                     running = refused.running;
-                    output = ForegroundOutput::new(refused.output, invocation.link.clone());
-                    let read = running.read_to_exit(limit, &scope, |piece| output.take(piece));
+                    output = refused.output;
+                    let take = |piece: &[u8]| take(piece, &mut output, link);
+                    let read = running.read_to_exit(limit, &scope, take);
                     let read = read.await;
                     ended(read, limit, &process, &output)?;
                 }
@@ -70,9 +72,9 @@ impl ShellTool {
         let left = running.left_over().await;
         if let Some(cause) = scope.cause() {
             // A stop covers the leftover processes, so they do not become background work.
-            return Err(stopped(&output.bounded, &cause));
+            return Err(stopped(&output, &cause));
         }
-        let mut answer = output.bounded.text();
+        let mut answer = output.text();
         if answer.is_empty() {
             answer.push_str("[no output]");
         }
@@ -89,8 +91,8 @@ impl ShellTool {
             // Writing to a string cannot fail.
             let _ = write!(answer, "\n[{note}]");
         }
-        if let ExitInfo::Code(code) = exit {
-            invocation.link.exited(code);
+        if let Some(code) = exit_code(exit) {
+            link.exited(code);
         }
         if !exit.is_success() {
             // Writing to a string cannot fail.
@@ -110,6 +112,12 @@ impl ShellTool {
     }
 }
 
+/// Takes output of the command for the answer, and shows it to the observer of the call.
+fn take(piece: &[u8], output: &mut BoundedOutput, link: &CallLink) {
+    output.push(piece);
+    link.output(piece);
+}
+
 /// Resolves when the call is asked to continue in the background while its command runs.
 async fn promoted(invocation: &ToolInvocation, process: &Process) {
     invocation.link.promotion().await;
@@ -124,13 +132,13 @@ fn ended(
     read: io::Result<Option<Arc<Receipt>>>,
     limit: Option<CommandLimit>,
     process: &Process,
-    output: &ForegroundOutput,
+    output: &BoundedOutput,
 ) -> Result<(), ToolError> {
     let receipt = read.map_err(|error| {
         ToolError::new(format!("the command's output could not be read: {error}"))
     })?;
     match (receipt, limit) {
-        (Some(receipt), Some(limit)) => Err(timed_out(limit, &receipt, process, &output.bounded)),
+        (Some(receipt), Some(limit)) => Err(timed_out(limit, &receipt, process, output)),
         _ => Ok(()),
     }
 }
@@ -169,7 +177,7 @@ fn timed_out(
         )
     };
     let limit = limit.time.as_secs_f64();
-    ToolError::new(format!(
+    ToolError::timed_out(format!(
         "{}\n[the command exceeded its limit of {limit} s: {became}]",
         output.text()
     ))

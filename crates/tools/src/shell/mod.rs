@@ -6,7 +6,6 @@
 //! over while it runs; its `timeout_s` no longer applies.
 
 mod foreground;
-mod foreground_output;
 mod hidden;
 
 use std::ffi::OsString;

@@ -27,7 +27,8 @@ struct Stage {
 struct Shown(Mutex<Vec<String>>);
 
 impl CallObserver for Shown {
-    fn output(&self, call_id: &CallId, text: &str) {
+    fn output(&self, call_id: &CallId, output: &[u8]) {
+        let text = str::from_utf8(output).unwrap();
         self.0.lock().push(format!("{call_id}: {text}"));
     }
 

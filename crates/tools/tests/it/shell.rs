@@ -269,7 +269,7 @@ fn promotable(
 struct Deaf;
 
 impl CallObserver for Deaf {
-    fn output(&self, _call_id: &CallId, _text: &str) {}
+    fn output(&self, _call_id: &CallId, _output: &[u8]) {}
 
     fn heartbeat(&self) {}
 }

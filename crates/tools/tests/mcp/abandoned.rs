@@ -76,7 +76,7 @@ async fn stop_during_the_end_of_a_server_spares_the_next_one() {
 struct Nobody;
 
 impl CallObserver for Nobody {
-    fn output(&self, _call: &CallId, _text: &str) {}
+    fn output(&self, _call: &CallId, _output: &[u8]) {}
 
     fn heartbeat(&self) {}
 }

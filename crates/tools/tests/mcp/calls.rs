@@ -114,7 +114,8 @@ struct Seen {
 }
 
 impl CallObserver for Seen {
-    fn output(&self, _call: &CallId, text: &str) {
+    fn output(&self, _call: &CallId, output: &[u8]) {
+        let text = str::from_utf8(output).unwrap();
         self.output.lock().unwrap().push_str(text);
     }
 

@@ -56,8 +56,9 @@ async fn place(change: impl FnOnce(&mut McpServerConfig)) -> Option<Place> {
 struct Seen(Mutex<Vec<String>>);
 
 impl CallObserver for Seen {
-    fn output(&self, _call: &CallId, text: &str) {
-        self.0.lock().unwrap().push(text.to_owned());
+    fn output(&self, _call: &CallId, output: &[u8]) {
+        let text = String::from_utf8(output.to_vec()).unwrap();
+        self.0.lock().unwrap().push(text);
     }
 
     fn heartbeat(&self) {}

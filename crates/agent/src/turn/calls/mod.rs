@@ -88,6 +88,7 @@ impl RunningTurn<'_> {
                     return Box::pin(self.collect_stopped(running, None, interrupt)).await;
                 }
                 ended = running.next() => ended,
+                never = self.activity.send_held_output() => match never {},
             };
             let Some(ended) = ended else { return Ok(()) };
             if matches!(ended.end, ToolCallEnd::TurnStopped(_)) {
@@ -125,6 +126,7 @@ impl RunningTurn<'_> {
                 biased;
                 Some(ended) = running.next() => late.push(ended),
                 receipt = account.receipt() => break receipt,
+                never = self.activity.send_held_output() => match never {},
             }
         };
         while let Some(Some(ended)) = running.next().now_or_never() {
@@ -188,6 +190,7 @@ impl RunningTurn<'_> {
         let record = self.draft.finish_call(result, outcome)?;
         self.pending.push(record);
         let after = ended.began.elapsed();
+        self.activity.send_rest_of(&ended.call.id);
         self.cx.events.send(|| AgentEvent::ToolFinished {
             call_id: ended.call.id.clone(),
             name: Arc::clone(&ended.call.name),

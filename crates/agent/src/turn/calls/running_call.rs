@@ -178,12 +178,7 @@ pub(super) fn describe(end: ToolCallEnd) -> ToolCallResult {
             is_error: false,
             left: None,
         },
-        ToolCallEnd::Returned(Err(error)) if error.outcome_unknown => {
-            ToolCallResult::failed(CallOutcome::Unknown, error.message)
-        }
-        ToolCallEnd::Returned(Err(error)) => {
-            ToolCallResult::failed(CallOutcome::Failed, error.message)
-        }
+        ToolCallEnd::Returned(Err(error)) => ToolCallResult::failed(error.outcome, error.message),
         ToolCallEnd::Panicked => ToolCallResult::failed(CallOutcome::Failed, "the tool panicked"),
         // Unused: see `collect_stopped`, which passes results only.
         ToolCallEnd::TurnStopped(_) => {

@@ -126,6 +126,7 @@ impl RunningTurn<'_> {
             Some(stop) => Some(stop.receipt().await),
             None => None,
         };
+        self.activity.send_rest();
         let at = self.now();
         let policy = stop_policy(self.cx, &cause);
         let stop = TurnStop {

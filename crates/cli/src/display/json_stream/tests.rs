@@ -55,6 +55,8 @@ fn output_that_waits_when_a_stop_begins_is_left_out_and_counted() {
     let tool_output = || AgentEvent::ToolOutput {
         call_id: CallId::from("c"),
         text: "y\n".into(),
+        base64: None,
+        missed_bytes: 0,
     };
     stream.event(&tool_output());
     stream.stopping();

@@ -92,13 +92,6 @@ impl CallEnd<'_> {
 
     /// Of a call that has its answer: a command may have failed all the same, and work may go on behind it.
     fn answered(&self) -> (Symbol, TextRole, Cow<'_, str>) {
-        if let Some(code) = self.exit_code.filter(|code| *code != 0) {
-            return (
-                Symbol::Bad,
-                TextRole::Warning,
-                format!("exit code {code}").into(),
-            );
-        }
         let last = self.content.lines().next_back().unwrap_or_default();
         let exit = last
             .strip_prefix('[')
@@ -106,6 +99,13 @@ impl CallEnd<'_> {
         let is_end = |exit: &&str| exit.starts_with("killed by ") || *exit == "exit code unknown";
         if let Some(exit) = exit.filter(is_end) {
             return (Symbol::Bad, TextRole::Warning, exit.into());
+        }
+        if let Some(code) = self.exit_code.filter(|code| *code != 0) {
+            return (
+                Symbol::Bad,
+                TextRole::Warning,
+                format!("exit code {code}").into(),
+            );
         }
         let (goes_on, _) = self.content.split_once(';').unwrap_or((self.content, ""));
         if goes_on.starts_with("bg_") && goes_on.ends_with(" runs in the background") {

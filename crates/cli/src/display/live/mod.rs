@@ -230,7 +230,7 @@ impl LiveView {
             | AgentEvent::PermissionAnswered { .. }
             // The receipt says it.
             | AgentEvent::StopHeard { .. } => {}
-            AgentEvent::ToolOutput { call_id, text } => self.calls.output(call_id, text),
+            AgentEvent::ToolOutput { call_id, text, .. } => self.calls.output(call_id, text),
             AgentEvent::StepStarted { step, model } => {
                 self.release();
                 self.finish_line();

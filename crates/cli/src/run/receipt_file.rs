@@ -1,0 +1,116 @@
+//! `--receipt-file FILE`: the receipt of a run, in a file that no reader of a pipe takes with it.
+//!
+//! After a run the file is there if, and only if, that run has a receipt. It is replaced as a whole, so nobody reads a
+//! part of it.
+
+use std::fs::{self, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use allstop_core::Receipt;
+use allstop_core::receipt::ItemKind;
+use allstop_scope::{Scope, WorkSpec};
+use tempfile::NamedTempFile;
+
+use crate::control::OUTPUT_WAIT_LAST;
+use crate::error::CliError;
+use crate::host::ProcessHost;
+use crate::supervise::Supervisor;
+
+/// A file that a receipt can be written to.
+#[derive(Debug)]
+pub(super) struct ReceiptFile(PathBuf);
+
+impl ReceiptFile {
+    /// Checks that the file can be written, and removes the receipt of an earlier run.
+    ///
+    /// # Errors
+    /// If it cannot be written, or is something else than a file.
+    pub(super) fn prepare(path: &Path) -> Result<Self, CliError> {
+        let failed = |why: &dyn std::fmt::Display| {
+            let message = format!(
+                "the receipt file {} cannot be written: {why}",
+                path.display()
+            );
+            CliError::usage(message)
+                .hint("name a file in a folder that is there and can be written")
+        };
+        let found = match fs::metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            found => Some(found.map_err(|error| failed(&error))?),
+        };
+        if found.as_ref().is_some_and(|found| !found.is_file()) {
+            return Err(failed(&"it is not a regular file"));
+        }
+        let stdout = io::stdout();
+        if let (Some(found), Ok(stdout)) = (&found, rustix::fs::fstat(&stdout))
+            && (found.dev(), found.ino()) == (stdout.st_dev, stdout.st_ino)
+        {
+            return Err(failed(&"it is the output of this run"));
+        }
+        // The file that a link leads to, so that the link stays.
+        let file = match found {
+            Some(_) => fs::canonicalize(path).map_err(|error| failed(&error))?,
+            None => path.to_owned(),
+        };
+        temporary(&file).map_err(|error| failed(&error.kind()))?;
+        if found.is_some() {
+            fs::remove_file(&file).map_err(|error| failed(&error))?;
+        }
+        Ok(Self(file))
+    }
+
+    /// Writes the receipt, as far as the time until the exit allows.
+    ///
+    /// # Errors
+    /// If the receipt is not in the file.
+    pub(super) async fn save(
+        self,
+        receipt: Arc<Receipt>,
+        host: &ProcessHost,
+        supervisor: &mut Supervisor,
+    ) -> Result<(), CliError> {
+        let Self(path) = self;
+        let failed = |why: &dyn std::fmt::Display| {
+            let message = format!("the receipt is not in {}: {why}", path.display());
+            CliError::failure(message).hint("the session has it: allstop receipt last")
+        };
+        let scope = Scope::root("receipt", host.scopes());
+        let to = path.clone();
+        let spec = WorkSpec::new(ItemKind::Thread, "writing the receipt");
+        let writing = scope.spawn_blocking(spec, move |_| write(&to, &receipt));
+        let mut writing = writing.map_err(|refused| failed(&refused))?;
+        let written = match supervisor.wait_to_exit(&mut writing, |_| {}).await {
+            Some(written) => written,
+            // A disk that works needs less than these last moments, in which the output is written, too.
+            None => match tokio::time::timeout(OUTPUT_WAIT_LAST, writing).await {
+                Ok(written) => written,
+                Err(_) => return Err(failed(&"the disk did not answer in time")),
+            },
+        };
+        let written = written.map_err(|lost| failed(&lost))?;
+        written.map_err(|error| failed(&error))
+    }
+}
+
+fn write(path: &Path, receipt: &Receipt) -> io::Result<()> {
+    let mut file = temporary(path)?;
+    let json = serde_json::to_string(receipt)?;
+    writeln!(file, "{json}")?;
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    Ok(())
+}
+
+/// Makes a file beside this one, which is removed unless it takes its place.
+fn temporary(path: &Path) -> io::Result<NamedTempFile> {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    tempfile::Builder::new()
+        // As for any file that is made: the umask decides.
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(folder.unwrap_or(Path::new(".")))
+}
