@@ -12,6 +12,7 @@ mod exit;
 mod host;
 mod last_words;
 mod logging;
+mod project_trust;
 mod remote;
 mod resources;
 mod run;

@@ -19,7 +19,7 @@ use allstop_core::turn::StopPolicy;
 use allstop_session::FollowUp;
 use allstop_tools::permission::PermissionAnswer;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::short_id::LAST;
 
@@ -271,8 +271,39 @@ pub(crate) struct ModelArgs {
     /// The configuration file [default: ~/.config/allstop/allstop.toml, if it is there]
     #[arg(long, value_name = "FILE", env = "ALLSTOP_CONFIG")]
     pub(crate) config: Option<PathBuf>,
+    /// Use of the settings of the working directory, `.allstop.toml`
+    #[arg(
+        long,
+        value_name = "USE",
+        env = "ALLSTOP_PROJECT_CONFIG",
+        default_value = "ask"
+    )]
+    pub(crate) project_config: ProjectConfigChoice,
     #[command(flatten)]
     pub(crate) prompt: InstructionArgs,
+}
+
+/// Use of a project's configuration.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProjectConfigChoice {
+    /// Use it if you trust its content; without a terminal to ask on, if you have trusted it before
+    #[default]
+    Ask,
+    /// Use it this time, without a question
+    Trust,
+    /// Leave it out
+    Ignore,
+}
+
+impl ProjectConfigChoice {
+    /// The word on the command line.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Ask => "ask",
+            Self::Trust => "trust",
+            Self::Ignore => "ignore",
+        }
+    }
 }
 
 /// Flags of the system prompt.

@@ -20,6 +20,7 @@ mod endings;
 mod hostile_provider;
 mod instructions;
 mod odd_times;
+mod project_config;
 mod random_stops;
 mod real_model;
 mod remote;

@@ -9,6 +9,8 @@ mod error;
 mod hooks;
 mod load;
 mod mcp;
+mod merge;
+mod project;
 mod sections;
 mod session;
 
@@ -22,6 +24,7 @@ pub use agents::AgentsConfig;
 pub use error::ConfigError;
 pub use hooks::{COMMAND_TIMEOUT_DEFAULT, GuardrailConfig, HookConfig, HookMoment};
 pub use mcp::{McpConfig, McpServerSection};
+pub use project::{ProjectFile, ProjectFileLook};
 pub use sections::{
     DeadlinesConfig, LimitsConfig, LoopsConfig, MAX_STEPS_DEFAULT, ModelConfig, PermissionsConfig,
     ShellSection, StoreConfig, WorkspaceConfig,

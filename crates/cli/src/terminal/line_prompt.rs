@@ -1,0 +1,119 @@
+//! Questions that are answered by a typed line, where nothing else is typed: before a session is open.
+
+use std::collections::VecDeque;
+
+use super::device::TerminalDevice;
+use super::editor::{EditResult, LineEditor};
+use super::input_line::InputLine;
+use super::keys::Key;
+use super::output::OutputStreams;
+use super::queue::OutputQueue;
+use super::queue_state::OutputPriority;
+use super::reader::{InputMode, InputReader};
+use super::text::{Environment, Style, Styled};
+
+/// Asks for lines. It holds the terminal while a question is open.
+#[derive(Debug)]
+pub(crate) struct LinePrompt {
+    queue: OutputQueue,
+    style: Style,
+    mode: InputMode,
+    reader: InputReader,
+    /// Keys behind an answer.
+    keys: VecDeque<Key>,
+}
+
+impl LinePrompt {
+    /// The prompt at the terminal of this process; `None` if nobody can answer there.
+    pub(crate) fn of_process(output: &OutputStreams, environment: &Environment) -> Option<Self> {
+        let device = TerminalDevice::of_process().filter(TerminalDevice::is_foreground)?;
+        let queue = match output.terminal() {
+            Some(queue) => queue.clone(),
+            None => OutputQueue::new(device.to_file()?, "tty").ok()?,
+        };
+        let mode = if environment.has_cursor() {
+            InputMode::Keys { marks_pastes: true }
+        } else {
+            InputMode::Lines
+        };
+        Some(Self {
+            queue,
+            style: environment.style(true),
+            mode,
+            reader: InputReader::new(device, mode).ok()?,
+            keys: VecDeque::new(),
+        })
+    }
+
+    /// Colours and symbols of the terminal.
+    pub(crate) fn style(&self) -> Style {
+        self.style
+    }
+
+    /// Shows lines.
+    pub(crate) fn show(&self, lines: impl Into<Styled>) {
+        self.queue.lines(lines, OutputPriority::Must);
+    }
+
+    /// Asks for a line; `None` if the terminal is gone, or at Ctrl-D. What was typed before is no answer.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses what was typed. Dropping the prompt gives the terminal back.
+    pub(crate) async fn ask(&mut self, prefix: Styled) -> Option<String> {
+        self.keys.clear();
+        self.reader.take_afresh();
+        self.ask_again(prefix).await
+    }
+
+    /// Asks the same once more, after a line that is no answer. What was typed behind that line counts.
+    ///
+    /// # Cancel safety
+    /// As [`LinePrompt::ask`].
+    pub(crate) async fn ask_again(&mut self, prefix: Styled) -> Option<String> {
+        self.reader.take();
+        let mut line = LineEditor::default();
+        let answer = loop {
+            self.queue.show_input_line(Some(InputLine {
+                above: Vec::new(),
+                prefix: prefix.clone(),
+                text: line.text().to_owned(),
+                cursor: line.cursor(),
+                style: self.style,
+                is_echoed: self.mode == InputMode::Lines,
+            }));
+            let Some(key) = self.next_key().await else {
+                break None;
+            };
+            match line.press(if key == Key::NewLine { Key::Enter } else { key }) {
+                EditResult::Submitted(line) => break Some(line),
+                EditResult::EndOfInput => break None,
+                _ => {}
+            }
+        };
+        if self.mode == InputMode::Lines {
+            self.queue.end_echoed_line();
+        }
+        self.queue.show_input_line(None);
+        self.reader.release();
+        if let (Some(answer), InputMode::Keys { .. }) = (&answer, self.mode) {
+            // The line that was typed into is gone from the screen.
+            let mut said = prefix;
+            said.push(answer.as_str());
+            self.show(said);
+        }
+        answer
+    }
+
+    async fn next_key(&mut self) -> Option<Key> {
+        while self.keys.is_empty() {
+            self.keys.extend(self.reader.next().await?);
+        }
+        self.keys.pop_front()
+    }
+}
+
+impl Drop for LinePrompt {
+    fn drop(&mut self) {
+        self.queue.show_input_line(None);
+    }
+}
