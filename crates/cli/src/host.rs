@@ -166,8 +166,12 @@ impl ProcessHost {
 
     /// The configuration file that is read where none is named. It is the user's own.
     pub(crate) fn config_file() -> Option<PathBuf> {
-        let file = home_folder("XDG_CONFIG_HOME", ".config")?.join("allstop/allstop.toml");
-        file.exists().then_some(file)
+        Self::config_path().filter(|file| file.exists())
+    }
+
+    /// Path of the user's configuration file, whether or not it exists; `None` without a home.
+    pub(crate) fn config_path() -> Option<PathBuf> {
+        Some(home_folder("XDG_CONFIG_HOME", ".config")?.join("allstop/allstop.toml"))
     }
 
     /// The answers about the configurations of projects.

@@ -3,6 +3,7 @@
 mod args;
 mod chat;
 mod commands;
+mod config_edit;
 mod control;
 mod copilot;
 mod demo;
@@ -129,6 +130,7 @@ fn dispatch(cli: Cli, host: &ProcessHost) -> Result<Exit, CliError> {
                 .map(Exit::from),
         },
         CliCommand::Config(args) => commands::config::config(&args, host).map(Exit::from),
+        CliCommand::Mcp(args) => host.block_on(commands::mcp::mcp(&args, host)),
         CliCommand::Schema(args) => {
             let schema = args.name.text();
             host.output.stdout().answer(schema, OutputPriority::Must);

@@ -4,6 +4,7 @@ mod config;
 mod copilot;
 mod demo;
 mod execution;
+mod mcp;
 mod prompt;
 mod remote;
 mod serve;
@@ -27,6 +28,7 @@ pub(crate) use config::{ConfigAction, ConfigArgs, ConfigShowArgs};
 pub(crate) use copilot::CopilotArgs;
 pub(crate) use demo::DemoArgs;
 pub(crate) use execution::{ExecutionArgs, NatsArgs, TaskAgent};
+pub(crate) use mcp::{McpAction, McpAddArgs, McpArgs};
 pub(crate) use prompt::{PromptArgs, STDIN};
 pub(crate) use remote::{PsArgs, ReceiptArgs, StopArgs, WatchArgs};
 pub(crate) use serve::{EndpointArgs, ServeArgs};
@@ -82,6 +84,8 @@ pub(crate) enum CliCommand {
     Sessions(SessionsArgs),
     /// Show the configuration that applies, and the system prompt
     Config(ConfigArgs),
+    /// List, add, remove and test MCP servers
+    Mcp(McpArgs),
     /// Print a JSON Schema: of receipts, envelopes, events, scripts or the configuration
     Schema(SchemaArgs),
     /// Print a shell completion script

@@ -2,6 +2,7 @@
 
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod mcp;
 mod open_session;
 pub(crate) mod ps;
 pub(crate) mod receipt;

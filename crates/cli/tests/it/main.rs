@@ -19,6 +19,7 @@ mod demo_cluster;
 mod endings;
 mod hostile_provider;
 mod instructions;
+mod mcp_commands;
 mod odd_times;
 mod project_config;
 mod random_stops;

@@ -30,6 +30,7 @@ pub use allstop_session::unended::{UnendedWork, unended_work};
 pub use builtin_script::{BUILTIN_SCRIPTS, BuiltinScript};
 pub(crate) use builtin_script::{builtin_script, names_in_words};
 pub use hidden::is_secret_variable;
+pub use mcp::mcp_servers;
 pub(crate) use options::script_of;
 pub use options::{ModelChoice, StoreChoice, SystemOptions};
 pub use parts::{SystemStore, open_store};
@@ -139,7 +140,7 @@ impl System {
         }
         open::check_rules(&options.config)?;
         open::check_folders(&options)?;
-        let mcp = mcp::servers(&options)?;
+        let mcp = mcp_servers(&options)?;
         let store = match store {
             Some(store) => store,
             None => SystemStore::open(&options.store, &root).await?,
