@@ -130,6 +130,9 @@ fn dispatch(cli: Cli, host: &ProcessHost) -> Result<Exit, CliError> {
                 .map(Exit::from),
         },
         CliCommand::Config(args) => commands::config::config(&args, host).map(Exit::from),
+        CliCommand::Doctor(args) => host
+            .block_on(commands::doctor::doctor(&args, host))
+            .map(Exit::from),
         CliCommand::Mcp(args) => host.block_on(commands::mcp::mcp(&args, host)),
         CliCommand::Schema(args) => {
             let schema = args.name.text();

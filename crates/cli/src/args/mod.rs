@@ -3,6 +3,7 @@
 mod config;
 mod copilot;
 mod demo;
+mod doctor;
 mod execution;
 mod mcp;
 mod prompt;
@@ -27,6 +28,7 @@ use crate::short_id::LAST;
 pub(crate) use config::{ConfigAction, ConfigArgs, ConfigShowArgs};
 pub(crate) use copilot::CopilotArgs;
 pub(crate) use demo::DemoArgs;
+pub(crate) use doctor::DoctorArgs;
 pub(crate) use execution::{ExecutionArgs, NatsArgs, TaskAgent};
 pub(crate) use mcp::{McpAction, McpAddArgs, McpArgs};
 pub(crate) use prompt::{PromptArgs, STDIN};
@@ -84,6 +86,9 @@ pub(crate) enum CliCommand {
     Sessions(SessionsArgs),
     /// Show the configuration that applies, and the system prompt
     Config(ConfigArgs),
+    /// Check the model, the store, stopping, MCP servers and the terminal
+    #[command(after_help = doctor::DOCTOR_HELP)]
+    Doctor(Box<DoctorArgs>),
     /// List, add, remove and test MCP servers
     Mcp(McpArgs),
     /// Print a JSON Schema: of receipts, envelopes, events, scripts or the configuration

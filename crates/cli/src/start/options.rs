@@ -48,7 +48,7 @@ pub(crate) fn config_with_model(
 }
 
 /// Chooses the model that the environment allows, where nothing else names one, and says why.
-pub(super) fn choose_default(
+pub(crate) fn choose_default(
     model: &mut ModelConfig,
     command: &str,
     voice: &StartVoice,

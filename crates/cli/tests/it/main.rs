@@ -16,6 +16,7 @@ mod conversation;
 mod copilot_clients;
 mod crash;
 mod demo_cluster;
+mod doctor;
 mod endings;
 mod hostile_provider;
 mod instructions;

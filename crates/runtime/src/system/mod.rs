@@ -33,7 +33,7 @@ pub use hidden::is_secret_variable;
 pub use mcp::mcp_servers;
 pub(crate) use options::script_of;
 pub use options::{ModelChoice, StoreChoice, SystemOptions};
-pub use parts::{SystemStore, open_store};
+pub use parts::{SystemStore, open_model, open_store};
 pub use sessions::{InterruptedTurn, OpenSession};
 pub use setup::{QuestionRecipient, SessionSetup, SessionTools, SystemPrompt};
 
@@ -129,7 +129,7 @@ impl System {
         store: Option<SystemStore>,
     ) -> Result<Self, StartError> {
         // Checks flags and configuration before it touches the store.
-        let mut model = parts::model(&options)?;
+        let mut model = parts::open_model(&options)?;
         let lacks_model = matches!(options.model, Some(ModelChoice::PerSession));
         let recording = options
             .record

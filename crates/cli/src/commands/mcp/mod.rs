@@ -19,6 +19,7 @@ use crate::host::ProcessHost;
 use crate::shell_command::quoted;
 use crate::start::project;
 use crate::terminal::{OutputPriority, Styled, TextRole};
+pub(crate) use try_out::{McpTrial, McpTrials};
 
 /// Runs the command.
 ///
