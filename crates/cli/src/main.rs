@@ -133,6 +133,7 @@ fn dispatch(cli: Cli, host: &ProcessHost) -> Result<Exit, CliError> {
         CliCommand::Doctor(args) => host
             .block_on(commands::doctor::doctor(&args, host))
             .map(Exit::from),
+        CliCommand::Init(args) => host.block_on(commands::init::init(&args, host)),
         CliCommand::Mcp(args) => host.block_on(commands::mcp::mcp(&args, host)),
         CliCommand::Schema(args) => {
             let schema = args.name.text();

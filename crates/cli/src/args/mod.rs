@@ -5,6 +5,7 @@ mod copilot;
 mod demo;
 mod doctor;
 mod execution;
+mod init;
 mod mcp;
 mod prompt;
 mod remote;
@@ -30,6 +31,7 @@ pub(crate) use copilot::CopilotArgs;
 pub(crate) use demo::DemoArgs;
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use execution::{ExecutionArgs, NatsArgs, TaskAgent};
+pub(crate) use init::InitArgs;
 pub(crate) use mcp::{McpAction, McpAddArgs, McpArgs};
 pub(crate) use prompt::{PromptArgs, STDIN};
 pub(crate) use remote::{PsArgs, ReceiptArgs, StopArgs, WatchArgs};
@@ -86,6 +88,8 @@ pub(crate) enum CliCommand {
     Sessions(SessionsArgs),
     /// Show the configuration that applies, and the system prompt
     Config(ConfigArgs),
+    /// Write a configuration by asking: model and permissions
+    Init(InitArgs),
     /// Check the model, the store, stopping, MCP servers and the terminal
     #[command(after_help = doctor::DOCTOR_HELP)]
     Doctor(Box<DoctorArgs>),

@@ -157,6 +157,7 @@ async fn ask(mut prompt: LinePrompt, lines: Vec<String>) -> Option<TrustAnswer> 
     }
     let notes = "  Asked again when the file changes. Programs in the folder are not checked.";
     question.push_line(&style.paint(TextRole::Dim, notes));
+    prompt.begin();
     prompt.show(question);
     let prefix = styled!["  [y]es  [n]o ", style.pick("›", ">"), " "];
     let mut answer = prompt.ask(prefix.clone()).await?;
@@ -166,6 +167,6 @@ async fn ask(mut prompt: LinePrompt, lines: Vec<String>) -> Option<TrustAnswer> 
             "n" | "no" => return Some(TrustAnswer::Refused),
             _ => prompt.show(style.paint(TextRole::Dim, "  answer y or n; Ctrl-C leaves")),
         }
-        answer = prompt.ask_again(prefix.clone()).await?;
+        answer = prompt.ask(prefix.clone()).await?;
     }
 }

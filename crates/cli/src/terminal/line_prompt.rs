@@ -55,21 +55,18 @@ impl LinePrompt {
         self.queue.lines(lines, OutputPriority::Must);
     }
 
-    /// Asks for a line; `None` if the terminal is gone, or at Ctrl-D. What was typed before is no answer.
+    /// Takes the terminal for a question. Call it before the question is shown: text typed before is no answer.
+    pub(crate) fn begin(&mut self) {
+        self.keys.clear();
+        self.reader.take_afresh();
+    }
+
+    /// Asks for a line; `None` if the terminal is gone, or at Ctrl-D. After a line that is no answer, ask once more: what was
+    /// typed behind that line counts.
     ///
     /// # Cancel safety
     /// Dropping the future loses what was typed. Dropping the prompt gives the terminal back.
     pub(crate) async fn ask(&mut self, prefix: Styled) -> Option<String> {
-        self.keys.clear();
-        self.reader.take_afresh();
-        self.ask_again(prefix).await
-    }
-
-    /// Asks the same once more, after a line that is no answer. What was typed behind that line counts.
-    ///
-    /// # Cancel safety
-    /// As [`LinePrompt::ask`].
-    pub(crate) async fn ask_again(&mut self, prefix: Styled) -> Option<String> {
         self.reader.take();
         let mut line = LineEditor::default();
         let answer = loop {

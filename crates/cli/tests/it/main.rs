@@ -19,6 +19,7 @@ mod demo_cluster;
 mod doctor;
 mod endings;
 mod hostile_provider;
+mod init;
 mod instructions;
 mod mcp_commands;
 mod odd_times;
