@@ -140,10 +140,15 @@ fn dispatch(cli: Cli, host: &ProcessHost) -> Result<Exit, CliError> {
             host.output.stdout().answer(schema, OutputPriority::Must);
             Ok(Exit::from(0))
         }
+        CliCommand::Man(args) => commands::man::man(&args, host).map(Exit::from),
         CliCommand::Completions(args) => {
-            let mut command = Cli::command();
-            let script = commands::completions::completions(args.shell, &mut command);
-            host.output.stdout().answer(&script, OutputPriority::Must);
+            let text = match args.shell {
+                Some(shell) => commands::completions::completions(shell, &mut Cli::command()),
+                None => {
+                    host.block_on(commands::sessions::session_completions(&args.store, host))?
+                }
+            };
+            host.output.stdout().answer(&text, OutputPriority::Must);
             Ok(Exit::from(0))
         }
     }

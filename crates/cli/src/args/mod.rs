@@ -97,6 +97,8 @@ pub(crate) enum CliCommand {
     Mcp(McpArgs),
     /// Print a JSON Schema: of receipts, envelopes, events, scripts or the configuration
     Schema(SchemaArgs),
+    /// Print a manual page: allstop man run | man -l -
+    Man(ManArgs),
     /// Print a shell completion script
     Completions(CompletionsArgs),
 }
@@ -512,7 +514,23 @@ impl ResumeArgs {
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
     /// The shell
-    pub(crate) shell: clap_complete::Shell,
+    #[arg(required_unless_present = "sessions")]
+    pub(crate) shell: Option<clap_complete::Shell>,
+    /// Print the ids of sessions, as the script asks for them at each completion
+    #[arg(long, conflicts_with = "shell")]
+    pub(crate) sessions: bool,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Command whose page is printed [default: allstop itself]
+    #[arg(conflicts_with = "folder")]
+    pub(crate) command: Vec<String>,
+    /// Write the pages of all commands into this folder
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) folder: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -12,6 +12,7 @@ mod bad_input;
 mod chat;
 mod chat_sizes;
 mod cluster;
+mod completions;
 mod conversation;
 mod copilot_clients;
 mod crash;

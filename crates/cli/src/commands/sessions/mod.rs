@@ -4,6 +4,7 @@
 //! by its id, by any beginning or end of it that no other session has (the list shows an end), or by its number in the
 //! list.
 
+mod complete;
 mod error;
 mod find;
 mod list;
@@ -21,6 +22,7 @@ use allstop_log::{Log, MemoryLog};
 use allstop_runtime::{Config, StoreChoice, open_store};
 use allstop_scope::{RootOptions, Scope};
 
+pub(crate) use self::complete::session_completions;
 use self::error::SessionsError;
 use self::find::find;
 use crate::args::{SessionsCommand, StoreArgs};
