@@ -40,7 +40,7 @@ pub(crate) enum McpAction {
 
 #[derive(Debug, Args)]
 pub(crate) struct McpAddArgs {
-    /// Name of the server; its tools are called NAME__TOOL
+    /// Name of the server; its tools are called `NAME__TOOL`
     pub(crate) name: String,
     /// Command that starts the server, with its arguments
     #[arg(last = true, value_name = "COMMAND", required_unless_present = "url")]

@@ -26,7 +26,7 @@ use crate::remote;
 /// Free space below which a long session may not fit, in bytes.
 const SPACE_MIN: u64 = 100 * 1024 * 1024;
 /// Longest wait for the first token of the tiny request: servers that load a model at the first request take this long.
-const ONLINE_MAX: Duration = Duration::from_secs(60);
+const ONLINE_MAX: Duration = Duration::from_mins(1);
 /// Maximum tokens of the answer to the tiny request: some servers refuse fewer.
 const ONLINE_TOKENS_MAX: u64 = 16;
 /// Command that leaves a process in a session of its own, as a server in the background does.
