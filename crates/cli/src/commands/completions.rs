@@ -56,9 +56,13 @@ pub(crate) fn completions(shell: Shell, command: &mut clap::Command) -> String {
 /// The script with its function of sessions, used for each argument that is one.
 fn zsh(script: &str) -> String {
     let is_session = |line: &str| {
-        ["'--session=", "':id -- The id,", "'*::ids -- The ids,"]
-            .iter()
-            .any(|begin| line.starts_with(begin))
+        let begins = [
+            "'--session=",
+            "'::id -- The session",
+            "':id -- The id, its",
+            "'*::ids -- The ids, their",
+        ];
+        begins.iter().any(|begin| line.starts_with(begin))
     };
     let mut changed = String::with_capacity(script.len() + ZSH_SESSIONS.len());
     for (place, line) in script.lines().enumerate() {

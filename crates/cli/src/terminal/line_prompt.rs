@@ -10,7 +10,12 @@ use super::output::OutputStreams;
 use super::queue::OutputQueue;
 use super::queue_state::OutputPriority;
 use super::reader::{InputMode, InputReader};
-use super::text::{Environment, Style, Styled};
+use super::text::{Environment, Style, Styled, styled};
+
+/// Columns by which the rest of a long line is further to the right.
+const HANGING_COLUMNS: usize = 2;
+/// Columns of text below which nothing is broken between words.
+const TEXT_COLUMNS_MIN: usize = 10;
 
 /// Asks for lines. It holds the terminal while a question is open.
 #[derive(Debug)]
@@ -50,9 +55,14 @@ impl LinePrompt {
         self.style
     }
 
-    /// Shows lines.
+    /// Shows lines. Those that are too long are broken between words.
     pub(crate) fn show(&self, lines: impl Into<Styled>) {
-        self.queue.lines(lines, OutputPriority::Must);
+        let columns = self.queue.columns().unwrap_or(usize::MAX);
+        let mut shown = Styled::default();
+        for line in lines.into().lines() {
+            push_wrapped(&mut shown, &line, columns);
+        }
+        self.queue.lines(shown, OutputPriority::Must);
     }
 
     /// Takes the terminal for a question. Call it before the question is shown: text typed before is no answer.
@@ -109,8 +119,48 @@ impl LinePrompt {
     }
 }
 
+/// Adds a line in rows of so many columns; those behind the first are further to the right.
+fn push_wrapped(shown: &mut Styled, line: &Styled, columns: usize) {
+    let text = line.as_str();
+    let indent = text.len() - text.trim_start_matches(' ').len();
+    let room = columns.saturating_sub(indent + HANGING_COLUMNS);
+    // Breaking joins blanks, and a command is shown as it is.
+    let has_gaps = text.trim_start_matches(' ').contains("  ");
+    if line.width() <= columns || room < TEXT_COLUMNS_MIN || has_gaps {
+        shown.push_line(line);
+        return;
+    }
+    for (at, row) in line.wrap(room).iter().enumerate() {
+        let columns = indent + if at == 0 { 0 } else { HANGING_COLUMNS };
+        shown.push_line(&styled![format_args!("{:columns$}", ""), row.clone()]);
+    }
+}
+
 impl Drop for LinePrompt {
     fn drop(&mut self) {
         self.queue.show_input_line(None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_line_is_broken_between_words_and_short_one_stays() {
+        let wrapped = |text: &str, columns| {
+            let mut shown = Styled::default();
+            push_wrapped(&mut shown, &Styled::text(text), columns);
+            shown.shown().to_owned()
+        };
+        assert_eq!(
+            wrapped("  - runs on stop: ./a  b", 18),
+            "  - runs on stop: ./a  b\n"
+        );
+        assert_eq!(
+            wrapped("  - runs on stop: ./a b", 18),
+            "  - runs on\n    stop: ./a b\n"
+        );
+        assert_eq!(wrapped("a word", 3), "a word\n");
     }
 }
