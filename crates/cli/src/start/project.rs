@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
+use allstop_agent::{TurnError, TurnErrorKind};
 use allstop_runtime::config::{ProjectFile, ProjectFileLook};
 use allstop_scope::Scope;
 
-use super::{StartFailure, StartStage, StartVoice, begin, late_input, read};
+use super::{StartFailure, StartStage, StartVoice, begin, read};
 use crate::args::{ModelArgs, ProjectConfigChoice};
 use crate::display::project_file_in_words;
 use crate::error::CliError;
@@ -56,7 +57,7 @@ pub(crate) async fn choose(
     };
     let lines = project_file_in_words(&file);
     let asking = begin(&scope, "question about .allstop.toml", ask(prompt, lines));
-    let answer = stage.wait(asking, late_input).await?.ok_or_stopped()?;
+    let answer = stage.wait(asking, late_answer).await?.ok_or_stopped()?;
     read(host.scopes(), supervisor, move |_| {
         if let Some(answer) = answer
             && let Err(error) = store.remember(&file, answer)
@@ -70,6 +71,15 @@ pub(crate) async fn choose(
         Ok(None)
     })
     .await
+}
+
+fn late_answer() -> TurnError {
+    TurnError {
+        kind: TurnErrorKind::Invalid,
+        message: "nobody had answered the question about .allstop.toml when the run's deadline came"
+            .to_owned(),
+        hint: Some("answer it once with `allstop config trust`, or leave the file out: --project-config ignore".to_owned()),
+    }
 }
 
 /// The project's configuration, if it is trusted already. Asks nobody. Blocks as long as the disk does.

@@ -176,7 +176,8 @@ fn background_work_is_left_running_on_request_and_named_by_the_next_chat() {
         let shown = within(FACT_MAX, || {
             let screen = person.screen();
             let at = screen.find("sessions resume ")? + "sessions resume ".len();
-            screen.get(at..at + 26).map(str::to_owned)
+            let (id, _flags) = screen[at..].split_once(' ')?;
+            Some(id.to_owned())
         });
         shown.unwrap_or_else(|| panic!("{}", person.screen()))
     };

@@ -125,9 +125,10 @@ fn deadline_ends_the_question() {
     let place = Place::new();
     project(&place, RUNS_COMMANDS);
     let terminal = Terminal::new();
-    let run = hello(&place).args("--timeout 300ms").env("TERM", "xterm");
+    let run = hello(&place).args("--timeout 1s").env("TERM", "xterm");
     let ended = run.on_terminal(terminal.line()).start().end(FACT_MAX);
     assert_eq!(ended.code, 124, "{}", terminal.shown());
+    terminal.wait("nobody had answered the question");
 }
 
 #[test]
