@@ -165,8 +165,8 @@ async fn ask(mut prompt: LinePrompt, lines: Vec<String>) -> Option<TrustAnswer> 
     for line in &lines {
         question.push_line(&styled!["  - ", line.as_str()]);
     }
-    let notes = "  Asked again when the file changes. Programs in the folder are not checked.";
-    question.push_line(&style.paint(TextRole::Dim, notes));
+    let notes = "Asked again when the file changes. Programs in the folder are not checked.";
+    question.push_line(&styled!["  ", style.paint(TextRole::Dim, notes)]);
     prompt.begin();
     prompt.show(question);
     let prefix = styled!["  [y]es  [n]o ", style.pick("›", ">"), " "];
