@@ -16,6 +16,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::args::StoreArgs;
 use crate::error::CliError;
 use crate::output_file::redirect_stdout;
+use crate::project_trust::TrustStore;
 use crate::serve::cluster::names_servers;
 use crate::signals::{EndSignals, InheritedSignals};
 use crate::terminal::{Environment, OutputPriority, OutputStreams, Styled, TextRole};
@@ -174,13 +175,22 @@ impl ProcessHost {
             .collect()
     }
 
-    /// The configuration file that is read where none is named.
-    ///
-    /// It is the user's own. One in the working directory is not read by itself: it can name commands to run, and a
-    /// folder that somebody else wrote must not.
+    /// The configuration file that is read where none is named. It is the user's own.
     pub(crate) fn config_file() -> Option<PathBuf> {
-        let file = home_folder("XDG_CONFIG_HOME", ".config")?.join("allstop/allstop.toml");
-        file.exists().then_some(file)
+        Self::config_path().filter(|file| file.exists())
+    }
+
+    /// Path of the user's configuration file, whether or not it exists; `None` without a home.
+    pub(crate) fn config_path() -> Option<PathBuf> {
+        Some(home_folder("XDG_CONFIG_HOME", ".config")?.join("allstop/allstop.toml"))
+    }
+
+    /// The answers about the configurations of projects.
+    ///
+    /// # Errors
+    /// If there is no place for them.
+    pub(crate) fn project_trust() -> Result<TrustStore, CliError> {
+        Ok(TrustStore::new(data_folder()?.join("trusted")))
     }
 
     /// Path of the store: from the flag, else from the configuration, else in the user's own folder, which

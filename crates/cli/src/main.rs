@@ -3,6 +3,7 @@
 mod args;
 mod chat;
 mod commands;
+mod config_edit;
 mod control;
 mod copilot;
 mod demo;
@@ -13,6 +14,7 @@ mod host;
 mod last_words;
 mod logging;
 mod output_file;
+mod project_trust;
 mod remote;
 mod resources;
 mod run;
@@ -131,15 +133,25 @@ fn dispatch(cli: Cli, host: &ProcessHost) -> Result<Exit, CliError> {
                 .map(Exit::from),
         },
         CliCommand::Config(args) => commands::config::config(&args, host).map(Exit::from),
+        CliCommand::Doctor(args) => host
+            .block_on(commands::doctor::doctor(&args, host))
+            .map(Exit::from),
+        CliCommand::Init(args) => host.block_on(commands::init::init(&args, host)),
+        CliCommand::Mcp(args) => host.block_on(commands::mcp::mcp(&args, host)),
         CliCommand::Schema(args) => {
             let schema = args.name.text();
             host.output.stdout().answer(schema, OutputPriority::Must);
             Ok(Exit::from(0))
         }
+        CliCommand::Man(args) => commands::man::man(&args, host).map(Exit::from),
         CliCommand::Completions(args) => {
-            let mut command = Cli::command();
-            let script = commands::completions::completions(args.shell, &mut command);
-            host.output.stdout().answer(&script, OutputPriority::Must);
+            let text = match args.shell {
+                Some(shell) => commands::completions::completions(shell, &mut Cli::command()),
+                None => {
+                    host.block_on(commands::sessions::session_completions(&args.store, host))?
+                }
+            };
+            host.output.stdout().answer(&text, OutputPriority::Must);
             Ok(Exit::from(0))
         }
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use allstop_core::SessionSettings;
 
-use crate::args::{ChatWith, ModelArgs, StoreArgs};
+use crate::args::{ChatWith, ModelArgs, ProjectConfigChoice, StoreArgs};
 use crate::host::ProcessHost;
 
 /// The flags that a later command on the same session needs again, as a shell reads them.
@@ -58,6 +58,9 @@ impl SameFlags {
             None => {}
         }
         flags.path("--config", model.config.as_deref());
+        if model.project_config != ProjectConfigChoice::Ask {
+            flags.push("--project-config", model.project_config.as_str());
+        }
         flags.path("--system", model.prompt.system.as_deref());
         if model.prompt.no_project_instructions {
             flags.0 += " --no-project-instructions";
@@ -145,6 +148,7 @@ mod tests {
             model: Some(name.to_owned()),
             base_url: base_url.map(str::to_owned),
             record: None,
+            project_config: ProjectConfigChoice::Ask,
             config: Some("it's mine.toml".into()),
             prompt: InstructionArgs::default(),
         }

@@ -12,8 +12,12 @@ pub(crate) struct ConfigArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigAction {
-    /// Show the configuration that applies: the file, with the flags over it
+    /// Show the configuration that applies: your file, with the trusted file of this folder and the flags over it
     Show(Box<ConfigShowArgs>),
+    /// Trust the settings of this folder, `.allstop.toml`, as they are now: shows what they do. A change asks again
+    Trust,
+    /// Forget whether you trust the settings of this folder
+    Untrust,
 }
 
 #[derive(Debug, Args)]

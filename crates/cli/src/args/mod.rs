@@ -3,7 +3,10 @@
 mod config;
 mod copilot;
 mod demo;
+mod doctor;
 mod execution;
+mod init;
+mod mcp;
 mod prompt;
 mod remote;
 mod serve;
@@ -20,14 +23,17 @@ use allstop_runtime::Config;
 use allstop_session::FollowUp;
 use allstop_tools::permission::{PermissionAnswer, PermissionMode};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::short_id::LAST;
 
 pub(crate) use config::{ConfigAction, ConfigArgs, ConfigShowArgs};
 pub(crate) use copilot::CopilotArgs;
 pub(crate) use demo::DemoArgs;
+pub(crate) use doctor::DoctorArgs;
 pub(crate) use execution::{ExecutionArgs, NatsArgs, TaskAgent};
+pub(crate) use init::InitArgs;
+pub(crate) use mcp::{McpAction, McpAddArgs, McpArgs};
 pub(crate) use prompt::{PromptArgs, STDIN};
 pub(crate) use remote::{PsArgs, ReceiptArgs, StopArgs, WatchArgs};
 pub(crate) use serve::{EndpointArgs, ServeArgs};
@@ -83,8 +89,17 @@ pub(crate) enum CliCommand {
     Sessions(SessionsArgs),
     /// Show the configuration that applies, and the system prompt
     Config(ConfigArgs),
+    /// Write a configuration by asking: model and permissions
+    Init(InitArgs),
+    /// Check the model, the store, stopping, MCP servers and the terminal
+    #[command(after_help = doctor::DOCTOR_HELP)]
+    Doctor(Box<DoctorArgs>),
+    /// List, add, remove and test MCP servers
+    Mcp(McpArgs),
     /// Print a JSON Schema: of receipts, envelopes, events, scripts or the configuration
     Schema(SchemaArgs),
+    /// Print a manual page: allstop man run | man -l -
+    Man(ManArgs),
     /// Print a shell completion script
     Completions(CompletionsArgs),
 }
@@ -287,8 +302,39 @@ pub(crate) struct ModelArgs {
     /// The configuration file [default: ~/.config/allstop/allstop.toml, if it is there]
     #[arg(long, value_name = "FILE", env = "ALLSTOP_CONFIG")]
     pub(crate) config: Option<PathBuf>,
+    /// Use of the settings of the working directory, `.allstop.toml`
+    #[arg(
+        long,
+        value_name = "USE",
+        env = "ALLSTOP_PROJECT_CONFIG",
+        default_value = "ask"
+    )]
+    pub(crate) project_config: ProjectConfigChoice,
     #[command(flatten)]
     pub(crate) prompt: InstructionArgs,
+}
+
+/// Use of a project's configuration.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProjectConfigChoice {
+    /// Use it if you trust its content; without a terminal to ask on, if you have trusted it before
+    #[default]
+    Ask,
+    /// Use it this time, without a question
+    Trust,
+    /// Leave it out
+    Ignore,
+}
+
+impl ProjectConfigChoice {
+    /// The word on the command line.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Ask => "ask",
+            Self::Trust => "trust",
+            Self::Ignore => "ignore",
+        }
+    }
 }
 
 /// Flags of the system prompt.
@@ -471,7 +517,7 @@ pub(crate) enum SessionsCommand {
     },
     /// Remove sessions that nobody has open
     Rm {
-        /// The ids, their ends (as in the list) or beginnings, `last`, or numbers in the list
+        /// The ids or parts of them, `last`, or numbers in the list
         #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
     },
@@ -506,7 +552,23 @@ impl ResumeArgs {
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
     /// The shell
-    pub(crate) shell: clap_complete::Shell,
+    #[arg(required_unless_present = "sessions")]
+    pub(crate) shell: Option<clap_complete::Shell>,
+    /// Print the ids of sessions, as the script asks for them at each completion
+    #[arg(long, conflicts_with = "shell")]
+    pub(crate) sessions: bool,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Command whose page is printed [default: allstop itself]
+    #[arg(conflicts_with = "folder")]
+    pub(crate) command: Vec<String>,
+    /// Write the pages of all commands into this folder
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) folder: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

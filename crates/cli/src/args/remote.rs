@@ -32,7 +32,7 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct WatchArgs {
-    /// The session: its id, an end or a beginning of it, or `last`, the newest one that runs
+    /// The session: its id or a part of it, or `last`, the newest one that runs
     #[arg(default_value = "last")]
     pub(crate) id: String,
     /// Shows questions for permission, and leaves their answer to others
@@ -55,7 +55,7 @@ pub(crate) struct PsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct StopArgs {
-    /// The session: its id, an end or a beginning of it, or `last`
+    /// The session: its id or a part of it, or `last`
     #[arg(required_unless_present = "all", conflicts_with = "all")]
     pub(crate) id: Option<String>,
     /// All sessions of this user that run, and left work of those in the store
@@ -92,7 +92,7 @@ pub(crate) struct ReceiptFormatArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReceiptArgs {
-    /// The session: its id, an end or a beginning of it, or `last`
+    /// The session: its id or a part of it, or `last`
     #[arg(default_value = "last")]
     pub(crate) id: String,
     #[command(flatten)]

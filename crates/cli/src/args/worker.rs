@@ -57,14 +57,14 @@ pub(crate) enum WorkersAction {
     List,
     /// Make a worker take no more tasks, and end when those that it has have ended
     Drain {
-        /// Id of the worker; its end or its beginning is enough
+        /// Id of the worker; a part of it is enough
         id: String,
     },
     /// List what was set aside: tasks that ended one worker after another, and wake-ups that nobody can read
     Dead,
     /// Start a new task with the last message of one that was set aside, in its context and for its user
     Redrive {
-        /// Id of the task that was set aside; its end or its beginning is enough
+        /// Id of the task that was set aside; a part of it is enough
         id: String,
     },
 }

@@ -25,6 +25,7 @@ use allstop_core::Receipt;
 use allstop_core::receipt::ItemKind;
 use allstop_core::record::{StartedCall, StartedCallKind};
 use allstop_core::turn::StopPolicy;
+use allstop_runtime::config::ProjectFile;
 use allstop_runtime::{Config, Envelope, QuestionRecipient, System};
 use allstop_scope::{GRACE_DEFAULT, Scope, WorkSpec};
 use allstop_tools::PermissionAnswer;
@@ -145,12 +146,17 @@ impl OpenChat<'_> {
     }
 }
 
-fn config(with: &ChatWith, continues: bool, given: &Given) -> Result<Config, CliError> {
+fn config(
+    with: &ChatWith,
+    continues: bool,
+    given: &Given,
+    project: Option<&ProjectFile>,
+) -> Result<Config, CliError> {
     let mut config = if continues {
         // The session may remember its model.
-        options::config_of(&with.model)?
+        options::config_of(&with.model, project)?
     } else {
-        options::config_with_model(&with.model, "chat", given)?
+        options::config_with_model(&with.model, "chat", given, project)?
     };
     with.permissions.set_mode(&mut config);
     config.deadlines.grace = with.grace.or(config.deadlines.grace);
@@ -178,6 +184,7 @@ async fn open(
     let session =
         named.map(|name| NamedSession::new(name, "sessions resume", &args.with.model, &args.store));
     let (store, continues) = (args.store.clone(), session.is_some());
+    let project = start::project::choose(&with.model, host, supervisor).await?;
     let given = Given::of(host);
     let types = view.types;
     let options = read(given.scopes.clone(), supervisor, move |_| {
@@ -185,7 +192,7 @@ async fn open(
         let answer = answer.unwrap_or(PermissionAnswer::Unanswered);
         let prompter = Arc::new(FixedAnswer(answer));
         let record = with.model.record.clone();
-        let config = config(&with, continues, &given)?;
+        let config = config(&with, continues, &given, project.as_deref())?;
         let store = ProcessHost::store(&store, config.store.path.clone())?;
         let system = options::system(store, record, given, config, prompter);
         let history = system

@@ -1,6 +1,42 @@
-//! `allstop completions SHELL`: the completion script of a shell.
+//! `allstop completions SHELL`: the completion script of a shell. Ids of sessions are asked of `allstop completions
+//! --sessions` at each completion, in bash, zsh and fish.
 
 use clap_complete::Shell;
+
+/// Completes the ids of sessions before everything else. `_allstop` is the generated function.
+const BASH_SESSIONS: &str = r#"
+_allstop_sessions() {
+    local cur="${COMP_WORDS[COMP_CWORD]}" prev="${COMP_WORDS[COMP_CWORD-1]}"
+    case "${COMP_WORDS[1]} $prev" in
+        "stop stop"|"watch watch"|"receipt receipt"|"run --session"|"chat --session"|"sessions show"|"sessions resume"|"sessions rm")
+            if [[ "$cur" != -* ]]; then
+                COMPREPLY=($(compgen -W "$("${COMP_WORDS[0]}" completions --sessions 2>/dev/null | cut -f1)" -- "$cur"))
+                return
+            fi
+            ;;
+    esac
+    _allstop "$@"
+}
+complete -F _allstop_sessions -o bashdefault -o default allstop
+"#;
+
+/// Function of the ids, which [`zsh`] puts in the place of the default one.
+const ZSH_SESSIONS: &str = r#"
+_allstop_sessions() {
+    local -a sessions
+    local id prompt
+    while IFS=$'\t' read -r id prompt; do
+        sessions+=("$id:$prompt")
+    done < <(allstop completions --sessions 2>/dev/null)
+    _describe -V -t sessions 'session' sessions
+}
+"#;
+
+const FISH_SESSIONS: &str = r#"
+complete -c allstop -n "__fish_allstop_using_subcommand stop watch receipt" -f -k -a "(allstop completions --sessions 2>/dev/null)"
+complete -c allstop -n "__fish_allstop_using_subcommand sessions; and __fish_seen_subcommand_from show resume rm" -f -k -a "(allstop completions --sessions 2>/dev/null)"
+complete -c allstop -n "__fish_allstop_using_subcommand run chat" -l session -x -k -a "(allstop completions --sessions 2>/dev/null)"
+"#;
 
 /// The script for a command.
 pub(crate) fn completions(shell: Shell, command: &mut clap::Command) -> String {
@@ -8,12 +44,48 @@ pub(crate) fn completions(shell: Shell, command: &mut clap::Command) -> String {
     // Into memory: the generator panics on a writer that fails.
     let mut script = Vec::new();
     clap_complete::generate(shell, command, name, &mut script);
-    String::from_utf8_lossy(&script).into_owned()
+    let script = String::from_utf8_lossy(&script).into_owned();
+    match shell {
+        Shell::Bash => script + BASH_SESSIONS,
+        Shell::Fish => script + FISH_SESSIONS,
+        Shell::Zsh => zsh(&script),
+        _ => script,
+    }
+}
+
+/// The script with its function of sessions, used for each argument that is one.
+fn zsh(script: &str) -> String {
+    let is_session = |line: &str| {
+        let begins = [
+            "'--session=",
+            "'::id -- The session",
+            "':id -- The id or a part of it, `last`",
+            "'*::ids -- The ids or parts of them, `last`",
+        ];
+        begins.iter().any(|begin| line.starts_with(begin))
+    };
+    let mut changed = String::with_capacity(script.len() + ZSH_SESSIONS.len());
+    for (place, line) in script.lines().enumerate() {
+        if is_session(line) {
+            changed.push_str(&line.replace(":_default'", ":_allstop_sessions'"));
+        } else {
+            changed.push_str(line);
+        }
+        changed.push('\n');
+        // Behind `#compdef`, which must be the first line.
+        if place == 0 {
+            changed.push_str(ZSH_SESSIONS);
+        }
+    }
+    changed
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
+    use crate::args::Cli;
 
     #[test]
     fn every_shell_has_a_script_with_the_subcommands() {
@@ -24,10 +96,17 @@ mod tests {
             Shell::Elvish,
             Shell::PowerShell,
         ] {
-            let sessions = clap::Command::new("sessions");
-            let mut command = clap::Command::new("allstop").subcommand(sessions);
-            let script = completions(shell, &mut command);
+            let script = completions(shell, &mut Cli::command());
             assert!(script.contains("sessions"), "{shell}");
         }
+    }
+
+    /// The texts that mark them are those of the help.
+    #[test]
+    fn zsh_asks_for_sessions_at_each_argument_that_is_one() {
+        let script = completions(Shell::Zsh, &mut Cli::command());
+        assert!(script.starts_with("#compdef allstop\n\n_allstop_sessions() {"));
+        // run, chat; stop, watch, receipt; show, rm, resume.
+        assert_eq!(script.matches(":_allstop_sessions'").count(), 8);
     }
 }

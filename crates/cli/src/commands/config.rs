@@ -1,15 +1,18 @@
-//! `allstop config show`: the configuration that applies, and the system prompt.
+//! `allstop config`: the configuration that applies, the system prompt, and trust in the configuration of a project.
 
 use std::path::Path;
 
+use allstop_runtime::config::{ProjectFile, ProjectFileLook};
 use allstop_runtime::{ComposedPrompt, Config, PromptTools};
 use anyhow::Context as _;
 
 use crate::args::{ConfigAction, ConfigArgs, ConfigShowArgs};
-use crate::display::instructions_in_words;
+use crate::display::{instructions_in_words, project_file_in_words};
 use crate::error::CliError;
 use crate::host::ProcessHost;
+use crate::project_trust::TrustAnswer;
 use crate::start::options::config_of;
+use crate::start::{StartVoice, project};
 use crate::terminal::OutputPriority;
 
 /// Stands where a value may hold a key.
@@ -17,19 +20,74 @@ const HIDDEN: &str = "(hidden)";
 
 /// Runs the command. Reads files, and blocks as long as they do; nothing is under way that a stop would have to end.
 pub(crate) fn config(args: &ConfigArgs, host: &ProcessHost) -> Result<u8, CliError> {
-    let ConfigAction::Show(args) = &args.action;
-    let text = if args.prompt {
-        prompt(args, host)?
-    } else {
-        settings(args)?
+    let text = match &args.action {
+        ConfigAction::Show(args) if args.prompt => prompt(args, host)?,
+        ConfigAction::Show(args) => settings(args, host)?,
+        ConfigAction::Trust => return trust(host),
+        ConfigAction::Untrust => return untrust(host),
     };
     host.output.stdout().answer(&text, OutputPriority::Must);
     Ok(0)
 }
 
+/// Trusts the project's configuration, and shows what it does.
+fn trust(host: &ProcessHost) -> Result<u8, CliError> {
+    let file = match ProjectFile::look(&host.folder)? {
+        ProjectFileLook::Found(file) => file,
+        ProjectFileLook::Absent => {
+            return Err(CliError::usage("there is no .allstop.toml in this folder")
+                .hint("go to the folder of the project"));
+        }
+        ProjectFileLook::OfOther(path, user) => {
+            let message = format!("{} belongs to another user (uid {user})", path.display());
+            return Err(CliError::usage(message).hint("copy it: a file of your own can be trusted"));
+        }
+    };
+    let trust = ProcessHost::project_trust()?;
+    let remembered = trust.remember(&file, TrustAnswer::Trusted);
+    remembered.context("the answer cannot be stored")?;
+    let mut text = format!(
+        "trusted: {}. Each session in this folder now:\n",
+        file.path.display()
+    );
+    for line in project_file_in_words(&file) {
+        text.extend(["  - ", &line, "\n"]);
+    }
+    text.push_str(
+        "A change of the file asks again; `allstop config untrust` takes the trust back.\n",
+    );
+    host.output.stdout().answer(&text, OutputPriority::Must);
+    Ok(0)
+}
+
+fn untrust(host: &ProcessHost) -> Result<u8, CliError> {
+    let path = ProjectFile::path_in(&host.folder);
+    let forgotten = ProcessHost::project_trust()?.forget(&path);
+    let said = match forgotten.context("the answers cannot be removed")? {
+        0 => format!("nothing to forget about {}", path.display()),
+        _ => format!(
+            "forgotten: {} is not used until you trust it again",
+            path.display()
+        ),
+    };
+    host.output
+        .stdout()
+        .answer(&format!("{said}\n"), OutputPriority::Must);
+    Ok(0)
+}
+
+/// The configuration that applies here.
+fn config_here(
+    args: &ConfigShowArgs,
+    host: &ProcessHost,
+) -> Result<(Config, Option<Box<ProjectFile>>), CliError> {
+    let project = project::trusted(&args.model, &host.folder, &StartVoice::new(host))?;
+    Ok((config_of(&args.model, project.as_deref())?, project))
+}
+
 /// The system prompt, as the model receives it.
 fn prompt(args: &ConfigShowArgs, host: &ProcessHost) -> Result<String, CliError> {
-    let config = config_of(&args.model)?;
+    let (config, _) = config_here(args, host)?;
     let now = std::time::SystemTime::now().into();
     let composed = ComposedPrompt::compose(&config, &host.folder, PromptTools::Builtin, now);
     for line in instructions_in_words(&composed.instructions) {
@@ -43,12 +101,17 @@ fn prompt(args: &ConfigShowArgs, host: &ProcessHost) -> Result<String, CliError>
 }
 
 /// The settings as TOML. Keys that are not set are left out.
-fn settings(args: &ConfigShowArgs) -> Result<String, CliError> {
-    let file = args.model.config.clone().or_else(ProcessHost::config_file);
-    let mut config = config_of(&args.model)?;
+fn settings(args: &ConfigShowArgs, host: &ProcessHost) -> Result<String, CliError> {
+    let user = args.model.config.clone().or_else(ProcessHost::config_file);
+    let (mut config, project) = config_here(args, host)?;
     hide_secrets(&mut config);
     let settings = toml::to_string_pretty(&config).context("the configuration has no text form")?;
-    Ok(format!("{}\n{settings}", origin(file.as_deref())))
+    let files: Vec<&Path> = user
+        .as_deref()
+        .into_iter()
+        .chain(project.as_ref().map(|file| &*file.path))
+        .collect();
+    Ok(format!("{}\n{settings}", origin(&files)))
 }
 
 /// Hides what may hold a key: people paste this output into reports.
@@ -66,13 +129,20 @@ fn hide_secrets(config: &mut Config) {
     }
 }
 
-fn origin(file: Option<&Path>) -> String {
-    match file {
-        Some(file) => format!("# {}, with the flags and variables over it", file.display()),
-        None => {
-            "# no configuration file: defaults, with the flags and variables over them".to_owned()
-        }
+/// Names the files that the configuration is from, the strongest last.
+fn origin(files: &[&Path]) -> String {
+    if files.is_empty() {
+        return "# no configuration file: defaults, with the flags and variables over them"
+            .to_owned();
     }
+    let names: Vec<_> = files
+        .iter()
+        .map(|file| file.display().to_string())
+        .collect();
+    format!(
+        "# {}, with the flags and variables over it",
+        names.join(", then ")
+    )
 }
 
 #[cfg(test)]

@@ -2,6 +2,10 @@
 
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod doctor;
+pub(crate) mod init;
+pub(crate) mod man;
+pub(crate) mod mcp;
 mod open_session;
 pub(crate) mod ps;
 pub(crate) mod receipt;

@@ -19,6 +19,7 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::host::{ProcessHost, variable};
 use crate::start::options::{Given, config_of, system};
+use crate::start::project;
 use crate::start::{self, StartFailure, StartStage};
 use crate::supervise::Supervisor;
 use crate::terminal::OutputPriority;
@@ -168,7 +169,8 @@ fn unasked(args: &CopilotArgs) -> PermissionAnswer {
 }
 
 fn read(args: &CopilotArgs, given: Given) -> Result<SystemOptions, CliError> {
-    let mut config = config_of(&args.model)?;
+    let project = project::trusted(&args.model, &given.folder, &given.voice)?;
+    let mut config = config_of(&args.model, project.as_deref())?;
     args.permissions.set_mode(&mut config);
     config.deadlines.grace = args.grace.or(config.deadlines.grace);
     let store = ProcessHost::store(&args.store, config.store.path.clone())?;

@@ -10,6 +10,7 @@ mod instructions;
 mod json_stream;
 mod live;
 mod markdown;
+mod project_file;
 mod receipt;
 mod table;
 mod watch;
@@ -19,6 +20,7 @@ pub(crate) use change::{change_counts, change_role};
 pub(crate) use instructions::instructions_in_words;
 pub(crate) use json_stream::JsonStream;
 pub(crate) use live::{LiveOptions, LiveView};
+pub(crate) use project_file::project_file_in_words;
 pub(crate) use receipt::{
     RECEIPT_WIDTH_DEFAULT, is_worth_showing, render_full_receipt, render_receipt, stopped_by,
     work_line,

@@ -30,6 +30,15 @@ fn folder() -> PathBuf {
 /// # Errors
 /// If the folder cannot be made, or belongs to somebody else.
 pub(super) fn own_socket() -> io::Result<PathBuf> {
+    let name = format!("{}{SUFFIX}", std::process::id());
+    Ok(socket_folder()?.join(name))
+}
+
+/// The folder, which is made if it is not there.
+///
+/// # Errors
+/// If the folder cannot be made, or belongs to somebody else.
+pub(crate) fn socket_folder() -> io::Result<PathBuf> {
     let folder = folder();
     if let Err(error) = DirBuilder::new().mode(0o700).create(&folder)
         && error.kind() != io::ErrorKind::AlreadyExists
@@ -38,7 +47,7 @@ pub(super) fn own_socket() -> io::Result<PathBuf> {
         return Err(io::Error::new(error.kind(), said));
     }
     check(&folder)?;
-    Ok(folder.join(format!("{}{SUFFIX}", std::process::id())))
+    Ok(folder)
 }
 
 /// Sockets of the processes of this user, with their process ids.

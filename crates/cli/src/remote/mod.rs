@@ -23,6 +23,7 @@ mod watch_event;
 
 pub(crate) use client::{RemoteError, RemoteProcess, StoppedSession, processes};
 pub(crate) use connection::RemoteStop;
+pub(crate) use folder::socket_folder;
 pub(crate) use listener::{RemoteListener, listen};
 pub(crate) use protocol::{
     AnswerParams, OwnedSessionReport, ProcessReport, RemoteExtent, RemoteStopParams,

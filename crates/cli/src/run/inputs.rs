@@ -4,6 +4,7 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
+use allstop_runtime::config::ProjectFile;
 use allstop_runtime::{Config, SystemOptions};
 use allstop_scope::{GRACE_DEFAULT, WorkCx};
 use allstop_session::OnBackgroundEnd;
@@ -32,12 +33,13 @@ pub(super) struct Inputs {
 pub(super) async fn read(
     args: RunArgs,
     host: &ProcessHost,
+    project: Option<Box<ProjectFile>>,
     prompter: Arc<dyn Prompter>,
     supervisor: &mut Supervisor,
 ) -> Result<Inputs, StartFailure> {
     let given = Given::of(host);
     start::read(given.scopes.clone(), supervisor, move |cx| {
-        let mut config = config(&args, &given)?;
+        let mut config = config(&args, &given, project.as_deref())?;
         let prompts = prompts(&args, cx).map_err(StartFailure::input)?;
         let timeout = config.deadlines.run.take().map(Duration::from);
         let grace = config.deadlines.grace.map_or(GRACE_DEFAULT, Duration::from);
@@ -91,12 +93,16 @@ fn prompt_text(bytes: Vec<u8>) -> Result<Arc<str>, CliError> {
     Ok(text.into())
 }
 
-/// The configuration, with the flags over it.
-fn config(args: &RunArgs, given: &Given) -> Result<Config, CliError> {
+/// The configuration, with the project's and the flags over it.
+fn config(
+    args: &RunArgs,
+    given: &Given,
+    project: Option<&ProjectFile>,
+) -> Result<Config, CliError> {
     let mut config = match args.session.choice.named() {
         // The session may remember its model.
-        Some(_) => config_of(&args.model)?,
-        None => config_with_model(&args.model, "run", given)?,
+        Some(_) => config_of(&args.model, project)?,
+        None => config_with_model(&args.model, "run", given, project)?,
     };
     args.permissions.set_mode(&mut config);
     let flags = &args.limits;

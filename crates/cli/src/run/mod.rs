@@ -92,7 +92,8 @@ async fn drive(
     } else {
         QuestionPrompt::of_process(&host.output, &host.terminal)
     };
-    let inputs = inputs::read(args, host, prompter, supervisor).await?;
+    let project = start::project::choose(&args.model, host, supervisor).await?;
+    let inputs = inputs::read(args, host, project, prompter, supervisor).await?;
     let control = &mut supervisor.control;
     control.set_grace(inputs.grace);
     control.set_timeout(host.started, inputs.timeout);

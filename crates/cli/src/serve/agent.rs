@@ -21,6 +21,7 @@ use crate::args::{ExecutionArgs, StoreArgs, TaskAgent};
 use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::start::options::{Given, config_with_model, system};
+use crate::start::project;
 
 /// An agent that was chosen, and where its tasks are stored. Nothing is open.
 pub(super) enum AgentChoice {
@@ -77,7 +78,9 @@ impl AgentChoice {
                 Ok(Self::Echo { store, scopes })
             }
             TaskAgent::Model => {
-                let mut config = config_with_model(&args.model, "serve", &given)?;
+                let project = project::trusted(&args.model, &given.folder, &given.voice)?;
+                let mut config =
+                    config_with_model(&args.model, "serve", &given, project.as_deref())?;
                 args.permissions.set_mode(&mut config);
                 config.deadlines.grace = args.grace.or(config.deadlines.grace);
                 let limits = &mut config.limits;

@@ -4,6 +4,7 @@
 mod continued;
 pub(crate) mod default_model;
 pub(crate) mod options;
+pub(crate) mod project;
 mod stage;
 mod voice;
 

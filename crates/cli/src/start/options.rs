@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use allstop_runtime::config::ModelConfig;
+use allstop_runtime::config::{ModelConfig, ProjectFile};
 use allstop_runtime::{Config, StoreChoice, SystemOptions};
 use allstop_scope::RootOptions;
 use allstop_tools::Prompter;
@@ -38,8 +38,9 @@ pub(crate) fn config_with_model(
     args: &ModelArgs,
     command: &str,
     given: &Given,
+    project: Option<&ProjectFile>,
 ) -> Result<Config, CliError> {
-    let mut config = config_of(args)?;
+    let mut config = config_of(args, project)?;
     if config.model.name.is_none() {
         choose_default(&mut config.model, command, &given.voice)?;
     }
@@ -47,7 +48,7 @@ pub(crate) fn config_with_model(
 }
 
 /// Chooses the model that the environment allows, where nothing else names one, and says why.
-pub(super) fn choose_default(
+pub(crate) fn choose_default(
     model: &mut ModelConfig,
     command: &str,
     voice: &StartVoice,
@@ -101,13 +102,13 @@ fn default_model(choice: DefaultModel, command: &str) -> Result<(String, String)
     Err(problem)
 }
 
-/// The configuration, with the model of the flags if they name one.
-pub(crate) fn config_of(args: &ModelArgs) -> Result<Config, CliError> {
+/// The user's configuration, with that of the project and then the flags over it.
+pub(crate) fn config_of(
+    args: &ModelArgs,
+    project: Option<&ProjectFile>,
+) -> Result<Config, CliError> {
     let file = args.config.clone().or_else(ProcessHost::config_file);
-    let mut config = match file {
-        Some(file) => Config::load(&file)?,
-        None => Config::default(),
-    };
+    let mut config = Config::load_with_project(file.as_deref(), project)?;
     model(&mut config, args)?;
     if let Some(file) = &args.prompt.system {
         config.system_prompt_file = Some(file.clone());

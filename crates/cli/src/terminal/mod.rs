@@ -16,6 +16,7 @@ mod flow;
 mod input_line;
 mod job_control;
 mod keys;
+mod line_prompt;
 mod line_writer;
 mod live_region;
 mod narrowing;
@@ -45,6 +46,7 @@ pub(crate) use flow::{
 pub(crate) use input_line::InputLine;
 pub(crate) use job_control::{JobChange, JobControl, suspend, suspend_watch};
 pub(crate) use keys::Key;
+pub(crate) use line_prompt::LinePrompt;
 pub(crate) use live_region::{RunningClock, RunningLine};
 pub(crate) use output::{OutputFlush, OutputStreams};
 pub(crate) use prompt::{PromptReply, QuestionPrompt};

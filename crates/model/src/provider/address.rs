@@ -27,8 +27,8 @@ pub(super) fn completions_url(base: &str) -> Result<Url, ModelError> {
     Ok(url)
 }
 
-/// A URL for messages, without credentials and query.
-pub(super) fn without_secrets(text: &str) -> String {
+/// The URL for messages: without credentials, query and fragment.
+pub fn without_secrets(text: &str) -> String {
     match Url::parse(text) {
         Ok(mut url) if url.has_host() => {
             url.set_query(None);

@@ -39,6 +39,7 @@ use client::{ClientPlan, ClientPool};
 use events::ProviderCall;
 use target::ModelTarget;
 
+pub use address::without_secrets;
 pub use options::{CONNECT_LIMIT_DEFAULT, KeyLookup, ProviderOptions};
 
 /// A model of a provider.

@@ -47,7 +47,8 @@ impl Config {
         Ok(config)
     }
 
-    fn resolve(&mut self, folder: &Path) {
+    /// Makes relative paths start at this folder.
+    pub(super) fn resolve(&mut self, folder: &Path) {
         let resolve = |path: &mut PathBuf| *path = folder.join(&*path);
         self.system_prompt_file.iter_mut().for_each(resolve);
         self.store.path.iter_mut().for_each(resolve);

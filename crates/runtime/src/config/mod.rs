@@ -9,7 +9,9 @@ mod error;
 mod hooks;
 mod load;
 mod mcp;
+mod merge;
 mod price;
+mod project;
 mod sections;
 mod session;
 
@@ -24,6 +26,7 @@ pub use error::ConfigError;
 pub use hooks::{COMMAND_TIMEOUT_DEFAULT, GuardrailConfig, HookConfig, HookMoment};
 pub use mcp::{McpConfig, McpServerSection};
 pub use price::PriceConfig;
+pub use project::{ProjectFile, ProjectFileLook};
 pub use sections::{
     DeadlinesConfig, LimitsConfig, LoopsConfig, MAX_STEPS_DEFAULT, ModelConfig, PermissionsConfig,
     ShellSection, StoreConfig, WorkspaceConfig,

@@ -16,7 +16,10 @@ use crate::error::{StartError, StartErrorKind};
 const SCOPE: &str = "mcp";
 
 /// Checks the configuration of the servers. Starts nothing.
-pub(super) fn servers(options: &SystemOptions) -> Result<McpServers, StartError> {
+///
+/// # Errors
+/// The first server that cannot be used.
+pub fn mcp_servers(options: &SystemOptions) -> Result<McpServers, StartError> {
     let mut configs = Vec::new();
     for (name, section) in &options.config.mcp.servers {
         configs.push(server(name, section, options)?);

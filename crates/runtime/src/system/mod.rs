@@ -30,9 +30,10 @@ pub use allstop_session::unended::{UnendedWork, unended_work};
 pub use builtin_script::{BUILTIN_SCRIPTS, BuiltinScript};
 pub(crate) use builtin_script::{builtin_script, names_in_words};
 pub use hidden::is_secret_variable;
+pub use mcp::mcp_servers;
 pub(crate) use options::script_of;
 pub use options::{ModelChoice, StoreChoice, SystemOptions};
-pub use parts::{SystemStore, open_store};
+pub use parts::{SystemStore, open_model, open_store};
 pub use sessions::{InterruptedTurn, OpenSession};
 pub use setup::{QuestionRecipient, SessionSetup, SessionTools, SystemPrompt};
 
@@ -128,7 +129,7 @@ impl System {
         store: Option<SystemStore>,
     ) -> Result<Self, StartError> {
         // Checks flags and configuration before it touches the store.
-        let mut model = parts::model(&options)?;
+        let mut model = parts::open_model(&options)?;
         let lacks_model = matches!(options.model, Some(ModelChoice::PerSession));
         let recording = options
             .record
@@ -139,7 +140,7 @@ impl System {
         }
         open::check_rules(&options.config)?;
         open::check_folders(&options)?;
-        let mcp = mcp::servers(&options)?;
+        let mcp = mcp_servers(&options)?;
         let store = match store {
             Some(store) => store,
             None => SystemStore::open(&options.store, &root).await?,

@@ -76,7 +76,11 @@ pub async fn open_store(choice: &StoreChoice, scope: &Scope) -> Result<SystemSto
     SystemStore::open(choice, scope).await
 }
 
-pub(super) fn model(options: &SystemOptions) -> Result<Arc<dyn Model>, StartError> {
+/// Makes the model of a configuration. Sends nothing.
+///
+/// # Errors
+/// No model is named, its key is missing, or its script is not valid.
+pub fn open_model(options: &SystemOptions) -> Result<Arc<dyn Model>, StartError> {
     let config = &options.config.model;
     let choice = options.model.clone().or_else(|| ModelChoice::of(config));
     let model: Arc<dyn Model> = match choice {

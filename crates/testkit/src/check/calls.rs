@@ -137,8 +137,9 @@ fn fits(
         (Stopped, Some(CauseKind::Deadline)) if in_a_committed_turn => {
             Err("its own limit of time ended it")
         }
-        // A limit among the arguments stops what the call started, and the call returns an error.
-        (TimedOut, None) if ending.succeeded == Some(false) => Ok(()),
+        // A limit among the arguments ends what the call started, and the call returns an error: also one that a stop
+        // finds at that moment.
+        (TimedOut, _) if ending.succeeded == Some(false) => Ok(()),
         (TimedOut, cause) if cause != Some(CauseKind::Deadline) => {
             Err("no limit of time had passed")
         }

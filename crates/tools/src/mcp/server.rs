@@ -53,6 +53,12 @@ impl McpServer {
         self.state.borrow().public()
     }
 
+    /// Names of the tools of the last list, as the server calls them.
+    pub fn tool_names(&self) -> Vec<String> {
+        let tools = self.definitions();
+        tools.iter().map(|tool| tool.tool.to_string()).collect()
+    }
+
     /// Tools of the last list.
     pub(super) fn definitions(&self) -> Arc<[McpToolDefinition]> {
         Arc::clone(&self.tools.lock().tools)

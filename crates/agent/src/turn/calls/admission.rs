@@ -218,7 +218,9 @@ impl RunningTurn<'_> {
         invocation: &ToolInvocation,
     ) -> Option<PermissionAnswer> {
         let prompter = Arc::clone(&self.cx.parts.prompter);
-        let (tool, invocation) = (Arc::clone(tool), invocation.clone());
+        let (tool, mut invocation) = (Arc::clone(tool), invocation.clone());
+        // Not in the scope of the call: receipts would take the end of this work for the end of the call.
+        invocation.scope = self.work.child("preview", ScopeOptions::default()).ok()?;
         let asking = async move {
             if prompter.shows_questions() {
                 question.preview = tool.preview(invocation).await.map(Arc::new);

@@ -4,6 +4,7 @@
 //! by its id, by any beginning or end of it that no other session has (the list shows an end), or by its number in the
 //! list.
 
+mod complete;
 mod error;
 mod find;
 mod list;
@@ -21,6 +22,7 @@ use allstop_log::{Log, MemoryLog};
 use allstop_runtime::{Config, StoreChoice, open_store};
 use allstop_scope::{RootOptions, Scope};
 
+pub(crate) use self::complete::session_completions;
 use self::error::SessionsError;
 use self::find::find;
 use crate::args::{SessionsCommand, StoreArgs};
@@ -28,6 +30,7 @@ use crate::display::RECEIPT_WIDTH_DEFAULT;
 use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::shell_command::SameFlags;
+use crate::start::project;
 use crate::terminal::{OutputPriority, Style, Styled};
 
 /// Runs the command and gives its exit code.
@@ -39,7 +42,7 @@ pub(crate) async fn sessions(
     command: &SessionsCommand,
     host: &ProcessHost,
 ) -> Result<u8, CliError> {
-    let (log, output_folder) = open(store).await?;
+    let (log, output_folder) = open(store, host).await?;
     let flags = SameFlags::of_store(store);
     let mut outputs = Vec::new();
     if let SessionsCommand::Rm { ids } = command {
@@ -83,10 +86,14 @@ pub(crate) async fn resolve(
 }
 
 /// Opens the store, if it is there: looking into one makes none. With it comes the folder of the sessions' long output.
-pub(crate) async fn open(args: &StoreArgs) -> Result<(Arc<dyn Log>, PathBuf), CliError> {
-    let config = ProcessHost::config_file().map(|file| Config::load(&file));
-    let configured = config.transpose()?.and_then(|config| config.store.path);
-    let choice = ProcessHost::store(args, configured)?;
+pub(crate) async fn open(
+    args: &StoreArgs,
+    host: &ProcessHost,
+) -> Result<(Arc<dyn Log>, PathBuf), CliError> {
+    let project = project::trusted_silently(&host.folder);
+    let user = ProcessHost::config_file();
+    let config = Config::load_with_project(user.as_deref(), project.as_deref())?;
+    let choice = ProcessHost::store(args, config.store.path)?;
     let output_folder = ProcessHost::spill_folder(&choice);
     if let StoreChoice::Sqlite(path) = &choice
         && !path.exists()

@@ -41,7 +41,7 @@ pub(crate) async fn stop(args: &StopArgs, host: &ProcessHost) -> Result<u8, CliE
         .collect();
     let (chosen, left) = match args.id.as_deref() {
         None => {
-            let (log, _outputs) = open(&args.store).await?;
+            let (log, _outputs) = open(&args.store, host).await?;
             let left = LeftWork::of_store(log, host.scopes(), &is_open_elsewhere).await?;
             (open_sessions, left)
         }
@@ -51,7 +51,7 @@ pub(crate) async fn stop(args: &StopArgs, host: &ProcessHost) -> Result<u8, CliE
                 return Err(no_session(&problems));
             }
             None => {
-                let (log, _outputs) = open(&args.store).await?;
+                let (log, _outputs) = open(&args.store, host).await?;
                 let id = resolve(&*log, given, &flags).await?;
                 let left = LeftWork::of_session(log, host.scopes(), id).await?;
                 (Vec::new(), left)

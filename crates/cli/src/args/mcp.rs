@@ -1,0 +1,67 @@
+//! Flags of `mcp`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+pub(crate) const MCP_ADD_HELP: &str = "\
+Examples:
+  allstop mcp add files -- mcp-server-filesystem .
+  allstop mcp add github --inherit-env GITHUB_TOKEN -- github-mcp-server stdio
+  allstop mcp add tickets --url https://tickets.example.com/mcp --bearer-token-env TICKETS_TOKEN ";
+
+#[derive(Debug, Args)]
+pub(crate) struct McpArgs {
+    /// The configuration file [default: ~/.config/allstop/allstop.toml]
+    #[arg(long, value_name = "FILE", env = "ALLSTOP_CONFIG", global = true)]
+    pub(crate) config: Option<PathBuf>,
+    #[command(subcommand)]
+    pub(crate) action: McpAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum McpAction {
+    /// List the servers that sessions in this folder start
+    List,
+    /// Add a server to your configuration
+    #[command(after_help = MCP_ADD_HELP)]
+    Add(McpAddArgs),
+    /// Remove a server from your configuration
+    Remove {
+        /// Name of the server
+        name: String,
+    },
+    /// Start a server, list its tools, and end it
+    Test {
+        /// Name of the server
+        name: String,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct McpAddArgs {
+    /// Name of the server; its tools are called `NAME__TOOL`
+    pub(crate) name: String,
+    /// Command that starts the server, with its arguments
+    #[arg(last = true, value_name = "COMMAND", required_unless_present = "url")]
+    pub(crate) command: Vec<String>,
+    /// URL of a running server, by streamable HTTP
+    #[arg(long, conflicts_with_all = ["command", "env", "inherit_env"])]
+    pub(crate) url: Option<String>,
+    /// Variable to add to the environment of the command; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = assignment)]
+    pub(crate) env: Vec<(String, String)>,
+    /// Variable of your environment that the command sees although it looks like a secret; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub(crate) inherit_env: Vec<String>,
+    /// Variable that holds the bearer token for the URL
+    #[arg(long, value_name = "NAME", requires = "url")]
+    pub(crate) bearer_token_env: Option<String>,
+}
+
+fn assignment(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("write NAME=VALUE".to_owned()),
+    }
+}

@@ -1,0 +1,248 @@
+//! The checks of `allstop doctor`.
+
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use allstop_core::{Cause, CauseKind, Extent, Message, error_chain};
+use allstop_model::ModelRequest;
+use allstop_process::ProcessSpec;
+use allstop_runtime::{Config, StoreChoice, SystemOptions, open_model, open_store};
+use allstop_scope::{Scope, StopRequest};
+use allstop_tools::RunningCommand;
+use futures::StreamExt as _;
+use rustix::fs::statvfs;
+use tokio::time::timeout;
+
+use super::row::DoctorRow;
+use crate::args::StoreArgs;
+use crate::commands::mcp::McpTrials;
+use crate::display::{duration, milliseconds};
+use crate::error::CliError;
+use crate::host::{ProcessHost, variable};
+use crate::remote;
+
+/// Free space below which a long session may not fit, in bytes.
+const SPACE_MIN: u64 = 100 * 1024 * 1024;
+/// Longest wait for the first token of the tiny request: servers that load a model at the first request take this long.
+const ONLINE_MAX: Duration = Duration::from_mins(1);
+/// Maximum tokens of the answer to the tiny request: some servers refuse fewer.
+const ONLINE_TOKENS_MAX: u64 = 16;
+/// Command that leaves a process in a session of its own, as a server in the background does.
+const LEAVES_PROCESS: &str = "setsid sleep 60 >/dev/null 2>&1 </dev/null &";
+
+/// The model with its key, and its server if `online`.
+pub(super) async fn model(options: &SystemOptions, online: bool) -> Vec<DoctorRow> {
+    let model = match open_model(options) {
+        Ok(model) => model,
+        Err(error) => return vec![DoctorRow::of_problem("model", &error.into())],
+    };
+    let mut rows = vec![DoctorRow::good("model", model.name())];
+    if !online {
+        return rows;
+    }
+    let message = Message::user("Answer with the word: ok");
+    let request = ModelRequest {
+        max_output_tokens: Some(ONLINE_TOKENS_MAX),
+        ..ModelRequest::new(vec![Arc::new(message)])
+    };
+    let started = Instant::now();
+    let first = async {
+        let mut stream = model.stream(request).await?;
+        stream.events.next().await.transpose()
+    };
+    rows.push(match timeout(ONLINE_MAX, first).await {
+        Ok(Ok(_event)) => {
+            let after = duration(started.elapsed());
+            DoctorRow::good("model server", format!("answers after {after}"))
+        }
+        Ok(Err(error)) => {
+            let hint = error
+                .hint
+                .as_deref()
+                .unwrap_or("check the URL, the key and the network");
+            DoctorRow::bad("model server", error.to_string(), hint)
+        }
+        Err(_elapsed) => DoctorRow::bad(
+            "model server",
+            format!("no answer within {}", duration(ONLINE_MAX)),
+            "check the URL and the network",
+        ),
+    });
+    rows
+}
+
+/// The store: it opens, can be written, and has room.
+pub(super) async fn store(
+    args: &StoreArgs,
+    configured: Option<PathBuf>,
+    host: &ProcessHost,
+) -> Vec<DoctorRow> {
+    const NAME: &str = "store";
+    let choice = match ProcessHost::store(args, configured) {
+        Ok(choice) => choice,
+        Err(problem) => return vec![DoctorRow::of_problem(NAME, &problem)],
+    };
+    let StoreChoice::Sqlite(path) = &choice else {
+        return Vec::new();
+    };
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let shown = path.display();
+    let mut rows = Vec::new();
+    if let Err(error) = write_probe(folder) {
+        let message = format!("{} cannot be written: {error}", folder.display());
+        let hint = "name another place: --store FILE";
+        rows.push(DoctorRow::bad(NAME, message, hint));
+    } else if path.exists() {
+        let scope = Scope::root(NAME, host.scopes());
+        rows.push(match open_store(&choice, &scope).await {
+            Ok(store) => {
+                store.close().await;
+                DoctorRow::good(NAME, format!("{shown} opens"))
+            }
+            Err(error) => DoctorRow::of_problem(NAME, &CliError::from(error)),
+        });
+    } else {
+        rows.push(DoctorRow::good(
+            NAME,
+            format!("{shown} is made by the first run"),
+        ));
+    }
+    let free = statvfs(folder).map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize));
+    if let Ok(free) = free
+        && free < SPACE_MIN
+    {
+        let message = format!("{} MiB are free for the store", free >> 20);
+        rows.push(DoctorRow::warning(
+            "disk",
+            message,
+            "make room, or name another place: --store FILE",
+        ));
+    }
+    rows
+}
+
+/// Makes and removes a file: only that tells whether a folder can be written.
+fn write_probe(folder: &Path) -> std::io::Result<()> {
+    let path = folder.join(format!(".allstop-doctor-{}", std::process::id()));
+    std::fs::File::create_new(&path)?;
+    std::fs::remove_file(path)
+}
+
+/// Stops a command that has left a process in a session of its own, and looks at the proof in the receipt.
+pub(super) async fn containment(host: &ProcessHost) -> DoctorRow {
+    const NAME: &str = "stopping";
+    let bad = |message: String| DoctorRow::bad(NAME, message, "see Platforms in the README");
+    let scopes = host.scopes();
+    let spec = ProcessSpec {
+        program: "/bin/sh".into(),
+        args: vec!["-c".into(), LEAVES_PROCESS.into()],
+        cwd: "/".into(),
+        env: Vec::new(),
+        env_hidden: ProcessHost::secret_variables(&[]),
+        marker: format!("doctor-{}", std::process::id()).into(),
+        containment: scopes.containment.clone(),
+    };
+    let scope = Scope::root("doctor", scopes);
+    let mut command = match RunningCommand::start(&scope, "sh", spec) {
+        Ok(command) => command,
+        Err(error) => {
+            return bad(format!(
+                "no command can be started: {}",
+                error_chain(&error)
+            ));
+        }
+    };
+    if let Err(error) = command.read_to_exit(None, &scope, |_| {}).await {
+        return bad(format!("a command's output cannot be read: {error}"));
+    }
+    let began = Instant::now();
+    let cause = Cause::new(CauseKind::User).detail("doctor");
+    let stop = scope.stop(StopRequest::new(Extent::Process, cause));
+    let receipt = stop.receipt().await;
+    let after = milliseconds(began.elapsed().as_secs_f64() * 1000.0);
+    let json = serde_json::to_value(&*receipt).unwrap_or_default();
+    let proof = json["items"][0]["verified"].as_str().unwrap_or("nothing");
+    match (receipt.quiet(), proof) {
+        (true, "process_tree_empty") => DoctorRow::good(
+            NAME,
+            format!("a process tree was ended after {after} and proved gone, by its keeper"),
+        ),
+        (true, proof) => DoctorRow::warning(
+            NAME,
+            format!("a process tree was ended, verified only by {proof}"),
+            "commands that leave their process group and clear their environment are not found here",
+        ),
+        (false, _) => bad("a process tree could not be ended".to_owned()),
+    }
+}
+
+/// The MCP servers: started, and ended again.
+pub(super) async fn mcp(config: Config, host: &ProcessHost) -> Vec<DoctorRow> {
+    const NAME: &str = "MCP server";
+    if config.mcp.servers.is_empty() {
+        return Vec::new();
+    }
+    let trials = match McpTrials::new(config, host) {
+        Ok(trials) => trials,
+        Err(problem) => return vec![DoctorRow::of_problem(NAME, &problem)],
+    };
+    let tried = trials.run().await;
+    let receipt = trials.end("doctor").await;
+    let row = |trial: crate::commands::mcp::McpTrial| match trial.tools {
+        Ok(tools) => DoctorRow::good(NAME, format!("{}: {} tools", trial.name, tools.len())),
+        // A run goes on without the server.
+        Err(why) => DoctorRow::warning(
+            NAME,
+            format!("{} is not available: {why}", trial.name),
+            &format!("allstop mcp test {}", trial.name),
+        ),
+    };
+    let mut rows: Vec<_> = tried.into_iter().map(row).collect();
+    if !receipt.quiet() {
+        rows.push(DoctorRow::bad(
+            NAME,
+            "not all of them could be ended",
+            "ps -ef shows what runs",
+        ));
+    }
+    rows
+}
+
+/// The folder of the sockets for stops from other terminals.
+pub(super) fn sockets() -> DoctorRow {
+    match remote::socket_folder() {
+        Ok(folder) => DoctorRow::good("sockets", format!("{} is private", folder.display())),
+        // A run goes on without the socket.
+        Err(error) => DoctorRow::warning(
+            "sockets",
+            error.to_string(),
+            "without it `allstop ps` and `allstop stop` do not find what runs",
+        ),
+    }
+}
+
+/// The terminal.
+pub(super) fn terminal(host: &ProcessHost) -> DoctorRow {
+    const NAME: &str = "terminal";
+    let streams = [
+        std::io::stdin().is_terminal(),
+        std::io::stderr().is_terminal(),
+    ];
+    if !streams.contains(&true) {
+        let message = "none: tool calls that need a question are denied";
+        return DoctorRow::warning(NAME, message, "--yes, or rules in the configuration");
+    }
+    let term = variable("TERM").unwrap_or_default();
+    let term = term.to_string_lossy();
+    if !host.terminal.has_cursor() {
+        let message = format!("TERM is \"{term}\": nothing is drawn live");
+        return DoctorRow::warning(NAME, message, "set TERM to the terminal's name");
+    }
+    if !host.terminal.style(true).is_unicode() {
+        let message = "the locale is not UTF-8: signs are ASCII";
+        return DoctorRow::warning(NAME, message, "LANG=C.UTF-8, or another UTF-8 locale");
+    }
+    DoctorRow::good(NAME, &*term)
+}

@@ -1,0 +1,109 @@
+//! `allstop doctor`: whether the parts of this machine and of the configuration work, a line for each.
+//!
+//! It waits for nothing that a person would not: a signal ends it at once, and keepers end what it has started.
+
+mod checks;
+mod row;
+
+use std::sync::Arc;
+
+use allstop_runtime::{Config, SystemOptions};
+use allstop_tools::PermissionAnswer;
+use allstop_tools::permission::FixedAnswer;
+use serde::Serialize;
+
+use crate::args::DoctorArgs;
+use crate::error::CliError;
+use crate::host::ProcessHost;
+use crate::start::options::{Given, choose_default, config_of, system};
+use crate::start::{StartVoice, project};
+use crate::terminal::OutputPriority;
+use row::{CheckState, DoctorRow};
+
+/// Result, as `--json` gives it.
+#[derive(Debug, Serialize)]
+struct DoctorReport<'a> {
+    schema: &'static str,
+    /// True if nothing is in the way of a run.
+    ok: bool,
+    checks: &'a [DoctorRow],
+}
+
+/// Runs the command.
+///
+/// # Cancel safety
+/// Dropping the future kills the MCP servers that it tries out.
+pub(crate) async fn doctor(args: &DoctorArgs, host: &ProcessHost) -> Result<u8, CliError> {
+    let (config, mut rows) = configuration(args, host);
+    rows.extend(model(args, &config, host).await);
+    rows.extend(checks::store(&args.store, config.store.path.clone(), host).await);
+    rows.push(checks::containment(host).await);
+    rows.extend(checks::mcp(config, host).await);
+    rows.push(checks::sockets());
+    rows.push(checks::terminal(host));
+    let ok = rows.iter().all(|row| row.state != CheckState::Bad);
+    let stdout = host.output.stdout();
+    if args.json {
+        let report = DoctorReport {
+            schema: "allstop.doctor/1",
+            ok,
+            checks: &rows,
+        };
+        let json = serde_json::to_string(&report).unwrap_or_default();
+        stdout.json(&json, OutputPriority::Must);
+    } else {
+        let style = host.terminal.style(stdout.is_terminal());
+        stdout.lines(row::render(&rows, style), OutputPriority::Must);
+    }
+    Ok(u8::from(!ok))
+}
+
+/// The configuration that applies; the default one if a file cannot be used.
+fn configuration(args: &DoctorArgs, host: &ProcessHost) -> (Config, Vec<DoctorRow>) {
+    let mut rows = Vec::new();
+    let voice = StartVoice::new(host);
+    let project = match project::trusted(&args.model, &host.folder, &voice) {
+        Ok(project) => project,
+        Err(problem) => {
+            rows.push(DoctorRow::of_problem("project", &problem));
+            None
+        }
+    };
+    if let Some(project) = &project {
+        let path = project.path.display();
+        rows.push(DoctorRow::good("project", format!("{path} is trusted")));
+    }
+    let config = match config_of(&args.model, project.as_deref()) {
+        Ok(config) => config,
+        Err(problem) => {
+            rows.push(DoctorRow::of_problem("configuration", &problem));
+            return (Config::default(), rows);
+        }
+    };
+    let user = args.model.config.clone().or_else(ProcessHost::config_file);
+    let said = user.map_or("no file: defaults".to_owned(), |file| {
+        file.display().to_string()
+    });
+    rows.push(DoctorRow::good("configuration", said));
+    (config, rows)
+}
+
+/// The model and its key.
+async fn model(args: &DoctorArgs, config: &Config, host: &ProcessHost) -> Vec<DoctorRow> {
+    let mut config = config.clone();
+    if config.model.name.is_none() {
+        let voice = StartVoice::new(host);
+        if let Err(problem) = choose_default(&mut config.model, "run", &voice) {
+            return vec![DoctorRow::of_problem("model", &problem)];
+        }
+    }
+    let options = options(config, host);
+    checks::model(&options, args.online).await
+}
+
+/// Options of a system that is not opened.
+fn options(config: Config, host: &ProcessHost) -> SystemOptions {
+    let prompter = Arc::new(FixedAnswer(PermissionAnswer::Unanswered));
+    let store = allstop_runtime::StoreChoice::Memory;
+    system(store, None, Given::of(host), config, prompter)
+}

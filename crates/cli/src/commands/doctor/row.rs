@@ -1,0 +1,100 @@
+//! A line of `allstop doctor`.
+
+use serde::Serialize;
+
+use crate::display::TextTable;
+use crate::error::CliError;
+use crate::terminal::{Style, Styled, Symbol, TextRole, styled};
+
+/// Result of a check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum CheckState {
+    Good,
+    /// A run is possible, but something is missing.
+    Warning,
+    /// In the way of a run.
+    Bad,
+}
+
+/// A checked part.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct DoctorRow {
+    pub(super) name: &'static str,
+    pub(super) state: CheckState,
+    pub(super) message: String,
+    /// What to do; may be several lines.
+    pub(super) hint: Option<String>,
+}
+
+impl DoctorRow {
+    pub(super) fn good(name: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            name,
+            state: CheckState::Good,
+            message: message.into(),
+            hint: None,
+        }
+    }
+
+    pub(super) fn warning(name: &'static str, message: impl Into<String>, hint: &str) -> Self {
+        Self {
+            state: CheckState::Warning,
+            hint: Some(hint.to_owned()),
+            ..Self::good(name, message)
+        }
+    }
+
+    pub(super) fn bad(name: &'static str, message: impl Into<String>, hint: &str) -> Self {
+        Self {
+            state: CheckState::Bad,
+            ..Self::warning(name, message, hint)
+        }
+    }
+
+    pub(super) fn of_problem(name: &'static str, problem: &CliError) -> Self {
+        Self {
+            state: CheckState::Bad,
+            hint: problem.hint.clone(),
+            ..Self::good(name, &problem.message)
+        }
+    }
+}
+
+/// The lines: what is wrong has its remedy below it.
+pub(super) fn render(rows: &[DoctorRow], style: Style) -> Styled {
+    let mut table = TextTable::default();
+    for row in rows {
+        let (role, sign) = match row.state {
+            CheckState::Good => (TextRole::Good, style.symbol(Symbol::Good)),
+            CheckState::Warning => (TextRole::Warning, "!"),
+            CheckState::Bad => (TextRole::Bad, style.symbol(Symbol::Bad)),
+        };
+        let sign = style.paint(role, sign);
+        table.row([styled![sign, " ", row.name], row.message.as_str().into()]);
+        for hint in row.hint.iter().flat_map(|hint| hint.lines()) {
+            let hint = style.paint(TextRole::Dim, format_args!("to do: {hint}"));
+            table.row([Styled::default(), hint]);
+        }
+    }
+    table.render()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remedy_stands_below_what_is_wrong() {
+        let rows = [
+            DoctorRow::good("store", "it opens"),
+            DoctorRow::bad("model", "no model", "name one\nor set a key"),
+            DoctorRow::warning("terminal", "dumb", "set TERM"),
+        ];
+        let shown = render(&rows, Style::new(false, true));
+        assert_eq!(
+            shown.shown(),
+            "✓ store     it opens\n✗ model     no model\n            to do: name one\n            to do: or set a key\n! terminal  dumb\n            to do: set TERM\n"
+        );
+    }
+}

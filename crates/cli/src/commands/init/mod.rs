@@ -1,0 +1,192 @@
+//! `allstop init`: writes the user's configuration file by asking a person.
+
+mod choices;
+
+use std::path::Path;
+use std::time::Instant;
+
+use allstop_scope::GRACE_DEFAULT;
+
+use crate::args::InitArgs;
+use crate::config_edit;
+use crate::control::Control;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::host::{ProcessHost, variable};
+use crate::start::default_model::DEFAULT_MODELS;
+use crate::supervise::Supervisor;
+use crate::terminal::{LinePrompt, Styled, TextRole, styled};
+use choices::{ModelSource, Permissions, text};
+
+/// Runs the command.
+///
+/// # Cancel safety
+/// Dropping the future before the file is written changes nothing.
+pub(crate) async fn init(args: &InitArgs, host: &ProcessHost) -> Result<Exit, CliError> {
+    let signals = host.signals()?;
+    let path = args.config.clone().or_else(ProcessHost::config_path);
+    let path =
+        path.ok_or_else(|| CliError::usage("HOME is not set").hint("name a file: --config FILE"))?;
+    let Some(prompt) = LinePrompt::of_process(&host.output, &host.terminal) else {
+        let hint = format!(
+            "write {} yourself, such as:\n[model]\nname = \"gpt-5-mini\"\ndocs/configuration.md has every key, and `allstop doctor` checks it",
+            path.display()
+        );
+        return Err(CliError::usage("there is no terminal to ask on").hint(hint));
+    };
+    let mut supervisor = Supervisor::new(signals, Control::new(GRACE_DEFAULT));
+    let mut questions = Questions { prompt };
+    let written = tokio::select! {
+        biased;
+        _effect = supervisor.next() => None,
+        written = questions.write(&path) => Some(written),
+    };
+    // Gives the terminal back before anything else is said.
+    drop(questions);
+    match written {
+        None => Ok(Exit {
+            code: supervisor
+                .control
+                .exit_code(supervisor.control.stop_reason()),
+            output_wait: supervisor.control.output_wait(Instant::now()),
+        }),
+        Some(Err(InitEnd::Failed(problem))) => Err(problem),
+        Some(Err(InitEnd::Unanswered)) => Err(CliError::failure("nothing was written")),
+        Some(Ok(())) => Ok(Exit::from(0)),
+    }
+}
+
+/// Reasons to write nothing.
+enum InitEnd {
+    /// A person said no, or the terminal is gone.
+    Unanswered,
+    Failed(CliError),
+}
+
+struct Questions {
+    prompt: LinePrompt,
+}
+
+impl Questions {
+    async fn write(&mut self, path: &Path) -> Result<(), InitEnd> {
+        let source = self.source().await?;
+        let permissions = self.permissions().await?;
+        let text = text(&source, permissions);
+        self.prompt.show(Styled::text(&format!("\n{text}")));
+        let shown = path.display().to_string();
+        let question = if path.exists() {
+            format!("{shown} exists. Replace all of it?")
+        } else {
+            format!("Write this to {shown}?")
+        };
+        if self.choose(&question, &["no", "yes"], 0).await? == 0 {
+            return Err(InitEnd::Unanswered);
+        }
+        config_edit::write(path, &text).map_err(InitEnd::Failed)?;
+        let said = format!(
+            "{shown} is written. `allstop doctor --online` checks it; then: allstop \"hello\""
+        );
+        self.prompt.show(Styled::text(&said));
+        Ok(())
+    }
+
+    async fn source(&mut self) -> Result<ModelSource, InitEnd> {
+        let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
+        // Those with a key first: they work at once.
+        let (with_key, without): (Vec<_>, Vec<_>) = DEFAULT_MODELS
+            .into_iter()
+            .partition(|known| is_set(known.key));
+        let mut options: Vec<String> = Vec::new();
+        options.extend(
+            with_key
+                .iter()
+                .map(|known| format!("{}: {} is set", known.model, known.key)),
+        );
+        options.push("a server of your own: llama.cpp, Ollama, vLLM".to_owned());
+        options.extend(
+            without
+                .iter()
+                .map(|known| format!("{}: needs {}", known.model, known.key)),
+        );
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        let chosen = self.choose("Which model?", &options, 0).await?;
+        let mut providers = with_key.iter().chain(&without);
+        if chosen == with_key.len() {
+            let base_url = self
+                .line("URL of the server", "http://127.0.0.1:8080/v1")
+                .await?;
+            let name = self.line("Its name for the model", "default").await?;
+            return Ok(ModelSource {
+                name,
+                base_url: Some(base_url),
+            });
+        }
+        let at = if chosen < with_key.len() {
+            chosen
+        } else {
+            chosen - 1
+        };
+        let default = providers
+            .nth(at)
+            .map_or(DEFAULT_MODELS[0].model, |known| known.model);
+        let name = self.line("Name of the model", default).await?;
+        Ok(ModelSource {
+            name,
+            base_url: None,
+        })
+    }
+
+    async fn permissions(&mut self) -> Result<Permissions, InitEnd> {
+        let options = Permissions::ALL.map(Permissions::in_words);
+        let chosen = self
+            .choose("What may it do without a question?", &options, 0)
+            .await?;
+        Ok(Permissions::ALL[chosen])
+    }
+
+    /// Asks for one of several; Enter takes the default.
+    async fn choose(
+        &mut self,
+        question: &str,
+        options: &[&str],
+        default: usize,
+    ) -> Result<usize, InitEnd> {
+        let style = self.prompt.style();
+        let mut lines = Styled::default();
+        lines.push_line(&styled![style.paint(TextRole::Warning, "? "), question]);
+        for (at, option) in options.iter().enumerate() {
+            lines.push_line(&styled![format_args!("  {} ", at + 1), *option]);
+        }
+        self.prompt.begin();
+        self.prompt.show(lines);
+        let prefix = styled![
+            format_args!("  number [{}] ", default + 1),
+            style.pick("›", ">"),
+            " "
+        ];
+        let mut line = self.prompt.ask(prefix.clone()).await;
+        loop {
+            let given = line.ok_or(InitEnd::Unanswered)?;
+            match (given.trim(), given.trim().parse::<usize>()) {
+                ("", _) => return Ok(default),
+                (_, Ok(number)) if (1..=options.len()).contains(&number) => return Ok(number - 1),
+                _ => {
+                    let said = format!("  a number from 1 to {}; Ctrl-C leaves", options.len());
+                    self.prompt.show(style.paint(TextRole::Dim, said.as_str()));
+                }
+            }
+            line = self.prompt.ask(prefix.clone()).await;
+        }
+    }
+
+    /// Asks for a word; Enter takes the default.
+    async fn line(&mut self, question: &str, default: &str) -> Result<String, InitEnd> {
+        let style = self.prompt.style();
+        let sign = style.pick("›", ">");
+        let prefix = styled!["  ", question, format_args!(" [{default}] "), sign, " "];
+        self.prompt.begin();
+        let given = self.prompt.ask(prefix).await.ok_or(InitEnd::Unanswered)?;
+        let given = given.trim();
+        Ok(if given.is_empty() { default } else { given }.to_owned())
+    }
+}

@@ -1,0 +1,172 @@
+//! `allstop mcp`: the MCP servers of the configuration.
+
+mod try_out;
+
+use std::path::PathBuf;
+
+use allstop_model::provider::without_secrets;
+use allstop_runtime::Config;
+use allstop_runtime::config::McpServerSection;
+use allstop_tools::mcp::{McpServerConfig, McpTransport};
+use toml_edit::{Array, DocumentMut, Item, Table, value};
+
+use crate::args::{McpAction, McpAddArgs, McpArgs};
+use crate::config_edit::edit;
+use crate::display::TextTable;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::host::ProcessHost;
+use crate::shell_command::quoted;
+use crate::start::project;
+use crate::terminal::{OutputPriority, Styled, TextRole};
+pub(crate) use try_out::{McpTrial, McpTrials};
+
+/// Runs the command.
+///
+/// # Cancel safety
+/// Dropping the future of a test kills the server without a receipt.
+pub(crate) async fn mcp(args: &McpArgs, host: &ProcessHost) -> Result<Exit, CliError> {
+    match &args.action {
+        McpAction::List => list(args, host),
+        McpAction::Add(added) => add(args, added, host),
+        McpAction::Remove { name } => remove(args, name, host),
+        McpAction::Test { name } => {
+            let config = config(args, host)?;
+            try_out::try_out(config, name, host).await
+        }
+    }
+}
+
+/// The configuration that applies in this folder.
+fn config(args: &McpArgs, host: &ProcessHost) -> Result<Config, CliError> {
+    let project = project::trusted_silently(&host.folder);
+    let user = args.config.clone().or_else(ProcessHost::config_file);
+    Ok(Config::load_with_project(
+        user.as_deref(),
+        project.as_deref(),
+    )?)
+}
+
+/// The user's file, which is made if it is not there.
+fn user_file(args: &McpArgs) -> Result<PathBuf, CliError> {
+    let path = args.config.clone().or_else(ProcessHost::config_path);
+    path.ok_or_else(|| CliError::usage("HOME is not set").hint("name a file: --config FILE"))
+}
+
+fn list(args: &McpArgs, host: &ProcessHost) -> Result<Exit, CliError> {
+    let servers = config(args, host)?.mcp.servers;
+    if servers.is_empty() {
+        host.note("no MCP server is configured; `allstop mcp add --help` has examples");
+        return Ok(Exit::from(0));
+    }
+    let stdout = host.output.stdout();
+    let style = host.terminal.style(stdout.is_terminal());
+    let mut table = TextTable::default();
+    table.row(["NAME", "COMMAND OR URL"].map(|title| style.paint(TextRole::Dim, title)));
+    for (name, server) in &servers {
+        table.row([name.as_str().into(), address(server).as_str().into()]);
+    }
+    stdout.lines(table.render(), OutputPriority::Last);
+    Ok(Exit::from(0))
+}
+
+/// Command or URL, without values that may be secret.
+fn address(server: &McpServerSection) -> String {
+    match (&server.command, &server.url) {
+        (Some(command), _) => {
+            let words = std::iter::once(command).chain(&server.args);
+            let words: Vec<_> = words.map(|word| quoted(word)).collect();
+            words.join(" ")
+        }
+        (None, url) => without_secrets(url.as_deref().unwrap_or_default()),
+    }
+}
+
+fn add(args: &McpArgs, added: &McpAddArgs, host: &ProcessHost) -> Result<Exit, CliError> {
+    let transport = McpTransport::Http {
+        url: "".into(),
+        headers: Vec::new(),
+    };
+    McpServerConfig::new(&added.name, transport)
+        .map_err(|error| CliError::usage(error.to_string()))?;
+    let path = user_file(args)?;
+    edit(&path, |document| {
+        let servers = servers(document)?;
+        if servers.contains_key(&added.name) {
+            let message = format!("there is an MCP server `{}` already", added.name);
+            let hint = format!("remove it first: allstop mcp remove {}", added.name);
+            return Err(CliError::usage(message).hint(hint));
+        }
+        servers.insert(&added.name, Item::Table(section(added)));
+        Ok(())
+    })?;
+    let name = &added.name;
+    let said = format!(
+        "added to {}; to try it: allstop mcp test {name}",
+        path.display()
+    );
+    tell(host, &said);
+    Ok(Exit::from(0))
+}
+
+fn remove(args: &McpArgs, name: &str, host: &ProcessHost) -> Result<Exit, CliError> {
+    let path = user_file(args)?;
+    edit(&path, |document| {
+        let removed = servers(document)?.remove(name);
+        removed.map(drop).ok_or_else(|| unknown(name))
+    })?;
+    tell(host, &format!("removed from {}", path.display()));
+    Ok(Exit::from(0))
+}
+
+fn tell(host: &ProcessHost, said: &str) {
+    let stdout = host.output.stdout();
+    stdout.lines(Styled::text(said), OutputPriority::Last);
+}
+
+fn unknown(name: &str) -> CliError {
+    CliError::usage(format!("there is no MCP server `{name}`"))
+        .hint("`allstop mcp list` lists them; those of a project are in its .allstop.toml")
+}
+
+/// The table of the servers, which is made if it is not there.
+fn servers(document: &mut DocumentMut) -> Result<&mut dyn toml_edit::TableLike, CliError> {
+    let implicit = || {
+        let mut table = Table::new();
+        table.set_implicit(true);
+        Item::Table(table)
+    };
+    let mcp = document.entry("mcp").or_insert_with(implicit);
+    let mcp = mcp.as_table_like_mut();
+    let servers = mcp.and_then(|mcp| {
+        let servers = mcp.entry("servers").or_insert_with(implicit);
+        servers.as_table_like_mut()
+    });
+    servers.ok_or_else(|| CliError::usage("`mcp.servers` of the configuration is not a table"))
+}
+
+fn section(added: &McpAddArgs) -> Table {
+    let mut section = Table::new();
+    let list = |words: &[String]| value(words.iter().collect::<Array>());
+    if let Some((program, words)) = added.command.split_first() {
+        section["command"] = value(program);
+        if !words.is_empty() {
+            section["args"] = list(words);
+        }
+    }
+    if !added.env.is_empty() {
+        let pairs = added.env.iter();
+        let pairs: toml_edit::InlineTable = pairs.cloned().collect();
+        section["env"] = value(pairs);
+    }
+    if !added.inherit_env.is_empty() {
+        section["inherit_env"] = list(&added.inherit_env);
+    }
+    if let Some(url) = &added.url {
+        section["url"] = value(url);
+    }
+    if let Some(variable) = &added.bearer_token_env {
+        section["bearer_token_env"] = value(variable);
+    }
+    section
+}

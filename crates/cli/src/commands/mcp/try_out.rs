@@ -1,0 +1,163 @@
+//! `allstop mcp test NAME`: starts a server, lists its tools, ends it, and proves that nothing of it runs.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use allstop_core::{Cause, CauseKind, Extent, Receipt};
+use allstop_runtime::{Config, StoreChoice, mcp_servers};
+use allstop_scope::{GRACE_DEFAULT, Scope, StopRequest};
+use allstop_tools::PermissionAnswer;
+use allstop_tools::mcp::{McpServer, McpServers, McpState};
+use allstop_tools::permission::FixedAnswer;
+
+use super::unknown;
+use crate::control::{Control, ControlEffect};
+use crate::display::{RECEIPT_WIDTH_DEFAULT, duration, render_receipt};
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::host::ProcessHost;
+use crate::start::options::{Given, system};
+use crate::supervise::Supervisor;
+use crate::terminal::{OutputPriority, Styled, Symbol, TextRole, styled};
+
+/// Result of a start.
+pub(crate) struct McpTrial {
+    pub(crate) name: String,
+    /// Names of the tools, or the reason why the server is not available.
+    pub(crate) tools: Result<Vec<String>, String>,
+    /// Time until the tools were listed.
+    pub(crate) after: Duration,
+}
+
+/// Servers under test, in a scope of their own.
+pub(crate) struct McpTrials {
+    servers: Arc<McpServers>,
+    scope: Scope,
+}
+
+impl McpTrials {
+    /// Checks the configuration. Starts nothing.
+    ///
+    /// # Errors
+    /// The first server that cannot be used.
+    pub(crate) fn new(config: Config, host: &ProcessHost) -> Result<Self, CliError> {
+        let given = Given::of(host);
+        let prompter = Arc::new(FixedAnswer(PermissionAnswer::Unanswered));
+        let options = system(StoreChoice::Memory, None, given, config, prompter);
+        let servers = Arc::new(mcp_servers(&options)?);
+        let scope = options.root();
+        Ok(Self { servers, scope })
+    }
+
+    /// Starts the servers, each for at most its own time limit.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the servers starting, until [`McpTrials::end`].
+    pub(crate) async fn run(&self) -> Vec<McpTrial> {
+        let started = Instant::now();
+        // A stop alone refuses it, and its receipt follows.
+        let _refused = self.servers.start(&self.scope).await;
+        let trial = |server: &Arc<McpServer>| McpTrial {
+            name: server.name().to_string(),
+            tools: match server.state() {
+                McpState::Ready => Ok(server.tool_names()),
+                McpState::Degraded { why, .. } => Err(why.to_string()),
+                state => Err(state.to_string()),
+            },
+            after: started.elapsed(),
+        };
+        self.servers.all().iter().map(trial).collect()
+    }
+
+    /// Ends the servers. Takes at most the grace and a second.
+    ///
+    /// # Cancel safety
+    /// Dropping the future takes no stop back.
+    pub(crate) async fn end(&self, by: &'static str) -> Arc<Receipt> {
+        let cause = Cause::new(CauseKind::User).detail(by);
+        let stop = self.scope.stop(StopRequest::new(Extent::Process, cause));
+        stop.receipt().await
+    }
+}
+
+/// Runs the command.
+pub(super) async fn try_out(
+    mut config: Config,
+    name: &str,
+    host: &ProcessHost,
+) -> Result<Exit, CliError> {
+    let signals = host.signals()?;
+    config.mcp.servers.retain(|server, _| server == name);
+    if config.mcp.servers.is_empty() {
+        return Err(unknown(name));
+    }
+    let mut supervisor = Supervisor::new(signals, Control::new(GRACE_DEFAULT));
+    let trials = McpTrials::new(config, host)?;
+    let stdout = host.output.stdout();
+    let style = host.terminal.style(stdout.is_terminal());
+    let mut code = 0;
+    let tried = tokio::select! {
+        biased;
+        effect = supervisor.next() => {
+            debug_assert!(effect != ControlEffect::Nothing, "the supervisor waits for an effect");
+            code = supervisor.control.exit_code(supervisor.control.stop_reason());
+            Vec::new()
+        }
+        tried = trials.run() => tried,
+    };
+    for McpTrial { tools, after, .. } in tried {
+        let after = duration(after);
+        let lines = match tools {
+            Ok(tools) => {
+                let sign = style.paint(TextRole::Good, style.symbol(Symbol::Good));
+                let count = match tools.len() {
+                    1 => "1 tool".to_owned(),
+                    count => format!("{count} tools"),
+                };
+                let mut lines = Styled::default();
+                lines.push_line(&styled![
+                    sign,
+                    " ",
+                    name,
+                    " is ready after ",
+                    after,
+                    ": ",
+                    count
+                ]);
+                for tool in &tools {
+                    lines.push_line(&styled!["  ", name, "__", tool.as_str()]);
+                }
+                lines
+            }
+            Err(why) => {
+                code = 1;
+                let sign = style.paint(TextRole::Bad, style.symbol(Symbol::Bad));
+                styled![
+                    sign,
+                    " ",
+                    name,
+                    " is not available after ",
+                    after,
+                    ": ",
+                    why
+                ]
+            }
+        };
+        stdout.lines(lines, OutputPriority::Must);
+    }
+    let ending = Instant::now();
+    let receipt = trials.end("mcp test").await;
+    if receipt.quiet() {
+        let after = duration(ending.elapsed());
+        let said = format!("ended after {after}: nothing of it runs any more; verified");
+        stdout.lines(Styled::text(&said), OutputPriority::Must);
+    } else {
+        code = code.max(1);
+        let width = stdout.columns().unwrap_or(RECEIPT_WIDTH_DEFAULT);
+        stdout.lines(render_receipt(&receipt, style, width), OutputPriority::Must);
+    }
+    Ok(Exit {
+        code,
+        output_wait: supervisor.control.output_wait(Instant::now()),
+    })
+}

@@ -1,0 +1,116 @@
+//! Changes of the user's configuration file: comments and order stay, and a change that would not be valid is not written.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use allstop_runtime::Config;
+use anyhow::Context as _;
+use toml_edit::DocumentMut;
+
+use crate::error::CliError;
+
+/// Changes a configuration file; one that does not exist is made.
+///
+/// # Errors
+/// If the file is not valid before or after the change, or cannot be written.
+pub(crate) fn edit(
+    path: &Path,
+    change: impl FnOnce(&mut DocumentMut) -> Result<(), CliError>,
+) -> Result<(), CliError> {
+    let text = match fs::read_to_string(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        read => read.with_context(|| format!("{} cannot be read", path.display()))?,
+    };
+    Config::parse(path, &text)?;
+    let mut document: DocumentMut = text
+        .parse()
+        .with_context(|| format!("{} cannot be changed", path.display()))?;
+    change(&mut document)?;
+    write(path, &document.to_string())
+}
+
+/// Writes a configuration file as a whole: a reader sees the old one or the new one.
+///
+/// # Errors
+/// If the text is not a valid configuration, or cannot be written.
+pub(crate) fn write(path: &Path, text: &str) -> Result<(), CliError> {
+    Config::parse(path, text)?;
+    let failed = || format!("{} cannot be written", path.display());
+    // A link, such as one into a repository of such files, stays a link.
+    let path: PathBuf = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let folder = path.parent().unwrap_or(Path::new("."));
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .with_context(failed)?;
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.new", std::process::id()));
+    let new = path.with_file_name(name);
+    let written = write_new(&path, &new, text);
+    if written.is_err() {
+        drop(fs::remove_file(&new));
+    }
+    Ok(written.with_context(failed)?)
+}
+
+fn write_new(path: &Path, new: &Path, text: &str) -> io::Result<()> {
+    // It may hold keys, in the headers of a server.
+    let mut options = fs::OpenOptions::new();
+    let mut file = options.write(true).create_new(true).mode(0o600).open(new)?;
+    file.write_all(text.as_bytes())?;
+    if let Ok(before) = fs::metadata(path) {
+        file.set_permissions(before.permissions())?;
+    }
+    file.sync_all()?;
+    fs::rename(new, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt as _, symlink};
+
+    use super::*;
+
+    #[test]
+    fn comments_links_and_modes_stay() {
+        let place = tempfile::tempdir().unwrap();
+        let (file, link) = (place.path().join("real.toml"), place.path().join("a.toml"));
+        fs::write(&file, "# mine\non_stop = 'keep' # why\n").unwrap();
+        let mode = fs::metadata(&file).unwrap().mode();
+        symlink(&file, &link).unwrap();
+        edit(&link, |document| {
+            document["limits"]["max_steps"] = toml_edit::value(3);
+            Ok(())
+        })
+        .unwrap();
+        let text = fs::read_to_string(&file).unwrap();
+        assert!(
+            text.starts_with("# mine\non_stop = 'keep' # why\n"),
+            "{text}"
+        );
+        assert!(text.contains("max_steps = 3"), "{text}");
+        assert!(link.is_symlink());
+        assert_eq!(fs::metadata(&file).unwrap().mode(), mode);
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn invalid_file_or_change_is_not_written() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("below/a.toml");
+        let nonsense = |document: &mut DocumentMut| {
+            document["nonsense"] = toml_edit::value(1);
+            Ok(())
+        };
+        assert_eq!(edit(&file, nonsense).unwrap_err().code, 2);
+        assert!(!file.exists());
+        edit(&file, |_| Ok(())).unwrap();
+        assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
+        fs::write(&file, "[model").unwrap();
+        assert!(edit(&file, |_| Ok(())).is_err());
+        assert_eq!(fs::read_to_string(&file).unwrap(), "[model");
+    }
+}

@@ -1,0 +1,159 @@
+//! Answers of a person about the configurations of projects, remembered by path and content.
+//!
+//! Each answer is a small file in the folder of the store. Its name is the hash of the folder and the content, so a changed
+//! file has no answer, and neither has a copy in another folder, where `./check.sh` is another file.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use allstop_runtime::config::ProjectFile;
+use sha2::{Digest as _, Sha256};
+
+/// Answer of a person about one content of one file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TrustAnswer {
+    Trusted,
+    Refused,
+}
+
+/// Remembered answers.
+#[derive(Debug, Clone)]
+pub(crate) struct TrustStore {
+    folder: PathBuf,
+}
+
+impl TrustStore {
+    /// The answers in this folder, which may not exist yet.
+    pub(crate) fn new(folder: PathBuf) -> Self {
+        Self { folder }
+    }
+
+    /// The answer about this content of the file; `None` if a person has to be asked.
+    pub(crate) fn answer(&self, file: &ProjectFile) -> Option<TrustAnswer> {
+        let text = fs::read_to_string(self.path(file)).ok()?;
+        match text.split_once('\n')?.0 {
+            "trusted" => Some(TrustAnswer::Trusted),
+            "refused" => Some(TrustAnswer::Refused),
+            _ => None,
+        }
+    }
+
+    /// Remembers an answer.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(crate) fn remember(&self, file: &ProjectFile, answer: TrustAnswer) -> io::Result<()> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.folder)?;
+        let word = match answer {
+            TrustAnswer::Trusted => "trusted",
+            TrustAnswer::Refused => "refused",
+        };
+        let mut text = Vec::from(format!("{word}\n"));
+        text.extend(file.path.as_os_str().as_bytes());
+        // One short write: a reader sees all of it, or a file without an answer.
+        OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(self.path(file))?
+            .write_all(&text)
+    }
+
+    /// Forgets all answers about a path. Returns their number.
+    ///
+    /// # Errors
+    /// If an answer cannot be read or removed.
+    pub(crate) fn forget(&self, path: &Path) -> io::Result<usize> {
+        let entries = match fs::read_dir(&self.folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+            entries => entries?,
+        };
+        let mut forgotten = 0;
+        for entry in entries {
+            let answer = entry?.path();
+            let text = fs::read(&answer)?;
+            let about = text.splitn(2, |byte| *byte == b'\n').nth(1);
+            if about == Some(path.as_os_str().as_bytes()) {
+                fs::remove_file(&answer)?;
+                forgotten += 1;
+            }
+        }
+        Ok(forgotten)
+    }
+
+    fn path(&self, file: &ProjectFile) -> PathBuf {
+        let mut hash = Sha256::new();
+        hash.update(file.path.as_os_str().as_bytes());
+        hash.update([0]);
+        hash.update(&file.text);
+        let mut name = String::with_capacity(64);
+        for byte in hash.finalize() {
+            name.extend(
+                [byte >> 4, byte & 15]
+                    .map(|digit| char::from(b"0123456789abcdef"[usize::from(digit)])),
+            );
+        }
+        self.folder.join(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
+    use allstop_runtime::config::ProjectFileLook;
+
+    use super::*;
+
+    fn file(folder: &Path, text: &str) -> Box<ProjectFile> {
+        fs::create_dir_all(folder).unwrap();
+        fs::write(folder.join(".allstop.toml"), text).unwrap();
+        match ProjectFile::look(folder) {
+            Ok(ProjectFileLook::Found(file)) => file,
+            other => panic!("the file is valid: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn answer_is_about_one_content_in_one_folder() {
+        let place = tempfile::tempdir().unwrap();
+        let store = TrustStore::new(place.path().join("state/trusted"));
+        let here = file(&place.path().join("here"), "on_stop = 'keep'");
+        assert_eq!(store.answer(&here), None);
+        store.remember(&here, TrustAnswer::Refused).unwrap();
+        store.remember(&here, TrustAnswer::Trusted).unwrap();
+        assert_eq!(store.answer(&here), Some(TrustAnswer::Trusted));
+        let copy = file(&place.path().join("there"), "on_stop = 'keep'");
+        assert_eq!(store.answer(&copy), None);
+        let changed = file(&place.path().join("here"), "on_stop = 'keep' ");
+        assert_eq!(store.answer(&changed), None);
+        store.remember(&changed, TrustAnswer::Refused).unwrap();
+        assert_eq!(store.answer(&changed), Some(TrustAnswer::Refused));
+        let mode = fs::metadata(store.path(&changed)).unwrap().mode();
+        assert_eq!(mode & 0o777, 0o600);
+
+        store.remember(&copy, TrustAnswer::Trusted).unwrap();
+        assert_eq!(store.forget(&here.path).unwrap(), 2);
+        assert_eq!(store.answer(&here), None);
+        assert_eq!(store.answer(&copy), Some(TrustAnswer::Trusted));
+    }
+
+    #[test]
+    fn damaged_answer_is_no_answer() {
+        let place = tempfile::tempdir().unwrap();
+        let store = TrustStore::new(place.path().join("trusted"));
+        let file = file(place.path(), "on_stop = 'keep'");
+        store.remember(&file, TrustAnswer::Trusted).unwrap();
+        for text in ["", "trusted", "trustedx\n"] {
+            fs::write(store.path(&file), text).unwrap();
+            assert_eq!(store.answer(&file), None, "{text:?}");
+        }
+    }
+}

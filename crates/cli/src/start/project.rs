@@ -1,0 +1,182 @@
+//! The configuration of a project: used only if a person trusts its content.
+
+use std::path::Path;
+use std::time::Duration;
+
+use allstop_agent::{TurnError, TurnErrorKind};
+use allstop_runtime::config::{ProjectFile, ProjectFileLook};
+use allstop_scope::Scope;
+
+use super::{StartFailure, StartStage, StartVoice, begin, read};
+use crate::args::{ModelArgs, ProjectConfigChoice};
+use crate::display::project_file_in_words;
+use crate::error::CliError;
+use crate::host::ProcessHost;
+use crate::project_trust::{TrustAnswer, TrustStore};
+use crate::supervise::Supervisor;
+use crate::terminal::{LinePrompt, Styled, TextRole, styled};
+
+/// State of a project's configuration before anybody is asked.
+enum ProjectState {
+    /// There is none, or it is left out.
+    Unused,
+    Trusted(Box<ProjectFile>),
+    /// A person has to decide.
+    Undecided(Box<ProjectFile>, TrustStore),
+}
+
+/// The project's configuration, if it is trusted; asks a person about an unknown one.
+///
+/// # Cancel safety
+/// Dropping it gives the terminal back; nothing is remembered.
+pub(crate) async fn choose(
+    args: &ModelArgs,
+    host: &ProcessHost,
+    supervisor: &mut Supervisor,
+) -> Result<Option<Box<ProjectFile>>, StartFailure> {
+    let voice = StartVoice::new(host);
+    let (choice, folder) = (args.project_config, host.folder.clone());
+    let for_look = voice.clone();
+    let looking = read(host.scopes(), supervisor, move |_| {
+        Ok(look(choice, &folder, &for_look)?)
+    });
+    let (file, store) = match looking.await? {
+        ProjectState::Unused => return Ok(None),
+        ProjectState::Trusted(file) => return Ok(Some(file)),
+        ProjectState::Undecided(file, store) => (file, store),
+    };
+    let Some(prompt) = LinePrompt::of_process(&host.output, &host.terminal) else {
+        voice.note(&unused(&file, "nobody has trusted it"));
+        return Ok(None);
+    };
+    let scope = Scope::root("process", host.scopes());
+    let mut stage = StartStage {
+        supervisor,
+        scope: &scope,
+        grace: Some(Duration::ZERO),
+    };
+    let lines = project_file_in_words(&file);
+    let asking = begin(&scope, "question about .allstop.toml", ask(prompt, lines));
+    let answer = stage.wait(asking, late_answer).await?.ok_or_stopped()?;
+    read(host.scopes(), supervisor, move |_| {
+        if let Some(answer) = answer
+            && let Err(error) = store.remember(&file, answer)
+        {
+            voice.note(&format!("the answer is not remembered: {error}"));
+        }
+        if answer == Some(TrustAnswer::Trusted) {
+            return Ok(Some(file));
+        }
+        voice.note(&unused(&file, "it is not trusted"));
+        Ok(None)
+    })
+    .await
+}
+
+fn late_answer() -> TurnError {
+    TurnError {
+        kind: TurnErrorKind::Invalid,
+        message: "nobody had answered the question about .allstop.toml when the run's deadline came"
+            .to_owned(),
+        hint: Some("answer it once with `allstop config trust`, or leave the file out: --project-config ignore".to_owned()),
+    }
+}
+
+/// The project's configuration, if it is trusted already. Asks nobody. Blocks as long as the disk does.
+///
+/// # Errors
+/// If the file cannot be used.
+pub(crate) fn trusted(
+    args: &ModelArgs,
+    folder: &Path,
+    voice: &StartVoice,
+) -> Result<Option<Box<ProjectFile>>, CliError> {
+    Ok(match look(args.project_config, folder, voice)? {
+        ProjectState::Unused => None,
+        ProjectState::Trusted(file) => Some(file),
+        ProjectState::Undecided(file, _) => {
+            voice.note(&unused(&file, "nobody has trusted it"));
+            None
+        }
+    })
+}
+
+/// As [`trusted`], for commands that only look into the store: an unusable file does not keep them from it.
+pub(crate) fn trusted_silently(folder: &Path) -> Option<Box<ProjectFile>> {
+    match ProjectFile::look(folder) {
+        Ok(ProjectFileLook::Found(file)) => {
+            let answer = ProcessHost::project_trust().ok()?.answer(&file);
+            (answer == Some(TrustAnswer::Trusted)).then_some(file)
+        }
+        _ => None,
+    }
+}
+
+fn look(
+    choice: ProjectConfigChoice,
+    folder: &Path,
+    voice: &StartVoice,
+) -> Result<ProjectState, CliError> {
+    if choice == ProjectConfigChoice::Ignore {
+        return Ok(ProjectState::Unused);
+    }
+    let file = match ProjectFile::look(folder)? {
+        ProjectFileLook::Absent => return Ok(ProjectState::Unused),
+        ProjectFileLook::OfOther(path, user) => {
+            let path = path.display();
+            voice.note(&format!(
+                "{path} is not used: it belongs to another user (uid {user})"
+            ));
+            return Ok(ProjectState::Unused);
+        }
+        ProjectFileLook::Found(file) => file,
+    };
+    if choice == ProjectConfigChoice::Trust {
+        return Ok(ProjectState::Trusted(file));
+    }
+    let store = ProcessHost::project_trust()?;
+    Ok(match store.answer(&file) {
+        Some(TrustAnswer::Trusted) => {
+            voice.note(&format!("settings: {}", file.path.display()));
+            ProjectState::Trusted(file)
+        }
+        Some(TrustAnswer::Refused) => {
+            voice.note(&unused(&file, "you refused it"));
+            ProjectState::Unused
+        }
+        None => ProjectState::Undecided(file, store),
+    })
+}
+
+fn unused(file: &ProjectFile, why: &str) -> String {
+    let path = file.path.display();
+    format!("{path} is not used: {why}. `allstop config trust` shows what it does, and trusts it")
+}
+
+/// Asks until there is an answer; `None` if there is nobody to answer, or at Ctrl-D.
+async fn ask(mut prompt: LinePrompt, lines: Vec<String>) -> Option<TrustAnswer> {
+    let style = prompt.style();
+    let asks = "? Do you trust the settings of this folder (.allstop.toml)?";
+    let mut question = Styled::default();
+    question.push_line(&styled![
+        style.paint(TextRole::Warning, asks),
+        " Then each session here"
+    ]);
+    for line in &lines {
+        question.push_line(&styled!["  - ", line.as_str()]);
+    }
+    let notes = "Asked again when the file changes. Programs in the folder are not checked.";
+    question.push_line(&styled!["  ", style.paint(TextRole::Dim, notes)]);
+    prompt.begin();
+    prompt.show(question);
+    let prefix = styled!["  [y]es  [n]o ", style.pick("›", ">"), " "];
+    let mut answer = prompt.ask(prefix.clone()).await?;
+    loop {
+        match answer.trim().to_ascii_lowercase().as_str() {
+            "y" | "yes" => return Some(TrustAnswer::Trusted),
+            "n" | "no" => return Some(TrustAnswer::Refused),
+            _ => prompt.show(style.paint(TextRole::Dim, "  answer y or n; Ctrl-C leaves")),
+        }
+        answer = prompt.ask(prefix.clone()).await?;
+    }
+}

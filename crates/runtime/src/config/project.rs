@@ -1,0 +1,196 @@
+//! The configuration file of a project, `.allstop.toml` in the working directory.
+//!
+//! It has the format of the user's file, but another author: it comes with the code. So it is read here, bounded, and
+//! has no effect until the caller passes it to [`Config::load_with_project`]: the binary asks a person first.
+//!
+//! Only the working directory has one. Commands in it run in the working directory, so `./check.sh` would mean another
+//! file in each folder below, which nobody has seen when the file was trusted.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use allstop_tools::Workspace;
+use toml::Table;
+
+use super::{Config, ConfigError};
+
+/// Name of the file.
+const NAME: &str = ".allstop.toml";
+/// Maximum size of the file, in bytes: hundreds of times the usual size, and little enough to be shown to a person.
+const BYTES_MAX: usize = 64 * 1024;
+/// Remedy for a file that cannot be used.
+const HINT: &str = "correct the file, or leave it out: --project-config ignore";
+
+/// Configuration file of a project. It has no effect by itself.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProjectFile {
+    /// Absolute path.
+    pub path: PathBuf,
+    /// Content: the bytes that a person trusts are the ones that are used.
+    pub text: String,
+    /// Settings, with absolute paths.
+    pub config: Config,
+    /// Keys that the file sets.
+    keys: Table,
+}
+
+/// Result of a look for a project's file.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ProjectFileLook {
+    /// There is no file.
+    Absent,
+    /// The file belongs to another user, with this id: it is not read.
+    OfOther(PathBuf, u32),
+    /// The file is valid.
+    Found(Box<ProjectFile>),
+}
+
+impl ProjectFile {
+    /// Path of the file in a working directory, whether or not it exists.
+    pub fn path_in(folder: &Path) -> PathBuf {
+        folder.join(NAME)
+    }
+
+    /// Looks for the file in a working directory. Blocks as long as the disk does, never on what the file is.
+    ///
+    /// # Errors
+    /// The file cannot be used: no regular file, a link out of the folder, too long, or not valid.
+    pub fn look(folder: &Path) -> Result<ProjectFileLook, ConfigError> {
+        let path = Self::path_in(folder);
+        let own = rustix::process::geteuid().as_raw();
+        // Of a link itself: whoever made it has chosen where it leads.
+        let Ok(found) = path.symlink_metadata() else {
+            return Ok(ProjectFileLook::Absent);
+        };
+        if found.uid() != own {
+            return Ok(ProjectFileLook::OfOther(path, found.uid()));
+        }
+        let unusable = |message: String| ConfigError::of_file(&path, message, HINT);
+        let workspace = Workspace::new(folder).map_err(|error| unusable(error.to_string()))?;
+        let read = workspace.read_beginning(NAME, BYTES_MAX + 1);
+        let Some(read) = read.map_err(|error| unusable(error.message))? else {
+            return Ok(ProjectFileLook::Absent);
+        };
+        if read.owner != own {
+            return Ok(ProjectFileLook::OfOther(path, read.owner));
+        }
+        if read.bytes.len() > BYTES_MAX {
+            return Err(unusable(format!(
+                "has {} bytes, expected at most {BYTES_MAX}",
+                read.len
+            )));
+        }
+        let text = String::from_utf8(read.bytes)
+            .map_err(|error| unusable(format!("invalid UTF-8, expected text: {error}")))?;
+        let mut config = Config::parse(&path, &text).map_err(|error| ConfigError {
+            hint: format!("{}; {HINT}", error.hint),
+            ..error
+        })?;
+        config.resolve(folder);
+        let keys = text
+            .parse()
+            .map_err(|error: toml::de::Error| unusable(error.to_string()))?;
+        Ok(ProjectFileLook::Found(Box::new(Self {
+            path,
+            text,
+            config,
+            keys,
+        })))
+    }
+
+    /// True if the file sets this key: `["model", "name"]`.
+    pub fn sets(&self, key: &[&str]) -> bool {
+        let Some((last, tables)) = key.split_last() else {
+            return false;
+        };
+        let mut tables = tables.iter();
+        let table = tables.try_fold(&self.keys, |table, name| table.get(*name)?.as_table());
+        table.is_some_and(|table| table.contains_key(*last))
+    }
+
+    /// The keys that the file sets, as `section.key` or `key`.
+    pub fn keys(&self) -> Vec<String> {
+        let in_section = |(section, value): (&String, &toml::Value)| match value.as_table() {
+            Some(table) => table.keys().map(|key| format!("{section}.{key}")).collect(),
+            None => vec![section.clone()],
+        };
+        self.keys.iter().flat_map(in_section).collect()
+    }
+
+    /// The keys that the file sets, as tables.
+    pub(super) fn tables(&self) -> &Table {
+        &self.keys
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// The error of a file that cannot be used.
+    #[track_caller]
+    fn error(folder: &Path) -> String {
+        let error = ProjectFile::look(folder).expect_err("the file cannot be used");
+        assert!(error.hint.contains("--project-config ignore"), "{error:?}");
+        error.to_string()
+    }
+
+    #[test]
+    fn folder_without_a_file_has_none() {
+        let place = tempfile::tempdir().unwrap();
+        assert_eq!(ProjectFile::look(place.path()), Ok(ProjectFileLook::Absent));
+    }
+
+    #[test]
+    fn paths_start_at_the_folder_and_keys_are_those_of_the_file() {
+        let place = tempfile::tempdir().unwrap();
+        let text = "system_prompt_file = 'p.md'\n[model]\nname = 'script:s.yaml'\n[workspace]\nread = ['doc']";
+        fs::write(place.path().join(NAME), text).unwrap();
+        let Ok(ProjectFileLook::Found(file)) = ProjectFile::look(place.path()) else {
+            panic!("the file is valid");
+        };
+        let script = format!("script:{}", place.path().join("s.yaml").display());
+        assert_eq!(file.config.model.name, Some(script));
+        assert_eq!(file.config.workspace.read, [place.path().join("doc")]);
+        assert_eq!(
+            file.keys(),
+            ["model.name", "system_prompt_file", "workspace.read"]
+        );
+        assert!(file.sets(&["model", "name"]) && file.sets(&["system_prompt_file"]));
+        assert!(!file.sets(&["model", "base_url"]) && !file.sets(&["limits", "max_steps"]));
+    }
+
+    #[test]
+    fn unusable_file_is_an_error_and_never_a_wait() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join(NAME);
+        fs::write(&file, "[model]\nnonsense = 1").unwrap();
+        assert!(error(place.path()).contains(":2:1: unknown field `nonsense`"));
+        fs::write(&file, b"\xff\xfe").unwrap();
+        assert!(error(place.path()).contains("invalid UTF-8"));
+        fs::File::create(&file)
+            .and_then(|file| file.set_len(100 << 20))
+            .unwrap();
+        assert!(error(place.path()).contains("has 104857600 bytes, expected at most 65536"));
+        fs::remove_file(&file).unwrap();
+        fs::create_dir(&file).unwrap();
+        assert!(error(place.path()).contains("is a folder"));
+        fs::remove_dir(&file).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &file,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RWXU,
+            0,
+        )
+        .unwrap();
+        assert!(error(place.path()).contains("is a named pipe"));
+        fs::remove_file(&file).unwrap();
+        let outside = tempfile::NamedTempFile::new().unwrap();
+        symlink(outside.path(), &file).unwrap();
+        assert!(error(place.path()).contains("outside the working directory"));
+    }
+}
