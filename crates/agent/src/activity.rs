@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio::time::{Duration, Instant};
 
 use crate::event::{AgentEvent, EventSink};
-use crate::output_batch::{OutputBatch, OutputPiece};
+use crate::output_batch::{OutputBatch, OutputEvent};
 
 /// Time of a turn's last sign of activity. Shared by the turn and its calls.
 pub(crate) struct ActivityTimer {
@@ -34,11 +34,11 @@ const ANSWER_BYTES_MAX: usize = 64 * 1024;
 #[derive(Default)]
 struct PartialText {
     answer: String,
-    outputs: HashMap<CallId, CallOutput>,
+    outputs: HashMap<CallId, LiveOutput>,
 }
 
 #[derive(Default)]
-struct CallOutput {
+struct LiveOutput {
     end: Vec<u8>,
     batch: OutputBatch,
 }
@@ -125,8 +125,8 @@ impl ActivityTimer {
         }
     }
 
-    fn send(&self, call_id: &CallId, piece: OutputPiece) {
-        let OutputPiece {
+    fn send(&self, call_id: &CallId, piece: OutputEvent) {
+        let OutputEvent {
             text,
             base64,
             missed_bytes,

@@ -34,7 +34,7 @@ pub(crate) struct OutputBatch {
 
 /// Content of one event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct OutputPiece {
+pub(crate) struct OutputEvent {
     pub(crate) text: Arc<str>,
     pub(crate) base64: Option<Arc<str>>,
     pub(crate) missed_bytes: u64,
@@ -42,7 +42,7 @@ pub(crate) struct OutputPiece {
 
 impl OutputBatch {
     /// Adds output, and returns what is to be sent now.
-    pub(crate) fn push(&mut self, output: &[u8], now: Instant) -> Option<OutputPiece> {
+    pub(crate) fn push(&mut self, output: &[u8], now: Instant) -> Option<OutputEvent> {
         self.held.extend_from_slice(output);
         let piece = self.take_due(now);
         if self.held.len() > HELD_BYTES_MAX {
@@ -55,7 +55,7 @@ impl OutputBatch {
     }
 
     /// Returns what is to be sent now: all that is held but the beginning of a character.
-    pub(crate) fn take_due(&mut self, now: Instant) -> Option<OutputPiece> {
+    pub(crate) fn take_due(&mut self, now: Instant) -> Option<OutputEvent> {
         if self.free_at().is_some_and(|at| now < at) {
             return None;
         }
@@ -73,7 +73,7 @@ impl OutputBatch {
     }
 
     /// Returns all that is held: the call has ended.
-    pub(crate) fn take_all(&mut self) -> Option<OutputPiece> {
+    pub(crate) fn take_all(&mut self) -> Option<OutputEvent> {
         if self.held.is_empty() {
             return None;
         }
@@ -81,7 +81,7 @@ impl OutputBatch {
         let is_text = str::from_utf8(&bytes).is_ok();
         let base64 = (!is_text).then(|| BASE64.encode(&bytes).into());
         let text = String::from_utf8_lossy(&bytes).into();
-        Some(OutputPiece {
+        Some(OutputEvent {
             text,
             base64,
             missed_bytes: std::mem::take(&mut self.missed),
@@ -113,14 +113,14 @@ impl OutputBatch {
 mod tests {
     use super::*;
 
-    fn text(piece: Option<OutputPiece>) -> Option<String> {
+    fn text(piece: Option<OutputEvent>) -> Option<String> {
         let piece = piece?;
         assert_eq!((piece.base64, piece.missed_bytes), (None, 0));
         Some(piece.text.to_string())
     }
 
     /// Passes pieces through a batch, one each `every`, as the engine does. The times and the pieces.
-    fn run(pieces: &[&[u8]], every: Duration) -> Vec<(Instant, OutputPiece)> {
+    fn run(pieces: &[&[u8]], every: Duration) -> Vec<(Instant, OutputEvent)> {
         let mut batch = OutputBatch::default();
         let mut now = Instant::now();
         let mut sent = Vec::new();
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn assert_rate(sent: &[(Instant, OutputPiece)]) {
+    fn assert_rate(sent: &[(Instant, OutputEvent)]) {
         for window in sent.windows(EVENTS_PER_SECOND + 1) {
             let [(first, _), .., (last, _)] = window else {
                 unreachable!("a window has two ends")
@@ -146,7 +146,7 @@ mod tests {
         }
     }
 
-    fn bytes(sent: &[(Instant, OutputPiece)]) -> Vec<u8> {
+    fn bytes(sent: &[(Instant, OutputEvent)]) -> Vec<u8> {
         let mut all = Vec::new();
         for (_, piece) in sent {
             match &piece.base64 {

@@ -2,7 +2,7 @@
 
 use crate::support::Place;
 
-/// What bash offers behind these words.
+/// Offers of bash behind these words.
 fn offered(place: &Place, words: &str) -> Vec<String> {
     // `$0` is the command. The last word is the one that is completed.
     let script = format!(

@@ -38,10 +38,7 @@ fn answers_make_a_file_that_is_shown_and_never_replaced_unasked() {
     assert_eq!(code, 0, "{screen}");
     assert!(screen.contains("ANTHROPIC_API_KEY is set"), "{screen}");
     let text = fs::read_to_string(file(&place)).unwrap();
-    for part in [
-        "name = \"claude-sonnet-4-5\"",
-        "allow = [\"write\", \"edit\"]",
-    ] {
+    for part in ["name = \"claude-sonnet-4-5\"", "mode = \"accept-edits\""] {
         assert!(
             text.contains(part) && screen.contains(part),
             "{part} in {text}"

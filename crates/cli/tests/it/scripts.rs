@@ -1,4 +1,4 @@
-//! What scripts rely on: output and receipt in files, exit codes of commands, output of calls.
+//! Promises to scripts: output and receipt in files, exit codes of commands, output of calls.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;

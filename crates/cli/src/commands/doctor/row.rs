@@ -23,7 +23,7 @@ pub(super) struct DoctorRow {
     pub(super) name: &'static str,
     pub(super) state: CheckState,
     pub(super) message: String,
-    /// What to do; may be several lines.
+    /// Advice; may be several lines.
     pub(super) hint: Option<String>,
 }
 

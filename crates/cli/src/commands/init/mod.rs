@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use allstop_scope::GRACE_DEFAULT;
+use allstop_tools::permission::PermissionMode;
 
 use crate::args::InitArgs;
 use crate::config_edit;
@@ -16,7 +17,7 @@ use crate::host::{ProcessHost, variable};
 use crate::start::default_model::DEFAULT_MODELS;
 use crate::supervise::Supervisor;
 use crate::terminal::{LinePrompt, Styled, TextRole, styled};
-use choices::{ModelSource, Permissions, text};
+use choices::{MODES, ModelSource, mode_in_words, text};
 
 /// Runs the command.
 ///
@@ -35,7 +36,7 @@ pub(crate) async fn init(args: &InitArgs, host: &ProcessHost) -> Result<Exit, Cl
         return Err(CliError::usage("there is no terminal to ask on").hint(hint));
     };
     let mut supervisor = Supervisor::new(signals, Control::new(GRACE_DEFAULT));
-    let mut questions = Questions { prompt };
+    let mut questions = InitQuestions { prompt };
     let written = tokio::select! {
         biased;
         _effect = supervisor.next() => None,
@@ -63,11 +64,11 @@ enum InitEnd {
     Failed(CliError),
 }
 
-struct Questions {
+struct InitQuestions {
     prompt: LinePrompt,
 }
 
-impl Questions {
+impl InitQuestions {
     async fn write(&mut self, path: &Path) -> Result<(), InitEnd> {
         let source = self.source().await?;
         let permissions = self.permissions().await?;
@@ -136,12 +137,12 @@ impl Questions {
         })
     }
 
-    async fn permissions(&mut self) -> Result<Permissions, InitEnd> {
-        let options = Permissions::ALL.map(Permissions::in_words);
+    async fn permissions(&mut self) -> Result<PermissionMode, InitEnd> {
+        let options = MODES.map(mode_in_words);
         let chosen = self
             .choose("What may it do without a question?", &options, 0)
             .await?;
-        Ok(Permissions::ALL[chosen])
+        Ok(MODES[chosen])
     }
 
     /// Asks for one of several; Enter takes the default.

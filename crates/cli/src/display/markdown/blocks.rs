@@ -257,7 +257,7 @@ impl BlockWriter<'_> {
     }
 
     fn text(&mut self, text: &str) {
-        if let Some(mut code) = self.code {
+        if let Some(mut code) = self.code.take() {
             for line in text.lines() {
                 let (first, rest) = self.prefixes();
                 let part = code_line(line, &mut code, self.theme, (&first, &rest));

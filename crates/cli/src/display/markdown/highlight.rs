@@ -1,11 +1,46 @@
-//! Highlighting of code, line by line and in linear time.
+//! Highlighting of code, line by line, by the grammars of syntect.
 //!
-//! Languages are told apart only by their comments, quotes and keywords. A library with grammars was measured: syntect
-//! adds 2.6 MB, 33 crates and a second version of its regex engine, needs 17 ms for the first line and 100 µs for
-//! each other, and its time depends on what is written there. This takes a microsecond for a line, whatever it is.
+//! The time of a line grows with the square of its length, and depends on what is written there. Measured in release:
+//! 20–60 ms for the first lines of a language, whose expressions are compiled then; 0.1 ms for a line of usual code;
+//! and, of 58 repeated patterns, up to 14 ms for a line of 200 bytes (32 ms at 500 bytes for the shell, 80 ms for C#).
+//! Makefiles are worse: 75 ms at 200 bytes. So only short lines are highlighted. A copy of the position in a grammar,
+//! which each frame makes, takes 0.01 ms at most: syntect limits the depth of its stack.
 
-/// Bytes of a line that are highlighted; longer ones are data.
-const LINE_BYTES_MAX: usize = 2_000;
+use std::sync::LazyLock;
+
+use syntect::parsing::{ParseState, Scope, ScopeStack, SyntaxSet};
+
+/// Bytes of a line that are highlighted: code that people read is shorter, and a longer line takes too long.
+const LINE_BYTES_MAX: usize = 200;
+
+/// The grammars: constant data of the library, unpacked at the first block of code and not for each.
+static GRAMMARS: LazyLock<SyntaxSet> = LazyLock::new(SyntaxSet::load_defaults_newlines);
+
+/// Meanings of scopes, by the beginnings of their names: constant, and parsed once.
+static MEANINGS: LazyLock<Vec<(Scope, CodeToken)>> = LazyLock::new(|| {
+    let meanings = [
+        ("comment", CodeToken::Comment),
+        ("string", CodeToken::Text),
+        ("constant.numeric", CodeToken::Number),
+        ("constant.language", CodeToken::Keyword),
+        ("entity.name.tag", CodeToken::Keyword),
+        ("keyword", CodeToken::Keyword),
+        ("storage", CodeToken::Keyword),
+        ("support.function", CodeToken::Keyword),
+        ("variable.language", CodeToken::Keyword),
+        ("markup.inserted", CodeToken::Added),
+        ("markup.deleted", CodeToken::Removed),
+        ("meta.diff.header", CodeToken::Comment),
+        ("meta.diff.range", CodeToken::Comment),
+        // Code within a text, such as `${name}`.
+        ("meta.interpolation", CodeToken::Plain),
+        ("meta.template.expression", CodeToken::Plain),
+        ("meta.group.expansion", CodeToken::Plain),
+        ("source", CodeToken::Plain),
+    ];
+    let parsed = |(name, token)| Scope::new(name).ok().map(|scope| (scope, token));
+    meanings.into_iter().filter_map(parsed).collect()
+});
 
 /// Meaning of a piece of code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,349 +56,18 @@ pub(super) enum CodeToken {
     Removed,
 }
 
-/// Signs by which a language is recognised.
-#[derive(Debug)]
-struct CodeLanguage {
-    names: &'static [&'static str],
-    line_comments: &'static [&'static str],
-    block_comment: Option<(&'static str, &'static str)>,
-    quotes: &'static [char],
-    /// Text that goes over several lines.
-    long_quotes: &'static [&'static str],
-    keywords: &'static [&'static str],
-}
-
-const C_COMMENT: Option<(&str, &str)> = Some(("/*", "*/"));
-
-static LANGUAGES: &[CodeLanguage] = &[
-    CodeLanguage {
-        names: &["rust", "rs"],
-        line_comments: &["//"],
-        block_comment: C_COMMENT,
-        quotes: &['"'],
-        long_quotes: &[],
-        keywords: &[
-            "as", "async", "await", "break", "const", "continue", "crate", "dyn", "else", "enum",
-            "extern", "false", "fn", "for", "if", "impl", "in", "let", "loop", "match", "mod",
-            "move", "mut", "pub", "ref", "return", "self", "Self", "static", "struct", "super",
-            "trait", "true", "type", "unsafe", "use", "where", "while",
-        ],
-    },
-    CodeLanguage {
-        names: &["python", "py", "python3"],
-        line_comments: &["#"],
-        block_comment: None,
-        quotes: &['"', '\''],
-        long_quotes: &["\"\"\"", "'''"],
-        keywords: &[
-            "and", "as", "assert", "async", "await", "break", "class", "continue", "def", "del",
-            "elif", "else", "except", "False", "finally", "for", "from", "global", "if", "import",
-            "in", "is", "lambda", "None", "nonlocal", "not", "or", "pass", "raise", "return",
-            "True", "try", "while", "with", "yield",
-        ],
-    },
-    CodeLanguage {
-        names: &["javascript", "js", "jsx", "typescript", "ts", "tsx", "mjs"],
-        line_comments: &["//"],
-        block_comment: C_COMMENT,
-        quotes: &['"', '\''],
-        long_quotes: &["`"],
-        keywords: &[
-            "any",
-            "async",
-            "await",
-            "boolean",
-            "break",
-            "case",
-            "catch",
-            "class",
-            "const",
-            "continue",
-            "default",
-            "delete",
-            "do",
-            "else",
-            "enum",
-            "export",
-            "extends",
-            "false",
-            "finally",
-            "for",
-            "from",
-            "function",
-            "if",
-            "implements",
-            "import",
-            "in",
-            "instanceof",
-            "interface",
-            "let",
-            "new",
-            "null",
-            "number",
-            "of",
-            "return",
-            "string",
-            "super",
-            "switch",
-            "this",
-            "throw",
-            "true",
-            "try",
-            "type",
-            "typeof",
-            "undefined",
-            "var",
-            "void",
-            "while",
-            "yield",
-        ],
-    },
-    CodeLanguage {
-        names: &["go", "golang"],
-        line_comments: &["//"],
-        block_comment: C_COMMENT,
-        quotes: &['"', '\''],
-        long_quotes: &["`"],
-        keywords: &[
-            "break",
-            "case",
-            "chan",
-            "const",
-            "continue",
-            "default",
-            "defer",
-            "else",
-            "fallthrough",
-            "false",
-            "for",
-            "func",
-            "go",
-            "if",
-            "import",
-            "interface",
-            "map",
-            "nil",
-            "package",
-            "range",
-            "return",
-            "select",
-            "struct",
-            "switch",
-            "true",
-            "type",
-            "var",
-        ],
-    },
-    CodeLanguage {
-        names: &[
-            "c", "h", "cpp", "c++", "cc", "hpp", "java", "kotlin", "kt", "csharp", "cs", "swift",
-            "php", "scala", "zig",
-        ],
-        line_comments: &["//"],
-        block_comment: C_COMMENT,
-        quotes: &['"', '\''],
-        long_quotes: &[],
-        keywords: &[
-            "abstract",
-            "auto",
-            "bool",
-            "boolean",
-            "break",
-            "case",
-            "catch",
-            "char",
-            "class",
-            "const",
-            "continue",
-            "default",
-            "do",
-            "double",
-            "else",
-            "enum",
-            "extends",
-            "extern",
-            "false",
-            "final",
-            "finally",
-            "float",
-            "for",
-            "fun",
-            "func",
-            "if",
-            "implements",
-            "import",
-            "in",
-            "include",
-            "int",
-            "interface",
-            "let",
-            "long",
-            "namespace",
-            "new",
-            "nil",
-            "null",
-            "nullptr",
-            "override",
-            "package",
-            "private",
-            "protected",
-            "public",
-            "return",
-            "short",
-            "signed",
-            "sizeof",
-            "static",
-            "struct",
-            "super",
-            "switch",
-            "template",
-            "this",
-            "throw",
-            "throws",
-            "true",
-            "try",
-            "typedef",
-            "typename",
-            "union",
-            "unsigned",
-            "using",
-            "val",
-            "var",
-            "virtual",
-            "void",
-            "volatile",
-            "while",
-        ],
-    },
-    CodeLanguage {
-        names: &["sh", "bash", "shell", "zsh", "console", "fish"],
-        line_comments: &["#"],
-        block_comment: None,
-        quotes: &['"', '\''],
-        long_quotes: &[],
-        keywords: &[
-            "case", "cd", "do", "done", "echo", "elif", "else", "esac", "exit", "export", "fi",
-            "for", "function", "if", "in", "local", "return", "set", "sudo", "then", "unset",
-            "until", "while",
-        ],
-    },
-    CodeLanguage {
-        names: &["sql", "sqlite", "postgresql", "mysql"],
-        line_comments: &["--"],
-        block_comment: C_COMMENT,
-        quotes: &['\''],
-        long_quotes: &[],
-        keywords: &[
-            "add",
-            "alter",
-            "and",
-            "as",
-            "asc",
-            "begin",
-            "by",
-            "case",
-            "commit",
-            "create",
-            "default",
-            "delete",
-            "desc",
-            "distinct",
-            "drop",
-            "else",
-            "end",
-            "exists",
-            "from",
-            "group",
-            "having",
-            "in",
-            "index",
-            "insert",
-            "into",
-            "is",
-            "join",
-            "key",
-            "left",
-            "like",
-            "limit",
-            "not",
-            "null",
-            "on",
-            "or",
-            "order",
-            "outer",
-            "primary",
-            "references",
-            "right",
-            "select",
-            "set",
-            "table",
-            "then",
-            "union",
-            "unique",
-            "update",
-            "values",
-            "when",
-            "where",
-            "with",
-        ],
-    },
-    CodeLanguage {
-        names: &[
-            "toml",
-            "yaml",
-            "yml",
-            "ini",
-            "dockerfile",
-            "make",
-            "makefile",
-            "ruby",
-            "rb",
-            "perl",
-            "r",
-            "nix",
-            "elixir",
-        ],
-        line_comments: &["#"],
-        block_comment: None,
-        quotes: &['"', '\''],
-        long_quotes: &[],
-        keywords: &[
-            "begin", "class", "def", "do", "else", "end", "false", "if", "nil", "null", "return",
-            "true", "unless",
-        ],
-    },
-    CodeLanguage {
-        names: &["json", "json5", "jsonc", "css", "scss"],
-        line_comments: &[],
-        block_comment: C_COMMENT,
-        quotes: &['"'],
-        long_quotes: &[],
-        keywords: &["false", "null", "true"],
-    },
-    CodeLanguage {
-        names: &["html", "xml", "svg", "vue"],
-        line_comments: &[],
-        block_comment: Some(("<!--", "-->")),
-        quotes: &['"'],
-        long_quotes: &[],
-        keywords: &[],
-    },
-];
-
 /// Highlights the lines of one code block, from the first to the last.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct CodeHighlighter {
-    mode: HighlightMode,
-    /// Mark that ends what goes over several lines.
-    until: Option<(&'static str, CodeToken)>,
+    /// `None` in a language without a grammar.
+    position: Option<GrammarPosition>,
 }
 
-#[derive(Debug, Clone, Copy)]
-enum HighlightMode {
-    Nothing,
-    Diff,
-    Language(&'static CodeLanguage),
+/// Position in a grammar between two lines.
+#[derive(Debug, Clone)]
+struct GrammarPosition {
+    state: ParseState,
+    scopes: ScopeStack,
 }
 
 impl CodeHighlighter {
@@ -371,135 +75,101 @@ impl CodeHighlighter {
     pub(super) fn new(info: &str) -> Self {
         let name = info.split([' ', ',', '{']).next().unwrap_or_default();
         let name = name.to_ascii_lowercase();
-        let language = LANGUAGES
-            .iter()
-            .find(|language| language.names.contains(&&*name));
-        let mode = match (language, &*name) {
-            (Some(language), _) => HighlightMode::Language(language),
-            (None, "diff" | "patch") => HighlightMode::Diff,
-            (None, _) => HighlightMode::Nothing,
+        let position = |grammar| GrammarPosition {
+            state: ParseState::new(grammar),
+            scopes: ScopeStack::new(),
         };
-        Self { mode, until: None }
+        let grammar = (!name.is_empty())
+            .then(|| GRAMMARS.find_syntax_by_token(grammar_name(&name)))
+            .flatten();
+        Self {
+            position: grammar.map(position),
+        }
     }
 
     /// The pieces of the next line.
     pub(super) fn line<'a>(&mut self, line: &'a str) -> Vec<(&'a str, CodeToken)> {
-        match self.mode {
-            HighlightMode::Language(language) if line.len() <= LINE_BYTES_MAX => {
-                self.tokens(language, line)
-            }
-            HighlightMode::Diff => vec![(line, diff_token(line))],
-            _ => vec![(line, CodeToken::Plain)],
+        let plain = || vec![(line, CodeToken::Plain)];
+        if line.len() > LINE_BYTES_MAX {
+            return plain();
         }
-    }
-
-    fn tokens<'a>(
-        &mut self,
-        language: &'static CodeLanguage,
-        line: &'a str,
-    ) -> Vec<(&'a str, CodeToken)> {
-        let mut tokens = Vec::new();
-        let (mut rest, mut plain) = (line, line);
-        while !rest.is_empty() {
-            let before = line[..line.len() - rest.len()].chars().next_back();
-            let (len, token) = self.next(language, rest, before);
-            let (_, behind) = rest.split_at(len);
-            if token != CodeToken::Plain {
-                let (before, _) = plain.split_at(plain.len() - rest.len());
-                push(&mut tokens, before, CodeToken::Plain);
-                push(&mut tokens, &rest[..len], token);
-                plain = behind;
-            }
-            rest = behind;
-        }
-        push(&mut tokens, plain, CodeToken::Plain);
-        tokens
-    }
-
-    /// Length and meaning of what a text begins with.
-    fn next(
-        &mut self,
-        language: &'static CodeLanguage,
-        rest: &str,
-        before: Option<char>,
-    ) -> (usize, CodeToken) {
-        if let Some((end, token)) = self.until {
-            let Some(at) = rest.find(end) else {
-                return (rest.len(), token);
-            };
-            self.until = None;
-            return (at + end.len(), token);
-        }
-        let comments = || language.line_comments.iter();
-        // A `#` within a word begins no comment.
-        let is_apart = before.is_none_or(char::is_whitespace);
-        if comments().any(|mark| rest.starts_with(mark) && (*mark != "#" || is_apart)) {
-            return (rest.len(), CodeToken::Comment);
-        }
-        if let Some((begin, end)) = language
-            .block_comment
-            .filter(|(begin, _)| rest.starts_with(begin))
-        {
-            self.until = Some((end, CodeToken::Comment));
-            return (begin.len(), CodeToken::Comment);
-        }
-        if let Some(quote) = language
-            .long_quotes
-            .iter()
-            .find(|quote| rest.starts_with(**quote))
-        {
-            self.until = Some((quote, CodeToken::Text));
-            return (quote.len(), CodeToken::Text);
-        }
-        let Some(first) = rest.chars().next() else {
-            return (rest.len(), CodeToken::Plain);
+        // Behind a line that its grammar cannot parse, the rest of the block is plain.
+        let parsed = self
+            .position
+            .take()
+            .and_then(|position| position.line(line));
+        let Some((position, pieces)) = parsed else {
+            return plain();
         };
-        if language.quotes.contains(&first) {
-            return (quoted_len(rest, first), CodeToken::Text);
-        }
-        if first.is_alphanumeric() || first == '_' {
-            let len = rest.find(|c: char| !(c.is_alphanumeric() || c == '_'));
-            let word = &rest[..len.unwrap_or(rest.len())];
-            let is_sql = language.line_comments == ["--"];
-            let is_keyword = language.keywords.contains(&word)
-                || (is_sql && language.keywords.contains(&&*word.to_ascii_lowercase()));
-            let token = match first {
-                _ if is_keyword => CodeToken::Keyword,
-                '0'..='9' => CodeToken::Number,
-                _ => CodeToken::Plain,
-            };
-            return (word.len(), token);
-        }
-        (first.len_utf8(), CodeToken::Plain)
+        self.position = Some(position);
+        pieces
     }
 }
 
-fn push<'a>(tokens: &mut Vec<(&'a str, CodeToken)>, text: &'a str, token: CodeToken) {
-    if !text.is_empty() {
-        tokens.push((text, token));
+impl GrammarPosition {
+    fn line(mut self, line: &str) -> Option<(Self, Vec<(&str, CodeToken)>)> {
+        let changes = self
+            .state
+            .parse_line(&format!("{line}\n"), &GRAMMARS)
+            .ok()?;
+        let mut ends: Vec<(usize, CodeToken)> = Vec::new();
+        let mut begin = 0;
+        for (at, change) in changes {
+            // The end of the line is a piece, too.
+            let end = at.min(line.len());
+            add(&mut ends, end, self.token(line.get(begin..end)?));
+            begin = end;
+            self.scopes.apply(&change).ok()?;
+        }
+        add(&mut ends, line.len(), self.token(line.get(begin..)?));
+        let mut begin = 0;
+        let piece = |(end, token)| (&line[std::mem::replace(&mut begin, end)..end], token);
+        let pieces = ends.into_iter().map(piece).collect();
+        Some((self, pieces))
     }
-}
 
-/// Length of a quoted text, to the end of the line at most.
-fn quoted_len(text: &str, quote: char) -> usize {
-    let mut is_escaped = false;
-    for (at, c) in text.char_indices().skip(1) {
-        match c {
-            _ if is_escaped => is_escaped = false,
-            '\\' => is_escaped = true,
-            c if c == quote => return at + c.len_utf8(),
-            _ => {}
+    /// Meaning of a text at this position: that of the innermost scope that has one.
+    fn token(&self, text: &str) -> CodeToken {
+        let meaning = |scope: &Scope| {
+            let mut known = MEANINGS.iter();
+            known.find(|(known, _)| known.is_prefix_of(*scope))
+        };
+        let inner = self.scopes.as_slice().iter().rev();
+        match inner.copied().find_map(|scope| meaning(&scope)) {
+            // Operators are keywords only if they are words.
+            Some((_, CodeToken::Keyword)) if !text.contains(char::is_alphabetic) => {
+                CodeToken::Plain
+            }
+            meaning => meaning.map_or(CodeToken::Plain, |(_, token)| *token),
         }
     }
-    text.len()
 }
 
-fn diff_token(line: &str) -> CodeToken {
-    match line.chars().next() {
-        Some('+') => CodeToken::Added,
-        Some('-') => CodeToken::Removed,
-        Some('@') => CodeToken::Keyword,
-        _ => CodeToken::Plain,
+/// Adds the end of a piece. Neighbours with the same meaning are one piece.
+fn add(ends: &mut Vec<(usize, CodeToken)>, end: usize, token: CodeToken) {
+    match ends.last_mut() {
+        Some((last, _)) if *last == end => {}
+        Some((last, known)) if *known == token => *last = end,
+        None if end == 0 => {}
+        _ => ends.push((end, token)),
+    }
+}
+
+/// Name of the grammar for a language: for one that has none, that of a similar language.
+fn grammar_name(language: &str) -> &str {
+    match language {
+        "ts" | "tsx" | "jsx" | "mjs" | "cjs" | "typescript" | "json5" | "jsonc" => "js",
+        "shell" | "console" | "ksh" | "dockerfile" => "sh",
+        "toml" | "ini" | "cfg" | "conf" | "env" => "properties",
+        "golang" => "go",
+        "python3" => "py",
+        "csharp" => "cs",
+        "kotlin" | "kt" => "scala",
+        "h" => "c",
+        "sqlite" | "postgresql" | "mysql" => "sql",
+        "scss" | "less" => "css",
+        "vue" | "svelte" => "html",
+        language => language,
     }
 }
 
@@ -521,7 +191,8 @@ mod tests {
                 CodeToken::Text => format!("t({text})"),
                 CodeToken::Number => format!("n({text})"),
                 CodeToken::Comment => format!("c({text})"),
-                CodeToken::Added | CodeToken::Removed => format!("d({text})"),
+                CodeToken::Added => format!("a({text})"),
+                CodeToken::Removed => format!("r({text})"),
             };
             pieces.iter().map(mark).collect()
         };
@@ -532,33 +203,72 @@ mod tests {
     fn languages_have_keywords_texts_and_comments() {
         let rust = marked(
             "rust",
-            &["let a = \"x\\\"y\" + 12; // é", "a /* b", "c */ fn 'a"],
+            &["let a = \"x\\\"y\" + 12; // é", "a /* b", "", "c */ a as b"],
         );
         assert_eq!(
             rust,
             [
                 "k(let) a = t(\"x\\\"y\") + n(12); c(// é)",
-                "a c(/*)c( b)",
-                "c(c */) k(fn) 'a"
+                "a c(/* b)",
+                "",
+                "c(c */) a k(as) b"
             ]
         );
         assert_eq!(
             marked("py", &["x = \"\"\"a", "b\"\"\" # c"]),
-            ["x = t(\"\"\")t(a)", "t(b\"\"\") c(# c)"]
+            ["x = t(\"\"\"a)", "t(b\"\"\") c(# c)"]
         );
         assert_eq!(
-            marked("sh", &["echo $# 'a", "# b"]),
-            ["k(echo) $# t('a)", "c(# b)"]
+            marked("sh", &["echo $# \"a $b\"", "# b"]),
+            ["k(echo) $# t(\"a )$bt(\")", "c(# b)"]
         );
         assert_eq!(
             marked("sql", &["SELECT 1 -- x"]),
             ["k(SELECT) n(1) c(-- x)"]
         );
-        assert_eq!(marked("diff", &["+a", " b"]), ["d(+a)", " b"]);
-        assert_eq!(marked("", &["let a"]), ["let a"]);
         assert_eq!(
-            marked("rust", &[&"\"".repeat(LINE_BYTES_MAX + 1)])[0].len(),
-            LINE_BYTES_MAX + 1
+            marked("diff", &["--- a", "@@ -1 +1 @@", "+a", "-b", " c"]),
+            ["c(--- a)", "c(@@ -1 +1 @@)", "a(+a)", "r(-b)", " c"]
         );
+    }
+
+    #[test]
+    fn similar_languages_lend_their_grammar() {
+        for language in ["ts", "tsx", "jsx", "typescript", "js", "JavaScript"] {
+            assert_eq!(marked(language, &["return 1"]), ["k(return) n(1)"]);
+        }
+        assert_eq!(
+            marked("toml", &["# x", "[a]", "b = 1"]),
+            ["c(# x)", "[a]", "k(b )= 1"]
+        );
+        for language in ["console", "zsh", "shell"] {
+            assert_eq!(marked(language, &["cd x"]), ["k(cd) x"]);
+        }
+        for language in ["", "unknown", " ", "\0", "plaintext"] {
+            assert_eq!(marked(language, &["let a"]), ["let a"]);
+        }
+    }
+
+    #[test]
+    fn long_lines_are_plain_and_change_nothing() {
+        let long = "\"".repeat(LINE_BYTES_MAX + 1);
+        assert_eq!(
+            marked("rust", &["/* a", &long, "b */ fn"]),
+            ["c(/* a)", &*long, "c(b */) k(fn)"]
+        );
+        assert_eq!(marked("rust", &[&long[1..]])[0].len(), LINE_BYTES_MAX + 3);
+    }
+
+    #[test]
+    fn odd_lines_lose_nothing() {
+        let lines = [
+            "(".repeat(200),
+            "[a](".repeat(50),
+            "é\u{200d}🙂\0\t\"".repeat(9),
+        ];
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        for language in ["rust", "js", "md", "html", "sh"] {
+            marked(language, &lines);
+        }
     }
 }

@@ -144,7 +144,7 @@ fn pieces_make_no_difference() {
 /// Bounds hold for what is kept of an answer, and for what is parsed again.
 #[test]
 fn a_block_without_an_end_is_shown_in_parts() {
-    let code = format!("```rust\n{}", "let a = 1;\n".repeat(10_000));
+    let code = format!("```rust\n{}", "let a = 1;\n".repeat(2_000));
     let table = format!("| a | b |\n|---|---|\n{}", "| 1 | `2` |\n".repeat(5_000));
     let quote = "> a\n".repeat(20_000);
     let line = "word ".repeat(200_000);
