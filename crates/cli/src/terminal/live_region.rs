@@ -18,6 +18,9 @@ pub(super) const TICK: Duration = Duration::from_millis(100);
 /// Running lines drawn at most, with their output: more would push the text off a small terminal.
 const LINES_MAX: usize = 8;
 
+/// Columns from which on a stop has room for its name, its time and the key that forces.
+const STOPPING_COLUMNS_MIN: usize = 56;
+
 /// A line for running work.
 #[derive(Debug, Clone)]
 pub(crate) struct RunningLine {
@@ -282,12 +285,14 @@ fn add_running(
         room_for_output -= tail.len();
     }
     if let Some(more) = running.len().checked_sub(shown).filter(|more| *more > 0) {
-        to.push(RegionRow::new(format!("  and {more} more")));
+        let more = Styled::text(&format!("  and {more} more"));
+        to.push(RegionRow::of(&more.cut(columns.saturating_sub(1), "")));
     }
 }
 
 impl RunningLine {
     fn draw(&self, now: Instant, columns: usize) -> Styled {
+        let mark = self.style.pick("…", "...");
         let (elapsed, time) = match self.clock {
             RunningClock::Since(since) => {
                 let elapsed = now.saturating_duration_since(since);
@@ -295,13 +300,7 @@ impl RunningLine {
             }
             RunningClock::ForceAt(force_at) => {
                 let left = force_at.saturating_duration_since(now);
-                let said = if left.is_zero() {
-                    "forcing".to_owned()
-                } else {
-                    let dot = self.style.pick("·", "-");
-                    format!("force in {} {dot} Ctrl-C forces now", duration(left))
-                };
-                (left, said)
+                (left, self.force_in_words(left, columns))
             }
         };
         let frames = self.style.pick("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "|/-\\");
@@ -309,22 +308,33 @@ impl RunningLine {
         let at = (elapsed.as_millis() / TICK.as_millis()) as usize % count;
         let frame = frames.chars().nth(at).unwrap_or(' ');
         // The last column stays free: some terminals wrap as soon as it is written.
-        let room = columns.saturating_sub(time.len() + 5);
-        let label = self.label.cut(room, self.style.pick("…", "..."));
-        let time = format!("  {time}");
-        styled![
-            self.style.paint(TextRole::Warning, frame.to_string()),
-            " ",
-            label,
-            self.style.paint(TextRole::Dim, time)
-        ]
+        let row = columns.saturating_sub(1);
+        let time = styled![format_args!("  {time}")];
+        let room = row.saturating_sub(time.widest() + 2);
+        let time = self.style.paint(TextRole::Dim, time);
+        let frame = self.style.paint(TextRole::Warning, frame.to_string());
+        styled![frame, " ", self.label.cut(room, mark), time].cut(row, mark)
+    }
+
+    /// The time until force, with the key that forces where both have room beside a name.
+    fn force_in_words(&self, left: Duration, columns: usize) -> String {
+        if left.is_zero() {
+            return "forcing".to_owned();
+        }
+        let time = format!("force in {}", duration(left));
+        let key = format!(" {} Ctrl-C forces now", self.style.pick("·", "-"));
+        if columns < STOPPING_COLUMNS_MIN {
+            time
+        } else {
+            time + &key
+        }
     }
 
     fn draw_output(&self, output: &Styled, columns: usize) -> Styled {
         let bar = self.style.pick("│", "|");
-        let output = output.cut(columns.saturating_sub(5), self.style.pick("…", "..."));
-        self.style
-            .paint(TextRole::Dim, styled!["  ", bar, " ", output])
+        let row = styled!["  ", bar, " ", output];
+        let row = row.cut(columns.saturating_sub(1), self.style.pick("…", "..."));
+        self.style.paint(TextRole::Dim, row)
     }
 }
 

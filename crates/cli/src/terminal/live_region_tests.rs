@@ -50,3 +50,43 @@ fn rows_above_stay_when_a_lower_window_cuts_the_status() {
     region.draw(frame(4), false, &mut text);
     assert_eq!(show(&text, 4), "two\nthree\n> typed");
 }
+
+/// A row that wraps is two rows for the terminal and one for the region, which leaves one behind with each frame.
+#[test]
+fn rows_of_work_are_narrower_than_every_window() {
+    let now = Instant::now();
+    let clocks = [
+        RunningClock::Since(now),
+        RunningClock::ForceAt(now + Duration::from_millis(1_700)),
+        RunningClock::ForceAt(now),
+    ];
+    for columns in 2..130 {
+        for (clock, is_coloured) in clocks
+            .iter()
+            .flat_map(|clock| [(clock, true), (clock, false)])
+        {
+            let line = RunningLine {
+                label: styled!["stopping… 你好 and a long name of the work that is stopped"],
+                clock: *clock,
+                tail: vec![styled![
+                    "你好 output that is longer than a row of most windows, really"
+                ]],
+                style: Style::new(is_coloured, true),
+            };
+            let mut rows = vec![line.draw(now, columns)];
+            rows.push(line.draw_output(&line.tail[0], columns));
+            for row in rows {
+                assert!(row.widest() < columns, "{columns}: {:?}", row.shown());
+            }
+        }
+    }
+    let stopping = RunningLine {
+        label: styled!["stopping…"],
+        clock: clocks[1],
+        tail: Vec::new(),
+        style: STYLE,
+    };
+    let shown = |columns| stopping.draw(now, columns).shown().to_owned();
+    assert!(shown(80).ends_with("stopping…  force in 1.7 s · Ctrl-C forces now"));
+    assert!(shown(38).ends_with("stopping…  force in 1.7 s"));
+}
