@@ -31,6 +31,11 @@ impl TrustStore {
         Self { folder }
     }
 
+    /// The folder.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// The answer about this content of the file; `None` if a person has to be asked.
     pub(crate) fn answer(&self, file: &ProjectFile) -> Option<TrustAnswer> {
         let text = fs::read_to_string(self.path(file)).ok()?;

@@ -4,7 +4,7 @@
 //! part of it.
 
 use std::fs::{self, Permissions};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,6 +22,18 @@ use crate::supervise::Supervisor;
 /// A file that a receipt can be written to.
 #[derive(Debug)]
 pub(super) struct ReceiptFile(PathBuf);
+
+/// Bytes at the beginning of a file in which a receipt names its schema.
+const BEGINNING_BYTES: u64 = 256;
+
+/// True if the file is empty, or a receipt of an earlier run.
+fn may_be_removed(path: &Path) -> io::Result<bool> {
+    let mut beginning = Vec::new();
+    let file = fs::File::open(path)?;
+    file.take(BEGINNING_BYTES).read_to_end(&mut beginning)?;
+    let beginning = String::from_utf8_lossy(&beginning);
+    Ok(beginning.is_empty() || beginning.contains("\"allstop.receipt/"))
+}
 
 impl ReceiptFile {
     /// Checks that the file can be written, and removes the receipt of an earlier run.
@@ -55,6 +67,11 @@ impl ReceiptFile {
             Some(_) => fs::canonicalize(path).map_err(|error| failed(&error))?,
             None => path.to_owned(),
         };
+        if found.is_some() && !may_be_removed(&file).map_err(|error| failed(&error))? {
+            return Err(failed(
+                &"it holds something else than a receipt, and would be removed",
+            ));
+        }
         temporary(&file).map_err(|error| failed(&error.kind()))?;
         if found.is_some() {
             fs::remove_file(&file).map_err(|error| failed(&error))?;

@@ -170,6 +170,8 @@ pub(crate) fn system(
         .chain(config.model.api_key_env.as_deref())
         .collect();
     let hidden_variables = ProcessHost::secret_variables(&with_keys);
+    // Without a place for them there are no answers.
+    let trust = ProcessHost::project_trust().ok();
     SystemOptions {
         config,
         model: None,
@@ -178,6 +180,11 @@ pub(crate) fn system(
         store,
         folder: given.folder,
         spill_folder,
+        // An answer about a project's settings is a person's: a tool that could write one would start what it likes.
+        reserved: trust
+            .iter()
+            .map(|trust| trust.folder().to_owned())
+            .collect(),
         scopes: given.scopes,
         prompter,
         hidden_variables,

@@ -68,6 +68,19 @@ fn shift_tab_and_the_command_change_the_mode_of_a_chat() {
     assert!(!place.work().join("ran").exists());
 }
 
+/// The question is of the mode before: a yes that comes after the switch runs nothing.
+#[test]
+fn switch_to_plan_counts_for_an_open_question() {
+    let place = Place::new();
+    let chat = place.allstop().arg("chat").arg("--model");
+    let person = Person::with_model(&place, chat.arg(place.script(CHANGES)), Terminal::new());
+    person.says("go").sees("? Allow write notes");
+    person.says("/mode plan").sees("mode plan: ").says("y");
+    person.sees("Done.").presses(CTRL_D);
+    drop(person.left());
+    assert!(!place.work().join("notes").exists());
+}
+
 /// A bell for a question and for the end of a turn, but only while the window is not looked at.
 #[test]
 fn bell_calls_only_who_looks_elsewhere() {

@@ -247,3 +247,23 @@ fn file_of_another_user_is_not_used() {
     );
     assert_eq!(hooked(&place), 0);
 }
+
+/// In a home folder the answers lie where the file tools may write: they may not write those.
+#[test]
+fn answers_about_projects_are_out_of_reach_of_tools() {
+    let script = "replies: [{calls: [{tool: write, arguments: {path: data/allstop/trusted/x, content: trusted}}]}, {text: Done.}]";
+    for exists in [false, true] {
+        let place = Place::new();
+        let trusted = place.work().join("data/allstop/trusted");
+        let folder = if exists {
+            &trusted
+        } else {
+            &place.work().join("data/allstop")
+        };
+        std::fs::create_dir_all(folder).expect("a folder");
+        let run = place.run_script(script).args("--mode accept-edits go");
+        let run = run.env("XDG_DATA_HOME", place.work().join("data"));
+        let ended = run.end().ok();
+        assert!(!trusted.join("x").exists(), "{exists}: {ended:#?}");
+    }
+}

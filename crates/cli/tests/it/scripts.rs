@@ -31,6 +31,9 @@ fn calls(commands: &[&str]) -> String {
     )
 }
 
+/// Beginning of a receipt of an earlier run.
+const EARLIER: &str = "{\n  \"schema\": \"allstop.receipt/1\",";
+
 fn pipe(place: &Place) -> String {
     let path = place.path("pipe");
     let made = Command::new("mkfifo")
@@ -183,7 +186,7 @@ fn receipt_of_each_end_is_in_its_file() {
         (SLEEPS, "--timeout 1s --stream-json", 0, 124),
     ] {
         let place = Place::new();
-        let file = place.file("receipt.json", "of an earlier run");
+        let file = place.file("receipt.json", EARLIER);
         let run = place.run_script(script).args(args).arg("--receipt-file");
         let mut running = run.arg(&file).arg("go").start();
         wait_ready(&place);
@@ -211,7 +214,7 @@ fn receipt_of_each_end_is_in_its_file() {
 #[test]
 fn receipt_file_is_there_only_if_the_run_has_a_receipt() {
     let place = Place::new();
-    let file = place.file("receipt.json", "of an earlier run");
+    let file = place.file("receipt.json", EARLIER);
     let run = place.run_script(HELLO).arg("--receipt-file").arg(&file);
     run.arg("hello").end().ok();
     assert!(!file.exists());
@@ -272,4 +275,23 @@ fn receipt_that_is_lost_is_told() {
         "{ended:#?}"
     );
     assert_eq!(ended.envelope()["receipt"]["quiet"], true);
+}
+
+/// A name that was mistyped costs no file: the run's own script, for one.
+#[test]
+fn receipt_file_removes_nothing_but_receipts() {
+    let place = Place::new();
+    let script = place.file("keep.yaml", "replies: [{text: Hello.}]");
+    let run = place.run().arg("--receipt-file").arg(&script);
+    let run = run
+        .arg("--model")
+        .arg(format!("script:{}", script.display()));
+    let ended = run.arg("hello").end();
+    assert_eq!(ended.code, 2, "{ended:#?}");
+    assert!(
+        ended.stderr.contains("something else than a receipt"),
+        "{ended:#?}"
+    );
+    let kept = std::fs::read_to_string(&script).expect("it is there");
+    assert_eq!(kept, "replies: [{text: Hello.}]");
 }

@@ -49,6 +49,7 @@ impl TestServer {
             keys: Arc::new(|_| None),
             store: StoreChoice::Memory,
             folder: place.path().to_owned(),
+            reserved: Vec::new(),
             spill_folder: place.path().join("output"),
             scopes: RootOptions::current(),
             prompter: Arc::new(FixedAnswer(PermissionAnswer::Unanswered)),

@@ -147,6 +147,7 @@ impl System {
         };
         let mut store_files = store.files();
         store_files.extend(options.store.history_file());
+        store_files.extend(options.reserved.iter().cloned());
         let SystemOptions {
             config,
             folder,

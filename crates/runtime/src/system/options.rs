@@ -29,6 +29,8 @@ pub struct SystemOptions {
     pub folder: PathBuf,
     /// Folder for output that is too long for memory, with a subfolder per session.
     pub spill_folder: PathBuf,
+    /// Files and folders that no file tool touches, wherever they are, beside those of the store.
+    pub reserved: Vec<PathBuf>,
     /// Runtimes, containment, clock and ids. The grace of the configuration, if any, takes precedence.
     pub scopes: RootOptions,
     /// Prompter that decides whether a call may run.

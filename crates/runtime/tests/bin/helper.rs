@@ -68,6 +68,7 @@ async fn own(args: &[&str]) -> Result<(), Failure> {
         keys: Arc::new(|_| None),
         store: StoreChoice::Sqlite(folder.join("store.db")),
         folder: folder.to_owned(),
+        reserved: Vec::new(),
         spill_folder: folder.join("output"),
         scopes: RootOptions {
             containment: ContainmentChoice::Keeper(Keepers::new(keeper)),

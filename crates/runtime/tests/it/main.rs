@@ -73,6 +73,7 @@ impl Place {
             keys: Arc::new(|_| None),
             store: StoreChoice::Sqlite(self.file("store.db")),
             folder: self.path().to_owned(),
+            reserved: Vec::new(),
             spill_folder: self.file("output"),
             scopes: RootOptions {
                 containment: ContainmentChoice::Keeper(Keepers::new(keeper)),

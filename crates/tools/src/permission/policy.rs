@@ -89,7 +89,9 @@ impl PermissionPolicy {
             }
         }
         let harmless = spec.effect == Effect::ReadOnly || ALLOWED_BY_DEFAULT.contains(&call.tool);
-        if mode == PermissionMode::Plan && !harmless {
+        let ends_work = call.tool == crate::background::NAME
+            && invocation.arguments.get("action").and_then(Value::as_str) == Some("stop");
+        if mode == PermissionMode::Plan && (!harmless || ends_work) {
             return PermissionDecision::Deny {
                 reason: "the mode is `plan`, in which only calls that read run: say what you would do, and wait until the user changes the mode".to_owned(),
             };

@@ -381,6 +381,13 @@ async fn mode_decides_where_no_rule_does() {
     let allows: [&[&str]; 3] = [&["shell", "edit"], &[], &[]];
     assert_eq!(decide(allows, Plan, "shell", change), "deny");
     assert_eq!(decide(allows, Plan, "edit", change), "deny");
+    let policy = PermissionPolicy::default();
+    let background = spec("background", Effect::Idempotent);
+    let plan = |action: &str| {
+        let call = invocation("background", json!({"action": action, "id": "bg_1"}));
+        word(&policy.decide(&background, &call, Plan))
+    };
+    assert_eq!([plan("output"), plan("stop")], ["allow", "deny"]);
     let asks: [&[&str]; 3] = [&[], &["edit"], &["write"]];
     assert_eq!(decide(asks, AcceptEdits, "edit", change), "ask");
     assert_eq!(decide(asks, AcceptEdits, "write", change), "deny");

@@ -196,6 +196,12 @@ impl RunningTurn<'_> {
             call_id: question.call_id.clone(),
             allowed: answer.allows(),
         });
+        // The mode may have changed while the question was open: what it denies by now, no answer allows.
+        if answer.allows()
+            && let PermissionDecision::Deny { reason } = permissions.decide(tool.spec(), invocation)
+        {
+            return Ok(Some(reason));
+        }
         match answer {
             PermissionAnswer::AllowOnce => Ok(None),
             PermissionAnswer::AllowForSession => {
