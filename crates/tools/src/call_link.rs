@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::SetOnce;
 
 use crate::effect::FileChange;
+use crate::file_state::FileState;
 
 /// Observer of a running call. Called on the tool's own thread: must not block.
 pub trait CallObserver: Send + Sync {
@@ -29,6 +30,8 @@ struct CallLinkInner {
     metered: Mutex<MeteredUsage>,
     exit_code: OnceLock<i32>,
     change: OnceLock<Arc<FileChange>>,
+    /// State of the file that a question has shown.
+    shown: OnceLock<FileState>,
     /// True if the tool listens for promotion to the background.
     is_promotable: AtomicBool,
     promoted: SetOnce<()>,
@@ -63,6 +66,7 @@ impl CallLink {
             metered: Mutex::default(),
             exit_code: OnceLock::new(),
             change: OnceLock::new(),
+            shown: OnceLock::new(),
             is_promotable: AtomicBool::new(false),
             promoted: SetOnce::new(),
         })))
@@ -138,6 +142,19 @@ impl CallLink {
             // Fails if a change was recorded before, which stands.
             drop(inner.change.set(Arc::new(change)));
         }
+    }
+
+    /// Records the state of the file that the question about the call shows. The first one stands.
+    pub(crate) fn set_shown(&self, state: FileState) {
+        if let Some(inner) = &self.0 {
+            // Fails if a state was recorded before, which stands.
+            let _stands = inner.shown.set(state);
+        }
+    }
+
+    /// State of the file that a person has seen when the call was permitted.
+    pub(crate) fn shown(&self) -> Option<FileState> {
+        self.0.as_ref()?.shown.get().copied()
     }
 
     /// The change of a file that the call has made.

@@ -40,6 +40,7 @@ mod call_link;
 mod command;
 pub mod effect;
 pub mod external;
+mod file_state;
 pub mod files;
 pub mod mcp;
 pub mod output;

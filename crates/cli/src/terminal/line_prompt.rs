@@ -36,14 +36,7 @@ impl LinePrompt {
             Some(queue) => queue.clone(),
             None => OutputQueue::new(device.to_file()?, "tty").ok()?,
         };
-        let mode = if environment.has_cursor() {
-            InputMode::Keys {
-                marks_pastes: true,
-                tells_focus: false,
-            }
-        } else {
-            InputMode::Lines
-        };
+        let mode = InputMode::of_question(environment);
         Some(Self {
             queue,
             style: environment.style(true),

@@ -59,14 +59,7 @@ impl QuestionPrompt {
         device: TerminalDevice,
         environment: &Environment,
     ) -> io::Result<Self> {
-        let mode = if environment.has_cursor() {
-            InputMode::Keys {
-                marks_pastes: true,
-                tells_focus: false,
-            }
-        } else {
-            InputMode::Lines
-        };
+        let mode = InputMode::of_question(environment);
         Ok(Self {
             queue,
             style: environment.style(true),

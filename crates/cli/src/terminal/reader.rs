@@ -23,6 +23,7 @@ use tokio::sync::mpsc;
 
 use super::device::TerminalDevice;
 use super::keys::{Key, KeyParser, SEQUENCE_MAX};
+use super::text::Environment;
 use crate::supervise::until;
 
 /// Bytes read at once: a screenful of a paste.
@@ -57,6 +58,20 @@ pub(crate) enum InputMode {
     },
     /// The terminal keeps its mode: it shows what is typed and gives whole lines. For one without a cursor.
     Lines,
+}
+
+impl InputMode {
+    /// The mode of a terminal at which only questions are answered.
+    pub(super) fn of_question(environment: &Environment) -> Self {
+        if environment.has_cursor() {
+            Self::Keys {
+                marks_pastes: true,
+                tells_focus: false,
+            }
+        } else {
+            Self::Lines
+        }
+    }
 }
 
 /// Holder of a terminal. Nothing is read until [`InputReader::take`].

@@ -81,6 +81,44 @@ fn switch_to_plan_counts_for_an_open_question() {
     assert!(!place.work().join("notes").exists());
 }
 
+/// The answer is about what was shown: a file that was saved meanwhile, and a link that leads elsewhere by now, stay.
+#[test]
+fn yes_is_applied_to_the_file_that_was_shown_and_to_no_other() {
+    let script = "
+replies:
+  - calls: [{tool: write, arguments: {path: saved, content: new}}]
+  - calls: [{tool: edit, arguments: {path: link, old: old, new: new}}]
+  - calls: [{tool: write, arguments: {path: missing, content: new}}]
+  - text: Done.
+";
+    let place = Place::new();
+    let file = |name: &str| place.work().join(name);
+    for name in ["saved", "one", "two"] {
+        std::fs::write(file(name), "old\n").expect("a file");
+    }
+    std::os::unix::fs::symlink("one", file("link")).expect("a link");
+    let chat = place.allstop().arg("chat").arg("--model");
+    let person = Person::with_model(&place, chat.arg(place.script(script)), Terminal::new());
+    person.says("go").sees("? Allow write saved");
+    std::fs::write(file("saved"), "saved meanwhile\n").expect("it is saved");
+    person.says("y").sees("no longer what the user saw");
+    person.sees("? Allow edit link");
+    std::fs::remove_file(file("link")).expect("the link");
+    std::os::unix::fs::symlink("two", file("link")).expect("a link");
+    person.says("y").sees("? Allow write missing");
+    std::fs::write(file("missing"), "made meanwhile\n").expect("a file");
+    person.says("y").sees("Done.").presses(CTRL_D);
+    let (_, screen) = person.left();
+    let content = |name: &str| std::fs::read_to_string(file(name)).expect("text");
+    assert_eq!(content("saved"), "saved meanwhile\n", "{screen}");
+    assert_eq!(
+        [content("one"), content("two")],
+        ["old\n", "old\n"],
+        "{screen}"
+    );
+    assert_eq!(content("missing"), "made meanwhile\n", "{screen}");
+}
+
 /// A bell for a question and for the end of a turn, but only while the window is not looked at.
 #[test]
 fn bell_calls_only_who_looks_elsewhere() {

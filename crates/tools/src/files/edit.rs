@@ -12,9 +12,10 @@ use serde::Deserialize;
 use super::error::FileError;
 use super::open::{self, MissingFolders};
 use super::replace::replace;
-use super::tool::{FileAnswer, FileTool, StopCheck};
+use super::tool::{FileAnswer, FilePreview, FileTool, StopCheck, check_shown};
 use super::workspace::{FolderAccess, LocatedPath, Workspace};
-use crate::effect::{DiffLimits, FileChange, file_change};
+use crate::effect::{DiffLimits, file_change};
+use crate::file_state::FileState;
 
 /// Maximum size of a file to edit, in bytes: it is held in memory twice, and nobody writes a larger one by hand.
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -40,8 +41,14 @@ impl FileTool for EditArguments {
         exactly once: include as many surrounding lines as needed.";
     const EFFECT: Effect = Effect::Irreversible;
 
-    fn run(self, workspace: &Workspace, stop: &StopCheck) -> Result<FileAnswer, FileError> {
+    fn run(
+        self,
+        workspace: &Workspace,
+        stop: &StopCheck,
+        shown: Option<FileState>,
+    ) -> Result<FileAnswer, FileError> {
         let planned = self.plan(workspace, stop)?;
+        check_shown(shown, Some(&planned.stat), &planned.located.shown)?;
         let PlannedEdit {
             located,
             folder,
@@ -64,12 +71,16 @@ impl FileTool for EditArguments {
         &self,
         workspace: &Workspace,
         stop: &StopCheck,
-    ) -> Option<Result<FileChange, FileError>> {
-        let change = |planned: PlannedEdit| {
+    ) -> Option<Result<FilePreview, FileError>> {
+        let preview = |planned: PlannedEdit| {
             let path = &planned.located.shown;
-            file_change(path, Some(&planned.old), &planned.new, DiffLimits::QUESTION)
+            let (old, new) = (&planned.old, &planned.new);
+            FilePreview {
+                change: file_change(path, Some(old), new, DiffLimits::QUESTION),
+                state: FileState::of(Some(&planned.stat)),
+            }
         };
-        Some(self.plan(workspace, stop).map(change))
+        Some(self.plan(workspace, stop).map(preview))
     }
 }
 

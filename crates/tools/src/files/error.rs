@@ -29,6 +29,10 @@ pub(crate) enum FileError {
     Swapped { path: String },
     #[error("another program changed `{path}` meanwhile; nothing was written; read it again")]
     ChangedBeneath { path: String },
+    #[error(
+        "`{path}` is no longer what the user saw when asked about this call; nothing was written; read it again"
+    )]
+    ChangedSinceShown { path: String },
     #[error("`{path}` is a binary file of {bytes} bytes")]
     Binary { path: String, bytes: u64 },
     #[error("`{path}` has {bytes} bytes, more than the {bytes_max} that can be edited")]

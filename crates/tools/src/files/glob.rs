@@ -11,6 +11,7 @@ use super::error::FileError;
 use super::tool::{FileAnswer, FileTool, StopCheck};
 use super::walk::{WalkItem, walk};
 use super::workspace::{FolderAccess, Workspace};
+use crate::file_state::FileState;
 
 /// Maximum number of paths in one answer; the walk ends there too.
 const PATHS_MAX: usize = 1_000;
@@ -29,7 +30,12 @@ impl FileTool for GlobArguments {
         `[a-z]`, `{a,b}`. Files that .gitignore excludes are skipped.";
     const EFFECT: Effect = Effect::ReadOnly;
 
-    fn run(self, workspace: &Workspace, stop: &StopCheck) -> Result<FileAnswer, FileError> {
+    fn run(
+        self,
+        workspace: &Workspace,
+        stop: &StopCheck,
+        _: Option<FileState>,
+    ) -> Result<FileAnswer, FileError> {
         let located = workspace.locate(".", FolderAccess::Read)?;
         let matcher = compile(&self.pattern, workspace.folder())?;
         let mut paths = Vec::new();

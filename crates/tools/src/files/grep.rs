@@ -18,6 +18,7 @@ use super::open;
 use super::tool::{FileAnswer, FileTool, StopCheck};
 use super::walk::{WalkItem, walk};
 use super::workspace::{FolderAccess, LocatedPath, Workspace};
+use crate::file_state::FileState;
 
 /// Maximum number of lines in one answer; the search ends there too. More lines mean too broad a pattern.
 const LINES_MAX: usize = 200;
@@ -42,7 +43,12 @@ impl FileTool for GrepArguments {
         Binary files and files that .gitignore excludes are skipped.";
     const EFFECT: Effect = Effect::ReadOnly;
 
-    fn run(self, workspace: &Workspace, stop: &StopCheck) -> Result<FileAnswer, FileError> {
+    fn run(
+        self,
+        workspace: &Workspace,
+        stop: &StopCheck,
+        _: Option<FileState>,
+    ) -> Result<FileAnswer, FileError> {
         let located = workspace.locate(self.path.as_deref().unwrap_or("."), FolderAccess::Read)?;
         let matcher = RegexMatcherBuilder::new()
             .line_terminator(Some(b'\n'))

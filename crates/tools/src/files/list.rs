@@ -9,6 +9,7 @@ use super::error::FileError;
 use super::open;
 use super::tool::{FileAnswer, FileTool, StopCheck};
 use super::workspace::{FolderAccess, Workspace};
+use crate::file_state::FileState;
 
 /// Maximum number of entries in one answer: a larger folder is a generated one, for which `glob` is the better tool.
 const ENTRIES_SHOWN_MAX: usize = 1_000;
@@ -28,7 +29,12 @@ impl FileTool for ListArguments {
     const DESCRIPTION: &'static str = "Lists a folder, sorted, one entry per line: `name/` is a folder, `name -> target` a symbolic link.";
     const EFFECT: Effect = Effect::ReadOnly;
 
-    fn run(self, workspace: &Workspace, stop: &StopCheck) -> Result<FileAnswer, FileError> {
+    fn run(
+        self,
+        workspace: &Workspace,
+        stop: &StopCheck,
+        _: Option<FileState>,
+    ) -> Result<FileAnswer, FileError> {
         let located = workspace.locate(self.path.as_deref().unwrap_or("."), FolderAccess::Read)?;
         let path = &located.shown;
         let folder = open::folder(&located)?;

@@ -10,6 +10,7 @@ use super::error::FileError;
 use super::open;
 use super::tool::{FileAnswer, FileTool, StopCheck};
 use super::workspace::{FolderAccess, Workspace};
+use crate::file_state::FileState;
 
 /// Default maximum of lines in one answer: most source files fit.
 const LINES_DEFAULT: u64 = 2_000;
@@ -42,7 +43,12 @@ impl FileTool for ReadArguments {
         the end of the answer names the offset of the next part.";
     const EFFECT: Effect = Effect::ReadOnly;
 
-    fn run(self, workspace: &Workspace, stop: &StopCheck) -> Result<FileAnswer, FileError> {
+    fn run(
+        self,
+        workspace: &Workspace,
+        stop: &StopCheck,
+        _: Option<FileState>,
+    ) -> Result<FileAnswer, FileError> {
         let located = workspace.locate(&self.path, FolderAccess::Read)?;
         let (file, stat) = open::file(&located)?;
         let path = located.shown;

@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use super::error::FileError;
 use super::workspace::LocatedPath;
 use super::{StopCheck, open};
+use crate::file_state::FileState;
 
 /// Bytes between two checks for a stop, so that a large write stops soon.
 const WRITE_CHUNK_BYTES: usize = 1 << 20;
@@ -46,7 +47,8 @@ pub(crate) fn replace(
         temporary.file.write_all(chunk).map_err(io)?;
     }
     temporary.file.sync_data().map_err(io)?;
-    if !is_same(expected, open::regular(folder, name, located)?.as_ref()) {
+    let now = open::regular(folder, name, located)?;
+    if FileState::of(expected) != FileState::of(now.as_ref()) {
         return Err(FileError::ChangedBeneath {
             path: shown.clone(),
         });
@@ -56,20 +58,6 @@ pub(crate) fn replace(
     temporary
         .rename_to(name)
         .map_err(FileError::io("could not write", shown))
-}
-
-/// True if the file has not changed: same inode, same length, same modification time.
-fn is_same(before: Option<&Stat>, now: Option<&Stat>) -> bool {
-    let key = |stat: &Stat| {
-        (
-            stat.st_dev,
-            stat.st_ino,
-            stat.st_size,
-            stat.st_mtime,
-            stat.st_mtime_nsec,
-        )
-    };
-    before.map(key) == now.map(key)
 }
 
 /// A temporary file that is removed unless it is renamed.

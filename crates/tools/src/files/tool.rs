@@ -9,12 +9,14 @@ use allstop_core::Effect;
 use allstop_core::receipt::ItemKind;
 use allstop_scope::{WorkCx, WorkSpec};
 use futures::future::BoxFuture;
+use rustix::fs::Stat;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 use super::error::FileError;
 use super::workspace::Workspace;
 use crate::effect::{EffectPreview, FileChange};
+use crate::file_state::FileState;
 use crate::schema::schema_of;
 use crate::tool::{Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};
 
@@ -27,11 +29,38 @@ pub(super) trait FileTool: DeserializeOwned + JsonSchema + Send + 'static {
     const DESCRIPTION: &'static str;
     const EFFECT: Effect;
 
-    fn run(self, workspace: &Workspace, stop: &StopCheck) -> Result<FileAnswer, FileError>;
+    /// Runs the call. `shown`: the state of the file that a person has seen in the question: the answer is about that one.
+    fn run(
+        self,
+        workspace: &Workspace,
+        stop: &StopCheck,
+        shown: Option<FileState>,
+    ) -> Result<FileAnswer, FileError>;
 
     /// The change that `run` would make, without making it; `None` if it makes none.
-    fn preview(&self, _: &Workspace, _: &StopCheck) -> Option<Result<FileChange, FileError>> {
+    fn preview(&self, _: &Workspace, _: &StopCheck) -> Option<Result<FilePreview, FileError>> {
         None
+    }
+}
+
+/// A change that was not made, and the state of the file that it is about.
+#[derive(Debug)]
+pub(super) struct FilePreview {
+    pub(super) change: FileChange,
+    pub(super) state: FileState,
+}
+
+/// Checks that the file is still in the state that a person has seen.
+pub(super) fn check_shown(
+    shown: Option<FileState>,
+    now: Option<&Stat>,
+    path: &str,
+) -> Result<(), FileError> {
+    match shown {
+        Some(shown) if shown != FileState::of(now) => Err(FileError::ChangedSinceShown {
+            path: path.to_owned(),
+        }),
+        _ => Ok(()),
     }
 }
 
@@ -110,9 +139,12 @@ impl<T: FileTool> Tool for FileToolAdapter<T> {
             })?;
             let workspace = Arc::clone(&self.workspace);
             let spec = WorkSpec::new(ItemKind::Thread, T::NAME);
+            let shown = invocation.link.shown();
             let thread = invocation
                 .scope
-                .spawn_blocking(spec, move |cx| arguments.run(&workspace, &StopCheck(cx)))
+                .spawn_blocking(spec, move |cx| {
+                    arguments.run(&workspace, &StopCheck(cx), shown)
+                })
                 .map_err(|refused| ToolError::new(refused.to_string()))?;
             let answer = thread
                 .await
@@ -135,7 +167,10 @@ impl<T: FileTool> Tool for FileToolAdapter<T> {
             let preview = move |cx| arguments.preview(&workspace, &StopCheck(cx));
             let thread = invocation.scope.spawn_blocking(spec, preview).ok()?;
             let reason = match tokio::time::timeout(PREVIEW_MAX, thread).await {
-                Ok(Ok(Some(Ok(change)))) => return Some(EffectPreview::Change(change)),
+                Ok(Ok(Some(Ok(preview)))) => {
+                    invocation.link.set_shown(preview.state);
+                    return Some(EffectPreview::Change(preview.change));
+                }
                 Ok(Ok(Some(Err(error)))) => error.to_string(),
                 Ok(Ok(None)) => return None,
                 Ok(Err(lost)) => lost.to_string(),

@@ -11,9 +11,10 @@ use serde::Deserialize;
 use super::error::FileError;
 use super::open::{self, MissingFolders};
 use super::replace::replace;
-use super::tool::{FileAnswer, FileTool, StopCheck};
+use super::tool::{FileAnswer, FilePreview, FileTool, StopCheck, check_shown};
 use super::workspace::{FolderAccess, LocatedPath, Workspace};
 use crate::effect::{DiffLimits, FileChange, file_change};
+use crate::file_state::FileState;
 
 /// Maximum size of an old content that is compared, in bytes: more than people read, and it is held in memory.
 const DIFF_BYTES_MAX: u64 = 4 * 1024 * 1024;
@@ -33,10 +34,16 @@ impl FileTool for WriteArguments {
     const DESCRIPTION: &'static str = "Writes a whole file in one step and replaces existing content. Use `edit` to change a part of a file.";
     const EFFECT: Effect = Effect::Idempotent;
 
-    fn run(self, workspace: &Workspace, stop: &StopCheck) -> Result<FileAnswer, FileError> {
+    fn run(
+        self,
+        workspace: &Workspace,
+        stop: &StopCheck,
+        shown: Option<FileState>,
+    ) -> Result<FileAnswer, FileError> {
         let located = workspace.locate(&self.path, FolderAccess::ReadWrite)?;
         let (folder, name) = open::parent(&located, MissingFolders::Create)?;
         let before = open::regular(&folder, name, &located)?;
+        check_shown(shown, before.as_ref(), &located.shown)?;
         let old = match &before {
             // A file that can be written and not read is written.
             Some(_) => old_content(&folder, name, &located).unwrap_or(OldContent::NotShown),
@@ -66,20 +73,23 @@ impl FileTool for WriteArguments {
         &self,
         workspace: &Workspace,
         _: &StopCheck,
-    ) -> Option<Result<FileChange, FileError>> {
-        let change = || {
+    ) -> Option<Result<FilePreview, FileError>> {
+        let preview = || {
             let located = workspace.locate(&self.path, FolderAccess::ReadWrite)?;
-            let old = match open::parent(&located, MissingFolders::Refuse) {
+            let (old, stat) = match open::parent(&located, MissingFolders::Refuse) {
                 Ok((folder, name)) => match open::regular(&folder, name, &located)? {
-                    Some(_) => old_content(&folder, name, &located)?,
-                    None => OldContent::Missing,
+                    Some(stat) => (old_content(&folder, name, &located)?, Some(stat)),
+                    None => (OldContent::Missing, None),
                 },
-                Err(FileError::NotFound { .. }) => OldContent::Missing,
+                Err(FileError::NotFound { .. }) => (OldContent::Missing, None),
                 Err(error) => return Err(error),
             };
-            Ok(self.change(&located.shown, &old, DiffLimits::QUESTION))
+            Ok(FilePreview {
+                change: self.change(&located.shown, &old, DiffLimits::QUESTION),
+                state: FileState::of(stat.as_ref()),
+            })
         };
-        Some(change())
+        Some(preview())
     }
 }
 
