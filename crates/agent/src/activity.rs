@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use allstop_core::CallId;
 use allstop_core::turn::PartialStep;
-use allstop_tools::CallObserver;
+use allstop_tools::{CallObserver, CallProgress};
 use parking_lot::Mutex;
 use tokio::time::{Duration, Instant};
 
@@ -87,6 +87,18 @@ impl CallObserver for ActivityTimer {
         self.events.send(|| AgentEvent::ToolOutput {
             call_id: call_id.clone(),
             text: text.into(),
+        });
+    }
+
+    fn progress(&self, call_id: &CallId, progress: &CallProgress) {
+        let mut partial = self.partial.lock();
+        partial
+            .outputs
+            .insert(call_id.clone(), progress.to_string());
+        drop(partial);
+        self.events.send(|| AgentEvent::ToolProgress {
+            call_id: call_id.clone(),
+            progress: progress.clone(),
         });
     }
 

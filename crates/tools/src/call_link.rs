@@ -1,4 +1,4 @@
-//! Side channel of a running call: output, heartbeat, usage, effect, and promotion to the background.
+//! Side channel of a running call: output, progress, heartbeat, usage, effect, and promotion to the background.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,12 +8,16 @@ use allstop_core::{CallId, Usage};
 use parking_lot::Mutex;
 use tokio::sync::SetOnce;
 
+use crate::call_progress::CallProgress;
 use crate::effect::FileChange;
 
 /// Observer of a running call. Called on the tool's own thread: must not block.
 pub trait CallObserver: Send + Sync {
     /// A piece of output, for display.
     fn output(&self, call_id: &CallId, text: &str);
+
+    /// Progress, for display. A later one replaces it.
+    fn progress(&self, call_id: &CallId, progress: &CallProgress);
 
     /// A heartbeat.
     fn heartbeat(&self);
@@ -50,6 +54,8 @@ struct NullObserver;
 
 impl CallObserver for NullObserver {
     fn output(&self, _call_id: &CallId, _text: &str) {}
+
+    fn progress(&self, _call_id: &CallId, _progress: &CallProgress) {}
 
     fn heartbeat(&self) {}
 }
@@ -89,6 +95,16 @@ impl CallLink {
         }
         inner.observer.heartbeat();
         inner.observer.output(&inner.call_id, text);
+    }
+
+    /// Shows progress to the observer, and sends a heartbeat.
+    pub fn progress(&self, progress: &CallProgress) {
+        let Some(inner) = &self.0 else { return };
+        if let Some(other) = inner.handed_over() {
+            return other.progress(progress);
+        }
+        inner.observer.heartbeat();
+        inner.observer.progress(&inner.call_id, progress);
     }
 
     /// Sends a heartbeat: the call waits for something that makes progress.

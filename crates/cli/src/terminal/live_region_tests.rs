@@ -50,3 +50,34 @@ fn rows_above_stay_when_a_lower_window_cuts_the_status() {
     region.draw(frame(4), false, &mut text);
     assert_eq!(show(&text, 4), "two\nthree\n> typed");
 }
+
+#[test]
+fn rows_of_running_work_are_narrower_than_the_terminal() {
+    let now = Instant::now();
+    let running = RunningLine {
+        label: styled!["stopping…"],
+        clock: RunningClock::ForceAt(now + Duration::from_secs(2)),
+        progress: CallProgress::checked(1.0, Some(2.0), Some("half of it is done by now")),
+        tail: vec![styled!["a line of output that is long enough to be cut"]],
+        style: STYLE,
+    };
+    let rows = |columns| {
+        let mut rows = Vec::new();
+        let running = std::slice::from_ref(&running);
+        add_running(running, now, (columns, 24), &mut rows);
+        rows
+    };
+    for columns in 10..60 {
+        let widest = rows(columns).iter().map(|row| row.width).max();
+        assert!(widest < Some(columns), "{columns}: {:#?}", rows(columns));
+    }
+    let texts: Vec<_> = rows(38).into_iter().map(|row| row.text).collect();
+    assert_eq!(
+        texts,
+        [
+            "⠋ stopping…  force in 2.0 s · Ctrl-C…",
+            "  ████░░░░  50 %  half of it is done…",
+            "  │ a line of output that is long en…",
+        ]
+    );
+}

@@ -21,6 +21,7 @@ mod live_region;
 mod narrowing;
 mod open_line;
 mod output;
+mod progress_bar;
 mod prompt;
 mod question;
 mod question_text;
