@@ -44,7 +44,7 @@ pub(crate) use flow::{
     CellAlign, FlowLine, FlowPart, FlowTable, OpenText, RowBreak, Span, last_boundary,
 };
 pub(crate) use input_line::InputLine;
-pub(crate) use job_control::{JobChange, JobControl, suspend, suspend_watch};
+pub(crate) use job_control::{JobChange, JobControl, suspend, suspend_idle, suspend_watch};
 pub(crate) use keys::Key;
 pub(crate) use live_region::{RunningClock, RunningLine};
 pub(crate) use output::{OutputFlush, OutputStreams};

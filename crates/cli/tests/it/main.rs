@@ -22,6 +22,7 @@ mod hostile_provider;
 mod instructions;
 mod modes;
 mod odd_times;
+mod pick;
 mod progress;
 mod random_stops;
 mod real_model;
