@@ -53,12 +53,12 @@ fn list_fits_the_width_and_arrows_choose() {
         let [older, _newer] = sessions(&place);
         let person = at(&place, "sessions resume", size);
         person.sees("› 1   short and sweet").sees(prompt);
-        person.sees("Enter continues it");
+        person.sees("Enter continues, Esc leaves");
         person.presses(DOWN).sees("› 2   short answers");
         person.presses("\r").sees(&format!("session {older}"));
         person.says("short again").sees("A short answer.");
         assert!(
-            !person.screen().contains("Which session"),
+            !person.screen().contains("Choose a session"),
             "{}",
             person.screen()
         );

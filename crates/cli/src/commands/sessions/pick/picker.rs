@@ -114,7 +114,7 @@ impl SessionPicker {
         let first = self.selected / shown * shown;
         let mut above = Vec::new();
         if !is_low {
-            above.push(styled!["Which session continues?"]);
+            above.push(styled!["Choose a session, or type to find it:"]);
         }
         for (at, one) in matches.iter().enumerate().skip(first).take(shown) {
             let [head, facts] = lines_of(one, style, at == self.selected);
@@ -151,7 +151,7 @@ impl SessionPicker {
     }
 }
 
-const KEYS: &str = "Enter continues it, Esc gives up; a number or words narrow the list";
+const KEYS: &str = "Enter continues, Esc leaves";
 
 /// Number and prompt, and the facts below.
 fn lines_of(one: &SessionCandidate, style: Style, is_selected: bool) -> [Styled; 2] {

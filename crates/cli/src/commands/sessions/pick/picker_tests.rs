@@ -130,7 +130,7 @@ fn what_is_shown_fits_the_height_and_has_the_selection() {
     assert_eq!(
         above,
         [
-            "Which session continues?",
+            "Choose a session, or type to find it:",
             "  1   Fix the tests",
             "      2 min ago - gpt-x - ~/src/Alpha",
             "> 3   fix the docs",
