@@ -72,7 +72,7 @@ impl SessionPicker {
 
     /// A key was pressed on a terminal that shows whole lines alone.
     pub(super) fn press_in_lines(&mut self, key: Key) -> PickStep {
-        if !matches!(key, Key::Enter | Key::NewLine) {
+        if !key.ends_line() {
             return self.press(key);
         }
         let matches = self.matches();
