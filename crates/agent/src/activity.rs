@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use allstop_core::CallId;
 use allstop_core::turn::PartialStep;
-use allstop_tools::CallObserver;
 use allstop_tools::output::{without_cut_end, without_cut_start};
+use allstop_tools::{CallObserver, CallProgress};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Duration, Instant};
@@ -160,6 +160,17 @@ impl CallObserver for ActivityTimer {
         } else if !was_due {
             self.held.notify_one();
         }
+    }
+
+    fn progress(&self, call_id: &CallId, progress: &CallProgress) {
+        let mut partial = self.partial.lock();
+        let call = partial.outputs.entry(call_id.clone()).or_default();
+        call.end = progress.to_string().into_bytes();
+        drop(partial);
+        self.events.send(|| AgentEvent::ToolProgress {
+            call_id: call_id.clone(),
+            progress: progress.clone(),
+        });
     }
 
     fn heartbeat(&self) {

@@ -12,7 +12,7 @@ use allstop_core::record::CallOutcome;
 use allstop_core::{
     CallId, Cause, Effect, FinishReason, SessionId, StopReason, ToolCall, TurnNumber, Usage,
 };
-use allstop_tools::FileChange;
+use allstop_tools::{CallProgress, FileChange};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
@@ -126,6 +126,14 @@ pub enum AgentEvent {
         /// call's result is made from all of its output.
         #[serde(default)]
         missed_bytes: u64,
+    },
+    /// Progress of a running call. The latest one replaces those before.
+    ToolProgress {
+        /// The call.
+        call_id: CallId,
+        /// The progress.
+        #[serde(flatten)]
+        progress: CallProgress,
     },
     /// A call has ended.
     ToolFinished {

@@ -1,4 +1,4 @@
-//! Side channel of a running call: output, heartbeat, usage, effect, and promotion to the background.
+//! Side channel of a running call: output, progress, heartbeat, usage, effect, and promotion to the background.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,6 +8,7 @@ use allstop_core::{CallId, Usage};
 use parking_lot::Mutex;
 use tokio::sync::SetOnce;
 
+use crate::call_progress::CallProgress;
 use crate::effect::FileChange;
 use crate::file_state::FileState;
 
@@ -15,6 +16,9 @@ use crate::file_state::FileState;
 pub trait CallObserver: Send + Sync {
     /// A piece of output, for display.
     fn output(&self, call_id: &CallId, output: &[u8]);
+
+    /// Progress, for display. A later one replaces it.
+    fn progress(&self, call_id: &CallId, progress: &CallProgress);
 
     /// A heartbeat.
     fn heartbeat(&self);
@@ -53,6 +57,8 @@ struct NullObserver;
 
 impl CallObserver for NullObserver {
     fn output(&self, _call_id: &CallId, _output: &[u8]) {}
+
+    fn progress(&self, _call_id: &CallId, _progress: &CallProgress) {}
 
     fn heartbeat(&self) {}
 }
@@ -93,6 +99,16 @@ impl CallLink {
         }
         inner.observer.heartbeat();
         inner.observer.output(&inner.call_id, output.as_ref());
+    }
+
+    /// Shows progress to the observer, and sends a heartbeat.
+    pub fn progress(&self, progress: &CallProgress) {
+        let Some(inner) = &self.0 else { return };
+        if let Some(other) = inner.handed_over() {
+            return other.progress(progress);
+        }
+        inner.observer.heartbeat();
+        inner.observer.progress(&inner.call_id, progress);
     }
 
     /// Sends a heartbeat: the call waits for something that makes progress.

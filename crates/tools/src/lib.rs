@@ -37,6 +37,7 @@
 pub mod background;
 mod builtin;
 mod call_link;
+mod call_progress;
 mod command;
 pub mod effect;
 pub mod external;
@@ -57,6 +58,7 @@ pub use background::{
 };
 pub use builtin::{BUILTIN_TOOLS, builtin_tools};
 pub use call_link::{CallLink, CallObserver, NotPromotable};
+pub use call_progress::CallProgress;
 pub use command::{CommandLimit, RunningCommand, command_name, exit_text};
 pub use effect::{DiffLine, DiffLineKind, EffectPreview, FileChange};
 pub use external::{ExternalEvent, ExternalOptions, ExternalRequests, external_tools};

@@ -165,6 +165,9 @@ pub(crate) struct ChatArgs {
     pub(crate) prompt: Vec<String>,
     #[command(flatten)]
     pub(crate) session: SessionChoiceArgs,
+    /// Choose the session to continue from a list
+    #[arg(long, conflicts_with_all = ["session", "continues"], help_heading = "Session")]
+    pub(crate) resume: bool,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
     #[command(flatten)]
@@ -525,8 +528,8 @@ pub(crate) enum SessionsCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct ResumeArgs {
-    /// The id or a part of it, `last`, or the number in the list
-    pub(crate) id: String,
+    /// The id or a part of it, `last`, or the number in the list; without it you choose from the list
+    pub(crate) id: Option<String>,
     /// The next message, with or without quotes
     #[arg(value_name = "PROMPT")]
     pub(crate) prompt: Vec<String>,
@@ -539,8 +542,9 @@ impl ResumeArgs {
     pub(crate) fn into_chat(self, store: StoreArgs) -> ChatArgs {
         ChatArgs {
             prompt: self.prompt,
+            resume: self.id.is_none(),
             session: SessionChoiceArgs {
-                session: Some(self.id),
+                session: self.id,
                 continues: false,
             },
             store,

@@ -72,6 +72,11 @@ impl CallOutputs {
                     }
                 }
             }
+            AgentEvent::ToolProgress { call_id, progress } => {
+                if let Some(call) = self.find_mut(call_id) {
+                    call.text = progress.to_string();
+                }
+            }
             AgentEvent::ToolFinished {
                 call_id, content, ..
             } => {

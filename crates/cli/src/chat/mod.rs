@@ -5,6 +5,7 @@
 
 mod call_outputs;
 mod chat_loop;
+mod choice;
 mod command;
 mod complete;
 mod history;
@@ -44,6 +45,7 @@ use crate::start::options::{self, Given};
 use crate::start::{self, NamedSession, Opened, Opening, StartFailure, StartVoice, read};
 use crate::supervise::Supervisor;
 use crate::terminal::TerminalDevice;
+use choice::ChatSession;
 use history::InputHistory;
 use view::ChatView;
 
@@ -72,7 +74,9 @@ pub(crate) async fn chat(args: ChatArgs, host: &ProcessHost) -> Result<Exit, Cli
         (false, false, Some(_)) => QuestionRecipient::Subscribers,
         _ => QuestionRecipient::Prompter,
     };
-    let opened = open(&args, asks, host, &mut supervisor, &view).await;
+    let choice = ChatSession::of(&args, terminal.filter(|_| tty.is_some()))?;
+    let is_resumed = !matches!(choice, ChatSession::New);
+    let opened = open(&args, choice, asks, host, &mut supervisor, &view).await;
     let (opened, history) = match opened {
         Ok(opened) => opened,
         Err(StartFailure::Usage(problem)) => return Err(problem),
@@ -80,7 +84,7 @@ pub(crate) async fn chat(args: ChatArgs, host: &ProcessHost) -> Result<Exit, Cli
             return Ok(not_opened(&view, &supervisor.control, &envelope));
         }
     };
-    greet(&view, &opened, args.session.named().is_some()).await;
+    greet(&view, &opened, is_resumed).await;
     let Opened {
         system, open, mode, ..
     } = opened;
@@ -174,16 +178,14 @@ type OpenedChat = (Opened, InputHistory);
 
 async fn open(
     args: &ChatArgs,
+    choice: ChatSession<'_>,
     asks: QuestionRecipient,
     host: &ProcessHost,
     supervisor: &mut Supervisor,
     view: &ChatView,
 ) -> Result<OpenedChat, StartFailure> {
     let with = args.with.clone();
-    let named = args.session.named();
-    let session =
-        named.map(|name| NamedSession::new(name, "sessions resume", &args.with.model, &args.store));
-    let (store, continues) = (args.store.clone(), session.is_some());
+    let (store, continues) = (args.store.clone(), !matches!(choice, ChatSession::New));
     let project = start::project::choose(&with.model, host, supervisor).await?;
     let given = Given::of(host);
     let types = view.types;
@@ -216,6 +218,9 @@ async fn open(
     let grace = system.config.deadlines.grace;
     let grace = grace.map_or(GRACE_DEFAULT, Duration::from);
     supervisor.control.set_grace(grace);
+    let named = choice.name(&system.store, host, supervisor).await?;
+    let session = named
+        .map(|name| NamedSession::new(&name, "sessions resume", &args.with.model, &args.store));
     let opening = Opening {
         system,
         session,

@@ -9,6 +9,7 @@ use allstop_core::receipt::{ItemKind, ItemState, NotStoppedReason, ReceiptItem};
 use allstop_core::record::CallOutcome;
 use allstop_core::terminal_text::is_unsafe;
 use allstop_core::{CallId, Cause, CauseKind, Effect, Extent, Receipt, Timestamp};
+use allstop_tools::CallProgress;
 
 use super::*;
 use crate::terminal::test_screen::TestScreen;
@@ -104,6 +105,7 @@ fn lines_that_change_are_harmless() {
     output.stdout().show_running(vec![RunningLine {
         label: styled!["running ", HOSTILE],
         clock: RunningClock::Since(Instant::now()),
+        progress: CallProgress::checked(1.0, Some(2.0), Some(HOSTILE)),
         tail: vec![styled!["writes ", HOSTILE]],
         style: STYLE,
     }]);

@@ -80,7 +80,11 @@ impl EventView for JsonStream {
             event,
             AgentEvent::TextDelta { .. } | AgentEvent::ReasoningDelta { .. }
         );
-        let is_output = is_delta || matches!(event, AgentEvent::ToolOutput { .. });
+        let is_output = is_delta
+            || matches!(
+                event,
+                AgentEvent::ToolOutput { .. } | AgentEvent::ToolProgress { .. }
+            );
         if self.stopping && is_output {
             self.missed += 1;
             return;

@@ -10,6 +10,7 @@ use allstop_core::ids::BackgroundId;
 use allstop_core::message::Arguments;
 use allstop_core::record::SessionRecord;
 use allstop_core::{CallId, Effect, TurnNumber, Usage};
+use allstop_tools::CallProgress;
 
 use super::watch_event::WatchEvent;
 use crate::display::call_label;
@@ -64,6 +65,7 @@ struct PicturedCall {
     started: Option<(Effect, Instant)>,
     /// The end of its output.
     output: String,
+    progress: Option<CallProgress>,
 }
 
 impl TurnPicture {
@@ -121,6 +123,7 @@ impl TurnPicture {
                         arguments: arguments.clone(),
                         started: None,
                         output: String::new(),
+                        progress: None,
                     });
                 }
             }
@@ -134,6 +137,11 @@ impl TurnPicture {
             AgentEvent::ToolOutput { call_id, text, .. } => {
                 if let Some(call) = turn.call(call_id) {
                     call.push(text);
+                }
+            }
+            AgentEvent::ToolProgress { call_id, progress } => {
+                if let Some(call) = turn.call(call_id) {
+                    call.progress = Some(progress.clone());
                 }
             }
             AgentEvent::ToolFinished { call_id, .. } => {
@@ -240,12 +248,15 @@ impl TurnPicture {
             if !call.output.is_empty() {
                 let text = call.output.as_str().into();
                 let output = AgentEvent::ToolOutput {
-                    call_id,
+                    call_id: call_id.clone(),
                     text,
                     base64: None,
                     missed_bytes: 0,
                 };
                 events.push(live(output, now));
+            }
+            if let Some(progress) = call.progress.clone() {
+                events.push(live(AgentEvent::ToolProgress { call_id, progress }, now));
             }
         }
         events
@@ -394,6 +405,31 @@ mod tests {
         assert_eq!(
             picture.facts(now).map(|facts| facts.age),
             Some(Duration::from_secs(5))
+        );
+    }
+
+    #[test]
+    fn watcher_is_shown_the_latest_progress() {
+        let mut picture = TurnPicture::default();
+        let now = Instant::now();
+        picture.live(&started(), now);
+        picture.live(&requested(), now);
+        for done in [1.0, 2.0] {
+            let progress = CallProgress::checked(done, Some(3.0), Some("linking"));
+            let progress = progress.expect("it is progress");
+            let call_id = CallId::new("call_1");
+            picture.live(&AgentEvent::ToolProgress { call_id, progress }, now);
+        }
+        let events = picture.events(now);
+        let [.., WatchEvent::Live { event, .. }] = events.as_slice() else {
+            panic!("{events:?}");
+        };
+        // As it goes over the socket.
+        let json = serde_json::to_string(event).expect("JSON");
+        let event: AgentEvent = serde_json::from_str(&json).expect("an event");
+        assert!(
+            matches!(&event, AgentEvent::ToolProgress { progress, .. } if progress.to_string() == "linking (2/3)"),
+            "{json}"
         );
     }
 

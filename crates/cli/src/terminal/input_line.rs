@@ -13,7 +13,7 @@ const TEXT_COLUMNS_MIN: usize = 10;
 /// The line that a person types into, and what stands right above it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct InputLine {
-    /// Lines above it that belong to it, each cut to the width: messages that wait.
+    /// Lines above it that belong to it, each cut to the width, and as many as have room.
     pub(crate) above: Vec<Styled>,
     /// The sign in front of it.
     pub(crate) prefix: Styled,
@@ -80,10 +80,11 @@ impl InputLine {
             })
             .collect();
         cursor_row -= first;
-        let mut all: Vec<String> = self
-            .above
-            .iter()
-            .map(|line| self.above(line, room).into_string())
+        let above = screen_rows.saturating_sub(rows.len() + head.len() + 1);
+        let above = self.above.iter().take(above);
+        let mark = self.style.pick("…", "...");
+        let mut all: Vec<String> = above
+            .map(|line| line.cut(room, mark).into_string())
             .collect();
         let head = head.into_iter();
         all.extend(head.map(|line| self.style.paint(TextRole::Strong, line).into_string()));
@@ -111,11 +112,6 @@ impl InputLine {
         let lines = words.wrap(room).into_iter();
         let cut = lines.map(|line| line.cut(room, self.style.pick("…", "...")));
         (cut.collect(), sign)
-    }
-
-    fn above(&self, line: &Styled, room: usize) -> Styled {
-        let line = line.cut(room, self.style.pick("…", "..."));
-        self.style.paint(TextRole::Dim, line)
     }
 }
 

@@ -88,6 +88,11 @@ pub(crate) fn suspend_watch(queue: (&OutputQueue, Style), before: impl FnOnce())
     });
 }
 
+/// The same of a process that runs nothing.
+pub(crate) fn suspend_idle(queue: (&OutputQueue, Style), before: impl FnOnce()) {
+    suspend_saying(Some(queue), before, || in_words(&[]));
+}
+
 fn suspend_saying(
     queue: Option<(&OutputQueue, Style)>,
     before: impl FnOnce(),

@@ -55,6 +55,13 @@ pub(crate) enum Key {
     FocusLost,
 }
 
+impl Key {
+    /// True if it ends a line, in a terminal that gives whole lines too.
+    pub(crate) fn ends_line(&self) -> bool {
+        matches!(self, Self::Enter | Self::NewLine)
+    }
+}
+
 /// Time within which the parts of one sequence arrive, also over a slow connection. After it an Escape was a separate key.
 pub(super) const SEQUENCE_MAX: Duration = Duration::from_millis(100);
 

@@ -6,9 +6,12 @@
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
+use allstop_tools::CallProgress;
+
 use super::flow::OpenText;
 use super::input_line::InputLine;
 use super::narrowing::Narrowing;
+use super::progress_bar::progress_bar;
 use super::status_line::StatusLine;
 use super::text::{Style, Styled, TextRole, styled};
 use crate::display::duration;
@@ -28,6 +31,8 @@ pub(crate) struct RunningLine {
     pub(crate) label: Styled,
     /// Time that is shown behind it.
     pub(crate) clock: RunningClock,
+    /// Its progress, shown below it.
+    pub(crate) progress: Option<CallProgress>,
     /// The last lines of its output, shown below it.
     pub(crate) tail: Vec<Styled>,
     /// Colours and symbols.
@@ -276,6 +281,12 @@ fn add_running(
     let mut room_for_output = room.saturating_sub(running.len());
     for line in running.iter().take(shown) {
         to.push(RegionRow::of(&line.draw(now, columns)));
+        if let Some(progress) = line.progress.as_ref().filter(|_| room_for_output > 0) {
+            let room = columns.saturating_sub(3);
+            let bar = styled!["  ", progress_bar(progress, line.style, room)];
+            to.push(RegionRow::of(&bar));
+            room_for_output -= 1;
+        }
         let left_out = line.tail.len().saturating_sub(room_for_output);
         let tail = line.tail.get(left_out..).unwrap_or_default();
         to.extend(

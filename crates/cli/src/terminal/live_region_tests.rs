@@ -68,21 +68,23 @@ fn rows_of_work_are_narrower_than_every_window() {
             let line = RunningLine {
                 label: styled!["stopping… 你好 and a long name of the work that is stopped"],
                 clock: *clock,
+                progress: CallProgress::checked(1.0, Some(2.0), Some("你好 half of it is done")),
                 tail: vec![styled![
                     "你好 output that is longer than a row of most windows, really"
                 ]],
                 style: Style::new(is_coloured, true),
             };
-            let mut rows = vec![line.draw(now, columns)];
-            rows.push(line.draw_output(&line.tail[0], columns));
-            for row in rows {
-                assert!(row.widest() < columns, "{columns}: {:?}", row.shown());
-            }
+            let mut rows = Vec::new();
+            add_running(std::slice::from_ref(&line), now, (columns, 24), &mut rows);
+            assert_eq!(rows.len(), 3);
+            let widest = rows.iter().map(|row| row.width).max();
+            assert!(widest < Some(columns), "{columns}: {rows:#?}");
         }
     }
     let stopping = RunningLine {
         label: styled!["stopping…"],
         clock: clocks[1],
+        progress: None,
         tail: Vec::new(),
         style: STYLE,
     };

@@ -22,6 +22,7 @@ mod live_region;
 mod narrowing;
 mod open_line;
 mod output;
+mod progress_bar;
 mod prompt;
 mod question;
 mod question_text;
@@ -44,7 +45,7 @@ pub(crate) use flow::{
     CellAlign, FlowLine, FlowPart, FlowTable, OpenText, RowBreak, Span, last_boundary,
 };
 pub(crate) use input_line::InputLine;
-pub(crate) use job_control::{JobChange, JobControl, suspend, suspend_watch};
+pub(crate) use job_control::{JobChange, JobControl, suspend, suspend_idle, suspend_watch};
 pub(crate) use keys::Key;
 pub(crate) use line_prompt::LinePrompt;
 pub(crate) use live_region::{RunningClock, RunningLine};

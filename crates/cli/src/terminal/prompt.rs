@@ -137,8 +137,7 @@ impl QuestionPrompt {
     }
 
     fn press(&mut self, key: Key) -> Option<PromptReply> {
-        let ends_line = matches!(key, Key::Enter | Key::NewLine);
-        if ends_line && self.mode == InputMode::Lines {
+        if key.ends_line() && self.mode == InputMode::Lines {
             self.queue.end_echoed_line();
         }
         match self.questions.press(key, Instant::now())? {

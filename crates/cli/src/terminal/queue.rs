@@ -133,7 +133,7 @@ impl OutputQueue {
     }
 
     /// Records that the terminal has ended the input line by showing an Enter.
-    pub(super) fn end_echoed_line(&self) {
+    pub(crate) fn end_echoed_line(&self) {
         self.handle.shared.state.lock().input_line = None;
         self.push_line_end(LineStart::EchoedEnter);
     }
@@ -238,6 +238,11 @@ impl OutputQueue {
     /// Width of the terminal; `None` if it is none.
     pub(crate) fn columns(&self) -> Option<usize> {
         sink::size(&self.file).map(|(columns, _)| columns)
+    }
+
+    /// Height of the terminal; `None` if it is none.
+    pub(crate) fn rows(&self) -> Option<usize> {
+        sink::size(&self.file).map(|(_, rows)| rows)
     }
 
     /// Columns and rows of the terminal; `None` if it is none.

@@ -26,6 +26,8 @@ mod instructions;
 mod mcp_commands;
 mod modes;
 mod odd_times;
+mod pick;
+mod progress;
 mod project_config;
 mod random_stops;
 mod real_model;

@@ -324,6 +324,11 @@ impl EventTranslator {
                 let data = json!({ "toolCallId": call_id, "partialOutput": text });
                 self.ephemeral("tool.execution_partial_result", data);
             }
+            AgentEvent::ToolProgress { call_id, progress } => {
+                let data =
+                    json!({ "toolCallId": call_id, "partialOutput": format!("{progress}\n") });
+                self.ephemeral("tool.execution_partial_result", data);
+            }
             AgentEvent::ToolFinished {
                 call_id,
                 outcome,

@@ -22,7 +22,7 @@ pub(super) fn nothing_late_is_shown(run: &RunObservation) -> Result<(), String> 
             E::StopHeard { .. } => heard = true,
             // The result of a call that was done before the stop reached it is one; and what a command prints while
             // it is being stopped is no answer.
-            E::ToolFinished { .. } | E::ToolOutput { .. } => {}
+            E::ToolFinished { .. } | E::ToolOutput { .. } | E::ToolProgress { .. } => {}
             _ if heard => return Err(format!("after the stop was heard: {}", name())),
             E::TextDelta { .. } | E::ReasoningDelta { .. } | E::StepAnswered { .. }
                 if accepted.is_some_and(|accepted| *order > accepted) =>

@@ -16,12 +16,12 @@ use rmcp::model::{
     ServerResult,
 };
 use rmcp::service::{PeerRequestOptions, RequestHandle, RoleClient};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use super::cancellation::{CallCancellation, SendRefusal, UnsentCancellations};
 use super::connection_end::ConnectionEnd;
-use super::limits::{CALLS_MAX, PROGRESS_CHARS_MAX};
-use crate::call_link::CallLink;
+use super::limits::CALLS_MAX;
+use crate::call_progress::CallProgress;
 
 #[derive(Debug, Default)]
 pub(super) struct OpenCalls {
@@ -39,7 +39,8 @@ struct CallTable {
 #[derive(Debug)]
 struct OpenMcpCall {
     token: ProgressToken,
-    link: CallLink,
+    /// The latest progress, which the call shows in its own time: a flood costs no more than its last message.
+    progress: watch::Sender<Option<CallProgress>>,
     cancel: Arc<CallCancellation>,
     registration: Registration,
     answer: oneshot::Sender<AnsweredCall>,
@@ -103,7 +104,7 @@ impl OpenCalls {
         request: ClientRequest,
         options: PeerRequestOptions,
         cancel: &Arc<CallCancellation>,
-        link: CallLink,
+        progress: watch::Sender<Option<CallProgress>>,
         registration: Registration,
     ) -> Result<(RequestHandle<RoleClient>, oneshot::Receiver<AnsweredCall>), CallRefused> {
         let mut table = self.table.lock();
@@ -117,7 +118,7 @@ impl OpenCalls {
                     let (answer, answered) = oneshot::channel();
                     let open = OpenMcpCall {
                         token: handle.progress_token.clone(),
-                        link,
+                        progress,
                         cancel: Arc::clone(cancel),
                         registration,
                         answer,
@@ -154,19 +155,17 @@ impl OpenCalls {
         self.table.lock().open.contains_key(&exact(id))
     }
 
-    /// Shows progress, which is also a heartbeat, to the observer of the call.
-    pub(super) fn progress(&self, progress: &ProgressNotificationParam) {
+    /// Hands progress to its call. Progress that makes no sense is dropped.
+    pub(super) fn progress(&self, params: &ProgressNotificationParam) {
+        let message = params.message.as_deref();
+        let progress = CallProgress::checked(params.progress, params.total, message);
         let table = self.table.lock();
-        let open = table
-            .open
-            .values()
-            .find(|open| open.token == progress.progress_token);
-        let link = open
-            .filter(|open| !open.cancel.is_cancelled())
-            .map(|open| open.link.clone());
-        drop(table);
-        if let Some(link) = link {
-            link.output(progress_text(progress));
+        let mut open = table.open.values();
+        let open = open.find(|open| open.token == params.progress_token);
+        if let Some(progress) = progress
+            && let Some(open) = open.filter(|open| !open.cancel.is_cancelled())
+        {
+            open.progress.send_replace(Some(progress));
         }
     }
 
@@ -236,19 +235,5 @@ fn exact(id: &RequestId) -> RequestId {
             .parse()
             .map_or_else(|_| id.clone(), NumberOrString::Number),
         NumberOrString::Number(_) => id.clone(),
-    }
-}
-
-fn progress_text(progress: &ProgressNotificationParam) -> String {
-    let share = match progress.total {
-        Some(total) => format!("{}/{total}", progress.progress),
-        None => progress.progress.to_string(),
-    };
-    match &progress.message {
-        Some(message) => {
-            let message: String = message.chars().take(PROGRESS_CHARS_MAX).collect();
-            format!("{message} ({share})\n")
-        }
-        None => format!("progress {share}\n"),
     }
 }

@@ -1,5 +1,6 @@
 //! An established connection, and its calls.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use allstop_core::receipt::ItemKind;
@@ -9,14 +10,16 @@ use rmcp::model::{
     ServerResult,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RoleClient, ServiceError};
-use tokio::sync::{SetOnce, oneshot};
-use tokio::time::timeout;
+use tokio::sync::{SetOnce, oneshot, watch};
+use tokio::time::{sleep, timeout};
 
 use super::calls::{AnsweredCall, CallAnswer, CallRefused, OpenCalls, confirmed, not_confirmed};
 use super::cancellation::CallCancellation;
 use super::config::OnIgnoredCancel;
-use super::limits::{CALLS_MAX, CANCEL_SETTLE};
+use super::limits::{CALLS_MAX, CANCEL_SETTLE, PROGRESS_INTERVAL};
 use super::url_query::without_queries;
+use crate::call_link::CallLink;
+use crate::call_progress::CallProgress;
 use crate::tool::{ToolError, ToolInvocation};
 
 #[derive(Debug)]
@@ -102,10 +105,10 @@ impl Connection {
             meta.set_traceparent(&**trace);
             options = options.with_meta(meta);
         }
-        let link = invocation.link.clone();
+        let (progress, latest) = watch::channel(None);
         let begun = self
             .calls
-            .begin(request, options, &cancel, link, registration);
+            .begin(request, options, &cancel, progress, registration);
         let (handle, answered) = begun.map_err(|refused| self.refused_error(refused))?;
         let mut call = SentCall {
             connection: self,
@@ -119,6 +122,7 @@ impl Connection {
             biased;
             answered = call.answered() => answered?,
             () = scope.stopped() => call.after_stop(scope).await?,
+            never = show_progress(latest, &invocation.link) => match never {},
         };
         call.ended = true;
         conclude(answered, scope, self)
@@ -150,6 +154,22 @@ impl Connection {
         }
         ends
     }
+}
+
+/// Shows the latest progress at each interval, to the end of the call.
+async fn show_progress(
+    mut latest: watch::Receiver<Option<CallProgress>>,
+    link: &CallLink,
+) -> Infallible {
+    while latest.changed().await.is_ok() {
+        let progress = latest.borrow_and_update().clone();
+        if let Some(progress) = progress {
+            link.progress(&progress);
+        }
+        sleep(PROGRESS_INTERVAL).await;
+    }
+    // The call has left the table, and its answer follows.
+    std::future::pending().await
 }
 
 fn register(

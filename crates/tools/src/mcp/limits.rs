@@ -40,8 +40,8 @@ pub const CALLS_MAX: usize = 32;
 /// Maximum number of unanswered requests from the server. It may ping, but has no reason to send many pings at once.
 pub(super) const REQUESTS_OPEN_MAX: usize = 32;
 
-/// Maximum length of a shown progress message, in characters: a line or two.
-pub(super) const PROGRESS_CHARS_MAX: usize = 500;
+/// Interval at which the latest progress of a call is shown: as often as people can read it, whatever a server sends.
+pub(super) const PROGRESS_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Size of the kept end of a server's standard error, in bytes, for the reason of its failure.
 pub(super) const STDERR_BYTES_MAX: usize = 2 * 1024;

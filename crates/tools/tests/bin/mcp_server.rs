@@ -214,14 +214,12 @@ fn wait(id: Value, params: Value, waiting: &Waiting) {
     std::thread::spawn(move || {
         let arguments = &params["arguments"];
         let limit = Duration::from_millis(arguments["ms"].as_u64().unwrap_or(60_000));
-        if arguments["progress"] == json!(true) {
-            let token = &params["_meta"]["progressToken"];
-            for step in 1..=3 {
-                send(
-                    &json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {
-                    "progressToken": token, "progress": step, "total": 3, "message": format!("step {step}")}}),
-                );
-            }
+        for progress in arguments["progress"].as_array().into_iter().flatten() {
+            let mut progress = progress.clone();
+            progress["progressToken"] = params["_meta"]["progressToken"].clone();
+            send(
+                &json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress}),
+            );
         }
         let outcome = hears.recv_timeout(limit);
         match (outcome, arguments["on_cancel"].as_str().unwrap_or("ignore")) {

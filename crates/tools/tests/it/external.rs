@@ -8,8 +8,8 @@ use allstop_core::{CallId, Cause, CauseKind, Effect, Extent, Receipt};
 use allstop_scope::{RootOptions, Scope, ScopeOptions, StopRequest, WorkHandle, WorkSpec};
 use allstop_tools::external::{Delivery, ExternalRequest, LateAnswer, RequestId};
 use allstop_tools::{
-    CallLink, CallObserver, ExternalEvent, ExternalOptions, ExternalRequests, Tool, ToolError,
-    ToolInvocation, ToolOutput, ToolSpec, external_tools,
+    CallLink, CallObserver, CallProgress, ExternalEvent, ExternalOptions, ExternalRequests, Tool,
+    ToolError, ToolInvocation, ToolOutput, ToolSpec, external_tools,
 };
 use futures::FutureExt as _;
 use parking_lot::Mutex;
@@ -31,6 +31,8 @@ impl CallObserver for Shown {
         let text = str::from_utf8(output).unwrap();
         self.0.lock().push(format!("{call_id}: {text}"));
     }
+
+    fn progress(&self, _call_id: &CallId, _progress: &CallProgress) {}
 
     fn heartbeat(&self) {}
 }

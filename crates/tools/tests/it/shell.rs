@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use allstop_core::receipt::ItemKind;
 use allstop_core::{CallId, Cause, CauseKind, Extent};
 use allstop_scope::{Scope, ScopeOptions, StopRequest, WorkHandle, WorkSpec};
-use allstop_tools::{BackgroundHost as _, CallLink, CallObserver, ToolError, ToolOutput};
+use allstop_tools::{
+    BackgroundHost as _, CallLink, CallObserver, CallProgress, ToolError, ToolOutput,
+};
 use serde_json::json;
 
 use crate::support::{Session, is_alive, refused, wait_until};
@@ -270,6 +272,8 @@ struct Deaf;
 
 impl CallObserver for Deaf {
     fn output(&self, _call_id: &CallId, _output: &[u8]) {}
+
+    fn progress(&self, _call_id: &CallId, _progress: &CallProgress) {}
 
     fn heartbeat(&self) {}
 }

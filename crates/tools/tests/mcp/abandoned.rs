@@ -5,7 +5,7 @@ use std::time::Duration;
 use allstop_core::{CallId, Cause, CauseKind, Extent};
 use allstop_scope::StopRequest;
 use allstop_tools::mcp::OnIgnoredCancel;
-use allstop_tools::{CallLink, CallObserver, NotPromotable};
+use allstop_tools::{CallLink, CallObserver, CallProgress, NotPromotable};
 use serde_json::json;
 
 use crate::support::{Place, only_item, wait_until, within};
@@ -77,6 +77,8 @@ struct Nobody;
 
 impl CallObserver for Nobody {
     fn output(&self, _call: &CallId, _output: &[u8]) {}
+
+    fn progress(&self, _call: &CallId, _progress: &CallProgress) {}
 
     fn heartbeat(&self) {}
 }

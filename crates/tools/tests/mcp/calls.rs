@@ -1,10 +1,11 @@
 //! Successful calls, and the specifications of tools.
 
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use allstop_core::{CallId, Effect};
 use allstop_tools::mcp::{McpConfigError, McpServerConfig, McpTransport, ToolFilter};
-use allstop_tools::{CallLink, CallObserver};
+use allstop_tools::{CallLink, CallObserver, CallProgress};
 use serde_json::json;
 
 use crate::support::{Place, wait_until, within};
@@ -110,27 +111,63 @@ async fn long_output_is_bounded_and_kept_in_a_file() {
 
 #[derive(Default)]
 struct Seen {
-    output: Mutex<String>,
+    progress: Mutex<Vec<String>>,
+}
+
+impl Seen {
+    fn last(&self) -> String {
+        let seen = self.progress.lock().unwrap();
+        seen.last().cloned().unwrap_or_default()
+    }
 }
 
 impl CallObserver for Seen {
-    fn output(&self, _call: &CallId, output: &[u8]) {
-        let text = str::from_utf8(output).unwrap();
-        self.output.lock().unwrap().push_str(text);
+    fn output(&self, _call: &CallId, _output: &[u8]) {}
+
+    fn progress(&self, _call: &CallId, progress: &CallProgress) {
+        self.progress.lock().unwrap().push(progress.to_string());
     }
 
     fn heartbeat(&self) {}
 }
 
-#[tokio::test]
-async fn progress_is_shown_in_order() {
-    let place = Place::new("").await;
+/// Starts a call that reports progress, and waits until this was shown last.
+async fn progress_until(place: &Place, progress: serde_json::Value, last: &str) -> Vec<String> {
     let seen = Arc::new(Seen::default());
     let link = CallLink::new(CallId::new("call_1"), Arc::clone(&seen) as _);
-    let call = place.start_with("t__wait", json!({"ms": 50, "progress": true}), link);
-    assert_eq!(call.answer().await.unwrap(), "waited");
-    let output = seen.output.lock().unwrap().clone();
-    assert_eq!(output, "step 1 (1/3)\nstep 2 (2/3)\nstep 3 (3/3)\n");
+    let arguments = json!({"progress": progress, "on_cancel": "error"});
+    let call = place.start_with("t__wait", arguments, link);
+    wait_until("the last progress is shown", || seen.last() == last).await;
+    assert!(call.stop().await.quiet());
+    seen.progress.lock().unwrap().clone()
+}
+
+#[tokio::test]
+async fn flood_of_progress_is_thinned_out_and_ends_with_the_last() {
+    let place = Place::new("").await;
+    let flood = (1..=10_000).map(|done| json!({"progress": done, "total": 10_000}));
+    let began = Instant::now();
+    let seen = progress_until(&place, flood.collect(), "progress 10000/10000").await;
+    let intervals = began.elapsed().as_millis() / 50;
+    assert!(seen.len() as u128 <= intervals + 2, "{}", seen.len());
+}
+
+#[tokio::test]
+async fn progress_that_makes_no_sense_is_dropped() {
+    let place = Place::new("").await;
+    let garbage = json!([
+        {"progress": -1, "total": 3},
+        {"progress": "one"},
+        {"total": 3},
+        {"progress": 1e308, "total": -1e308, "message": "more"},
+        {"progress": 4, "total": 3, "message": "\u{1b}[2J\n"},
+        {"progress": -0.5, "message": "last of all"},
+    ]);
+    let seen = progress_until(&place, garbage, "\u{1b}[2J\n (4)").await;
+    assert!(
+        seen.iter().all(|seen| !seen.contains("last of all")),
+        "{seen:?}"
+    );
 }
 
 #[tokio::test]

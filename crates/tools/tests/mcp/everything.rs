@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use allstop_core::CallId;
 use allstop_tools::mcp::{McpServerConfig, McpTransport, OnIgnoredCancel};
-use allstop_tools::{CallLink, CallObserver};
+use allstop_tools::{CallLink, CallObserver, CallProgress};
 use serde_json::{Value, json};
 
 use crate::support::{Place, Running, only_item, wait_until};
@@ -61,6 +61,10 @@ impl CallObserver for Seen {
         self.0.lock().unwrap().push(text);
     }
 
+    fn progress(&self, _call: &CallId, progress: &CallProgress) {
+        self.0.lock().unwrap().push(progress.to_string());
+    }
+
     fn heartbeat(&self) {}
 }
 
@@ -79,7 +83,7 @@ async fn long_call(place: &Place) -> (Running, Arc<Seen>) {
     wait_until("it shows that it goes on", || seen.count() >= 2).await;
     assert_eq!(
         seen.0.lock().unwrap()[..2],
-        ["progress 1/600\n", "progress 2/600\n"]
+        ["progress 1/600", "progress 2/600"]
     );
     (call, seen)
 }

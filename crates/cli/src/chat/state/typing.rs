@@ -11,7 +11,7 @@ use super::super::history_search::{HistorySearch, SearchStep};
 use super::event::ChatEffect;
 use crate::terminal::{
     EditResult, InputLine, Key, LineEditor, QuestionQueue, QuestionReply, Style, TerminalQuestion,
-    styled,
+    TextRole, styled,
 };
 
 /// Result of a key.
@@ -72,7 +72,9 @@ impl TypedInput {
                 self.line(sign, self.editor.text(), self.editor.cursor())
             }
         };
-        line.above = waiting.map(|text| styled!["  waits: ", text]).collect();
+        line.above = waiting
+            .map(|text| self.style.paint(TextRole::Dim, styled!["  waits: ", text]))
+            .collect();
         line
     }
 

@@ -9,6 +9,7 @@ mod error;
 mod find;
 mod list;
 mod list_row;
+pub(crate) mod pick;
 mod remove;
 mod show;
 mod view;

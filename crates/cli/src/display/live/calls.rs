@@ -7,7 +7,7 @@ use allstop_core::CallId;
 use allstop_core::message::Arguments;
 use allstop_core::receipt::ItemState;
 use allstop_core::record::CallOutcome;
-use allstop_tools::{DiffLine, FileChange};
+use allstop_tools::{CallProgress, DiffLine, FileChange};
 
 use super::super::change::{change_counts, change_lines};
 use super::super::words;
@@ -48,6 +48,7 @@ struct CallLine {
     label: Styled,
     since: Option<Instant>,
     output: OutputTail,
+    progress: Option<CallProgress>,
     /// The lines of a change that a question has shown.
     asked: Option<Vec<DiffLine>>,
 }
@@ -59,6 +60,7 @@ impl CallLine {
             label,
             since,
             output: OutputTail::default(),
+            progress: None,
             asked: None,
         }
     }
@@ -160,6 +162,14 @@ impl CallLines {
     pub(super) fn output(&mut self, id: &CallId, text: &str) {
         if let Some(call) = self.known.iter_mut().find(|call| call.id == *id) {
             call.output.push(text);
+            self.show();
+        }
+    }
+
+    /// A running call reports its progress.
+    pub(super) fn progress(&mut self, id: &CallId, progress: &CallProgress) {
+        if let Some(call) = self.known.iter_mut().find(|call| call.id == *id) {
+            call.progress = Some(progress.clone());
             self.show();
         }
     }
@@ -315,6 +325,7 @@ impl CallLines {
         let running = |label: &Styled, clock, tail| RunningLine {
             label: label.clone(),
             clock,
+            progress: None,
             tail,
             style,
         };
@@ -323,7 +334,11 @@ impl CallLines {
             model.map(|model| running(&model.label, RunningClock::Since(model.since), Vec::new()));
         let calls = self.known.iter().filter_map(|call| {
             let tail = call.output.live().map(|line| styled![line]).collect();
-            Some(running(&call.label, RunningClock::Since(call.since?), tail))
+            let clock = RunningClock::Since(call.since?);
+            Some(RunningLine {
+                progress: call.progress.clone(),
+                ..running(&call.label, clock, tail)
+            })
         });
         let stopping = self.force_at.map(|at| {
             let label = styled!["stopping", style.pick("…", "...")];

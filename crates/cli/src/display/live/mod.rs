@@ -231,6 +231,9 @@ impl LiveView {
             // The receipt says it.
             | AgentEvent::StopHeard { .. } => {}
             AgentEvent::ToolOutput { call_id, text, .. } => self.calls.output(call_id, text),
+            AgentEvent::ToolProgress { call_id, progress } => {
+                self.calls.progress(call_id, progress);
+            }
             AgentEvent::StepStarted { step, model } => {
                 self.release();
                 self.finish_line();

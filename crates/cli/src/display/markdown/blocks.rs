@@ -6,7 +6,7 @@ use anstyle::{Effects, Style as TextStyle};
 use pulldown_cmark::{Alignment, CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
 use super::code_block::code_line;
-use super::highlight::CodeHighlighter;
+use super::highlight::{CodeHighlighter, HighlightBudget};
 use super::inline::InlineText;
 use super::theme::AnswerTheme;
 use crate::terminal::{CellAlign, FlowLine, FlowPart, FlowTable, RowBreak, Span};
@@ -60,7 +60,12 @@ pub(super) fn last_block(source: &str) -> (usize, bool) {
 }
 
 /// The parts of a text.
-pub(super) fn render(source: &str, theme: AnswerTheme, above: TextAbove) -> Vec<FlowPart> {
+pub(super) fn render(
+    source: &str,
+    theme: AnswerTheme,
+    above: TextAbove,
+    budget: &mut HighlightBudget,
+) -> Vec<FlowPart> {
     let mut blocks = BlockWriter {
         source,
         theme,
@@ -69,6 +74,7 @@ pub(super) fn render(source: &str, theme: AnswerTheme, above: TextAbove) -> Vec<
         lists: Vec::new(),
         line: InlineText::new(theme),
         code: None,
+        budget,
         table: None,
         above,
         depth: 0,
@@ -100,6 +106,7 @@ struct BlockWriter<'a> {
     lists: Vec<Option<u64>>,
     line: InlineText,
     code: Option<CodeHighlighter>,
+    budget: &'a mut HighlightBudget,
     table: Option<FlowTable>,
     above: TextAbove,
     depth: usize,
@@ -260,7 +267,8 @@ impl BlockWriter<'_> {
         if let Some(mut code) = self.code.take() {
             for line in text.lines() {
                 let (first, rest) = self.prefixes();
-                let part = code_line(line, &mut code, self.theme, (&first, &rest));
+                let tokens = code.line(line, self.budget);
+                let part = code_line(tokens, self.theme, (&first, &rest));
                 self.parts.push(part);
             }
             self.code = Some(code);

@@ -2,7 +2,7 @@
 
 use anstyle::Style as TextStyle;
 
-use super::highlight::{CodeHighlighter, CodeToken};
+use super::highlight::{CodeHighlighter, CodeToken, HighlightBudget};
 use super::theme::AnswerTheme;
 use crate::terminal::{FlowLine, FlowPart, RowBreak, Span};
 
@@ -41,27 +41,31 @@ impl CodeBlock {
     }
 
     /// The part for the next line.
-    pub(super) fn line(&mut self, line: &str, theme: AnswerTheme) -> FlowPart {
+    pub(super) fn line(
+        &mut self,
+        line: &str,
+        theme: AnswerTheme,
+        budget: &mut HighlightBudget,
+    ) -> FlowPart {
         let blanks = line.len() - line.trim_start_matches(' ').len();
         let line = &line[blanks.min(self.indent)..];
-        code_line(line, &mut self.highlighter, theme, (&[], &[]))
+        let tokens = self.highlighter.line(line, budget);
+        code_line(tokens, theme, (&[], &[]))
     }
 }
 
 /// A line of code, behind prefixes.
 pub(super) fn code_line(
-    line: &str,
-    highlighter: &mut CodeHighlighter,
+    tokens: Vec<(&str, CodeToken)>,
     theme: AnswerTheme,
     (first, rest): (&[Span], &[Span]),
 ) -> FlowPart {
     let indent = Span::new("  ", TextStyle::new());
-    let tokens = highlighter.line(line).into_iter();
     let span = |(text, token): (&str, CodeToken)| Span::new(text, theme.code(token));
     FlowPart::Line(FlowLine {
         first: [first, std::slice::from_ref(&indent)].concat(),
         rest: [rest, &[indent]].concat(),
-        text: tokens.map(span).collect(),
+        text: tokens.into_iter().map(span).collect(),
         breaks: RowBreak::Anywhere,
     })
 }

@@ -1,10 +1,10 @@
-//! Highlighting of code, line by line, by the grammars of syntect.
+//! Highlighting of code, line by line, by syntect with the grammars of bat.
 //!
 //! The time of a line grows with the square of its length, and depends on what is written there. Measured in release:
-//! 20–60 ms for the first lines of a language, whose expressions are compiled then; 0.1 ms for a line of usual code;
-//! and, of 58 repeated patterns, up to 14 ms for a line of 200 bytes (32 ms at 500 bytes for the shell, 80 ms for C#).
-//! Makefiles are worse: 75 ms at 200 bytes. So only short lines are highlighted. A copy of the position in a grammar,
-//! which each frame makes, takes 0.01 ms at most: syntect limits the depth of its stack.
+//! 1–80 ms for the first line of a language, whose expressions are compiled then; 0.1–0.5 ms for a line of usual code;
+//! and, of 58 repeated patterns, up to 25 ms for a line of 200 bytes, or 66 ms in nine rare languages (Lisp, Typst …). So
+//! only short lines are highlighted, and only so many of an answer. A copy of the position in a grammar, which each frame
+//! makes, takes 0.03 ms at most: syntect limits the depth of its stack.
 
 use std::sync::LazyLock;
 
@@ -13,8 +13,16 @@ use syntect::parsing::{ParseState, Scope, ScopeStack, SyntaxSet};
 /// Bytes of a line that are highlighted: code that people read is shorter, and a longer line takes too long.
 const LINE_BYTES_MAX: usize = 200;
 
+/// Sum of the squared lengths of the lines that are highlighted in one answer: some 1,200 lines of usual code, which take
+/// 0.3 s, or the slowest ones of JavaScript or Markdown for 0.7 s, of Lisp for 3 s. An answer may come at once, and no key
+/// is heard meanwhile.
+const SQUARES_MAX: usize = 2_000_000;
+
+/// Length that a line counts at least: a short one is not free.
+const COUNTED_BYTES_MIN: usize = 20;
+
 /// The grammars: constant data of the library, unpacked at the first block of code and not for each.
-static GRAMMARS: LazyLock<SyntaxSet> = LazyLock::new(SyntaxSet::load_defaults_newlines);
+static GRAMMARS: LazyLock<SyntaxSet> = LazyLock::new(two_face::syntax::extra_newlines);
 
 /// Meanings of scopes, by the beginnings of their names: constant, and parsed once.
 static MEANINGS: LazyLock<Vec<(Scope, CodeToken)>> = LazyLock::new(|| {
@@ -56,6 +64,31 @@ pub(super) enum CodeToken {
     Removed,
 }
 
+/// Rest of the lines that are highlighted in one answer.
+#[derive(Debug, Clone)]
+pub(super) struct HighlightBudget {
+    squares: usize,
+}
+
+impl Default for HighlightBudget {
+    fn default() -> Self {
+        Self {
+            squares: SQUARES_MAX,
+        }
+    }
+}
+
+impl HighlightBudget {
+    /// Takes what a line costs. False: from this line on, the answer is plain.
+    fn take(&mut self, line: &str) -> bool {
+        let rest = self
+            .squares
+            .checked_sub(line.len().max(COUNTED_BYTES_MIN).pow(2));
+        self.squares = rest.unwrap_or_default();
+        rest.is_some()
+    }
+}
+
 /// Highlights the lines of one code block, from the first to the last.
 #[derive(Debug, Clone)]
 pub(super) struct CodeHighlighter {
@@ -88,9 +121,13 @@ impl CodeHighlighter {
     }
 
     /// The pieces of the next line.
-    pub(super) fn line<'a>(&mut self, line: &'a str) -> Vec<(&'a str, CodeToken)> {
+    pub(super) fn line<'a>(
+        &mut self,
+        line: &'a str,
+        budget: &mut HighlightBudget,
+    ) -> Vec<(&'a str, CodeToken)> {
         let plain = || vec![(line, CodeToken::Plain)];
-        if line.len() > LINE_BYTES_MAX {
+        if self.position.is_none() || line.len() > LINE_BYTES_MAX || !budget.take(line) {
             return plain();
         }
         // Behind a line that its grammar cannot parse, the rest of the block is plain.
@@ -108,10 +145,9 @@ impl CodeHighlighter {
 
 impl GrammarPosition {
     fn line(mut self, line: &str) -> Option<(Self, Vec<(&str, CodeToken)>)> {
-        let changes = self
-            .state
-            .parse_line(&format!("{line}\n"), &GRAMMARS)
-            .ok()?;
+        // Blanks at the end mean nothing, and some grammars take longest for them.
+        let text = format!("{}\n", line.trim_end());
+        let changes = self.state.parse_line(&text, &GRAMMARS).ok()?;
         let mut ends: Vec<(usize, CodeToken)> = Vec::new();
         let mut begin = 0;
         for (at, change) in changes {
@@ -158,16 +194,15 @@ fn add(ends: &mut Vec<(usize, CodeToken)>, end: usize, token: CodeToken) {
 /// Name of the grammar for a language: for one that has none, that of a similar language.
 fn grammar_name(language: &str) -> &str {
     match language {
-        "ts" | "tsx" | "jsx" | "mjs" | "cjs" | "typescript" | "json5" | "jsonc" => "js",
-        "shell" | "console" | "ksh" | "dockerfile" => "sh",
-        "toml" | "ini" | "cfg" | "conf" | "env" => "properties",
+        // TypeScript's own grammar takes 0.3 s for its first line.
+        "ts" | "tsx" | "typescript" | "jsx" | "mjs" | "cjs" | "json5" | "jsonc" => "js",
+        "shell" | "console" | "ksh" => "sh",
+        "cfg" | "conf" | "env" => "ini",
         "golang" => "go",
         "python3" => "py",
         "csharp" => "cs",
-        "kotlin" | "kt" => "scala",
         "h" => "c",
         "sqlite" | "postgresql" | "mysql" => "sql",
-        "scss" | "less" => "css",
         "vue" | "svelte" => "html",
         language => language,
     }
@@ -180,7 +215,7 @@ mod tests {
     fn marked(info: &str, lines: &[&str]) -> Vec<String> {
         let mut highlighter = CodeHighlighter::new(info);
         let line = |line: &&str| {
-            let pieces = highlighter.line(line);
+            let pieces = highlighter.line(line, &mut HighlightBudget::default());
             assert_eq!(
                 pieces.iter().map(|(text, _)| *text).collect::<String>(),
                 **line
@@ -239,7 +274,7 @@ mod tests {
         }
         assert_eq!(
             marked("toml", &["# x", "[a]", "b = 1"]),
-            ["c(# x)", "[a]", "k(b )= 1"]
+            ["c(# x)", "[a]", "k(b) = n(1)"]
         );
         for language in ["console", "zsh", "shell"] {
             assert_eq!(marked(language, &["cd x"]), ["k(cd) x"]);
@@ -257,6 +292,20 @@ mod tests {
             ["c(/* a)", &*long, "c(b */) k(fn)"]
         );
         assert_eq!(marked("rust", &[&long[1..]])[0].len(), LINE_BYTES_MAX + 3);
+    }
+
+    #[test]
+    fn code_of_one_answer_is_highlighted_up_to_a_budget() {
+        let mut budget = HighlightBudget::default();
+        let mut highlighted = |line: &str| {
+            let pieces = CodeHighlighter::new("json").line(line, &mut budget);
+            pieces[0].1 != CodeToken::Plain
+        };
+        let line = format!("{:<200}", "1");
+        assert!(highlighted("1") && highlighted(&line));
+        let lines = (0..1_000).filter(|_| highlighted(&line)).count();
+        assert_eq!(lines, SQUARES_MAX / line.len().pow(2) - 2);
+        assert!(!highlighted("1"), "it stays plain");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::blocks::{self, TextAbove};
 use super::code_block::CodeBlock;
+use super::highlight::HighlightBudget;
 use super::long_table::LongTable;
 use super::open_answer::OpenAnswer;
 use super::theme::AnswerTheme;
@@ -34,6 +35,7 @@ pub(crate) struct AnswerStream {
     /// The line that has no end yet.
     line: String,
     above: TextAbove,
+    budget: HighlightBudget,
     /// The lines before were blank.
     ends_blank: bool,
     /// The line is the rest of one that was shown in parts.
@@ -59,6 +61,7 @@ impl AnswerStream {
             block: StreamBlock::Text(String::new()),
             line: String::new(),
             above: TextAbove::Nothing,
+            budget: HighlightBudget::default(),
             ends_blank: false,
             is_rest: false,
         }
@@ -135,7 +138,9 @@ impl AnswerStream {
             StreamBlock::Code(code) if !is_rest && code.is_end(line) => {
                 self.block = StreamBlock::Text(String::new());
             }
-            StreamBlock::Code(code) => parts.push(code.line(line, self.theme)),
+            StreamBlock::Code(code) => {
+                parts.push(code.line(line, self.theme, &mut self.budget));
+            }
             StreamBlock::Table(table) => {
                 if let Some(part) = table.row(line, self.theme) {
                     parts.push(part);
@@ -210,7 +215,7 @@ impl AnswerStream {
     }
 
     fn write(&mut self, text: &str, parts: &mut Vec<FlowPart>) {
-        let written = blocks::render(text, self.theme, self.above);
+        let written = blocks::render(text, self.theme, self.above, &mut self.budget);
         let end = &text[text.trim_end().len()..];
         let is_blank_behind = end.matches('\n').count() > usize::from(!written.is_empty());
         self.above = match self.above {

@@ -174,6 +174,7 @@ fn event_name(event: &allstop_agent::AgentEvent) -> &'static str {
         E::PermissionAnswered { .. } => "permission_answered",
         E::ToolStarted { .. } => "tool_started",
         E::ToolOutput { .. } => "tool_output",
+        E::ToolProgress { .. } => "tool_progress",
         E::ToolFinished { .. } => "tool_finished",
         E::BackgroundStarted { .. } => "background_started",
         E::StopHeard { .. } => "stop_heard",

@@ -1,0 +1,95 @@
+//! The session of a chat: a new one, one that has a name, or one that a person chooses.
+
+use std::time::SystemTime;
+
+use allstop_runtime::{Envelope, StartError, StoreChoice, open_store};
+use allstop_scope::Scope;
+
+use crate::args::ChatArgs;
+use crate::commands::sessions::pick::{SessionCandidate, pick};
+use crate::error::CliError;
+use crate::host::ProcessHost;
+use crate::start::{StartFailure, StartStage, begin, late_store};
+use crate::supervise::Supervisor;
+use crate::terminal::{OutputQueue, TerminalDevice};
+
+/// The session of a chat.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum ChatSession<'a> {
+    New,
+    Named(&'a str),
+    /// A person chooses on this terminal.
+    Asked(&'a OutputQueue),
+}
+
+impl<'a> ChatSession<'a> {
+    /// # Errors
+    /// If somebody has to choose, and there is no terminal.
+    pub(super) fn of(
+        args: &'a ChatArgs,
+        terminal: Option<&'a OutputQueue>,
+    ) -> Result<Self, CliError> {
+        match (args.session.named(), args.resume, terminal) {
+            (Some(name), _, _) => Ok(Self::Named(name)),
+            (None, false, _) => Ok(Self::New),
+            (None, true, Some(terminal)) => Ok(Self::Asked(terminal)),
+            (None, true, None) => {
+                let message = "no session is named, and there is no terminal to choose one at";
+                Err(CliError::usage(message).hint(
+                    "name it: allstop sessions resume last, or a number or id of `allstop sessions list`",
+                ))
+            }
+        }
+    }
+
+    /// Name of the session; `None`: a new one. It asks, if somebody has to choose.
+    pub(super) async fn name(
+        self,
+        store: &StoreChoice,
+        host: &ProcessHost,
+        supervisor: &mut Supervisor,
+    ) -> Result<Option<String>, StartFailure> {
+        let queue = match self {
+            Self::New => return Ok(None),
+            Self::Named(name) => return Ok(Some(name.to_owned())),
+            Self::Asked(queue) => queue,
+        };
+        let candidates = candidates(store, host, supervisor).await?;
+        let device = TerminalDevice::of_process();
+        let (Some(device), false) = (device, candidates.is_empty()) else {
+            let problem = CliError::usage("there is no session to continue");
+            return Err(StartFailure::Usage(
+                problem.hint("`allstop chat` begins one"),
+            ));
+        };
+        let chosen = pick(candidates, device, (queue, &host.terminal), supervisor).await?;
+        let reason = supervisor.control.stop_reason();
+        let given_up = || StartFailure::Ended(Box::new(Envelope::of_no_run(None, reason, None)));
+        chosen.map(|id| Some(id.to_string())).ok_or_else(given_up)
+    }
+}
+
+/// Reads the sessions. A stop ends that, also where a disk hangs.
+async fn candidates(
+    store: &StoreChoice,
+    host: &ProcessHost,
+    supervisor: &mut Supervisor,
+) -> Result<Vec<SessionCandidate>, StartFailure> {
+    // Looking for sessions makes no store.
+    if matches!(store, StoreChoice::Sqlite(path) if !path.exists()) {
+        return Ok(Vec::new());
+    }
+    let scope = Scope::root("process", host.scopes());
+    let mut stage = StartStage {
+        supervisor,
+        scope: &scope,
+        grace: None,
+    };
+    let (store, root) = (store.clone(), scope.clone());
+    let reading = begin(&scope, "reading the sessions", async move {
+        let store = open_store(&store, &root).await?;
+        let read = SessionCandidate::read_all(&*store.log(), SystemTime::now().into()).await;
+        Ok(read.map_err(StartError::from)?)
+    });
+    stage.wait(reading, late_store).await?.ok_or_stopped()?
+}

@@ -1,0 +1,54 @@
+//! A session that can be chosen.
+
+use allstop_core::{SessionId, Timestamp};
+use allstop_log::{Log, LogError};
+
+use super::super::find::newest_first;
+use super::super::list_row::SessionRow;
+
+/// Sessions that can be chosen, the newest ones: each is read from its last compaction on. Older ones have ids.
+const CANDIDATES_MAX: usize = 100;
+
+/// A session that can be chosen, as the list shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SessionCandidate {
+    pub(super) id: SessionId,
+    /// Number in the list, from 1.
+    pub(super) number: usize,
+    /// The first prompt, in one line.
+    pub(super) prompt: String,
+    /// The end of the id, age, turns, model, folder, and notable states.
+    pub(super) facts: Vec<String>,
+}
+
+impl SessionCandidate {
+    /// Reads the newest sessions of a store.
+    ///
+    /// # Errors
+    /// If the store fails. A session that cannot be read has its problem among the facts.
+    pub(crate) async fn read_all(log: &dyn Log, now: Timestamp) -> Result<Vec<Self>, LogError> {
+        let sessions = newest_first(log).await?;
+        let mut candidates = Vec::new();
+        for (place, session) in sessions.iter().take(CANDIDATES_MAX).enumerate() {
+            let row = SessionRow::read(log, place + 1, session).await?;
+            let prompt = row.first_prompt.as_deref().unwrap_or_default();
+            let mut facts = row.facts(now);
+            facts.insert(0, row.handle.to_owned());
+            facts.extend(row.state().into_iter().map(|(_, said)| said));
+            candidates.push(Self {
+                id: session.id.clone(),
+                number: row.number,
+                prompt: prompt.split_whitespace().collect::<Vec<_>>().join(" "),
+                facts,
+            });
+        }
+        Ok(candidates)
+    }
+
+    /// True if each of the words is in the prompt, the facts or the id. The words are in lower case.
+    pub(super) fn has(&self, words: &[String]) -> bool {
+        let text = format!("{} {} {}", self.prompt, self.facts.join(" "), self.id);
+        let text = text.to_lowercase();
+        words.iter().all(|word| text.contains(word))
+    }
+}

@@ -1,0 +1,102 @@
+//! A person chooses the session to continue, at the terminal.
+
+mod candidate;
+mod picker;
+
+use allstop_core::SessionId;
+use anyhow::Context as _;
+
+pub(crate) use self::candidate::SessionCandidate;
+use self::picker::{PickStep, SessionPicker};
+use crate::error::CliError;
+use crate::supervise::Supervisor;
+use crate::terminal::{
+    Environment, InputMode, InputReader, JobChange, JobControl, OutputPriority, OutputQueue,
+    TerminalDevice, suspend_idle,
+};
+
+/// Rows of a terminal that does not say how many it has.
+const ROWS_DEFAULT: usize = 24;
+
+/// Lets a person choose. `None`: nobody wants any, or a signal came.
+///
+/// # Errors
+/// If the terminal cannot be used.
+///
+/// # Cancel safety
+/// Dropping it gives the terminal its mode back.
+pub(crate) async fn pick(
+    candidates: Vec<SessionCandidate>,
+    device: TerminalDevice,
+    (queue, environment): (&OutputQueue, &Environment),
+    supervisor: &mut Supervisor,
+) -> Result<Option<SessionId>, CliError> {
+    let style = environment.style(true);
+    let mode = if environment.has_cursor() {
+        InputMode::Keys {
+            marks_pastes: true,
+            tells_focus: false,
+        }
+    } else {
+        InputMode::Lines
+    };
+    let in_lines = mode == InputMode::Lines;
+    let mut reader = InputReader::new(device, mode).context("cannot use the terminal")?;
+    let mut job = JobControl::install()?;
+    let mut picker = SessionPicker::new(candidates);
+    reader.take();
+    if in_lines {
+        queue.lines(picker.list(style), OutputPriority::Must);
+    }
+    let show = |picker: &SessionPicker| {
+        let rows = queue.rows().unwrap_or(ROWS_DEFAULT);
+        let mut line = picker.input_line(style, rows);
+        if in_lines {
+            line.above.clear();
+            line.prefix = "number, or words of it [1] > ".into();
+            line.is_echoed = true;
+        }
+        queue.show_input_line(Some(line));
+    };
+    show(&picker);
+    let chosen = 'choice: loop {
+        tokio::select! {
+            biased;
+            _stop = supervisor.next() => break None,
+            keys = reader.next() => {
+                // Without keys the terminal is gone.
+                let Some(keys) = keys else { break None };
+                for key in keys {
+                    let step = if in_lines {
+                        if key.ends_line() {
+                            queue.end_echoed_line();
+                        }
+                        picker.press_in_lines(key)
+                    } else {
+                        picker.press(key)
+                    };
+                    match step {
+                        PickStep::Pending => {}
+                        PickStep::Unclear(count) => {
+                            let said = format!("{count} sessions match; type the number of one, or more words");
+                            queue.lines(said, OutputPriority::Must);
+                        }
+                        PickStep::Chosen(id) => break 'choice Some(id),
+                        PickStep::GivenUp => break 'choice None,
+                    }
+                }
+            }
+            change = job.next() => match change {
+                JobChange::Suspend => suspend_idle((queue, style), || reader.suspend()),
+                JobChange::Resumed => {
+                    reader.resume();
+                    queue.show_region();
+                }
+                JobChange::Resized => {}
+            },
+        }
+        show(&picker);
+    };
+    queue.show_input_line(None);
+    Ok(chosen)
+}

@@ -1,0 +1,74 @@
+//! Progress of a running call in one row: a bar where the total is known, a counter elsewhere.
+
+use allstop_tools::CallProgress;
+
+use super::text::{Style, Styled, TextRole, styled};
+
+/// Columns of a bar: enough to see it move, and at most a quarter of the row.
+const BAR_COLUMNS_MAX: usize = 20;
+
+/// Draws progress in so many columns.
+pub(super) fn progress_bar(progress: &CallProgress, style: Style, columns: usize) -> Styled {
+    let mut row = Styled::default();
+    let bar = BAR_COLUMNS_MAX.min(columns / 4);
+    match progress.part_of(100).zip(progress.part_of(bar)) {
+        Some((percent, done)) => {
+            let full = style.pick("█", "#").repeat(done);
+            let rest = style.pick("░", "-").repeat(bar - done);
+            row.push(&style.paint(TextRole::Good, full));
+            row.push(&style.paint(TextRole::Dim, rest));
+            row.push(&format!(" {percent:>3} %"));
+        }
+        None => row.push(&progress.amounts()),
+    }
+    if let Some(message) = &progress.message {
+        row.push("  ");
+        row.push(&style.paint(TextRole::Dim, styled![message]));
+    }
+    row.cut(columns, style.pick("…", "..."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(style: Style, columns: usize, total: Option<f64>, message: Option<&str>) -> String {
+        let progress = CallProgress::checked(3.0, total, message).unwrap();
+        let row = progress_bar(&progress, style, columns);
+        assert!(row.width() <= columns, "{columns}: {row:?}");
+        row.as_str().to_owned()
+    }
+
+    #[test]
+    fn bar_percent_and_message_fit_the_width() {
+        let unicode = Style::new(false, true);
+        assert_eq!(
+            drawn(unicode, 77, Some(10.0), Some("linking")),
+            "█████░░░░░░░░░░░░░░  30 %  linking"
+        );
+        assert_eq!(
+            drawn(unicode, 35, Some(4.0), Some("compiling the last crate")),
+            "██████░░  75 %  compiling the last…"
+        );
+        let ascii = Style::new(false, false);
+        assert_eq!(drawn(ascii, 35, Some(3.0), None), "######## 100 %");
+        assert_eq!(drawn(ascii, 35, None, Some("rows")), "3  rows");
+        for columns in 7..80 {
+            drawn(
+                unicode,
+                columns,
+                Some(10.0),
+                Some("👩‍👩‍👧 日本語 long enough to be cut"),
+            );
+            drawn(ascii, columns, None, Some("message"));
+        }
+    }
+
+    #[test]
+    fn messages_cannot_drive_the_terminal() {
+        let style = Style::new(true, true);
+        let row = drawn(style, 200, Some(10.0), Some("a\n\x1b[2Jb\rc\u{202e}d\x07"));
+        assert!(!row.contains(['\n', '\r', '\x07', '\u{202e}']), "{row:?}");
+        assert!(!row.contains("\x1b[2J"), "{row:?}");
+    }
+}

@@ -1,0 +1,168 @@
+//! Sessions that a person chooses from a list.
+
+use rustix::termios::{LocalModes, tcgetattr};
+use serde_json::Value;
+
+use crate::support::person::{CTRL_C, CTRL_D, Person, SCRIPT};
+use crate::support::terminal::Terminal;
+use crate::support::{Allstop, Ended, FACT_MAX, Place, Running};
+
+const DOWN: &str = "\x1b[B";
+const ESCAPE: &str = "\x1b";
+
+/// A store with two sessions, the second of which is the newer one. Returns their ids.
+fn sessions(place: &Place) -> [String; 2] {
+    ["short answers about the parser, please", "short and sweet"].map(|prompt| {
+        let run = place.run_unasked().args("--yes --json --model");
+        let ended = run.arg(place.script(SCRIPT)).arg(prompt).end().ok();
+        let envelope = ended.envelope();
+        envelope["session_id"].as_str().expect("an id").to_owned()
+    })
+}
+
+fn list(place: &Place) -> Value {
+    let listed = place.sessions().args("list --json").end().ok();
+    serde_json::from_str(&listed.stdout).expect("a list")
+}
+
+fn at<'a>(place: &'a Place, command: &str, size: (u16, u16)) -> Person<'a> {
+    let terminal = Terminal::new();
+    terminal.resize(size);
+    Person::at_terminal(place, place.allstop().args(command), terminal)
+}
+
+/// The end of a choice that nobody made, with the terminal as it was.
+#[track_caller]
+fn given_up(person: Person<'_>) -> Ended {
+    let ended = person.chat.end(FACT_MAX);
+    let mode = tcgetattr(person.terminal.line()).expect("the terminal is there");
+    assert!(
+        mode.local_modes
+            .contains(LocalModes::ICANON | LocalModes::ECHO)
+    );
+    ended
+}
+
+#[test]
+fn list_fits_the_width_and_arrows_choose() {
+    for (size, prompt) in [
+        ((80, 24), "  2   short answers about the parser, please"),
+        ((38, 12), "  2   short answers about the parser…"),
+    ] {
+        let place = Place::new();
+        let [older, _newer] = sessions(&place);
+        let person = at(&place, "sessions resume", size);
+        person.sees("› 1   short and sweet").sees(prompt);
+        person.sees("Enter continues, Esc leaves");
+        person.presses(DOWN).sees("› 2   short answers");
+        person.presses("\r").sees(&format!("session {older}"));
+        person.says("short again").sees("A short answer.");
+        assert!(
+            !person.screen().contains("Choose a session"),
+            "{}",
+            person.screen()
+        );
+        person.presses(CTRL_D);
+        person.left();
+    }
+}
+
+#[test]
+fn typed_words_and_numbers_choose() {
+    let place = Place::new();
+    let [older, newer] = sessions(&place);
+    for (typed, id) in [("PARSER", &older), ("1", &newer), (&newer[20..], &newer)] {
+        let person = at(&place, "chat --resume", (80, 24));
+        person
+            .sees("› 1 ")
+            .presses(typed)
+            .sees(&format!("› {typed}"));
+        person.presses("\r").sees(&format!("session {id}"));
+        person.presses(CTRL_D);
+        person.left();
+    }
+}
+
+#[test]
+fn giving_up_changes_nothing() {
+    let place = Place::new();
+    sessions(&place);
+    let before = list(&place);
+    for key in [ESCAPE, CTRL_D, CTRL_C] {
+        let person = at(&place, "sessions resume", (80, 24));
+        person.sees("› 1 ").presses(key);
+        assert_eq!(given_up(person).code, 130, "{key:?}");
+    }
+    assert_eq!(list(&place), before);
+    place.assert_nothing_runs();
+}
+
+#[test]
+fn without_a_terminal_the_error_says_what_to_give() {
+    let place = Place::new();
+    sessions(&place);
+    for command in ["sessions resume", "chat --resume"] {
+        let ended = place
+            .allstop()
+            .args(command)
+            .arg("--store")
+            .arg(place.store())
+            .end();
+        assert_eq!(ended.code, 2, "{ended:#?}");
+        assert!(ended.stderr.contains("no session is named"), "{ended:#?}");
+        assert!(
+            ended.stderr.contains("allstop sessions resume last"),
+            "{ended:#?}"
+        );
+    }
+}
+
+/// Starts a command on a terminal without a cursor.
+fn on_dumb<'a>(place: &'a Place, terminal: &Terminal) -> Running {
+    let command: Allstop<'a> = place.allstop().args("sessions resume --store");
+    let command = command
+        .arg(place.store())
+        .arg("--model")
+        .arg(place.script(SCRIPT));
+    let copy = terminal
+        .line()
+        .try_clone()
+        .expect("a terminal can be duplicated");
+    let command = command.env("TERM", "dumb").on_terminal(terminal.line());
+    command.stdout(copy).start()
+}
+
+#[test]
+fn terminal_without_a_cursor_gets_a_list_and_a_line() {
+    let place = Place::new();
+    let [older, _newer] = sessions(&place);
+    let terminal = Terminal::new();
+    let chat = on_dumb(&place, &terminal);
+    terminal.wait("number, or words");
+    terminal.type_keys("short\n");
+    terminal.wait("2 sessions match");
+    terminal.type_keys("2\n");
+    let begins = format!("session {older}");
+    terminal.wait(&begins);
+    let shown = terminal.shown();
+    let (choice, _chat) = shown.split_once(&begins).expect("it was shown");
+    assert!(!choice.contains('\x1b'), "{choice:?}");
+    terminal.type_keys(CTRL_D);
+    assert_eq!(chat.end(FACT_MAX).code, 0);
+
+    let terminal = Terminal::new();
+    let chat = on_dumb(&place, &terminal);
+    terminal.wait("number, or words");
+    terminal.type_keys(CTRL_D);
+    assert_eq!(chat.end(FACT_MAX).code, 130);
+}
+
+#[test]
+fn store_without_sessions_is_said() {
+    let place = Place::new();
+    let terminal = Terminal::new();
+    let chat = on_dumb(&place, &terminal);
+    terminal.wait("there is no session to continue");
+    assert_eq!(chat.end(FACT_MAX).code, 2);
+    assert!(!place.store().exists(), "looking makes no store");
+}
