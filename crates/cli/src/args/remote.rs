@@ -6,8 +6,8 @@ use super::StoreArgs;
 use crate::remote::RemoteExtent;
 
 pub(super) const STOP_HELP: &str = "\
-A session is named by its id, by any end or beginning of it, or by `last`, the newest one that runs. The stop is the same as
-Ctrl-C in its own terminal: both show the receipt. Work that a crash or --keep-background left running is ended too.
+A session is named by its id, by any end or beginning of it, or by `last`: of those that are open, the one that
+was active last. The stop is the same as Ctrl-C in its own terminal: both show the receipt. Work that a crash or --keep-background left running is ended too.
 
 Exit codes:
   0 nothing of it is left running · 1 something is, or a process does not answer · 2 wrong usage
@@ -32,7 +32,7 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct WatchArgs {
-    /// The session: its id or a part of it, or `last`, the newest one that runs
+    /// The session: its id or a part of it, or `last`, the open one that was active last
     #[arg(default_value = "last")]
     pub(crate) id: String,
     /// Shows questions for permission, and leaves their answer to others
@@ -55,8 +55,8 @@ pub(crate) struct PsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct StopArgs {
-    /// The session: its id or a part of it, or `last`
-    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    /// The session: its id or a part of it, or `last`, the open one that was active last
+    #[arg(conflicts_with = "all")]
     pub(crate) id: Option<String>,
     /// All sessions of this user that run, and left work of those in the store
     #[arg(long)]

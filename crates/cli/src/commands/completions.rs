@@ -59,6 +59,7 @@ fn zsh(script: &str) -> String {
         let begins = [
             "'--session=",
             "'::id -- The session",
+            "'::id -- The id or a part of it, `last`",
             "':id -- The id or a part of it, `last`",
             "'*::ids -- The ids or parts of them, `last`",
         ];

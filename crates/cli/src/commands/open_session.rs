@@ -17,6 +17,8 @@ pub(super) struct OpenTarget {
     pub(super) session: SessionId,
     /// True if a turn runs or waits.
     pub(super) is_busy: bool,
+    /// Milliseconds since its last record.
+    quiet_ms: u64,
 }
 
 /// All open sessions, and the processes that did not answer.
@@ -45,18 +47,18 @@ fn targets(process: &RemoteProcess, report: ProcessReport) -> Vec<OpenTarget> {
         command: Arc::clone(&command),
         session: session.session_id,
         is_busy: session.is_busy,
+        quiet_ms: session.quiet_ms,
     };
     report.sessions.into_iter().map(target).collect()
 }
 
-/// The open session that is meant; `None` if none is.
+/// The open session that is meant; `None` if none is. `last` is the one that was active last.
 ///
 /// # Errors
 /// If it can be one of several.
 pub(super) fn meant(all: Vec<OpenTarget>, given: &str) -> Result<Option<OpenTarget>, CliError> {
     if given == LAST {
-        // Ids begin with the time.
-        return Ok(all.into_iter().max_by(|a, b| a.session.cmp(&b.session)));
+        return Ok(all.into_iter().min_by_key(|target| target.quiet_ms));
     }
     let (exact, others): (Vec<_>, Vec<_>) = all
         .into_iter()

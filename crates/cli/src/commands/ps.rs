@@ -1,11 +1,11 @@
 //! `allstop ps`: the sessions of this user and their work, asked of the processes that own them.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use allstop_core::{Timestamp, Usage};
+use allstop_core::Usage;
 
 use crate::args::PsArgs;
-use crate::display::{age, duration, work_line};
+use crate::display::{duration, work_line};
 use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::remote::{
@@ -48,7 +48,7 @@ pub(crate) async fn ps(args: &PsArgs, host: &ProcessHost) -> Result<u8, CliError
                 stdout.answer(CLEAR, OutputPriority::Must);
             }
             let columns = stdout.columns();
-            let text = in_words(&found, style, columns, SystemTime::now().into());
+            let text = in_words(&found, style, columns);
             stdout.lines(text, OutputPriority::Last);
         }
         if !args.watch {
@@ -66,14 +66,13 @@ fn in_words(
     found: &[(RemoteProcess, Result<ProcessReport, RemoteError>)],
     style: Style,
     columns: Option<usize>,
-    now: Timestamp,
 ) -> Styled {
     let mut text = Styled::default();
     for (_, report) in found {
         match report {
             Ok(process) => {
                 for session in &process.sessions {
-                    text.push(&session_in_words(process, session, style, columns, now));
+                    text.push(&session_in_words(process, session, style, columns));
                 }
             }
             Err(error) => text.push_line(&style.paint(TextRole::Warning, error.to_string())),
@@ -90,7 +89,6 @@ fn session_in_words(
     session: &OwnedSessionReport,
     style: Style,
     columns: Option<usize>,
-    now: Timestamp,
 ) -> Styled {
     let state = match (session.questions.first(), session.is_busy) {
         (Some(_), _) => style.paint(TextRole::Warning, "asks"),
@@ -105,7 +103,7 @@ fn session_in_words(
     ];
     match &session.turn {
         Some(turn) => about.extend(turn_in_words(turn, style)),
-        None => about.push(format!("since {}", age(process.started_at, now))),
+        None => about.push(format!("for {}", whole(session.quiet_ms))),
     }
     let mut text = Styled::default();
     text.push_line(&styled![

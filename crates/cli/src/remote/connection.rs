@@ -343,6 +343,7 @@ fn report(owned: &OwnedSession) -> ProcessReport {
             session_id: session.id().clone(),
             model: owned.model.clone(),
             is_busy: session.is_busy(),
+            quiet_ms: whole_ms(owned.watched.quiet_for()),
             questions: questions.map(|open| open.question.text).collect(),
             turn: facts.map(|facts| RunningTurnReport {
                 turn: facts.turn,

@@ -39,6 +39,8 @@ pub(super) struct WatchedSession {
 #[derive(Debug)]
 struct WatchState {
     picture: TurnPicture,
+    /// Time of the last record, at first of the opening.
+    active_at: Instant,
     /// `None`: the session is closed.
     tx: Option<broadcast::Sender<Arc<WatchEvent>>>,
 }
@@ -57,6 +59,7 @@ impl WatchedSession {
             session,
             state: Mutex::new(WatchState {
                 picture: TurnPicture::default(),
+                active_at: Instant::now(),
                 tx: Some(broadcast::channel(EVENTS_KEPT_MAX).0),
             }),
             answered: Mutex::default(),
@@ -77,6 +80,11 @@ impl WatchedSession {
     /// Facts of the running turn.
     pub(super) fn facts(&self) -> Option<TurnFacts> {
         self.state.lock().picture.facts(Instant::now())
+    }
+
+    /// Time since the last record of the session.
+    pub(super) fn quiet_for(&self) -> Duration {
+        self.state.lock().active_at.elapsed()
     }
 
     /// Times since the start of pieces of work, by their ids in receipts.
@@ -146,6 +154,7 @@ impl WatchedSession {
         let told = match &event.kind {
             SessionEventKind::Recorded { record, .. } => {
                 state.picture.record(record, now);
+                state.active_at = now;
                 message_of(record).or_else(|| {
                     let text = recorded::in_words(record, of_message)?;
                     Some(WatchEvent::Note { text })

@@ -42,6 +42,9 @@ pub(crate) struct OwnedSessionReport {
     pub(crate) model: String,
     /// True if a turn runs or waits.
     pub(crate) is_busy: bool,
+    /// Milliseconds since its last record, or since it was opened, by the monotonic clock of its process.
+    #[serde(default)]
+    pub(crate) quiet_ms: u64,
     /// Permission questions that wait for an answer, in one line each.
     pub(crate) questions: Vec<String>,
     /// The turn that runs.

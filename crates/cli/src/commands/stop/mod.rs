@@ -33,6 +33,10 @@ struct StopLine<'a> {
 /// # Cancel safety
 /// Dropping the future takes no stop back.
 pub(crate) async fn stop(args: &StopArgs, host: &ProcessHost) -> Result<u8, CliError> {
+    if args.id.is_none() && !args.all {
+        let hint = "allstop stop last, or an id that `allstop ps` lists; --all stops all of them";
+        return Err(CliError::usage("no session is named").hint(hint));
+    }
     let (open_sessions, mut problems) = open_sessions().await?;
     let flags = SameFlags::of_store(&args.store);
     let is_open_elsewhere: HashSet<_> = open_sessions
@@ -105,7 +109,7 @@ fn tell(
             continue;
         }
         let mut text = Styled::default();
-        if args.all {
+        if args.all || args.preview {
             let title = format!("session {}", short(session.as_str()));
             text.push_line(&style.paint(TextRole::Dim, title));
         }

@@ -3,23 +3,20 @@
 //! The time of a line grows with the square of its length, and depends on what is written there. Measured in release:
 //! 1–80 ms for the first line of a language, whose expressions are compiled then; 0.1–0.5 ms for a line of usual code;
 //! and, of 58 repeated patterns, up to 25 ms for a line of 200 bytes, or 66 ms in nine rare languages (Lisp, Typst …). So
-//! only short lines are highlighted, and only so many of an answer. A copy of the position in a grammar, which each frame
+//! only short lines are highlighted, and only for so much time of an answer. A copy of the position in a grammar, which each frame
 //! makes, takes 0.03 ms at most: syntect limits the depth of its stack.
 
 use std::sync::LazyLock;
+use std::time::{Duration, Instant};
 
 use syntect::parsing::{ParseState, Scope, ScopeStack, SyntaxSet};
 
 /// Bytes of a line that are highlighted: code that people read is shorter, and a longer line takes too long.
 const LINE_BYTES_MAX: usize = 200;
 
-/// Sum of the squared lengths of the lines that are highlighted in one answer: some 1,200 lines of usual code, which take
-/// 0.3 s, or the slowest ones of JavaScript or Markdown for 0.7 s, of Lisp for 3 s. An answer may come at once, and no key
-/// is heard meanwhile.
-const SQUARES_MAX: usize = 2_000_000;
-
-/// Length that a line counts at least: a short one is not free.
-const COUNTED_BYTES_MIN: usize = 20;
+/// Time that is spent on the code of one answer: some 800 lines of usual code. An answer may come at once, and no stop is
+/// heard meanwhile: a bound on lines alone lets forty short blocks, each in a language of its own, take seconds.
+const ANSWER_TIME_MAX: Duration = Duration::from_millis(200);
 
 /// The grammars: constant data of the library, unpacked at the first block of code and not for each.
 static GRAMMARS: LazyLock<SyntaxSet> = LazyLock::new(two_face::syntax::extra_newlines);
@@ -64,28 +61,17 @@ pub(super) enum CodeToken {
     Removed,
 }
 
-/// Rest of the lines that are highlighted in one answer.
+/// Rest of the time for the code of one answer. Once it is used up, the answer is plain from the next line on.
 #[derive(Debug, Clone)]
 pub(super) struct HighlightBudget {
-    squares: usize,
+    left: Duration,
 }
 
 impl Default for HighlightBudget {
     fn default() -> Self {
         Self {
-            squares: SQUARES_MAX,
+            left: ANSWER_TIME_MAX,
         }
-    }
-}
-
-impl HighlightBudget {
-    /// Takes what a line costs. False: from this line on, the answer is plain.
-    fn take(&mut self, line: &str) -> bool {
-        let rest = self
-            .squares
-            .checked_sub(line.len().max(COUNTED_BYTES_MIN).pow(2));
-        self.squares = rest.unwrap_or_default();
-        rest.is_some()
     }
 }
 
@@ -127,14 +113,16 @@ impl CodeHighlighter {
         budget: &mut HighlightBudget,
     ) -> Vec<(&'a str, CodeToken)> {
         let plain = || vec![(line, CodeToken::Plain)];
-        if self.position.is_none() || line.len() > LINE_BYTES_MAX || !budget.take(line) {
+        if self.position.is_none() || line.len() > LINE_BYTES_MAX || budget.left.is_zero() {
             return plain();
         }
+        let began = Instant::now();
         // Behind a line that its grammar cannot parse, the rest of the block is plain.
         let parsed = self
             .position
             .take()
             .and_then(|position| position.line(line));
+        budget.left = budget.left.saturating_sub(began.elapsed());
         let Some((position, pieces)) = parsed else {
             return plain();
         };
@@ -294,18 +282,22 @@ mod tests {
         assert_eq!(marked("rust", &[&long[1..]])[0].len(), LINE_BYTES_MAX + 3);
     }
 
+    /// A short block in each language, whose expressions are compiled at the first line, took seconds in all.
     #[test]
-    fn code_of_one_answer_is_highlighted_up_to_a_budget() {
+    fn code_of_one_answer_is_highlighted_for_a_limited_time() {
         let mut budget = HighlightBudget::default();
-        let mut highlighted = |line: &str| {
-            let pieces = CodeHighlighter::new("json").line(line, &mut budget);
-            pieces[0].1 != CodeToken::Plain
-        };
-        let line = format!("{:<200}", "1");
-        assert!(highlighted("1") && highlighted(&line));
-        let lines = (0..1_000).filter(|_| highlighted(&line)).count();
-        assert_eq!(lines, SQUARES_MAX / line.len().pow(2) - 2);
-        assert!(!highlighted("1"), "it stays plain");
+        let mut highlighted = 0;
+        for grammar in GRAMMARS.syntaxes() {
+            let Some(name) = grammar.file_extensions.first() else {
+                continue;
+            };
+            let is_left = !budget.left.is_zero();
+            CodeHighlighter::new(name).line("fn f() { let x = \"", &mut budget);
+            highlighted += usize::from(is_left);
+        }
+        assert!(budget.left.is_zero() && highlighted < GRAMMARS.syntaxes().len() / 2);
+        let pieces = CodeHighlighter::new("json").line("1", &mut budget);
+        assert_eq!(pieces, [("1", CodeToken::Plain)], "it stays plain");
     }
 
     #[test]
