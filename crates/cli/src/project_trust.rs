@@ -1,16 +1,21 @@
 //! Answers of a person about the configurations of projects, remembered by path and content.
 //!
 //! Each answer is a small file in the folder of the store. Its name is the hash of the folder and the content, so a changed
-//! file has no answer, and neither has a copy in another folder, where `./check.sh` is another file.
+//! file has no answer, and neither has a copy in another folder, where `./check.sh` is another file. An answer about a
+//! path takes the place of the one before: a file that goes back to an earlier content is asked about again.
 
 use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use allstop_runtime::config::ProjectFile;
+use rustix::fs::OFlags;
 use sha2::{Digest as _, Sha256};
+
+/// Bytes of an answer that are read: a word and a path.
+const ANSWER_BYTES_MAX: u64 = 16 * 1024;
 
 /// Answer of a person about one content of one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,23 +43,24 @@ impl TrustStore {
 
     /// The answer about this content of the file; `None` if a person has to be asked.
     pub(crate) fn answer(&self, file: &ProjectFile) -> Option<TrustAnswer> {
-        let text = fs::read_to_string(self.path(file)).ok()?;
-        match text.split_once('\n')?.0 {
-            "trusted" => Some(TrustAnswer::Trusted),
-            "refused" => Some(TrustAnswer::Refused),
+        let text = read_answer(&self.path(file)).ok()?;
+        match text.split(|byte| *byte == b'\n').next()? {
+            b"trusted" if text.len() > b"trusted".len() => Some(TrustAnswer::Trusted),
+            b"refused" if text.len() > b"refused".len() => Some(TrustAnswer::Refused),
             _ => None,
         }
     }
 
-    /// Remembers an answer.
+    /// Remembers an answer, and forgets earlier ones about the path.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If it cannot be written, or an earlier one cannot be removed.
     pub(crate) fn remember(&self, file: &ProjectFile, answer: TrustAnswer) -> io::Result<()> {
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(&self.folder)?;
+        self.forget(&file.path)?;
         let word = match answer {
             TrustAnswer::Trusted => "trusted",
             TrustAnswer::Refused => "refused",
@@ -71,10 +77,10 @@ impl TrustStore {
             .write_all(&text)
     }
 
-    /// Forgets all answers about a path. Returns their number.
+    /// Forgets all answers about a path. Returns their number. What is no answer is left alone.
     ///
     /// # Errors
-    /// If an answer cannot be read or removed.
+    /// If the folder cannot be read, or an answer cannot be removed.
     pub(crate) fn forget(&self, path: &Path) -> io::Result<usize> {
         let entries = match fs::read_dir(&self.folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
@@ -83,7 +89,9 @@ impl TrustStore {
         let mut forgotten = 0;
         for entry in entries {
             let answer = entry?.path();
-            let text = fs::read(&answer)?;
+            let Ok(text) = read_answer(&answer) else {
+                continue;
+            };
             let about = text.splitn(2, |byte| *byte == b'\n').nth(1);
             if about == Some(path.as_os_str().as_bytes()) {
                 fs::remove_file(&answer)?;
@@ -107,6 +115,22 @@ impl TrustStore {
         }
         self.folder.join(name)
     }
+}
+
+/// Reads a file of an answer. Anything else that has its name is neither waited for nor read without end.
+fn read_answer(path: &Path) -> io::Result<Vec<u8>> {
+    let no_wait = OFlags::NONBLOCK | OFlags::NOFOLLOW;
+    let flags = i32::try_from(no_wait.bits()).map_err(io::Error::other)?;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut text = Vec::new();
+    file.take(ANSWER_BYTES_MAX).read_to_end(&mut text)?;
+    Ok(text)
 }
 
 #[cfg(test)]
@@ -145,8 +169,9 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600);
 
         store.remember(&copy, TrustAnswer::Trusted).unwrap();
-        assert_eq!(store.forget(&here.path).unwrap(), 2);
-        assert_eq!(store.answer(&here), None);
+        assert_eq!(store.answer(&here), None, "it is asked about again");
+        assert_eq!(store.forget(&here.path).unwrap(), 1);
+        assert_eq!(store.answer(&changed), None);
         assert_eq!(store.answer(&copy), Some(TrustAnswer::Trusted));
     }
 
@@ -160,5 +185,23 @@ mod tests {
             fs::write(store.path(&file), text).unwrap();
             assert_eq!(store.answer(&file), None, "{text:?}");
         }
+    }
+
+    /// A named pipe was waited for, and a folder kept the answers of others from being forgotten.
+    #[test]
+    fn what_is_no_answer_holds_up_nothing() {
+        let place = tempfile::tempdir().unwrap();
+        let store = TrustStore::new(place.path().join("trusted"));
+        let here = file(&place.path().join("here"), "on_stop = 'keep'");
+        let there = file(&place.path().join("there"), "on_stop = 'keep'");
+        store.remember(&here, TrustAnswer::Trusted).unwrap();
+        fs::create_dir(store.folder().join("0")).unwrap();
+        let pipe = store.path(&there);
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        let kind = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).unwrap();
+        assert_eq!(store.answer(&there), None);
+        assert_eq!(store.forget(&here.path).unwrap(), 1);
+        assert_eq!(store.answer(&here), None);
     }
 }

@@ -6,7 +6,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{self, Stat};
 use rustix::io::Errno;
@@ -23,13 +23,11 @@ pub(crate) struct ReservedFiles {
 }
 
 impl ReservedFiles {
-    /// Looks up the paths. A missing file is reserved by its name only.
+    /// Looks up the paths. A missing file is reserved by its name only, and if its folder is missing too, by the name of
+    /// the first folder that is missing: who could make that one could put the file into it.
     pub(super) fn look_up(paths: &[PathBuf]) -> Self {
         let files = paths.iter().filter_map(|path| fs::stat(path).ok());
-        let names = paths.iter().filter_map(|path| {
-            let folder = fs::stat(path.parent()?).ok()?;
-            Some((id_of(&folder), path.file_name()?.to_owned()))
-        });
+        let names = paths.iter().filter_map(|path| reserved_name(path));
         Self {
             files: files.map(|stat| id_of(&stat)).collect(),
             names: names.collect(),
@@ -54,6 +52,14 @@ impl ReservedFiles {
         let folder = id_of(&fs::fstat(folder)?);
         Ok(alike.any(|(reserved, _)| *reserved == folder))
     }
+}
+
+/// The folder of a path that exists, and the name in it that leads to the path.
+fn reserved_name(path: &Path) -> Option<(FileId, OsString)> {
+    path.ancestors().find_map(|path| {
+        let folder = fs::stat(path.parent()?).ok()?;
+        Some((id_of(&folder), path.file_name()?.to_owned()))
+    })
 }
 
 #[allow(

@@ -298,3 +298,21 @@ async fn reserved_files_are_neither_read_nor_changed() {
     session.call("write", arguments).await.unwrap();
     assert_eq!(std::fs::read_to_string(store).unwrap(), "secret");
 }
+
+/// With its folders missing, a reserved file could be made together with them.
+#[tokio::test]
+async fn reserved_file_in_a_missing_folder_is_not_created() {
+    let session = Session::with(
+        |workspace| {
+            let answers = workspace.folder().join("deep/er/answers");
+            workspace.reserve([answers])
+        },
+        |shell| shell,
+    );
+    let arguments = json!({"path": "deep/er/answers/a", "content": "x"});
+    refused(
+        session.call("write", arguments).await,
+        "belongs to the store",
+    );
+    assert!(!session.path("deep").exists());
+}
