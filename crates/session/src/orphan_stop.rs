@@ -36,10 +36,7 @@ impl SessionInner {
     }
 
     /// Item that a stop of the work would find.
-    pub(crate) fn preview_orphan(&self, target: &StopTarget) -> Option<ReceiptItem> {
-        let StopTarget::Background(id) = target else {
-            return None;
-        };
+    pub(crate) fn preview_orphan(&self, id: &BackgroundId) -> Option<ReceiptItem> {
         let works = self.orphaned_work().into_iter();
         let mut running = works.filter(|work| work.id == *id && work.alive);
         Some(running_item(
@@ -101,6 +98,7 @@ impl SessionInner {
             closing.close();
             let mut state = inner.state.lock();
             if let Some(orphan) = state.orphans.find(&id) {
+                orphan.work.alive = final_state.breaks_quiet();
                 orphan.ended = Some(final_state);
             }
             drop(state);

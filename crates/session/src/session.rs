@@ -97,17 +97,6 @@ impl Session {
         self.inner.stop(target, cause)
     }
 
-    /// Stops the running turn and all work beside it: background work, also if it was detached or an earlier process left it
-    /// running. The session takes messages afterwards. One receipt has all of it.
-    pub fn stop_work(&self, cause: &Cause) -> SessionStop {
-        self.inner.stop_work(cause)
-    }
-
-    /// Dry run of [`Session::stop_work`].
-    pub fn preview_work(&self) -> Receipt {
-        self.inner.preview_work(&Cause::new(CauseKind::User))
-    }
-
     /// Stops one call of the running turn, or of one of its sub-agents, by its name in receipts. Its siblings and the
     /// turn continue; the model gets a result that reports the stop.
     pub fn cancel_call(&self, call: &CallId, cause: Cause) -> SessionStop {

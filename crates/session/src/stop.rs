@@ -15,6 +15,14 @@ use crate::stop_handle::{SessionStop, StopTarget};
 impl SessionInner {
     /// Stops a target. On return no further work of the target starts.
     pub(crate) fn stop(self: &Arc<Self>, target: &StopTarget, cause: Cause) -> SessionStop {
+        match target {
+            StopTarget::AllWork => self.stop_all_work(&cause),
+            _ => self.stop_own(target, cause),
+        }
+    }
+
+    /// Stops a target in this process, or one piece of background work.
+    fn stop_own(self: &Arc<Self>, target: &StopTarget, cause: Cause) -> SessionStop {
         let mut state = self.state.lock();
         let ends_session = matches!(target, StopTarget::Session | StopTarget::Process);
         if ends_session && state.awake.is_some() {
@@ -52,7 +60,7 @@ impl SessionInner {
                     return match self.close_asleep(&cause) {
                         Some(closed) => closed,
                         // The session has woken up meanwhile.
-                        None => self.stop(target, cause),
+                        None => self.stop_own(target, cause),
                     };
                 }
                 _ => ended,
@@ -89,7 +97,7 @@ impl SessionInner {
                 }
                 None => nothing_to_stop(NothingToStop::NotFound),
             },
-            StopTarget::TurnAndBackground => {
+            StopTarget::TurnAndBackground | StopTarget::AllWork => {
                 // The turn first: background work that its calls start now is refused, or is found below.
                 let turn = next.map(|queued| stop_turn(&queued, None));
                 let background = self.stop_background(&cause, turn.is_some());
@@ -187,13 +195,12 @@ impl SessionInner {
     }
 
     /// Stops the turn, its background work, and work that runs without this process.
-    pub(crate) fn stop_work(self: &Arc<Self>, cause: &Cause) -> SessionStop {
-        let target = StopTarget::TurnAndBackground;
-        let own = self.stop(&target, cause.clone());
+    fn stop_all_work(self: &Arc<Self>, cause: &Cause) -> SessionStop {
+        let own = self.stop_own(&StopTarget::AllWork, cause.clone());
         let mut parts: Vec<_> = self
             .work_without_owner()
             .into_iter()
-            .map(|id| self.stop(&StopTarget::Background(id), cause.clone()))
+            .map(|id| self.stop_own(&StopTarget::Background(id), cause.clone()))
             .collect();
         if parts.is_empty() {
             return own;
@@ -204,16 +211,6 @@ impl SessionInner {
             parts.insert(0, own);
         }
         SessionStop::parts(request, parts)
-    }
-
-    /// Dry run of a stop of all work.
-    pub(crate) fn preview_work(&self, cause: &Cause) -> Receipt {
-        let own = self.preview(&StopTarget::TurnAndBackground, cause.clone());
-        let others = self.work_without_owner().into_iter();
-        let others = others.map(|id| self.preview(&StopTarget::Background(id), cause.clone()));
-        let items = others.flat_map(|receipt| receipt.items().to_vec());
-        let items = own.items().iter().cloned().chain(items).collect();
-        Receipt::of_preview(own.request().clone(), items)
     }
 
     /// Background work that was detached, or that an earlier process left running.
@@ -245,8 +242,13 @@ impl SessionInner {
         };
         drop(state);
         let running = scopes.iter().flat_map(Scope::running);
-        let orphan = self.preview_orphan(target);
-        let items: Vec<_> = running.chain(orphan).collect();
+        let left = match target {
+            StopTarget::AllWork => self.work_without_owner(),
+            StopTarget::Background(id) => vec![id.clone()],
+            _ => Vec::new(),
+        };
+        let left = left.iter().filter_map(|id| self.preview_orphan(id));
+        let items: Vec<_> = running.chain(left).collect();
         let is_one = matches!(
             target,
             StopTarget::Call(_) | StopTarget::Background(_) | StopTarget::Message(_)
@@ -269,7 +271,11 @@ impl SessionInner {
         let mut request = self.request(target, cause);
         // The session itself exists: its last turn has ended.
         let last = self.state.lock().position.last_turn;
-        if let (StopTarget::Turn | StopTarget::TurnAndBackground, 1..) = (target, last.0) {
+        let of_turn = matches!(
+            target,
+            StopTarget::Turn | StopTarget::TurnAndBackground | StopTarget::AllWork
+        );
+        if of_turn && last.0 > 0 {
             request.target = format!("{}/turn/{last}", self.label()).into();
         }
         SessionStop::answered(Receipt::of_nothing(request, outcome))
@@ -281,7 +287,10 @@ impl SessionInner {
         let label = self.label();
         StopInfo {
             target: match target {
-                StopTarget::Session | StopTarget::Turn | StopTarget::TurnAndBackground => label,
+                StopTarget::Session
+                | StopTarget::Turn
+                | StopTarget::TurnAndBackground
+                | StopTarget::AllWork => label,
                 StopTarget::Process => self.host.scope.label().to_string(),
                 StopTarget::Call(id) => format!("{label}/call/{id}"),
                 StopTarget::Background(id) => format!("{label}/{id}"),
@@ -356,7 +365,7 @@ fn scopes_of(state: &LockedState, target: &StopTarget) -> Vec<Scope> {
     match target {
         StopTarget::Session | StopTarget::Process => vec![awake.scope.clone()],
         StopTarget::Turn => state.next_turn().map_or_else(Vec::new, turn_scopes),
-        StopTarget::TurnAndBackground => {
+        StopTarget::TurnAndBackground | StopTarget::AllWork => {
             let beside = background_scopes(awake).chain(&awake.hooks).cloned();
             let turn = state.next_turn().map(|turn| turn.scope.clone());
             turn.into_iter().chain(beside).collect()

@@ -23,6 +23,9 @@ pub enum StopTarget {
     Turn,
     /// The running turn and all background work. Waiting messages continue.
     TurnAndBackground,
+    /// The same, and background work that runs without this process: it was detached, or an earlier process left it
+    /// running.
+    AllWork,
     /// The whole session: it accepts no more messages until it is opened again.
     Session,
     /// Everything below the host's scope: all sessions of the process, and shared parts such as MCP servers.
@@ -40,7 +43,7 @@ impl StopTarget {
         match self {
             Self::Call(_) => Extent::Call,
             Self::Turn | Self::Message(_) => Extent::Turn,
-            Self::TurnAndBackground => Extent::TurnAndBackground,
+            Self::TurnAndBackground | Self::AllWork => Extent::TurnAndBackground,
             Self::Session => Extent::Session,
             Self::Process => Extent::Process,
             Self::Background(_) => Extent::Subtree,

@@ -69,7 +69,7 @@ pub(super) enum ChatCommand {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum TypedTarget {
     Turn,
-    TurnAndBackground,
+    AllWork,
     Session,
     /// `bg_1`.
     Background(String),
@@ -164,7 +164,7 @@ impl TypedTarget {
     fn read(what: &str) -> Self {
         match what {
             "turn" => Self::Turn,
-            "all" => Self::TurnAndBackground,
+            "all" => Self::AllWork,
             "session" => Self::Session,
             // With a slash it is a call of an agent that runs there.
             id if id.starts_with("bg_") && !id.contains('/') => Self::Background(id.to_owned()),
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(command("/stop"), ChatCommand::Stop(TypedTarget::Turn));
         assert_eq!(
             command("/stop all"),
-            ChatCommand::Stop(TypedTarget::TurnAndBackground)
+            ChatCommand::Stop(TypedTarget::AllWork)
         );
         assert_eq!(
             command("/stop bg_2"),

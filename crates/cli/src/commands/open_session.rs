@@ -52,13 +52,16 @@ fn targets(process: &RemoteProcess, report: ProcessReport) -> Vec<OpenTarget> {
     report.sessions.into_iter().map(target).collect()
 }
 
-/// The open session that is meant; `None` if none is. `last` is the one that was active last.
+/// The open session that is meant; `None` if none is. `last` is the one that was active last: one that is
+/// busy is active now.
 ///
 /// # Errors
 /// If it can be one of several.
 pub(super) fn meant(all: Vec<OpenTarget>, given: &str) -> Result<Option<OpenTarget>, CliError> {
     if given == LAST {
-        return Ok(all.into_iter().min_by_key(|target| target.quiet_ms));
+        // A turn may run for long without a record.
+        let latest = |target: &OpenTarget| (!target.is_busy, target.quiet_ms);
+        return Ok(all.into_iter().min_by_key(latest));
     }
     let (exact, others): (Vec<_>, Vec<_>) = all
         .into_iter()

@@ -267,24 +267,15 @@ impl RemoteConnection {
         let target = match (params.call, params.extent) {
             (Some(call), _) => StopTarget::Call(call),
             (None, RemoteExtent::Turn) => StopTarget::Turn,
-            (None, RemoteExtent::TurnAndBackground) => StopTarget::TurnAndBackground,
+            (None, RemoteExtent::TurnAndBackground) => StopTarget::AllWork,
             (None, RemoteExtent::Session) => StopTarget::Session,
         };
-        let is_work = target == StopTarget::TurnAndBackground;
         if params.preview {
-            let receipt = if is_work {
-                session.preview_work()
-            } else {
-                session.preview(&target)
-            };
+            let receipt = session.preview(&target);
             return responder.respond(Ok(StopResult { receipt }));
         }
         let cause = Cause::new(CauseKind::User).by(params.by);
-        let stop = if is_work {
-            session.stop_work(&cause)
-        } else {
-            session.stop(&target, cause)
-        };
+        let stop = session.stop(&target, cause);
         let stop_id = stop.request().stop_id.clone();
         if let Ok(accepted) = encode_notification(ACCEPTED, &AcceptedParams { stop_id }) {
             self.refuse(&accepted);
@@ -327,7 +318,7 @@ fn report(owned: &OwnedSession) -> ProcessReport {
     let session = &owned.session;
     let questions = session.questions().into_iter();
     let facts = owned.watched.facts().filter(|_| session.is_busy());
-    let preview = session.preview_work();
+    let preview = session.preview(&StopTarget::AllWork);
     let items = preview.items().iter();
     let ages = owned.watched.ages(items.clone().map(|item| &*item.id));
     let work = items.cloned().zip(ages).map(|(item, age)| WorkReport {

@@ -191,6 +191,10 @@ fn background_work_is_left_running_on_request_and_named_by_the_next_chat() {
     let resumed = place.allstop().args("sessions resume").arg(&id);
     let person = Person::at(&place, resumed);
     person.sees("bg_1 of an earlier process still runs: echo up; sleep 600");
+    person
+        .says("/preview all")
+        .sees("Would stop")
+        .sees("(bg_1)");
     person.says("/background").sees(" · output in ");
     person.says("short").sees("A short answer.");
     person.sees("in the background: bg_1 (echo up; sleep 600)");
@@ -207,6 +211,41 @@ fn background_work_is_left_running_on_request_and_named_by_the_next_chat() {
     let ended = &shown["background"][0]["ended"];
     assert_eq!(ended["state"], "stopped", "{shown:#}");
     assert_eq!(ended["how"], "sigterm", "{shown:#}");
+}
+
+/// It left work that an earlier process let go alone, and said that there was nothing to stop.
+#[test]
+fn a_stop_of_all_covers_what_an_earlier_chat_left() {
+    let place = Place::new();
+    let person = Person::sits_down(&place, "--yes --keep-background");
+    person.says("server").sees("It is up.").presses(CTRL_D);
+    person.sees("runs on: echo up; sleep 600");
+    assert_eq!(person.chat.end(FACT_MAX).code, 0);
+    assert!(!place.leftovers().is_empty());
+    let person = Person::at(&place, place.allstop().args("sessions resume last"));
+    person.sees("bg_1 of an earlier process still runs");
+    person.says("/stop all").sees("verified.");
+    let listed = place.allstop().args("ps --json").end().ok();
+    let listed: serde_json::Value = serde_json::from_str(&listed.stdout).expect("JSON");
+    let work = &listed["sessions"][0]["work"];
+    assert_eq!(*work, serde_json::json!([]), "it is gone: {listed:#}");
+    person.presses(CTRL_D);
+    person.left();
+}
+
+/// The receipt of a stop that another one has joined came twice.
+#[test]
+fn a_second_stop_of_the_same_turn_shows_no_second_receipt() {
+    let place = Place::new();
+    let person = Person::sits_down(&place, "--yes --grace 1s");
+    person.says("stubborn");
+    let begun = place.work().join("begun");
+    eventually("the deaf command", || begun.exists().then_some(()));
+    person.presses("\x1b").sees("stopping");
+    person.says("/stop").sees("verified.");
+    person.says("short").sees("A short answer.").presses(CTRL_D);
+    let (_, screen) = person.left();
+    assert_eq!(screen.matches("verified.").count(), 1, "{screen}");
 }
 
 #[test]

@@ -281,6 +281,37 @@ fn unknown_sessions_and_none_are_told_apart() {
     assert!(receipt.stderr.contains("was stopped"), "{}", receipt.stderr);
 }
 
+/// `last` took the chat that was opened last, and a stop left the running turn of another one alone.
+#[test]
+fn last_is_the_session_that_is_active() {
+    let place = Place::new();
+    let person = busy_chat(&place);
+    // Opened later, and idle.
+    let idle = place.allstop().args("chat --model");
+    let script = place.script("replies: [{text: Hello.}]");
+    let terminal = Terminal::new();
+    let other = Person::with_model(&place, idle.arg(script), terminal);
+    other.says("hello").sees("Hello.");
+    let none = stop(&place, "");
+    assert_eq!(none.code, 2, "{none:?}");
+    assert!(none.stderr.contains("allstop stop last"), "{none:?}");
+    let reports = lines(&command(&place, "ps --json").ok().stdout);
+    let mut sessions = reports.iter().map(|report| &report["sessions"][0]);
+    let busy = sessions.find(|session| session["is_busy"] == true);
+    let busy = busy.expect("a busy session")["session_id"].as_str();
+    let id = busy.expect("an id");
+    let preview = stop(&place, "last --preview").ok().stdout;
+    assert!(preview.contains(&id[18..]), "{preview}");
+    assert!(preview.contains("agent: dig deep"), "{preview}");
+    let stopped = stop(&place, "last --json --now").ok();
+    let [line] = lines(&stopped.stdout).try_into().expect("one session");
+    assert_eq!(line["session_id"], id);
+    other.presses("\x04");
+    assert_eq!(other.chat.end(FACT_MAX).code, 0);
+    person.sees("verified.").presses("\x04");
+    person.left();
+}
+
 /// Frames by hand: a socket stands garbage, and answers a thousand requests at once.
 #[test]
 fn socket_stands_garbage_and_many_requests() {

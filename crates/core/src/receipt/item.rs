@@ -21,6 +21,11 @@ impl Millis {
     pub fn as_f64(self) -> f64 {
         self.0
     }
+
+    /// The time from a request that was made earlier by so many milliseconds; 0 if it would be negative.
+    pub(super) fn shifted(self, by_ms: f64) -> Self {
+        Self((self.0 + by_ms).max(0.0))
+    }
 }
 
 impl From<Duration> for Millis {
@@ -119,16 +124,15 @@ pub enum ItemState {
 }
 
 impl ItemState {
-    /// Measures `after_ms` from a request that was made earlier by this time.
-    pub(super) fn shift(&mut self, by: Duration) {
+    /// Measures `after_ms` from a request that was made earlier by so many milliseconds, or later if they are negative.
+    pub(super) fn shift(&mut self, by_ms: f64) {
         let after_ms = match self {
             Self::Finished { after_ms } | Self::Unknown { after_ms, .. } => after_ms.as_mut(),
             Self::Stopped { after_ms, .. } => Some(after_ms),
             Self::StillRunning { .. } | Self::Unreachable { .. } | Self::Refused { .. } => None,
         };
         if let Some(after_ms) = after_ms {
-            let own = Duration::from_secs_f64(after_ms.as_f64() / 1e3);
-            *after_ms = (own + by).into();
+            *after_ms = after_ms.shifted(by_ms);
         }
     }
 

@@ -13,7 +13,7 @@ impl Receipt {
     /// Parts that found nothing to do add only the work that they name as still running. If all parts found nothing to
     /// do, the merged outcome says so. A part that appears twice counts once. An item that several parts name appears
     /// once, as reported by the last part with this item in its extent. `after_ms` of all items counts from this
-    /// request.
+    /// request; a part that began before it, which the request has joined, may have ended at its time 0.
     pub fn of_parts(request: StopInfo, parts: &[Arc<Self>]) -> Self {
         let parts = without_repeats(parts);
         let items: Arc<[ReceiptItem]> = items_of(&parts, &request).into();
@@ -54,8 +54,8 @@ impl Receipt {
 
     /// Time from another request to this receipt's quiet.
     fn quiet_after(&self, request: &StopInfo) -> Option<Duration> {
-        let own = Duration::from_secs_f64(self.quiet_after_ms?.as_f64() / 1e3);
-        Some(own + self.request.later_than(request))
+        let after = self.quiet_after_ms?.shifted(self.request.later_ms(request));
+        Some(Duration::from_secs_f64(after.as_f64() / 1e3))
     }
 }
 
@@ -71,10 +71,9 @@ fn without_repeats(parts: &[Arc<Receipt>]) -> Vec<&Arc<Receipt>> {
 }
 
 impl StopInfo {
-    /// Time from another request to this one.
-    fn later_than(&self, other: &Self) -> Duration {
-        let later_ms = self.requested_at.unix_ms() - other.requested_at.unix_ms();
-        Duration::from_millis(later_ms.try_into().unwrap_or_default())
+    /// Milliseconds from another request to this one; negative if this one was earlier.
+    fn later_ms(&self, other: &Self) -> f64 {
+        (self.requested_at.unix_ms() - other.requested_at.unix_ms()) as f64
     }
 }
 
@@ -92,7 +91,7 @@ fn items_of(parts: &[&Arc<Receipt>], request: &StopInfo) -> Vec<ReceiptItem> {
             }
         };
         let kept = part.items.iter().filter(|item| !named_elsewhere(item));
-        let shift = part.request.later_than(request);
+        let shift = part.request.later_ms(request);
         items.extend(kept.cloned().map(|mut item| {
             item.state.shift(shift);
             item

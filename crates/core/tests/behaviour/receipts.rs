@@ -106,6 +106,27 @@ fn times_of_a_later_part_count_from_the_first_request() {
     assert_eq!(both.items(), [ended(105)]);
 }
 
+/// The second stop of the same work was told to have taken as long as the first, into the future.
+#[test]
+fn times_of_a_part_that_began_before_the_request_count_from_the_request() {
+    let ended = |after_ms: u64| {
+        background(ItemState::Finished {
+            after_ms: Some(Duration::from_millis(after_ms).into()),
+        })
+    };
+    let findings = StopFindings {
+        items: [ended(5), ended(2_000)].into(),
+        elapsed: Duration::from_millis(2_002),
+    };
+    let joined = Arc::new(Receipt::of_stop(request(1_000), findings));
+    let second = Receipt::of_parts(request(2_200), &[joined]);
+    assert_eq!(second.items(), [ended(0), ended(800)]);
+    assert_eq!(
+        second.quiet_after_ms(),
+        Some(Duration::from_millis(802).into())
+    );
+}
+
 #[test]
 fn item_outside_all_parts_is_listed_once() {
     let outside = background(running(NotStoppedReason::OutsideExtent));

@@ -223,7 +223,7 @@ impl ChatLoop<'_> {
     fn target(&self, target: TypedTarget) -> Result<StopTarget, String> {
         Ok(match target {
             TypedTarget::Turn => StopTarget::Turn,
-            TypedTarget::TurnAndBackground => StopTarget::TurnAndBackground,
+            TypedTarget::AllWork => StopTarget::AllWork,
             TypedTarget::Session => StopTarget::Session,
             TypedTarget::Background(id) => StopTarget::Background(id.as_str().into()),
             TypedTarget::Call(call) => {

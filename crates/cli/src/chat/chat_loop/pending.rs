@@ -60,6 +60,11 @@ impl ChatLoop<'_> {
     }
 
     fn follow_stop(&mut self, stopping: SessionStop) {
+        let id = &stopping.request().stop_id;
+        // It has joined one whose receipt is awaited: there is one receipt.
+        if self.stops.iter().any(|stop| stop.request().stop_id == *id) {
+            return;
+        }
         let now = Instant::now();
         self.state.stop_begun(now);
         let force_at = self.state.force_at(now);

@@ -11,6 +11,7 @@ use allstop_runtime::unended_work;
 use allstop_scope::{RootOptions, Scope};
 use allstop_session::{
     AgentRequest, AgentSource, OpenError, Session, SessionAgent, SessionOptions, Sessions,
+    StopTarget,
 };
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -108,10 +109,10 @@ impl LeftWork {
             // A store that hangs: then the session knows of no work, and the receipt says so.
             let _known_or_late = timeout(OPEN_MAX, knows_work.wait()).await;
             let receipt = if is_preview {
-                session.preview_work()
+                session.preview(&StopTarget::AllWork)
             } else {
                 let cause = Cause::new(CauseKind::User).by(by.to_owned());
-                let stop = session.stop_work(&cause);
+                let stop = session.stop(&StopTarget::AllWork, cause);
                 if now {
                     stop.force();
                 }
