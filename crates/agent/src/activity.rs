@@ -166,7 +166,6 @@ impl CallObserver for ActivityTimer {
         let mut partial = self.partial.lock();
         let call = partial.outputs.entry(call_id.clone()).or_default();
         call.end = progress.to_string().into_bytes();
-        drop(partial);
         self.events.send(|| AgentEvent::ToolProgress {
             call_id: call_id.clone(),
             progress: progress.clone(),

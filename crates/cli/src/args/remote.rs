@@ -6,8 +6,9 @@ use super::StoreArgs;
 use crate::remote::RemoteExtent;
 
 pub(super) const STOP_HELP: &str = "\
-A session is named by its id, by any end or beginning of it, or by `last`: of those that are open, the one that
-was active last. The stop is the same as Ctrl-C in its own terminal: both show the receipt. Work that a crash or --keep-background left running is ended too.
+A session is named by its id or any unique part of it, or by `last`: of the sessions that are open, the one that was active
+last. The stop is the same as Ctrl-C in its own terminal: both show the receipt. With an id or --all, work that a crash or
+--keep-background left running is stopped too.
 
 Exit codes:
   0 nothing of it is left running · 1 something is, or a process does not answer · 2 wrong usage

@@ -282,9 +282,7 @@ fn add_running(
     for line in running.iter().take(shown) {
         to.push(RegionRow::of(&line.draw(now, columns)));
         if let Some(progress) = line.progress.as_ref().filter(|_| room_for_output > 0) {
-            let room = columns.saturating_sub(3);
-            let bar = styled!["  ", progress_bar(progress, line.style, room)];
-            let bar = bar.cut(columns.saturating_sub(1), line.style.pick("…", "..."));
+            let bar = progress_bar(progress, line.style, columns.saturating_sub(1));
             to.push(RegionRow::of(&bar));
             room_for_output -= 1;
         }

@@ -7,10 +7,10 @@ use super::text::{Style, Styled, TextRole, styled};
 /// Columns of a bar: enough to see it move, and at most a quarter of the row.
 const BAR_COLUMNS_MAX: usize = 20;
 
-/// Draws progress in so many columns.
+/// Draws progress in so many columns, indented as what belongs to a running line.
 pub(super) fn progress_bar(progress: &CallProgress, style: Style, columns: usize) -> Styled {
-    let mut row = Styled::default();
-    let bar = BAR_COLUMNS_MAX.min(columns / 4);
+    let mut row = Styled::from("  ");
+    let bar = BAR_COLUMNS_MAX.min(columns.saturating_sub(2) / 4);
     match progress.part_of(100).zip(progress.part_of(bar)) {
         Some((percent, done)) => {
             let full = style.pick("█", "#").repeat(done);
@@ -43,17 +43,17 @@ mod tests {
     fn bar_percent_and_message_fit_the_width() {
         let unicode = Style::new(false, true);
         assert_eq!(
-            drawn(unicode, 77, Some(10.0), Some("linking")),
-            "█████░░░░░░░░░░░░░░  30 %  linking"
+            drawn(unicode, 79, Some(10.0), Some("linking")),
+            "  █████░░░░░░░░░░░░░░  30 %  linking"
         );
         assert_eq!(
-            drawn(unicode, 35, Some(4.0), Some("compiling the last crate")),
-            "██████░░  75 %  compiling the last…"
+            drawn(unicode, 37, Some(4.0), Some("compiling the last crate")),
+            "  ██████░░  75 %  compiling the last…"
         );
         let ascii = Style::new(false, false);
-        assert_eq!(drawn(ascii, 35, Some(3.0), None), "######## 100 %");
-        assert_eq!(drawn(ascii, 35, None, Some("rows")), "3  rows");
-        for columns in 7..80 {
+        assert_eq!(drawn(ascii, 35, Some(3.0), None), "  ######## 100 %");
+        assert_eq!(drawn(ascii, 35, None, Some("rows")), "  3  rows");
+        for columns in 3..80 {
             drawn(
                 unicode,
                 columns,

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use allstop_core::counted::counted;
 use allstop_core::{Cause, CauseKind, Extent, Message, error_chain};
 use allstop_model::ModelRequest;
 use allstop_process::ProcessSpec;
@@ -191,7 +192,10 @@ pub(super) async fn mcp(config: Config, host: &ProcessHost) -> Vec<DoctorRow> {
     let tried = trials.run().await;
     let receipt = trials.end("doctor").await;
     let row = |trial: crate::commands::mcp::McpTrial| match trial.tools {
-        Ok(tools) => DoctorRow::good(NAME, format!("{}: {} tools", trial.name, tools.len())),
+        Ok(tools) => {
+            let tools = counted(tools.len() as u64, "tool", "tools");
+            DoctorRow::good(NAME, format!("{}: {tools}", trial.name))
+        }
         // A run goes on without the server.
         Err(why) => DoctorRow::warning(
             NAME,

@@ -81,8 +81,8 @@ impl SessionsError {
             Self::NotFound { near, .. } => Some(format!("is it {}?", near.join(" or "))),
             Self::Ambiguous { .. } => Some("give one of these, or more of the id".to_owned()),
             Self::StillRuns { id, .. } => {
-                let show = flags.command(&format!("sessions show {id}"));
-                Some(format!("end it first: `{show}` says how"))
+                let stop = flags.command(&format!("stop {id}"));
+                Some(format!("stop it first: `{stop}`"))
             }
             Self::Session(SessionError::InUse { .. }) => {
                 Some("stop the run that has it open, or wait for its end".to_owned())

@@ -3,8 +3,8 @@
 //! The time of a line grows with the square of its length, and depends on what is written there. Measured in release:
 //! 1–80 ms for the first line of a language, whose expressions are compiled then; 0.1–0.5 ms for a line of usual code;
 //! and, of 58 repeated patterns, up to 25 ms for a line of 200 bytes, or 66 ms in nine rare languages (Lisp, Typst …). So
-//! only short lines are highlighted, and only for so much time of an answer. A copy of the position in a grammar, which each frame
-//! makes, takes 0.03 ms at most: syntect limits the depth of its stack.
+//! only short lines are highlighted, and only for so much time of an answer. A copy of the position in a grammar, which
+//! each frame makes, takes 0.03 ms at most: syntect limits the depth of its stack.
 
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use syntect::parsing::{ParseState, Scope, ScopeStack, SyntaxSet};
 /// Bytes of a line that are highlighted: code that people read is shorter, and a longer line takes too long.
 const LINE_BYTES_MAX: usize = 200;
 
-/// Time that is spent on the code of one answer: some 800 lines of usual code. An answer may come at once, and no stop is
+/// Time that is spent on the code of one answer: by the figures above, 400 to 2,000 lines of usual code. An answer may come at once, and no stop is
 /// heard meanwhile: a bound on lines alone lets forty short blocks, each in a language of its own, take seconds.
 const ANSWER_TIME_MAX: Duration = Duration::from_millis(200);
 

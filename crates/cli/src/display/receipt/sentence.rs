@@ -11,7 +11,7 @@ pub(super) fn sentence(receipt: &Receipt) -> String {
     let target = target(receipt);
     if let Some(outcome) = receipt.outcome() {
         return match outcome {
-            NothingToStop::AlreadyEnded => format!("Nothing to stop: {target} has already ended."),
+            NothingToStop::AlreadyEnded => format!("Nothing to stop in {target}: already ended."),
             NothingToStop::NotFound => format!("Nothing to stop: there is no {target}."),
         };
     }
@@ -107,7 +107,7 @@ pub(crate) fn stopped_by(cause: &Cause) -> String {
         CauseKind::Superseded => "replaced by your next message".to_owned(),
         CauseKind::Deadline => format!("stopped by a time limit{in_brackets}"),
         CauseKind::Inactivity => format!("stopped for inactivity{in_brackets}"),
-        CauseKind::Budget => format!("stopped by its budget{in_brackets}"),
+        CauseKind::Budget => format!("stopped by a limit{in_brackets}"),
         CauseKind::Guardrail => format!("stopped by a guardrail{in_brackets}"),
         CauseKind::Parent => because("what it belongs to was stopped"),
         CauseKind::Shutdown => match detail {
