@@ -11,6 +11,7 @@ mod hostile;
 mod limits;
 mod observe;
 mod opening;
+mod panics;
 mod random;
 mod refusals;
 mod scale;
