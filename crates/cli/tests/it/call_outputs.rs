@@ -27,7 +27,8 @@ fn output_of_a_call_is_shown_whole() {
     assert!(!screen.contains("\n  │ 1\n"), "{screen}");
     person.says("/output").sees("[shell: seq 1 40; exit 3 (");
     person.sees("\n1\n2\n3\n").sees("\n39\n40\n");
-    person.says("more").sees("begun").says("/output shell");
+    // Its output, not its name.
+    person.says("more").sees("│ begun").says("/output shell");
     person
         .sees("[shell: echo begun; sleep 600 (")
         .sees(", which runs]\nbegun");

@@ -208,10 +208,10 @@ impl RunningTurn<'_> {
                 permissions.allow_for_session(&question);
                 Ok(None)
             }
-            PermissionAnswer::Deny { reason: None } => Ok(Some("not approved".to_owned())),
+            PermissionAnswer::Deny { reason: None } => Ok(Some("permission was denied".to_owned())),
             PermissionAnswer::Deny {
                 reason: Some(reason),
-            } => Ok(Some(format!("not approved: {reason}"))),
+            } => Ok(Some(format!("permission was denied: {reason}"))),
             PermissionAnswer::Unanswered => Ok(Some(question.unanswered())),
         }
     }
