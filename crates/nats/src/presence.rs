@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 use ulid::Ulid;
 
-use crate::errors::{self, NotPublished, place};
+use crate::errors::{self, place};
 use crate::store::NatsStore;
 use crate::stream_lock::{LockTaken, body_of};
 
@@ -224,12 +224,14 @@ impl Presence {
 
     async fn renew(&mut self) -> Result<(), LogError> {
         let began = Instant::now();
-        let message = PublishMessage::build()
-            .payload(body_of(&self.id)?.into())
-            .ttl(self.store.lock_ttl());
+        let body = bytes::Bytes::from(body_of(&self.id)?);
+        let message = || {
+            let ttl = self.store.lock_ttl();
+            PublishMessage::build().payload(body.clone()).ttl(ttl)
+        };
+        // One that is stored twice says the same.
         let subject = self.store.presence_subject(&self.id);
-        let renewed = self.store.publish_message(subject, message).await;
-        renewed.map_err(NotPublished::into_error)?;
+        self.store.publish_repeatable(subject, message).await?;
         // Counted from the request: the servers began to count later.
         self.renew_at = Some(began + self.step_max());
         Ok(())

@@ -1,8 +1,10 @@
 //! Publication of one message.
 
+use allstop_log::LogError;
 use async_nats::jetstream::message::PublishMessage;
 
-use crate::errors::{self, NotPublished};
+use crate::attempts::Attempts;
+use crate::errors::{self, NotPublished, RequestFailure};
 use crate::store::NatsStore;
 
 impl NatsStore {
@@ -22,6 +24,28 @@ impl NatsStore {
             Some(Ok(ack)) => Ok(ack.sequence),
             Some(Err(error)) => Err(errors::of_publish(error, self.options.replicas)),
             None => Err(NotPublished::Unknown(errors::disconnected("publish"))),
+        }
+    }
+
+    /// Publishes a message that may be stored twice, until the servers confirm it.
+    ///
+    /// # Cancel safety
+    /// A dropped publication may have happened.
+    pub(crate) async fn publish_repeatable(
+        &self,
+        subject: String,
+        message: impl Fn() -> PublishMessage,
+    ) -> Result<(), LogError> {
+        let mut attempts = Attempts::within(self.options.answer_max);
+        loop {
+            let error = match self.publish_message(subject.clone(), message()).await {
+                Ok(_sequence) => return Ok(()),
+                Err(NotPublished::Failed(RequestFailure::Lasting(error))) => return Err(error),
+                Err(error) => error,
+            };
+            if !attempts.next().await {
+                return Err(error.into_error());
+            }
         }
     }
 }

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::LinkParts;
 use crate::attempts::Attempts;
 use crate::connect::ConnectError;
-use crate::errors::{self, NotPublished, RequestFailure};
+use crate::errors::{self, RequestFailure};
 use crate::options::NatsOptions;
 use crate::store::REQUEST_MAX;
 
@@ -61,21 +61,11 @@ pub(super) async fn consumer(
 
 impl LinkParts {
     pub(super) async fn wake(&self, wake_up: Vec<u8>) -> Result<(), LogError> {
-        let mut attempts = Attempts::within(self.store.options.answer_max);
         let payload = bytes::Bytes::from(wake_up);
-        loop {
-            let message = PublishMessage::build().payload(payload.clone());
-            let subject = subject(&self.store.options);
-            // One that is stored twice is harmless.
-            let error = match self.store.publish_message(subject, message).await {
-                Ok(_) => return Ok(()),
-                Err(NotPublished::Failed(RequestFailure::Lasting(error))) => return Err(error),
-                Err(error) => error,
-            };
-            if !attempts.next().await {
-                return Err(error.into_error());
-            }
-        }
+        let message = || PublishMessage::build().payload(payload.clone());
+        // One that is stored twice is harmless.
+        let subject = subject(&self.store.options);
+        self.store.publish_repeatable(subject, message).await
     }
 
     pub(super) async fn next_wake_up(&self) -> Result<Box<dyn HeldWakeUp>, LogError> {

@@ -68,6 +68,25 @@ async fn stopped_scope_gives_locks_back() {
     drop(lock);
 }
 
+/// The first presence of a process failed at once while the stream took no message, as one without a leader does not.
+#[tokio::test]
+async fn lock_waits_for_the_stream_of_locks() {
+    let (log, kept) = on_one_server().await;
+    let client = async_nats::connect(kept.servers.url()).await.unwrap();
+    let context = async_nats::jetstream::new(client);
+    let name = "allstop-locks";
+    let locks = context.get_stream(name).await.unwrap();
+    let config = locks.cached_info().config.clone();
+    context.delete_stream(name).await.unwrap();
+    let comes_back = async {
+        // The time for which it is away.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        context.create_stream(config).await.unwrap();
+    };
+    let (lock, ()) = tokio::join!(try_lock(&log), comes_back);
+    assert!(lock.is_some());
+}
+
 #[tokio::test]
 async fn release_without_a_server_is_made_up_for() {
     let folder = TempDir::new().unwrap();
