@@ -14,11 +14,17 @@ use crate::message::{MessageHandle, NewMessage, SendError};
 use crate::owner;
 use crate::queue::MessageRefused;
 use crate::queued_turn::QueuedTurn;
+use crate::unended::UnendedWork;
 
 impl SessionInner {
     /// Starts the owner of a session whose log is open.
-    pub(crate) fn start_with(self: &Arc<Self>, writer: SessionWriter) -> Result<(), NotStarted> {
+    pub(crate) fn start_with(
+        self: &Arc<Self>,
+        writer: SessionWriter,
+        left: Vec<UnendedWork>,
+    ) -> Result<(), NotStarted> {
         let mut state = self.state.lock();
+        state.orphans.add(left);
         state.opened = Some(Box::new(writer));
         self.wake(&mut state).map(drop)
     }

@@ -9,6 +9,7 @@ use allstop_scope::{NotStarted, Scope};
 use crate::inner::{LogPosition, SessionInner};
 use crate::session::Session;
 use crate::source::{AgentSource, SessionHost, SessionOptions};
+use crate::unended::{self, UnendedWork};
 
 /// The sessions of one system. Clones refer to the same sessions. No two sessions share a lock.
 #[derive(Debug, Clone)]
@@ -63,10 +64,11 @@ impl Sessions {
         let options = &self.host.options;
         let (now, settings) = ((options.now)(), options.settings.clone());
         let writer = SessionWriter::create_with(log, id, now, folder, settings).await?;
-        self.opened(writer)
+        self.opened(writer, Vec::new())
     }
 
-    /// Opens an existing session. A turn that a crash left open has been ended on return.
+    /// Opens an existing session. On return a turn that a crash left open has been ended, and the session knows the work
+    /// that earlier processes left running: a stop of all work finds it.
     ///
     /// # Errors
     /// If the session does not exist, another process has it open, it cannot be read, or the store failed.
@@ -82,16 +84,17 @@ impl Sessions {
         if let Some(settings) = &options.settings {
             writer.change_settings(Arc::clone(settings), now).await?;
         }
-        self.opened(writer)
+        let left = unended::record_lost_work(&mut writer, &self.host.scope).await?;
+        self.opened(writer, left)
     }
 
-    fn opened(&self, writer: SessionWriter) -> Result<Session, OpenError> {
+    fn opened(&self, writer: SessionWriter, left: Vec<UnendedWork>) -> Result<Session, OpenError> {
         let position = LogPosition {
             last_turn: TurnNumber(writer.state().next_turn().0 - 1),
             version: writer.version(),
         };
         let inner = SessionInner::new(Arc::clone(&self.host), writer.id().clone(), position);
-        inner.start_with(writer)?;
+        inner.start_with(writer, left)?;
         Ok(Session { inner })
     }
 }

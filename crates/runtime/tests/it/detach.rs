@@ -11,7 +11,7 @@ use allstop_core::record::SessionRecord;
 use allstop_log::session::decode;
 use allstop_log::{MemoryLog, RecordBytes};
 use allstop_model::ScriptedModel;
-use allstop_process::{ContainmentChoice, ProcessSignal, signal};
+use allstop_process::ContainmentChoice;
 use allstop_scope::Scope;
 use allstop_session::{
     AgentRequest, AgentSource, BackgroundDetachError, SessionAgent, SessionOptions, Sessions,
@@ -170,15 +170,13 @@ async fn one_append_detaches_all_possible_work() {
     );
     within(session.close()).await;
     assert!(root.is_quiet());
-    for kept in &kept {
-        signal(
-            kept.work.keeper.as_ref().expect("it has one"),
-            ProcessSignal::Term,
-        )
-        .unwrap();
-    }
-    wait_until("their keepers end them", || {
-        sleepers(&first) + sleepers(&second) == 0
-    })
-    .await;
+
+    // Whoever opens it can stop all of it at once.
+    let session = sessions.resume(session.id().clone()).await.unwrap();
+    let preview = session.preview(&StopTarget::AllWork);
+    assert_eq!(preview.items().len(), 2, "{preview:?}");
+    let receipt = within(session.stop(&StopTarget::AllWork, user()).receipt()).await;
+    assert!(receipt.quiet(), "{receipt:?}");
+    assert_eq!(sleepers(&first) + sleepers(&second), 0);
+    within(session.close()).await;
 }

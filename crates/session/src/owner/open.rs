@@ -76,13 +76,13 @@ impl SessionOwner {
         let (inner, scope) = (Arc::clone(&self.inner), self.scope.clone());
         let is_ours = self.resources.is_some();
         self.scope.spawn_engine(async move {
-            let mut writer = if let Some(writer) = opened {
-                writer
-            } else {
-                let (log, id) = (Arc::clone(&inner.host.log), inner.id.clone());
-                let at = (inner.host.options.now)();
-                Box::new(SessionWriter::resume(log, id, at).await?)
-            };
+            // The first time, whoever opened the session has looked for work that was left.
+            if let Some(writer) = opened {
+                return Ok(writer);
+            }
+            let (log, id) = (Arc::clone(&inner.host.log), inner.id.clone());
+            let at = (inner.host.options.now)();
+            let mut writer = Box::new(SessionWriter::resume(log, id, at).await?);
             if !is_ours {
                 let works = unended::record_lost_work(&mut writer, &scope).await?;
                 inner.state.lock().orphans.add(works);

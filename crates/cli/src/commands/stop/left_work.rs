@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use allstop_agent::{TurnError, TurnErrorKind};
 use allstop_core::{Cause, CauseKind, SessionId};
@@ -15,36 +14,20 @@ use allstop_session::{
 };
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use tokio::sync::SetOnce;
-use tokio::time::timeout;
 
 use crate::error::CliError;
 use crate::remote::StoppedSession;
 
-/// Longest wait for the log of a session to be read.
-const OPEN_MAX: Duration = Duration::from_secs(10);
-
 /// Sessions with work that runs without an owner, opened here.
 #[derive(Debug, Default)]
-pub(super) struct LeftWork(Vec<OpenedSession>);
+pub(super) struct LeftWork(Vec<Session>);
 
+/// Source for a session to which nobody sends a message.
 #[derive(Debug)]
-struct OpenedSession {
-    session: Session,
-    /// Set once the session knows the work that earlier processes left.
-    knows_work: Arc<SetOnce<()>>,
-}
-
-/// Source for a session to which nobody sends a message. It is asked once the log is open and its work is looked up.
-#[derive(Debug)]
-struct NoAgent {
-    knows_work: Arc<SetOnce<()>>,
-}
+struct NoAgent;
 
 impl AgentSource for NoAgent {
     fn agent(&self, _request: AgentRequest) -> BoxFuture<'_, Result<SessionAgent, TurnError>> {
-        // A second time changes nothing.
-        drop(self.knows_work.set(()));
         let error = TurnError {
             kind: TurnErrorKind::Bug,
             message: "this session is open only for a stop".to_owned(),
@@ -101,13 +84,7 @@ impl LeftWork {
     /// Stops the work, and closes the sessions.
     pub(super) async fn stop(self, is_preview: bool, now: bool, by: &str) -> Vec<StoppedSession> {
         let mut stopped = Vec::new();
-        for OpenedSession {
-            session,
-            knows_work,
-        } in self.0
-        {
-            // A store that hangs: then the session knows of no work, and the receipt says so.
-            let _known_or_late = timeout(OPEN_MAX, knows_work.wait()).await;
+        for session in self.0 {
             let receipt = if is_preview {
                 session.preview(&StopTarget::AllWork)
             } else {
@@ -132,19 +109,12 @@ async fn open(
     log: &Arc<dyn Log>,
     scopes: RootOptions,
     id: SessionId,
-) -> Result<OpenedSession, OpenError> {
+) -> Result<Session, OpenError> {
     let scope = Scope::root("stop of left work", scopes);
     let options = SessionOptions {
         sleep_after: None,
         ..SessionOptions::default()
     };
-    let knows_work: Arc<SetOnce<()>> = Arc::default();
-    let source = Arc::new(NoAgent {
-        knows_work: Arc::clone(&knows_work),
-    });
-    let sessions = Sessions::new(Arc::clone(log), scope, source, options);
-    Ok(OpenedSession {
-        session: sessions.resume(id).await?,
-        knows_work,
-    })
+    let sessions = Sessions::new(Arc::clone(log), scope, Arc::new(NoAgent), options);
+    sessions.resume(id).await
 }
