@@ -34,6 +34,32 @@ impl OrphanList {
         }
     }
 
+    /// Takes over the result of a check. Returns the works whose end nobody records: those that are gone, unless a stop has
+    /// taken them, which records their end itself.
+    pub(crate) fn checked(&mut self, works: Vec<UnendedWork>) -> Vec<BackgroundId> {
+        let mut lost = Vec::new();
+        for work in works {
+            let known = self.find(&work.id);
+            if known.is_some_and(|orphan| orphan.scope.is_some()) {
+                continue;
+            }
+            if work.alive {
+                self.add([work]);
+            } else {
+                self.0.retain(|orphan| orphan.work.id != work.id);
+                lost.push(work.id);
+            }
+        }
+        lost
+    }
+
+    /// Forgets the scopes of stops: they have ended with the session's own scope.
+    pub(crate) fn forget_stops(&mut self) {
+        for orphan in &mut self.0 {
+            orphan.scope = None;
+        }
+    }
+
     /// State of the work as of the last check.
     pub(crate) fn works(&self) -> Vec<UnendedWork> {
         self.0.iter().map(|orphan| orphan.work.clone()).collect()

@@ -84,7 +84,7 @@ impl Sessions {
         if let Some(settings) = &options.settings {
             writer.change_settings(Arc::clone(settings), now).await?;
         }
-        let left = unended::record_lost_work(&mut writer, &self.host.scope).await?;
+        let left = unended::left_work(writer.state(), &self.host.scope).await;
         self.opened(writer, left)
     }
 

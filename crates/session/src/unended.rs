@@ -161,31 +161,35 @@ pub async fn settled_work(state: &SessionState, scope: &Scope) -> Vec<UnendedWor
     found
 }
 
-/// Checks the work of earlier processes, and records the end of work that is gone.
+/// Work of earlier processes that runs, and that no keeper is killing. Reads `/proc`, on a thread of `scope`.
 ///
-/// The outcome of such work is `unknown`, since its end was not observed.
+/// # Cancel safety
+/// Cancel safe: nothing is learned then.
+pub(crate) async fn left_work(state: &SessionState, scope: &Scope) -> Vec<UnendedWork> {
+    let mut found = check_alive(scope, without_end(state)).await;
+    found.retain(|work| work.alive && !work.being_killed);
+    found
+}
+
+/// Records the end of work that is gone. Its outcome is `unknown`, since its end was not observed.
 pub(crate) async fn record_lost_work(
     writer: &mut SessionWriter,
-    scope: &Scope,
-) -> Result<Vec<UnendedWork>, SessionError> {
-    let found = settled_work(writer.state(), scope).await;
-    let gone: Vec<SessionRecord> = found
-        .iter()
-        .filter(|work| !work.alive)
-        .map(|work| SessionRecord::BackgroundEnded {
-            id: work.id.clone(),
-            state: ItemState::Unknown {
-                how: EndMethod::Dropped,
-                after_ms: None,
-            },
-            exit_code: None,
-            usage: None,
-        })
-        .collect();
-    if !gone.is_empty() {
-        writer.append(gone).await?;
+    lost: Vec<BackgroundId>,
+) -> Result<(), SessionError> {
+    let ends = lost.into_iter().map(|id| SessionRecord::BackgroundEnded {
+        id,
+        state: ItemState::Unknown {
+            how: EndMethod::Dropped,
+            after_ms: None,
+        },
+        exit_code: None,
+        usage: None,
+    });
+    let ends: Vec<SessionRecord> = ends.collect();
+    if ends.is_empty() {
+        return Ok(());
     }
-    Ok(found)
+    writer.append(ends).await
 }
 
 /// Number of the next background id: ids are unique within a session.

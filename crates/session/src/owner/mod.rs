@@ -115,6 +115,7 @@ impl SessionOwner {
             self.resources = None;
             state.awake = None;
             state.last = None;
+            state.orphans.forget_stops();
             self.scope.close();
             return OwnerJob::Sleep;
         }

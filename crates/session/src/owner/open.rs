@@ -76,16 +76,17 @@ impl SessionOwner {
         let (inner, scope) = (Arc::clone(&self.inner), self.scope.clone());
         let is_ours = self.resources.is_some();
         self.scope.spawn_engine(async move {
-            // The first time, whoever opened the session has looked for work that was left.
-            if let Some(writer) = opened {
-                return Ok(writer);
-            }
-            let (log, id) = (Arc::clone(&inner.host.log), inner.id.clone());
-            let at = (inner.host.options.now)();
-            let mut writer = Box::new(SessionWriter::resume(log, id, at).await?);
+            let mut writer = if let Some(writer) = opened {
+                writer
+            } else {
+                let (log, id) = (Arc::clone(&inner.host.log), inner.id.clone());
+                let at = (inner.host.options.now)();
+                Box::new(SessionWriter::resume(log, id, at).await?)
+            };
             if !is_ours {
-                let works = unended::record_lost_work(&mut writer, &scope).await?;
-                inner.state.lock().orphans.add(works);
+                let works = unended::settled_work(writer.state(), &scope).await;
+                let lost = inner.state.lock().orphans.checked(works);
+                unended::record_lost_work(&mut writer, lost).await?;
             }
             Ok(writer)
         })
