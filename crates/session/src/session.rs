@@ -188,6 +188,11 @@ impl Session {
         self.inner.hub.last_turn().unwrap_or(ended)
     }
 
+    /// True if the session does not sleep: it has an owner, and holds its lock.
+    pub fn is_awake(&self) -> bool {
+        self.inner.state.lock().awake.is_some()
+    }
+
     /// True if the session accepts no more messages: it can be resumed once [`Session::close`] has returned.
     pub fn is_closed(&self) -> bool {
         self.inner.state.lock().queue.is_closed()
@@ -248,7 +253,13 @@ impl Session {
 
     /// Subscribes to live events only: deltas, requested tools and their output. Reads no log and never waits for it.
     pub fn watch(&self) -> LiveEvents {
-        LiveEvents::new(self.inner.hub.subscribe())
+        LiveEvents::of_subscriber(self.inner.hub.subscribe())
+    }
+
+    /// The same events for an observer, which is no subscriber: it keeps no permission question open, and takes little
+    /// memory while nothing happens.
+    pub fn observe(&self) -> LiveEvents {
+        LiveEvents::of_observer(self.inner.hub.observe())
     }
 
     /// The committed conversation.

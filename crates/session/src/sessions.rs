@@ -95,6 +95,10 @@ impl Sessions {
         };
         let inner = SessionInner::new(Arc::clone(&self.host), writer.id().clone(), position);
         inner.start_with(writer, left)?;
-        Ok(Session { inner })
+        let session = Session { inner };
+        if let Some(on_open) = &self.host.options.on_open {
+            on_open(&session);
+        }
+        Ok(session)
     }
 }

@@ -145,7 +145,7 @@ impl ChatLoop<'_> {
             },
             change = job.next() => self.job_changed(change),
             Ok(Some(event)) = self.chat.events.next() => self.session_event(event),
-            asked = self.chat.remote.next() => self.stopped_from_elsewhere(asked),
+            asked = self.chat.remote.next_stop() => self.stopped_from_elsewhere(asked),
             change = self.chat.news.next() => self.chat.view.note(&change.to_string()),
             Some(done) = self.pending.next() => {
                 // What came before it is shown before it. A turn that began meanwhile takes it first.

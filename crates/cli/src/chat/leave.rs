@@ -74,7 +74,7 @@ pub(super) async fn leave(
         });
     }
     // Who has asked for a stop from another terminal has its receipt before this process is gone.
-    let answered = chat.remote.answered();
+    let answered = chat.remote.listener.answered();
     let _answered_or_late = supervisor.wait_to_exit(answered, |_| {}).await;
     supervisor.control.end(Instant::now());
     Exit {

@@ -39,7 +39,7 @@ use crate::display::{call_label, found_in_words, instructions_in_words};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::host::ProcessHost;
-use crate::remote::{self, RemoteListener};
+use crate::remote::TerminalSession;
 use crate::shell_command::SameFlags;
 use crate::start::options::{self, Given};
 use crate::start::{self, NamedSession, Opened, Opening, StartFailure, StartVoice, read};
@@ -89,7 +89,7 @@ pub(crate) async fn chat(args: ChatArgs, host: &ProcessHost) -> Result<Exit, Cli
         system, open, mode, ..
     } = opened;
     let chat = OpenChat {
-        remote: remote::listen("chat", &open.session, &system, host.scopes()),
+        remote: TerminalSession::listen("chat", &open.session, &system, host.scopes()),
         host,
         news: system.mcp().status_events(),
         system,
@@ -101,6 +101,7 @@ pub(crate) async fn chat(args: ChatArgs, host: &ProcessHost) -> Result<Exit, Cli
         flags: SameFlags::of_chat(&args.with, &args.store),
     };
     chat.remote
+        .listener
         .problem()
         .iter()
         .for_each(|said| chat.view.note(said));
@@ -134,7 +135,7 @@ struct OpenChat<'a> {
     /// Of MCP servers.
     news: McpStatusEvents,
     /// Stops from other terminals.
-    remote: RemoteListener,
+    remote: TerminalSession,
     view: ChatView,
     mode: ModeSwitch,
     keeps_background: bool,

@@ -17,6 +17,8 @@ pub(super) struct OpenTarget {
     pub(super) session: SessionId,
     /// True if a turn runs or waits.
     pub(super) is_busy: bool,
+    /// True if a watcher may answer its questions.
+    pub(super) takes_answers: bool,
     /// Milliseconds since its last record.
     quiet_ms: u64,
 }
@@ -47,6 +49,7 @@ fn targets(process: &RemoteProcess, report: ProcessReport) -> Vec<OpenTarget> {
         command: Arc::clone(&command),
         session: session.session_id,
         is_busy: session.is_busy,
+        takes_answers: session.takes_answers,
         quiet_ms: session.quiet_ms,
     };
     report.sessions.into_iter().map(target).collect()

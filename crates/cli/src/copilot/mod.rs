@@ -18,6 +18,7 @@ use crate::control::{Control, ControlEffect};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::host::{ProcessHost, variable};
+use crate::remote::{ClientQuestions, OwnedSessions, RemoteListener};
 use crate::start::options::{Given, config_of, system};
 use crate::start::project;
 use crate::start::{self, StartFailure, StartStage};
@@ -43,7 +44,8 @@ struct RunningCopilot {
 pub(crate) async fn copilot(args: CopilotArgs, host: &ProcessHost) -> Result<Exit, CliError> {
     let access = access(&args)?;
     let mut supervisor = Supervisor::new(host.signals()?, Control::new(GRACE_DEFAULT));
-    let running = match open(args, access, host, &mut supervisor).await {
+    let sessions = OwnedSessions::new("copilot", host.folder.clone(), host.scopes());
+    let running = match open(args, access, &sessions, host, &mut supervisor).await {
         Ok(running) => running,
         Err(StartFailure::Usage(problem)) => return Err(problem),
         Err(StartFailure::Ended(envelope)) => match envelope.error {
@@ -68,6 +70,10 @@ pub(crate) async fn copilot(args: CopilotArgs, host: &ProcessHost) -> Result<Exi
     if let Some(address) = &address {
         // The SDKs wait for this line.
         host.output.stdout().answer(address, OutputPriority::Must);
+    }
+    let remote = RemoteListener::listen(sessions);
+    if let Some(problem) = remote.problem() {
+        tracing::warn!("{problem}");
     }
     let mut malformed = None;
     let (cause, is_asked) = loop {
@@ -100,6 +106,8 @@ pub(crate) async fn copilot(args: CopilotArgs, host: &ProcessHost) -> Result<Exi
         let (agent, connections) = (agent.stop(short()), connections.stop(short()));
         drop(tokio::join!(agent.receipt(), connections.receipt()));
         system.close().await;
+        // Who has asked for a stop from another terminal has its receipt before this process is gone.
+        remote.answered().await;
     };
     let in_time = supervisor.wait_to_exit(stopping, force).await;
     if in_time.is_none() {
@@ -133,10 +141,12 @@ fn access(args: &CopilotArgs) -> Result<ConnectionAccess, CliError> {
 async fn open(
     args: CopilotArgs,
     access: ConnectionAccess,
+    sessions: &OwnedSessions,
     host: &ProcessHost,
     supervisor: &mut Supervisor,
 ) -> Result<RunningCopilot, StartFailure> {
     let given = Given::of(host);
+    let on_session_open = sessions.on_session_open(ClientQuestions::AnybodyAnswers);
     let port = (!args.stdio).then_some(args.port);
     let options = CopilotOptions {
         version: env!("CARGO_PKG_VERSION").into(),
@@ -144,7 +154,9 @@ async fn open(
         unasked: unasked(&args),
     };
     let system_options = start::read(given.scopes.clone(), supervisor, move |_cx| {
-        read(&args, given).map_err(Into::into)
+        let mut options = read(&args, given)?;
+        options.on_session_open = Some(on_session_open);
+        Ok(options)
     })
     .await?;
     let grace = system_options.config.deadlines.grace;

@@ -1,14 +1,13 @@
 //! One connection of a process that asks: its requests are read, begun in their order, and answered.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use allstop_core::{Cause, CauseKind, SessionId};
 use allstop_jsonrpc::{
     FrameDecoder, FrameLimits, IncomingMessage, IncomingRequest, IncomingRequests, QueuedAnswer,
     Responder, RpcError, encode_error_response, encode_frame, encode_notification,
 };
-use allstop_session::{AnswerResult, Session, SessionStop, StopTarget};
+use allstop_session::{AnswerResult, StopTarget};
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -22,11 +21,10 @@ use tokio::sync::{OwnedSemaphorePermit, broadcast, mpsc};
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::listener::{OwnedSession, WATCHERS_MAX};
+use super::owned::{OwnedSession, OwnedSessions, WATCHERS_MAX};
 use super::protocol::{
-    ACCEPTED, ANSWER, AcceptedParams, AnswerParams, AnswerReport, EVENT, LIST, OwnedSessionReport,
-    ProcessReport, RemoteExtent, RemoteStopParams, RunningTurnReport, STOP, StopResult, WATCH,
-    WatchParams, WatchResult, WorkReport,
+    ACCEPTED, ANSWER, AcceptedParams, AnswerParams, AnswerReport, EVENT, LIST, RemoteExtent,
+    RemoteStopParams, STOP, StopResult, WATCH, WatchParams, WatchResult,
 };
 use super::watch_event::WatchEvent;
 
@@ -41,14 +39,6 @@ const REQUESTS_MAX: usize = 1_024;
 
 const READ_BYTES: usize = 8 * 1_024;
 
-/// A stop from elsewhere, which was accepted. Its receipt goes to who asked for it, and can be shown here too.
-#[derive(Debug)]
-pub(crate) struct RemoteStop {
-    pub(crate) stop: SessionStop,
-    /// True if it is of the running turn.
-    pub(crate) covers_turn: bool,
-}
-
 /// Output of a connection. Its length is limited by the requests under way: each has one answer and one notification.
 type Output = mpsc::UnboundedSender<RemoteOutput>;
 
@@ -61,8 +51,7 @@ enum RemoteOutput {
 type LaterAnswer = BoxFuture<'static, (Responder, Value, TaskTrackerToken)>;
 
 pub(super) struct RemoteConnection {
-    owned: Arc<OwnedSession>,
-    stops: mpsc::Sender<RemoteStop>,
+    owned: OwnedSessions,
     requests: IncomingRequests,
     /// Requests without a whole answer.
     in_flight: TaskTracker,
@@ -79,11 +68,7 @@ struct Watch {
 }
 
 impl RemoteConnection {
-    pub(super) fn new(
-        owned: Arc<OwnedSession>,
-        stops: mpsc::Sender<RemoteStop>,
-        in_flight: TaskTracker,
-    ) -> Self {
+    pub(super) fn new(owned: OwnedSessions, in_flight: TaskTracker) -> Self {
         let (output, queued) = mpsc::unbounded_channel();
         let (answers, tracker) = (output.clone(), in_flight.clone());
         let sink = Arc::new(move |answer| {
@@ -92,7 +77,6 @@ impl RemoteConnection {
         });
         Self {
             owned,
-            stops,
             requests: IncomingRequests::new(REQUESTS_MAX, sink),
             in_flight,
             output,
@@ -193,7 +177,7 @@ impl RemoteConnection {
 
     fn request(&mut self, method: &str, params: Option<&RawValue>, responder: Responder) {
         match method {
-            LIST => responder.respond(Ok(report(&self.owned))),
+            LIST => responder.respond(Ok(self.owned.report())),
             STOP => match read::<RemoteStopParams>(params) {
                 Ok(params) => self.stop(params, responder),
                 Err(error) => responder.respond(Err::<(), _>(error)),
@@ -210,28 +194,25 @@ impl RemoteConnection {
         }
     }
 
-    /// The session, if it is the one that is named.
-    fn session(&self, id: &SessionId) -> Result<&Session, RpcError> {
-        let session = &self.owned.session;
-        if *id == *session.id() {
-            return Ok(session);
-        }
-        let message = format!("session {id} is not open here");
-        Err(RpcError::invalid_params(message))
+    fn session(&self, id: &SessionId) -> Result<Arc<OwnedSession>, RpcError> {
+        self.owned.find(id).ok_or_else(|| {
+            let message = format!("session {id} is not open here");
+            RpcError::invalid_params(message)
+        })
     }
 
     fn watch(&mut self, params: &WatchParams, responder: Responder) {
-        if let Err(error) = self.session(&params.session_id) {
-            return responder.respond(Err::<(), _>(error));
-        }
+        let owned = match self.session(&params.session_id) {
+            Ok(owned) => owned,
+            Err(error) => return responder.respond(Err::<(), _>(error)),
+        };
         // One watch for a connection: a second one begins afresh.
         self.watch = None;
-        let place = Arc::clone(&self.owned.watchers).try_acquire_owned();
-        let Ok(place) = place else {
+        let Some(place) = self.owned.place_of_watcher() else {
             let message = format!("{WATCHERS_MAX} terminals watch it already");
             return responder.respond(Err::<(), _>(RpcError::overloaded(message)));
         };
-        let Some((events, rx)) = self.owned.watched.attach() else {
+        let Some((events, rx)) = owned.watched.attach() else {
             let message = format!("session {} is closed", params.session_id);
             return responder.respond(Err::<(), _>(RpcError::invalid_params(message)));
         };
@@ -244,15 +225,19 @@ impl RemoteConnection {
     }
 
     fn answer(&self, params: AnswerParams, responder: Responder) {
-        let session = match self.session(&params.session_id) {
-            Ok(session) => session,
+        let owned = match self.session(&params.session_id) {
+            Ok(owned) => owned,
             Err(error) => return responder.respond(Err::<(), _>(error)),
         };
-        let watched = &self.owned.watched;
+        if !owned.takes_answers() {
+            let message = "only the client of the task answers its questions";
+            return responder.respond(Err::<(), _>(RpcError::invalid_params(message)));
+        }
+        let watched = &owned.watched;
         let (id, by) = (params.question_id, params.by);
         // Before the answer: the session's terminal may show it at once.
         watched.answering(id.clone(), by.clone());
-        let is_taken = session.answer(&id, params.answer.into()) == AnswerResult::Taken;
+        let is_taken = owned.session.answer(&id, params.answer.into()) == AnswerResult::Taken;
         if !is_taken {
             watched.not_answered(&id, &by);
         }
@@ -260,22 +245,26 @@ impl RemoteConnection {
     }
 
     fn stop(&mut self, params: RemoteStopParams, responder: Responder) {
-        let session = match self.session(&params.session_id) {
-            Ok(session) => session,
+        let owned = match self.session(&params.session_id) {
+            Ok(owned) => owned,
             Err(error) => return responder.respond(Err::<(), _>(error)),
         };
         let target = match (params.call, params.extent) {
             (Some(call), _) => StopTarget::Call(call),
             (None, RemoteExtent::Turn) => StopTarget::Turn,
             (None, RemoteExtent::TurnAndBackground) => StopTarget::AllWork,
+            (None, RemoteExtent::Session) if owned.is_of_client() => {
+                let message = "its client closes the session; `allstop stop` without --extent stops all of its work";
+                return responder.respond(Err::<(), _>(RpcError::invalid_params(message)));
+            }
             (None, RemoteExtent::Session) => StopTarget::Session,
         };
         if params.preview {
-            let receipt = session.preview(&target);
+            let receipt = owned.session.preview(&target);
             return responder.respond(Ok(StopResult { receipt }));
         }
         let cause = Cause::new(CauseKind::User).by(params.by);
-        let stop = session.stop(&target, cause);
+        let stop = owned.session.stop(&target, cause);
         let stop_id = stop.request().stop_id.clone();
         if let Ok(accepted) = encode_notification(ACCEPTED, &AcceptedParams { stop_id }) {
             self.refuse(&accepted);
@@ -283,12 +272,7 @@ impl RemoteConnection {
         if params.now {
             stop.force();
         }
-        let told = RemoteStop {
-            stop: stop.clone(),
-            covers_turn: !matches!(target, StopTarget::Call(_)),
-        };
-        // An owner that does not look misses the line, not the stop.
-        let _told_or_full = self.stops.try_send(told);
+        owned.tell_stop(&stop, !matches!(target, StopTarget::Call(_)));
         let in_flight = self.in_flight.token();
         self.later.push(Box::pin(async move {
             let receipt = stop.receipt().await;
@@ -312,42 +296,6 @@ async fn next_event(watch: &mut Option<Watch>) -> Arc<WatchEvent> {
         Err(RecvError::Lagged(count)) => Arc::new(WatchEvent::Missed { count }),
         Err(RecvError::Closed) => Arc::new(WatchEvent::Ended),
     }
-}
-
-fn report(owned: &OwnedSession) -> ProcessReport {
-    let session = &owned.session;
-    let questions = session.questions().into_iter();
-    let facts = owned.watched.facts().filter(|_| session.is_busy());
-    let preview = session.preview(&StopTarget::AllWork);
-    let items = preview.items().iter();
-    let ages = owned.watched.ages(items.clone().map(|item| &*item.id));
-    let work = items.cloned().zip(ages).map(|(item, age)| WorkReport {
-        item,
-        age_ms: age.map(whole_ms),
-    });
-    ProcessReport {
-        pid: std::process::id(),
-        command: owned.command.to_owned(),
-        folder: owned.folder.clone(),
-        started_at: owned.started_at,
-        sessions: vec![OwnedSessionReport {
-            session_id: session.id().clone(),
-            model: owned.model.clone(),
-            is_busy: session.is_busy(),
-            quiet_ms: whole_ms(owned.watched.quiet_for()),
-            questions: questions.map(|open| open.question.text).collect(),
-            turn: facts.map(|facts| RunningTurnReport {
-                turn: facts.turn,
-                age_ms: whole_ms(facts.age),
-                usage: facts.usage,
-            }),
-            work: work.collect(),
-        }],
-    }
-}
-
-fn whole_ms(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn read<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T, RpcError> {

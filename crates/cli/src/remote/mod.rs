@@ -2,8 +2,9 @@
 //! same user can list its work, watch it and stop it.
 //!
 //! `protocol` and `watch_event` are what is said, in JSON-RPC with Content-Length frames; `folder` is where the sockets are;
-//! `listener` and `connection` are the side of the owner, `client` the other side. `follower` reads the events of a session
-//! for its watchers, and keeps a picture of the running turn (`turn_picture`).
+//! `owned`, `listener` and `connection` are the side of the owner, `client` the other side. `watched` follows the events of a
+//! session for its watchers, and keeps a picture of the running turn (`turn_picture`). `terminal_session` is for processes whose
+//! only session belongs to their terminal.
 //!
 //! Invariants:
 //! 1. A peer of another user is told nothing, and a socket of another user is not talked to.
@@ -14,19 +15,22 @@
 mod client;
 mod connection;
 mod folder;
-mod follower;
 mod listener;
+mod owned;
 mod peer;
 mod protocol;
+mod terminal_session;
 mod turn_picture;
 mod watch_event;
+mod watched;
 
 pub(crate) use client::{RemoteError, RemoteProcess, StoppedSession, processes};
-pub(crate) use connection::RemoteStop;
 pub(crate) use folder::socket_folder;
-pub(crate) use listener::{RemoteListener, listen};
+pub(crate) use listener::RemoteListener;
+pub(crate) use owned::{ClientQuestions, OwnedSessions};
 pub(crate) use protocol::{
     AnswerParams, OwnedSessionReport, ProcessReport, RemoteExtent, RemoteStopParams,
     RunningTurnReport, WorkReport,
 };
+pub(crate) use terminal_session::{RemoteStop, TerminalSession};
 pub(crate) use watch_event::{WatchEvent, WatcherAnswer};

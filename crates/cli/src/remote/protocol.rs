@@ -47,11 +47,18 @@ pub(crate) struct OwnedSessionReport {
     pub(crate) quiet_ms: u64,
     /// Permission questions that wait for an answer, in one line each.
     pub(crate) questions: Vec<String>,
+    /// True if whoever watches the session may answer them: those of a served task are its client's.
+    #[serde(default = "yes")]
+    pub(crate) takes_answers: bool,
     /// The turn that runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) turn: Option<RunningTurnReport>,
     /// All that runs, as a dry run of a stop finds it.
     pub(crate) work: Vec<WorkReport>,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// The turn that runs.

@@ -55,7 +55,7 @@ impl RunTurns<'_, '_> {
         }
         if !run.is_cut {
             // Who has asked for a stop from another terminal has its receipt before this process is gone.
-            let answered = self.remote.answered();
+            let answered = self.remote.listener.answered();
             let _answered_or_late = self.supervisor.wait_to_exit(answered, |_| {}).await;
         }
         envelope

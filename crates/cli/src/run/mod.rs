@@ -25,7 +25,7 @@ use crate::display::{found_in_words, instructions_in_words};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::host::ProcessHost;
-use crate::remote;
+use crate::remote::TerminalSession;
 use crate::start::{self, NamedSession, Opened, Opening, StartFailure};
 use crate::supervise::Supervisor;
 use crate::terminal::{JobControl, QuestionPrompt};
@@ -119,8 +119,12 @@ async fn drive(
     let session = &open.session;
     view.questions = prompt.map(|prompt| RunQuestions::new(prompt, session.clone()));
     let job = JobControl::install().map_err(CliError::from)?;
-    let remote = remote::listen("run", session, &system, host.scopes());
-    remote.problem().iter().for_each(|said| view.hint(said));
+    let remote = TerminalSession::listen("run", session, &system, host.scopes());
+    remote
+        .listener
+        .problem()
+        .iter()
+        .for_each(|said| view.hint(said));
     let mut turns = RunTurns {
         job,
         remote,

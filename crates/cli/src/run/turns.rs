@@ -15,7 +15,7 @@ use super::view::RunView;
 use crate::args::BackgroundArgs;
 use crate::control::ControlEffect;
 use crate::display::EventView as _;
-use crate::remote::{RemoteListener, RemoteStop};
+use crate::remote::{RemoteStop, TerminalSession};
 use crate::supervise::Supervisor;
 use crate::terminal::JobControl;
 
@@ -29,7 +29,7 @@ pub(super) struct RunTurns<'a, 'b> {
     pub(super) news: McpStatusEvents,
     pub(super) job: JobControl,
     /// Stops from other terminals.
-    pub(super) remote: RemoteListener,
+    pub(super) remote: TerminalSession,
     /// The stop that a signal or a deadline has begun.
     pub(super) stop: Option<SessionStop>,
     /// True if the owner has done everything since the last message, its hooks included.
@@ -139,7 +139,7 @@ impl RunTurns<'_, '_> {
                     }
                     return Some(waited);
                 }
-                asked = self.remote.next() => {
+                asked = self.remote.next_stop() => {
                     self.stopped_from_elsewhere(asked);
                     if is_over(self) {
                         return None;
@@ -211,7 +211,7 @@ impl RunTurns<'_, '_> {
 }
 
 /// Shows an event. Returns whether the owner has done what follows a turn.
-pub(super) fn show(view: &mut RunView<'_>, remote: &RemoteListener, event: &SessionEvent) -> bool {
+pub(super) fn show(view: &mut RunView<'_>, remote: &TerminalSession, event: &SessionEvent) -> bool {
     match &event.kind {
         SessionEventKind::Live(event) => view.event(event),
         SessionEventKind::PermissionAsked(question) => {

@@ -20,6 +20,7 @@ use super::echo::EchoAgent;
 use crate::args::{ExecutionArgs, StoreArgs, TaskAgent};
 use crate::error::CliError;
 use crate::host::ProcessHost;
+use crate::remote::{ClientQuestions, OwnedSessions};
 use crate::start::options::{Given, config_with_model, system};
 use crate::start::project;
 
@@ -58,6 +59,7 @@ impl AgentChoice {
         args: &ExecutionArgs,
         concurrency: usize,
         given: Given,
+        sessions: &OwnedSessions,
     ) -> Result<Self, CliError> {
         let cluster = cluster::store(args)?;
         if let Some(store) = cluster.clone().filter(|_| concurrency == 0) {
@@ -94,7 +96,9 @@ impl AgentChoice {
                 };
                 let prompter = FixedAnswer(answer.unwrap_or(PermissionAnswer::Unanswered));
                 let record = args.model.record.clone();
-                let system = system(store, record, given, config, Arc::new(prompter));
+                let mut system = system(store, record, given, config, Arc::new(prompter));
+                system.on_session_open =
+                    Some(sessions.on_session_open(ClientQuestions::ClientAnswers));
                 let system = Box::new(system);
                 Ok(Self::Model { system, asks })
             }

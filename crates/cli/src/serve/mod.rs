@@ -29,6 +29,7 @@ use crate::display::{RECEIPT_WIDTH_DEFAULT, render_receipt};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::host::ProcessHost;
+use crate::remote::{OwnedSessions, RemoteListener};
 use crate::start::options::Given;
 use crate::start::{self, StartFailure, StartStage};
 use crate::supervise::Supervisor;
@@ -79,7 +80,12 @@ pub(crate) async fn work(args: WorkerArgs, host: &ProcessHost) -> Result<Exit, C
 
 async fn run(args: ServerArgs, host: &ProcessHost) -> Result<Exit, CliError> {
     let mut supervisor = Supervisor::new(host.signals()?, Control::new(GRACE_DEFAULT));
-    let (server, agent) = match open(args, host, &mut supervisor).await {
+    let command = match args.endpoint {
+        Some(_) => "serve",
+        None => "worker",
+    };
+    let sessions = OwnedSessions::new(command, host.folder.clone(), host.scopes());
+    let (server, agent) = match open(args, &sessions, host, &mut supervisor).await {
         Ok(open) => open,
         Err(StartFailure::Usage(problem)) => return Err(problem),
         Err(StartFailure::Ended(envelope)) => match envelope.error {
@@ -95,6 +101,8 @@ async fn run(args: ServerArgs, host: &ProcessHost) -> Result<Exit, CliError> {
         .stdout()
         .answer(&server.addresses, OutputPriority::Must);
     tell(host, &agent);
+    let remote = RemoteListener::listen(sessions);
+    remote.problem().iter().for_each(|said| tell(host, said));
     let mut connection = StoreConnection::of(&server.store);
     let mut is_draining = false;
     let cause = loop {
@@ -119,6 +127,7 @@ async fn run(args: ServerArgs, host: &ProcessHost) -> Result<Exit, CliError> {
                 let cause = Cause::new(CauseKind::Shutdown).detail("drained");
                 // Its tasks had all the time that they needed.
                 shut_down(host, &mut supervisor, &server, None, cause).await;
+                answered(&remote, &mut supervisor).await;
                 return Ok(Exit::from(0));
             }
         };
@@ -129,18 +138,26 @@ async fn run(args: ServerArgs, host: &ProcessHost) -> Result<Exit, CliError> {
         }
     };
     shut_down(host, &mut supervisor, &server, server.drain, cause).await;
+    answered(&remote, &mut supervisor).await;
     Ok(stopped(&supervisor))
+}
+
+/// Waits until who has asked for a stop from another terminal has its receipt.
+async fn answered(remote: &RemoteListener, supervisor: &mut Supervisor) {
+    let answered = remote.answered();
+    let _answered_or_late = supervisor.wait_to_exit(answered, |_| {}).await;
 }
 
 /// Reads flags and files, then starts the server. A signal ends it in every stage.
 async fn open(
     args: ServerArgs,
+    sessions: &OwnedSessions,
     host: &ProcessHost,
     supervisor: &mut Supervisor,
 ) -> Result<(RunningServer, String), StartFailure> {
-    let given = Given::of(host);
+    let (given, sessions) = (Given::of(host), sessions.clone());
     let (args, agent) = start::read(given.scopes.clone(), supervisor, move |_cx| {
-        let agent = AgentChoice::read(&args.execution, args.concurrency(), given);
+        let agent = AgentChoice::read(&args.execution, args.concurrency(), given, &sessions);
         Ok((args, agent?))
     })
     .await?;

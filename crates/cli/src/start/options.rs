@@ -189,6 +189,7 @@ pub(crate) fn system(
         prompter,
         hidden_variables,
         owner: ProcessHost::owner(),
+        on_session_open: None,
     }
 }
 

@@ -4,6 +4,7 @@
 //! do nothing.
 
 mod gaps;
+pub(crate) mod raw_client;
 mod requests_of_users;
 mod script;
 mod several_clients;

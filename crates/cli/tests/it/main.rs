@@ -32,6 +32,7 @@ mod project_config;
 mod random_stops;
 mod real_model;
 mod remote;
+mod remote_servers;
 mod resume;
 mod scripts;
 mod serve;

@@ -32,7 +32,7 @@ pub(crate) use builtin_script::{builtin_script, names_in_words};
 pub use hidden::is_secret_variable;
 pub use mcp::mcp_servers;
 pub(crate) use options::script_of;
-pub use options::{ModelChoice, StoreChoice, SystemOptions};
+pub use options::{ModelChoice, OnSessionOpen, StoreChoice, SystemOptions};
 pub use parts::{SystemStore, open_model, open_store};
 pub use sessions::{InterruptedTurn, OpenSession};
 pub use setup::{QuestionRecipient, SessionSetup, SessionTools, SystemPrompt};
@@ -70,6 +70,7 @@ pub(crate) struct SystemParts {
     /// True if each session has to choose a model.
     lacks_model: bool,
     cleanup: Arc<cleanup::CleanupThreads>,
+    on_session_open: Option<OnSessionOpen>,
 }
 
 impl SystemParts {
@@ -157,6 +158,7 @@ impl System {
             owner,
             hidden_variables,
             keys,
+            on_session_open,
             ..
         } = options;
         let named_model = config.model.name.as_deref().map(options::name_anywhere);
@@ -178,6 +180,7 @@ impl System {
             named_model,
             lacks_model,
             cleanup: Arc::new(cleanup::CleanupThreads::new(scopes)),
+            on_session_open,
         };
         Ok(Self {
             scope: root,

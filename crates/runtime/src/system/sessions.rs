@@ -12,8 +12,8 @@ use allstop_log::read_session_end;
 use allstop_scope::WorkSpec;
 use allstop_session::unended::settled_work;
 use allstop_session::{
-    AgentRequest, AgentSource, OnBackgroundEnd, OpenError, Session, SessionAgent, SessionOptions,
-    Sessions,
+    AgentRequest, AgentSource, OnBackgroundEnd, OnOpen, OpenError, Session, SessionAgent,
+    SessionOptions, Sessions,
 };
 use futures::future::BoxFuture;
 
@@ -205,6 +205,12 @@ impl System {
         options: SessionOptions,
     ) -> Sessions {
         let parts = &self.parts;
+        let model = setup.model.as_ref().unwrap_or(&parts.model);
+        let model = model.name().to_owned();
+        let on_open = parts.on_session_open.clone().map(|tell| {
+            let on_open: OnOpen = Arc::new(move |session| tell(session, &model));
+            on_open
+        });
         let source = Arc::new(SystemAgents {
             parts: Arc::clone(parts),
             setup,
@@ -212,6 +218,7 @@ impl System {
         });
         let options = SessionOptions {
             now: Arc::clone(&parts.now),
+            on_open,
             ..options
         };
         let log = Arc::clone(&parts.log);

@@ -8,7 +8,7 @@ use allstop_core::record::SessionRecord;
 use allstop_core::{MessageId, TurnNumber};
 use allstop_log::Version;
 use parking_lot::Mutex;
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, mpsc};
 
 use super::event::{SessionEvent, SessionEventKind};
 use crate::queued_turn::QueuedTurn;
@@ -16,7 +16,7 @@ use crate::queued_turn::QueuedTurn;
 /// Events that a subscriber may lag behind before it misses the oldest: about the deltas of a long answer.
 const EVENTS_KEPT_MAX: usize = 1_024;
 
-/// Distribution of events. A session without subscribers builds no events.
+/// Distribution of events. A session without subscribers and observers builds no events.
 #[derive(Debug, Default)]
 pub(crate) struct EventHub {
     state: Mutex<HubState>,
@@ -32,6 +32,39 @@ struct HubState {
     closed: bool,
     /// Number of subscriptions so far.
     subscribers: u64,
+    observers: Vec<EventObserver>,
+}
+
+/// Recipient of events that is no subscriber. Its queue takes memory for the events that wait in it only.
+#[derive(Debug)]
+struct EventObserver {
+    tx: mpsc::Sender<SessionEvent>,
+    /// Events that found the queue full.
+    missed: u64,
+}
+
+impl EventObserver {
+    /// Hands on an event, or counts it as missed. False if the observer is gone.
+    fn send(&mut self, event: &SessionEvent) -> bool {
+        if self.missed > 0 {
+            match self.tx.try_send(SessionEvent::missed(self.missed)) {
+                Ok(()) => self.missed = 0,
+                Err(mpsc::error::TrySendError::Full(_)) => {
+                    self.missed += 1;
+                    return true;
+                }
+                Err(mpsc::error::TrySendError::Closed(_)) => return false,
+            }
+        }
+        match self.tx.try_send(event.clone()) {
+            Ok(()) => true,
+            Err(mpsc::error::TrySendError::Full(_)) => {
+                self.missed += 1;
+                true
+            }
+            Err(mpsc::error::TrySendError::Closed(_)) => false,
+        }
+    }
 }
 
 impl HubState {
@@ -59,10 +92,21 @@ impl EventHub {
         rx
     }
 
+    /// Adds an observer, which keeps no permission question open.
+    pub(crate) fn observe(&self) -> mpsc::Receiver<SessionEvent> {
+        let (tx, rx) = mpsc::channel(EVENTS_KEPT_MAX);
+        let mut state = self.state.lock();
+        if !state.closed {
+            state.observers.push(EventObserver { tx, missed: 0 });
+        }
+        rx
+    }
+
     /// Ends all subscriptions.
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
         (state.closed, state.tx) = (true, None);
+        state.observers.clear();
     }
 
     /// True if the session has a subscriber.
@@ -109,11 +153,16 @@ impl EventHub {
     }
 
     pub(crate) fn send(&self, kind: impl FnOnce() -> SessionEventKind) {
-        let state = self.state.lock();
-        let Some(tx) = &state.tx else { return };
+        let mut state = self.state.lock();
+        if state.tx.is_none() && state.observers.is_empty() {
+            return;
+        }
         let event = state.event(kind());
-        // A channel without subscribers is not an error: they attach and detach.
-        drop(tx.send(event));
+        state.observers.retain_mut(|observer| observer.send(&event));
+        if let Some(tx) = &state.tx {
+            // A channel without subscribers is not an error: they attach and detach.
+            drop(tx.send(event));
+        }
     }
 
     /// The last turn whose start was published.
@@ -152,5 +201,41 @@ impl EventHub {
                 hub.send(|| SessionEventKind::Live(event.clone()));
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn idle() -> SessionEventKind {
+        SessionEventKind::SessionIdle {
+            stopped: false,
+            detached: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn observer_is_no_subscriber_and_learns_what_it_missed() {
+        let hub = EventHub::default();
+        let mut observed = hub.observe();
+        assert!(!hub.is_watched());
+        for _ in 0..EVENTS_KEPT_MAX + 3 {
+            hub.send(idle);
+        }
+        for _ in 0..EVENTS_KEPT_MAX {
+            let event = observed.try_recv().unwrap();
+            assert!(matches!(event.kind, SessionEventKind::SessionIdle { .. }));
+        }
+        assert!(observed.try_recv().is_err());
+        hub.send(idle);
+        let missed = observed.try_recv().unwrap();
+        assert!(matches!(missed.kind, SessionEventKind::Missed { count: 3 }));
+        observed.try_recv().unwrap();
+        hub.close();
+        assert_eq!(
+            observed.try_recv().unwrap_err(),
+            mpsc::error::TryRecvError::Disconnected
+        );
     }
 }

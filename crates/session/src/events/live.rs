@@ -1,18 +1,28 @@
 //! Live events without the log, for display.
 
-use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+use tokio::sync::{broadcast, mpsc};
 
 use super::event::SessionEvent;
 
-/// Events of a session from now on, including durable events. A subscriber that lags too far gets the number of missed
+/// Events of a session from now on, including durable events. A recipient that lags too far gets the number of missed
 /// events, and never waits for the log.
 #[derive(Debug)]
-pub struct LiveEvents(Receiver<SessionEvent>);
+pub struct LiveEvents(EventSource);
+
+#[derive(Debug)]
+enum EventSource {
+    Subscriber(broadcast::Receiver<SessionEvent>),
+    Observer(mpsc::Receiver<SessionEvent>),
+}
 
 impl LiveEvents {
-    pub(crate) fn new(events: Receiver<SessionEvent>) -> Self {
-        Self(events)
+    pub(crate) fn of_subscriber(events: broadcast::Receiver<SessionEvent>) -> Self {
+        Self(EventSource::Subscriber(events))
+    }
+
+    pub(crate) fn of_observer(events: mpsc::Receiver<SessionEvent>) -> Self {
+        Self(EventSource::Observer(events))
     }
 
     /// The next event; `None` when the session is closed.
@@ -20,19 +30,25 @@ impl LiveEvents {
     /// # Cancel safety
     /// Cancel safe: no event is lost.
     pub async fn next(&mut self) -> Option<SessionEvent> {
-        match self.0.recv().await {
-            Ok(event) => Some(event),
-            Err(RecvError::Lagged(count)) => Some(SessionEvent::missed(count)),
-            Err(RecvError::Closed) => None,
+        match &mut self.0 {
+            EventSource::Subscriber(events) => match events.recv().await {
+                Ok(event) => Some(event),
+                Err(RecvError::Lagged(count)) => Some(SessionEvent::missed(count)),
+                Err(RecvError::Closed) => None,
+            },
+            EventSource::Observer(events) => events.recv().await,
         }
     }
 
     /// Returns the next event, if it has already arrived.
     pub fn try_next(&mut self) -> Option<SessionEvent> {
-        match self.0.try_recv() {
-            Ok(event) => Some(event),
-            Err(TryRecvError::Lagged(count)) => Some(SessionEvent::missed(count)),
-            Err(TryRecvError::Empty | TryRecvError::Closed) => None,
+        match &mut self.0 {
+            EventSource::Subscriber(events) => match events.try_recv() {
+                Ok(event) => Some(event),
+                Err(TryRecvError::Lagged(count)) => Some(SessionEvent::missed(count)),
+                Err(TryRecvError::Empty | TryRecvError::Closed) => None,
+            },
+            EventSource::Observer(events) => events.try_recv().ok(),
         }
     }
 }

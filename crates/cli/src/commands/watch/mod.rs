@@ -29,7 +29,7 @@ pub(crate) async fn watch(args: &WatchArgs, host: &ProcessHost) -> Result<u8, Cl
     };
     let attached = target.process.watch(&target.session).await;
     let mut events = attached.map_err(|error| CliError::failure(error.to_string()))?;
-    let mut view = WatchView::new(args, host);
+    let mut view = WatchView::new(args, &target, host);
     view.begin(&target);
     let mut job = JobControl::install()?;
     let by = format!("allstop watch in process {}", std::process::id());

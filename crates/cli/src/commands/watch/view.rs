@@ -34,7 +34,7 @@ pub(super) struct WatchView {
 }
 
 impl WatchView {
-    pub(super) fn new(args: &WatchArgs, host: &ProcessHost) -> Self {
+    pub(super) fn new(args: &WatchArgs, target: &OpenTarget, host: &ProcessHost) -> Self {
         let output = &host.output;
         let queue = output.terminal().unwrap_or(output.stderr()).clone();
         let style = host.terminal.style(queue.is_terminal());
@@ -42,7 +42,7 @@ impl WatchView {
             environment: host.terminal.clone(),
             answers: true,
         };
-        let prompt = if args.read_only || args.json {
+        let prompt = if args.read_only || args.json || !target.takes_answers {
             None
         } else {
             QuestionPrompt::of_process(output, &host.terminal)
@@ -165,7 +165,7 @@ impl WatchView {
         let prompt = self.prompt.as_mut().filter(|prompt| prompt.can_ask());
         let Some(prompt) = prompt else {
             if self.questions.show(question).is_some() {
-                self.note("  it waits for an answer from another terminal");
+                self.note("  it waits for an answer from elsewhere");
             }
             return;
         };

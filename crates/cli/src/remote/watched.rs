@@ -9,7 +9,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use allstop_agent::AgentEvent;
 use allstop_core::ids::QuestionId;
+use allstop_core::record::SessionRecord;
 use allstop_session::{LiveEvents, OpenQuestion, Session, SessionEvent, SessionEventKind};
 use parking_lot::Mutex;
 use tokio::sync::{broadcast, mpsc};
@@ -17,6 +19,7 @@ use tokio::sync::{broadcast, mpsc};
 use super::turn_picture::{TurnFacts, TurnPicture};
 use super::watch_event::WatchEvent;
 use crate::chat::recorded;
+use crate::display::{is_worth_showing, stopped_by};
 use crate::terminal::ShownQuestion;
 
 /// Events that a watcher may lag behind before it misses the oldest: about the deltas of a long answer.
@@ -32,6 +35,8 @@ const ANSWERS_MAX: usize = 64;
 #[derive(Debug)]
 pub(super) struct WatchedSession {
     session: Session,
+    /// True if no terminal announces stops and receipts: then the session's own events tell of them.
+    is_of_client: bool,
     state: Mutex<WatchState>,
     answered: Mutex<VecDeque<(QuestionId, String)>>,
 }
@@ -41,11 +46,12 @@ struct WatchState {
     picture: TurnPicture,
     /// Time of the last record, at first of the opening.
     active_at: Instant,
-    /// `None`: the session is closed.
+    /// `None` without watchers: most sessions of a server have none, and the channel takes its memory at once.
     tx: Option<broadcast::Sender<Arc<WatchEvent>>>,
+    is_closed: bool,
 }
 
-/// An announcement of the owner.
+/// An announcement of a terminal.
 #[derive(Debug)]
 pub(super) enum Announcement {
     Tell(WatchEvent),
@@ -54,13 +60,15 @@ pub(super) enum Announcement {
 }
 
 impl WatchedSession {
-    pub(super) fn new(session: Session) -> Self {
+    pub(super) fn new(session: Session, is_of_client: bool) -> Self {
         Self {
             session,
+            is_of_client,
             state: Mutex::new(WatchState {
                 picture: TurnPicture::default(),
                 active_at: Instant::now(),
-                tx: Some(broadcast::channel(EVENTS_KEPT_MAX).0),
+                tx: None,
+                is_closed: false,
             }),
             answered: Mutex::default(),
         }
@@ -68,8 +76,14 @@ impl WatchedSession {
 
     /// The state of the running turn, and what follows; `None`: the session is closed.
     pub(super) fn attach(&self) -> Option<(Vec<WatchEvent>, broadcast::Receiver<Arc<WatchEvent>>)> {
-        let state = self.state.lock();
-        let rx = state.tx.as_ref()?.subscribe();
+        let mut state = self.state.lock();
+        if state.is_closed {
+            return None;
+        }
+        let tx = state
+            .tx
+            .get_or_insert_with(|| broadcast::channel(EVENTS_KEPT_MAX).0);
+        let rx = tx.subscribe();
         let mut events = state.picture.events(Instant::now());
         // A question that opens now may come twice: its id is the same.
         let questions = self.session.questions().into_iter();
@@ -115,7 +129,7 @@ impl WatchedSession {
         Some(answered.find(|(known, _)| known == id)?.1.clone())
     }
 
-    /// Follows the session until the owner has said its last word.
+    /// Follows the session until its terminal has said its last word, or the session of a client is closed.
     ///
     /// # Cancel safety
     /// Dropping the future ends the watch of everybody.
@@ -130,6 +144,7 @@ impl WatchedSession {
                 biased;
                 event = events.next(), if is_open => match event {
                     Some(event) => self.event(&event),
+                    None if self.is_of_client => break,
                     None => is_open = false,
                 },
                 announcement = announcements.recv() => {
@@ -144,7 +159,8 @@ impl WatchedSession {
                 }
             }
         }
-        self.state.lock().tx = None;
+        let mut state = self.state.lock();
+        (state.is_closed, state.tx) = (true, None);
     }
 
     fn event(&self, event: &SessionEvent) {
@@ -155,10 +171,15 @@ impl WatchedSession {
             SessionEventKind::Recorded { record, .. } => {
                 state.picture.record(record, now);
                 state.active_at = now;
-                message_of(record).or_else(|| {
+                let receipt = receipt_of(record).filter(|_| self.is_of_client);
+                receipt.or_else(|| message_of(record)).or_else(|| {
                     let text = recorded::in_words(record, of_message)?;
                     Some(WatchEvent::Note { text })
                 })
+            }
+            SessionEventKind::Live(AgentEvent::StopHeard { cause }) if self.is_of_client => {
+                let text = format!("stopping: {}", stopped_by(cause));
+                Some(WatchEvent::Note { text })
             }
             SessionEventKind::Live(event) => {
                 state.picture.live(event, now);
@@ -201,16 +222,30 @@ impl WatchedSession {
 }
 
 impl WatchState {
-    fn send(&self, event: WatchEvent) {
-        if let Some(tx) = self.tx.as_ref().filter(|tx| tx.receiver_count() > 0) {
+    fn send(&mut self, event: WatchEvent) {
+        self.tx = self.tx.take().filter(|tx| tx.receiver_count() > 0);
+        if let Some(tx) = &self.tx {
             drop(tx.send(Arc::new(event)));
         }
     }
 }
 
+/// The receipt in the record of a stopped turn.
+fn receipt_of(record: &SessionRecord) -> Option<WatchEvent> {
+    let SessionRecord::TurnStopped {
+        receipt: Some(receipt),
+        ..
+    } = record
+    else {
+        return None;
+    };
+    let receipt = Arc::clone(receipt);
+    is_worth_showing(&receipt).then_some(WatchEvent::Receipt { receipt })
+}
+
 /// The user's message in a record.
-fn message_of(record: &allstop_core::record::SessionRecord) -> Option<WatchEvent> {
-    use allstop_core::record::SessionRecord::{MessageSteered, TurnStarted};
+fn message_of(record: &SessionRecord) -> Option<WatchEvent> {
+    use SessionRecord::{MessageSteered, TurnStarted};
     let (TurnStarted { input: text, .. } | MessageSteered { text, .. }) = record else {
         return None;
     };

@@ -1,0 +1,246 @@
+//! The sessions that this process owns, as other processes see them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::receipt::ItemKind;
+use allstop_core::{SessionId, Timestamp};
+use allstop_runtime::OnSessionOpen;
+use allstop_scope::{RootOptions, Scope, WorkSpec};
+use allstop_session::{Session, SessionStop, StopTarget};
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+
+use super::protocol::{OwnedSessionReport, ProcessReport, RunningTurnReport, WorkReport};
+use super::terminal_session::{Announcer, RemoteStop};
+use super::watched::{ANNOUNCEMENTS_MAX, WatchedSession};
+
+/// Stops that wait to be shown by a terminal: they are accepted in any case.
+const STOPS_MAX: usize = 64;
+
+/// Watchers at a time: connections are left for stops.
+pub(super) const WATCHERS_MAX: usize = 16;
+
+/// Time for watchers to read the end of the sessions. One that does not read has to do without.
+const WATCHERS_WAIT_MAX: Duration = Duration::from_millis(100);
+
+/// The open sessions of this process. Clones are the same sessions.
+#[derive(Debug, Clone)]
+pub(crate) struct OwnedSessions(Arc<OwnedInner>);
+
+#[derive(Debug)]
+struct OwnedInner {
+    command: &'static str,
+    folder: PathBuf,
+    started_at: Timestamp,
+    /// In the order in which they were opened.
+    open: Mutex<Vec<Arc<OwnedSession>>>,
+    /// Places of watchers.
+    watchers: Arc<Semaphore>,
+    /// Holds the followers.
+    scope: Scope,
+}
+
+/// An open session.
+#[derive(Debug)]
+pub(super) struct OwnedSession {
+    pub(super) session: Session,
+    pub(super) watched: WatchedSession,
+    holder: SessionHolder,
+    pub(super) announcer: Announcer,
+    model: String,
+}
+
+/// Side that opened a session, and closes it.
+#[derive(Debug)]
+enum SessionHolder {
+    /// The terminal of this process, which shows stops from elsewhere like its own.
+    Terminal(mpsc::Sender<RemoteStop>),
+    /// A client of this process.
+    Client(ClientQuestions),
+}
+
+/// Right to answer the permission questions of a client's session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ClientQuestions {
+    /// Anybody who watches the session has it, too.
+    AnybodyAnswers,
+    /// Only the client has it: it waits for the answer in a state of its own.
+    ClientAnswers,
+}
+
+impl OwnedSessions {
+    /// No sessions yet. `folder`: the working directory of the process.
+    pub(crate) fn new(command: &'static str, folder: PathBuf, scopes: RootOptions) -> Self {
+        Self(Arc::new(OwnedInner {
+            command,
+            folder,
+            started_at: (scopes.now)(),
+            open: Mutex::default(),
+            watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
+            scope: Scope::root("requests of other processes", scopes),
+        }))
+    }
+
+    /// Adds the session of the terminal, which gets the stops that come from elsewhere.
+    pub(super) fn add_of_terminal(
+        &self,
+        session: &Session,
+        model: &str,
+    ) -> (Arc<OwnedSession>, mpsc::Receiver<RemoteStop>) {
+        let (tx, stops) = mpsc::channel(STOPS_MAX);
+        let owned = self.add(session, model, SessionHolder::Terminal(tx));
+        (owned, stops)
+    }
+
+    /// Adds each session that a client opens.
+    pub(crate) fn on_session_open(&self, questions: ClientQuestions) -> OnSessionOpen {
+        let owned = self.clone();
+        Arc::new(move |session, model| {
+            owned.add(session, model, SessionHolder::Client(questions));
+        })
+    }
+
+    fn add(&self, session: &Session, model: &str, holder: SessionHolder) -> Arc<OwnedSession> {
+        let (announcer, announcements) = mpsc::channel(ANNOUNCEMENTS_MAX);
+        let is_of_client = matches!(holder, SessionHolder::Client(_));
+        let owned = Arc::new(OwnedSession {
+            session: session.clone(),
+            watched: WatchedSession::new(session.clone(), is_of_client),
+            holder,
+            announcer: Announcer::new(announcer),
+            model: model.to_owned(),
+        });
+        self.0.open.lock().push(Arc::clone(&owned));
+        let (sessions, followed) = (self.clone(), Arc::clone(&owned));
+        let events = session.observe();
+        let spec = WorkSpec::new(ItemKind::Future, "events for watchers");
+        let following = self.0.scope.spawn(spec, move |cx| async move {
+            tokio::select! {
+                _stopped = cx.stopped_at("events for watchers") => {}
+                () = followed.watched.follow(events, announcements) => {}
+            }
+            sessions.remove(&followed);
+        });
+        if following.is_err() {
+            self.remove(&owned);
+        }
+        owned
+    }
+
+    fn remove(&self, owned: &Arc<OwnedSession>) {
+        let mut open = self.0.open.lock();
+        open.retain(|other| !Arc::ptr_eq(other, owned));
+    }
+
+    fn open(&self) -> Vec<Arc<OwnedSession>> {
+        self.0.open.lock().clone()
+    }
+
+    /// The session with this id. One that a client has closed and opened again is the later one.
+    pub(super) fn find(&self, id: &SessionId) -> Option<Arc<OwnedSession>> {
+        let open = self.0.open.lock();
+        let found = open.iter().rev().find(|owned| owned.session.id() == id);
+        found.cloned()
+    }
+
+    /// A place for a watcher, if one is free.
+    pub(super) fn place_of_watcher(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.0.watchers).try_acquire_owned().ok()
+    }
+
+    /// Work that other processes ask for.
+    pub(super) fn scope(&self) -> &Scope {
+        &self.0.scope
+    }
+
+    /// What this process does. A session that sleeps has no work, and anybody can open it.
+    pub(super) fn report(&self) -> ProcessReport {
+        let inner = &self.0;
+        let open = self.open().into_iter();
+        let awake = open.filter(|owned| owned.session.is_awake());
+        ProcessReport {
+            pid: std::process::id(),
+            command: inner.command.to_owned(),
+            folder: inner.folder.clone(),
+            started_at: inner.started_at,
+            sessions: awake.map(|owned| owned.report()).collect(),
+        }
+    }
+
+    /// Tells watchers that nothing follows.
+    pub(super) fn finish(&self) {
+        for owned in self.open() {
+            owned.announcer.finish();
+        }
+    }
+
+    /// Waits until every watcher that reads knows of the end.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(super) async fn watchers_gone(&self) {
+        let all = u32::try_from(WATCHERS_MAX).unwrap_or(u32::MAX);
+        let gone = self.0.watchers.acquire_many(all);
+        drop(tokio::time::timeout(WATCHERS_WAIT_MAX, gone).await);
+    }
+}
+
+impl OwnedSession {
+    /// Shows a stop where the session is shown.
+    pub(super) fn tell_stop(&self, stop: &SessionStop, covers_turn: bool) {
+        match &self.holder {
+            SessionHolder::Terminal(stops) => {
+                let stop = stop.clone();
+                // A terminal that does not look misses the line, not the stop.
+                let _told_or_full = stops.try_send(RemoteStop { stop, covers_turn });
+            }
+            // The log tells of the stop of a turn.
+            SessionHolder::Client(_) => {}
+        }
+    }
+
+    pub(super) fn is_of_client(&self) -> bool {
+        matches!(self.holder, SessionHolder::Client(_))
+    }
+
+    /// True if whoever watches it may answer its permission questions.
+    pub(super) fn takes_answers(&self) -> bool {
+        match self.holder {
+            SessionHolder::Terminal(_) => true,
+            SessionHolder::Client(questions) => questions == ClientQuestions::AnybodyAnswers,
+        }
+    }
+
+    fn report(&self) -> OwnedSessionReport {
+        let session = &self.session;
+        let questions = session.questions().into_iter();
+        let facts = self.watched.facts().filter(|_| session.is_busy());
+        let preview = session.preview(&StopTarget::AllWork);
+        let items = preview.items().iter();
+        let ages = self.watched.ages(items.clone().map(|item| &*item.id));
+        let work = items.cloned().zip(ages).map(|(item, age)| WorkReport {
+            item,
+            age_ms: age.map(whole_ms),
+        });
+        OwnedSessionReport {
+            session_id: session.id().clone(),
+            model: self.model.clone(),
+            is_busy: session.is_busy(),
+            quiet_ms: whole_ms(self.watched.quiet_for()),
+            questions: questions.map(|open| open.question.text).collect(),
+            takes_answers: self.takes_answers(),
+            turn: facts.map(|facts| RunningTurnReport {
+                turn: facts.turn,
+                age_ms: whole_ms(facts.age),
+                usage: facts.usage,
+            }),
+            work: work.collect(),
+        }
+    }
+}
+
+pub(super) fn whole_ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,143 @@
+//! Sessions of servers, seen and stopped from a terminal.
+
+use serde_json::{Value, json};
+
+use crate::copilot_clients::raw_client::RawClient;
+use crate::serve::Server;
+use crate::support::terminal::Terminal;
+use crate::support::{Ended, FACT_MAX, Place, Signal, eventually};
+
+/// A turn that is hard to stop.
+const SCRIPT: &str = r#"
+turns:
+  - when: dig
+    replies:
+      - calls: [{tool: shell, arguments: {command: "trap '' TERM; setsid sleep 600 & echo x > begun; sleep 600 & wait"}}]
+      - text: Done.
+replies: [{text: Hello there.}, {text: Hello again.}]
+"#;
+
+fn allstop(place: &Place, args: &str) -> Ended {
+    place.allstop().args(args).end()
+}
+
+fn dig_has_begun(place: &Place) {
+    let begun = place.work().join("begun");
+    eventually("the deaf command", || begun.exists().then_some(()));
+}
+
+/// Sends a text to the context `c1`, or to its task, and gives the task at once.
+fn send(server: &Server, id: &str, text: &str, task: Option<&str>) -> Value {
+    let message = json!({
+        "messageId": id, "role": "ROLE_USER", "contextId": "c1", "taskId": task.unwrap_or_default(),
+        "parts": [{"text": text}],
+    });
+    let body = json!({"configuration": {"returnImmediately": true}, "message": message});
+    let sent = server.request("POST /message:send", &body.to_string());
+    let (status, body) = sent.expect("an answer");
+    assert_eq!(status, 200, "{body}");
+    let answer: Value = serde_json::from_str(&body).expect("JSON");
+    answer["task"].clone()
+}
+
+fn wait_for_state(server: &Server, task: &Value, state: &str) {
+    let id = task["id"].as_str().expect("an id");
+    eventually(state, || {
+        let task = server.get(&format!("/tasks/{id}"));
+        (task["status"]["state"] == state).then_some(())
+    });
+}
+
+#[test]
+fn served_task_is_watched_and_stopped_from_a_terminal() {
+    let place = Place::new();
+    let model = place.script(SCRIPT);
+    let server = Server::start_with(&place, &format!("--yes --grace 300ms --model {model}"));
+    assert!(allstop(&place, "ps").ok().stdout.contains("nothing runs"));
+    let task = send(&server, "m1", "dig", None);
+    dig_has_begun(&place);
+    let listed = allstop(&place, "ps").ok().stdout;
+    for part in ["context-c1", "runs", "serve in process", "trap '' TERM"] {
+        assert!(listed.contains(part), "{listed}");
+    }
+    let watcher = place.allstop().args("watch last --json").start();
+    watcher.wait_stdout("tool_started");
+    let closing = allstop(&place, "stop last --extent session");
+    assert_eq!(closing.code, 1, "{}", closing.stderr);
+    assert!(
+        closing.stderr.contains("its client closes"),
+        "{}",
+        closing.stderr
+    );
+    let stopped = allstop(&place, "stop last --json").ok();
+    let stopped: Value = serde_json::from_str(&stopped.stdout).expect("JSON");
+    assert_eq!(stopped["receipt"]["quiet"], true, "{stopped}");
+    watcher.wait_stdout(r#""event":"receipt""#);
+    wait_for_state(&server, &task, "TASK_STATE_CANCELED");
+    // The conversation continues.
+    let task = send(&server, "m2", "hello", None);
+    wait_for_state(&server, &task, "TASK_STATE_COMPLETED");
+    assert_eq!(server.running.end_by(Signal::TERM).code, 143);
+    let told = watcher.end(FACT_MAX).ok();
+    assert!(told.stdout.contains("session_ended"), "{}", told.stdout);
+    place.assert_nothing_runs();
+}
+
+/// The task waits for the answer in a state of its own, which only its client ends.
+#[test]
+fn question_of_a_task_stays_with_its_client() {
+    let place = Place::new();
+    let model = place.script(SCRIPT);
+    let server = Server::start_with(&place, &format!("--grace 300ms --model {model}"));
+    let task = send(&server, "m1", "dig", None);
+    wait_for_state(&server, &task, "TASK_STATE_INPUT_REQUIRED");
+    assert!(allstop(&place, "ps").ok().stdout.contains("asks"));
+    let terminal = Terminal::new();
+    let copy = terminal.line().try_clone().expect("it can be duplicated");
+    let watcher = place.allstop().args("watch last").env("TERM", "xterm");
+    let mut watcher = watcher.on_terminal(terminal.line()).stdout(copy).start();
+    terminal.wait("waits for an answer from elsewhere");
+    let id = task["id"].as_str();
+    send(&server, "m2", "yes", id);
+    dig_has_begun(&place);
+    watcher.signal(Signal::INT);
+    watcher.end(FACT_MAX).ok();
+    allstop(&place, "stop --all --now").ok();
+    wait_for_state(&server, &task, "TASK_STATE_CANCELED");
+    assert_eq!(server.running.end_by(Signal::TERM).code, 143);
+    place.assert_nothing_runs();
+}
+
+#[test]
+fn session_of_a_copilot_client_is_stopped_from_a_terminal() {
+    let place = Place::new();
+    // The SDKs know the tool by this name.
+    let model = place.script(&SCRIPT.replace("tool: shell", "tool: bash"));
+    let server = place.allstop().args("copilot --yes --grace 300ms --port 0");
+    let server = server.arg("--store").arg(place.store());
+    let server = server.arg("--model").arg(model);
+    let server = server.env("COPILOT_CONNECTION_TOKEN", "secret").start();
+    let port = server.line_of_stdout("listening on port ");
+    let mut client = RawClient::connect(port.parse().expect("a port"));
+    client.request("connect", &json!({"token": "secret"}));
+    client.request("session.create", &json!({"sessionId": "one"}));
+    client.request(
+        "session.send",
+        &json!({"sessionId": "one", "prompt": "dig"}),
+    );
+    dig_has_begun(&place);
+    let listed = allstop(&place, "ps").ok().stdout;
+    assert!(listed.contains("copilot in process"), "{listed}");
+    let stopped = allstop(&place, "stop one --json").ok();
+    let stopped: Value = serde_json::from_str(&stopped.stdout).expect("JSON");
+    assert_eq!(stopped["receipt"]["quiet"], true, "{stopped}");
+    let message = json!({"sessionId": "one", "prompt": "hello"});
+    let answer = client.request("session.sendAndWait", &message);
+    let content = &answer["result"]["response"]["data"]["content"];
+    assert_eq!(content, "Hello there.", "{answer}");
+    client.request("session.destroy", &json!({"sessionId": "one"}));
+    let listed = allstop(&place, "ps").ok().stdout;
+    assert!(!listed.contains("copilot"), "{listed}");
+    assert_eq!(server.end_by(Signal::TERM).code, 143);
+    place.assert_nothing_runs();
+}
