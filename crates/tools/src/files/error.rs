@@ -15,6 +15,10 @@ pub(crate) enum FileError {
         "`{path}` belongs to the store of this session and others: file tools neither read nor change it"
     )]
     Reserved { path: String },
+    #[error(
+        "`{path}` belongs to git, which may run what stands there: file tools read it, and do not change it; use the git command"
+    )]
+    OfGit { path: String },
     #[error("`{path}` does not exist")]
     NotFound { path: String },
     #[error("`{path}` is a folder")]

@@ -12,6 +12,10 @@ use std::sync::Arc;
 use super::error::FileError;
 use super::reserved::ReservedFiles;
 
+/// Folder in which git keeps hooks and settings, which name commands that later calls of git run: a change there would run a
+/// command that nobody was asked about. As a file it names such a folder.
+const GIT_FOLDER: &str = ".git";
+
 /// Access to a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FolderAccess {
@@ -123,6 +127,12 @@ impl Workspace {
                 path: path.to_owned(),
             })?;
         names.extend(missing);
+        let is_of_git = |name: &OsString| name.eq_ignore_ascii_case(GIT_FOLDER);
+        if access == FolderAccess::ReadWrite && names.iter().any(is_of_git) {
+            return Err(FileError::OfGit {
+                path: path.to_owned(),
+            });
+        }
         let shown = self.shown(&root.join(names.iter().collect::<PathBuf>()));
         Ok(LocatedPath {
             root,

@@ -171,3 +171,32 @@ async fn link_that_is_swapped_in_is_not_followed() {
     attacker.join().unwrap();
     assert_eq!(names_in(&outside.join("sub")), ["a.txt"], "written outside");
 }
+
+/// A hook or a setting that is written there names a command, which the next call of git runs.
+#[tokio::test]
+async fn files_of_git_are_read_and_not_changed() {
+    let session = Session::new();
+    session.put(".git/config", "[core]");
+    symlink(".git", session.path("link")).unwrap();
+    for path in [
+        ".git/config",
+        ".git/hooks/pre-commit",
+        "link/config",
+        "link/hooks/pre-commit",
+        ".GIT/config",
+        "sub/.git",
+    ] {
+        let written = session.call("write", json!({"path": path, "content": "x"}));
+        refused(written.await, "belongs to git");
+        let edited = json!({"path": path, "old_text": "core", "new_text": "x"});
+        let edited = session.call("edit", edited).await.expect_err(path);
+        assert!(!edited.is_empty());
+    }
+    assert_eq!(names_in(&session.path(".git")), ["config"]);
+    let read = session.call("read", json!({"path": ".git/config"})).await;
+    assert!(read.unwrap().contains("[core]"));
+    session
+        .call("write", json!({"path": ".gitignore", "content": "x"}))
+        .await
+        .unwrap();
+}
