@@ -14,7 +14,7 @@ The SDK passes --headless and the flags below it. Those that are about accounts 
 Model and provider come from the program's session, else from here or the configuration.
 
 Exit codes:
-  0 the client has left or asked for a shutdown · 1 error · 2 wrong usage · 143 SIGTERM · 129 SIGHUP
+  0 the client has left or asked for a shutdown · 1 error · 2 usage error · 143 SIGTERM · 129 SIGHUP
 
 Examples:
   allstop copilot --stdio

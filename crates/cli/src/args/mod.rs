@@ -37,7 +37,7 @@ pub(crate) use mcp::{McpAction, McpAddArgs, McpArgs};
 pub(crate) use prompt::{PromptArgs, STDIN};
 pub(crate) use remote::{PsArgs, ReceiptArgs, StopArgs, WatchArgs};
 pub(crate) use serve::{EndpointArgs, ServeArgs};
-pub(crate) use tasks::{TasksArgs, TasksCommand};
+pub(crate) use tasks::{SERVER_DEFAULT, TasksArgs, TasksCommand};
 pub(crate) use worker::{WorkerArgs, WorkersAction, WorkersArgs};
 
 /// Runs AI agents that can be stopped at any moment. Every stop answers with a receipt: what stopped, what did not, and
@@ -519,6 +519,7 @@ pub(crate) enum SessionsCommand {
         full: bool,
     },
     /// Remove sessions that nobody has open
+    #[command(visible_alias = "remove")]
     Rm {
         /// The ids or parts of them, `last`, or numbers in the list
         #[arg(required = true, value_name = "ID")]

@@ -17,7 +17,7 @@ Stopping:
   outlives both times by more than a second.
 
 Exit codes:
-  1 error · 2 wrong usage · 130 Ctrl-C · 143 SIGTERM · 129 SIGHUP
+  1 error · 2 usage error · 130 Ctrl-C · 143 SIGTERM · 129 SIGHUP
 
 Examples:
   allstop serve --model openai::gpt-5-mini

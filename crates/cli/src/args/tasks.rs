@@ -12,13 +12,16 @@ A token comes from the variable ALLSTOP_TOKEN, so that it is not in the list of 
 Exit codes:
   list, show, preview: 0 · stop: 0 if nothing of the task runs, and that was verified, otherwise 1
   watch: 0 completed · 1 failed or rejected · 130 stopped, or Ctrl-C, which stops nothing
-  all: 1 error · 2 wrong usage
+  all: 1 error · 2 usage error
 
 Examples:
   allstop tasks list --state working
   allstop tasks watch EGE6SJCE  (the end of an id, as `tasks list` shows it)
   allstop tasks stop EGE6SJCE --reason \"wrong branch\"
   ALLSTOP_TOKEN=… allstop tasks --server https://agents.example.com list ";
+
+/// Address of a server that nobody names.
+pub(crate) const SERVER_DEFAULT: &str = "http://127.0.0.1:8080";
 
 #[derive(Debug, Args)]
 pub(crate) struct TasksArgs {
@@ -27,7 +30,7 @@ pub(crate) struct TasksArgs {
         long,
         value_name = "URL",
         env = "ALLSTOP_SERVER",
-        default_value = "http://127.0.0.1:8080",
+        default_value = SERVER_DEFAULT,
         global = true
     )]
     pub(crate) server: String,

@@ -19,18 +19,19 @@ Log:
   adds what failed, ALLSTOP_LOG=info more.
 
 Exit codes:
-  0 drained by `allstop workers drain` · 1 error, such as no answer from NATS at the start · 2 wrong usage · 130 Ctrl-C · 143 SIGTERM · 129 SIGHUP
+  0 drained by `allstop workers drain` · 1 error, such as no answer from NATS at the start ·
+  2 usage error · 130 Ctrl-C · 143 SIGTERM · 129 SIGHUP
 
 Examples:
   allstop worker --store nats://127.0.0.1:4222 --agent echo
-  allstop worker --store nats://n1:4222,nats://n2:4222 --concurrency 32 --drain 5m --model openai::gpt-5-mini";
+  allstop worker --store nats://n1:4222,nats://n2:4222 --concurrency 32 --drain 5m --model gpt-5-mini";
 
 pub(super) const WORKERS_HELP: &str = "\
 Examples:
   allstop workers list --store nats://127.0.0.1:4222
-  allstop workers drain EGE6SJCE --store nats://127.0.0.1:4222     (the end of an id is enough)
-  allstop workers dead --store nats://127.0.0.1:4222               (tasks that were set aside)
-  allstop workers redrive 5NBR4XQC --store nats://127.0.0.1:4222   (a new task with the message of such a one)";
+  allstop workers drain EGE6SJCE --store nats://127.0.0.1:4222     (a part of an id is enough)
+  allstop workers dead --store nats://127.0.0.1:4222
+  allstop workers redrive 5NBR4XQC --store nats://127.0.0.1:4222";
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct WorkerArgs {
@@ -60,11 +61,11 @@ pub(crate) enum WorkersAction {
         /// Id of the worker; a part of it is enough
         id: String,
     },
-    /// List what was set aside: tasks that ended one worker after another, and wake-ups that nobody can read
+    /// List dead letters: tasks that ended one worker after another, and wake-ups that no worker can read
     Dead,
-    /// Start a new task with the last message of one that was set aside, in its context and for its user
+    /// Start a new task with the last message of a dead letter, in its context and for its user
     Redrive {
-        /// Id of the task that was set aside; a part of it is enough
+        /// Id of the dead letter, which is that of its task; a part of it is enough
         id: String,
     },
 }

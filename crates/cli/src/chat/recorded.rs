@@ -1,6 +1,7 @@
 //! Lines for records and events that are in no message's outcome.
 
 use allstop_core::CallId;
+use allstop_core::counted::counted;
 use allstop_core::record::SessionRecord;
 use allstop_session::BackgroundItem;
 
@@ -27,10 +28,9 @@ pub(crate) fn in_words(record: &SessionRecord, of_message: bool) -> Option<Strin
             turns_dropped,
             ..
         } => {
-            let turns = if *turns_dropped == 1 { "turn" } else { "turns" };
-            format!(
-                "the beginning of the conversation is summed up: {turns_dropped} {turns}, {messages_dropped} messages"
-            )
+            let turns = counted(u64::from(*turns_dropped), "turn", "turns");
+            let messages = counted(u64::from(*messages_dropped), "message", "messages");
+            format!("older turns were summarised: {turns}, {messages}")
         }
         _ => return None,
     })

@@ -180,7 +180,7 @@ async fn sessions() {
         .unwrap_err();
     assert_eq!(
         checked(unknown, StartErrorKind::UnknownSession),
-        "there is no session s1"
+        "there is no session `s1`"
     );
     let open = system
         .new_session(Some("s1".into()), QuestionRecipient::Prompter)
