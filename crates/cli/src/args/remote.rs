@@ -7,9 +7,9 @@ use super::StoreArgs;
 use crate::remote::RemoteExtent;
 
 pub(super) const STOP_HELP: &str = "\
-A session is named by its id or any unique part of it, or by `last`: of the sessions that are open,
-the one that was active last. The stop is the same as Ctrl-C in its own terminal: both show the receipt.
-With an id or --all, work that a crash or --keep-background left running is stopped too.
+A session is named by its id or any unique part of it, or by `last`: of the sessions that are open, the one that \
+was active last. The stop is the same as Ctrl-C in its own terminal: both show the receipt. With an id or --all, \
+work that a crash or --keep-background left running is stopped too.
 
 Exit codes:
   0 nothing of it is left running · 1 something is, or a process does not answer · 2 usage error
@@ -21,9 +21,8 @@ Examples:
   allstop stop --all --now ";
 
 pub(super) const WATCH_HELP: &str = "\
-First it shows what the running turn is doing, then all that happens: the answer, calls with their
-output, receipts. A question for permission can be answered here too: the first answer counts. Ctrl-C
-leaves, and stops nothing.
+First it shows what the running turn is doing, then all that happens: the answer, calls with their output, receipts. \
+A question for permission can be answered here too: the first answer counts. Ctrl-C leaves, and stops nothing.
 
 Exit codes:
   0 the session was closed, or Ctrl-C · 1 its process is gone, or does not answer · 2 usage error
@@ -38,20 +37,20 @@ pub(crate) struct WatchArgs {
     /// The session: its id or a part of it, or `last`, the open one that was active last
     #[arg(default_value = "last")]
     pub(crate) id: String,
-    /// Shows questions for permission, and leaves their answer to others
+    /// Show questions for permission, and leave their answers to others
     #[arg(long)]
     pub(crate) read_only: bool,
-    /// One line of JSON for each event, like `run --stream-json`; asks nothing
+    /// Print one line of JSON for each event, like `run --stream-json`; ask nothing
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct PsArgs {
-    /// As JSON: one line for each process
+    /// Print JSON: one line for each process. Work that no process owns is left out
     #[arg(long)]
     pub(crate) json: bool,
-    /// Shows it again every second
+    /// Show it again every second
     #[arg(long, conflicts_with = "json")]
     pub(crate) watch: bool,
     #[command(flatten)]
@@ -63,19 +62,19 @@ pub(crate) struct StopArgs {
     /// The session: its id or a part of it, or `last`, the open one that was active last
     #[arg(conflicts_with = "all")]
     pub(crate) id: Option<String>,
-    /// All sessions of this user that run, and left work of those in the store
+    /// Stop all open sessions of this user, and work that was left running in the store
     #[arg(long)]
     pub(crate) all: bool,
     /// Part of the session to stop
     #[arg(long, value_name = "EXTENT", value_parser = extents(), default_value = EXTENT_DEFAULT)]
     pub(crate) extent: RemoteExtent,
-    /// One call of the running turn, by its id in `ps`
+    /// Stop one call of the running turn, by its id in `ps`
     #[arg(long, value_name = "CALL", conflicts_with_all = ["extent", "all"])]
     pub(crate) call: Option<String>,
-    /// Uses force at once, without grace
+    /// Use force at once, without grace
     #[arg(long)]
     pub(crate) now: bool,
-    /// Dry run: says what would be stopped
+    /// Dry run: show what would be stopped
     #[arg(long, conflicts_with = "now")]
     pub(crate) preview: bool,
     #[command(flatten)]
@@ -105,7 +104,7 @@ fn extents() -> impl TypedValueParser<Value = RemoteExtent> {
             RemoteExtent::TurnAndBackground => {
                 "The turn and all background work, detached work too; the session stays open"
             }
-            RemoteExtent::Session => "All of the session, which is closed",
+            RemoteExtent::Session => "Everything in the session, which is then closed",
         })
         });
     PossibleValuesParser::new(values).map(|given| {
@@ -119,10 +118,10 @@ fn extents() -> impl TypedValueParser<Value = RemoteExtent> {
 /// Form of receipts.
 #[derive(Debug, Args)]
 pub(crate) struct ReceiptFormatArgs {
-    /// As JSON, one line for each receipt
+    /// Print JSON: one line for each receipt
     #[arg(long)]
     pub(crate) json: bool,
-    /// Every detail
+    /// Show every detail
     #[arg(long, conflicts_with = "json")]
     pub(crate) full: bool,
 }

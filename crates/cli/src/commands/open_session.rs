@@ -90,8 +90,8 @@ pub(super) fn meant(all: Vec<OpenTarget>, given: &str) -> Result<Option<OpenTarg
 pub(super) fn no_session(problems: &[RemoteError]) -> CliError {
     match problems.first() {
         Some(problem) => CliError::failure(problem.to_string()),
-        None => {
-            CliError::usage("no session is open").hint("`allstop sessions list` lists all sessions")
-        }
+        None => CliError::usage("no session is open").hint(
+            "`allstop ps` lists work that was left running, `allstop sessions list` all sessions",
+        ),
     }
 }

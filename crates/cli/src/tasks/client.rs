@@ -74,7 +74,7 @@ impl TaskServer {
         let wrong = |why: &str| {
             let shown = without_secrets(url);
             CliError::usage(format!("the server's URL `{shown}` is invalid: {why}")).hint(
-                "expected is one such as http://127.0.0.1:8080: --server URL, or ALLSTOP_SERVER",
+                "write it like http://127.0.0.1:8080: --server URL, or the variable ALLSTOP_SERVER",
             )
         };
         let base = Url::parse(url).map_err(|error| wrong(&error.to_string()))?;

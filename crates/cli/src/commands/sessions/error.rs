@@ -92,7 +92,8 @@ impl SessionsError {
                 let stop = flags.command(&format!("stop {id} --extent session"));
                 Some(format!("stop and close it first: `{stop}`"))
             }
-            Self::None | Self::Session(_) | Self::Log(_) => None,
+            Self::None => Some("`allstop chat` begins one".to_owned()),
+            Self::Session(_) | Self::Log(_) => None,
         }
     }
 }

@@ -34,7 +34,7 @@ struct StopLine<'a> {
 /// Dropping the future takes no stop back.
 pub(crate) async fn stop(args: &StopArgs, host: &ProcessHost) -> Result<u8, CliError> {
     if args.id.is_none() && !args.all {
-        let hint = "allstop stop last, or an id that `allstop ps` lists; --all stops all of them";
+        let hint = "name it: `allstop stop last`, or an id that `allstop ps` lists; --all stops all of them";
         return Err(CliError::usage("no session is named").hint(hint));
     }
     let (open_sessions, mut problems) = open_sessions().await?;
