@@ -108,6 +108,6 @@ mod tests {
         let script = completions(Shell::Zsh, &mut Cli::command());
         assert!(script.starts_with("#compdef allstop\n\n_allstop_sessions() {"));
         // run, chat; stop, watch, receipt; show, rm, resume.
-        assert_eq!(script.matches(":_allstop_sessions'").count(), 8);
+        assert_eq!(script.matches(":_allstop_sessions'").count(), 9);
     }
 }

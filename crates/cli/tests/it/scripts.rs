@@ -155,8 +155,8 @@ fn output_that_cannot_be_written_is_told_before_anything_runs() {
     let in_closed = closed.join("out").display().to_string();
     for (path, hint) in [
         ("../home", "it is a folder"),
-        ("nowhere/out", "name another place"),
-        (&in_closed, "name another place"),
+        ("nowhere/out", "name another file: --output FILE"),
+        (&in_closed, "in a folder of yours: --output FILE"),
         (&pipe, "start its reader first"),
     ] {
         let run = place.run_script(HELLO).args("--json --output").arg(path);

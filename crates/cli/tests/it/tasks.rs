@@ -162,7 +162,11 @@ fn ctrl_c_leaves_a_watch_and_stops_nothing() {
     watching.line_of_stdout("{\"task\"");
     let left = watching.end_by(Signal::INT);
     assert_eq!(left.code, 130);
-    assert!(left.stderr.contains("the task goes on"), "{}", left.stderr);
+    assert!(
+        left.stderr.contains("the task continues"),
+        "{}",
+        left.stderr
+    );
     let state = server.get(&format!("/tasks/{id}"))["status"]["state"].clone();
     assert_ne!(state, "TASK_STATE_CANCELED");
     assert_eq!(server.running.end_by(Signal::TERM).code, 143);
