@@ -162,8 +162,9 @@ fn tell_opened(view: &RunView<'_>, open: &OpenSession, flags: &SameFlags) {
         view.note(&found_in_run(found));
     }
     let running = open.found.iter().filter(|work| work.alive).count();
-    let to_stop = to_stop(running, &flags.stop(open.session.id()));
-    to_stop.iter().for_each(|said| view.note(said));
+    if let Some(said) = to_stop(running, &flags.stop(open.session.id())) {
+        view.note(&said);
+    }
     if open.interrupted.is_some() {
         view.note("a turn was interrupted by a crash, and was rolled back");
     }

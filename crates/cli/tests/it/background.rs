@@ -300,7 +300,11 @@ fn a_session_in_use_is_not_taken_over_nor_removed() {
         message.contains(&format!("{}", owner.pid())),
         "who has it: {message}"
     );
-    assert!(envelope["error"]["hint"].is_string(), "{envelope:#}");
+    let hint = envelope["error"]["hint"].as_str().expect("a hint");
+    for command in ["watch", "stop"] {
+        let offered = format!("`allstop {command} {session}");
+        assert!(hint.contains(&offered), "{hint}");
+    }
     let removed = place.sessions().arg("rm").arg(&session).end();
     assert_eq!(removed.code, 1, "{removed:#?}");
 

@@ -195,7 +195,10 @@ async fn sessions() {
         .unwrap_err();
     assert_eq!(
         checked(in_use, StartErrorKind::SessionInUse),
-        format!("the session `s1` is in use by process {}", std::process::id())
+        format!(
+            "the session `s1` is in use by process {}",
+            std::process::id()
+        )
     );
     within(open.session.close()).await;
     let exists = system
