@@ -303,7 +303,7 @@ mod tests {
         let small = change(Some(&old), &format!("{old}end\n"));
         assert_eq!((small.added, small.removed), (1, 0));
         let created = change(None, &new).note.unwrap();
-        assert_eq!(created, "too long to show what changes: 4000000 bytes");
+        assert_eq!(created, "too long to show what changes: 4,000,000 bytes");
     }
 
     #[test]
