@@ -144,7 +144,8 @@ fn the_stop_that_is_offered_for_kept_work_works_as_printed() {
     assert!(listed.stdout.contains("sleep 600  bg_1"), "{listed:?}");
     assert_eq!(to_stop(&listed.stdout), offered);
     let stopped = place.allstop().args(offered).end().ok();
-    assert!(stopped.stdout.contains("Nothing is left"), "{stopped:?}");
+    let ended = "sleep 600 (bg_1): stopped by SIGTERM";
+    assert!(stopped.stdout.contains(ended), "{stopped:?}");
     place.assert_nothing_runs();
     let listed = ps().end().ok();
     let said = "no session is open, and no work was left running\n";

@@ -78,9 +78,9 @@ pub(super) fn check_folders(options: &SystemOptions) -> Result<(), StartError> {
         None => Ok(()),
         Some(file) => Err(StartError::new(
             StartErrorKind::Folder,
-            format!("the recording `{}` cannot be written", file.display()),
+            format!("the recording {} cannot be written", file.display()),
         )
-        .hint("name a file in a folder that exists: --record FILE")),
+        .hint("name a file in a folder that exists")),
     }
 }
 
