@@ -63,7 +63,7 @@ impl TurnError {
         Self {
             kind: TurnErrorKind::Store,
             message: "the store has not confirmed how the turn ended".to_owned(),
-            hint: Some("run `allstop sessions show` once the store answers again".to_owned()),
+            hint: Some("run `allstop sessions show last` once the store answers again".to_owned()),
         }
     }
 

@@ -1,8 +1,13 @@
 //! Failure of a command: one line, a hint if there is one, and the exit code.
 
+use std::io;
+use std::path::Path;
+
 use allstop_agent::{TurnError, TurnErrorKind};
 use allstop_core::StopReason;
 use allstop_runtime::{ConfigError, Envelope, StartError};
+
+use crate::shell_command::quoted;
 
 /// Failure of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,7 +16,7 @@ pub(crate) struct CliError {
     pub(crate) message: String,
     /// The remedy; may be several lines.
     pub(crate) hint: Option<String>,
-    /// 2 for wrong usage, 1 for a failure.
+    /// 2 for a usage error, 1 for a failure.
     pub(crate) code: u8,
 }
 
@@ -38,6 +43,36 @@ impl CliError {
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
+    }
+
+    /// A file that a flag names and that cannot be written. `what` it is for, such as `the output`.
+    pub(crate) fn unwritable(flag: &str, what: &str, path: &Path, error: &io::Error) -> Self {
+        let folder = path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty());
+        let (why, hint) = match (error.kind(), folder) {
+            (io::ErrorKind::NotFound, Some(folder)) => (
+                format!("the folder `{}` does not exist", folder.display()),
+                format!(
+                    "make it: mkdir -p {}; or name another file: {flag} FILE",
+                    quoted(&folder.to_string_lossy())
+                ),
+            ),
+            (io::ErrorKind::PermissionDenied, _) => (
+                "permission denied".to_owned(),
+                format!("name a file in a folder of yours: {flag} FILE"),
+            ),
+            (io::ErrorKind::IsADirectory, _) => (
+                "it is a folder".to_owned(),
+                format!("name a file in it: {flag} FILE"),
+            ),
+            _ => (error.to_string(), format!("name another file: {flag} FILE")),
+        };
+        Self::usage(format!(
+            "{what} `{}` cannot be written: {why}",
+            path.display()
+        ))
+        .hint(hint)
     }
 
     /// The envelope of a run that this kept from starting, as JSON. Wrong usage has none.
@@ -74,5 +109,31 @@ impl From<ConfigError> for CliError {
 impl From<anyhow::Error> for CliError {
     fn from(error: anyhow::Error) -> Self {
         Self::failure(format!("{error:#}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It said `entity not found`, which is neither the file nor the folder, and named no flag.
+    #[test]
+    fn a_file_that_cannot_be_written_has_its_flag_and_its_remedy() {
+        let problem = |kind: io::ErrorKind| {
+            let path = Path::new("no such/r.json");
+            CliError::unwritable("--receipt-file", "the receipt file", path, &kind.into())
+        };
+        let missing = problem(io::ErrorKind::NotFound);
+        assert_eq!(
+            missing.message,
+            "the receipt file `no such/r.json` cannot be written: the folder `no such` does not exist"
+        );
+        assert_eq!(
+            missing.hint.as_deref(),
+            Some("make it: mkdir -p 'no such'; or name another file: --receipt-file FILE")
+        );
+        let denied = problem(io::ErrorKind::PermissionDenied);
+        assert!(denied.message.ends_with("permission denied"), "{denied:?}");
+        assert!(denied.hint.unwrap().contains("--receipt-file FILE"));
     }
 }

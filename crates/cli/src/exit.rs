@@ -78,7 +78,7 @@ async fn flush_to_reader(host: &ProcessHost, until: Option<Instant>) -> OutputFl
 /// The failure that lost output is. A reader that closes its pipe has read enough.
 fn lost_output(stdout: FlushResult, host: &ProcessHost) -> Option<CliError> {
     let name = match &host.output_file {
-        Some(path) => format!("the output {}", path.display()),
+        Some(path) => format!("the output `{}`", path.display()),
         None => "standard output".to_owned(),
     };
     let message = match stdout {

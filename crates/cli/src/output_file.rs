@@ -22,13 +22,11 @@ const READER_LOOK: Duration = Duration::from_millis(10);
 /// If the file cannot be written. Nothing has been written then.
 pub(crate) fn redirect_stdout(path: &Path) -> Result<(), CliError> {
     let file = open_with_reader(path).map_err(|error| {
-        let hint = match Errno::from_io_error(&error) {
-            Some(Errno::NXIO) => "nobody reads this pipe: start its reader first",
-            Some(Errno::ISDIR) => "it is a folder: name a file in it",
-            _ => "name another place: --output FILE",
-        };
-        let message = format!("the output {} cannot be written: {error}", path.display());
-        CliError::usage(message).hint(hint)
+        let problem = CliError::unwritable("--output", "the output", path, &error);
+        match Errno::from_io_error(&error) {
+            Some(Errno::NXIO) => problem.hint("nobody reads this pipe: start its reader first"),
+            _ => problem,
+        }
     })?;
     rustix::stdio::dup2_stdout(&file)
         .map_err(|error| CliError::failure(format!("cannot redirect standard output: {error}")))

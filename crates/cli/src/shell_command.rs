@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
-use allstop_core::SessionSettings;
+use allstop_core::{SessionId, SessionSettings};
 
 use crate::args::{ChatWith, ModelArgs, ProjectConfigChoice, StoreArgs};
 use crate::host::ProcessHost;
+use crate::short_id::short;
 
 /// The flags that a later command on the same session needs again, as a shell reads them.
 #[derive(Debug, Clone, Default)]
@@ -17,6 +18,21 @@ impl SameFlags {
     pub(crate) fn of_store(store: &StoreArgs) -> Self {
         let mut flags = Self::default();
         flags.path("--store", store.store.as_deref());
+        flags
+    }
+
+    /// Those of the store that is in use, `configured` if no flag names it. Commands that look for sessions do not take
+    /// the flags of the configuration.
+    pub(crate) fn of_used_store(
+        model: &ModelArgs,
+        store: &StoreArgs,
+        configured: Option<&Path>,
+    ) -> Self {
+        let is_only_here =
+            model.config.is_some() || model.project_config == ProjectConfigChoice::Trust;
+        let configured = configured.filter(|_| is_only_here);
+        let mut flags = Self::default();
+        flags.path("--store", store.store.as_deref().or(configured));
         flags
     }
 
@@ -109,6 +125,11 @@ impl SameFlags {
         self.0.extend([" ", flag, " ", value]);
     }
 
+    /// The command that stops what runs of a session.
+    pub(crate) fn stop(&self, id: &SessionId) -> String {
+        self.command(&format!("stop {}", short(id.as_str())))
+    }
+
     /// `allstop` with these words, and with the flags behind them.
     pub(crate) fn command(&self, words: &str) -> String {
         format!("allstop {words}{}", self.0)
@@ -167,6 +188,39 @@ mod tests {
         );
         let none = SameFlags::of_store(&StoreArgs { store: None });
         assert_eq!(none.command("sessions list"), "allstop sessions list");
+    }
+
+    #[test]
+    fn a_store_that_only_a_flag_configures_is_named() {
+        let (unnamed, given) = (
+            StoreArgs { store: None },
+            StoreArgs {
+                store: Some("given.db".into()),
+            },
+        );
+        let configured = Some(Path::new("/configured.db"));
+        let id = SessionId::new("01M82ZDK405NZBRRXREGE6SJCE");
+        let with_file = model("m", None);
+        let stop = |model: &ModelArgs, store: &StoreArgs, configured: Option<&Path>| {
+            SameFlags::of_used_store(model, store, configured).stop(&id)
+        };
+        assert_eq!(
+            stop(&with_file, &unnamed, configured),
+            "allstop stop EGE6SJCE --store /configured.db"
+        );
+        assert_eq!(
+            stop(&with_file, &given, configured),
+            "allstop stop EGE6SJCE --store given.db"
+        );
+        assert_eq!(stop(&with_file, &unnamed, None), "allstop stop EGE6SJCE");
+        let with_defaults = ModelArgs {
+            config: None,
+            ..with_file
+        };
+        assert_eq!(
+            stop(&with_defaults, &unnamed, configured),
+            "allstop stop EGE6SJCE"
+        );
     }
 
     #[test]

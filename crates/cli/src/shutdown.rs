@@ -13,12 +13,15 @@ use allstop_runtime::{System, UnendedWork};
 use allstop_session::{DetachResult, Session, SessionStop, StopTarget};
 
 use crate::control::ControlEffect;
+use crate::display::to_stop;
+use crate::shell_command::SameFlags;
 use crate::supervise::Supervisor;
 
 /// Detaches all background work that runs. In words, what is not kept, and why, and what runs on: also work that was let
-/// go before an answer came.
+/// go before an answer came. The last line says how to stop that. `flags`: those that a command on the same store needs.
 pub(crate) async fn detach_background(
     session: &Session,
+    flags: &SameFlags,
     supervisor: &mut Supervisor,
 ) -> Vec<String> {
     let is_running = || session.background().iter().any(|work| work.is_running());
@@ -35,7 +38,9 @@ pub(crate) async fn detach_background(
         None if is_running() => vec![not_kept("the store does not answer")],
         None => Vec::new(),
     };
-    said.extend(session.detached_work().iter().map(runs_on_in_words));
+    let detached = session.detached_work();
+    said.extend(detached.iter().map(runs_on_in_words));
+    said.extend(to_stop(detached.len(), &flags.stop(session.id())));
     said
 }
 
@@ -47,11 +52,9 @@ fn refused_in_words(answer: &DetachResult) -> Option<String> {
 
 fn runs_on_in_words(work: &UnendedWork) -> String {
     let runs = Some(format!("{} runs on: {}", work.id, work.name));
-    let end = work.keeper.as_ref();
-    let end = end.map(|keeper| format!("end it: kill {}", keeper.pid));
     let output = work.output.as_ref();
     let output = output.map(|output| format!("output: {output}"));
-    let parts = [runs, end, output].into_iter().flatten();
+    let parts = [runs, output].into_iter().flatten();
     parts.collect::<Vec<_>>().join(" · ")
 }
 

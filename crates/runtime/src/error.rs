@@ -199,10 +199,12 @@ impl From<SessionError> for StartError {
                 StartErrorKind::SessionExists,
                 "continue it with `--session`, or choose another id",
             ),
-            SessionError::InUse { .. } => (
-                StartErrorKind::SessionInUse,
-                "wait until that process has ended, or start a new session",
-            ),
+            SessionError::InUse { id, .. } => {
+                let hint = format!(
+                    "`allstop watch {id}` shows it, `allstop stop {id} --extent session` ends it; or start a new session"
+                );
+                return Self::new(StartErrorKind::SessionInUse, message).hint(hint);
+            }
             SessionError::Log(error) => return error.into(),
             SessionError::Unreadable { .. } | SessionError::Inconsistent { .. } => (
                 StartErrorKind::Store,

@@ -119,7 +119,7 @@ fn account(mut registration: Registration, handle: &ProcessHandle) {
     }
     if status.detached {
         // A stop that was accepted meanwhile covers the process, and has to name it.
-        details.note = Some("it was let go on purpose, and runs on".into());
+        details.note = Some("it was detached, and keeps running".into());
     }
     registration.finish(match (status.empty, how) {
         (Some(verified), Some(how)) => Ending::Stopped {

@@ -119,7 +119,7 @@ impl Part {
     /// Part of a call that has not begun: named like a running future, with a note.
     fn waiting() -> Self {
         Self {
-            note: Some("it has not begun".into()),
+            note: Some("it had not begun".into()),
             ..Self::still_running(NotStoppedReason::BlocksItsThread)
         }
     }

@@ -10,11 +10,11 @@ A program that uses a GitHub Copilot SDK runs on Allstop when the SDK starts thi
 
   COPILOT_CLI_PATH=$(command -v allstop) python my_program.py
 
-The SDK passes --headless and the flags below it. Those that are about accounts of GitHub have no effect.
-Model and provider come from the program's session, else from here or the configuration.
+The SDK passes --headless and the flags below it. Those about GitHub accounts have no effect. Model and provider come \
+from the program's session, else from the flags here or the configuration.
 
 Exit codes:
-  0 the client has left or asked for a shutdown · 1 error · 2 wrong usage · 143 SIGTERM · 129 SIGHUP
+  0 the client has left or asked for a shutdown · 1 error · 2 usage error · 143 SIGTERM · 129 SIGHUP
 
 Examples:
   allstop copilot --stdio
@@ -42,7 +42,7 @@ pub(crate) struct CopilotArgs {
         help_heading = "Limits"
     )]
     pub(crate) grace: Option<HumanDuration>,
-    /// Time that a turn goes on when its last client has vanished without a word
+    /// Time that a turn continues after the connection to its last client was lost
     #[arg(
         long,
         value_name = "TIME",

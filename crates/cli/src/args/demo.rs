@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use clap::Args;
 
 pub(super) const DEMO_HELP: &str = "\
-Without --cluster: one turn on this machine. A shell tree that ignores SIGTERM, a stalled HTTP stream
-and a blocking thread are stopped at once. It takes 3 seconds.
+Without --cluster: one turn on this machine. A shell tree that ignores SIGTERM, a stalled HTTP stream and a blocking \
+thread are stopped at once. It takes 3 seconds.
 
-With --cluster: three NATS servers, three workers and a front end run as processes on 127.0.0.1. A task
-is stopped through the front end; then a worker and the leader of the NATS servers are killed while
-tasks run. At the end every task is accounted for. It takes about 40 seconds, and 60 at most. It
-needs `nats-server` 2.11 or later, from https://nats.io/download.
+With --cluster: three NATS servers, three workers and a front end run as processes on 127.0.0.1. A task is stopped \
+through the front end; then a worker and the leader of the NATS servers are killed while tasks run. At the end every \
+task is accounted for. It takes about 40 seconds, and 60 at most. It needs `nats-server` 2.11 or later, from \
+https://nats.io/download.
 
 Nothing is left behind: not after Ctrl-C, and no process after `kill -9` of the demo itself.
 
@@ -25,16 +25,16 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
-    /// Let the blocking thread never look at its scope: what a receipt says of what cannot be stopped. Exit code 1
+    /// Let the blocking thread ignore the stop, to see how a receipt reports it. Exit code 1
     #[arg(long, conflicts_with = "cluster")]
     pub(crate) wedged: bool,
-    /// Play on several nodes: stop a task of another node, kill a worker, kill a server
+    /// Run on several nodes: stop a task of another node, kill a worker, kill a server
     #[arg(long)]
     pub(crate) cluster: bool,
     /// The program of the NATS servers [default: `nats-server` in PATH]
     #[arg(long, value_name = "PATH", requires = "cluster")]
     pub(crate) nats_server: Option<PathBuf>,
-    /// The receipt and the proofs as JSON
+    /// Print the receipt and the proofs as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }

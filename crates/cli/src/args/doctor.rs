@@ -13,7 +13,7 @@ pub(crate) struct DoctorArgs {
     /// Send the model a tiny request, which costs a few tokens
     #[arg(long)]
     pub(crate) online: bool,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use allstop_core::HumanDuration;
 use clap::{Args, ValueEnum};
 
-use super::{ModelArgs, PermissionArgs, StoreArgs, deadline};
+use super::{ModelArgs, PermissionArgs, StoreArgs, at_least_one, deadline};
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ExecutionArgs {
@@ -25,24 +25,24 @@ pub(crate) struct ExecutionArgs {
     #[command(flatten)]
     pub(crate) permissions: PermissionArgs,
     /// Maximum steps per turn [default: 50]
-    #[arg(long, value_name = "N", help_heading = "Limits")]
+    #[arg(long, value_name = "N", value_parser = at_least_one::<NonZeroU32>, help_heading = "Limits")]
     pub(crate) max_steps: Option<NonZeroU32>,
-    /// Tasks that run at the same time [default: no limit]
-    #[arg(long, value_name = "N", help_heading = "Limits")]
+    /// Maximum tasks that run at the same time [default: no limit]
+    #[arg(long, value_name = "N", value_parser = at_least_one::<NonZeroUsize>, help_heading = "Limits")]
     pub(crate) max_tasks: Option<NonZeroUsize>,
-    /// Tasks of one user that run at the same time [default: no limit]
-    #[arg(long, value_name = "N", help_heading = "Limits")]
+    /// Maximum tasks of one user that run at the same time [default: no limit]
+    #[arg(long, value_name = "N", value_parser = at_least_one::<NonZeroUsize>, help_heading = "Limits")]
     pub(crate) max_tasks_per_user: Option<NonZeroUsize>,
-    /// Tasks that wait beyond a limit; without it they are refused
+    /// Maximum tasks that wait when a limit is reached; without it they are refused
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub(crate) queue: Option<usize>,
-    /// Longest time of a task's execution [default: no limit]
+    /// Maximum time of a task's execution [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = deadline, help_heading = "Limits")]
     pub(crate) task_timeout: Option<HumanDuration>,
-    /// Longest time between two events of a task [default: no limit]
+    /// Maximum time between two events of a task [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = deadline, help_heading = "Limits")]
     pub(crate) inactivity: Option<HumanDuration>,
-    /// Time that running tasks have to end by themselves when the process is told to end [default: they are stopped]
+    /// Time for running tasks to end by themselves after SIGTERM or Ctrl-C [default: they are stopped at once]
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
     pub(crate) drain: Option<HumanDuration>,
     /// Time that a stop waits before it uses force [default: 2s]

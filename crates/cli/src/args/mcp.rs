@@ -27,6 +27,7 @@ pub(crate) enum McpAction {
     #[command(after_help = MCP_ADD_HELP)]
     Add(McpAddArgs),
     /// Remove a server from your configuration
+    #[command(visible_alias = "rm")]
     Remove {
         /// Name of the server
         name: String,

@@ -16,6 +16,7 @@ mod worker;
 
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use allstop_core::HumanDuration;
 use allstop_core::turn::StopPolicy;
@@ -37,7 +38,7 @@ pub(crate) use mcp::{McpAction, McpAddArgs, McpArgs};
 pub(crate) use prompt::{PromptArgs, STDIN};
 pub(crate) use remote::{PsArgs, ReceiptArgs, StopArgs, WatchArgs};
 pub(crate) use serve::{EndpointArgs, ServeArgs};
-pub(crate) use tasks::{TasksArgs, TasksCommand};
+pub(crate) use tasks::{SERVER_DEFAULT, TasksArgs, TasksCommand};
 pub(crate) use worker::{WorkerArgs, WorkersAction, WorkersArgs};
 
 /// Runs AI agents that can be stopped at any moment. Every stop answers with a receipt: what stopped, what did not, and
@@ -54,10 +55,10 @@ pub(crate) enum CliCommand {
     /// Run a prompt and exit; `allstop "…"` does the same
     #[command(after_help = RUN_HELP)]
     Run(Box<RunArgs>),
-    /// Talk with an agent at the terminal: stop it, interrupt it, leave work running
+    /// Chat with an agent at the terminal: stop it, interrupt it, leave work running
     #[command(after_help = CHAT_HELP)]
     Chat(Box<ChatArgs>),
-    /// List what runs: the sessions of this user, their calls and background work
+    /// List what runs: the open sessions of this user with their calls and background work, and work that was left running
     Ps(PsArgs),
     /// Stop a session from anywhere, and show the receipt
     #[command(after_help = remote::STOP_HELP)]
@@ -124,13 +125,13 @@ impl CliCommand {
 
 const RUN_HELP: &str = "\
 Stopping:
-  Ctrl-C stops the run: work is asked to end, after the grace it is ended by force, and a
-  receipt says what stopped and what did not. A second Ctrl-C uses force at once. SIGTERM and SIGHUP stop
-  with the cause `shutdown`. The process never outlives the grace by more than a second.
+  Ctrl-C stops the run: work is asked to end, after the grace it is ended by force, and a receipt says what stopped \
+and what did not. A second Ctrl-C uses force at once. SIGTERM and SIGHUP stop with the cause `shutdown`. The process \
+never outlives the grace by more than a second.
 
 Exit codes:
-  0 completed · 1 error · 2 usage error · 3 limit of steps · 4 limit of turns · 5 budget ·
-  6 guardrail · 7 loop · 124 timeout · 130 cancelled · 143 SIGTERM · 129 SIGHUP
+  0 completed · 1 error · 2 usage error · 3 step limit · 4 turn limit · 5 budget · 6 guardrail · 7 loop · \
+124 timeout · 130 cancelled · 143 SIGTERM · 129 SIGHUP
 
 Examples:
   allstop \"What does this repository do?\"
@@ -143,8 +144,8 @@ Examples:
 const CHAT_HELP: &str = "\
 Keys:
   Enter sends · Alt-Enter or Ctrl-J: a new line · Up, Down: what was typed before
-  Escape or Ctrl-C stops the turn and shows the receipt; a second Ctrl-C uses force. At the prompt it clears
-  the line, and on an empty line it leaves. Ctrl-D on an empty line leaves.
+  Escape or Ctrl-C stops the turn and shows the receipt; a second Ctrl-C uses force. At the prompt Ctrl-C clears the \
+line, and on an empty line it leaves. Ctrl-D on an empty line leaves.
   A message that is sent while a turn runs follows the policy; /help lists the commands.
 
 Without a terminal each line of standard input is a message, one after the other.
@@ -218,14 +219,14 @@ pub(crate) struct ChatWith {
     )]
     pub(crate) grace: Option<HumanDuration>,
     /// Maximum steps per turn [default: 50]
-    #[arg(long, value_name = "N", help_heading = "Limits")]
+    #[arg(long, value_name = "N", value_parser = at_least_one::<NonZeroU32>, help_heading = "Limits")]
     pub(crate) max_steps: Option<NonZeroU32>,
     /// Result of a stopped turn in the conversation [default: keep]
     #[arg(long, value_name = "POLICY", help_heading = "Limits", value_parser = stop_policies())]
     pub(crate) on_stop: Option<StopPolicy>,
     #[command(flatten)]
     pub(crate) permissions: PermissionArgs,
-    /// Leave background work running when the chat ends, to be found by `sessions show`
+    /// Leave background work running when the chat ends: `ps` lists it, `stop` stops it
     #[arg(long, help_heading = "Background work")]
     pub(crate) keep_background: bool,
     // Known only so that they can be refused with what helps.
@@ -243,11 +244,15 @@ fn modes() -> impl TypedValueParser<Value = PermissionMode> {
 fn policies() -> impl TypedValueParser<Value = FollowUp> {
     let policies = FollowUp::ALL.map(|policy| {
         PossibleValue::new(policy.as_str()).help(match policy {
-            FollowUp::Reject => "It is not taken",
-            FollowUp::Enqueue => "It waits for the end of the turn",
-            FollowUp::Interrupt => "The turn is stopped, keeping its completed steps; then it runs",
-            FollowUp::Replace => "The turn is stopped and taken back; then it runs",
-            FollowUp::Steer => "The running turn gets it before its next step",
+            FollowUp::Reject => "The message is refused",
+            FollowUp::Enqueue => "The message waits for the end of the turn",
+            FollowUp::Interrupt => {
+                "The turn is stopped, keeping its completed steps; then the message starts its own"
+            }
+            FollowUp::Replace => {
+                "The turn is stopped and taken back; then the message starts its own"
+            }
+            FollowUp::Steer => "The running turn gets the message before its next step",
         })
     });
     PossibleValuesParser::new(policies).try_map(|name| name.parse::<FollowUp>())
@@ -384,6 +389,12 @@ fn deadline(text: &str) -> Result<HumanDuration, String> {
     Ok(deadline)
 }
 
+/// A number that is not 0.
+fn at_least_one<T: FromStr>(text: &str) -> Result<T, String> {
+    let number = text.parse();
+    number.map_err(|_| "expected a whole number, 1 or more".to_owned())
+}
+
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits")]
 pub(crate) struct LimitArgs {
@@ -394,13 +405,13 @@ pub(crate) struct LimitArgs {
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) grace: Option<HumanDuration>,
     /// Maximum steps per turn [default: 50]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = at_least_one::<NonZeroU32>)]
     pub(crate) max_steps: Option<NonZeroU32>,
     /// Maximum turns of the session
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = at_least_one::<NonZeroU32>)]
     pub(crate) max_turns: Option<NonZeroU32>,
     /// Token budget for the run (input + output)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = at_least_one::<NonZeroU64>)]
     pub(crate) max_budget_tokens: Option<NonZeroU64>,
     /// Result of a stopped turn in the conversation [default: rollback]
     #[arg(long, value_name = "POLICY", value_parser = stop_policies())]
@@ -447,7 +458,7 @@ pub(crate) struct BackgroundArgs {
     /// Wait until background work has ended, instead of stopping it at the end
     #[arg(long)]
     pub(crate) wait_background: bool,
-    /// Leave background work running, to be found by `sessions show`
+    /// Leave background work running at the end: `ps` lists it, `stop` stops it
     #[arg(long)]
     pub(crate) keep_background: bool,
 }
@@ -497,11 +508,11 @@ pub(crate) enum SessionsAction {
 pub(crate) enum SessionsCommand {
     /// List sessions, the newest first. The number works like an id: `sessions resume 2`
     List {
-        /// As JSON, all of them
+        /// Print all of them as JSON
         #[arg(long)]
         json: bool,
         /// Number of sessions shown [default: 20; with --json all]
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = at_least_one::<NonZeroU32>)]
         limit: Option<NonZeroU32>,
         /// Show all sessions
         #[arg(long, conflicts_with = "limit")]
@@ -511,14 +522,15 @@ pub(crate) enum SessionsCommand {
     Show {
         /// The id or a part of it, `last`, or the number in the list
         id: String,
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
-        /// With the receipts, and the results of calls
+        /// Show the receipts, and the results of calls, too
         #[arg(long)]
         full: bool,
     },
     /// Remove sessions that nobody has open
+    #[command(visible_alias = "remove")]
     Rm {
         /// The ids or parts of them, `last`, or numbers in the list
         #[arg(required = true, value_name = "ID")]

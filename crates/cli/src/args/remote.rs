@@ -1,17 +1,18 @@
 //! Flags of `ps`, `stop`, `watch` and `receipt`.
 
 use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use super::StoreArgs;
 use crate::remote::RemoteExtent;
 
 pub(super) const STOP_HELP: &str = "\
-A session is named by its id or any unique part of it, or by `last`: of the sessions that are open, the one that was active
-last. The stop is the same as Ctrl-C in its own terminal: both show the receipt. With an id or --all, work that a crash or
---keep-background left running is stopped too.
+A session is named by its id or any unique part of it, or by `last`: of the sessions that are open, the one that \
+was active last. The stop is the same as Ctrl-C in its own terminal: both show the receipt. With an id or --all, \
+work that a crash or --keep-background left running is stopped too.
 
 Exit codes:
-  0 nothing of it is left running · 1 something is, or a process does not answer · 2 wrong usage
+  0 nothing of it is left running · 1 something is, or a process does not answer · 2 usage error
 
 Examples:
   allstop ps
@@ -20,11 +21,11 @@ Examples:
   allstop stop --all --now ";
 
 pub(super) const WATCH_HELP: &str = "\
-First it shows what the running turn is doing, then all that happens: the answer, calls with their output, receipts. A question
-for permission can be answered here too: the first answer counts. Ctrl-C leaves, and stops nothing.
+First it shows what the running turn is doing, then all that happens: the answer, calls with their output, receipts. \
+A question for permission can be answered here too: the first answer counts. Ctrl-C leaves, and stops nothing.
 
 Exit codes:
-  0 the session was closed, or Ctrl-C · 1 its process is gone, or does not answer · 2 wrong usage
+  0 the session was closed, or Ctrl-C · 1 its process is gone, or does not answer · 2 usage error
 
 Examples:
   allstop watch last
@@ -36,22 +37,24 @@ pub(crate) struct WatchArgs {
     /// The session: its id or a part of it, or `last`, the open one that was active last
     #[arg(default_value = "last")]
     pub(crate) id: String,
-    /// Shows questions for permission, and leaves their answer to others
+    /// Show questions for permission, and leave their answers to others
     #[arg(long)]
     pub(crate) read_only: bool,
-    /// One line of JSON for each event, like `run --stream-json`; asks nothing
+    /// Print one line of JSON for each event, like `run --stream-json`; ask nothing
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct PsArgs {
-    /// As JSON: one line for each process
+    /// Print JSON: one line for each process. Work that no process owns is left out
     #[arg(long)]
     pub(crate) json: bool,
-    /// Shows it again every second
+    /// Show it again every second
     #[arg(long, conflicts_with = "json")]
     pub(crate) watch: bool,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
 }
 
 #[derive(Debug, Args)]
@@ -59,19 +62,19 @@ pub(crate) struct StopArgs {
     /// The session: its id or a part of it, or `last`, the open one that was active last
     #[arg(conflicts_with = "all")]
     pub(crate) id: Option<String>,
-    /// All sessions of this user that run, and left work of those in the store
+    /// Stop all open sessions of this user, and work that was left running in the store
     #[arg(long)]
     pub(crate) all: bool,
     /// Part of the session to stop
-    #[arg(long, value_enum, default_value_t, value_name = "EXTENT")]
+    #[arg(long, value_name = "EXTENT", value_parser = extents(), default_value = EXTENT_DEFAULT)]
     pub(crate) extent: RemoteExtent,
-    /// One call of the running turn, by its id in `ps`
+    /// Stop one call of the running turn, by its id in `ps`
     #[arg(long, value_name = "CALL", conflicts_with_all = ["extent", "all"])]
     pub(crate) call: Option<String>,
-    /// Uses force at once, without grace
+    /// Use force at once, without grace
     #[arg(long)]
     pub(crate) now: bool,
-    /// Dry run: says what would be stopped
+    /// Dry run: show what would be stopped
     #[arg(long, conflicts_with = "now")]
     pub(crate) preview: bool,
     #[command(flatten)]
@@ -80,13 +83,45 @@ pub(crate) struct StopArgs {
     pub(crate) store: StoreArgs,
 }
 
+/// Names of the extents. That of [`RemoteExtent::TurnAndBackground`] also counts as receipts and requests have it.
+const EXTENTS: [(&str, &str, RemoteExtent); 3] = [
+    ("turn", "turn", RemoteExtent::Turn),
+    (
+        EXTENT_DEFAULT,
+        "turn_and_background",
+        RemoteExtent::TurnAndBackground,
+    ),
+    ("session", "session", RemoteExtent::Session),
+];
+
+const EXTENT_DEFAULT: &str = "turn-and-background";
+
+fn extents() -> impl TypedValueParser<Value = RemoteExtent> {
+    let values =
+        EXTENTS.map(|(name, other_name, extent)| {
+            PossibleValue::new(name).alias(other_name).help(match extent {
+            RemoteExtent::Turn => "The running turn; background work continues",
+            RemoteExtent::TurnAndBackground => {
+                "The turn and all background work, detached work too; the session stays open"
+            }
+            RemoteExtent::Session => "Everything in the session, which is then closed",
+        })
+        });
+    PossibleValuesParser::new(values).map(|given| {
+        let named = EXTENTS
+            .into_iter()
+            .find(|(name, other_name, _)| [*name, *other_name].contains(&&*given));
+        named.map_or_else(RemoteExtent::default, |(_, _, extent)| extent)
+    })
+}
+
 /// Form of receipts.
 #[derive(Debug, Args)]
 pub(crate) struct ReceiptFormatArgs {
-    /// As JSON, one line for each receipt
+    /// Print JSON: one line for each receipt
     #[arg(long)]
     pub(crate) json: bool,
-    /// Every detail
+    /// Show every detail
     #[arg(long, conflicts_with = "json")]
     pub(crate) full: bool,
 }
@@ -100,4 +135,28 @@ pub(crate) struct ReceiptArgs {
     pub(crate) shown: ReceiptFormatArgs,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::{Cli, CliCommand};
+
+    #[test]
+    fn an_extent_has_hyphens_or_underscores() {
+        let extent = |words: &[&str]| {
+            let words = ["allstop", "stop", "last"].iter().chain(words);
+            match Cli::try_parse_from(words).unwrap().command {
+                CliCommand::Stop(args) => args.extent,
+                other => panic!("it is a stop: {other:?}"),
+            }
+        };
+        for name in ["turn-and-background", "turn_and_background"] {
+            assert_eq!(extent(&["--extent", name]), RemoteExtent::TurnAndBackground);
+        }
+        assert_eq!(extent(&["--extent", "session"]), RemoteExtent::Session);
+        assert_eq!(extent(&[]), RemoteExtent::TurnAndBackground);
+    }
 }

@@ -11,18 +11,17 @@ use super::serve_access::ServeAccessArgs;
 
 pub(super) const SERVE_HELP: &str = "\
 Stopping:
-  SIGTERM or Ctrl-C: /readyz answers 503, no message is accepted, every running task is stopped
-  and ends with its receipt in the store. A client that waits gets that end. With --drain the tasks
-  have that time to end by themselves first; a second signal cuts it short. The process never
-  outlives both times by more than a second.
+  SIGTERM or Ctrl-C: /readyz answers 503, no message is accepted, every running task is stopped and ends with its \
+receipt in the store. A client that waits gets that end. With --drain the tasks have that time to end by themselves \
+first; a second signal cuts it short. The process never outlives both times by more than a second.
 
 Exit codes:
-  1 error · 2 wrong usage · 130 Ctrl-C · 143 SIGTERM · 129 SIGHUP
+  1 error · 2 usage error · 130 Ctrl-C · 143 SIGTERM · 129 SIGHUP
 
 Examples:
   allstop serve --model openai::gpt-5-mini
   allstop serve --agent echo
-  allstop serve --store nats://127.0.0.1:4222      (one of several front ends; tasks run at `allstop worker`)
+  allstop serve --store nats://127.0.0.1:4222 (tasks run at `allstop worker`)
   curl -s http://127.0.0.1:8080/.well-known/agent-card.json
   curl -s http://127.0.0.1:8080/message:send \\
     -H 'A2A-Version: 1.0' -H 'Content-Type: application/json' \\

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::at_least_one;
+
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ServeAccessArgs {
     /// Certificate with its chain, in PEM, for HTTPS and gRPC over TLS. It is read again when it changes
@@ -41,7 +43,7 @@ pub(crate) struct ServeAccessArgs {
     #[arg(long, value_name = "AUD", requires = "jwks", help_heading = "Access")]
     pub(crate) audience: Option<String>,
     /// Requests per second of one user, and as many at once; more get status 429 [default: no limit]
-    #[arg(long, value_name = "N", help_heading = "Access")]
+    #[arg(long, value_name = "N", value_parser = at_least_one::<NonZeroU32>, help_heading = "Access")]
     pub(crate) rate_limit: Option<NonZeroU32>,
     /// Separate address of gRPC; then --listen has only JSON-RPC and REST
     #[arg(long, value_name = "ADDRESS", help_heading = "Access")]

@@ -5,20 +5,25 @@ use std::num::NonZeroUsize;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 
+use super::at_least_one;
+
 pub(super) const TASKS_HELP: &str = "\
-The server is one of `allstop serve`, or any other A2A 1.0 server with the HTTP+JSON binding.
-A token comes from the variable ALLSTOP_TOKEN, so that it is not in the list of processes.
+The server is one of `allstop serve`, or any other A2A 1.0 server with the HTTP+JSON binding. A token comes from the \
+variable ALLSTOP_TOKEN, so that it is not in the list of processes.
 
 Exit codes:
   list, show, preview: 0 · stop: 0 if nothing of the task runs, and that was verified, otherwise 1
   watch: 0 completed · 1 failed or rejected · 130 stopped, or Ctrl-C, which stops nothing
-  all: 1 error · 2 wrong usage
+  all: 1 error · 2 usage error
 
 Examples:
   allstop tasks list --state working
   allstop tasks watch EGE6SJCE  (the end of an id, as `tasks list` shows it)
   allstop tasks stop EGE6SJCE --reason \"wrong branch\"
   ALLSTOP_TOKEN=… allstop tasks --server https://agents.example.com list ";
+
+/// Address of a server that nobody names.
+pub(crate) const SERVER_DEFAULT: &str = "http://127.0.0.1:8080";
 
 #[derive(Debug, Args)]
 pub(crate) struct TasksArgs {
@@ -27,7 +32,7 @@ pub(crate) struct TasksArgs {
         long,
         value_name = "URL",
         env = "ALLSTOP_SERVER",
-        default_value = "http://127.0.0.1:8080",
+        default_value = SERVER_DEFAULT,
         global = true
     )]
     pub(crate) server: String,
@@ -45,16 +50,16 @@ pub(crate) enum TasksCommand {
         /// Only those in this state
         #[arg(long, value_name = "STATE", value_parser = states())]
         state: Option<String>,
-        /// Tasks at most
-        #[arg(long, value_name = "N", default_value = "20")]
+        /// Maximum number of tasks
+        #[arg(long, value_name = "N", value_parser = at_least_one::<NonZeroUsize>, default_value = "20")]
         limit: NonZeroUsize,
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
     /// Show a task: its messages, its artifacts and its receipt
     Show(TaskArgs),
-    /// Follow a task until it ends. A connection that is lost is made again, and nothing is missed
+    /// Follow a task until it ends; after a lost connection it continues without a gap
     Watch(TaskArgs),
     /// Stop a task, and show the receipt: what stopped, what did not, and how that is known
     Stop {
@@ -72,7 +77,7 @@ pub(crate) enum TasksCommand {
 pub(crate) struct TaskArgs {
     /// The id or a part of it
     pub(crate) id: String,
-    /// As JSON; `watch`: a line for each event
+    /// Print JSON; `watch`: a line for each event
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use allstop_agent::AgentEvent;
 use allstop_core::CallId;
+use allstop_core::counted::counted;
 use allstop_core::message::Message;
 use allstop_core::turn::Conversation;
 
@@ -61,7 +62,11 @@ impl CallOutputs {
                 if let Some(call) = self.find_mut(call_id) {
                     if *missed_bytes > 0 {
                         // Writing to a string cannot fail.
-                        let _ = writeln!(call.text, "\n[{missed_bytes} bytes are not shown]");
+                        let _ = writeln!(
+                            call.text,
+                            "\n[not shown: {}]",
+                            counted(*missed_bytes, "byte", "bytes")
+                        );
                     }
                     call.text.push_str(text);
                     // Cut where it is twice as long as what is kept, so that a byte is moved once.

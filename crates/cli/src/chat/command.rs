@@ -8,23 +8,23 @@ pub(super) const HELP: &str = "\
 Commands:
   /stop [WHAT]        stop the turn, and show the receipt; WHAT: turn, all (its background work
                       too), session (everything, and leave), CALL or bg_N
-  /preview [WHAT]     what such a stop would find; nothing is stopped
+  /preview [WHAT]     dry run of /stop
   /background [output|stop|wait bg_N]
-                      what runs in the background
+                      show, stop or wait for background work
   /output [CALL]      the output of a call, whole: the last one, or one by its id or tool
   /promote [CALL]     send a running call to the background
-  /policy [NAME]      what becomes of a message while a turn runs: reject, enqueue, interrupt,
-                      replace, steer
+  /policy [NAME]      policy for a message that is sent while a turn runs: reject, enqueue,
+                      interrupt, replace, steer
   /mode [NAME]        calls that run without a question: plan (only those that read; all others are
                       refused), ask, accept-edits (changes of files, too)
   /undo               take the last turn out of the conversation
-  /compact            sum up the beginning of a long conversation
+  /compact            summarise older turns
   /history            the conversation so far
   /quit               leave; what still runs is named first, and stopped by a second /quit
   //…                 a message that begins with a slash
 Keys:
   Enter sends · Alt-Enter or Ctrl-J: a new line · Up, Down: what was typed before
-  Ctrl-R looks for it: again for an older one, Escape gives up · Tab completes a command
+  Ctrl-R searches it: again for an older one, Escape ends the search · Tab completes a command
   Shift-Tab: the next mode
   Ctrl-C stops the turn, a second one forces; at the prompt it clears the line, and on an
   empty line it leaves, as Ctrl-D does; what still runs is named first, and stopped by a second
@@ -153,7 +153,9 @@ impl ChatCommand {
             ("history", []) => Self::History,
             ("quit" | "exit", []) => Self::Quit,
             (name, _) if NAMES.contains(&name) => {
-                return Err(format!("/{name} is used otherwise: /help says how"));
+                return Err(format!(
+                    "wrong arguments for /{name}: /help shows its usage"
+                ));
             }
             (name, _) => return Err(unknown(name)),
         })
@@ -180,7 +182,7 @@ impl BackgroundCommand {
             ["output", id] => Self::Output((*id).to_owned()),
             ["stop", id] => Self::Stop((*id).to_owned()),
             ["wait", id] => Self::Wait((*id).to_owned()),
-            _ => return Err("it is /background [output|stop|wait bg_N]".to_owned()),
+            _ => return Err("usage: /background [output|stop|wait bg_N]".to_owned()),
         })
     }
 }
@@ -192,7 +194,9 @@ fn unknown(name: &str) -> String {
         .filter(|known| likeness(known) >= NEAR_MIN)
         .max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
     let meant = near.map_or(String::new(), |near| format!(" · did you mean /{near}?"));
-    format!("there is no command /{name}{meant} · /help lists all · //{name} sends it as a message")
+    format!(
+        "there is no command /{name}{meant} · /help lists all commands · //{name} sends it as a message"
+    )
 }
 
 #[cfg(test)]

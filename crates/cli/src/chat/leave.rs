@@ -107,7 +107,7 @@ fn name_running(chat: &OpenChat<'_>) -> bool {
 }
 
 async fn keep_background(chat: &OpenChat<'_>, supervisor: &mut Supervisor) {
-    for said in shutdown::detach_background(&chat.session, supervisor).await {
+    for said in shutdown::detach_background(&chat.session, &chat.store_flags, supervisor).await {
         chat.view.note(&said);
     }
 }

@@ -57,8 +57,8 @@ pub(crate) async fn chat(args: ChatArgs, host: &ProcessHost) -> Result<Exit, Cli
     let signals = host.signals()?;
     if args.with.json || args.with.stream_json {
         return Err(
-            CliError::usage("a chat is for people, and has no JSON").hint(
-                "allstop run --session ID --json \"…\" sends one message and gives its envelope",
+            CliError::usage("`chat` has no JSON output: it is for people").hint(
+                "`allstop run --session last --json \"…\"` sends one message and prints its envelope",
             ),
         );
     }
@@ -88,8 +88,11 @@ pub(crate) async fn chat(args: ChatArgs, host: &ProcessHost) -> Result<Exit, Cli
     let Opened {
         system, open, mode, ..
     } = opened;
+    let configured = system.config().store.path.as_deref();
+    let store_flags = SameFlags::of_used_store(&args.with.model, &args.store, configured);
     let chat = OpenChat {
         remote: TerminalSession::listen("chat", &open.session, &system, host.scopes()),
+        store_flags,
         host,
         news: system.mcp().status_events(),
         system,
@@ -141,6 +144,8 @@ struct OpenChat<'a> {
     keeps_background: bool,
     /// For the command that resumes it.
     flags: SameFlags,
+    /// For commands on its store.
+    store_flags: SameFlags,
 }
 
 impl OpenChat<'_> {
@@ -261,7 +266,7 @@ async fn greet(view: &ChatView, opened: &Opened, is_resumed: bool) {
     }
     if let Some(turn) = &talked.interrupted {
         view.note(&format!(
-            "an earlier process ended in the middle of a turn, which was rolled back: › {}",
+            "a turn was interrupted by a crash, and was rolled back: › {}",
             turn.input
         ));
         for call in &turn.unknown_calls {

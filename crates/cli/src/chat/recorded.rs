@@ -1,16 +1,17 @@
 //! Lines for records and events that are in no message's outcome.
 
 use allstop_core::CallId;
+use allstop_core::counted::counted;
 use allstop_core::record::SessionRecord;
 use allstop_session::BackgroundItem;
 
-use crate::display::plain;
+use crate::display::{plain, stop_reason_in_words};
 
 /// The line for a record, if it has one. `of_message`: a message began the record's turn.
 pub(crate) fn in_words(record: &SessionRecord, of_message: bool) -> Option<String> {
     Some(match record {
         SessionRecord::TurnStopped { reason, cause, .. } if !of_message => {
-            let reason = plain(reason.as_str());
+            let reason = stop_reason_in_words(*reason);
             format!("the turn that began by itself has ended: {reason}: {cause}")
         }
         SessionRecord::BackgroundEnded {
@@ -27,10 +28,9 @@ pub(crate) fn in_words(record: &SessionRecord, of_message: bool) -> Option<Strin
             turns_dropped,
             ..
         } => {
-            let turns = if *turns_dropped == 1 { "turn" } else { "turns" };
-            format!(
-                "the beginning of the conversation is summed up: {turns_dropped} {turns}, {messages_dropped} messages"
-            )
+            let turns = counted(u64::from(*turns_dropped), "turn", "turns");
+            let messages = counted(u64::from(*messages_dropped), "message", "messages");
+            format!("older turns were summarised: {turns}, {messages}")
         }
         _ => return None,
     })

@@ -4,8 +4,8 @@ use allstop_core::{Receipt, StopReason};
 use allstop_session::MessageOutcome;
 
 use crate::display::{
-    LiveOptions, LiveView, RECEIPT_WIDTH_DEFAULT, is_worth_showing, plain, render_receipt,
-    stopped_by,
+    LiveOptions, LiveView, RECEIPT_WIDTH_DEFAULT, denial, is_worth_showing, render_receipt,
+    stop_reason_in_words, stopped_by,
 };
 use crate::host::ProcessHost;
 use crate::terminal::{
@@ -117,7 +117,7 @@ impl ChatView {
             let said = match (&outcome.receipt, &outcome.cause) {
                 (Some(receipt), _) if is_worth_showing(receipt) => return self.denials(outcome),
                 (_, Some(cause)) => format!("the turn was {}", stopped_by(cause)),
-                (_, None) => plain(outcome.stop_reason.as_str()),
+                (_, None) => stop_reason_in_words(outcome.stop_reason),
             };
             self.lines(self.style.paint(TextRole::Warning, said));
         }
@@ -125,9 +125,9 @@ impl ChatView {
     }
 
     fn denials(&self, outcome: &MessageOutcome) {
-        for denial in &outcome.denials {
+        for entry in &outcome.denials {
             let denied = self.style.paint(TextRole::Warning, "denied:");
-            self.lines(styled![denied, " ", denial.tool, ": ", denial.reason]);
+            self.lines(styled![denied, " ", denial(&entry.tool, &entry.reason)]);
         }
     }
 

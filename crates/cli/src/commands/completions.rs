@@ -8,7 +8,7 @@ const BASH_SESSIONS: &str = r#"
 _allstop_sessions() {
     local cur="${COMP_WORDS[COMP_CWORD]}" prev="${COMP_WORDS[COMP_CWORD-1]}"
     case "${COMP_WORDS[1]} $prev" in
-        "stop stop"|"watch watch"|"receipt receipt"|"run --session"|"chat --session"|"sessions show"|"sessions resume"|"sessions rm")
+        "stop stop"|"watch watch"|"receipt receipt"|"run --session"|"chat --session"|"sessions show"|"sessions resume"|"sessions rm"|"sessions remove")
             if [[ "$cur" != -* ]]; then
                 COMPREPLY=($(compgen -W "$("${COMP_WORDS[0]}" completions --sessions 2>/dev/null | cut -f1)" -- "$cur"))
                 return
@@ -34,7 +34,7 @@ _allstop_sessions() {
 
 const FISH_SESSIONS: &str = r#"
 complete -c allstop -n "__fish_allstop_using_subcommand stop watch receipt" -f -k -a "(allstop completions --sessions 2>/dev/null)"
-complete -c allstop -n "__fish_allstop_using_subcommand sessions; and __fish_seen_subcommand_from show resume rm" -f -k -a "(allstop completions --sessions 2>/dev/null)"
+complete -c allstop -n "__fish_allstop_using_subcommand sessions; and __fish_seen_subcommand_from show resume rm remove" -f -k -a "(allstop completions --sessions 2>/dev/null)"
 complete -c allstop -n "__fish_allstop_using_subcommand run chat" -l session -x -k -a "(allstop completions --sessions 2>/dev/null)"
 "#;
 
@@ -108,6 +108,6 @@ mod tests {
         let script = completions(Shell::Zsh, &mut Cli::command());
         assert!(script.starts_with("#compdef allstop\n\n_allstop_sessions() {"));
         // run, chat; stop, watch, receipt; show, rm, resume.
-        assert_eq!(script.matches(":_allstop_sessions'").count(), 8);
+        assert_eq!(script.matches(":_allstop_sessions'").count(), 9);
     }
 }

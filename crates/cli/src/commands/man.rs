@@ -45,7 +45,7 @@ fn page(words: &[String]) -> Result<String, CliError> {
     for word in words {
         command = command.find_subcommand(word).ok_or_else(|| {
             let message = format!("there is no command `{}`", words.join(" "));
-            CliError::usage(message).hint("`allstop --help` lists them")
+            CliError::usage(message).hint("`allstop --help` lists all commands")
         })?;
     }
     let mut page = Vec::new();

@@ -4,6 +4,7 @@ pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod doctor;
 pub(crate) mod init;
+mod left_sessions;
 pub(crate) mod man;
 pub(crate) mod mcp;
 mod open_session;

@@ -79,8 +79,12 @@ pub(super) fn meant(all: Vec<OpenTarget>, given: &str) -> Result<Option<OpenTarg
     if matches.len() > 1 {
         let ids = matches.iter().map(|target| short(target.session.as_str()));
         let ids: Vec<_> = ids.collect();
-        let message = format!("{given} can mean {}", ids.join(" or "));
-        return Err(CliError::usage(message).hint("give more of the id"));
+        let message = format!(
+            "`{given}` can mean {} sessions: {}",
+            ids.len(),
+            ids.join(", ")
+        );
+        return Err(CliError::usage(message).hint("give one of these, or more of the id"));
     }
     Ok(matches.pop())
 }
@@ -89,7 +93,8 @@ pub(super) fn meant(all: Vec<OpenTarget>, given: &str) -> Result<Option<OpenTarg
 pub(super) fn no_session(problems: &[RemoteError]) -> CliError {
     match problems.first() {
         Some(problem) => CliError::failure(problem.to_string()),
-        None => CliError::usage("no session runs")
-            .hint("`allstop sessions list` lists those that ended"),
+        None => CliError::usage("no session is open").hint(
+            "`allstop ps` lists work that was left running, `allstop sessions list` all sessions",
+        ),
     }
 }

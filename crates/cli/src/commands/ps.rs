@@ -1,22 +1,31 @@
 //! `allstop ps`: the sessions of this user and their work, asked of the processes that own them.
 
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_core::Usage;
+use allstop_core::{SessionId, Usage};
+use allstop_log::Log;
 
+use super::left_sessions::{LeftSession, left_sessions};
+use super::sessions;
 use crate::args::PsArgs;
-use crate::display::{duration, work_line};
+use crate::display::{duration, to_stop, work_line};
 use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::remote::{
     OwnedSessionReport, ProcessReport, RemoteError, RemoteProcess, RunningTurnReport, WorkReport,
     processes,
 };
+use crate::shell_command::SameFlags;
 use crate::short_id::short;
 use crate::terminal::{OutputPriority, Style, Styled, TextRole, styled};
 
 /// Time between two looks of `--watch`.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Looks of `--watch` for one look at the store: all sessions are read there.
+const LOOKS_AT_STORE: u64 = 10;
 
 /// Columns before the label of a row.
 const INDENT: usize = 4;
@@ -34,7 +43,14 @@ const CLEAR: &str = "\x1b[H\x1b[2J";
 pub(crate) async fn ps(args: &PsArgs, host: &ProcessHost) -> Result<u8, CliError> {
     let stdout = host.output.stdout();
     let style = host.terminal.style(stdout.is_terminal());
-    loop {
+    let flags = SameFlags::of_store(&args.store);
+    let log = if args.json {
+        None
+    } else {
+        store(args, host).await
+    };
+    let mut left = Vec::new();
+    for look in 0_u64.. {
         let found = processes().await.map_err(|error| failed(&error))?;
         if args.json {
             for (_, report) in &found {
@@ -47,15 +63,79 @@ pub(crate) async fn ps(args: &PsArgs, host: &ProcessHost) -> Result<u8, CliError
             if args.watch && stdout.is_terminal() {
                 stdout.answer(CLEAR, OutputPriority::Must);
             }
+            if let Some(log) = &log
+                && look.is_multiple_of(LOOKS_AT_STORE)
+            {
+                left = left_sessions(&**log, &open_in(&found)).await?;
+            }
             let columns = stdout.columns();
-            let text = in_words(&found, style, columns);
+            let mut text = in_words(&found, style, columns);
+            for session in &left {
+                text.push(&left_in_words(session, &flags, style, columns));
+            }
+            if text.is_empty() {
+                let store = if log.is_some() {
+                    ", and no work was left running"
+                } else {
+                    ""
+                };
+                text.push_line(&format_args!("no session is open{store}"));
+            }
             stdout.lines(text, OutputPriority::Last);
         }
         if !args.watch {
-            return Ok(0);
+            break;
         }
         tokio::time::sleep(LOOK_AGAIN).await;
     }
+    Ok(0)
+}
+
+/// The store, for work that no process owns. What is open is listed without it, too.
+async fn store(args: &PsArgs, host: &ProcessHost) -> Option<Arc<dyn Log>> {
+    match sessions::open(&args.store, host).await {
+        Ok((log, _outputs)) => Some(log),
+        Err(problem) => {
+            host.note(&format!(
+                "work that was left running is not listed: {}",
+                problem.message
+            ));
+            None
+        }
+    }
+}
+
+fn open_in(found: &[(RemoteProcess, Result<ProcessReport, RemoteError>)]) -> HashSet<SessionId> {
+    let reports = found.iter().filter_map(|(_, report)| report.as_ref().ok());
+    let sessions = reports.flat_map(|process| &process.sessions);
+    sessions.map(|session| session.session_id.clone()).collect()
+}
+
+/// Background work that no process owns.
+fn left_in_words(
+    session: &LeftSession,
+    flags: &SameFlags,
+    style: Style,
+    columns: Option<usize>,
+) -> Styled {
+    let mut about = vec!["work that was left running".to_owned()];
+    about.extend(session.folder.as_deref().map(str::to_owned));
+    let mut text = Styled::default();
+    text.push_line(&styled![
+        style.paint(TextRole::Strong, short(session.id.as_str())),
+        "  ",
+        style.paint(TextRole::Warning, "not open"),
+        "  ",
+        style.paint(TextRole::Dim, Styled::from(about.join(", ")))
+    ]);
+    for work in &session.work {
+        let id = styled![format_args!("  {}", work.id)];
+        text.push_line(&labelled(styled![&*work.name], id, style, columns));
+    }
+    if let Some(said) = to_stop(session.work.len(), &flags.stop(&session.id)) {
+        text.push_line(&style.paint(TextRole::Dim, format_args!("  {said}")));
+    }
+    text
 }
 
 pub(super) fn failed(error: &std::io::Error) -> CliError {
@@ -77,9 +157,6 @@ fn in_words(
             }
             Err(error) => text.push_line(&style.paint(TextRole::Warning, error.to_string())),
         }
-    }
-    if text.is_empty() {
-        text.push_line("nothing runs");
     }
     text
 }
@@ -141,7 +218,10 @@ fn turn_in_words(turn: &RunningTurnReport, style: Style) -> Vec<String> {
 fn row(work: &WorkReport, style: Style, columns: Option<usize>) -> Styled {
     let age = work.age_ms.map(|age| format!("  {}", whole(age)));
     let about = styled![age.unwrap_or_default(), "  ", &*work.item.id];
-    let mut label = Styled::from(work_line(&work.item));
+    labelled(work_line(&work.item).into(), about, style, columns)
+}
+
+fn labelled(mut label: Styled, about: Styled, style: Style, columns: Option<usize>) -> Styled {
     if let Some(columns) = columns {
         // The last column stays free: some terminals wrap as soon as it is written.
         let room = columns.saturating_sub(about.width() + INDENT + 1);

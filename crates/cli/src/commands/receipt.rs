@@ -24,8 +24,10 @@ pub(crate) async fn receipt(args: &ReceiptArgs, host: &ProcessHost) -> Result<u8
     let mut receipts = turns.filter_map(|turn| turn.ending.as_ref()?.receipt.as_ref());
     let receipt = receipts.next();
     let Some(receipt) = receipt else {
-        let message = format!("no turn of session {id} was stopped");
-        return Err(CliError::failure(message).hint(flags.command(&format!("sessions show {id}"))));
+        let message = format!("no turn of the session `{id}` was stopped");
+        let show = flags.command(&format!("sessions show {id}"));
+        let hint = format!("`{show}` shows how its turns ended");
+        return Err(CliError::failure(message).hint(hint));
     };
     let stdout = host.output.stdout();
     if args.shown.json {

@@ -1,4 +1,4 @@
-//! `allstop workers`: the workers of a cluster, and what was set aside there.
+//! `allstop workers`: the workers of a cluster, and its dead letters.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -20,6 +20,7 @@ use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::serve::cluster::nats_options;
 use crate::serve::echo::EchoAgent;
+use crate::shell_command::SameFlags;
 use crate::short_id::{is_meant, short};
 use crate::terminal::{OutputPriority, Style, Styled, TextRole};
 
@@ -32,6 +33,7 @@ pub(crate) async fn workers(args: &WorkersArgs, host: &ProcessHost) -> Result<u8
     let stdout = host.output.stdout();
     let style = host.terminal.style(stdout.is_terminal());
     let now = SystemTime::now().into();
+    let flags = SameFlags::of_store(&args.store);
     let text = match &args.action {
         WorkersAction::List => {
             let workers = cluster.workers().await.map_err(|error| failed(&error))?;
@@ -52,20 +54,25 @@ pub(crate) async fn workers(args: &WorkersArgs, host: &ProcessHost) -> Result<u8
                 letters_table(&letters, style, now)
             }
         }
-        WorkersAction::Drain { id } => drain(&cluster, id).await?,
-        WorkersAction::Redrive { id } => redrive(&cluster, id).await?,
+        WorkersAction::Drain { id } => drain(&cluster, id, &flags).await?,
+        WorkersAction::Redrive { id } => redrive(&cluster, id, &flags).await?,
     };
     stdout.lines(text, OutputPriority::Last);
     Ok(0)
 }
 
-async fn drain(cluster: &TaskManager, id: &str) -> Result<Styled, CliError> {
+async fn drain(cluster: &TaskManager, id: &str, flags: &SameFlags) -> Result<Styled, CliError> {
     let workers = cluster.workers().await.map_err(|error| failed(&error))?;
-    let worker = meant(&workers, id, "worker", "list", |worker| worker.id.as_str())?;
+    let worker = meant(&workers, id, "worker", "list", flags, |worker| {
+        worker.id.as_str()
+    })?;
     let asked = cluster.drain_worker(&worker.id).await;
     if !asked.map_err(|error| failed(&error))? {
-        return Err(CliError::failure("the worker does not answer")
-            .hint("without a renewal of its lease it leaves the list by itself"));
+        return Err(
+            CliError::failure(format!("the worker `{}` does not answer", worker.id)).hint(
+                "if it is gone, its lease ends by itself, and other workers take over its tasks",
+            ),
+        );
     }
     let behind = match worker.running {
         0 => "it ends now".to_owned(),
@@ -78,15 +85,15 @@ async fn drain(cluster: &TaskManager, id: &str) -> Result<Styled, CliError> {
     )))
 }
 
-async fn redrive(cluster: &TaskManager, id: &str) -> Result<Styled, CliError> {
+async fn redrive(cluster: &TaskManager, id: &str, flags: &SameFlags) -> Result<Styled, CliError> {
     let letters = cluster.dead_letters().await;
     let letters = letters.map_err(|error| failed(&error))?;
-    let letter = meant(&letters, id, "task that was set aside", "dead", |letter| {
+    let letter = meant(&letters, id, "dead letter", "dead", flags, |letter| {
         letter.task.as_str()
     })?;
     let again = cluster.redrive(&letter.task).await;
     let again = again.map_err(|error| CliError::failure(error_chain(&error)))?;
-    Ok(Styled::from(format!("task {again} does its work anew")))
+    Ok(Styled::from(format!("started again as task {again}")))
 }
 
 /// The one whose id is meant.
@@ -95,15 +102,21 @@ fn meant<'a, T>(
     id: &str,
     kind: &str,
     listed_by: &str,
+    flags: &SameFlags,
     id_of: impl Fn(&T) -> &str,
 ) -> Result<&'a T, CliError> {
     let mut found = all.iter().filter(|one| is_meant(id_of(one), id));
     match (found.next(), found.next()) {
         (Some(one), None) => Ok(one),
-        (None, _) => Err(CliError::usage(format!("no {kind} has the id {id}"))
-            .hint(format!("`allstop workers {listed_by}` shows them"))),
+        (None, _) => {
+            let list = flags.command(&format!("workers {listed_by}"));
+            Err(CliError::usage(format!("there is no {kind} `{id}`"))
+                .hint(format!("`{list}` lists all {kind}s")))
+        }
         (Some(_), Some(_)) => {
-            Err(CliError::usage(format!("several ids are like {id}")).hint("write more of it"))
+            let count = all.iter().filter(|one| is_meant(id_of(one), id)).count();
+            Err(CliError::usage(format!("`{id}` can mean {count} {kind}s"))
+                .hint("give more of the id"))
         }
     }
 }
@@ -114,8 +127,10 @@ fn failed(error: &TaskStoreError) -> CliError {
 
 async fn open(args: &WorkersArgs) -> Result<TaskManager, CliError> {
     let Some(options) = nats_options(args.store.store.as_deref(), &args.servers) else {
-        return Err(CliError::usage("the workers of a cluster need its store")
-            .hint("name its servers: --store nats://HOST:4222"));
+        return Err(
+            CliError::usage("`allstop workers` needs the store of a cluster")
+                .hint("name its NATS servers: --store nats://HOST:4222"),
+        );
     };
     let scope = Scope::root("workers", RootOptions::current());
     let opened = NatsLog::open(options, &scope).await;
@@ -161,7 +176,7 @@ fn workers_table(workers: &[WorkerInfo], style: Style, now: Timestamp) -> Styled
 
 fn letters_table(letters: &[DeadLetter], style: Style, now: Timestamp) -> Styled {
     if letters.is_empty() {
-        return Styled::from("nothing was set aside".to_owned());
+        return Styled::from("no dead letters".to_owned());
     }
     let mut table = TextTable::default();
     table.row(["TASK", "AGE", "AGAIN", "REASON"].map(|title| style.paint(TextRole::Dim, title)));

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use allstop_core::Receipt;
+use allstop_core::counted::counted;
 use serde_json::{Map, Value, json};
 
 use super::proof::{Before, DemoProof};
@@ -78,8 +79,10 @@ impl<'a> DemoReport<'a> {
 
     pub(super) fn running(&mut self, before: &Before) {
         self.say(format!(
-            "  {} sleeps, {} thread and {} connection are there",
-            before.tree, before.threads, before.connections
+            "  running: {}, {} and {}",
+            counted(before.tree, "sleep", "sleeps"),
+            counted(before.threads, "blocking thread", "blocking threads"),
+            counted(before.connections, "connection", "connections")
         ));
     }
 

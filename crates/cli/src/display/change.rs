@@ -1,5 +1,6 @@
 //! The change of a file for people: its size, and its diff in colours.
 
+use allstop_core::counted::counted;
 use allstop_tools::{DiffLineKind, FileChange};
 
 use crate::terminal::{Style, Styled, TextRole, styled, without_tabs};
@@ -45,8 +46,10 @@ pub(super) fn change_lines(change: &FileChange, style: Style, columns: usize) ->
     let said = match (more, &change.note) {
         (0, None) => return lines,
         (0, Some(note)) => format!("  {note}"),
-        (1, _) => format!("  {} 1 more line", style.pick("…", "...")),
-        (more, _) => format!("  {} {more} more lines", style.pick("…", "...")),
+        (more, _) => {
+            let more = counted(more as u64, "more line", "more lines");
+            format!("  {} {more}", style.pick("…", "..."))
+        }
     };
     lines.push_line(&style.paint(TextRole::Dim, said));
     lines

@@ -1,5 +1,6 @@
 //! The project's instructions, as lines for people.
 
+use allstop_core::counted::counted;
 use allstop_runtime::ProjectInstructions;
 
 /// A line that names the files in the prompt, and one for each that was left out.
@@ -10,7 +11,8 @@ pub(crate) fn instructions_in_words(instructions: &ProjectInstructions) -> Vec<S
         .map(|file| {
             if file.is_cut {
                 let (shown, len) = (file.text.len(), file.len);
-                format!("{} (the first {shown} of {len} bytes)", file.path)
+                let len = counted(len, "byte", "bytes");
+                format!("{} (the first {shown} of {len})", file.path)
             } else {
                 file.path.clone()
             }

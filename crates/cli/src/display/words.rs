@@ -2,15 +2,40 @@
 
 use std::time::Duration;
 
-use allstop_core::Timestamp;
+use allstop_core::counted::counted;
 use allstop_core::message::Arguments;
 use allstop_core::receipt::{EndMethod, EndProof, ItemKind, NotStoppedReason};
+use allstop_core::{StopReason, Timestamp};
 use allstop_runtime::UnendedWork;
 use serde_json::Value;
 
 /// A word of the vocabulary without its underscores.
 pub(crate) fn plain(word: &str) -> String {
     word.replace('_', " ")
+}
+
+/// Reason for the end of a turn.
+pub(crate) fn stop_reason(reason: StopReason) -> String {
+    match reason {
+        StopReason::MaxStepsReached => "step limit reached".to_owned(),
+        StopReason::MaxTurnsReached => "turn limit reached".to_owned(),
+        StopReason::MaxBudgetReached => "budget used up".to_owned(),
+        StopReason::Guardrail => "refused by a guardrail".to_owned(),
+        other => plain(other.as_str()),
+    }
+}
+
+/// A denied call. Some reasons, which models read, begin with the word that stands here before the tool.
+pub(crate) fn denial(tool: &str, reason: &str) -> String {
+    let beginnings = ["permission was denied: ", "denied: ", "denied "];
+    let reason = beginnings
+        .iter()
+        .find_map(|beginning| reason.strip_prefix(beginning))
+        .unwrap_or(reason);
+    match reason {
+        "permission was denied" => tool.to_owned(),
+        reason => format!("{tool}: {reason}"),
+    }
 }
 
 /// Short name of a kind of work.
@@ -87,7 +112,7 @@ pub(crate) fn duration(duration: Duration) -> String {
         0..60 => format!("{:.1} s", duration.as_secs_f64()),
         60..3_600 => format!("{} min {:02} s", seconds / 60, seconds % 60),
         3_600..86_400 => format!("{} h {:02} min", seconds / 3_600, seconds / 60 % 60),
-        _ => format!("{} days", seconds / 86_400),
+        _ => counted(seconds / 86_400, "day", "days"),
     }
 }
 
@@ -107,7 +132,7 @@ pub(crate) fn age(at: Timestamp, now: Timestamp) -> String {
         1..60 => format!("{seconds} s ago"),
         60..3_600 => format!("{} min ago", seconds / 60),
         3_600..172_800 => format!("{} h ago", seconds / 3_600),
-        _ => format!("{} days ago", seconds / 86_400),
+        _ => format!("{} days ago", seconds / 86_400), // two at least
     }
 }
 
@@ -143,13 +168,26 @@ pub(crate) fn found(work: &UnendedWork) -> String {
     } else {
         "has ended"
     };
-    let end = work
-        .stop_pid()
-        .map_or(String::new(), |pid| format!(" · end it: kill {pid}"));
-    format!(
-        "{} of an earlier process {runs}: {}{end}",
-        work.id, work.name
-    )
+    format!("{} of an earlier process {runs}: {}", work.id, work.name)
+}
+
+/// The same in a chat: with the chat's command that stops the work.
+pub(crate) fn found_in_chat(work: &UnendedWork) -> String {
+    let found = found(work);
+    if work.alive {
+        format!("{found} · to stop it: /stop {}", work.id)
+    } else {
+        found
+    }
+}
+
+/// Line that says how to stop this many pieces of background work; `None` if there are none. `command` does so.
+pub(crate) fn to_stop(works: usize, command: &str) -> Option<String> {
+    match works {
+        0 => None,
+        1 => Some(format!("to stop it: {command}")),
+        _ => Some(format!("to stop them: {command}")),
+    }
 }
 
 #[cfg(test)]
@@ -161,12 +199,33 @@ mod tests {
         assert_eq!(milliseconds(0.4), "0.4 ms");
         assert_eq!(milliseconds(1_234.0), "1.2 s");
         assert_eq!(milliseconds(61_000.0), "1 min 01 s");
-        assert_eq!(milliseconds(f64::MAX), "11574074074 days");
+        assert_eq!(milliseconds(86_400_000.0), "1 day");
+        assert_eq!(milliseconds(f64::MAX), "11,574,074,074 days");
         let at = |ms| Timestamp::from_unix_ms(ms);
         assert_eq!(age(at(5_000), at(0)), "now");
         assert_eq!(age(at(0), at(59_000)), "59 s ago");
         assert_eq!(age(at(0), at(47 * 3_600_000)), "47 h ago");
         assert_eq!(age(at(i64::MIN), at(i64::MAX)), "106751991167 days ago");
+    }
+
+    /// It said `denied: shell: permission was denied`.
+    #[test]
+    fn a_denial_says_so_once() {
+        for (reason, said) in [
+            ("permission was denied", "shell"),
+            ("permission was denied: not today", "shell: not today"),
+            (
+                "denied: no terminal or client to ask",
+                "shell: no terminal or client to ask",
+            ),
+            (
+                "denied by the permission rule `shell`",
+                "shell: by the permission rule `shell`",
+            ),
+            ("the tool is gone", "shell: the tool is gone"),
+        ] {
+            assert_eq!(denial("shell", reason), said);
+        }
     }
 
     #[test]

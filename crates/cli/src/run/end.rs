@@ -78,7 +78,9 @@ impl RunTurns<'_, '_> {
             envelope.stop_reason = reason;
         }
         if keeps {
-            for said in shutdown::detach_background(self.session, self.supervisor).await {
+            for said in
+                shutdown::detach_background(self.session, &self.flags, self.supervisor).await
+            {
                 self.view.warn(&said);
             }
         }

@@ -21,11 +21,12 @@ use allstop_tools::permission::FixedAnswer;
 
 use crate::args::{PermissionArgs, RunArgs};
 use crate::control::Control;
-use crate::display::{found_in_words, instructions_in_words};
+use crate::display::{found_in_run, instructions_in_words, to_stop};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::host::ProcessHost;
 use crate::remote::TerminalSession;
+use crate::shell_command::SameFlags;
 use crate::start::{self, NamedSession, Opened, Opening, StartFailure};
 use crate::supervise::Supervisor;
 use crate::terminal::{JobControl, QuestionPrompt};
@@ -83,6 +84,7 @@ async fn drive(
         view.receipt_file = Some(file);
     }
     let background = args.background;
+    let (model_args, store_args) = (args.model.clone(), args.session.store.clone());
     let named = args.session.choice.named();
     let session = named
         .map(|name| NamedSession::new(name, "run --session", &args.model, &args.session.store));
@@ -115,7 +117,9 @@ async fn drive(
     } = opened;
     continued.model.iter().for_each(|said| view.hint(said));
     continued.folder.iter().for_each(|said| view.note(said));
-    tell_opened(view, &open);
+    let configured = system.config().store.path.as_deref();
+    let flags = SameFlags::of_used_store(&model_args, &store_args, configured);
+    tell_opened(view, &open, &flags);
     let session = &open.session;
     view.questions = prompt.map(|prompt| RunQuestions::new(prompt, session.clone()));
     let job = JobControl::install().map_err(CliError::from)?;
@@ -127,6 +131,7 @@ async fn drive(
         .for_each(|said| view.hint(said));
     let mut turns = RunTurns {
         job,
+        flags,
         remote,
         session,
         background: &background,
@@ -153,16 +158,18 @@ fn prompter(args: &PermissionArgs, absent: AbsentPrompter) -> Arc<dyn Prompter> 
 }
 
 /// Names the instructions of the project, and the work that an earlier process left.
-fn tell_opened(view: &RunView<'_>, open: &OpenSession) {
+fn tell_opened(view: &RunView<'_>, open: &OpenSession, flags: &SameFlags) {
     for line in instructions_in_words(&open.instructions) {
         view.note(&line);
     }
     for found in &open.found {
-        view.note(&found_in_words(found));
+        view.note(&found_in_run(found));
+    }
+    let running = open.found.iter().filter(|work| work.alive).count();
+    if let Some(said) = to_stop(running, &flags.stop(open.session.id())) {
+        view.note(&said);
     }
     if open.interrupted.is_some() {
-        view.note(
-            "an earlier run of this session ended without an ending: its turn was rolled back",
-        );
+        view.note("a turn was interrupted by a crash, and was rolled back");
     }
 }

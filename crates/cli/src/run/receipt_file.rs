@@ -43,15 +43,17 @@ impl ReceiptFile {
     pub(super) fn prepare(path: &Path) -> Result<Self, CliError> {
         let failed = |why: &dyn std::fmt::Display| {
             let message = format!(
-                "the receipt file {} cannot be written: {why}",
+                "the receipt file `{}` cannot be written: {why}",
                 path.display()
             );
-            CliError::usage(message)
-                .hint("name a file in a folder that is there and can be written")
+            CliError::usage(message).hint("name another file: --receipt-file FILE")
+        };
+        let unwritable = |error: &io::Error| {
+            CliError::unwritable("--receipt-file", "the receipt file", path, error)
         };
         let found = match fs::metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            found => Some(found.map_err(|error| failed(&error))?),
+            found => Some(found.map_err(|error| unwritable(&error))?),
         };
         if found.as_ref().is_some_and(|found| !found.is_file()) {
             return Err(failed(&"it is not a regular file"));
@@ -64,17 +66,17 @@ impl ReceiptFile {
         }
         // The file that a link leads to, so that the link stays.
         let file = match found {
-            Some(_) => fs::canonicalize(path).map_err(|error| failed(&error))?,
+            Some(_) => fs::canonicalize(path).map_err(|error| unwritable(&error))?,
             None => path.to_owned(),
         };
-        if found.is_some() && !may_be_removed(&file).map_err(|error| failed(&error))? {
+        if found.is_some() && !may_be_removed(&file).map_err(|error| unwritable(&error))? {
             return Err(failed(
                 &"it holds something else than a receipt, and would be removed",
             ));
         }
-        temporary(&file).map_err(|error| failed(&error.kind()))?;
+        temporary(&file).map_err(|error| unwritable(&error.kind().into()))?;
         if found.is_some() {
-            fs::remove_file(&file).map_err(|error| failed(&error))?;
+            fs::remove_file(&file).map_err(|error| unwritable(&error))?;
         }
         Ok(Self(file))
     }

@@ -16,6 +16,7 @@ use crate::args::BackgroundArgs;
 use crate::control::ControlEffect;
 use crate::display::EventView as _;
 use crate::remote::{RemoteStop, TerminalSession};
+use crate::shell_command::SameFlags;
 use crate::supervise::Supervisor;
 use crate::terminal::JobControl;
 
@@ -28,6 +29,8 @@ pub(super) struct RunTurns<'a, 'b> {
     pub(super) events: LiveEvents,
     pub(super) news: McpStatusEvents,
     pub(super) job: JobControl,
+    /// For commands on the store.
+    pub(super) flags: SameFlags,
     /// Stops from other terminals.
     pub(super) remote: TerminalSession,
     /// The stop that a signal or a deadline has begun.

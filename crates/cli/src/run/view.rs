@@ -13,8 +13,8 @@ use super::questions::RunQuestions;
 use super::receipt_file::ReceiptFile;
 use crate::args::RunArgs;
 use crate::display::{
-    EventView, JsonStream, LiveOptions, LiveView, RECEIPT_WIDTH_DEFAULT, is_worth_showing,
-    render_receipt,
+    EventView, JsonStream, LiveOptions, LiveView, RECEIPT_WIDTH_DEFAULT, denial, is_worth_showing,
+    render_receipt, stop_reason_in_words,
 };
 use crate::host::ProcessHost;
 use crate::shell_command::SameFlags;
@@ -182,17 +182,16 @@ impl<'a> RunView<'a> {
         let receipt = receipt.filter(|receipt| is_worth_showing(receipt));
         let is_told = envelope.error.is_some() || receipt.is_some();
         if envelope.stop_reason != StopReason::Completed && !is_told {
-            let reason = envelope.stop_reason.as_str().replace('_', " ");
+            let reason = stop_reason_in_words(envelope.stop_reason);
             text.push_line(&style.paint(TextRole::Warning, reason));
         }
-        for denial in &envelope.denials {
+        for entry in &envelope.denials {
             let denied = style.paint(TextRole::Warning, "denied:");
-            text.push_line(&styled![denied, " ", denial.tool, ": ", denial.reason]);
+            text.push_line(&styled![denied, " ", denial(&entry.tool, &entry.reason)]);
         }
         if self.absent.was_asked() {
             let hint = style.paint(TextRole::Dim, "hint:");
-            let said =
-                " where nobody can be asked, --yes allows, and rules in the configuration do";
+            let said = " there is no terminal to ask on: --yes approves, and rules in the configuration do";
             text.push_line(&styled![hint, said]);
         }
         if let Some(receipt) = receipt {

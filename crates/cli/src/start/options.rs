@@ -112,7 +112,11 @@ pub(crate) fn config_of(
     model(&mut config, args)?;
     if let Some(file) = &args.prompt.system {
         config.system_prompt_file = Some(file.clone());
-        config.read_system_prompt()?;
+        let read = config.read_system_prompt().map_err(CliError::from);
+        read.map_err(|problem| CliError {
+            message: format!("--system {}", problem.message),
+            ..problem
+        })?;
     }
     if args.prompt.no_project_instructions {
         config.project_instructions = Some(false);

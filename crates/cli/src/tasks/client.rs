@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use allstop_a2a::RECEIPT_EXTENSION;
 use allstop_core::{Receipt, error_chain};
+use allstop_model::provider::without_secrets;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::{Client, RequestBuilder, Response, StatusCode, Url};
 use serde::de::DeserializeOwned;
@@ -71,23 +72,28 @@ impl TaskServer {
     /// A server at this address. The token is sent as a bearer token.
     pub(crate) fn new(url: &str, token: Option<&str>) -> Result<Self, CliError> {
         let wrong = |why: &str| {
-            CliError::usage(format!("the server {why}"))
-                .hint("write it like http://127.0.0.1:8080 or https://agents.example.com")
+            let shown = without_secrets(url);
+            CliError::usage(format!("the server's URL `{shown}` is invalid: {why}")).hint(
+                "write it like http://127.0.0.1:8080: --server URL, or the variable ALLSTOP_SERVER",
+            )
         };
-        let base = Url::parse(url).map_err(|error| wrong(&format!("is no URL: {error}")))?;
+        let base = Url::parse(url).map_err(|error| wrong(&error.to_string()))?;
         if !["http", "https"].contains(&base.scheme()) {
-            return Err(wrong("needs http or https"));
+            return Err(wrong(&format!(
+                "its scheme is `{}`, expected `http` or `https`",
+                base.scheme()
+            )));
         }
         if !base.username().is_empty() || base.password().is_some() {
-            return Err(wrong(
-                "has a user or a password in its URL: use ALLSTOP_TOKEN",
-            ));
+            let why = "it has a user or a password in it";
+            return Err(wrong(why).hint("put a token into the variable ALLSTOP_TOKEN"));
         }
         let mut headers = HeaderMap::new();
         headers.insert("a2a-version", HeaderValue::from_static("1.0"));
         if let Some(token) = token {
-            let mut token = HeaderValue::from_str(&format!("Bearer {token}"))
-                .map_err(|_| CliError::usage("ALLSTOP_TOKEN has letters that no token has"))?;
+            let mut token = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| {
+                CliError::usage("the variable ALLSTOP_TOKEN has characters that no token has")
+            })?;
             token.set_sensitive(true);
             headers.insert(AUTHORIZATION, token);
         }
@@ -200,7 +206,7 @@ impl TaskServer {
         serde_json::from_slice(&body).map_err(|error| RequestError::Refused {
             status: StatusCode::OK,
             error: CliError::failure(format!(
-                "{} answers with something else than A2A 1.0: {error}",
+                "the answer of {} is not A2A 1.0: {error}",
                 self.address()
             )),
         })
@@ -253,7 +259,7 @@ impl TaskServer {
         });
         match status {
             StatusCode::UNAUTHORIZED => {
-                CliError::failure(format!("{} wants a valid token", self.address()))
+                CliError::failure(format!("{} requires a valid token", self.address()))
                     .hint("put it into the variable ALLSTOP_TOKEN")
             }
             StatusCode::NOT_FOUND if said.is_none() => {
@@ -275,8 +281,8 @@ impl TaskServer {
             innermost.to_string()
         };
         let error = CliError::failure(format!("no answer from {}: {why}", self.address()));
-        RequestError::Connection(
-            error.hint("start one: allstop serve --agent echo; or name another: --server URL"),
-        )
+        RequestError::Connection(error.hint(
+            "start a server: `allstop serve --agent echo`; or name another one: --server URL",
+        ))
     }
 }

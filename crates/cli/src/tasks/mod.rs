@@ -12,12 +12,13 @@ use allstop_core::Receipt;
 use allstop_scope::GRACE_DEFAULT;
 use serde_json::json;
 
-use crate::args::{TasksArgs, TasksCommand};
+use crate::args::{SERVER_DEFAULT, TasksArgs, TasksCommand};
 use crate::control::{Control, ControlEffect};
 use crate::display::{RECEIPT_WIDTH_DEFAULT, render_receipt};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::host::{ProcessHost, variable};
+use crate::shell_command::quoted;
 use crate::short_id::short;
 use crate::supervise::Supervisor;
 use crate::terminal::{OutputPriority, Style};
@@ -37,20 +38,34 @@ pub(crate) async fn tasks(args: TasksArgs, host: &ProcessHost) -> Result<Exit, C
     let token = token.as_deref().filter(|token| !token.is_empty());
     let server = TaskServer::new(&args.server, token)?;
     let mut supervisor = Supervisor::new(host.signals()?, Control::new(GRACE_DEFAULT));
-    let watched = matches!(args.command, TasksCommand::Watch(_));
+    let watched = match &args.command {
+        TasksCommand::Watch(task) => Some(task.id.clone()),
+        _ => None,
+    };
     let printer = TaskPrinter::new(host);
     let command = run(&args.command, &server, &printer);
     tokio::select! {
         biased;
         effect = supervisor.next() => {
-            if watched && matches!(effect, ControlEffect::Stop(_)) {
-                printer.note("left; the task goes on (to stop it: allstop tasks stop ID)");
+            if let Some(id) = watched && matches!(effect, ControlEffect::Stop(_)) {
+                let stop = command_on(&args.server, &format!("tasks stop {}", quoted(&id)));
+                printer.note(&format!(
+                    "not watched any more; the task continues · to stop it: {stop}"
+                ));
             }
             let control = &supervisor.control;
             Ok(Exit::from(control.exit_code(control.stop_reason())))
         }
         done = command => done.map(Exit::from),
     }
+}
+
+/// A command on the tasks of this server, to be pasted into a shell.
+fn command_on(server: &str, words: &str) -> String {
+    if server == SERVER_DEFAULT {
+        return format!("allstop {words}");
+    }
+    format!("allstop {words} --server {}", quoted(server))
 }
 
 /// Prints to standard output, and notes to standard error.
@@ -115,7 +130,8 @@ async fn run(
             let now = SystemTime::now().into();
             printer.lines(view::list(&tasks, printer.style, now));
             if has_more {
-                printer.note("there are more: --limit N");
+                let more = limit.get() * 2;
+                printer.note(&format!("there are more tasks: --limit {more} lists more"));
             }
             Ok(0)
         }
@@ -138,7 +154,7 @@ async fn run(
             let preview = server.preview(&found.task.id).await;
             let receipt = preview.map_err(|error| match error {
                 RequestError::Refused { error, .. } => {
-                    error.hint("only servers of `allstop serve` know previews")
+                    error.hint("only servers of `allstop serve` support previews")
                 }
                 RequestError::Connection(error) => error,
             })?;
@@ -201,8 +217,9 @@ async fn stop(
         }
         (None, Some(pending)) => {
             let id = short(&stopped.task.id);
+            let watch = command_on(server.address(), &format!("tasks watch {id}"));
             printer.note(&format!(
-                "{pending}. The stop is carried out as soon as a worker can.\nfollow it: allstop tasks watch {id}"
+                "{pending}. The stop is carried out as soon as a worker can.\nto follow it: {watch}"
             ));
             Ok(1)
         }

@@ -19,6 +19,14 @@ fn shown(place: &Place, session: &str) -> Value {
     serde_json::from_str(&shown.stdout).expect("JSON")
 }
 
+/// The command that a line offers to stop work.
+#[track_caller]
+fn to_stop(said: &str) -> &str {
+    let mut lines = said.lines().map(str::trim_start);
+    let command = lines.find_map(|line| line.strip_prefix("to stop it: allstop "));
+    command.unwrap_or_else(|| panic!("no such line: {said}"))
+}
+
 #[test]
 fn it_is_stopped_when_the_run_ends() {
     let place = Place::new();
@@ -98,9 +106,12 @@ fn it_is_kept_on_request_and_named_by_whoever_comes_next() {
 
     let next = run().arg("--session").arg(session).arg("hello").end().ok();
     let pid = work["stop_pid"].as_i64().expect("a pid") as i32;
-    let note =
-        format!("bg_1 of an earlier process still runs: echo here; sleep 600 · end it: kill {pid}");
-    assert!(next.stderr.contains(&note), "{next:#?}");
+    let note = "bg_1 of an earlier process still runs: echo here; sleep 600\n";
+    assert!(next.stderr.contains(note), "{next:#?}");
+    assert!(
+        to_stop(&next.stderr).contains("--store"),
+        "the store is not the usual one: {next:#?}"
+    );
     assert!(is_alive(pid), "a later run stops nothing that was let go");
 
     let raw = rustix::process::Pid::from_raw(pid).expect("a pid");
@@ -114,6 +125,58 @@ fn it_is_kept_on_request_and_named_by_whoever_comes_next() {
     assert_eq!(after.code, 1, "the script has run out: {after:#?}");
     let work = &shown(&place, session)["background"][0];
     assert_eq!(work["ended"]["state"], "unknown", "{work:#}");
+}
+
+/// `kill PID` was offered, which has no receipt; `ps` said that nothing runs.
+#[test]
+fn the_stop_that_is_offered_for_kept_work_works_as_printed() {
+    let place = Place::new();
+    let kept = place
+        .run_script(&leaves("sleep 600"))
+        .args("--keep-background hello");
+    let kept = kept.end().ok();
+    let offered = to_stop(&kept.stderr);
+    let id = place.only_session();
+    let shown = place.sessions().arg("show").arg(&id).end().ok();
+    assert_eq!(to_stop(&shown.stdout), offered);
+    let ps = || place.allstop().args("ps --store").arg(place.store());
+    let listed = ps().end().ok();
+    assert!(listed.stdout.contains("sleep 600  bg_1"), "{listed:?}");
+    assert_eq!(to_stop(&listed.stdout), offered);
+    let stopped = place.allstop().args(offered).end().ok();
+    let ended = "sleep 600 (bg_1): stopped by SIGTERM";
+    assert!(stopped.stdout.contains(ended), "{stopped:?}");
+    place.assert_nothing_runs();
+    let listed = ps().end().ok();
+    let said = "no session is open, and no work was left running\n";
+    assert_eq!(listed.stdout, said);
+}
+
+/// The flags were ignored, and the background work was stopped.
+#[test]
+fn a_stop_of_a_turn_or_a_call_leaves_kept_work_alone() {
+    let place = Place::new();
+    let kept = place
+        .run_script(&leaves("sleep 600"))
+        .args("--json --keep-background hello");
+    let id = kept.end().ok().session();
+    let stop = |args: &str| {
+        let stop = place.allstop().args("stop").args(args);
+        stop.arg("--store").arg(place.store()).end()
+    };
+    for (flags, named) in [
+        ("--call call_1", "--call"),
+        ("--extent turn", "--extent turn"),
+    ] {
+        let refused = stop(&format!("{id} {flags}"));
+        assert_eq!(refused.code, 2, "{refused:?}");
+        assert!(refused.stderr.contains(named), "{refused:?}");
+    }
+    let none = stop("--all --extent turn").ok();
+    assert_eq!(none.stdout, "nothing to stop: no session is open\n");
+    assert!(!place.leftovers().is_empty(), "it still runs");
+    stop("--all --extent turn-and-background").ok();
+    place.assert_nothing_runs();
 }
 
 #[test]
@@ -238,7 +301,11 @@ fn a_session_in_use_is_not_taken_over_nor_removed() {
         message.contains(&format!("{}", owner.pid())),
         "who has it: {message}"
     );
-    assert!(envelope["error"]["hint"].is_string(), "{envelope:#}");
+    let hint = envelope["error"]["hint"].as_str().expect("a hint");
+    for command in ["watch", "stop"] {
+        let offered = format!("`allstop {command} {session}");
+        assert!(hint.contains(&offered), "{hint}");
+    }
     let removed = place.sessions().arg("rm").arg(&session).end();
     assert_eq!(removed.code, 1, "{removed:#?}");
 

@@ -185,7 +185,8 @@ fn background_work_is_left_running_on_request_and_named_by_the_next_chat() {
         });
         shown.unwrap_or_else(|| panic!("{}", person.screen()))
     };
-    person.sees("bg_1 runs on: echo up; sleep 600 · end it: kill ");
+    person.sees("bg_1 runs on: echo up; sleep 600");
+    person.sees("to stop it: allstop stop ");
     assert_eq!(person.chat.end(FACT_MAX).code, 143);
     assert!(!place.leftovers().is_empty());
     let resumed = place.allstop().args("sessions resume").arg(&id);
@@ -449,7 +450,7 @@ compact_keeps_turns = 1
     person.says("wake").sees("bg_1 has ended");
     person.sees("I heard of its end.");
     person.says("short").sees("A short answer.");
-    person.sees("the beginning of the conversation is summed up");
+    person.sees("older turns were summarised");
     person.presses(CTRL_D);
     person.left();
     let shown = place.sessions().arg("show").arg(place.only_session()).end();

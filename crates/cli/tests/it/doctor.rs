@@ -89,7 +89,7 @@ fn what_is_in_the_way_has_a_remedy_and_an_exit_code() {
     let ended = doctor.end();
     assert_eq!(ended.code, 1);
     assert!(
-        ended.stdout.contains("/proc/none cannot be written"),
+        ended.stdout.contains("`/proc/none` cannot be written"),
         "{}",
         ended.stdout
     );
@@ -109,9 +109,13 @@ fn servers_are_tried_and_only_the_flag_sends_a_request() {
     let (ended, report) = doctor(&place, &flags);
     assert_eq!(ended.code, 0, "a run is possible without the server");
     let gone = row(&report, "MCP server");
+    let hint = format!(
+        "see why: allstop mcp test gone --config {}",
+        config.display()
+    );
     assert_eq!(
         (&gone["state"], &gone["hint"]),
-        (&"warning".into(), &"allstop mcp test gone".into())
+        (&"warning".into(), &hint.into())
     );
     let (ended, report) = doctor(&place, &format!("{flags} --online"));
     assert_eq!(

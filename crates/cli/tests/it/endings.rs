@@ -139,8 +139,8 @@ fn a_way_out_of_denials_is_hinted_at_where_it_is_one() {
         (run().arg("--config").arg(rule), false),
     ] {
         let ended = run.end().ok();
-        assert!(ended.stderr.contains("denied: shell: "), "{ended:#?}");
-        let hint = "hint: where nobody can be asked, --yes allows";
+        assert!(ended.stderr.contains("denied: shell"), "{ended:#?}");
+        let hint = "hint: there is no terminal to ask on: --yes approves";
         assert_eq!(ended.stderr.contains(hint), is_hinted, "{ended:#?}");
     }
 }

@@ -175,7 +175,8 @@ fn stop_of_all_has_one_receipt_in_both_terminals() {
         "the socket is gone with the process"
     );
     let none = command(&place, "ps").ok();
-    assert_eq!(none.stdout, "nothing runs\n");
+    let said = "no session is open, and no work was left running\n";
+    assert_eq!(none.stdout, said);
 }
 
 #[test]
@@ -250,7 +251,8 @@ fn detached_work_of_a_killed_run_is_stopped() {
     assert_eq!(line["receipt"]["quiet"], true, "{line:#}");
     place.assert_nothing_runs();
     let again = stop(&place, "--all").ok();
-    assert_eq!(again.stdout, "nothing runs\n");
+    let said = "nothing to stop: no session is open, and no work was left running\n";
+    assert_eq!(again.stdout, said);
     // A socket that nobody listens on is no obstacle, and is removed.
     let stale = place.path("run/allstop/4000000.sock");
     drop(UnixListener::bind(&stale).expect("a socket"));
@@ -264,7 +266,11 @@ fn unknown_sessions_and_none_are_told_apart() {
     let place = Place::new();
     let none = stop(&place, "last");
     assert_eq!(none.code, 2, "{none:?}");
-    assert!(none.stderr.contains("no session runs"), "{}", none.stderr);
+    assert!(
+        none.stderr.contains("no session is open"),
+        "{}",
+        none.stderr
+    );
     place
         .run_script("replies: [{text: x}]")
         .arg("hi")
@@ -427,7 +433,7 @@ fn process_that_hangs_up_is_not_called_ended() {
     drop(listener);
     let asked = command(&place, "ps").ok();
     assert!(
-        asked.stdout.contains("nothing runs") && !socket.exists(),
+        asked.stdout.contains("no session is open") && !socket.exists(),
         "{asked:?}"
     );
 }

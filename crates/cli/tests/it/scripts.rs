@@ -155,8 +155,8 @@ fn output_that_cannot_be_written_is_told_before_anything_runs() {
     let in_closed = closed.join("out").display().to_string();
     for (path, hint) in [
         ("../home", "it is a folder"),
-        ("nowhere/out", "name another place"),
-        (&in_closed, "name another place"),
+        ("nowhere/out", "name another file: --output FILE"),
+        (&in_closed, "in a folder of yours: --output FILE"),
         (&pipe, "start its reader first"),
     ] {
         let run = place.run_script(HELLO).args("--json --output").arg(path);
@@ -173,7 +173,7 @@ fn output_on_a_full_disk_is_a_failure() {
     let run = place.run_script(HELLO).args("--output /dev/full hello");
     let ended = run.end();
     assert_eq!(ended.code, 1, "{ended:#?}");
-    let said = "the output /dev/full cannot be written";
+    let said = "the output `/dev/full` cannot be written";
     assert!(ended.stderr.contains(said), "{ended:#?}");
 }
 
@@ -237,13 +237,14 @@ fn receipt_file_that_cannot_be_written_is_told_before_anything_runs() {
         ("../home", "not a regular file"),
         (&pipe, "not a regular file"),
         ("/dev/full", "not a regular file"),
-        ("nowhere/receipt", "entity not found"),
+        ("nowhere/receipt", "the folder `nowhere` does not exist"),
         (&in_closed, "permission denied"),
     ] {
         let run = place.run_script(HELLO).arg("--receipt-file").arg(path);
         let ended = run.arg("hello").unprivileged().end();
         assert_eq!((ended.code, &*ended.stdout), (2, ""), "{ended:#?}");
         assert!(ended.stderr.contains(why), "{ended:#?}");
+        assert!(ended.stderr.contains("--receipt-file FILE"), "{ended:#?}");
     }
     let both = place.path("both").display().to_string();
     let run = place

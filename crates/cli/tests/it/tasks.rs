@@ -79,7 +79,7 @@ fn task_is_listed_watched_and_shown() {
     assert_eq!(json["tasks"][0]["id"], id);
     let missing = client.end("show nothing");
     assert_eq!(missing.code, 1);
-    assert!(missing.stderr.contains("there is no task nothing"));
+    assert!(missing.stderr.contains("there is no task `nothing`"));
     assert_eq!(server.running.end_by(Signal::TERM).code, 143);
 }
 
@@ -162,7 +162,11 @@ fn ctrl_c_leaves_a_watch_and_stops_nothing() {
     watching.line_of_stdout("{\"task\"");
     let left = watching.end_by(Signal::INT);
     assert_eq!(left.code, 130);
-    assert!(left.stderr.contains("the task goes on"), "{}", left.stderr);
+    assert!(
+        left.stderr.contains("the task continues"),
+        "{}",
+        left.stderr
+    );
     let state = server.get(&format!("/tasks/{id}"))["status"]["state"].clone();
     assert_ne!(state, "TASK_STATE_CANCELED");
     assert_eq!(server.running.end_by(Signal::TERM).code, 143);

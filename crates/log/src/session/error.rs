@@ -12,13 +12,13 @@ use crate::{LogError, Version};
 #[non_exhaustive]
 pub enum SessionError {
     /// The session does not exist.
-    #[error("there is no session {0}")]
+    #[error("there is no session `{0}`")]
     NotFound(SessionId),
     /// A session with this id already exists.
-    #[error("the session {0} already exists")]
+    #[error("the session `{0}` already exists")]
     Exists(SessionId),
     /// Another process has the session open.
-    #[error("the session {id} is in use{}", .owner.as_ref().map(|o| format!(" by process {}", o.pid)).unwrap_or_default())]
+    #[error("the session `{id}` is in use{}", .owner.as_ref().map(|o| format!(" by process {}", o.pid)).unwrap_or_default())]
     InUse {
         /// Id of the session.
         id: SessionId,
@@ -38,7 +38,7 @@ pub enum SessionError {
     #[error("the record is not allowed at this point of the session")]
     Illegal(#[from] IllegalRecord),
     /// A stored record cannot be read.
-    #[error("record {version} of the session {id} is damaged or newer")]
+    #[error("record {version} of the session `{id}` is damaged or newer")]
     Unreadable {
         /// Id of the session.
         id: SessionId,
@@ -49,7 +49,7 @@ pub enum SessionError {
         source: RecordDecodeError,
     },
     /// A stored record is not allowed after the records before it.
-    #[error("record {version} of the session {id} contradicts the records before it")]
+    #[error("record {version} of the session `{id}` contradicts the records before it")]
     Inconsistent {
         /// Id of the session.
         id: SessionId,

@@ -180,7 +180,7 @@ async fn sessions() {
         .unwrap_err();
     assert_eq!(
         checked(unknown, StartErrorKind::UnknownSession),
-        "there is no session s1"
+        "there is no session `s1`"
     );
     let open = system
         .new_session(Some("s1".into()), QuestionRecipient::Prompter)
@@ -195,7 +195,10 @@ async fn sessions() {
         .unwrap_err();
     assert_eq!(
         checked(in_use, StartErrorKind::SessionInUse),
-        format!("the session s1 is in use by process {}", std::process::id())
+        format!(
+            "the session `s1` is in use by process {}",
+            std::process::id()
+        )
     );
     within(open.session.close()).await;
     let exists = system
@@ -204,7 +207,7 @@ async fn sessions() {
         .unwrap_err();
     assert_eq!(
         checked(exists, StartErrorKind::SessionExists),
-        "the session s1 already exists"
+        "the session `s1` already exists"
     );
     let before = versions(&system).await;
     let open = system

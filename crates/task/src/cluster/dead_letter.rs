@@ -37,13 +37,13 @@ pub struct DeadLetter {
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum RedriveError {
     /// Nothing of this id was set aside.
-    #[error("{0} was not set aside")]
+    #[error("there is no dead letter `{0}`")]
     NotSetAside(TaskId),
     /// It was set aside because it cannot be read; a worker that can read it takes it by itself.
-    #[error("{0} cannot be read; a worker of a newer version may take it by itself")]
+    #[error("the task `{0}` cannot be read; a worker of a newer version may take it by itself")]
     Unreadable(TaskId),
     /// A worker still has it.
-    #[error("{0} has not ended: a worker has it")]
+    #[error("the task `{0}` has not ended: a worker has it")]
     NotEnded(TaskId),
     /// The new task was not accepted.
     #[error(transparent)]

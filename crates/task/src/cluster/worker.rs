@@ -398,7 +398,7 @@ impl ManagerInner {
         task: &TaskId,
         reason: &str,
     ) -> Result<(), LogError> {
-        tracing::warn!(%task, reason, "set aside");
+        tracing::warn!(%task, reason, "now a dead letter");
         let letter = DeadLetter {
             task: task.clone(),
             owner: None,

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::time::Instant;
 
+use allstop_core::counted::counted;
 use similar::{Algorithm, ChangeTag, DiffOp, TextDiff};
 
 use super::{DiffLimits, DiffLine, DiffLineKind, FileChange};
@@ -81,13 +82,10 @@ pub(crate) fn file_change(
 
 /// A remark with the sizes of a file, for a change without lines.
 fn note_of_sizes(remark: &str, old: Option<&[u8]>, new: &[u8]) -> String {
+    let bytes = |text: &[u8]| counted(text.len() as u64, "byte", "bytes");
     match old {
-        Some(old) => format!(
-            "{remark}: {} bytes before, {} bytes after",
-            old.len(),
-            new.len()
-        ),
-        None => format!("{remark}: {} bytes", new.len()),
+        Some(old) => format!("{remark}: {} before, {} after", bytes(old), bytes(new)),
+        None => format!("{remark}: {}", bytes(new)),
     }
 }
 
@@ -300,12 +298,12 @@ mod tests {
         let note = whole.note.unwrap();
         assert_eq!(
             note,
-            "too long to show what changes: 4000000 bytes before, 4000000 bytes after"
+            "too long to show what changes: 4,000,000 bytes before, 4,000,000 bytes after"
         );
         let small = change(Some(&old), &format!("{old}end\n"));
         assert_eq!((small.added, small.removed), (1, 0));
         let created = change(None, &new).note.unwrap();
-        assert_eq!(created, "too long to show what changes: 4000000 bytes");
+        assert_eq!(created, "too long to show what changes: 4,000,000 bytes");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::io::Read as _;
 use std::os::fd::OwnedFd;
 
 use allstop_core::Effect;
+use allstop_core::counted::counted;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -129,7 +130,10 @@ impl WriteArguments {
             OldContent::Missing => None,
             OldContent::Bytes(old) => Some(old.as_slice()),
             OldContent::NotShown => {
-                let note = format!("replaces the whole file with {} bytes", self.content.len());
+                let note = format!(
+                    "replaces the whole file with {}",
+                    counted(self.content.len() as u64, "byte", "bytes")
+                );
                 return FileChange::without_lines(path, note);
             }
         };

@@ -23,6 +23,7 @@ use crate::display::{duration, milliseconds};
 use crate::error::CliError;
 use crate::host::{ProcessHost, variable};
 use crate::remote;
+use crate::shell_command::quoted;
 
 /// Free space below which a long session may not fit, in bytes.
 const SPACE_MIN: u64 = 100 * 1024 * 1024;
@@ -92,7 +93,10 @@ pub(super) async fn store(
     let shown = path.display();
     let mut rows = Vec::new();
     if let Err(error) = write_probe(folder) {
-        let message = format!("{} cannot be written: {error}", folder.display());
+        let message = format!(
+            "the folder `{}` cannot be written: {error}",
+            folder.display()
+        );
         let hint = "name another place: --store FILE";
         rows.push(DoctorRow::bad(NAME, message, hint));
     } else if path.exists() {
@@ -114,7 +118,7 @@ pub(super) async fn store(
     if let Ok(free) = free
         && free < SPACE_MIN
     {
-        let message = format!("{} MiB are free for the store", free >> 20);
+        let message = format!("only {} MiB are free for the store", free >> 20);
         rows.push(DoctorRow::warning(
             "disk",
             message,
@@ -134,7 +138,7 @@ fn write_probe(folder: &Path) -> std::io::Result<()> {
 /// Stops a command that has left a process in a session of its own, and looks at the proof in the receipt.
 pub(super) async fn containment(host: &ProcessHost) -> DoctorRow {
     const NAME: &str = "stopping";
-    let bad = |message: String| DoctorRow::bad(NAME, message, "see Platforms in the README");
+    let bad = |message: String, hint: &str| DoctorRow::bad(NAME, message, hint);
     let scopes = host.scopes();
     let spec = ProcessSpec {
         program: "/bin/sh".into(),
@@ -149,14 +153,17 @@ pub(super) async fn containment(host: &ProcessHost) -> DoctorRow {
     let mut command = match RunningCommand::start(&scope, "sh", spec) {
         Ok(command) => command,
         Err(error) => {
-            return bad(format!(
-                "no command can be started: {}",
-                error_chain(&error)
-            ));
+            return bad(
+                format!("no command can be started: {}", error_chain(&error)),
+                "check that /bin/sh exists, and the limit of processes: ulimit -u",
+            );
         }
     };
     if let Err(error) = command.read_to_exit(None, &scope, |_| {}).await {
-        return bad(format!("a command's output cannot be read: {error}"));
+        return bad(
+            format!("a command's output cannot be read: {error}"),
+            "check the limit of open files: ulimit -n",
+        );
     }
     let began = Instant::now();
     let cause = Cause::new(CauseKind::User).detail("doctor");
@@ -173,14 +180,17 @@ pub(super) async fn containment(host: &ProcessHost) -> DoctorRow {
         (true, proof) => DoctorRow::warning(
             NAME,
             format!("a process tree was ended, verified only by {proof}"),
-            "commands that leave their process group and clear their environment are not found here",
+            "use Linux for full proof: here, a stop does not find commands that leave their process group and clear their environment",
         ),
-        (false, _) => bad("a process tree could not be ended".to_owned()),
+        (false, _) => bad(
+            "a process tree could not be ended".to_owned(),
+            "find it with `ps -ef`: it is `sleep 60`; please report this",
+        ),
     }
 }
 
 /// The MCP servers: started, and ended again.
-pub(super) async fn mcp(config: Config, host: &ProcessHost) -> Vec<DoctorRow> {
+pub(super) async fn mcp(config: Config, file: Option<&Path>, host: &ProcessHost) -> Vec<DoctorRow> {
     const NAME: &str = "MCP server";
     if config.mcp.servers.is_empty() {
         return Vec::new();
@@ -189,6 +199,9 @@ pub(super) async fn mcp(config: Config, host: &ProcessHost) -> Vec<DoctorRow> {
         Ok(trials) => trials,
         Err(problem) => return vec![DoctorRow::of_problem(NAME, &problem)],
     };
+    let flag = file.map_or(String::new(), |file| {
+        format!(" --config {}", quoted(&file.to_string_lossy()))
+    });
     let tried = trials.run().await;
     let receipt = trials.end("doctor").await;
     let row = |trial: crate::commands::mcp::McpTrial| match trial.tools {
@@ -200,7 +213,7 @@ pub(super) async fn mcp(config: Config, host: &ProcessHost) -> Vec<DoctorRow> {
         Err(why) => DoctorRow::warning(
             NAME,
             format!("{} is not available: {why}", trial.name),
-            &format!("allstop mcp test {}", trial.name),
+            &format!("see why: allstop mcp test {}{flag}", trial.name),
         ),
     };
     let mut rows: Vec<_> = tried.into_iter().map(row).collect();
@@ -208,7 +221,7 @@ pub(super) async fn mcp(config: Config, host: &ProcessHost) -> Vec<DoctorRow> {
         rows.push(DoctorRow::bad(
             NAME,
             "not all of them could be ended",
-            "ps -ef shows what runs",
+            "find them with `ps -ef`, and end them with `kill`",
         ));
     }
     rows
@@ -222,7 +235,7 @@ pub(super) fn sockets() -> DoctorRow {
         Err(error) => DoctorRow::warning(
             "sockets",
             error.to_string(),
-            "without it `allstop ps` and `allstop stop` do not find what runs",
+            "set XDG_RUNTIME_DIR to a folder that only you can use: without it `allstop ps` and `allstop stop` find nothing",
         ),
     }
 }
@@ -236,17 +249,25 @@ pub(super) fn terminal(host: &ProcessHost) -> DoctorRow {
     ];
     if !streams.contains(&true) {
         let message = "none: tool calls that need a question are denied";
-        return DoctorRow::warning(NAME, message, "--yes, or rules in the configuration");
+        return DoctorRow::warning(
+            NAME,
+            message,
+            "run it in a terminal, pass --yes, or allow calls by rules in the configuration",
+        );
     }
     let term = variable("TERM").unwrap_or_default();
     let term = term.to_string_lossy();
     if !host.terminal.has_cursor() {
         let message = format!("TERM is \"{term}\": nothing is drawn live");
-        return DoctorRow::warning(NAME, message, "set TERM to the terminal's name");
+        return DoctorRow::warning(
+            NAME,
+            message,
+            "set TERM to the name of the terminal, such as xterm-256color",
+        );
     }
     if !host.terminal.style(true).is_unicode() {
-        let message = "the locale is not UTF-8: signs are ASCII";
-        return DoctorRow::warning(NAME, message, "LANG=C.UTF-8, or another UTF-8 locale");
+        let message = "the locale is not UTF-8: symbols are ASCII";
+        return DoctorRow::warning(NAME, message, "set LANG=C.UTF-8, or another UTF-8 locale");
     }
     DoctorRow::good(NAME, &*term)
 }

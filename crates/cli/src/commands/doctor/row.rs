@@ -27,6 +27,9 @@ pub(super) struct DoctorRow {
     pub(super) hint: Option<String>,
 }
 
+/// Advice on a problem that has none of its own.
+const REPEAT: &str = "correct this, then run `allstop doctor` again";
+
 impl DoctorRow {
     pub(super) fn good(name: &'static str, message: impl Into<String>) -> Self {
         Self {
@@ -55,7 +58,7 @@ impl DoctorRow {
     pub(super) fn of_problem(name: &'static str, problem: &CliError) -> Self {
         Self {
             state: CheckState::Bad,
-            hint: problem.hint.clone(),
+            hint: Some(problem.hint.clone().unwrap_or_else(|| REPEAT.to_owned())),
             ..Self::good(name, &problem.message)
         }
     }

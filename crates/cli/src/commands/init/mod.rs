@@ -116,7 +116,9 @@ impl InitQuestions {
             let base_url = self
                 .line("URL of the server", "http://127.0.0.1:8080/v1")
                 .await?;
-            let name = self.line("Its name for the model", "default").await?;
+            let name = self
+                .line("Name of the model on that server", "default")
+                .await?;
             return Ok(ModelSource {
                 name,
                 base_url: Some(base_url),

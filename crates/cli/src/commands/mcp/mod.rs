@@ -94,19 +94,25 @@ fn add(args: &McpArgs, added: &McpAddArgs, host: &ProcessHost) -> Result<Exit, C
         let servers = servers(document)?;
         if servers.contains_key(&added.name) {
             let message = format!("there is an MCP server `{}` already", added.name);
-            let hint = format!("remove it first: allstop mcp remove {}", added.name);
+            let remove = command(args, "remove", &added.name);
+            let hint = format!("remove it first: {remove}");
             return Err(CliError::usage(message).hint(hint));
         }
         servers.insert(&added.name, Item::Table(section(added)));
         Ok(())
     })?;
-    let name = &added.name;
-    let said = format!(
-        "added to {}; to try it: allstop mcp test {name}",
-        path.display()
-    );
+    let test = command(args, "test", &added.name);
+    let said = format!("added to {}; to try it: {test}", path.display());
     tell(host, &said);
     Ok(Exit::from(0))
+}
+
+/// A command on a server in the same file.
+fn command(args: &McpArgs, action: &str, name: &str) -> String {
+    let flag = args.config.as_ref().map_or(String::new(), |file| {
+        format!(" --config {}", quoted(&file.to_string_lossy()))
+    });
+    format!("allstop mcp {action} {}{flag}", quoted(name))
 }
 
 fn remove(args: &McpArgs, name: &str, host: &ProcessHost) -> Result<Exit, CliError> {
@@ -126,7 +132,7 @@ fn tell(host: &ProcessHost, said: &str) {
 
 fn unknown(name: &str) -> CliError {
     CliError::usage(format!("there is no MCP server `{name}`"))
-        .hint("`allstop mcp list` lists them; those of a project are in its .allstop.toml")
+        .hint("`allstop mcp list` lists all servers; those of a project are in its .allstop.toml")
 }
 
 /// The table of the servers, which is made if it is not there.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use allstop_core::counted::counted;
 use allstop_core::{Cause, CauseKind, Extent, Receipt};
 use allstop_runtime::{Config, StoreChoice, mcp_servers};
 use allstop_scope::{GRACE_DEFAULT, Scope, StopRequest};
@@ -110,10 +111,7 @@ pub(super) async fn try_out(
         let lines = match tools {
             Ok(tools) => {
                 let sign = style.paint(TextRole::Good, style.symbol(Symbol::Good));
-                let count = match tools.len() {
-                    1 => "1 tool".to_owned(),
-                    count => format!("{count} tools"),
-                };
+                let count = counted(tools.len() as u64, "tool", "tools");
                 let mut lines = Styled::default();
                 lines.push_line(&styled![
                     sign,

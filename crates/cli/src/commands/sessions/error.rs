@@ -1,5 +1,6 @@
 //! Failures of commands on sessions, with hints.
 
+use allstop_core::counted::counted;
 use allstop_core::error_chain;
 use allstop_log::{LogError, SessionError};
 
@@ -10,7 +11,7 @@ use crate::shell_command::SameFlags;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SessionsError {
     /// No session has this id, and none has it as a part.
-    #[error("there is no session {given}")]
+    #[error("there is no session `{given}`")]
     NotFound {
         /// The id as it was typed.
         given: String,
@@ -18,7 +19,7 @@ pub(super) enum SessionsError {
         near: Vec<String>,
     },
     /// The list is shorter.
-    #[error("there is no session number {number}: the list has {count}")]
+    #[error("there is no session number {number}: the store has {}", counted(*.count as u64, "session", "sessions"))]
     NoNumber {
         /// The number as it was typed.
         number: usize,
@@ -29,7 +30,7 @@ pub(super) enum SessionsError {
     #[error("there are no sessions in the store")]
     None,
     /// More than one session has it as a part.
-    #[error("{given} can mean {} sessions: {}", .matches.len(), bounded(.matches))]
+    #[error("`{given}` can mean {} sessions: {}", .matches.len(), bounded(.matches))]
     Ambiguous {
         /// The id as it was typed.
         given: String,
@@ -37,7 +38,7 @@ pub(super) enum SessionsError {
         matches: Vec<String>,
     },
     /// Its background work runs, and the log is all that tells of it.
-    #[error("background work of the session {id} still runs: {}", .running.join(", "))]
+    #[error("background work of the session `{id}` still runs: {}", .running.join(", "))]
     StillRuns {
         /// The session.
         id: String,
@@ -76,18 +77,23 @@ impl SessionsError {
             }
             Self::NotFound { near, .. } if near.is_empty() => {
                 let list = flags.command("sessions list");
-                Some(format!("`{list}` lists those there are"))
+                Some(format!("`{list}` lists all sessions"))
             }
-            Self::NotFound { near, .. } => Some(format!("is it {}?", near.join(" or "))),
+            Self::NotFound { near, .. } => {
+                let near: Vec<_> = near.iter().map(|id| format!("`{id}`")).collect();
+                Some(format!("is it {}?", near.join(" or ")))
+            }
             Self::Ambiguous { .. } => Some("give one of these, or more of the id".to_owned()),
             Self::StillRuns { id, .. } => {
                 let stop = flags.command(&format!("stop {id}"));
                 Some(format!("stop it first: `{stop}`"))
             }
-            Self::Session(SessionError::InUse { .. }) => {
-                Some("stop the run that has it open, or wait for its end".to_owned())
+            Self::Session(SessionError::InUse { id, .. }) => {
+                let stop = flags.command(&format!("stop {id} --extent session"));
+                Some(format!("stop and close it first: `{stop}`"))
             }
-            Self::None | Self::Session(_) | Self::Log(_) => None,
+            Self::None => Some("`allstop chat` begins one".to_owned()),
+            Self::Session(_) | Self::Log(_) => None,
         }
     }
 }

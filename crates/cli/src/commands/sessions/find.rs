@@ -52,6 +52,9 @@ pub(super) async fn find(log: &dyn Log, given: &str) -> Result<SessionId, Sessio
     if let Some(number) = list_number(given) {
         let sessions = newest_first(log).await?;
         let count = sessions.len();
+        if count == 0 {
+            return Err(SessionsError::None);
+        }
         let named = sessions.into_iter().nth(number - 1);
         return named
             .map(|session| session.id)

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use allstop_core::counted::counted;
 use allstop_core::process::ProcessIdentity;
 use allstop_core::record::SessionRecord;
 use allstop_core::{SessionId, StopReason, Timestamp, error_chain};
@@ -10,7 +11,7 @@ use allstop_log::{Log, LogError, SessionError, SessionSummary, Version, read_ses
 use allstop_runtime::unended_work;
 use serde::Serialize;
 
-use crate::display::{age, plain};
+use crate::display::{age, stop_reason_in_words};
 use crate::host::ProcessHost;
 use crate::short_id::short;
 use crate::terminal::TextRole;
@@ -107,10 +108,9 @@ impl<'a> SessionRow<'a> {
 
     /// Short facts: age, turns, how the last one ended if it did not complete, model, folder.
     pub(super) fn facts(&self, now: Timestamp) -> Vec<String> {
-        let turns = self.turns.map(|turns| match turns {
-            1 => "1 turn".to_owned(),
-            turns => format!("{turns} turns"),
-        });
+        let turns = self
+            .turns
+            .map(|turns| counted(turns as u64, "turn", "turns"));
         let ending = self
             .last_stop_reason
             .filter(|_| self.turn_open == Some(false));
@@ -118,7 +118,7 @@ impl<'a> SessionRow<'a> {
         [
             self.active_at.map(|at| age(at, now)),
             turns,
-            ending.map(|reason| plain(reason.as_str())),
+            ending.map(stop_reason_in_words),
             self.model.as_deref().map(model_name),
             self.folder.as_deref().map(ProcessHost::below_home),
         ]
@@ -144,7 +144,7 @@ impl<'a> SessionRow<'a> {
                 said.push((TextRole::Good, format!("in use by process {}", owner.pid)));
             }
             (None, true) => {
-                let words = "a turn was interrupted by a crash; the next open ends it";
+                let words = "a turn was interrupted by a crash; closed at next open";
                 said.push((TextRole::Warning, words.to_owned()));
             }
             (None, false) => {}

@@ -64,7 +64,7 @@ pub(crate) async fn sessions(
             Printed::Words(text) => stdout.lines(text, OutputPriority::Last),
         };
     };
-    let done = on_log(command, &*log, view, &mut print).await;
+    let done = on_log(command, &*log, view, &flags, &mut print).await;
     done.map_err(|error| error.into_problem(&flags))?;
     for output in outputs {
         // Most sessions have none.
@@ -101,8 +101,9 @@ pub(crate) async fn open(
     {
         return match &args.store {
             Some(given) => {
-                let message = format!("there is no store {}", given.display());
-                Err(CliError::usage(message).hint("name the one that the run used"))
+                let message = format!("there is no store `{}`", given.display());
+                Err(CliError::usage(message)
+                    .hint("name the store of the run: --store FILE, or the variable ALLSTOP_STORE"))
             }
             None => Ok((Arc::new(MemoryLog::new()), output_folder)),
         };
@@ -135,6 +136,7 @@ async fn on_log(
     command: &SessionsCommand,
     log: &dyn Log,
     view: View,
+    flags: &SameFlags,
     print: &mut (dyn FnMut(Printed) + Send),
 ) -> Result<(), SessionsError> {
     let printed = match command {
@@ -142,7 +144,9 @@ async fn on_log(
             let limit = list::limit(*json, *all, *limit);
             list::list(log, view, *json, limit).await?
         }
-        SessionsCommand::Show { id, json, full } => show::show(log, view, id, *json, *full).await?,
+        SessionsCommand::Show { id, json, full } => {
+            show::show(log, view, flags, id, *json, *full).await?
+        }
         SessionsCommand::Rm { ids } => return remove::remove(log, ids, print).await,
     };
     print(printed);

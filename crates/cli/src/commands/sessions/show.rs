@@ -1,5 +1,6 @@
 //! `sessions show`.
 
+use allstop_core::counted::counted;
 use allstop_core::record::Attachment;
 use allstop_log::{Log, read_session};
 
@@ -7,12 +8,14 @@ use super::error::SessionsError;
 use super::find::find;
 use super::view::{RecordedCall, SessionReport, TurnReport, UnknownCall, Work, json};
 use super::{Printed, View};
-use crate::display::{age, call_label, plain, render_full_receipt};
+use crate::display::{age, call_label, plain, render_full_receipt, stop_reason_in_words, to_stop};
+use crate::shell_command::SameFlags;
 use crate::terminal::{Styled, Symbol, TextRole, styled};
 
 pub(super) async fn show(
     log: &dyn Log,
     view: View,
+    flags: &SameFlags,
     id: &str,
     as_json: bool,
     with_receipts: bool,
@@ -23,11 +26,11 @@ pub(super) async fn show(
     Ok(if as_json {
         Printed::Json(json(&session))
     } else {
-        Printed::Words(in_words(&session, view))
+        Printed::Words(in_words(&session, view, flags))
     })
 }
 
-fn in_words(session: &SessionReport<'_>, view: View) -> Styled {
+fn in_words(session: &SessionReport<'_>, view: View, flags: &SameFlags) -> Styled {
     let style = view.style;
     let mut text = Styled::default();
     let title = style.paint(TextRole::Strong, "session");
@@ -48,7 +51,7 @@ fn in_words(session: &SessionReport<'_>, view: View) -> Styled {
     }
     let (committed, metered) = (session.usage.committed, session.usage.metered);
     text.push_line(&format_args!(
-        "  tokens: {} in, {} out committed; {} in, {} out metered{}",
+        "  tokens: {} in, {} out in the conversation; {} in, {} out used in total{}",
         committed.input_tokens,
         committed.output_tokens,
         metered.input_tokens,
@@ -78,6 +81,10 @@ fn in_words(session: &SessionReport<'_>, view: View) -> Styled {
         text.push_line(&title);
         for work in &session.background {
             text.push(&work_in_words(work, view));
+        }
+        let running = session.background.iter().filter(|work| work.runs());
+        if let Some(said) = to_stop(running.count(), &flags.stop(session.id)) {
+            text.push_line(&style.paint(TextRole::Warning, format_args!("  {said}")));
         }
     }
     text
@@ -112,23 +119,22 @@ fn turn_in_words(turn: &TurnReport<'_>, in_use: bool, view: View) -> Styled {
             let cause = turn
                 .cause
                 .map_or(String::new(), |cause| format!(": {cause}"));
-            let said = format!("{}{cause}", plain(reason.as_str()));
+            let said = format!("{}{cause}", stop_reason_in_words(reason));
             (Symbol::Stopped, TextRole::Warning, said)
         }
         None if in_use => (Symbol::Running, TextRole::Good, "under way".to_owned()),
         None => (
             Symbol::Unknown,
             TextRole::Warning,
-            "cut off by a crash; the next run ends it".to_owned(),
+            "interrupted by a crash; closed at next open".to_owned(),
         ),
     };
     let undone = if turn.undone { ", taken back" } else { "" };
     let said = format!("{} {said}{undone}", style.symbol(symbol));
-    let steps = if turn.steps == 1 { "step" } else { "steps" };
     let about = format!(
-        "{} {steps}, {} tokens, {}",
-        turn.steps,
-        turn.usage.total_tokens(),
+        "{}, {}, {}",
+        counted(turn.steps.into(), "step", "steps"),
+        counted(turn.usage.total_tokens(), "token", "tokens"),
         age(turn.started_at, view.now)
     );
     let mut text = Styled::default();
@@ -185,14 +191,11 @@ fn work_in_words(work: &Work<'_>, view: View) -> Styled {
             (Symbol::Finished, TextRole::Dim, said)
         }
         (None, Some(pid), _) => {
-            let said = format!("runs{detached}; to stop it: kill {pid}");
+            let said = format!("runs{detached}, process {pid}");
             (Symbol::Running, TextRole::Warning, said)
         }
         (None, None, Some(true)) => {
-            let said = format!(
-                "runs{detached}, without its keeper; to stop it: /stop {} in `allstop sessions resume`",
-                work.id
-            );
+            let said = format!("runs{detached}, without its keeper");
             (Symbol::Running, TextRole::Warning, said)
         }
         (None, None, Some(false)) => {

@@ -42,7 +42,7 @@ async fn run(log: &MemoryLog, command: SessionsCommand) -> Result<String, Sessio
             out += text.shown();
         }
     };
-    on_log(&command, log, view(), &mut print).await?;
+    on_log(&command, log, view(), &SameFlags::default(), &mut print).await?;
     Ok(out)
 }
 
@@ -247,7 +247,6 @@ fn redacted(text: &str) -> String {
     let mut text = text.replace(&*this.boot_id, "[boot]");
     for (before, number) in [
         ("process ", u64::from(this.pid)),
-        ("kill ", u64::from(this.pid)),
         ("pid ", u64::from(this.pid)),
         ("pid\": ", u64::from(this.pid)),
         ("ticks\": ", this.start_ticks),
@@ -314,7 +313,7 @@ async fn a_turn_without_an_ending_is_under_way_or_was_cut_off() {
     assert!(said.contains("under way"), "{said}");
     drop(session);
     let said = show(&log, "s", false, false).await.unwrap();
-    assert!(said.contains("cut off by a crash"), "{said}");
+    assert!(said.contains("interrupted by a crash"), "{said}");
 }
 
 #[tokio::test]
@@ -330,11 +329,11 @@ async fn an_id_that_is_not_there_names_those_that_look_like_it() {
             .into_problem(&SameFlags::default())
     };
     let unknown = problem("01JABCDEG").await;
-    assert_eq!(unknown.message, "there is no session 01JABCDEG");
-    assert_eq!(unknown.hint.as_deref(), Some("is it 01JABCDEF?"));
+    assert_eq!(unknown.message, "there is no session `01JABCDEG`");
+    assert_eq!(unknown.hint.as_deref(), Some("is it `01JABCDEF`?"));
     assert_eq!(unknown.code, 2);
     let ambiguous = problem("01JABC").await;
-    let said = "01JABC can mean 2 sessions: 01JABCDEF, 01JABCXYZ";
+    let said = "`01JABC` can mean 2 sessions: 01JABCDEF, 01JABCXYZ";
     assert_eq!((ambiguous.message.as_str(), ambiguous.code), (said, 2));
     for id in ["", "zzzz", "session/02", "\u{1b}"] {
         let problem = problem(id).await;
@@ -359,7 +358,7 @@ async fn the_end_of_an_id_that_the_list_shows_is_enough() {
     let shown = show(&log, "ege6sjce", false, false).await.unwrap();
     assert!(shown.contains(one), "{shown}");
     let ambiguous = show(&log, "01M8", false, false).await.unwrap_err();
-    let said = "01M8 can mean 2 sessions: EGE6SJCE, J5QQZWR7";
+    let said = "`01M8` can mean 2 sessions: EGE6SJCE, J5QQZWR7";
     assert_eq!(ambiguous.to_string(), said);
 }
 
@@ -390,7 +389,7 @@ async fn a_session_in_use_is_not_removed() {
         .into_problem(&SameFlags::default());
     assert_eq!(problem.code, 1);
     assert!(
-        problem.message.starts_with("the session s is in use"),
+        problem.message.starts_with("the session `s` is in use"),
         "{problem:?}"
     );
     drop(session);
@@ -405,7 +404,8 @@ async fn a_session_whose_background_work_runs_is_not_removed() {
         .await
         .unwrap_err()
         .into_problem(&SameFlags::default());
-    let said = "background work of the session 01JEVENTFUL still runs: npm run dev (pid [number])";
+    let said =
+        "background work of the session `01JEVENTFUL` still runs: npm run dev (pid [number])";
     assert_eq!(redacted(&problem.message), said);
 }
 
@@ -431,7 +431,7 @@ async fn number_of_the_list_names_a_session() {
     let none = show(&log, "4", false, false).await.unwrap_err();
     assert_eq!(
         none.to_string(),
-        "there is no session number 4: the list has 3"
+        "there is no session number 4: the store has 3 sessions"
     );
     // Five digits are a part of an id.
     let part = show(&log, "00021", false, false).await.unwrap_err();

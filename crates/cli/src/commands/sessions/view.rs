@@ -93,7 +93,7 @@ pub(super) struct Work<'a> {
     pub(super) attachment: Attachment,
     /// True if its process runs, according to the kernel; `null` if the log names no process.
     pub(super) alive: Option<bool>,
-    /// The process whose end ends it: `kill` it.
+    /// The process whose end ends it.
     pub(super) stop_pid: Option<u32>,
     pub(super) process: Option<&'a ProcessIdentity>,
     pub(super) keeper: Option<&'a ProcessIdentity>,
@@ -229,6 +229,13 @@ impl<'a> Work<'a> {
             ended: work.ended.as_ref().map(|(state, _)| state),
             exit_code: work.ended.as_ref().and_then(|(_, code)| *code),
         }
+    }
+}
+
+impl Work<'_> {
+    /// True if a stop would find it.
+    pub(super) fn runs(&self) -> bool {
+        self.ended.is_none() && self.alive == Some(true)
     }
 }
 

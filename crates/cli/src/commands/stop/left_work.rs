@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use allstop_agent::{TurnError, TurnErrorKind};
 use allstop_core::{Cause, CauseKind, SessionId};
-use allstop_log::{Log, list_sessions, read_session};
-use allstop_runtime::unended_work;
+use allstop_log::Log;
 use allstop_scope::{RootOptions, Scope};
 use allstop_session::{
     AgentRequest, AgentSource, OpenError, Session, SessionAgent, SessionOptions, Sessions,
@@ -15,6 +14,7 @@ use allstop_session::{
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
+use super::super::left_sessions::left_sessions;
 use crate::error::CliError;
 use crate::remote::StoppedSession;
 
@@ -47,20 +47,9 @@ impl LeftWork {
         scopes: RootOptions,
         open_elsewhere: &HashSet<SessionId>,
     ) -> Result<Self, CliError> {
-        let listed = list_sessions(&*log).await;
-        let listed = listed.map_err(|error| CliError::failure(error.to_string()))?;
         let mut left = Vec::new();
-        for summary in listed {
-            let is_ours = summary.owner.is_none() && !open_elsewhere.contains(&summary.id);
-            if !is_ours || summary.problem.is_some() {
-                continue;
-            }
-            let Ok((state, None)) = read_session(&*log, &summary.id).await else {
-                continue;
-            };
-            if unended_work(&state).iter().any(|work| work.alive)
-                && let Ok(session) = open(&log, scopes.clone(), summary.id).await
-            {
+        for session in left_sessions(&*log, open_elsewhere).await? {
+            if let Ok(session) = open(&log, scopes.clone(), session.id).await {
                 left.push(session);
             }
         }

@@ -14,7 +14,7 @@ use crate::args::StopArgs;
 use crate::display::{RECEIPT_WIDTH_DEFAULT, render_full_receipt, render_receipt};
 use crate::error::CliError;
 use crate::host::ProcessHost;
-use crate::remote::{RemoteError, RemoteStopParams, StoppedSession};
+use crate::remote::{RemoteError, RemoteExtent, RemoteStopParams, StoppedSession};
 use crate::shell_command::SameFlags;
 use crate::short_id::{LAST, short};
 use crate::terminal::{OutputPriority, Styled, TextRole};
@@ -34,7 +34,7 @@ struct StopLine<'a> {
 /// Dropping the future takes no stop back.
 pub(crate) async fn stop(args: &StopArgs, host: &ProcessHost) -> Result<u8, CliError> {
     if args.id.is_none() && !args.all {
-        let hint = "allstop stop last, or an id that `allstop ps` lists; --all stops all of them";
+        let hint = "name it: `allstop stop last`, or an id that `allstop ps` lists; --all stops all of them";
         return Err(CliError::usage("no session is named").hint(hint));
     }
     let (open_sessions, mut problems) = open_sessions().await?;
@@ -44,6 +44,7 @@ pub(crate) async fn stop(args: &StopArgs, host: &ProcessHost) -> Result<u8, CliE
         .map(|target| target.session.clone())
         .collect();
     let (chosen, left) = match args.id.as_deref() {
+        None if args.extent == RemoteExtent::Turn => (open_sessions, LeftWork::default()),
         None => {
             let (log, _outputs) = open(&args.store, host).await?;
             let left = LeftWork::of_store(log, host.scopes(), &is_open_elsewhere).await?;
@@ -57,6 +58,9 @@ pub(crate) async fn stop(args: &StopArgs, host: &ProcessHost) -> Result<u8, CliE
             None => {
                 let (log, _outputs) = open(&args.store, host).await?;
                 let id = resolve(&*log, given, &flags).await?;
+                if args.call.is_some() || args.extent == RemoteExtent::Turn {
+                    return Err(not_open(args, &id, &flags));
+                }
                 let left = LeftWork::of_session(log, host.scopes(), id).await?;
                 (Vec::new(), left)
             }
@@ -85,6 +89,18 @@ pub(crate) async fn stop(args: &StopArgs, host: &ProcessHost) -> Result<u8, CliE
         }
     }
     Ok(tell(args, host, &receipts, &problems))
+}
+
+/// Error for a stop of the turn, or of one of its calls, in a session in which no turn can run.
+fn not_open(args: &StopArgs, id: &SessionId, flags: &SameFlags) -> CliError {
+    let flag = if args.call.is_some() {
+        "--call"
+    } else {
+        "--extent turn"
+    };
+    let message = format!("no process has the session `{id}` open: {flag} finds nothing to stop");
+    let stop = flags.stop(id);
+    CliError::usage(message).hint(format!("`{stop}` stops work that was left running"))
 }
 
 /// Shows receipts and problems. Returns the exit code.
@@ -121,7 +137,11 @@ fn tell(
         stdout.lines(text, OutputPriority::Last);
     }
     if receipts.is_empty() && problems.is_empty() && !args.shown.json {
-        stdout.lines(Styled::from("nothing runs"), OutputPriority::Last);
+        let said = match args.extent {
+            RemoteExtent::Turn => "nothing to stop: no session is open",
+            _ => "nothing to stop: no session is open, and no work was left running",
+        };
+        stdout.lines(Styled::from(said), OutputPriority::Last);
     }
     let stderr = host.output.stderr();
     let style = host.terminal.style(stderr.is_terminal());

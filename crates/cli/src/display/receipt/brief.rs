@@ -1,6 +1,7 @@
 //! The items of a receipt in a few lines: each names its work, and equal ones are one line.
 
 use allstop_core::Effect;
+use allstop_core::counted::counted;
 use allstop_core::receipt::{EndMethod, ItemKind, ItemState, Millis, ReceiptItem};
 
 use super::super::words;
@@ -165,8 +166,8 @@ fn outcome(item: &ReceiptItem, is_preview: bool) -> String {
     };
     if let Some(tokens @ 1..) = item.tokens_received_after_stop {
         said.push_str("; ");
-        said.push_str(&tokens.to_string());
-        said.push_str(" tokens came after the stop");
+        said.push_str(&counted(tokens, "token", "tokens"));
+        said.push_str(" came after the stop");
     }
     if let Some(note) = &item.note {
         said.push_str("; ");

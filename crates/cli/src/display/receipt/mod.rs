@@ -6,6 +6,7 @@ mod brief;
 mod row;
 mod sentence;
 
+use allstop_core::counted::{counted, grouped};
 use allstop_core::receipt::{ConversationEffect, ItemState, NotStoppedReason, ReceiptItem};
 use allstop_core::{CauseKind, Receipt};
 
@@ -124,14 +125,11 @@ fn footer(receipt: &Receipt, style: Style, width: usize) -> Styled {
     };
     let usage = receipt.usage();
     let estimated = if usage.estimated { " (estimated)" } else { "" };
-    let tokens = match usage.input_tokens {
-        1 => "1 token".to_owned(),
-        count => format!("{count} tokens"),
-    };
+    let tokens = counted(usage.input_tokens, "token", "tokens");
     let said = format!(
         "{conversation} {} {tokens} in, {} out{estimated}",
         style.pick("·", "-"),
-        usage.output_tokens
+        grouped(usage.output_tokens)
     );
     push_wrapped(&mut text, &said, TextRole::Dim, style, width);
     text

@@ -1,6 +1,7 @@
 //! One item of a receipt, as a branch of the tree.
 
 use allstop_core::Effect;
+use allstop_core::counted::counted;
 use allstop_core::receipt::{ItemState, NotStoppedReason, ReceiptItem};
 
 use super::super::words;
@@ -185,7 +186,10 @@ fn detail(item: &ReceiptItem, preview: bool) -> String {
         ));
     }
     if let Some(tokens) = item.tokens_received_after_stop {
-        parts.push(format!("{tokens} tokens after the stop"));
+        parts.push(format!(
+            "{} after the stop",
+            counted(tokens, "token", "tokens")
+        ));
     }
     parts.extend(item.note.as_deref().map(str::to_owned));
     parts.join("; ")

@@ -41,7 +41,12 @@ pub(super) fn sentence(receipt: &Receipt) -> String {
     let after = after.map_or(String::new(), |ms| {
         format!(" in {}", words::milliseconds(ms.as_f64()))
     });
-    format!("{target} {stopped}{after}. {}", verdict(receipt.items()))
+    // `because the run has ended in 2 ms` would be the time of the run.
+    let said = match stopped.strip_prefix("stopped because ") {
+        Some(why) => format!("stopped{after} because {why}"),
+        None => format!("{stopped}{after}"),
+    };
+    format!("{target} {said}. {}", verdict(receipt.items()))
 }
 
 fn verdict(items: &[ReceiptItem]) -> String {

@@ -123,7 +123,7 @@ impl SessionPicker {
         }
         if !is_low {
             let said = match (matches.len(), matches.len().saturating_sub(first + shown)) {
-                (0, _) => "no session has that".to_owned(),
+                (0, _) => "no session matches".to_owned(),
                 (_, 0) => KEYS.to_owned(),
                 (_, below) => format!("{below} more {} {KEYS}", style.pick("↓", "below;")),
             };

@@ -141,5 +141,5 @@ fn what_is_shown_fits_the_height_and_has_the_selection() {
     let mut none = picker();
     none.press(Key::Paste("zzz".into()));
     let shown = none.input_line(style, 24);
-    assert_eq!(shown.above[1].shown(), "no session has that");
+    assert_eq!(shown.above[1].shown(), "no session matches");
 }
