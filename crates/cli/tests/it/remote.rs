@@ -250,6 +250,9 @@ fn detached_work_of_a_killed_run_is_stopped() {
     assert_eq!(line["receipt"]["items"][0]["state"], "stopped", "{line:#}");
     assert_eq!(line["receipt"]["quiet"], true, "{line:#}");
     place.assert_nothing_runs();
+    let shown = place.allstop().args("sessions show last --store");
+    let shown = shown.arg(place.store()).end().ok().stdout;
+    assert!(!shown.contains("not known"), "{shown}");
     let again = stop(&place, "--all").ok();
     let said = "nothing to stop: no session is open, and no work was left running\n";
     assert_eq!(again.stdout, said);

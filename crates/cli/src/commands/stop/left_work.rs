@@ -3,16 +3,13 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use allstop_agent::{TurnError, TurnErrorKind};
+use allstop_agent::Agent;
 use allstop_core::{Cause, CauseKind, SessionId};
 use allstop_log::Log;
+use allstop_model::ScriptedModel;
 use allstop_scope::{RootOptions, Scope};
-use allstop_session::{
-    AgentRequest, AgentSource, OpenError, Session, SessionAgent, SessionOptions, Sessions,
-    StopTarget,
-};
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
+use allstop_session::{OpenError, Session, SessionOptions, Sessions, StopTarget};
+use futures::future::join_all;
 
 use super::super::left_sessions::left_sessions;
 use crate::error::CliError;
@@ -21,21 +18,6 @@ use crate::remote::StoppedSession;
 /// Sessions with work that runs without an owner, opened here.
 #[derive(Debug, Default)]
 pub(super) struct LeftWork(Vec<Session>);
-
-/// Source for a session to which nobody sends a message.
-#[derive(Debug)]
-struct NoAgent;
-
-impl AgentSource for NoAgent {
-    fn agent(&self, _request: AgentRequest) -> BoxFuture<'_, Result<SessionAgent, TurnError>> {
-        let error = TurnError {
-            kind: TurnErrorKind::Bug,
-            message: "this session is open only for a stop".to_owned(),
-            hint: None,
-        };
-        std::future::ready(Err(error)).boxed()
-    }
-}
 
 impl LeftWork {
     /// Of all sessions in the store that no process has open.
@@ -70,10 +52,9 @@ impl LeftWork {
         Ok(Self(vec![session]))
     }
 
-    /// Stops the work, and closes the sessions.
+    /// Stops the work of all sessions at once, and closes them.
     pub(super) async fn stop(self, is_preview: bool, now: bool, by: &str) -> Vec<StoppedSession> {
-        let mut stopped = Vec::new();
-        for session in self.0 {
+        let stopping = self.0.iter().map(async |session| {
             let receipt = if is_preview {
                 session.preview(&StopTarget::AllWork)
             } else {
@@ -84,13 +65,14 @@ impl LeftWork {
                 }
                 (*stop.receipt().await).clone()
             };
-            stopped.push(StoppedSession {
+            // The log has the end of the work then.
+            drop(session.close().await);
+            StoppedSession {
                 session: session.id().clone(),
                 receipt,
-            });
-            drop(session.close().await);
-        }
-        stopped
+            }
+        });
+        join_all(stopping).await
     }
 }
 
@@ -104,6 +86,8 @@ async fn open(
         sleep_after: None,
         ..SessionOptions::default()
     };
-    let sessions = Sessions::new(Arc::clone(log), scope, Arc::new(NoAgent), options);
+    // Nobody sends a message, so the model is not asked. Without an agent the session could record nothing.
+    let agent = Agent::builder(Arc::new(ScriptedModel::new(Vec::new()))).build();
+    let sessions = Sessions::new(Arc::clone(log), scope, Arc::new(agent), options);
     sessions.resume(id).await
 }
