@@ -146,7 +146,7 @@ impl ChatLoop<'_> {
             change = job.next() => self.job_changed(change),
             Ok(Some(event)) = self.chat.events.next() => self.session_event(event),
             asked = self.chat.remote.next() => self.stopped_from_elsewhere(asked),
-            change = self.chat.news.next() => self.chat.view.note(&change.to_string()),
+            change = self.chat.news.next() => self.note(&change.to_string()),
             Some(done) = self.pending.next() => {
                 // What came before it is shown before it. A turn that began meanwhile takes it first.
                 self.held = Some(done);
@@ -158,6 +158,12 @@ impl ChatLoop<'_> {
                 }
             }
         }
+    }
+
+    /// Shows a line beside everything else, below what has come of an answer.
+    fn note(&mut self, text: &str) {
+        self.chat.view.live.interrupt();
+        self.chat.view.note(text);
     }
 
     /// Names what leaving would stop, if there is anything.
@@ -232,9 +238,19 @@ impl ChatLoop<'_> {
     }
 
     fn carry_out(&mut self, effect: ChatEffect) -> Option<ChatEvent> {
-        if matches!(effect, ChatEffect::ShowMessage(_)) {
+        match &effect {
             // What has come of an earlier answer stays above it.
-            self.chat.view.live.finish_line();
+            ChatEffect::ShowMessage(_) => self.chat.view.live.finish_line(),
+            ChatEffect::ShowSteered(_)
+            | ChatEffect::ShowUnanswered(_)
+            | ChatEffect::ShowCommand(_)
+            | ChatEffect::Note(_)
+            | ChatEffect::Do(_)
+            | ChatEffect::Answer(..)
+            | ChatEffect::ShowMore(_)
+            | ChatEffect::NextMode
+            | ChatEffect::AskToLeave => self.chat.view.live.interrupt(),
+            _ => {}
         }
         let view = &self.chat.view;
         match effect {

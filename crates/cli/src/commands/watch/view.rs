@@ -130,6 +130,13 @@ impl WatchView {
 
     fn show(&mut self, event: &WatchEvent) {
         match event {
+            WatchEvent::Message { .. } | WatchEvent::Stopping { .. } => self.live.finish_line(),
+            WatchEvent::Note { .. } | WatchEvent::Receipt { .. } | WatchEvent::Missed { .. } => {
+                self.live.interrupt();
+            }
+            _ => {}
+        }
+        match event {
             WatchEvent::Message { text } => {
                 let sign = self.style.pick("›", ">");
                 let line = styled![sign, " ", Styled::text(text).hanging(2)];
@@ -162,6 +169,7 @@ impl WatchView {
     }
 
     fn ask(&mut self, question: ShownQuestion) {
+        self.live.interrupt();
         let prompt = self.prompt.as_mut().filter(|prompt| prompt.can_ask());
         let Some(prompt) = prompt else {
             if self.questions.show(question).is_some() {
@@ -209,7 +217,10 @@ impl WatchView {
     ) {
         match result {
             Ok(is_taken) => self.questions.show_answer(question, answer, *is_taken),
-            Err(error) => self.lines(self.style.failure(&error.to_string(), None)),
+            Err(error) => {
+                let failure = self.style.failure(&error.to_string(), None);
+                self.lines(self.queue.fitted(failure));
+            }
         }
     }
 
@@ -232,7 +243,8 @@ impl WatchView {
     fn note(&self, text: &str) {
         // Beside JSON only a person is told.
         if self.stream.is_none() || self.queue.is_terminal() {
-            self.lines(self.style.paint(TextRole::Dim, Styled::text(text)));
+            let text = self.queue.fitted(Styled::text(text));
+            self.lines(self.style.paint(TextRole::Dim, text));
         }
     }
 

@@ -127,6 +127,23 @@ impl AnswerStream {
         parts
     }
 
+    /// Shows all of the answer so far but a word that is not complete: something else is shown below it, and the answer goes
+    /// on below that, in the same block of code or table.
+    pub(crate) fn interrupt(&mut self) -> Vec<FlowPart> {
+        let mut parts = Vec::new();
+        // Without a word the line may be the beginning of a sign, such as that of an item or of a block of code.
+        let blank = self.line.rfind(' ').map(|blank| blank + 1);
+        let end = blank.filter(|end| self.line[..*end].contains(char::is_alphabetic));
+        if let Some(end) = end {
+            let rest = self.line.split_off(end);
+            let line = std::mem::replace(&mut self.line, rest);
+            self.end_line(&line, &mut parts);
+        }
+        self.flush(&mut parts);
+        self.is_rest |= end.is_some();
+        parts
+    }
+
     /// The part that is not complete, to be drawn below what is.
     pub(crate) fn open(&self) -> Option<Arc<dyn OpenText>> {
         let is_empty = match &self.block {

@@ -205,6 +205,69 @@ fn a_line_of_thousands_of_signs_is_shown_as_it_was_written() {
     }
 }
 
+/// Rows of an answer that something else interrupts after each of so many letters.
+fn interrupted(text: &str, at: usize) -> (Vec<String>, Vec<String>) {
+    let mut stream = AnswerStream::new(COLOURED, AnswerFormat::Markdown);
+    let (before, behind) = text.split_at(at);
+    let rows = |parts: Vec<FlowPart>| parts.iter().flat_map(|part| part.shown(60)).collect();
+    let mut parts = stream.push(before);
+    parts.extend(stream.interrupt());
+    let above = rows(parts);
+    let mut parts = stream.push(behind);
+    parts.extend(stream.finish());
+    (above, rows(parts))
+}
+
+#[test]
+fn interrupted_paragraph_goes_on_with_a_whole_word() {
+    let (above, below) = interrupted("one two three four\n\nnext", 11);
+    assert_eq!(above, ["one two"]);
+    assert_eq!(below, ["three four", "", "next"]);
+    let (above, below) = interrupted("one two three\n", 8);
+    assert_eq!(
+        (above, below),
+        (vec!["one two".to_owned()], vec!["three".to_owned()])
+    );
+}
+
+#[test]
+fn interrupted_code_stays_code() {
+    let text = "```\nlet **a**\nlet b\n```\nend **it**\n";
+    let shown = |at: usize| {
+        let (above, below) = interrupted(text, at);
+        let all = [above, below].concat().join("\n");
+        all.replace("\x1b[0m", "").replace("\x1b[1m", "")
+    };
+    for at in 0..text.len() {
+        let shown = shown(at);
+        assert!(
+            shown.contains("**a**") || shown.contains("\n  **a**"),
+            "{at}: {shown}"
+        );
+        let (code, rest) = shown
+            .rsplit_once("let")
+            .unwrap_or_else(|| panic!("{at}: {shown}"));
+        assert!(
+            !code.contains("```") && !rest.contains('`'),
+            "{at}: {shown}"
+        );
+    }
+}
+
+/// No word is lost, whatever the moment.
+#[test]
+fn interruption_loses_nothing() {
+    for at in (0..SAMPLE.len()).filter(|at| SAMPLE.is_char_boundary(*at)) {
+        let (above, below) = interrupted(SAMPLE, at);
+        let shown = [above, below].concat().join(" ");
+        for word in [
+            "Title", "inner", "second", "quoted", "let", "12345", "Setext", "def",
+        ] {
+            assert!(shown.contains(word), "{at}: no {word} in {shown}");
+        }
+    }
+}
+
 /// A test of time, which runs alone.
 mod alone {
     use super::*;
