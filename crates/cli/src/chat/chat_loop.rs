@@ -48,7 +48,8 @@ pub(super) async fn run(
     reader.take();
     let mut job = JobControl::install()?;
     let state = ChatState::new(history, chat.view.style, control);
-    let questions = SessionQuestions::new(chat.view.queue().clone(), chat.view.style);
+    let questions =
+        SessionQuestions::new(chat.view.queue().clone(), chat.view.style, mode.rest_hint());
     let mut chat_loop = ChatLoop {
         status: ChatStatus::new(&chat.system, chat.mode.clone(), chat.view.style),
         outputs: CallOutputs::default(),
@@ -277,7 +278,10 @@ impl ChatLoop<'_> {
             ChatEffect::Answer(number, answer) => {
                 self.questions.answer(number, &answer, &self.chat.session);
             }
-            ChatEffect::ShowMore(number) => self.questions.show_more(number),
+            ChatEffect::ShowMore(number) => {
+                let rows_left = self.questions.show_more(number);
+                return Some(ChatEvent::ShownMore { number, rows_left });
+            }
             ChatEffect::NextMode => view.note(&mode_in_words(self.status.switch(None))),
             ChatEffect::AskToLeave => return Some(self.ask_to_leave()),
             ChatEffect::Leave(cause) => self.left = Some(LeaveRequest { cause }),

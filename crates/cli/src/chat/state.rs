@@ -111,6 +111,9 @@ impl ChatState {
             ChatEvent::MayLeave => return self.leave(None),
             ChatEvent::ToldWhatRuns => self.told_at = Some(now),
             ChatEvent::Asked(question) => self.typing.asked(question),
+            ChatEvent::ShownMore { number, rows_left } => {
+                self.typing.shown_more(number, rows_left);
+            }
             ChatEvent::QuestionOver(number) => self.typing.question_over(number, now),
         }
         Vec::new()

@@ -52,6 +52,7 @@ pub(crate) use live_region::{RunningClock, RunningLine};
 pub(crate) use output::{OutputFlush, OutputStreams};
 pub(crate) use prompt::{PromptReply, QuestionPrompt};
 pub(crate) use question::{QuestionQueue, QuestionReply, TerminalQuestion};
+pub(crate) use question_text::RestHint;
 pub(crate) use queue::OutputQueue;
 pub(crate) use queue_state::{FlushResult, OutputPriority};
 pub(crate) use reader::{InputMode, InputReader};

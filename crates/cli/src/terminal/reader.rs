@@ -23,6 +23,7 @@ use tokio::sync::mpsc;
 
 use super::device::TerminalDevice;
 use super::keys::{Key, KeyParser, SEQUENCE_MAX};
+use super::question_text::RestHint;
 use super::text::Environment;
 use crate::supervise::until;
 
@@ -61,6 +62,14 @@ pub(crate) enum InputMode {
 }
 
 impl InputMode {
+    /// Place of the number of rows that a question has left.
+    pub(crate) fn rest_hint(self) -> RestHint {
+        match self {
+            Self::Keys { .. } => RestHint::AboveInput,
+            Self::Lines => RestHint::InText,
+        }
+    }
+
     /// The mode of a terminal at which only questions are answered.
     pub(super) fn of_question(environment: &Environment) -> Self {
         if environment.has_cursor() {

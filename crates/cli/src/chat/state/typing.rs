@@ -72,9 +72,10 @@ impl TypedInput {
                 self.line(sign, self.editor.text(), self.editor.cursor())
             }
         };
-        line.above = waiting
-            .map(|text| self.style.paint(TextRole::Dim, styled!["  waits: ", text]))
-            .collect();
+        let waiting =
+            waiting.map(|text| self.style.paint(TextRole::Dim, styled!["  waits: ", text]));
+        let of_question = std::mem::take(&mut line.above);
+        line.above = waiting.chain(of_question).collect();
         line
     }
 
@@ -91,6 +92,10 @@ impl TypedInput {
 
     pub(super) fn asked(&mut self, question: TerminalQuestion) {
         self.questions.open(question);
+    }
+
+    pub(super) fn shown_more(&mut self, number: u64, rows_left: usize) {
+        self.questions.shown_more(number, rows_left);
     }
 
     pub(super) fn question_over(&mut self, number: u64, now: Instant) {

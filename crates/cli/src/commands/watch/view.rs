@@ -16,8 +16,8 @@ use crate::host::ProcessHost;
 use crate::remote::{RemoteError, WatchEvent, WatcherAnswer};
 use crate::short_id::short;
 use crate::terminal::{
-    OutputPriority, OutputQueue, PromptReply, QuestionPrompt, SessionQuestions, ShownQuestion,
-    Style, Styled, TextRole, UnansweredQuestion, styled,
+    OutputPriority, OutputQueue, PromptReply, QuestionPrompt, RestHint, SessionQuestions,
+    ShownQuestion, Style, Styled, TextRole, UnansweredQuestion, styled,
 };
 
 /// View of a watch.
@@ -49,7 +49,7 @@ impl WatchView {
         };
         let questions = match &prompt {
             Some(prompt) => prompt.session_questions(),
-            None => SessionQuestions::new(queue.clone(), style),
+            None => SessionQuestions::new(queue.clone(), style, RestHint::InText),
         };
         Self {
             live: LiveView::new(output, &options),
@@ -196,7 +196,10 @@ impl WatchView {
 
     /// Shows more of a question.
     pub(super) fn show_more(&mut self, number: u64) {
-        self.questions.show_more(number);
+        let rows_left = self.questions.show_more(number);
+        if let Some(prompt) = &mut self.prompt {
+            prompt.shown_more(number, rows_left);
+        }
     }
 
     /// The question that a person has answered; `None` if the terminal is gone.
