@@ -16,17 +16,16 @@ use futures::future::{AbortHandle, BoxFuture};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 
 use super::call_outputs::CallOutputs;
-use super::history::InputHistory;
 use super::state::{ChatEffect, ChatEvent, ChatState, MessageNumber};
 use super::status::ChatStatus;
-use super::{OpenChat, leave};
+use super::{ChatInput, OpenChat, leave};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::signals::EndSignals;
 use crate::supervise::Supervisor;
 use crate::terminal::{
-    self, AttentionCall, InputMode, InputReader, JobChange, JobControl, Key, SessionQuestions,
-    TerminalDevice, TextRole,
+    self, AttentionCall, InputLine, InputMode, InputReader, JobChange, JobControl, Key,
+    SessionQuestions, TextRole,
 };
 use commands::mode_in_words;
 use pending::FinishedWork;
@@ -35,16 +34,30 @@ use pending::FinishedWork;
 pub(super) async fn run(
     chat: OpenChat<'_>,
     supervisor: Supervisor,
-    device: TerminalDevice,
-    history: InputHistory,
-    first: Option<String>,
+    input: ChatInput,
 ) -> Result<Exit, CliError> {
     let Supervisor { signals, control } = supervisor;
-    let mode = InputMode::Keys {
-        marks_pastes: chat.host.terminal.has_cursor(),
-        tells_focus: chat.host.terminal.has_cursor(),
+    let mode = if chat.host.terminal.has_cursor() {
+        InputMode::Keys {
+            marks_pastes: true,
+            tells_focus: true,
+        }
+    } else {
+        InputMode::Lines
     };
-    let mut reader = InputReader::new(device, mode).context("cannot use the terminal")?;
+    let ChatInput {
+        device,
+        reader,
+        history,
+        first,
+    } = input;
+    let mut reader = match reader {
+        Some(reader) => {
+            reader.tell_focus();
+            reader
+        }
+        None => InputReader::new(device, mode).context("cannot use the terminal")?,
+    };
     reader.take();
     let mut job = JobControl::install()?;
     let state = ChatState::new(history, chat.view.style, control);
@@ -67,6 +80,8 @@ pub(super) async fn run(
         wait: None,
         left: None,
         has_focus: true,
+        mode,
+        echoed: None,
     };
     if let Some(first) = first {
         let effects = chat_loop.state.first_message(&first, Instant::now());
@@ -76,9 +91,7 @@ pub(super) async fn run(
         if let Some(left) = chat_loop.left.take() {
             break left.cause;
         }
-        let input_line = chat_loop.state.input_line();
-        chat_loop.chat.view.input_line(input_line);
-        chat_loop.chat.view.status(chat_loop.status.line());
+        chat_loop.show_input();
         chat_loop.next(&mut job).await;
     };
     let ChatLoop {
@@ -132,9 +145,33 @@ struct ChatLoop<'a> {
     has_focus: bool,
     /// The chat is to end.
     left: Option<LeaveRequest>,
+    mode: InputMode,
+    /// The line that a terminal of whole lines has shown last, if no turn ran: it stands above the answer already.
+    echoed: Option<String>,
 }
 
 impl ChatLoop<'_> {
+    /// Draws the line that is typed into, and the status. A terminal of whole lines gets a sign alone, where a line is waited for:
+    /// what it shows of the line stays.
+    fn show_input(&mut self) {
+        let view = &self.chat.view;
+        let input_line = self.state.input_line();
+        if self.mode != InputMode::Lines {
+            view.input_line(input_line);
+            return view.status(self.status.line());
+        }
+        let waits = self.state.waits_for_a_line();
+        view.input_line(input_line.filter(|_| waits).map(|line| InputLine {
+            above: Vec::new(),
+            text: String::new(),
+            cursor: 0,
+            is_echoed: true,
+            ..line
+        }));
+        // The end of its input has released it.
+        self.reader.take();
+    }
+
     /// Waits for the next event, and handles it.
     async fn next(&mut self, job: &mut JobControl) {
         tokio::select! {
@@ -210,6 +247,14 @@ impl ChatLoop<'_> {
         match key {
             Key::FocusGained => self.has_focus = true,
             Key::FocusLost => self.has_focus = false,
+            key if self.mode == InputMode::Lines && key.ends_line() => {
+                self.chat.view.queue().end_echoed_line();
+                self.echoed = self
+                    .state
+                    .waits_for_a_line()
+                    .then(|| self.state.typed_line());
+                self.apply(ChatEvent::Key(Key::Enter));
+            }
             key => self.apply(ChatEvent::Key(key)),
         }
     }
@@ -256,6 +301,11 @@ impl ChatLoop<'_> {
         let view = &self.chat.view;
         match effect {
             ChatEffect::Send(number, text) => return Some(self.send(number, text)),
+            ChatEffect::ShowMessage(text)
+                if self
+                    .echoed
+                    .take()
+                    .is_some_and(|line| line.trim() == text.trim()) => {}
             ChatEffect::ShowMessage(text) => view.typed(&text, TextRole::Strong, ""),
             ChatEffect::ShowSteered(text) => {
                 view.typed(&text, TextRole::Strong, "  (to the running turn)");
@@ -263,6 +313,7 @@ impl ChatLoop<'_> {
             ChatEffect::ShowUnanswered(text) => {
                 view.typed(&text, TextRole::Dim, "  (no turn began for it)");
             }
+            ChatEffect::ShowCommand(_) if self.mode == InputMode::Lines => {}
             ChatEffect::ShowCommand(text) => view.typed(text.trim(), TextRole::Dim, ""),
             ChatEffect::Note(text) => view.note(&text),
             ChatEffect::StopTurn(cause) => self.stop(&StopTarget::Turn, cause),

@@ -141,6 +141,16 @@ impl ChatState {
         (!self.leaving).then(|| self.typing.input_line(self.messages.waiting()))
     }
 
+    /// True if a person who can type only whole lines is to type one now.
+    pub(super) fn waits_for_a_line(&self) -> bool {
+        !self.messages.is_busy() || self.typing.is_asking()
+    }
+
+    /// The line as far as it is typed.
+    pub(super) fn typed_line(&self) -> String {
+        self.typing.text().to_owned()
+    }
+
     fn typed(&mut self, typed: InputResult, now: Instant) -> Vec<ChatEffect> {
         match typed {
             InputResult::Nothing => Vec::new(),

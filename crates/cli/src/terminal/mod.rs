@@ -55,7 +55,7 @@ pub(crate) use question::{QuestionQueue, QuestionReply, TerminalQuestion};
 pub(crate) use question_text::RestHint;
 pub(crate) use queue::OutputQueue;
 pub(crate) use queue_state::{FlushResult, OutputPriority};
-pub(crate) use reader::{InputMode, InputReader};
+pub(crate) use reader::{InputMode, InputReader, restore_held_terminal};
 pub(crate) use session_questions::{SessionQuestions, UnansweredQuestion};
 pub(crate) use shown_question::ShownQuestion;
 pub(crate) use status_line::{StatusItem, StatusLine};

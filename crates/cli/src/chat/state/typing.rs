@@ -109,6 +109,14 @@ impl TypedInput {
         }
     }
 
+    pub(super) fn is_asking(&self) -> bool {
+        !self.questions.is_empty()
+    }
+
+    pub(super) fn text(&self) -> &str {
+        self.editor.text()
+    }
+
     pub(super) fn is_searching(&self) -> bool {
         self.search.is_some()
     }
