@@ -14,7 +14,7 @@ use clap::{CommandFactory as _, Parser as _};
 
 use crate::args::Cli;
 use crate::error::CliError;
-use crate::terminal::escape;
+use crate::terminal::{escape, restore_held_terminal};
 
 /// The exit code of a panic, as the language has it.
 const PANICKED: u8 = 101;
@@ -100,6 +100,10 @@ pub(crate) fn exit_when_this_thread_panics(instead: Option<Box<dyn Fn() -> u8 + 
     let main = std::thread::current().id();
     std::panic::set_hook(Box::new(move |panic| {
         let is_main = std::thread::current().id() == main;
+        if is_main {
+            // Nothing is dropped on this way out.
+            restore_held_terminal();
+        }
         let code = match &instead {
             Some(instead) if is_main => instead(),
             _ => {

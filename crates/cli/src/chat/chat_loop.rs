@@ -16,17 +16,16 @@ use futures::future::{AbortHandle, BoxFuture};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 
 use super::call_outputs::CallOutputs;
-use super::history::InputHistory;
 use super::state::{ChatEffect, ChatEvent, ChatState, MessageNumber};
 use super::status::ChatStatus;
-use super::{OpenChat, leave};
+use super::{ChatInput, OpenChat, leave};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::signals::EndSignals;
 use crate::supervise::Supervisor;
 use crate::terminal::{
-    self, AttentionCall, InputMode, InputReader, JobChange, JobControl, Key, SessionQuestions,
-    TerminalDevice, TextRole,
+    self, AttentionCall, InputLine, InputMode, InputReader, JobChange, JobControl, Key,
+    SessionQuestions, TextRole,
 };
 use commands::mode_in_words;
 use pending::FinishedWork;
@@ -35,20 +34,35 @@ use pending::FinishedWork;
 pub(super) async fn run(
     chat: OpenChat<'_>,
     supervisor: Supervisor,
-    device: TerminalDevice,
-    history: InputHistory,
-    first: Option<String>,
+    input: ChatInput,
 ) -> Result<Exit, CliError> {
     let Supervisor { signals, control } = supervisor;
-    let mode = InputMode::Keys {
-        marks_pastes: chat.host.terminal.has_cursor(),
-        tells_focus: chat.host.terminal.has_cursor(),
+    let mode = if chat.host.terminal.has_cursor() {
+        InputMode::Keys {
+            marks_pastes: true,
+            tells_focus: true,
+        }
+    } else {
+        InputMode::Lines
     };
-    let mut reader = InputReader::new(device, mode).context("cannot use the terminal")?;
+    let ChatInput {
+        device,
+        reader,
+        history,
+        first,
+    } = input;
+    let mut reader = match reader {
+        Some(reader) => {
+            reader.tell_focus();
+            reader
+        }
+        None => InputReader::new(device, mode).context("cannot use the terminal")?,
+    };
     reader.take();
     let mut job = JobControl::install()?;
     let state = ChatState::new(history, chat.view.style, control);
-    let questions = SessionQuestions::new(chat.view.queue().clone(), chat.view.style);
+    let questions =
+        SessionQuestions::new(chat.view.queue().clone(), chat.view.style, mode.rest_hint());
     let mut chat_loop = ChatLoop {
         status: ChatStatus::new(&chat.system, chat.mode.clone(), chat.view.style),
         outputs: CallOutputs::default(),
@@ -66,6 +80,8 @@ pub(super) async fn run(
         wait: None,
         left: None,
         has_focus: true,
+        mode,
+        echoed: None,
     };
     if let Some(first) = first {
         let effects = chat_loop.state.first_message(&first, Instant::now());
@@ -75,9 +91,7 @@ pub(super) async fn run(
         if let Some(left) = chat_loop.left.take() {
             break left.cause;
         }
-        let input_line = chat_loop.state.input_line();
-        chat_loop.chat.view.input_line(input_line);
-        chat_loop.chat.view.status(chat_loop.status.line());
+        chat_loop.show_input();
         chat_loop.next(&mut job).await;
     };
     let ChatLoop {
@@ -131,9 +145,33 @@ struct ChatLoop<'a> {
     has_focus: bool,
     /// The chat is to end.
     left: Option<LeaveRequest>,
+    mode: InputMode,
+    /// The line that a terminal of whole lines has shown last, if no turn ran: it stands above the answer already.
+    echoed: Option<String>,
 }
 
 impl ChatLoop<'_> {
+    /// Draws the line that is typed into, and the status. A terminal of whole lines gets a sign alone, where a line is waited for:
+    /// what it shows of the line stays.
+    fn show_input(&mut self) {
+        let view = &self.chat.view;
+        let input_line = self.state.input_line();
+        if self.mode != InputMode::Lines {
+            view.input_line(input_line);
+            return view.status(self.status.line());
+        }
+        let waits = self.state.waits_for_a_line();
+        view.input_line(input_line.filter(|_| waits).map(|line| InputLine {
+            above: Vec::new(),
+            text: String::new(),
+            cursor: 0,
+            is_echoed: true,
+            ..line
+        }));
+        // The end of its input has released it.
+        self.reader.take();
+    }
+
     /// Waits for the next event, and handles it.
     async fn next(&mut self, job: &mut JobControl) {
         tokio::select! {
@@ -146,7 +184,7 @@ impl ChatLoop<'_> {
             change = job.next() => self.job_changed(change),
             Ok(Some(event)) = self.chat.events.next() => self.session_event(event),
             asked = self.chat.remote.next_stop() => self.stopped_from_elsewhere(asked),
-            change = self.chat.news.next() => self.chat.view.note(&change.to_string()),
+            change = self.chat.news.next() => self.note(&change.to_string()),
             Some(done) = self.pending.next() => {
                 // What came before it is shown before it. A turn that began meanwhile takes it first.
                 self.held = Some(done);
@@ -158,6 +196,12 @@ impl ChatLoop<'_> {
                 }
             }
         }
+    }
+
+    /// Shows a line beside everything else, below what has come of an answer.
+    fn note(&mut self, text: &str) {
+        self.chat.view.live.interrupt();
+        self.chat.view.note(text);
     }
 
     /// Names what leaving would stop, if there is anything.
@@ -203,6 +247,14 @@ impl ChatLoop<'_> {
         match key {
             Key::FocusGained => self.has_focus = true,
             Key::FocusLost => self.has_focus = false,
+            key if self.mode == InputMode::Lines && key.ends_line() => {
+                self.chat.view.queue().end_echoed_line();
+                self.echoed = self
+                    .state
+                    .waits_for_a_line()
+                    .then(|| self.state.typed_line());
+                self.apply(ChatEvent::Key(Key::Enter));
+            }
             key => self.apply(ChatEvent::Key(key)),
         }
     }
@@ -232,13 +284,28 @@ impl ChatLoop<'_> {
     }
 
     fn carry_out(&mut self, effect: ChatEffect) -> Option<ChatEvent> {
-        if matches!(effect, ChatEffect::ShowMessage(_)) {
+        match &effect {
             // What has come of an earlier answer stays above it.
-            self.chat.view.live.finish_line();
+            ChatEffect::ShowMessage(_) => self.chat.view.live.finish_line(),
+            ChatEffect::ShowSteered(_)
+            | ChatEffect::ShowUnanswered(_)
+            | ChatEffect::ShowCommand(_)
+            | ChatEffect::Note(_)
+            | ChatEffect::Do(_)
+            | ChatEffect::Answer(..)
+            | ChatEffect::ShowMore(_)
+            | ChatEffect::NextMode
+            | ChatEffect::AskToLeave => self.chat.view.live.interrupt(),
+            _ => {}
         }
         let view = &self.chat.view;
         match effect {
             ChatEffect::Send(number, text) => return Some(self.send(number, text)),
+            ChatEffect::ShowMessage(text)
+                if self
+                    .echoed
+                    .take()
+                    .is_some_and(|line| line.trim() == text.trim()) => {}
             ChatEffect::ShowMessage(text) => view.typed(&text, TextRole::Strong, ""),
             ChatEffect::ShowSteered(text) => {
                 view.typed(&text, TextRole::Strong, "  (to the running turn)");
@@ -246,6 +313,7 @@ impl ChatLoop<'_> {
             ChatEffect::ShowUnanswered(text) => {
                 view.typed(&text, TextRole::Dim, "  (no turn began for it)");
             }
+            ChatEffect::ShowCommand(_) if self.mode == InputMode::Lines => {}
             ChatEffect::ShowCommand(text) => view.typed(text.trim(), TextRole::Dim, ""),
             ChatEffect::Note(text) => view.note(&text),
             ChatEffect::StopTurn(cause) => self.stop(&StopTarget::Turn, cause),
@@ -261,7 +329,10 @@ impl ChatLoop<'_> {
             ChatEffect::Answer(number, answer) => {
                 self.questions.answer(number, &answer, &self.chat.session);
             }
-            ChatEffect::ShowMore(number) => self.questions.show_more(number),
+            ChatEffect::ShowMore(number) => {
+                let rows_left = self.questions.show_more(number);
+                return Some(ChatEvent::ShownMore { number, rows_left });
+            }
             ChatEffect::NextMode => view.note(&mode_in_words(self.status.switch(None))),
             ChatEffect::AskToLeave => return Some(self.ask_to_leave()),
             ChatEffect::Leave(cause) => self.left = Some(LeaveRequest { cause }),

@@ -6,12 +6,12 @@ use allstop_runtime::{Envelope, StartError, StoreChoice, open_store};
 use allstop_scope::Scope;
 
 use crate::args::ChatArgs;
-use crate::commands::sessions::pick::{SessionCandidate, pick};
+use crate::commands::sessions::pick::{PickedSession, SessionCandidate, pick};
 use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::start::{StartFailure, StartStage, begin, late_store};
 use crate::supervise::Supervisor;
-use crate::terminal::{OutputQueue, TerminalDevice};
+use crate::terminal::{InputReader, OutputQueue, TerminalDevice};
 
 /// The session of a chat.
 #[derive(Debug, Clone, Copy)]
@@ -20,6 +20,14 @@ pub(super) enum ChatSession<'a> {
     Named(&'a str),
     /// A person chooses on this terminal.
     Asked(&'a OutputQueue),
+}
+
+/// A session that is to be resumed.
+#[derive(Debug)]
+pub(super) struct ChosenSession {
+    pub(super) name: String,
+    /// The terminal at which it was chosen, with what was typed behind the choice.
+    pub(super) reader: Option<InputReader>,
 }
 
 impl<'a> ChatSession<'a> {
@@ -42,16 +50,19 @@ impl<'a> ChatSession<'a> {
         }
     }
 
-    /// Name of the session; `None`: a new one. It asks, if somebody has to choose.
+    /// The session; `None`: a new one. It asks, if somebody has to choose.
     pub(super) async fn name(
         self,
         store: &StoreChoice,
         host: &ProcessHost,
         supervisor: &mut Supervisor,
-    ) -> Result<Option<String>, StartFailure> {
+    ) -> Result<Option<ChosenSession>, StartFailure> {
         let queue = match self {
             Self::New => return Ok(None),
-            Self::Named(name) => return Ok(Some(name.to_owned())),
+            Self::Named(name) => {
+                let name = name.to_owned();
+                return Ok(Some(ChosenSession { name, reader: None }));
+            }
             Self::Asked(queue) => queue,
         };
         let candidates = candidates(store, host, supervisor).await?;
@@ -65,7 +76,13 @@ impl<'a> ChatSession<'a> {
         let chosen = pick(candidates, device, (queue, &host.terminal), supervisor).await?;
         let reason = supervisor.control.stop_reason();
         let given_up = || StartFailure::Ended(Box::new(Envelope::of_no_run(None, reason, None)));
-        chosen.map(|id| Some(id.to_string())).ok_or_else(given_up)
+        let named = |picked: PickedSession| ChosenSession {
+            name: picked.id.to_string(),
+            reader: Some(picked.reader),
+        };
+        chosen
+            .map(|picked| Some(named(picked)))
+            .ok_or_else(given_up)
     }
 }
 

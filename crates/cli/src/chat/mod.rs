@@ -44,7 +44,7 @@ use crate::shell_command::SameFlags;
 use crate::start::options::{self, Given};
 use crate::start::{self, NamedSession, Opened, Opening, StartFailure, StartVoice, read};
 use crate::supervise::Supervisor;
-use crate::terminal::TerminalDevice;
+use crate::terminal::{InputReader, TerminalDevice};
 use choice::ChatSession;
 use history::InputHistory;
 use view::ChatView;
@@ -77,7 +77,11 @@ pub(crate) async fn chat(args: ChatArgs, host: &ProcessHost) -> Result<Exit, Cli
     let choice = ChatSession::of(&args, terminal.filter(|_| tty.is_some()))?;
     let is_resumed = !matches!(choice, ChatSession::New);
     let opened = open(&args, choice, asks, host, &mut supervisor, &view).await;
-    let (opened, history) = match opened {
+    let OpenedChat {
+        opened,
+        history,
+        reader,
+    } = match opened {
         Ok(opened) => opened,
         Err(StartFailure::Usage(problem)) => return Err(problem),
         Err(StartFailure::Ended(envelope)) => {
@@ -110,7 +114,15 @@ pub(crate) async fn chat(args: ChatArgs, host: &ProcessHost) -> Result<Exit, Cli
         .for_each(|said| chat.view.note(said));
     let first = args.first_message();
     match tty {
-        Some(tty) => chat_loop::run(chat, supervisor, tty, history, first).await,
+        Some(tty) => {
+            let input = ChatInput {
+                device: tty,
+                reader,
+                history,
+                first,
+            };
+            Box::pin(chat_loop::run(chat, supervisor, input)).await
+        }
         None => Ok(piped::run(chat, supervisor, first).await),
     }
 }
@@ -179,8 +191,25 @@ fn config(
     Ok(config)
 }
 
-/// An open session with its system, and what was typed before.
-type OpenedChat = (Opened, InputHistory);
+/// An open session with its system.
+struct OpenedChat {
+    opened: Opened,
+    /// Lines that were typed in earlier chats.
+    history: InputHistory,
+    /// The terminal, if the session was chosen there.
+    reader: Option<InputReader>,
+}
+
+/// Input of a chat at a terminal.
+struct ChatInput {
+    device: TerminalDevice,
+    /// Its reader, if it is held already.
+    reader: Option<InputReader>,
+    /// Lines that were typed in earlier chats.
+    history: InputHistory,
+    /// The first message, from the command line.
+    first: Option<String>,
+}
 
 async fn open(
     args: &ChatArgs,
@@ -224,9 +253,17 @@ async fn open(
     let grace = system.config.deadlines.grace;
     let grace = grace.map_or(GRACE_DEFAULT, Duration::from);
     supervisor.control.set_grace(grace);
-    let named = choice.name(&system.store, host, supervisor).await?;
-    let session = named
-        .map(|name| NamedSession::new(&name, "sessions resume", &args.with.model, &args.store));
+    let chosen = choice.name(&system.store, host, supervisor).await?;
+    let session = chosen.as_ref().map(|chosen| {
+        NamedSession::new(
+            &chosen.name,
+            "sessions resume",
+            &args.with.model,
+            &args.store,
+        )
+    });
+    // What is typed while the session is opened is for the chat.
+    let reader = chosen.and_then(|chosen| chosen.reader);
     let opening = Opening {
         system,
         session,
@@ -234,7 +271,11 @@ async fn open(
         voice: StartVoice::new(host),
     };
     let opened = start::open(opening, supervisor, |said| view.hint(said)).await?;
-    Ok((opened, history))
+    Ok(OpenedChat {
+        opened,
+        history,
+        reader,
+    })
 }
 
 /// Shows the session, the instructions of the project, and the work that an earlier process left.

@@ -111,6 +111,9 @@ impl ChatState {
             ChatEvent::MayLeave => return self.leave(None),
             ChatEvent::ToldWhatRuns => self.told_at = Some(now),
             ChatEvent::Asked(question) => self.typing.asked(question),
+            ChatEvent::ShownMore { number, rows_left } => {
+                self.typing.shown_more(number, rows_left);
+            }
             ChatEvent::QuestionOver(number) => self.typing.question_over(number, now),
         }
         Vec::new()
@@ -136,6 +139,16 @@ impl ChatState {
     /// The line that is typed into.
     pub(super) fn input_line(&self) -> Option<InputLine> {
         (!self.leaving).then(|| self.typing.input_line(self.messages.waiting()))
+    }
+
+    /// True if a person who can type only whole lines is to type one now.
+    pub(super) fn waits_for_a_line(&self) -> bool {
+        !self.messages.is_busy() || self.typing.is_asking()
+    }
+
+    /// The line as far as it is typed.
+    pub(super) fn typed_line(&self) -> String {
+        self.typing.text().to_owned()
     }
 
     fn typed(&mut self, typed: InputResult, now: Instant) -> Vec<ChatEffect> {

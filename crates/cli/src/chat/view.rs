@@ -39,10 +39,10 @@ impl ChatView {
         }
     }
 
-    /// A line that is useful only to a person at the terminal. It may hold a command to copy, so it stays one line.
+    /// A line that is useful only to a person at the terminal.
     pub(super) fn hint(&self, text: &str) {
         if self.types {
-            self.lines(self.style.paint(TextRole::Dim, Styled::text(text)));
+            self.note(text);
         }
     }
 
@@ -76,16 +76,14 @@ impl ChatView {
 
     /// A line for people, beside everything else.
     pub(super) fn note(&self, text: &str) {
-        let mut text = Styled::text(text);
-        if let Some(columns) = self.queue.columns() {
-            text = text.fit(columns.saturating_sub(1));
-        }
+        let text = self.queue.fitted(Styled::text(text));
         self.lines(self.style.paint(TextRole::Dim, text));
     }
 
     /// An error.
     pub(super) fn error(&self, text: &str, hint: Option<&str>) {
-        self.lines(self.style.failure(text, hint));
+        let failure = self.style.failure(text, hint);
+        self.lines(self.queue.fitted(failure));
     }
 
     /// A text of several lines, such as an output or the help.
@@ -119,6 +117,7 @@ impl ChatView {
                 (_, Some(cause)) => format!("the turn was {}", stopped_by(cause)),
                 (_, None) => stop_reason_in_words(outcome.stop_reason),
             };
+            let said = self.queue.fitted(said.into());
             self.lines(self.style.paint(TextRole::Warning, said));
         }
         self.denials(outcome);
@@ -127,7 +126,8 @@ impl ChatView {
     fn denials(&self, outcome: &MessageOutcome) {
         for entry in &outcome.denials {
             let denied = self.style.paint(TextRole::Warning, "denied:");
-            self.lines(styled![denied, " ", denial(&entry.tool, &entry.reason)]);
+            let line = styled![denied, " ", denial(&entry.tool, &entry.reason)];
+            self.lines(self.queue.fitted(line));
         }
     }
 

@@ -1,6 +1,9 @@
 //! Lines with aligned columns.
 
-use crate::terminal::Styled;
+use crate::terminal::{Styled, styled};
+
+/// The least columns of a last column: in fewer stands one word a row.
+const LAST_COLUMNS_MIN: usize = 16;
 
 /// Lines with aligned columns, the last of them ragged.
 #[derive(Debug, Default)]
@@ -16,6 +19,12 @@ impl TextTable {
 
     /// The lines, each with its end of line.
     pub(crate) fn render(&self) -> Styled {
+        self.render_in(usize::MAX)
+    }
+
+    /// The same in so many columns: the last column is broken between words. Where it has no room beside the others, it stands
+    /// below them.
+    pub(crate) fn render_in(&self, limit: usize) -> Styled {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or_default();
         let widths: Vec<usize> = (0..columns)
             .map(|at| {
@@ -26,11 +35,32 @@ impl TextTable {
         let mut text = Styled::default();
         for row in &self.rows {
             let mut line = Styled::default();
-            for (at, (cell, width)) in row.iter().zip(&widths).enumerate() {
-                line.push(if at == 0 { "" } else { "  " });
+            let last = row.len().saturating_sub(1);
+            for (cell, width) in row.iter().zip(&widths).take(last) {
                 line.push(&cell.pad(*width));
+                line.push("  ");
             }
-            text.push_line(&line.trim_end());
+            let Some(cell) = row.last() else { continue };
+            let indent = line.width();
+            let room = limit.saturating_sub(indent);
+            if cell.width() <= room {
+                line.push(cell);
+                text.push_line(&line.trim_end());
+                continue;
+            }
+            let (room, indent) = if room < LAST_COLUMNS_MIN {
+                if !line.clone().trim_end().is_empty() {
+                    text.push_line(&line.trim_end());
+                }
+                line = "    ".into();
+                (limit.saturating_sub(4), 4)
+            } else {
+                (room, indent)
+            };
+            for row in cell.wrap(room.max(1)) {
+                text.push_line(&styled![line, row]);
+                line = Styled::text(&" ".repeat(indent));
+            }
         }
         text
     }
@@ -50,5 +80,22 @@ mod tests {
         let drawn = table.render().shown().to_owned();
         let drawn = drawn.replace("\u{1b}[2m", "").replace("\u{1b}[0m", "");
         assert_eq!(drawn, "ID   TURNS  LAST\n01J  3\n");
+    }
+
+    #[test]
+    fn last_column_is_broken_between_words() {
+        let mut table = TextTable::default();
+        table.row(["name", "some words that are too long"].map(Styled::from));
+        table.row(["", "more of them, and so on"].map(Styled::from));
+        let shown = |columns| table.render_in(columns).shown().to_owned();
+        assert_eq!(
+            shown(24),
+            "name  some words that\n      are too long\n      more of them, and\n      so on\n"
+        );
+        assert_eq!(
+            shown(18),
+            "name\n    some words\n    that are too\n    long\n    more of them,\n    and so on\n"
+        );
+        assert_eq!(table.render().shown().lines().count(), 2);
     }
 }

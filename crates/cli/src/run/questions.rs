@@ -84,7 +84,10 @@ impl RunQuestions {
             PromptReply::Answer(number, answer) => {
                 self.questions.answer(number, &answer, &self.session);
             }
-            PromptReply::ShowMore(number) => self.questions.show_more(number),
+            PromptReply::ShowMore(number) => {
+                let rows_left = self.questions.show_more(number);
+                self.prompt.shown_more(number, rows_left);
+            }
         }
     }
 

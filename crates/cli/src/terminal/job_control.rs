@@ -13,7 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::queue::OutputQueue;
 use super::queue_state::OutputPriority;
-use super::text::{Style, TextRole};
+use super::text::{Style, TextRole, styled};
 
 /// Time that the terminal may take to show the line: what takes longer is shown after `fg`.
 const SAID_MAX: Duration = Duration::from_millis(100);
@@ -103,7 +103,8 @@ fn suspend_saying(
         return;
     }
     if let Some((queue, style)) = queue {
-        queue.lines(style.paint(TextRole::Dim, text()), OutputPriority::Must);
+        let text = queue.fitted(styled![text()]);
+        queue.lines(style.paint(TextRole::Dim, text), OutputPriority::Must);
         queue.hide_region();
         queue.settle(SAID_MAX);
     }

@@ -73,7 +73,8 @@ impl QuestionPrompt {
 
     /// The questions of a session that are shown where this prompt is.
     pub(crate) fn session_questions(&self) -> SessionQuestions {
-        SessionQuestions::new(self.queue.clone(), self.style)
+        let rest = self.mode.rest_hint();
+        SessionQuestions::new(self.queue.clone(), self.style, rest)
     }
 
     /// True if the terminal is gone: then the answers are not those of a person.
@@ -98,6 +99,12 @@ impl QuestionPrompt {
     /// Opens a question that has been shown.
     pub(crate) fn open(&mut self, question: TerminalQuestion) {
         self.questions.open(question);
+        self.show();
+    }
+
+    /// More of a question was shown.
+    pub(crate) fn shown_more(&mut self, number: u64, rows_left: usize) {
+        self.questions.shown_more(number, rows_left);
         self.show();
     }
 
@@ -148,6 +155,7 @@ impl QuestionPrompt {
             QuestionReply::Pending => {}
             QuestionReply::Other(_) => {
                 let said = "answer y, a, n or n REASON; v shows more; Ctrl-C stops the turn";
+                let said = self.queue.fitted(said.into());
                 let line = self.style.paint(TextRole::Dim, said);
                 self.queue.lines(line, OutputPriority::Must);
             }

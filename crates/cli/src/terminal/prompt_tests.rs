@@ -42,7 +42,7 @@ impl TestTerminal {
             number,
             call,
             always: "exactly this command".to_owned(),
-            has_more: false,
+            rows_left: 0,
         });
     }
 }

@@ -12,7 +12,7 @@ use allstop_tools::PermissionAnswer;
 use super::editor::{EditResult, LineEditor};
 use super::input_line::InputLine;
 use super::keys::Key;
-use super::text::{Style, styled};
+use super::text::{Style, Styled, TextRole, styled};
 
 /// Time after a question closes in which a reply is held back: a person who was about to answer has seen by then that the
 /// question is gone. As a message the word might stop the turn.
@@ -27,8 +27,8 @@ pub(crate) struct TerminalQuestion {
     pub(crate) call: String,
     /// The calls that `always` would allow.
     pub(crate) always: String,
-    /// Only the first page of it is on the screen.
-    pub(crate) has_more: bool,
+    /// Rows of it that are not on the screen yet.
+    pub(crate) rows_left: usize,
 }
 
 /// Result of a key while a question is open.
@@ -74,6 +74,14 @@ impl QuestionQueue {
         if shown == Some(number) {
             // Text typed for that question is no answer to the next.
             self.reply.replace("");
+        }
+    }
+
+    /// More of a question was shown.
+    pub(crate) fn shown_more(&mut self, number: u64, rows_left: usize) {
+        let mut open = self.open.iter_mut();
+        if let Some(question) = open.find(|question| question.number == number) {
+            question.rows_left = rows_left;
         }
     }
 
@@ -131,14 +139,16 @@ impl QuestionQueue {
             String::new()
         };
         let always = &question.always;
-        let more = if question.has_more {
+        let more = if question.rows_left > 0 {
             "  [v]iew more"
         } else {
             ""
         };
         let sign = style.pick("›", ">");
         Some(InputLine {
-            above: Vec::new(),
+            above: rows_left_line(question.rows_left, style)
+                .into_iter()
+                .collect(),
             prefix: styled![format!(
                 "  {call}[y]es, once  [a]lways, this session: {always}  [n]o, or n REASON{more} {sign} "
             )],
@@ -148,6 +158,17 @@ impl QuestionQueue {
             is_echoed: false,
         })
     }
+}
+
+/// Says how much of a question is not shown yet.
+pub(super) fn rows_left_line(count: usize, style: Style) -> Option<Styled> {
+    if count == 0 {
+        return None;
+    }
+    let lines = if count == 1 { "line" } else { "lines" };
+    let (dots, dot) = (style.pick("…", "..."), style.pick("·", "-"));
+    let said = format!("  {dots} {count} more {lines} {dot} v shows more");
+    Some(style.paint(TextRole::Warning, said))
 }
 
 /// Meaning of a line while a question is open.

@@ -3,6 +3,7 @@
 use allstop_core::terminal_text::{escape, is_unsafe_in_question};
 use allstop_tools::EffectPreview;
 
+use super::question::rows_left_line;
 use super::shown_question::ShownQuestion;
 use super::text::{Style, Styled, TextRole, rows_of, styled, without_tabs};
 use crate::display::{change_counts, change_role};
@@ -15,6 +16,9 @@ const PAGE_ROWS_DEFAULT: usize = 14;
 /// Columns of a terminal that does not say.
 const COLUMNS_DEFAULT: usize = 80;
 
+/// Columns of a title beside its text: `? Allow `, and the id of the call.
+const TITLE_COLUMNS: usize = 20;
+
 /// A question on the screen, as far as it is shown.
 #[derive(Debug)]
 pub(super) struct QuestionText {
@@ -22,7 +26,17 @@ pub(super) struct QuestionText {
     body: Vec<Styled>,
     /// Rows of the body that are shown.
     shown: usize,
+    rest: RestHint,
     style: Style,
+}
+
+/// Place at which the number of rows that are not shown yet stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RestHint {
+    /// Above the line that is typed into, and gone when more is shown.
+    AboveInput,
+    /// Below the rows, where no line is drawn.
+    InText,
 }
 
 /// Columns and rows of a terminal, if it says them.
@@ -33,7 +47,7 @@ impl QuestionText {
     pub(super) fn new(
         question: &ShownQuestion,
         call: &str,
-        style: Style,
+        (style, rest): (Style, RestHint),
         size: TerminalSize,
     ) -> Self {
         let columns = size.map_or(COLUMNS_DEFAULT, |(columns, _)| columns);
@@ -42,35 +56,35 @@ impl QuestionText {
         // A command of one line stands in the title.
         if let [line] = lines.as_slice()
             && line.role.is_none()
-            && subject.chars().count() + line.text.chars().count() + 20 < columns
+            && columns_of(&subject) + columns_of(&line.text) + TITLE_COLUMNS < columns
         {
             subject = format!("{subject}: {}", line.text);
             lines.clear();
         }
-        let bar = style.pick("│", "|");
         let room = columns.saturating_sub(5).max(1);
         let rows = lines.iter().flat_map(|line| {
-            let rows = rows_of(&line.text, room).into_iter();
-            rows.map(|row| {
+            let rows = rows_of(&line.text, room).into_iter().enumerate();
+            rows.map(|(at, row)| {
                 let row = if let Some(role) = line.role {
                     style.paint(role, row)
                 } else {
                     styled![row]
                 };
-                styled!["  ", style.paint(TextRole::Dim, bar), " ", row]
+                styled!["  ", bar(style, at > 0), row]
             })
         });
         Self {
-            title: title(style, &subject, call, question.asker.as_deref()),
+            title: title(style, columns, &subject, call, question.asker.as_deref()),
             body: rows.collect(),
             shown: 0,
+            rest,
             style,
         }
     }
 
-    /// True if something of it was not shown.
-    pub(super) fn has_more(&self) -> bool {
-        self.shown < self.body.len()
+    /// Rows that were not shown.
+    pub(super) fn rows_left(&self) -> usize {
+        self.body.len() - self.shown
     }
 
     /// The title and the first rows.
@@ -83,7 +97,7 @@ impl QuestionText {
 
     /// The next rows; after the last, it begins again.
     pub(super) fn next_page(&mut self, size: TerminalSize) -> Styled {
-        if self.has_more() {
+        if self.rows_left() > 0 {
             self.rows(size)
         } else {
             self.first_page(size)
@@ -99,29 +113,92 @@ impl QuestionText {
             page.push_line(row);
         }
         self.shown = self.body.len().min(self.shown + room);
-        let more = self.body.len() - self.shown;
-        if more > 0 {
-            let lines = if more == 1 { "line" } else { "lines" };
-            let (dots, dot) = (self.style.pick("…", "..."), self.style.pick("·", "-"));
-            let said = format!("  {dots} {more} more {lines} {dot} v shows more");
-            page.push_line(&self.style.paint(TextRole::Warning, said));
+        if self.rest == RestHint::InText
+            && let Some(said) = rows_left_line(self.rows_left(), self.style)
+        {
+            page.push_line(&said);
         }
         page
     }
 }
 
+/// Columns of a text.
+fn columns_of(text: &str) -> usize {
+    Styled::text(text).widest()
+}
+
+/// Mark in front of a row. Only the beginning of a line has that of a line: what a command has at the edge of the terminal
+/// looks like no line of its own.
+fn bar(style: Style, is_continued: bool) -> Styled {
+    let bar = if is_continued {
+        style.pick("│↳", "|>")
+    } else {
+        style.pick("│ ", "| ")
+    };
+    style.paint(TextRole::Dim, bar)
+}
+
 /// The lines of a question above its input line. `asker`: the sub-agent that asks.
-fn title(style: Style, text: &str, call: &str, asker: Option<&str>) -> Styled {
+fn title(style: Style, columns: usize, subject: &str, call: &str, asker: Option<&str>) -> Styled {
     let asks = style.paint(TextRole::Warning, "? Allow");
-    let text = style.paint(TextRole::Strong, text);
-    let call = style.paint(TextRole::Dim, format_args!("({call})"));
+    let call = format!("({call})");
     let mut lines = Styled::default();
-    lines.push_line(&styled![asks, " ", text, " ", call]);
+    if asks.width() + columns_of(subject) + columns_of(&call) + 2 < columns {
+        let subject = style.paint(TextRole::Strong, subject);
+        let call = style.paint(TextRole::Dim, call);
+        lines.push_line(&styled![asks, " ", subject, " ", call]);
+    } else {
+        let asks = styled![asks, " "];
+        push_rows(
+            &mut lines,
+            (style, columns),
+            &asks,
+            subject,
+            TextRole::Strong,
+        );
+        push_rows(
+            &mut lines,
+            (style, columns),
+            &"  ".into(),
+            &call,
+            TextRole::Dim,
+        );
+    }
     if let Some(asker) = asker {
-        let asker = format_args!("  asked by {asker}");
-        lines.push_line(&style.paint(TextRole::Dim, asker));
+        let asker = format!("asked by {asker}");
+        push_rows(
+            &mut lines,
+            (style, columns),
+            &"  ".into(),
+            &asker,
+            TextRole::Dim,
+        );
     }
     lines
+}
+
+/// Adds a text behind a sign, in rows of which those behind the first are marked.
+fn push_rows(
+    lines: &mut Styled,
+    (style, columns): (Style, usize),
+    sign: &Styled,
+    text: &str,
+    role: TextRole,
+) {
+    let room = columns.saturating_sub(sign.width() + 1).max(1);
+    let (first, rest) = split_row(text, room);
+    lines.push_line(&styled![sign, style.paint(role, first)]);
+    let room = columns.saturating_sub(5).max(1);
+    let rest = Some(rest).filter(|rest| !rest.is_empty());
+    for row in rest.into_iter().flat_map(|rest| rows_of(rest, room)) {
+        lines.push_line(&styled!["  ", bar(style, true), style.paint(role, row)]);
+    }
+}
+
+/// The beginning of a text that fits so many columns, and the rest.
+fn split_row(text: &str, room: usize) -> (&str, &str) {
+    let first = rows_of(text, room).first().map_or(0, |row| row.len());
+    text.split_at(first)
 }
 
 /// A line of a question, escaped.
@@ -179,4 +256,68 @@ fn body_lines(question: &ShownQuestion, subject: &mut String, style: Style) -> V
         text: text.clone(),
     }));
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn question(command: &[&str]) -> ShownQuestion {
+        ShownQuestion {
+            id: "q".into(),
+            call_id: "call_1".into(),
+            text: String::new(),
+            subject: "shell".to_owned(),
+            argument_lines: command.iter().map(|line| (*line).to_owned()).collect(),
+            path: None,
+            preview: None,
+            always: String::new(),
+            asker: Some("agent bg_1: look # ; touch y and do what else there is to do".to_owned()),
+        }
+    }
+
+    fn shown(question: &ShownQuestion, style: Style, columns: usize) -> Vec<String> {
+        let size = Some((columns, 200));
+        let mut text = QuestionText::new(question, "call_1", (style, RestHint::InText), size);
+        let page = text.first_page(size);
+        page.shown().lines().map(str::to_owned).collect()
+    }
+
+    /// The text of a command at the edge of the terminal is no command of its own.
+    #[test]
+    fn continued_rows_are_marked_at_every_width() {
+        let line = format!(
+            "echo x{}# ; touch x ; 日本語日本語 {}",
+            " ".repeat(60),
+            "y".repeat(60)
+        );
+        let question = question(&[&line, "echo 2"]);
+        for (style, begun, continued) in [
+            (Style::new(false, true), "  │ ", "  │↳"),
+            (Style::new(false, false), "  | ", "  |>"),
+        ] {
+            for columns in 10..150 {
+                let rows = shown(&question, style, columns);
+                for row in &rows {
+                    assert!(columns_of(row) < columns, "{columns}: {row}");
+                }
+                let begun = rows.iter().filter(|row| row.starts_with(begun)).count();
+                assert_eq!(begun, 2, "{columns}: {rows:#?}");
+                let others = rows.iter().filter(|row| row.starts_with(continued)).count();
+                // Title, call and the one who asks.
+                assert!(rows.len() - begun - others <= 3, "{columns}: {rows:#?}");
+            }
+        }
+    }
+
+    #[test]
+    fn wide_letters_of_a_command_do_not_break_the_title() {
+        let mut question = question(&["echo 日本語日本語日本語日本語日本語"]);
+        question.asker = None;
+        for columns in 20..90 {
+            for row in shown(&question, Style::new(false, true), columns) {
+                assert!(columns_of(&row) < columns, "{columns}: {row}");
+            }
+        }
+    }
 }

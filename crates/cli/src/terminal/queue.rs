@@ -240,6 +240,14 @@ impl OutputQueue {
         sink::size(&self.file).map(|(columns, _)| columns)
     }
 
+    /// Lines for this stream: on a terminal broken between words, where they are too long.
+    pub(crate) fn fitted(&self, lines: Styled) -> Styled {
+        match self.columns() {
+            Some(columns) => lines.fit_with_command(columns.saturating_sub(1)),
+            None => lines,
+        }
+    }
+
     /// Height of the terminal; `None` if it is none.
     pub(crate) fn rows(&self) -> Option<usize> {
         sink::size(&self.file).map(|(_, rows)| rows)

@@ -1,7 +1,7 @@
 //! The thread that reads the terminal, and the mode that the terminal has meanwhile.
 //!
 //! Invariants:
-//! 1. The terminal has its mode back when [`InputReader`] is dropped, also after a panic of a caller.
+//! 1. The terminal has its mode back when [`InputReader`] is dropped, and after a panic ([`restore_held_terminal`]).
 //! 2. Nothing is read while the terminal is not held: typed text then belongs to the shell. The check and the read are
 //!    one step.
 //! 3. Ctrl-C and Ctrl-Z stay signals, so that they work while this process is busy.
@@ -10,7 +10,8 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
@@ -23,6 +24,7 @@ use tokio::sync::mpsc;
 
 use super::device::TerminalDevice;
 use super::keys::{Key, KeyParser, SEQUENCE_MAX};
+use super::question_text::RestHint;
 use super::text::Environment;
 use crate::supervise::until;
 
@@ -46,6 +48,19 @@ const MODE_PAUSE: Timespec = Timespec {
 /// Ctrl-D.
 const END_OF_INPUT: u8 = 0x04;
 
+/// The terminal that was held last: a panic that ends the process drops no reader, and the hook has nothing else to find it
+/// by.
+static HELD: Mutex<Weak<SharedReader>> = Mutex::new(Weak::new());
+
+/// Gives a terminal that is held its mode back, because the process ends at once.
+pub(crate) fn restore_held_terminal() {
+    // Whoever panics may be the one who has the lock.
+    let held = HELD.try_lock().and_then(|held| held.upgrade());
+    if let Some(shared) = held {
+        shared.restore_if_held();
+    }
+}
+
 /// Mode of a terminal that is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InputMode {
@@ -61,6 +76,14 @@ pub(crate) enum InputMode {
 }
 
 impl InputMode {
+    /// Place of the number of rows that a question has left.
+    pub(crate) fn rest_hint(self) -> RestHint {
+        match self {
+            Self::Keys { .. } => RestHint::AboveInput,
+            Self::Lines => RestHint::InText,
+        }
+    }
+
     /// The mode of a terminal at which only questions are answered.
     pub(super) fn of_question(environment: &Environment) -> Self {
         if environment.has_cursor() {
@@ -85,9 +108,9 @@ pub(crate) struct InputReader {
     parser: KeyParser,
     /// Time until which more may come of a sequence that has begun.
     sequence_until: Option<Instant>,
-    mode: InputMode,
-    before: Termios,
     waker: UnixStream,
+    /// Keys that are to be read once more, before all others.
+    unread: Vec<Key>,
 }
 
 /// Bytes read at once.
@@ -100,6 +123,12 @@ struct TerminalRead {
 #[derive(Debug)]
 struct SharedReader {
     device: TerminalDevice,
+    /// Mode of the terminal before.
+    before: Termios,
+    /// Mode while it is held.
+    mode: InputMode,
+    /// The terminal is asked to say when its window is looked at, although `mode` does not say so.
+    tells_focus: AtomicBool,
     wake: UnixStream,
     state: Mutex<ReaderState>,
     changed: Condvar,
@@ -139,6 +168,9 @@ impl InputReader {
         let before = tcgetattr(&device)?;
         let shared = Arc::new(SharedReader {
             device,
+            before,
+            mode,
+            tells_focus: AtomicBool::new(false),
             wake,
             state: Mutex::default(),
             changed: Condvar::new(),
@@ -148,22 +180,37 @@ impl InputReader {
         let thread = std::thread::Builder::new().name("read-terminal".to_owned());
         // Not in a scope on purpose: a person may never press a key, and no exit waits for that.
         #[expect(clippy::disallowed_methods, reason = "no exit waits for a key")]
-        thread.spawn(move || reader.run(mode, &tx)).map(drop)?;
+        thread.spawn(move || reader.run(&tx)).map(drop)?;
         Ok(Self {
             shared,
             reads,
             hold_number: 0,
             parser: KeyParser::default(),
             sequence_until: None,
-            mode,
-            before,
             waker,
+            unread: Vec::new(),
         })
     }
 
     /// The terminal.
     pub(super) fn device(&self) -> &TerminalDevice {
         &self.shared.device
+    }
+
+    /// Gives keys back that were not meant for this reader's user: the next one reads them first.
+    pub(crate) fn unread(&mut self, keys: impl IntoIterator<Item = Key>) {
+        self.unread.splice(0..0, keys);
+    }
+
+    /// Asks the terminal, which is held, to say when its window is looked at.
+    pub(crate) fn tell_focus(&self) {
+        if self.shared.mode != InputMode::Lines {
+            self.shared.tells_focus.store(true, Ordering::Relaxed);
+            let state = self.shared.state.lock();
+            if state.hold == TerminalHold::Taken {
+                self.shared.write(FOCUS_ON);
+            }
+        }
     }
 
     /// Takes the terminal, with the text that was typed before.
@@ -184,6 +231,7 @@ impl InputReader {
         self.hold_number = state.hold_number;
         self.parser = KeyParser::default();
         self.sequence_until = None;
+        self.unread.clear();
     }
 
     /// Gives the terminal back, until it is taken again.
@@ -213,12 +261,13 @@ impl InputReader {
             return;
         }
         state.hold = TerminalHold::Taken;
-        if self.mode != InputMode::Lines {
-            self.set(&keys_mode(&self.before));
+        if self.shared.mode != InputMode::Lines {
+            self.shared.set(&keys_mode(&self.shared.before));
             // Without the mode only whole lines would be counted.
             let ahead = ioctl_fionread(&self.shared.device).unwrap_or_default();
             state.typed_ahead = usize::try_from(ahead).unwrap_or_default();
-            self.report(PASTE_ON, FOCUS_ON);
+            self.shared.report(PASTE_ON, FOCUS_ON);
+            *HELD.lock() = Arc::downgrade(&self.shared);
         }
         self.shared.changed.notify_one();
     }
@@ -228,46 +277,8 @@ impl InputReader {
         self.shared.changed.notify_one();
         // Full is as good as woken.
         let _full = (&self.waker).write(&[0]);
-        let was_set = before == TerminalHold::Taken && self.mode != InputMode::Lines;
-        if was_set && self.shared.device.is_foreground() {
-            self.set(&self.before);
-            self.report(PASTE_OFF, FOCUS_OFF);
-        }
-    }
-
-    fn set(&self, mode: &Termios) {
-        // A terminal that is gone has no mode.
-        let _gone = tcsetattr(&self.shared.device, OptionalActions::Now, mode);
-    }
-
-    /// Writes what the terminal is to report. It never blocks for long: without room it is left out.
-    fn report(&self, paste: &[u8], focus: &[u8]) {
-        let InputMode::Keys {
-            marks_pastes,
-            tells_focus,
-        } = self.mode
-        else {
-            return;
-        };
-        if tells_focus {
-            self.write(focus);
-        }
-        if marks_pastes {
-            self.write(paste);
-        }
-    }
-
-    fn write(&self, mode: &[u8]) {
-        // While the screen is being written to, the terminal has no room for anybody else.
-        for _ in 0..MODE_TRIES_MAX {
-            let Err(error) = self.shared.device.write(mode) else {
-                return;
-            };
-            if error.kind() != io::ErrorKind::WouldBlock {
-                return;
-            }
-            let mut pause: [PollFd<'_>; 0] = [];
-            let _a_while = poll(&mut pause, Some(&MODE_PAUSE));
+        if before == TerminalHold::Taken {
+            self.shared.restore();
         }
     }
 
@@ -276,6 +287,9 @@ impl InputReader {
     /// # Cancel safety
     /// Cancel safe.
     pub(crate) async fn next(&mut self) -> Option<Vec<Key>> {
+        if !self.unread.is_empty() {
+            return Some(std::mem::take(&mut self.unread));
+        }
         loop {
             let keys = tokio::select! {
                 biased;
@@ -335,7 +349,59 @@ impl ReaderState {
 }
 
 impl SharedReader {
-    fn run(&self, mode: InputMode, to: &mpsc::Sender<TerminalRead>) {
+    fn set(&self, mode: &Termios) {
+        // A terminal that is gone has no mode.
+        let _gone = tcsetattr(&self.device, OptionalActions::Now, mode);
+    }
+
+    /// Gives the terminal its mode back, unless it has it. A lock that is held is taken for that of whoever panics.
+    fn restore_if_held(&self) {
+        let state = self.state.try_lock();
+        if state.is_none_or(|state| state.hold == TerminalHold::Taken) {
+            self.restore();
+        }
+    }
+
+    /// Gives the terminal its mode back, and asks it to report nothing more.
+    fn restore(&self) {
+        if self.mode != InputMode::Lines && self.device.is_foreground() {
+            self.set(&self.before);
+            self.report(PASTE_OFF, FOCUS_OFF);
+        }
+    }
+
+    /// Writes what the terminal is to report. It never blocks for long: without room it is left out.
+    fn report(&self, paste: &[u8], focus: &[u8]) {
+        let InputMode::Keys {
+            marks_pastes,
+            tells_focus,
+        } = self.mode
+        else {
+            return;
+        };
+        if tells_focus || self.tells_focus.load(Ordering::Relaxed) {
+            self.write(focus);
+        }
+        if marks_pastes {
+            self.write(paste);
+        }
+    }
+
+    fn write(&self, mode: &[u8]) {
+        // While the screen is being written to, the terminal has no room for anybody else.
+        for _ in 0..MODE_TRIES_MAX {
+            let Err(error) = self.device.write(mode) else {
+                return;
+            };
+            if error.kind() != io::ErrorKind::WouldBlock {
+                return;
+            }
+            let mut pause: [PollFd<'_>; 0] = [];
+            let _a_while = poll(&mut pause, Some(&MODE_PAUSE));
+        }
+    }
+
+    fn run(&self, to: &mpsc::Sender<TerminalRead>) {
         loop {
             {
                 let mut state = self.state.lock();
@@ -356,7 +422,7 @@ impl SharedReader {
                     continue;
                 }
                 let hold_number = state.hold_number;
-                let bytes = self.read(mode, &mut state);
+                let bytes = self.read(&mut state);
                 bytes.map(|bytes| TerminalRead { hold_number, bytes })
             };
             match read {
@@ -373,10 +439,10 @@ impl SharedReader {
     }
 
     /// Reads the bytes that are there; `None` at the end.
-    fn read(&self, mode: InputMode, state: &mut ReaderState) -> Option<Vec<u8>> {
+    fn read(&self, state: &mut ReaderState) -> Option<Vec<u8>> {
         let mut bytes = vec![0; READ_BYTES];
         match self.device.read(&mut bytes) {
-            Ok(0) if mode == InputMode::Lines => {
+            Ok(0) if self.mode == InputMode::Lines => {
                 // Ctrl-D, or a terminal that is gone: that gives no end but one after the other.
                 state.hold = TerminalHold::Released;
                 Some(vec![END_OF_INPUT])
@@ -392,5 +458,66 @@ impl SharedReader {
                 _ => None,
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::terminal::test_screen::TestScreen;
+
+    const MODE: InputMode = InputMode::Keys {
+        marks_pastes: true,
+        tells_focus: false,
+    };
+
+    fn reader(screen: &TestScreen) -> InputReader {
+        let device = TerminalDevice::open(&screen.path).unwrap();
+        let mut reader = InputReader::new(device, MODE).unwrap();
+        reader.take();
+        reader.tell_focus();
+        reader
+    }
+
+    fn is_cooked(screen: &TestScreen) -> bool {
+        let mode = tcgetattr(screen.terminal()).unwrap();
+        mode.local_modes
+            .contains(LocalModes::ICANON | LocalModes::ECHO)
+    }
+
+    /// The process ends without dropping anything when its main thread panics.
+    #[test]
+    fn panic_gives_the_terminal_back() {
+        let mut screen = TestScreen::open(24, 80);
+        let reader = reader(&screen);
+        assert!(!is_cooked(&screen));
+        reader.shared.restore_if_held();
+        assert!(is_cooked(&screen));
+        let written = screen.written();
+        assert!(written.ends_with("\x1b[?1004l\x1b[?2004l"), "{written:?}");
+        drop(reader);
+    }
+
+    #[test]
+    fn dropped_reader_turns_focus_reports_off() {
+        let mut screen = TestScreen::open(24, 80);
+        drop(reader(&screen));
+        assert!(is_cooked(&screen));
+        let written = screen.written();
+        assert!(written.contains("\x1b[?1004h"), "{written:?}");
+        assert!(written.ends_with("\x1b[?1004l\x1b[?2004l"), "{written:?}");
+    }
+
+    #[tokio::test]
+    async fn keys_that_are_given_back_come_first() {
+        let screen = TestScreen::open(24, 80);
+        let mut reader = reader(&screen);
+        reader.unread([Key::Letter('a'), Key::Enter]);
+        assert_eq!(
+            reader.next().await,
+            Some(vec![Key::Letter('a'), Key::Enter])
+        );
+        screen.type_keys("b");
+        assert_eq!(reader.next().await, Some(vec![Key::Letter('b')]));
     }
 }

@@ -10,7 +10,7 @@ use allstop_tools::PermissionAnswer;
 use futures::FutureExt as _;
 
 use super::question::TerminalQuestion;
-use super::question_text::QuestionText;
+use super::question_text::{QuestionText, RestHint};
 use super::queue::OutputQueue;
 use super::queue_state::OutputPriority;
 use super::shown_question::ShownQuestion;
@@ -21,6 +21,7 @@ use super::text::{Style, TextRole, styled};
 pub(crate) struct SessionQuestions {
     queue: OutputQueue,
     style: Style,
+    rest: RestHint,
     unanswered: HashMap<u64, UnansweredQuestion>,
     asked: u64,
 }
@@ -36,10 +37,11 @@ pub(crate) struct UnansweredQuestion {
 
 impl SessionQuestions {
     /// No question yet; they are shown through `queue`.
-    pub(crate) fn new(queue: OutputQueue, style: Style) -> Self {
+    pub(crate) fn new(queue: OutputQueue, style: Style, rest: RestHint) -> Self {
         Self {
             queue,
             style,
+            rest,
             unanswered: HashMap::new(),
             asked: 0,
         }
@@ -66,10 +68,10 @@ impl SessionQuestions {
         let call = question.call_id.as_str();
         let call = escape(call, is_unsafe_in_question).into_owned();
         let size = self.queue.size();
-        let mut text = QuestionText::new(&question, &call, self.style, size);
+        let mut text = QuestionText::new(&question, &call, (self.style, self.rest), size);
         let page = text.first_page(size);
         self.queue.lines(page, OutputPriority::Must);
-        let has_more = text.has_more();
+        let rows_left = text.rows_left();
         let unanswered = UnansweredQuestion {
             id: question.id,
             call: call.clone(),
@@ -80,16 +82,18 @@ impl SessionQuestions {
             number: self.asked,
             call,
             always: question.always,
-            has_more,
+            rows_left,
         })
     }
 
-    /// Shows the next page of a question.
-    pub(crate) fn show_more(&mut self, number: u64) {
-        if let Some(question) = self.unanswered.get_mut(&number) {
-            let page = question.text.next_page(self.queue.size());
-            self.queue.lines(page, OutputPriority::Must);
-        }
+    /// Shows the next page of a question. Returns the number of its rows that are left.
+    pub(crate) fn show_more(&mut self, number: u64) -> usize {
+        let Some(question) = self.unanswered.get_mut(&number) else {
+            return 0;
+        };
+        let page = question.text.next_page(self.queue.size());
+        self.queue.lines(page, OutputPriority::Must);
+        question.text.rows_left()
     }
 
     /// Compares with the session after events were missed: its open questions, and the shown ones that are closed.
@@ -163,7 +167,8 @@ impl SessionQuestions {
         } else {
             format!(" ({})", question.call)
         };
-        let line = self.style.paint(TextRole::Dim, styled!["  ", said, of]);
+        let line = self.queue.fitted(styled!["  ", said, of]);
+        let line = self.style.paint(TextRole::Dim, line);
         self.queue.lines(line, OutputPriority::Must);
     }
 }

@@ -88,6 +88,12 @@ impl TestScreen {
         self.parser.screen().contents()
     }
 
+    /// All that was written so far, with its control sequences.
+    pub(crate) fn written(&mut self) -> String {
+        while self.take(Duration::ZERO) {}
+        String::from_utf8_lossy(&self.raw).into_owned()
+    }
+
     pub(crate) fn wait_for(&mut self, text: &str) {
         self.wait_until(|screen| screen.contains(text));
     }

@@ -423,8 +423,12 @@ fn the_printed_command_continues_the_session() {
     run.on_terminal(terminal.line()).end();
     let shown = terminal.all_shown();
     for screen in [screen, shown] {
-        let (_, printed) = screen.split_once("to continue: allstop").expect("a hint");
+        let (_, printed) = screen.split_once("to continue:").expect("a hint");
         let printed = printed.replace(['\n', '\r'], "").replace("\u{1b}[0m", "");
+        let printed = printed
+            .trim_start()
+            .strip_prefix("allstop")
+            .expect("a command");
         assert!(!printed.contains("--model"), "it is remembered: {printed}");
         let script = format!("exec \"$0\" {printed} short");
         let ended = place.allstop().by_script(&script).end().ok();

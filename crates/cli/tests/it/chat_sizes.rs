@@ -40,7 +40,7 @@ fn presses_right_after_a_late_receipt(size: (u16, u16)) -> bool {
     person.presses(CTRL_C);
     eventually("an answer to the press", || {
         let screen = person.screen();
-        let texts = ["it has ended already", "to continue: allstop"];
+        let texts = ["it has ended already", "allstop sessions resume"];
         texts.iter().any(|text| screen.contains(text)).then_some(())
     });
     let was_heard = person.screen().contains("it has ended already");
@@ -96,9 +96,9 @@ fn ctrl_z_names_what_runs_on_and_fg_brings_the_chat_back() {
         let begun = place.work().join("sleeps");
         eventually("the call", || begun.exists().then_some(()));
         person.presses("half").sees("› half").presses("\x1a");
-        person.sees("still running, with its deadlines: shell (call_");
+        person.sees_words("still running, with its deadlines: shell (call_");
         person
-            .sees("fg brings Allstop back")
+            .sees_words("fg brings Allstop back")
             .sees("it is the shell");
         let mode = tcgetattr(person.terminal.line()).expect("the terminal is there");
         let cooked = LocalModes::ICANON | LocalModes::ECHO;

@@ -11,6 +11,7 @@ mod background;
 mod bad_input;
 mod call_outputs;
 mod chat;
+mod chat_display;
 mod chat_sizes;
 mod cluster;
 mod completions;

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::support::person::{CTRL_C, CTRL_D, Person, SCRIPT};
 use crate::support::terminal::Terminal;
-use crate::support::{Allstop, Ended, FACT_MAX, Place, Running};
+use crate::support::{Allstop, Ended, FACT_MAX, Place, Running, eventually};
 
 const DOWN: &str = "\x1b[B";
 const ESCAPE: &str = "\x1b";
@@ -65,6 +65,22 @@ fn list_fits_the_width_and_arrows_choose() {
         person.presses(CTRL_D);
         person.left();
     }
+}
+
+/// A person who knows which session it is types on at once.
+#[test]
+fn keys_behind_the_choice_reach_the_chat() {
+    let place = Place::new();
+    let [_older, newer] = sessions(&place);
+    let person = at(&place, "sessions resume", (80, 24));
+    person.sees("› 1   short and sweet");
+    person.presses("\rshort again\rhal");
+    person.sees(&format!("session {newer}"));
+    person.sees("› short again").sees("A short answer.");
+    person.sees("› hal").presses("\x15").presses(CTRL_D);
+    let shown = person.terminal.shown();
+    assert!(shown.contains("\x1b[?1004h"), "the chat asks for the focus");
+    drop(person.left());
 }
 
 #[test]
@@ -147,8 +163,16 @@ fn terminal_without_a_cursor_gets_a_list_and_a_line() {
     let shown = terminal.shown();
     let (choice, _chat) = shown.split_once(&begins).expect("it was shown");
     assert!(!choice.contains('\x1b'), "{choice:?}");
+    terminal.type_keys("short again\n");
+    // The first one is that of the earlier turn. This one has ended where a line is asked for again.
+    terminal.wait_times("A short answer.", 2);
+    eventually("the sign", || {
+        terminal.shown().ends_with("> ").then_some(())
+    });
     terminal.type_keys(CTRL_D);
     assert_eq!(chat.end(FACT_MAX).code, 0);
+    let shown = terminal.all_shown();
+    assert!(!shown.contains('\x1b'), "{shown:?}");
 
     let terminal = Terminal::new();
     let chat = on_dumb(&place, &terminal);

@@ -88,6 +88,7 @@ impl ChatLoop<'_> {
                 if self.stops.is_empty() {
                     self.chat.view.live.stopping(None);
                 }
+                self.chat.view.live.interrupt();
                 self.chat.show_receipt(&receipt);
                 self.apply(ChatEvent::StopEnded);
                 if receipt.request().extent == Extent::Session {
@@ -96,6 +97,7 @@ impl ChatLoop<'_> {
                 }
             }
             FinishedWork::Said { text, was_wait } => {
+                self.chat.view.live.interrupt();
                 self.chat.view.text(&text);
                 if was_wait {
                     self.apply(ChatEvent::Waits(false));

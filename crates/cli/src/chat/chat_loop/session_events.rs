@@ -36,7 +36,7 @@ impl ChatLoop<'_> {
             }
             SessionEventKind::LateAnswer { call_id, name } => {
                 let said = recorded::late_answer_in_words(&call_id, &name);
-                self.chat.view.note(&said);
+                self.note(&said);
             }
             SessionEventKind::Missed { count } => {
                 self.chat.view.live.missed(count);
@@ -50,7 +50,7 @@ impl ChatLoop<'_> {
             }
             SessionEventKind::AssistantIdle { running, .. } => {
                 if let Some(said) = recorded::running_in_words(&running) {
-                    self.chat.view.note(&said);
+                    self.note(&said);
                 }
             }
             _ => {}
@@ -63,6 +63,7 @@ impl ChatLoop<'_> {
             let call = calls.iter().find(|call| call.id == *id);
             call.map(|call| call.label.clone())
         };
+        self.chat.view.live.interrupt();
         self.chat.view.live.asked(&question.question);
         if let Some(question) = self.questions.ask(question, &self.chat.session, label) {
             self.call_attention("Allstop asks a question");
@@ -107,7 +108,7 @@ impl ChatLoop<'_> {
             self.began(number);
         }
         if let Some(said) = recorded::in_words(record, number.is_some()) {
-            self.chat.view.note(&said);
+            self.note(&said);
         }
     }
 

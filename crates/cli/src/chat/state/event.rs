@@ -52,6 +52,13 @@ pub(in crate::chat) enum ChatEvent {
     Asked(TerminalQuestion),
     /// Names to complete a command with.
     Names(CompletionNames),
+    /// More of a question was shown.
+    ShownMore {
+        /// The question.
+        number: u64,
+        /// Rows that are not shown yet.
+        rows_left: usize,
+    },
     /// A question was answered or withdrawn.
     QuestionOver(u64),
 }

@@ -67,7 +67,7 @@ impl TestChat {
             number,
             call: format!("call_{number}"),
             always: "shell: ls".to_owned(),
-            has_more: false,
+            rows_left: 0,
         }));
     }
 

@@ -72,9 +72,10 @@ impl TypedInput {
                 self.line(sign, self.editor.text(), self.editor.cursor())
             }
         };
-        line.above = waiting
-            .map(|text| self.style.paint(TextRole::Dim, styled!["  waits: ", text]))
-            .collect();
+        let waiting =
+            waiting.map(|text| self.style.paint(TextRole::Dim, styled!["  waits: ", text]));
+        let of_question = std::mem::take(&mut line.above);
+        line.above = waiting.chain(of_question).collect();
         line
     }
 
@@ -93,6 +94,10 @@ impl TypedInput {
         self.questions.open(question);
     }
 
+    pub(super) fn shown_more(&mut self, number: u64, rows_left: usize) {
+        self.questions.shown_more(number, rows_left);
+    }
+
     pub(super) fn question_over(&mut self, number: u64, now: Instant) {
         self.questions.close(number, now);
     }
@@ -102,6 +107,14 @@ impl TypedInput {
         if self.editor.text().is_empty() {
             self.editor.replace(text);
         }
+    }
+
+    pub(super) fn is_asking(&self) -> bool {
+        !self.questions.is_empty()
+    }
+
+    pub(super) fn text(&self) -> &str {
+        self.editor.text()
     }
 
     pub(super) fn is_searching(&self) -> bool {

@@ -53,7 +53,9 @@ pub(crate) async fn doctor(args: &DoctorArgs, host: &ProcessHost) -> Result<u8, 
         stdout.json(&json, OutputPriority::Must);
     } else {
         let style = host.terminal.style(stdout.is_terminal());
-        stdout.lines(row::render(&rows, style), OutputPriority::Must);
+        // The last column stays free: some terminals wrap as soon as it is written.
+        let columns = stdout.columns().map_or(usize::MAX, |columns| columns - 1);
+        stdout.lines(row::render(&rows, style, columns), OutputPriority::Must);
     }
     Ok(u8::from(!ok))
 }

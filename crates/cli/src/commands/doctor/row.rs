@@ -65,7 +65,7 @@ impl DoctorRow {
 }
 
 /// The lines: what is wrong has its remedy below it.
-pub(super) fn render(rows: &[DoctorRow], style: Style) -> Styled {
+pub(super) fn render(rows: &[DoctorRow], style: Style, columns: usize) -> Styled {
     let mut table = TextTable::default();
     for row in rows {
         let (role, sign) = match row.state {
@@ -80,7 +80,7 @@ pub(super) fn render(rows: &[DoctorRow], style: Style) -> Styled {
             table.row([Styled::default(), hint]);
         }
     }
-    table.render()
+    table.render_in(columns)
 }
 
 #[cfg(test)]
@@ -94,7 +94,7 @@ mod tests {
             DoctorRow::bad("model", "no model", "name one\nor set a key"),
             DoctorRow::warning("terminal", "dumb", "set TERM"),
         ];
-        let shown = render(&rows, Style::new(false, true));
+        let shown = render(&rows, Style::new(false, true), usize::MAX);
         assert_eq!(
             shown.shown(),
             "✓ store     it opens\n✗ model     no model\n            to do: name one\n            to do: or set a key\n! terminal  dumb\n            to do: set TERM\n"

@@ -16,8 +16,8 @@ use crate::host::ProcessHost;
 use crate::remote::{RemoteError, WatchEvent, WatcherAnswer};
 use crate::short_id::short;
 use crate::terminal::{
-    OutputPriority, OutputQueue, PromptReply, QuestionPrompt, SessionQuestions, ShownQuestion,
-    Style, Styled, TextRole, UnansweredQuestion, styled,
+    OutputPriority, OutputQueue, PromptReply, QuestionPrompt, RestHint, SessionQuestions,
+    ShownQuestion, Style, Styled, TextRole, UnansweredQuestion, styled,
 };
 
 /// View of a watch.
@@ -49,7 +49,7 @@ impl WatchView {
         };
         let questions = match &prompt {
             Some(prompt) => prompt.session_questions(),
-            None => SessionQuestions::new(queue.clone(), style),
+            None => SessionQuestions::new(queue.clone(), style, RestHint::InText),
         };
         Self {
             live: LiveView::new(output, &options),
@@ -130,6 +130,13 @@ impl WatchView {
 
     fn show(&mut self, event: &WatchEvent) {
         match event {
+            WatchEvent::Message { .. } | WatchEvent::Stopping { .. } => self.live.finish_line(),
+            WatchEvent::Note { .. } | WatchEvent::Receipt { .. } | WatchEvent::Missed { .. } => {
+                self.live.interrupt();
+            }
+            _ => {}
+        }
+        match event {
             WatchEvent::Message { text } => {
                 let sign = self.style.pick("›", ">");
                 let line = styled![sign, " ", Styled::text(text).hanging(2)];
@@ -162,6 +169,7 @@ impl WatchView {
     }
 
     fn ask(&mut self, question: ShownQuestion) {
+        self.live.interrupt();
         let prompt = self.prompt.as_mut().filter(|prompt| prompt.can_ask());
         let Some(prompt) = prompt else {
             if self.questions.show(question).is_some() {
@@ -188,7 +196,10 @@ impl WatchView {
 
     /// Shows more of a question.
     pub(super) fn show_more(&mut self, number: u64) {
-        self.questions.show_more(number);
+        let rows_left = self.questions.show_more(number);
+        if let Some(prompt) = &mut self.prompt {
+            prompt.shown_more(number, rows_left);
+        }
     }
 
     /// The question that a person has answered; `None` if the terminal is gone.
@@ -209,7 +220,10 @@ impl WatchView {
     ) {
         match result {
             Ok(is_taken) => self.questions.show_answer(question, answer, *is_taken),
-            Err(error) => self.lines(self.style.failure(&error.to_string(), None)),
+            Err(error) => {
+                let failure = self.style.failure(&error.to_string(), None);
+                self.lines(self.queue.fitted(failure));
+            }
         }
     }
 
@@ -232,7 +246,8 @@ impl WatchView {
     fn note(&self, text: &str) {
         // Beside JSON only a person is told.
         if self.stream.is_none() || self.queue.is_terminal() {
-            self.lines(self.style.paint(TextRole::Dim, Styled::text(text)));
+            let text = self.queue.fitted(Styled::text(text));
+            self.lines(self.style.paint(TextRole::Dim, text));
         }
     }
 

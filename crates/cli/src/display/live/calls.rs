@@ -20,6 +20,9 @@ use crate::terminal::{
 const COLUMNS_DEFAULT: usize = 100;
 /// Columns of an error's beginning behind the line of the call that failed.
 const ERROR_COLUMNS: usize = 120;
+/// Columns that the label of a call has at least beside the rest of its row: enough to know it by. With fewer, the rest stands
+/// below it.
+const LABEL_COLUMNS_MIN: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct CallLines {
@@ -297,9 +300,18 @@ impl CallLines {
     /// The line that stays of a call.
     fn row(&self, symbol: Symbol, role: TextRole, label: &Styled, about: &str) -> Styled {
         let about = styled![about];
-        let label = self.fit(label, 4 + about.width());
         let sign = self.style.paint(role, self.style.symbol(symbol));
         let mut row = Styled::default();
+        let columns = self.queue.columns().unwrap_or(COLUMNS_DEFAULT);
+        let beside = columns.saturating_sub(5 + about.width());
+        if beside < label.widest().min(LABEL_COLUMNS_MIN) {
+            row.push_line(&styled![sign, " ", self.fit(label, 2)]);
+            for line in about.wrap(columns.saturating_sub(3).max(1)) {
+                row.push_line(&styled!["  ", self.style.paint(TextRole::Dim, line)]);
+            }
+            return row;
+        }
+        let label = self.fit(label, 4 + about.width());
         row.push_line(&styled![
             sign,
             " ",

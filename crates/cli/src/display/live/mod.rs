@@ -190,6 +190,18 @@ impl LiveView {
         }
     }
 
+    /// Ends the rows of the answer so far: something else is shown below them, and the answer goes on below that.
+    pub(crate) fn interrupt(&mut self) {
+        match &mut self.stream {
+            Some(stream) if self.in_line => {
+                let parts = stream.interrupt();
+                self.stdout.flow(parts, stream.open());
+            }
+            Some(_) => {}
+            None => self.finish_line(),
+        }
+    }
+
     /// Marks what was printed of a step as void.
     fn discard(&mut self) {
         if self.text.discard() {
@@ -205,6 +217,18 @@ impl LiveView {
 
     fn note(&self, role: TextRole, symbol: Symbol, said: &str) {
         let said = styled![self.err_style.symbol(symbol), " ", said];
+        let said = self.stderr.fitted(said);
+        self.stderr
+            .lines(self.err_style.paint(role, said), OutputPriority::Must);
+    }
+
+    /// The same in one row: what has no room is cut off.
+    fn row(&self, role: TextRole, symbol: Symbol, said: &str) {
+        let mut said = styled![self.err_style.symbol(symbol), " ", said];
+        if let Some(columns) = self.stderr.columns() {
+            let mark = self.err_style.pick("…", "...");
+            said = said.cut(columns.saturating_sub(1), mark);
+        }
         self.stderr
             .lines(self.err_style.paint(role, said), OutputPriority::Must);
     }
@@ -295,7 +319,7 @@ impl LiveView {
             }
             AgentEvent::BackgroundStarted { id, name } => {
                 let said = format!("{id} runs in the background: {name}");
-                self.note(TextRole::Dim, Symbol::Running, &said);
+                self.row(TextRole::Dim, Symbol::Running, &said);
             }
             AgentEvent::TurnEnded { stop_reason, .. } => {
                 if *stop_reason == StopReason::Completed {

@@ -451,3 +451,56 @@ fn a_command_that_failed_and_work_that_goes_on_do_not_look_done() {
         "{said}"
     );
 }
+
+/// The label of a call is what it is known by: on a narrow terminal the rest of its row stands below it.
+#[test]
+fn label_of_background_work_stays_on_a_narrow_terminal() {
+    for (columns, expected) in [
+        (
+            38,
+            "▶ shell: sleep 600 && echo and so on…\n  12 ms, bg_1 runs in the background",
+        ),
+        (
+            60,
+            "▶ shell: sleep 600 && …  12 ms, bg_1 runs in the background",
+        ),
+    ] {
+        let mut screen = TestScreen::open(24, columns);
+        let output = OutputStreams::new(screen.terminal(), screen.terminal()).unwrap();
+        let mut live = LiveView::new(&output, &options());
+        live.event(&requested("a", "sleep 600 && echo and so on and on"));
+        let said = "bg_1 runs in the background; its output goes to /tmp/x";
+        live.event(&finished("a", CallOutcome::Succeeded, said));
+        live.event(&AgentEvent::BackgroundStarted {
+            id: "bg_2".into(),
+            name: "a command whose name has more letters than the row".into(),
+        });
+        live.end(None);
+        output.flush(LONG);
+        let shown = screen.contents();
+        assert!(shown.starts_with(expected), "{shown}");
+        let last = shown.lines().last().unwrap();
+        assert!(
+            last.starts_with("▶ bg_2 runs in the background: a") && last.ends_with('…'),
+            "{shown}"
+        );
+    }
+}
+
+#[test]
+fn answer_goes_on_below_what_interrupts_it() {
+    let screen = on_screen(|live, screen| {
+        live.event(&step(1));
+        live.event(&delta("One paragraph has two par"));
+        screen.wait_for("two par");
+        live.interrupt();
+        live.note(TextRole::Dim, Symbol::Good, "something else");
+        live.event(&delta("ts.\n\nThe end."));
+        live.event(&answered("One paragraph has two parts.\n\nThe end."));
+        live.event(&ended(StopReason::Completed));
+    });
+    assert_eq!(
+        screen,
+        "One paragraph has two\n✓ something else\nparts.\n\nThe end."
+    );
+}

@@ -13,6 +13,9 @@ use crate::terminal::{CellAlign, FlowLine, FlowPart, FlowTable, RowBreak, Span};
 
 /// Lists and quotes within each other that are drawn; deeper ones are drawn at this depth.
 const DEPTH_MAX: usize = 12;
+/// Lists and quotes that one line may begin; a line with more is no Markdown that anybody reads. The parser goes through
+/// all of them at each line, and they cost as much again when they are drawn.
+const BEGUN_MAX: usize = 64;
 
 /// Surroundings of a text: what stands above it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +60,32 @@ pub(super) fn last_block(source: &str) -> (usize, bool) {
     }
     let line = source[..last.0].rfind('\n').map_or(0, |end| end + 1);
     (line, last.1)
+}
+
+/// True if a line begins more lists and quotes than can be drawn in time.
+pub(super) fn nests_too_deep(line: &str) -> bool {
+    let mut rest = line;
+    for _ in 0..=BEGUN_MAX {
+        match behind_sign(rest.trim_start_matches([' ', '\t'])) {
+            Some(text) => rest = text,
+            None => return false,
+        }
+    }
+    true
+}
+
+/// The text behind the sign of a quote or of an item, if one begins it.
+fn behind_sign(text: &str) -> Option<&str> {
+    if let Some(quoted) = text.strip_prefix('>') {
+        return Some(quoted);
+    }
+    let number = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    let item = if number.len() < text.len() {
+        number.strip_prefix(['.', ')'])
+    } else {
+        text.strip_prefix(['-', '+', '*'])
+    };
+    item?.strip_prefix([' ', '\t'])
 }
 
 /// The parts of a text.
@@ -295,8 +324,11 @@ impl BlockWriter<'_> {
     fn prefixes(&mut self) -> (Vec<Span>, Vec<Span>) {
         let mut first = Vec::new();
         let mut rest = Vec::new();
-        for container in self.containers.iter_mut().take(DEPTH_MAX) {
+        for (depth, container) in self.containers.iter_mut().enumerate() {
             let is_begun = std::mem::replace(&mut container.is_begun, true);
+            if depth >= DEPTH_MAX {
+                continue;
+            }
             first.push(
                 if is_begun {
                     &container.rest
@@ -344,7 +376,8 @@ impl BlockWriter<'_> {
         let begun = self
             .containers
             .iter()
-            .take_while(|container| container.is_begun);
+            .take_while(|container| container.is_begun)
+            .take(DEPTH_MAX);
         let prefix: Vec<Span> = begun.map(|container| container.rest.clone()).collect();
         self.parts.push(blank_line(prefix));
     }

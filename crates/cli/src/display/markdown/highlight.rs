@@ -75,6 +75,19 @@ impl Default for HighlightBudget {
     }
 }
 
+impl HighlightBudget {
+    /// The time that is left.
+    pub(super) fn left(&self) -> Duration {
+        self.left
+    }
+}
+
+/// Unpacks the grammars, unless they are.
+pub(super) fn load_grammars() {
+    LazyLock::force(&GRAMMARS);
+    LazyLock::force(&MEANINGS);
+}
+
 /// Highlights the lines of one code block, from the first to the last.
 #[derive(Debug, Clone)]
 pub(super) struct CodeHighlighter {

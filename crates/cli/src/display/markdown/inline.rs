@@ -10,6 +10,7 @@ use crate::terminal::Span;
 pub(super) struct InlineText {
     theme: AnswerTheme,
     base: TextStyle,
+    /// Effects of each open style, with those around it.
     effects: Vec<Effects>,
     spans: Vec<Span>,
     /// Beginnings of the open links, and what they point at.
@@ -37,7 +38,8 @@ impl InlineText {
     }
 
     pub(super) fn begin(&mut self, effects: Effects) {
-        self.effects.push(effects);
+        let around = self.effects.last().copied().unwrap_or_default();
+        self.effects.push(around | effects);
     }
 
     pub(super) fn end(&mut self) {
@@ -45,11 +47,8 @@ impl InlineText {
     }
 
     fn style(&self, base: TextStyle) -> TextStyle {
-        let all = self
-            .effects
-            .iter()
-            .fold(base.get_effects(), |all, more| all | *more);
-        base.effects(all)
+        let effects = self.effects.last().copied().unwrap_or_default();
+        base.effects(base.get_effects() | effects)
     }
 
     pub(super) fn push(&mut self, text: &str) {
@@ -80,11 +79,12 @@ impl InlineText {
         let Some((at, target)) = self.links.pop() else {
             return;
         };
-        let shown: String = self.spans.iter().skip(at).map(Span::text).collect();
-        let is_shown = target == shown || target.strip_prefix("mailto:") == Some(&shown);
+        let shown = self.spans.get(at..).unwrap_or_default();
+        let address = target.strip_prefix("mailto:");
+        let is_shown = is_text(&target, shown) || address.is_some_and(|to| is_text(to, shown));
         match target.is_empty() || is_shown {
             true => {}
-            false if shown.is_empty() => self.push_dim(&target),
+            false if shown.iter().all(|span| span.text().is_empty()) => self.push_dim(&target),
             false => self.push_dim(&format!(" ({target})")),
         }
     }
@@ -96,4 +96,12 @@ impl InlineText {
         }
         std::mem::take(&mut self.spans)
     }
+}
+
+/// True if spans have this text. It ends at the first difference: a text may lie in many links.
+fn is_text(text: &str, spans: &[Span]) -> bool {
+    let rest = spans
+        .iter()
+        .try_fold(text, |rest, span| rest.strip_prefix(span.text()));
+    rest == Some("")
 }

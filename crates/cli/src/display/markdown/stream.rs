@@ -1,10 +1,13 @@
 //! The pieces of an answer, and the blocks that are complete.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
 
 use super::blocks::{self, TextAbove};
 use super::code_block::CodeBlock;
-use super::highlight::HighlightBudget;
+use super::highlight::{self, HighlightBudget};
 use super::long_table::LongTable;
 use super::open_answer::OpenAnswer;
 use super::theme::AnswerTheme;
@@ -14,6 +17,15 @@ use crate::terminal::{FlowLine, FlowPart, OpenText, RowBreak, Span, Style, last_
 const LINE_BYTES_MAX: usize = 4 * 1024;
 /// Bytes of a block after which it is shown in parts. It is parsed again when a line of it has come.
 const BLOCK_BYTES_MAX: usize = 8 * 1024;
+/// Bytes of a block up to which it is parsed at each line. A longer one is parsed when a part more of it has come: of lines
+/// of one letter the work would grow with the square of their number.
+const EAGER_BYTES_MAX: usize = 256;
+/// This part of a longer block has to come before it is parsed again: few lines, so that a block that is complete is shown
+/// soon.
+const PARSED_AGAIN: usize = 8;
+/// Processor time for the Markdown of one piece: no stop is heard meanwhile, and a person notices a tenth of a second. A piece
+/// that a model streams takes a thousandth of it; a whole answer of odd Markdown can take longer, and is plain from there on.
+const PIECE_TIME_MAX: Duration = Duration::from_millis(30);
 /// Bytes of a table after which its columns keep their widths.
 const TABLE_BYTES_MAX: usize = 4 * 1024;
 
@@ -40,6 +52,10 @@ pub(crate) struct AnswerStream {
     ends_blank: bool,
     /// The line is the rest of one that was shown in parts.
     is_rest: bool,
+    /// Bytes of the block from which on it is parsed again.
+    parse_at: usize,
+    /// Time that the Markdown of this piece has had.
+    piece_time: Duration,
 }
 
 /// The block that is not complete.
@@ -64,6 +80,8 @@ impl AnswerStream {
             budget: HighlightBudget::default(),
             ends_blank: false,
             is_rest: false,
+            parse_at: 0,
+            piece_time: Duration::ZERO,
         }
     }
 
@@ -76,6 +94,7 @@ impl AnswerStream {
     /// Takes the next piece. Returns what is complete by now.
     pub(crate) fn push(&mut self, mut text: &str) -> Vec<FlowPart> {
         let mut parts = Vec::new();
+        self.piece_time = Duration::ZERO;
         while !text.is_empty() {
             let room = text.floor_char_boundary(LINE_BYTES_MAX.saturating_sub(self.line.len()));
             let end = memchr::memchr(b'\n', &text.as_bytes()[..room]);
@@ -108,6 +127,23 @@ impl AnswerStream {
         parts
     }
 
+    /// Shows all of the answer so far but a word that is not complete: something else is shown below it, and the answer goes
+    /// on below that, in the same block of code or table.
+    pub(crate) fn interrupt(&mut self) -> Vec<FlowPart> {
+        let mut parts = Vec::new();
+        // Without a word the line may be the beginning of a sign, such as that of an item or of a block of code.
+        let blank = self.line.rfind(' ').map(|blank| blank + 1);
+        let end = blank.filter(|end| self.line[..*end].contains(char::is_alphabetic));
+        if let Some(end) = end {
+            let rest = self.line.split_off(end);
+            let line = std::mem::replace(&mut self.line, rest);
+            self.end_line(&line, &mut parts);
+        }
+        self.flush(&mut parts);
+        self.is_rest |= end.is_some();
+        parts
+    }
+
     /// The part that is not complete, to be drawn below what is.
     pub(crate) fn open(&self) -> Option<Arc<dyn OpenText>> {
         let is_empty = match &self.block {
@@ -126,13 +162,7 @@ impl AnswerStream {
             return;
         }
         if self.format == AnswerFormat::Plain {
-            let span = Span::plain(line);
-            return parts.push(FlowPart::Line(FlowLine {
-                first: Vec::new(),
-                rest: Vec::new(),
-                text: vec![span],
-                breaks: RowBreak::Words,
-            }));
+            return parts.push(plain_line(line));
         }
         match &mut self.block {
             StreamBlock::Code(code) if !is_rest && code.is_end(line) => {
@@ -154,6 +184,31 @@ impl AnswerStream {
     }
 
     fn text_line(&mut self, line: &str, parts: &mut Vec<FlowPart>) {
+        if self.piece_time > PIECE_TIME_MAX {
+            // Of the rest only fences are understood: a later piece may hold the end of a block of code.
+            return match CodeBlock::begin(line) {
+                Some(code) => {
+                    self.flush(parts);
+                    self.begin_code(code, parts);
+                }
+                None => self.odd_line(line, parts),
+            };
+        }
+        if line.contains("```") || line.contains("~~~") {
+            // What is done once is no work of this answer, nor is highlighting, which has a time of its own.
+            highlight::load_grammars();
+        }
+        let (began, left) = (processor_time(), self.budget.left());
+        self.timed_text_line(line, parts);
+        let highlighting = left.saturating_sub(self.budget.left());
+        let took = processor_time().saturating_sub(began);
+        self.piece_time += took.saturating_sub(highlighting);
+    }
+
+    fn timed_text_line(&mut self, line: &str, parts: &mut Vec<FlowPart>) {
+        if blocks::nests_too_deep(line) {
+            return self.odd_line(line, parts);
+        }
         let StreamBlock::Text(text) = &mut self.block else {
             return;
         };
@@ -170,6 +225,13 @@ impl AnswerStream {
             }
             return;
         }
+        let code = CodeBlock::begin(line);
+        if text.len() > EAGER_BYTES_MAX && text.len() < self.parse_at && code.is_none() {
+            if text.len() > BLOCK_BYTES_MAX {
+                self.flush(parts);
+            }
+            return;
+        }
         let (last, is_table) = blocks::last_block(text);
         if last > 0 {
             let rest = text.split_off(last);
@@ -179,14 +241,11 @@ impl AnswerStream {
         let StreamBlock::Text(text) = &self.block else {
             return;
         };
+        self.parse_at = text.len() + text.len() / PARSED_AGAIN;
         if last == begin
-            && let Some(code) = CodeBlock::begin(line)
+            && let Some(code) = code
         {
-            if self.above == TextAbove::Apart {
-                parts.push(blocks::blank_line(Vec::new()));
-            }
-            self.above = TextAbove::Adjacent;
-            self.block = StreamBlock::Code(code);
+            self.begin_code(code, parts);
         } else if is_table && text.len() > TABLE_BYTES_MAX {
             let table = LongTable::begin(text, self.theme);
             self.flush(parts);
@@ -194,6 +253,26 @@ impl AnswerStream {
         } else if text.len() > BLOCK_BYTES_MAX {
             self.flush(parts);
         }
+    }
+
+    fn begin_code(&mut self, code: CodeBlock, parts: &mut Vec<FlowPart>) {
+        self.blank_above(parts);
+        self.block = StreamBlock::Code(code);
+    }
+
+    /// Shows a line as it was written.
+    fn odd_line(&mut self, line: &str, parts: &mut Vec<FlowPart>) {
+        self.flush(parts);
+        self.blank_above(parts);
+        parts.push(plain_line(line));
+    }
+
+    /// Shows the blank line that stands above a part.
+    fn blank_above(&mut self, parts: &mut Vec<FlowPart>) {
+        if self.above == TextAbove::Apart {
+            parts.push(blocks::blank_line(Vec::new()));
+        }
+        self.above = TextAbove::Adjacent;
     }
 
     /// Shows the beginning of a line that is too long.
@@ -215,6 +294,7 @@ impl AnswerStream {
     }
 
     fn write(&mut self, text: &str, parts: &mut Vec<FlowPart>) {
+        self.parse_at = 0;
         let written = blocks::render(text, self.theme, self.above, &mut self.budget);
         let end = &text[text.trim_end().len()..];
         let is_blank_behind = end.matches('\n').count() > usize::from(!written.is_empty());
@@ -226,6 +306,21 @@ impl AnswerStream {
         };
         parts.extend(written);
     }
+}
+
+fn plain_line(line: &str) -> FlowPart {
+    FlowPart::Line(FlowLine {
+        first: Vec::new(),
+        rest: Vec::new(),
+        text: vec![Span::plain(line)],
+        breaks: RowBreak::Words,
+    })
+}
+
+/// Time that this thread has had: what others do on a busy machine does not count.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
 }
 
 #[cfg(test)]

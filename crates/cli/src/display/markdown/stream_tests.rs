@@ -183,3 +183,153 @@ alpha │ starts the    │ 1
         "Name: alpha\nWhat it does:\n  starts the work\n  at once\nSince: 1"
     );
 }
+
+/// Quotes and lists that lie too deep in each other are drawn at the greatest depth, and leave no empty rows.
+#[test]
+fn deep_containers_take_one_row_each() {
+    let quoted = plain(&format!("{}a\n", "> ".repeat(30)), 80);
+    assert_eq!(quoted.lines().count(), 1, "{quoted}");
+    let listed = plain(&format!("{}a\n", "- ".repeat(30)), 80);
+    assert_eq!(listed.lines().count(), 1, "{listed}");
+}
+
+#[test]
+fn a_line_of_thousands_of_signs_is_shown_as_it_was_written() {
+    for sign in [">", "> ", "- ", "1. ", "* > "] {
+        let line = sign.repeat(500);
+        let text = format!("above\n\n{line}a\n\nbelow **it**\n");
+        let shown = plain(&text, 200);
+        let joined: String = shown.lines().map(str::trim_end).collect();
+        let written = format!("above{line}abelow it").replace(' ', "");
+        assert_eq!(joined.replace(' ', ""), written, "{shown}");
+    }
+}
+
+/// Rows of an answer that something else interrupts after each of so many letters.
+fn interrupted(text: &str, at: usize) -> (Vec<String>, Vec<String>) {
+    let mut stream = AnswerStream::new(COLOURED, AnswerFormat::Markdown);
+    let (before, behind) = text.split_at(at);
+    let rows = |parts: Vec<FlowPart>| parts.iter().flat_map(|part| part.shown(60)).collect();
+    let mut parts = stream.push(before);
+    parts.extend(stream.interrupt());
+    let above = rows(parts);
+    let mut parts = stream.push(behind);
+    parts.extend(stream.finish());
+    (above, rows(parts))
+}
+
+#[test]
+fn interrupted_paragraph_goes_on_with_a_whole_word() {
+    let (above, below) = interrupted("one two three four\n\nnext", 11);
+    assert_eq!(above, ["one two"]);
+    assert_eq!(below, ["three four", "", "next"]);
+    let (above, below) = interrupted("one two three\n", 8);
+    assert_eq!(
+        (above, below),
+        (vec!["one two".to_owned()], vec!["three".to_owned()])
+    );
+}
+
+#[test]
+fn interrupted_code_stays_code() {
+    let text = "```\nlet **a**\nlet b\n```\nend **it**\n";
+    let shown = |at: usize| {
+        let (above, below) = interrupted(text, at);
+        let all = [above, below].concat().join("\n");
+        all.replace("\x1b[0m", "").replace("\x1b[1m", "")
+    };
+    for at in 0..text.len() {
+        let shown = shown(at);
+        assert!(
+            shown.contains("**a**") || shown.contains("\n  **a**"),
+            "{at}: {shown}"
+        );
+        let (code, rest) = shown
+            .rsplit_once("let")
+            .unwrap_or_else(|| panic!("{at}: {shown}"));
+        assert!(
+            !code.contains("```") && !rest.contains('`'),
+            "{at}: {shown}"
+        );
+    }
+}
+
+/// No word is lost, whatever the moment.
+#[test]
+fn interruption_loses_nothing() {
+    for at in (0..SAMPLE.len()).filter(|at| SAMPLE.is_char_boundary(*at)) {
+        let (above, below) = interrupted(SAMPLE, at);
+        let shown = [above, below].concat().join(" ");
+        for word in [
+            "Title", "inner", "second", "quoted", "let", "12345", "Setext", "def",
+        ] {
+            assert!(shown.contains(word), "{at}: no {word} in {shown}");
+        }
+    }
+}
+
+/// A test of time, which runs alone.
+mod alone {
+    use super::*;
+
+    /// No Ctrl-C is heard while a piece of an answer is drawn, and the whole answer may be one.
+    #[test]
+    fn no_answer_takes_longer_than_a_person_notices() {
+        let nested = (0..90).map(|depth| "  ".repeat(depth) + "- a\n");
+        let nested = nested.collect::<Vec<_>>().concat();
+        let answers = [
+            (">".repeat(5_000), "quotes"),
+            ("> ".repeat(50_000), "many quotes"),
+            ("- ".repeat(5_000), "items"),
+            ("1. ".repeat(5_000), "numbered items"),
+            (format!("{}a\n", "- ".repeat(60)).repeat(500), "deep items"),
+            (
+                format!("{}\n{}", "> ".repeat(60), "1\n".repeat(50_000)),
+                "lazy lines",
+            ),
+            (nested.repeat(100), "lists by their indent"),
+            ("1\n".repeat(100_000), "lines of one letter"),
+            (">\n".repeat(50_000), "empty quotes"),
+            ("*a **b ".repeat(10_000), "emphasis"),
+            ("![".repeat(20_000), "images"),
+            (
+                format!("{}{}", "![".repeat(600), "](a)".repeat(600)).repeat(20),
+                "images in images",
+            ),
+            ("[".repeat(50_000), "brackets"),
+            ("`` ` ".repeat(10_000), "code"),
+            ("<a ".repeat(20_000), "tags"),
+            (
+                "|a".repeat(2_000) + "\n" + &"|-".repeat(2_000) + "\n" + &"|\n".repeat(5_000),
+                "columns",
+            ),
+            ("- ```a\n".repeat(10_000), "code in items"),
+            ("[a]: b\n".repeat(10_000), "definitions"),
+            ("&amp;".repeat(10_000), "entities"),
+            ("word ".repeat(100_000), "one long line"),
+            (
+                "A **sentence** with `code`, and more of it.\n\n".repeat(3_000),
+                "an answer",
+            ),
+        ];
+        for (answer, name) in answers {
+            let mut stream = AnswerStream::new(COLOURED, AnswerFormat::Markdown);
+            highlight::load_grammars();
+            let began = processor_time();
+            let parts = stream.push(&answer);
+            let open = stream.open();
+            let pushed = processor_time().saturating_sub(began);
+            let began = processor_time();
+            drop(stream.finish());
+            let finished = processor_time().saturating_sub(began);
+            drop((parts, open));
+            // What is over the time is a copy of the text: a few microseconds a line.
+            let lines = u32::try_from(answer.lines().count()).unwrap();
+            let most = Duration::from_millis(80) + Duration::from_micros(10) * lines;
+            assert!(
+                pushed < most && finished < most,
+                "{name}: {pushed:?}, {finished:?}"
+            );
+        }
+    }
+}

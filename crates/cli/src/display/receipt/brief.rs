@@ -123,7 +123,10 @@ pub(super) fn name(item: &ReceiptItem, with_label: bool) -> String {
         (ItemKind::ModelCall, _) => format!("model {}:", item.name),
         (_, Some(label)) => format!("{}: {label} ·", item.name),
         (ItemKind::ToolCall, None) => format!("{}:", item.name),
-        (kind, None) if words::kind(kind) == &*item.name => format!("{}:", item.name),
+        // The name of a permission question says its kind.
+        (kind, None) if item.name.split(' ').next_back() == Some(words::kind(kind)) => {
+            format!("{}:", item.name)
+        }
         (kind, None) => format!("{} {}:", words::kind(kind), item.name),
     }
 }

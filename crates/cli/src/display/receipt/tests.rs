@@ -341,3 +341,18 @@ fn no_width_is_too_small_and_nothing_is_left_out() {
         assert!(!drawn.contains('\u{1b}'), "the name of a remote is escaped");
     }
 }
+
+#[test]
+fn name_of_a_question_is_not_said_twice() {
+    let state = stopped(EndMethod::Dropped, Evidence::observed_at("x"), 5.0);
+    let name = |kind, name: &str| {
+        let item = ReceiptItem::new(kind, "id", name, state.clone());
+        work_line(&item)
+    };
+    assert_eq!(
+        name(ItemKind::Permission, "permission question"),
+        "permission question"
+    );
+    assert_eq!(name(ItemKind::Permission, "other"), "question other");
+    assert_eq!(name(ItemKind::Thread, "thread"), "thread");
+}

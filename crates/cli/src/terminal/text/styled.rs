@@ -12,6 +12,9 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 use super::escape;
 use super::width::widest;
 
+/// Beginning of a command behind the words of a hint.
+const COMMAND_BEHIND_WORDS: &str = ": allstop ";
+
 /// A text for a terminal. Whatever goes in as a string is escaped.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Styled {
@@ -117,7 +120,7 @@ impl Styled {
     }
 
     /// The most columns that any terminal gives it.
-    pub(in crate::terminal) fn widest(&self) -> usize {
+    pub(crate) fn widest(&self) -> usize {
         let letters = letters(&self.text).filter(|(_, is_control)| !is_control);
         letters.map(|(c, _)| widest(c)).sum()
     }
@@ -174,8 +177,26 @@ impl Styled {
         fit
     }
 
-    /// The text in lines of so many columns, broken between words. A word that is longer is broken where the line ends,
-    /// unless it has colours.
+    /// The same, but for a command at the end of a line: it stands on a line of its own, to be copied as one.
+    pub(crate) fn fit_with_command(&self, columns: usize) -> Self {
+        let mut fit = Self::default();
+        for line in self.lines() {
+            let command = line.text.find(COMMAND_BEHIND_WORDS);
+            let Some(at) = command.filter(|_| line.width() > columns) else {
+                fit.push(&line.fit(columns));
+                continue;
+            };
+            let (words, command) = line.text.split_at(at + 1);
+            let [words, command] = [words, command.trim_start()].map(|text| Self {
+                text: text.to_owned(),
+            });
+            fit.push(&words.fit(columns));
+            fit.push_line(&command);
+        }
+        fit
+    }
+
+    /// The text in lines of so many columns, broken between words. A word that is longer is broken where the line ends.
     pub(crate) fn wrap(&self, columns: usize) -> Vec<Self> {
         let mut lines: Vec<Self> = Vec::new();
         let words = self.text.split(' ').filter(|word| !word.is_empty());
@@ -197,13 +218,17 @@ impl Styled {
 
 /// A word in pieces of so many columns, at least one character each.
 fn pieces(word: &str, columns: usize) -> Vec<&str> {
-    if word.width() <= columns || word.contains('\x1b') {
+    if word.width() <= columns {
         return vec![word];
     }
     let mut pieces = Vec::new();
     let (mut start, mut width) = (0, 0);
-    for (at, c) in word.char_indices() {
-        let more = c.width().unwrap_or_default();
+    for ((at, _), (c, is_control)) in word.char_indices().zip(letters(word)) {
+        let more = if is_control {
+            0
+        } else {
+            c.width().unwrap_or_default()
+        };
         if width + more > columns && at > start {
             pieces.push(&word[start..at]);
             (start, width) = (at, 0);
@@ -319,6 +344,12 @@ mod tests {
         let broken = [of("a"), of("bcde"), of("fgh"), of("i")];
         assert_eq!(of("a bcdefgh i").wrap(4), broken);
         assert_eq!(of("日本語").wrap(1).len(), 3);
+        let painted = Style::new(true, true).paint(TextRole::Dim, "ab cdefg");
+        let rows = painted.wrap(4);
+        assert_eq!(
+            rows.iter().map(Styled::width).collect::<Vec<_>>(),
+            [2, 4, 1]
+        );
         assert!(of("").wrap(4).is_empty());
     }
 
@@ -328,5 +359,17 @@ mod tests {
         let fit = text.fit(10);
         assert_eq!(fit.shown(), "one two\nthree\n  four\n  five six\nshort\n");
         assert_eq!(Styled::text("a  b").fit(10).shown(), "a  b\n");
+    }
+
+    #[test]
+    fn command_of_a_hint_stays_in_one_line() {
+        let fit = |text, columns| Styled::text(text).fit_with_command(columns);
+        let hint = "session 1 · to go on: allstop resume 1 --model x";
+        assert_eq!(fit(hint, 60).shown(), format!("{hint}\n"));
+        assert_eq!(
+            fit(hint, 15).shown(),
+            "session 1 · to\ngo on:\nallstop resume 1 --model x\n"
+        );
+        assert_eq!(fit("no command", 5).shown(), "no\ncomma\nnd\n");
     }
 }

@@ -136,6 +136,21 @@ impl<'a> Person<'a> {
         self
     }
 
+    /// The same, in rows that may be broken between any two words.
+    #[track_caller]
+    pub(crate) fn sees_words(&self, text: &str) -> &Self {
+        let words = |screen: &str| screen.split_whitespace().collect::<Vec<_>>().join(" ");
+        let seen = within(FACT_MAX, || {
+            words(&self.screen()).contains(text).then_some(())
+        });
+        assert!(
+            seen.is_some(),
+            "no {text:?} on the screen:\n{}",
+            self.screen()
+        );
+        self
+    }
+
     #[track_caller]
     pub(crate) fn sees_twice(&self, text: &str) {
         let seen = within(FACT_MAX, || {
@@ -173,7 +188,7 @@ impl<'a> Person<'a> {
     /// The end of the chat, with nothing left behind and the terminal as it was; and what its screen shows in the end.
     #[track_caller]
     pub(crate) fn left(self) -> (Ended, String) {
-        const END: &str = "to continue: allstop sessions resume";
+        const END: &str = "allstop sessions resume";
         let asks = within(FACT_MAX, || {
             let screen = self.screen();
             let asks = screen.contains("still running: ") && !screen.contains(END);

@@ -18,6 +18,14 @@ use crate::terminal::{
 /// Rows of a terminal that does not say how many it has.
 const ROWS_DEFAULT: usize = 24;
 
+/// The session that a person chose.
+#[derive(Debug)]
+pub(crate) struct PickedSession {
+    pub(crate) id: SessionId,
+    /// The terminal, with what was typed behind the choice.
+    pub(crate) reader: InputReader,
+}
+
 /// Lets a person choose. `None`: nobody wants any, or a signal came.
 ///
 /// # Errors
@@ -30,7 +38,7 @@ pub(crate) async fn pick(
     device: TerminalDevice,
     (queue, environment): (&OutputQueue, &Environment),
     supervisor: &mut Supervisor,
-) -> Result<Option<SessionId>, CliError> {
+) -> Result<Option<PickedSession>, CliError> {
     let style = environment.style(true);
     let mode = if environment.has_cursor() {
         InputMode::Keys {
@@ -66,7 +74,8 @@ pub(crate) async fn pick(
             keys = reader.next() => {
                 // Without keys the terminal is gone.
                 let Some(keys) = keys else { break None };
-                for key in keys {
+                let mut keys = keys.into_iter();
+                while let Some(key) = keys.next() {
                     let step = if in_lines {
                         if key.ends_line() {
                             queue.end_echoed_line();
@@ -81,7 +90,10 @@ pub(crate) async fn pick(
                             let said = format!("{count} sessions match; type the number of one, or more words");
                             queue.lines(said, OutputPriority::Must);
                         }
-                        PickStep::Chosen(id) => break 'choice Some(id),
+                        PickStep::Chosen(id) => {
+                            reader.unread(keys);
+                            break 'choice Some(id);
+                        }
                         PickStep::GivenUp => break 'choice None,
                     }
                 }
@@ -98,5 +110,5 @@ pub(crate) async fn pick(
         show(&picker);
     };
     queue.show_input_line(None);
-    Ok(chosen)
+    Ok(chosen.map(|id| PickedSession { id, reader }))
 }

@@ -1,0 +1,170 @@
+//! The display of a chat and of its watchers on small terminals and on one without a cursor.
+
+use rustix::termios::{LocalModes, tcgetattr};
+
+use crate::support::person::{CTRL_C, CTRL_D, Person, assert_in_order};
+use crate::support::terminal::Terminal;
+use crate::support::{FACT_MAX, Place, Signal, eventually};
+
+/// An answer that waits in the middle of a word, work in the background, and a long question.
+const SCRIPT: &str = r#"
+turns:
+  - when: slow
+    replies:
+      - chunks: [{text: "One paragraph has two par"}, {text: "ts."}, {text: " The"}, {text: " end."}]
+        stall: mid_stream
+        stall_for: 3s
+  - when: hang
+    replies:
+      - chunks: [{text: "Words that were said"}, {text: " never said"}]
+        stall: mid_stream
+  - when: server
+    replies:
+      - calls: [{tool: shell, arguments: {command: "sleep 600 && echo a command of many words", background: true}}]
+      - {text: "It is up."}
+  - when: ask
+    replies:
+      - calls: [{tool: shell, arguments: {command: "LINES"}}]
+      - {text: "Done."}
+replies: []
+"#;
+
+fn script() -> String {
+    let lines: Vec<String> = (1..=40).map(|number| format!("echo {number}")).collect();
+    SCRIPT.replace("LINES", &lines.join("\\n"))
+}
+
+fn sits_down<'a>(place: &'a Place, size: (u16, u16), args: &str) -> Person<'a> {
+    let terminal = Terminal::new();
+    terminal.resize(size);
+    let chat = place.allstop().arg("chat").args(args).arg("--model");
+    Person::with_model(place, chat.arg(place.script(&script())), terminal)
+}
+
+#[test]
+fn command_in_an_answer_stands_between_whole_words() {
+    for size in [(100, 30), (60, 20), (38, 60)] {
+        let place = Place::new();
+        let person = sits_down(&place, size, "");
+        person.says("slow").sees("two par").says("/policy");
+        person.sees("policy interrupt").sees("The end.");
+        person.presses(CTRL_D);
+        let (_, screen) = person.left();
+        let texts = [
+            "One paragraph has two\n",
+            "› /policy\n",
+            "policy interrupt\n",
+            "parts. The end.\n",
+        ];
+        assert_in_order(&screen, &texts);
+        assert_eq!(screen.matches("paragraph").count(), 1, "{screen}");
+    }
+}
+
+#[test]
+fn narrow_terminal_shows_the_label_of_background_work_and_whole_words() {
+    let place = Place::new();
+    let person = sits_down(&place, (38, 60), "--yes");
+    person.says("server").sees("It is up.");
+    person.presses(CTRL_D);
+    let (_, screen) = person.left();
+    assert_in_order(
+        &screen,
+        &[
+            "▶ shell: sleep 600 && echo",
+            "bg_1 runs in the background\n",
+        ],
+    );
+    assert_in_order(
+        &screen,
+        &["/help lists commands and keys\n", "to continue:\n"],
+    );
+}
+
+#[test]
+fn rest_of_a_question_is_counted_once() {
+    let place = Place::new();
+    let person = sits_down(&place, (60, 20), "");
+    person.says("ask").sees("… 30 more lines · v shows more");
+    person.says("v").sees("… 20 more lines · v shows more");
+    assert_eq!(person.screen().matches("more lines").count(), 1);
+    person.says("v").sees("echo 30").says("v").sees("echo 40");
+    let is_all = || !person.screen().contains("more lines");
+    eventually("no rest", || is_all().then_some(()));
+    person.says("n").sees("Done.").presses(CTRL_D);
+    let (_, screen) = person.left();
+    assert!(!screen.contains("v shows more"), "{screen}");
+    assert_in_order(&screen, &["│ echo 10\n  │ echo 11\n", "│ echo 40\n"]);
+}
+
+#[test]
+fn watcher_sees_the_words_before_the_stop() {
+    let place = Place::new();
+    let person = sits_down(&place, (80, 24), "");
+    person.says("hang").sees("were said");
+    let terminal = Terminal::new();
+    let copy = terminal.line().try_clone().expect("it can be duplicated");
+    let watcher = place.allstop().args("watch last").env("TERM", "xterm");
+    let watcher = watcher.on_terminal(terminal.line()).stdout(copy).start();
+    terminal.wait("were said");
+    person.presses(CTRL_C).sees("stopped by you");
+    terminal.wait("verified.");
+    person.presses(CTRL_D);
+    drop(person.left());
+    assert_eq!(watcher.end(FACT_MAX).code, 0);
+    let mut emulator = vt100::Parser::new(200, 80, 0);
+    emulator.process(terminal.all_shown().as_bytes());
+    let screen = emulator.screen().contents();
+    assert_in_order(
+        &screen,
+        &["Words that were said", "stopping, force in", "stopped by"],
+    );
+    assert_eq!(screen.matches("were said").count(), 1, "{screen}");
+}
+
+/// The shell would get what the terminal reports, as if it was typed.
+#[test]
+fn signals_end_the_reports_of_the_terminal() {
+    for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129)] {
+        let place = Place::new();
+        let person = sits_down(&place, (80, 24), "");
+        person.says("hang").sees("were said");
+        let Person { terminal, chat, .. } = person;
+        assert_eq!(chat.end_by(signal).code, code, "{}", terminal.shown());
+        let shown = terminal.all_shown();
+        for mode in ["\x1b[?1004", "\x1b[?2004"] {
+            let (_, last) = shown.rsplit_once(mode).expect("the chat sets it");
+            assert!(last.starts_with('l'), "{signal:?}: {shown:?}");
+        }
+        let mode = tcgetattr(terminal.line()).expect("the terminal is there");
+        let cooked = LocalModes::ICANON | LocalModes::ECHO;
+        assert!(mode.local_modes.contains(cooked), "{signal:?}: {mode:?}");
+    }
+}
+
+#[test]
+fn terminal_without_a_cursor_gets_no_sequence() {
+    let place = Place::new();
+    let terminal = Terminal::new();
+    let copy = terminal.line().try_clone().expect("it can be duplicated");
+    let chat = place.allstop().args("chat --store").arg(place.store());
+    let chat = chat.arg("--model").arg(place.script(&script()));
+    let chat = chat.env("TERM", "dumb").env("LANG", "C.UTF-8");
+    let chat = chat.on_terminal(terminal.line()).stdout(copy).start();
+    terminal.wait("/help lists");
+    terminal.type_keys("/policy\n");
+    terminal.wait("policy interrupt");
+    terminal.type_keys("ask\n");
+    terminal.wait("[y]es");
+    terminal.type_keys("n because\n");
+    terminal.wait("was denied: because\r\n› ");
+    terminal.type_keys("hang\n");
+    terminal.wait("were said");
+    terminal.type_keys(CTRL_C);
+    terminal.wait("stopped by you");
+    terminal.type_keys(CTRL_D);
+    assert_eq!(chat.end(FACT_MAX).code, 0, "{}", terminal.shown());
+    let shown = terminal.all_shown();
+    assert!(!shown.contains('\x1b'), "{shown:?}");
+    assert_eq!(shown.matches("› ask").count(), 1, "{shown}");
+}
