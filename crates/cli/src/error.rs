@@ -7,7 +7,7 @@ use allstop_agent::{TurnError, TurnErrorKind};
 use allstop_core::StopReason;
 use allstop_runtime::{ConfigError, Envelope, StartError};
 
-use crate::shell_command::quoted;
+use crate::shell_quote::quoted;
 
 /// Failure of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -20,6 +20,7 @@ mod resources;
 mod run;
 mod serve;
 mod shell_command;
+mod shell_quote;
 mod short_id;
 mod shutdown;
 mod signals;

@@ -1,12 +1,12 @@
 //! Commands that are printed to be pasted into a shell.
 
-use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use allstop_core::{SessionId, SessionSettings};
 
 use crate::args::{ChatWith, ModelArgs, ProjectConfigChoice, StoreArgs};
 use crate::host::ProcessHost;
+use crate::shell_quote::quoted;
 use crate::short_id::short;
 
 /// The flags that a later command on the same session needs again, as a shell reads them.
@@ -146,15 +146,6 @@ fn is_remembered(args: &ModelArgs, variables: &[Option<String>; 2]) -> bool {
         variable.is_none() || variable == chosen
     };
     is_whole && is_same(model, &args.model) && is_same(url, &args.base_url)
-}
-
-/// A word as a shell takes it.
-pub(crate) fn quoted(word: &str) -> Cow<'_, str> {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,@%+=".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return Cow::Borrowed(word);
-    }
-    format!("'{}'", word.replace('\'', "'\\''")).into()
 }
 
 #[cfg(test)]

@@ -83,9 +83,7 @@ pub use message::{MessageDeadline, MessageHandle, MessageOutcome, NewMessage, Se
 pub use questions::AnswerResult;
 pub use queue::{Admission, MessageRefused};
 pub use session::{Session, WAIT_DEFAULT};
-pub use sessions::{OpenError, Sessions};
-pub use source::{
-    AgentRequest, AgentSource, OnBackgroundEnd, OnOpen, SessionAgent, SessionOptions,
-};
+pub use sessions::{OnOpen, OpenError, Sessions};
+pub use source::{AgentRequest, AgentSource, OnBackgroundEnd, SessionAgent, SessionOptions};
 pub use stop_handle::{SessionStop, StopTarget};
 pub use wait::WaitResult;

@@ -1,5 +1,6 @@
 //! The sessions of one system, which creates and resumes them.
 
+use std::fmt;
 use std::sync::Arc;
 
 use allstop_core::{SessionId, TurnNumber};
@@ -12,10 +13,14 @@ use crate::source::{AgentSource, SessionHost, SessionOptions};
 use crate::unended::{self, UnendedWork};
 
 /// The sessions of one system. Clones refer to the same sessions. No two sessions share a lock.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Sessions {
     pub(crate) host: Arc<SessionHost>,
+    on_open: Option<OnOpen>,
 }
+
+/// Recipient of sessions that are opened.
+pub type OnOpen = Arc<dyn Fn(&Session) + Send + Sync>;
 
 /// Reason for which a session was not opened.
 #[derive(Debug, thiserror::Error)]
@@ -43,7 +48,15 @@ impl Sessions {
                 source,
                 options,
             }),
+            on_open: None,
         }
+    }
+
+    /// Calls this function with each session that is opened from now on, before its first message. It must not wait.
+    #[must_use]
+    pub fn on_open(mut self, on_open: OnOpen) -> Self {
+        self.on_open = Some(on_open);
+        self
     }
 
     /// Creates a session. Without an id it gets a new one; `folder` is its working directory.
@@ -96,9 +109,17 @@ impl Sessions {
         let inner = SessionInner::new(Arc::clone(&self.host), writer.id().clone(), position);
         inner.start_with(writer, left)?;
         let session = Session { inner };
-        if let Some(on_open) = &self.host.options.on_open {
+        if let Some(on_open) = &self.on_open {
             on_open(&session);
         }
         Ok(session)
+    }
+}
+
+impl fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sessions")
+            .field("host", &self.host)
+            .finish_non_exhaustive()
     }
 }

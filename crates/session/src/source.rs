@@ -17,7 +17,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::compaction::CompactionLimits;
 use crate::follow_up::FollowUp;
-use crate::session::Session;
 
 /// Source of agents: creates the agent of a session each time when the session is opened.
 pub trait AgentSource: Send + Sync + fmt::Debug {
@@ -92,9 +91,6 @@ pub enum OnBackgroundEnd {
     Wake,
 }
 
-/// Recipient of sessions that are opened.
-pub type OnOpen = Arc<dyn Fn(&Session) + Send + Sync>;
-
 /// Options of sessions.
 #[derive(Clone)]
 pub struct SessionOptions {
@@ -119,8 +115,6 @@ pub struct SessionOptions {
     pub unanswered_after: Option<Duration>,
     /// Settings that a session records when it is created or resumed, for the process that continues it.
     pub settings: Option<Arc<SessionSettings>>,
-    /// Called with each session that is opened, before its first message. It must not wait.
-    pub on_open: Option<OnOpen>,
     /// Wall clock for the times in records.
     pub now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     /// Creates message ids.
@@ -139,7 +133,6 @@ impl Default for SessionOptions {
             unwatched: PermissionAnswer::Unanswered,
             unanswered_after: Some(Duration::from_mins(1)),
             settings: None,
-            on_open: None,
             now: Arc::new(|| SystemTime::now().into()),
             new_message_id: Arc::new(|| MessageId::new(ulid::Ulid::generate().to_string())),
         }

@@ -8,7 +8,7 @@ use allstop_session::StopTarget;
 
 use super::OpenChat;
 use crate::exit::Exit;
-use crate::shell_command::quoted;
+use crate::shell_quote::quoted;
 use crate::short_id::short;
 use crate::shutdown::{self, SessionClosing};
 use crate::supervise::Supervisor;

@@ -6,7 +6,7 @@ use allstop_model::provider::without_secrets;
 use allstop_runtime::config::{McpServerSection, ProjectFile};
 use allstop_tools::permission::PermissionMode;
 
-use crate::shell_command::quoted;
+use crate::shell_quote::quoted;
 
 /// Sections whose keys all have a line of their own.
 const SECTIONS_IN_LINES: [&str; 4] = ["mcp.", "workspace.", "shell.", "store."];

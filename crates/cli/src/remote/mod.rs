@@ -4,7 +4,7 @@
 //! `protocol` and `watch_event` are what is said, in JSON-RPC with Content-Length frames; `folder` is where the sockets are;
 //! `owned`, `listener` and `connection` are the side of the owner, `client` the other side. `watched` follows the events of a
 //! session for its watchers, and keeps a picture of the running turn (`turn_picture`). `terminal_session` is for processes whose
-//! only session belongs to their terminal.
+//! only session belongs to their terminal; its `announcer` tells watchers what stands there beside the events.
 //!
 //! Invariants:
 //! 1. A peer of another user is told nothing, and a socket of another user is not talked to.
@@ -12,6 +12,7 @@
 //! 3. The owner waits for no watcher.
 //! 4. The socket is gone with the process. After a crash the next one that looks removes it.
 
+mod announcer;
 mod client;
 mod connection;
 mod folder;
@@ -24,6 +25,7 @@ mod turn_picture;
 mod watch_event;
 mod watched;
 
+pub(crate) use announcer::RemoteStop;
 pub(crate) use client::{RemoteError, RemoteProcess, StoppedSession, processes};
 pub(crate) use folder::socket_folder;
 pub(crate) use listener::RemoteListener;
@@ -32,5 +34,5 @@ pub(crate) use protocol::{
     AnswerParams, OwnedSessionReport, ProcessReport, RemoteExtent, RemoteStopParams,
     RunningTurnReport, WorkReport,
 };
-pub(crate) use terminal_session::{RemoteStop, TerminalSession};
+pub(crate) use terminal_session::TerminalSession;
 pub(crate) use watch_event::{WatchEvent, WatcherAnswer};

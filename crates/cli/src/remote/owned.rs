@@ -12,8 +12,8 @@ use allstop_session::{Session, SessionStop, StopTarget};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use super::protocol::{OwnedSessionReport, ProcessReport, RunningTurnReport, WorkReport};
-use super::terminal_session::{Announcer, RemoteStop};
+use super::announcer::{Announcer, RemoteStop};
+use super::protocol::{OwnedSessionReport, ProcessReport, RunningTurnReport, WorkReport, whole_ms};
 use super::watched::{ANNOUNCEMENTS_MAX, WatchedSession};
 
 /// Stops that wait to be shown by a terminal: they are accepted in any case.
@@ -155,7 +155,7 @@ impl OwnedSessions {
         &self.0.scope
     }
 
-    /// What this process does. A session that sleeps has no work, and anybody can open it.
+    /// Report of what this process does. A session that sleeps has no work, and anybody can open it.
     pub(super) fn report(&self) -> ProcessReport {
         let inner = &self.0;
         let open = self.open().into_iter();
@@ -239,8 +239,4 @@ impl OwnedSession {
             work: work.collect(),
         }
     }
-}
-
-pub(super) fn whole_ms(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

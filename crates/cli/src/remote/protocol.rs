@@ -1,6 +1,7 @@
 //! Requests to a process that owns sessions, and their answers.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use allstop_core::ids::QuestionId;
 use allstop_core::receipt::ReceiptItem;
@@ -151,4 +152,9 @@ pub(crate) struct AnswerParams {
 pub(super) struct AnswerReport {
     /// True if this answer was the first.
     pub(super) is_taken: bool,
+}
+
+/// Whole milliseconds, for the wire.
+pub(super) fn whole_ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

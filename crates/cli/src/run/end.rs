@@ -11,7 +11,7 @@ use allstop_session::StopTarget;
 
 use super::turns::{PromptOutcomes, RunTurns, show};
 use crate::display::is_worth_showing;
-use crate::shell_command::quoted;
+use crate::shell_quote::quoted;
 use crate::shutdown;
 
 impl RunTurns<'_, '_> {

@@ -18,7 +18,8 @@ use super::options::choose_default;
 use crate::args::{ModelArgs, StoreArgs};
 use crate::commands::sessions::resolve;
 use crate::error::CliError;
-use crate::shell_command::{SameFlags, quoted};
+use crate::shell_command::SameFlags;
+use crate::shell_quote::quoted;
 use crate::short_id::short;
 
 /// A session that a person named to continue it.

@@ -18,7 +18,7 @@ use crate::display::{RECEIPT_WIDTH_DEFAULT, render_receipt};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::host::{ProcessHost, variable};
-use crate::shell_command::quoted;
+use crate::shell_quote::quoted;
 use crate::short_id::short;
 use crate::supervise::Supervisor;
 use crate::terminal::{OutputPriority, Style};

@@ -12,8 +12,8 @@ use allstop_log::read_session_end;
 use allstop_scope::WorkSpec;
 use allstop_session::unended::settled_work;
 use allstop_session::{
-    AgentRequest, AgentSource, OnBackgroundEnd, OnOpen, OpenError, Session, SessionAgent,
-    SessionOptions, Sessions,
+    AgentRequest, AgentSource, OnBackgroundEnd, OpenError, Session, SessionAgent, SessionOptions,
+    Sessions,
 };
 use futures::future::BoxFuture;
 
@@ -205,12 +205,7 @@ impl System {
         options: SessionOptions,
     ) -> Sessions {
         let parts = &self.parts;
-        let model = setup.model.as_ref().unwrap_or(&parts.model);
-        let model = model.name().to_owned();
-        let on_open = parts.on_session_open.clone().map(|tell| {
-            let on_open: OnOpen = Arc::new(move |session| tell(session, &model));
-            on_open
-        });
+        let model = Arc::clone(setup.model.as_ref().unwrap_or(&parts.model));
         let source = Arc::new(SystemAgents {
             parts: Arc::clone(parts),
             setup,
@@ -218,11 +213,14 @@ impl System {
         });
         let options = SessionOptions {
             now: Arc::clone(&parts.now),
-            on_open,
             ..options
         };
         let log = Arc::clone(&parts.log);
-        Sessions::new(log, self.scope().clone(), source, options)
+        let sessions = Sessions::new(log, self.scope().clone(), source, options);
+        match parts.on_session_open.clone() {
+            Some(tell) => sessions.on_open(Arc::new(move |session| tell(session, model.name()))),
+            None => sessions,
+        }
     }
 }
 

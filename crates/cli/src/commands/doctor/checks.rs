@@ -23,7 +23,7 @@ use crate::display::{duration, milliseconds};
 use crate::error::CliError;
 use crate::host::{ProcessHost, variable};
 use crate::remote;
-use crate::shell_command::quoted;
+use crate::shell_quote::quoted;
 
 /// Free space below which a long session may not fit, in bytes.
 const SPACE_MIN: u64 = 100 * 1024 * 1024;

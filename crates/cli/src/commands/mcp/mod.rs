@@ -16,7 +16,7 @@ use crate::display::TextTable;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::host::ProcessHost;
-use crate::shell_command::quoted;
+use crate::shell_quote::quoted;
 use crate::start::project;
 use crate::terminal::{OutputPriority, Styled, TextRole};
 pub(crate) use try_out::{McpTrial, McpTrials};

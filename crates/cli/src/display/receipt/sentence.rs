@@ -1,6 +1,6 @@
 //! The sentence of a receipt: what was stopped, by whom, how long it took, and whether anything is left.
 
-use allstop_core::receipt::{ItemState, NothingToStop, ReceiptItem};
+use allstop_core::receipt::{ItemKind, ItemState, NothingToStop, ReceiptItem};
 use allstop_core::{Cause, CauseKind, Extent, Receipt};
 
 use super::super::words;
@@ -82,8 +82,13 @@ fn target(receipt: &Receipt) -> String {
         (Some("session"), _) => "the session".to_owned(),
         _ => request.target.to_string(),
     };
+    // Of a session between two turns: the target is the turn that ended last.
+    let mut items = receipt.items().iter();
+    let has_turn =
+        receipt.items().is_empty() || items.any(|item| item.kind != ItemKind::Background);
     match request.extent {
         Extent::Process => "everything".to_owned(),
+        Extent::TurnAndBackground if !has_turn => "the background work".to_owned(),
         Extent::TurnAndBackground if before == Some("session") => {
             "the turn and the background work".to_owned()
         }

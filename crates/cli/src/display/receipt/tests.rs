@@ -356,3 +356,26 @@ fn name_of_a_question_is_not_said_twice() {
     assert_eq!(name(ItemKind::Permission, "other"), "question other");
     assert_eq!(name(ItemKind::Thread, "thread"), "thread");
 }
+
+#[test]
+fn stop_between_turns_does_not_name_the_turn_before() {
+    let request = StopInfo {
+        extent: Extent::TurnAndBackground,
+        ..request()
+    };
+    let tree = Evidence::verified(EndProof::ProcessTreeEmpty);
+    let state = stopped(EndMethod::Sigterm, tree, 3.0);
+    let work = ReceiptItem::new(ItemKind::Background, "bg_1", "sleep 60", state.clone());
+    let call = ReceiptItem::new(ItemKind::ToolCall, "call_1", "shell", state);
+    for (items, target) in [
+        (vec![work.clone()], "The background work stopped by you"),
+        (vec![work, call], "Turn 7 and the background work stopped"),
+    ] {
+        let findings = StopFindings {
+            items: items.into(),
+            ..StopFindings::default()
+        };
+        let shown = drawn(&Receipt::of_stop(request.clone(), findings), UNICODE, 100);
+        assert!(shown.contains(target), "{shown}");
+    }
+}
