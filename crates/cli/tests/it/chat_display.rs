@@ -157,7 +157,7 @@ fn terminal_without_a_cursor_gets_no_sequence() {
     terminal.type_keys("ask\n");
     terminal.wait("[y]es");
     terminal.type_keys("n because\n");
-    terminal.wait("was denied: because\r\n› ");
+    terminal.wait("denied: shell: because\r\n› ");
     terminal.type_keys("hang\n");
     terminal.wait("were said");
     terminal.type_keys(CTRL_C);

@@ -53,7 +53,8 @@ fn served_task_is_watched_and_stopped_from_a_terminal() {
     let place = Place::new();
     let model = place.script(SCRIPT);
     let server = Server::start_with(&place, &format!("--yes --grace 300ms --model {model}"));
-    assert!(allstop(&place, "ps").ok().stdout.contains("nothing runs"));
+    let listed = allstop(&place, "ps").ok().stdout;
+    assert!(listed.contains("no session is open"), "{listed}");
     let task = send(&server, "m1", "dig", None);
     dig_has_begun(&place);
     let listed = allstop(&place, "ps").ok().stdout;
