@@ -7,7 +7,7 @@ use super::StoreArgs;
 use crate::remote::RemoteExtent;
 
 pub(super) const STOP_HELP: &str = "\
-A session is named by its id or any unique part of it, or by `last`: of the sessions that are open, the one that \
+A session is named by its id or any unique part of it, by its number in `sessions list`, or by `last`: of the sessions that are open, the one that \
 was active last. The stop is the same as Ctrl-C in its own terminal: both show the receipt. With an id or --all, \
 work that a crash or --keep-background left running is stopped too.
 
@@ -34,7 +34,7 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct WatchArgs {
-    /// The session: its id or a part of it, or `last`, the open one that was active last
+    /// The session: its id or a part of it, its number in `sessions list`, or `last`, the open one that was active last
     #[arg(default_value = "last")]
     pub(crate) id: String,
     /// Show questions for permission, and leave their answers to others
@@ -43,6 +43,8 @@ pub(crate) struct WatchArgs {
     /// Print one line of JSON for each event, like `run --stream-json`; ask nothing
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
 }
 
 #[derive(Debug, Args)]
@@ -59,7 +61,7 @@ pub(crate) struct PsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct StopArgs {
-    /// The session: its id or a part of it, or `last`, the open one that was active last
+    /// The session: its id or a part of it, its number in `sessions list`, or `last`, the open one that was active last
     #[arg(conflicts_with = "all")]
     pub(crate) id: Option<String>,
     /// Stop all open sessions of this user, and work that was left running in the store

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use allstop_core::SessionId;
 
 use super::ps::failed;
+use super::sessions::of_number;
+use crate::args::StoreArgs;
 use crate::error::CliError;
+use crate::host::ProcessHost;
 use crate::remote::{OwnedSessionReport, ProcessReport, RemoteError, RemoteProcess, processes};
 use crate::short_id::{LAST, is_meant, short};
 
@@ -53,6 +56,27 @@ fn targets(process: &RemoteProcess, report: ProcessReport) -> Vec<OpenTarget> {
         quiet_ms: session.quiet_ms,
     };
     report.sessions.into_iter().map(target).collect()
+}
+
+/// The id that was given, or that of the session with this number in the list of the store. An open session with this
+/// very id comes first.
+///
+/// # Errors
+/// If no session has the number, or the store failed.
+///
+/// # Cancel safety
+/// Cancel safe.
+pub(super) async fn given_id(
+    given: &str,
+    open: &[OpenTarget],
+    store: &StoreArgs,
+    host: &ProcessHost,
+) -> Result<String, CliError> {
+    if open.iter().any(|target| target.session.as_str() == given) {
+        return Ok(given.to_owned());
+    }
+    let numbered = of_number(given, store, host).await?;
+    Ok(numbered.map_or_else(|| given.to_owned(), |id| id.to_string()))
 }
 
 /// The open session that is meant; `None` if none is. `last` is the one that was active last: one that is

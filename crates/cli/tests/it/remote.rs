@@ -309,8 +309,15 @@ fn last_is_the_session_that_is_active() {
     let busy = sessions.find(|session| session["is_busy"] == true);
     let busy = busy.expect("a busy session")["session_id"].as_str();
     let id = busy.expect("an id");
+    let listed = place.allstop().args("sessions list --json --store");
+    let listed = lines(&listed.arg(place.store()).end().ok().stdout);
+    let number = listed.iter().position(|session| session["session_id"] == id);
+    let number = number.expect("it is listed") + 1;
+    for named in ["last".to_owned(), number.to_string()] {
+        let preview = stop(&place, &format!("{named} --preview")).ok().stdout;
+        assert!(preview.contains(&id[18..]), "{named}: {preview}");
+    }
     let preview = stop(&place, "last --preview").ok().stdout;
-    assert!(preview.contains(&id[18..]), "{preview}");
     assert!(preview.contains("agent: dig deep"), "{preview}");
     let stopped = stop(&place, "last --json --now").ok();
     let [line] = lines(&stopped.stdout).try_into().expect("one session");

@@ -29,7 +29,7 @@ pub(super) async fn newest_first(log: &dyn Log) -> Result<Vec<SessionSummary>, L
 }
 
 /// The number of the list that was typed, if it is one: up to four digits, the first of which is not 0.
-fn list_number(given: &str) -> Option<usize> {
+pub(super) fn list_number(given: &str) -> Option<usize> {
     let is_number = given.len() <= NUMBER_DIGITS_MAX && given.bytes().all(|b| b.is_ascii_digit());
     let number = given
         .parse()

@@ -25,7 +25,7 @@ use allstop_scope::{RootOptions, Scope};
 
 pub(crate) use self::complete::session_completions;
 use self::error::SessionsError;
-use self::find::find;
+use self::find::{find, list_number};
 use crate::args::{SessionsCommand, StoreArgs};
 use crate::display::RECEIPT_WIDTH_DEFAULT;
 use crate::error::CliError;
@@ -84,6 +84,26 @@ pub(crate) async fn resolve(
 ) -> Result<SessionId, CliError> {
     let found = find(log, given).await;
     found.map_err(|error| error.into_problem(flags))
+}
+
+/// Id of the session that a number of the list stands for; `None` if it is no such number.
+///
+/// # Errors
+/// As [`resolve`] and [`open`].
+///
+/// # Cancel safety
+/// As [`resolve`].
+pub(crate) async fn of_number(
+    given: &str,
+    store: &StoreArgs,
+    host: &ProcessHost,
+) -> Result<Option<SessionId>, CliError> {
+    if list_number(given).is_none() {
+        return Ok(None);
+    }
+    let (log, _outputs) = open(store, host).await?;
+    let id = resolve(&*log, given, &SameFlags::of_store(store)).await?;
+    Ok(Some(id))
 }
 
 /// Opens the store, if it is there: looking into one makes none. With it comes the folder of the sessions' long output.

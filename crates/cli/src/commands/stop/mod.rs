@@ -8,7 +8,7 @@ use allstop_core::{CallId, Receipt, SessionId};
 use futures::future::join_all;
 use serde::Serialize;
 
-use super::open_session::{meant, no_session, open_sessions};
+use super::open_session::{given_id, meant, no_session, open_sessions};
 use super::sessions::{open, resolve};
 use crate::args::StopArgs;
 use crate::display::{RECEIPT_WIDTH_DEFAULT, render_full_receipt, render_receipt};
@@ -50,21 +50,24 @@ pub(crate) async fn stop(args: &StopArgs, host: &ProcessHost) -> Result<u8, CliE
             let left = LeftWork::of_store(log, host.scopes(), &is_open_elsewhere).await?;
             (open_sessions, left)
         }
-        Some(given) => match meant(open_sessions, given)? {
-            Some(target) => (vec![target], LeftWork::default()),
-            None if given == LAST => {
-                return Err(no_session(&problems));
-            }
-            None => {
-                let (log, _outputs) = open(&args.store, host).await?;
-                let id = resolve(&*log, given, &flags).await?;
-                if args.call.is_some() || args.extent == RemoteExtent::Turn {
-                    return Err(not_open(args, &id, &flags));
+        Some(given) => {
+            let id = given_id(given, &open_sessions, &args.store, host).await?;
+            match meant(open_sessions, &id)? {
+                Some(target) => (vec![target], LeftWork::default()),
+                None if given == LAST => {
+                    return Err(no_session(&problems));
                 }
-                let left = LeftWork::of_session(log, host.scopes(), id).await?;
-                (Vec::new(), left)
+                None => {
+                    let (log, _outputs) = open(&args.store, host).await?;
+                    let id = resolve(&*log, given, &flags).await?;
+                    if args.call.is_some() || args.extent == RemoteExtent::Turn {
+                        return Err(not_open(args, &id, &flags));
+                    }
+                    let left = LeftWork::of_session(log, host.scopes(), id).await?;
+                    (Vec::new(), left)
+                }
             }
-        },
+        }
     };
     let by = format!("allstop stop in process {}", std::process::id());
     let params = |session: &SessionId| RemoteStopParams {

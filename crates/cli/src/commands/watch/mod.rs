@@ -2,7 +2,7 @@
 
 mod view;
 
-use super::open_session::{meant, no_session, open_sessions};
+use super::open_session::{given_id, meant, no_session, open_sessions};
 use crate::args::WatchArgs;
 use crate::control::EndSignal;
 use crate::error::CliError;
@@ -19,13 +19,14 @@ use view::WatchView;
 pub(crate) async fn watch(args: &WatchArgs, host: &ProcessHost) -> Result<u8, CliError> {
     let mut signals = host.signals()?;
     let (open, problems) = open_sessions().await?;
-    let Some(target) = meant(open, &args.id)? else {
+    let id = given_id(&args.id, &open, &args.store, host).await?;
+    let Some(target) = meant(open, &id)? else {
         if args.id == LAST || !problems.is_empty() {
             return Err(no_session(&problems));
         }
-        let message = format!("no session {} runs", args.id);
+        let message = format!("no process has the session `{}` open", args.id);
         return Err(CliError::usage(message)
-            .hint("`allstop ps` lists what runs, `allstop sessions list` what ended"));
+            .hint("`allstop ps` lists open sessions, `allstop sessions list` all sessions"));
     };
     let attached = target.process.watch(&target.session).await;
     let mut events = attached.map_err(|error| CliError::failure(error.to_string()))?;
