@@ -310,8 +310,12 @@ fn last_is_the_session_that_is_active() {
     let busy = busy.expect("a busy session")["session_id"].as_str();
     let id = busy.expect("an id");
     let listed = place.allstop().args("sessions list --json --store");
-    let listed = lines(&listed.arg(place.store()).end().ok().stdout);
-    let number = listed.iter().position(|session| session["session_id"] == id);
+    let listed = listed.arg(place.store()).end().ok().stdout;
+    let listed: Value = serde_json::from_str(&listed).expect("JSON");
+    let listed = listed["sessions"].as_array().expect("a list");
+    let number = listed
+        .iter()
+        .position(|session| session["session_id"] == id);
     let number = number.expect("it is listed") + 1;
     for named in ["last".to_owned(), number.to_string()] {
         let preview = stop(&place, &format!("{named} --preview")).ok().stdout;
