@@ -16,8 +16,9 @@ use super::connection::RemoteConnection;
 use super::folder;
 use super::owned::OwnedSessions;
 
-/// Connections at a time: more wait to be accepted.
-const CONNECTIONS_MAX: usize = 64;
+/// Connections at a time: more wait to be accepted. A stop keeps its connection until it has the receipt, so there is room for
+/// many, and for the descriptors of the tools below the usual limit of 1,024.
+const CONNECTIONS_MAX: usize = 256;
 
 /// Pause after a connection that was not accepted: descriptors may be free again.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
