@@ -3,22 +3,34 @@
 use std::sync::Arc;
 
 use allstop_core::ids::BackgroundId;
-use allstop_core::receipt::{NothingToStop, StopFindings, StopInfo};
+use allstop_core::receipt::{NothingToStop, ReceiptItem, StopFindings, StopInfo};
 use allstop_core::{CallId, Cause, Extent, MessageId, Receipt};
 use allstop_scope::{Scope, StopRequest};
 use allstop_tools::{BackgroundHost as _, BackgroundWork};
 
 use crate::inner::{AwakeSession, LockedState, SessionInner};
 use crate::queued_turn::QueuedTurn;
-use crate::stop_handle::{SessionStop, StopTarget};
+use crate::stop_handle::{SessionStop, StopTarget, add_outside};
 
 impl SessionInner {
     /// Stops a target. On return no further work of the target starts.
     pub(crate) fn stop(self: &Arc<Self>, target: &StopTarget, cause: Cause) -> SessionStop {
-        match target {
+        let stop = match target {
             StopTarget::AllWork => self.stop_all_work(&cause),
             _ => self.stop_own(target, cause),
+        };
+        if covers_orphans(target) {
+            stop
+        } else {
+            stop.beside(self.orphan_items())
         }
+    }
+
+    /// Orphaned work, as items of receipts that do not cover it. State as of the last check.
+    pub(crate) fn orphan_items(&self) -> Vec<ReceiptItem> {
+        let works = self.orphaned_work().into_iter();
+        let running = works.filter_map(|work| self.preview_orphan(&work.id));
+        running.collect()
     }
 
     /// Stops a target in this process, or one piece of background work.
@@ -259,7 +271,12 @@ impl SessionInner {
         }
         let receipt = Receipt::of_preview(self.request(target, cause), items);
         let outside = bystander.map(|scope| scope.running()).unwrap_or_default();
-        receipt.with_outside_items(outside)
+        let receipt = receipt.with_outside_items(outside);
+        if covers_orphans(target) {
+            receipt
+        } else {
+            add_outside(receipt, &self.orphan_items())
+        }
     }
 
     pub(crate) fn nothing_to_stop(
@@ -300,6 +317,14 @@ impl SessionInner {
             ..preview.request().clone()
         }
     }
+}
+
+/// True if a stop of the target covers orphaned work, or is of one piece of work, which has no other beside it.
+fn covers_orphans(target: &StopTarget) -> bool {
+    matches!(
+        target,
+        StopTarget::AllWork | StopTarget::Background(_) | StopTarget::Call(_)
+    )
 }
 
 fn work(awake: &AwakeSession, id: &BackgroundId) -> Option<Arc<BackgroundWork>> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use allstop_core::ids::BackgroundId;
-use allstop_core::receipt::StopInfo;
+use allstop_core::receipt::{ReceiptItem, StopInfo};
 use allstop_core::{CallId, Extent, MessageId, Receipt, StopId};
 use allstop_scope::Stop;
 use tokio::time::{Duration, timeout};
@@ -57,6 +57,8 @@ impl StopTarget {
 pub struct SessionStop {
     request: StopInfo,
     progress: StopProgress,
+    /// Work that runs outside of its extent and without this process: no scope knows of it.
+    outside: Arc<[ReceiptItem]>,
 }
 
 #[derive(Debug, Clone)]
@@ -73,6 +75,7 @@ impl SessionStop {
         Self {
             request: receipt.request().clone(),
             progress: StopProgress::Answered(Arc::new(receipt)),
+            outside: Arc::default(),
         }
     }
 
@@ -80,6 +83,7 @@ impl SessionStop {
         Self {
             request: stop.request().clone(),
             progress: StopProgress::One(stop, turn),
+            outside: Arc::default(),
         }
     }
 
@@ -87,6 +91,15 @@ impl SessionStop {
         Self {
             request,
             progress: StopProgress::Parts(parts),
+            outside: Arc::default(),
+        }
+    }
+
+    /// Names work that runs outside of the extent in its receipts.
+    pub(crate) fn beside(self, outside: Vec<ReceiptItem>) -> Self {
+        Self {
+            outside: outside.into(),
+            ..self
         }
     }
 
@@ -121,6 +134,10 @@ impl SessionStop {
     /// # Cancel safety
     /// Cancel safe: the stop continues even if no caller waits.
     pub async fn receipt(&self) -> Arc<Receipt> {
+        self.with_outside(self.receipt_of_extent().await)
+    }
+
+    async fn receipt_of_extent(&self) -> Arc<Receipt> {
         match &self.progress {
             StopProgress::Answered(receipt) => Arc::clone(receipt),
             StopProgress::One(stop, turn) => {
@@ -149,6 +166,17 @@ impl SessionStop {
 
     /// Current account of the stop, for callers that cannot wait.
     pub fn account_now(&self) -> Arc<Receipt> {
+        self.with_outside(self.account_of_extent())
+    }
+
+    fn with_outside(&self, receipt: Arc<Receipt>) -> Arc<Receipt> {
+        if self.outside.is_empty() || receipt.outcome().is_some() {
+            return receipt;
+        }
+        Arc::new(add_outside(Receipt::clone(&receipt), &self.outside))
+    }
+
+    fn account_of_extent(&self) -> Arc<Receipt> {
         match &self.progress {
             StopProgress::Answered(receipt) => Arc::clone(receipt),
             StopProgress::One(stop, turn) => {
@@ -166,4 +194,15 @@ impl SessionStop {
             }
         }
     }
+}
+
+/// Adds work that runs outside of the extent, unless the receipt names it already.
+pub(crate) fn add_outside(receipt: Receipt, outside: &[ReceiptItem]) -> Receipt {
+    let is_named = |item: &&ReceiptItem| receipt.items().iter().any(|named| named.id == item.id);
+    let missing: Vec<_> = outside
+        .iter()
+        .filter(|item| !is_named(item))
+        .cloned()
+        .collect();
+    receipt.with_outside_items(missing)
 }

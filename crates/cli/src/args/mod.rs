@@ -443,6 +443,15 @@ impl PermissionArgs {
         }
     }
 
+    /// The flag that answers every question, if it is given.
+    pub(crate) fn flag(&self) -> Option<&'static str> {
+        match (self.yes, self.deny) {
+            (true, _) => Some("--yes"),
+            (_, true) => Some("--deny"),
+            _ => None,
+        }
+    }
+
     /// Sets the mode of the configuration, if it is given.
     pub(crate) fn set_mode(&self, config: &mut Config) {
         if let Some(mode) = self.mode {

@@ -99,16 +99,19 @@ const EXTENTS: [(&str, &str, RemoteExtent); 3] = [
 const EXTENT_DEFAULT: &str = "turn-and-background";
 
 fn extents() -> impl TypedValueParser<Value = RemoteExtent> {
-    let values =
-        EXTENTS.map(|(name, other_name, extent)| {
-            PossibleValue::new(name).alias(other_name).help(match extent {
-            RemoteExtent::Turn => "The running turn; background work continues",
-            RemoteExtent::TurnAndBackground => {
-                "The turn and all background work, detached work too; the session stays open"
-            }
-            RemoteExtent::Session => "Everything in the session, which is then closed",
-        })
-        });
+    let values = EXTENTS.map(|(name, other_name, extent)| {
+        PossibleValue::new(name)
+            .alias(other_name)
+            .help(match extent {
+                RemoteExtent::Turn => "The running turn; background work continues",
+                RemoteExtent::TurnAndBackground => {
+                    "The turn and all background work, detached work too; the session stays open"
+                }
+                RemoteExtent::Session => {
+                    "All that its process runs of the session, which is then closed"
+                }
+            })
+    });
     PossibleValuesParser::new(values).map(|given| {
         let named = EXTENTS
             .into_iter()

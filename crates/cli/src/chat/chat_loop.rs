@@ -27,7 +27,6 @@ use crate::terminal::{
     self, AttentionCall, InputLine, InputMode, InputReader, JobChange, JobControl, Key,
     SessionQuestions, TextRole,
 };
-use commands::mode_in_words;
 use pending::FinishedWork;
 
 /// Runs the chat until it is left.
@@ -64,7 +63,12 @@ pub(super) async fn run(
     let questions =
         SessionQuestions::new(chat.view.queue().clone(), chat.view.style, mode.rest_hint());
     let mut chat_loop = ChatLoop {
-        status: ChatStatus::new(&chat.system, chat.mode.clone(), chat.view.style),
+        status: ChatStatus::new(
+            &chat.system,
+            chat.mode.clone(),
+            chat.answers,
+            chat.view.style,
+        ),
         outputs: CallOutputs::default(),
         chat,
         signals,
@@ -316,6 +320,7 @@ impl ChatLoop<'_> {
             ChatEffect::ShowCommand(_) if self.mode == InputMode::Lines => {}
             ChatEffect::ShowCommand(text) => view.typed(text.trim(), TextRole::Dim, ""),
             ChatEffect::Note(text) => view.note(&text),
+            ChatEffect::Withdraw(numbers, cause) => self.withdraw(&numbers, &cause),
             ChatEffect::StopTurn(cause) => self.stop(&StopTarget::Turn, cause),
             ChatEffect::Force => {
                 view.note("forced: what still runs is ended now");
@@ -333,7 +338,10 @@ impl ChatLoop<'_> {
                 let rows_left = self.questions.show_more(number);
                 return Some(ChatEvent::ShownMore { number, rows_left });
             }
-            ChatEffect::NextMode => view.note(&mode_in_words(self.status.switch(None))),
+            ChatEffect::NextMode => {
+                self.status.switch(None);
+                view.note(&self.status.mode_in_words());
+            }
             ChatEffect::AskToLeave => return Some(self.ask_to_leave()),
             ChatEffect::Leave(cause) => self.left = Some(LeaveRequest { cause }),
         }

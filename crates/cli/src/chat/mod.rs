@@ -97,6 +97,7 @@ pub(crate) async fn chat(args: ChatArgs, host: &ProcessHost) -> Result<Exit, Cli
     let chat = OpenChat {
         remote: TerminalSession::listen("chat", &open.session, &system, host.scopes()),
         store_flags,
+        answers: args.with.permissions.flag(),
         host,
         news: system.mcp().status_events(),
         system,
@@ -158,6 +159,8 @@ struct OpenChat<'a> {
     flags: SameFlags,
     /// For commands on its store.
     store_flags: SameFlags,
+    /// Flag that answers all questions.
+    answers: Option<&'static str>,
 }
 
 impl OpenChat<'_> {

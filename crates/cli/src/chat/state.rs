@@ -192,9 +192,27 @@ impl ChatState {
         if self.stops > 0 || !self.messages.is_busy() {
             return Vec::new();
         }
+        self.stop_turn("Esc", now)
+    }
+
+    /// Stops the turn. Messages that wait behind it go back to the line: whoever stops does not want the next turn to begin.
+    fn stop_turn(&mut self, key: &'static str, now: Instant) -> Vec<ChatEffect> {
         self.stopped_at = Some(now);
-        let cause = Cause::new(CauseKind::User).detail("Esc").by("cli");
-        vec![ChatEffect::StopTurn(cause)]
+        let cause = Cause::new(CauseKind::User).detail(key).by("cli");
+        let (numbers, texts): (Vec<_>, Vec<_>) = self.messages.withdraw().into_iter().unzip();
+        if numbers.is_empty() {
+            return vec![ChatEffect::StopTurn(cause)];
+        }
+        self.typing.put_before(&texts);
+        let said = match texts.len() {
+            1 => "the message that waited is on the line again".to_owned(),
+            count => format!("the {count} messages that waited are on the line again"),
+        };
+        vec![
+            ChatEffect::Withdraw(numbers, cause.clone()),
+            ChatEffect::StopTurn(cause),
+            ChatEffect::Note(said),
+        ]
     }
 
     fn interrupt(&mut self, now: Instant) -> Vec<ChatEffect> {
@@ -207,9 +225,7 @@ impl ChatState {
             return vec![ChatEffect::Force];
         }
         if self.messages.is_busy() {
-            self.stopped_at = Some(now);
-            let cause = Cause::new(CauseKind::User).detail("ctrl-c").by("cli");
-            return vec![ChatEffect::StopTurn(cause)];
+            return self.stop_turn("ctrl-c", now);
         }
         if self.waits {
             return vec![ChatEffect::GiveUpWait];

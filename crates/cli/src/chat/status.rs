@@ -20,6 +20,8 @@ pub(super) struct ChatStatus {
     model: String,
     folder: String,
     mode: ModeSwitch,
+    /// Flag that answers all questions: `--yes` or `--deny`.
+    answers: Option<&'static str>,
     /// Tokens that the model can read at once, if they are configured.
     context_window: Option<u64>,
     price: Option<PriceConfig>,
@@ -34,7 +36,12 @@ pub(super) struct ChatStatus {
 }
 
 impl ChatStatus {
-    pub(super) fn new(system: &System, mode: ModeSwitch, style: Style) -> Self {
+    pub(super) fn new(
+        system: &System,
+        mode: ModeSwitch,
+        answers: Option<&'static str>,
+        style: Style,
+    ) -> Self {
         let model = &system.config().model;
         let folder = system.folder().to_string_lossy();
         Self {
@@ -42,6 +49,7 @@ impl ChatStatus {
             model: system.model_name().to_owned(),
             folder: ProcessHost::below_home(&folder),
             mode,
+            answers,
             context_window: model.context_window,
             price: model.price.clone(),
             usage: Usage::default(),
@@ -51,15 +59,30 @@ impl ChatStatus {
         }
     }
 
-    /// Switches to the next mode, or to this one. Returns it.
-    pub(super) fn switch(&self, to: Option<PermissionMode>) -> PermissionMode {
+    /// Switches to the next mode, or to this one.
+    pub(super) fn switch(&self, to: Option<PermissionMode>) {
         let mode = to.unwrap_or_else(|| self.mode.get().next());
         self.mode.set(mode);
-        mode
     }
 
-    pub(super) fn mode(&self) -> PermissionMode {
-        self.mode.get()
+    /// The mode, and the calls that run in it.
+    pub(super) fn mode_in_words(&self) -> String {
+        let mode = self.mode.get();
+        let others = match self.answers {
+            Some("--yes") => "all others run, too, because of --yes",
+            Some(_) => "all others are denied, because of --deny",
+            None => "all others ask",
+        };
+        let runs = match mode {
+            PermissionMode::Plan => {
+                return format!("mode {mode}: only calls that read run; all others are refused");
+            }
+            PermissionMode::Ask => "calls that only read run",
+            PermissionMode::AcceptEdits => {
+                "calls that read, and changes of files in the working directory, run"
+            }
+        };
+        format!("mode {mode}: {runs}; {others}")
     }
 
     /// A record of the session.
@@ -95,8 +118,11 @@ impl ChatStatus {
             rank,
             since: None,
         };
+        let answers = self
+            .answers
+            .map_or(String::new(), |flag| format!(" {flag}"));
         let mut items = vec![
-            item(0, format!("{} (Shift-Tab)", self.mode.get())),
+            item(0, format!("{}{answers} (Shift-Tab)", self.mode.get())),
             item(2, self.model.clone()),
         ];
         if self.usage.total_tokens() > 0 {
@@ -144,6 +170,7 @@ mod tests {
             model: "gpt-5-mini".to_owned(),
             folder: "~/work".to_owned(),
             mode: ModeSwitch::default(),
+            answers: None,
             context_window: Some(200_000),
             price: Some(PriceConfig {
                 input: 2.0,
@@ -170,8 +197,22 @@ mod tests {
             "ask (Shift-Tab) · gpt-5-mini · 123 k in, 1000 out · 25 % of the context · $0.25 · ~/work"
         );
         assert_eq!(shown(38), "ask (Shift-Tab) · gpt-5-mini");
-        assert_eq!(status.switch(None), PermissionMode::AcceptEdits);
+        status.switch(None);
         assert!(shown(38).starts_with("accept-edits"));
+    }
+
+    /// It said that other calls ask, and none did.
+    #[test]
+    fn a_flag_that_answers_all_questions_is_named() {
+        let status = ChatStatus {
+            answers: Some("--yes"),
+            ..status()
+        };
+        assert!(status.line().shown(80).starts_with("ask --yes (Shift-Tab)"));
+        let said = status.mode_in_words();
+        assert!(said.ends_with("run, too, because of --yes"), "{said}");
+        status.switch(Some(PermissionMode::Plan));
+        assert!(status.mode_in_words().ends_with("all others are refused"));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Sessions that are open in the processes of this user, and the one that a word names.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use allstop_core::SessionId;
@@ -26,23 +27,34 @@ pub(super) struct OpenTarget {
     quiet_ms: u64,
 }
 
-/// All open sessions, and the processes that did not answer.
+/// Answers of all processes of this user.
+#[derive(Default)]
+pub(super) struct AskedProcesses {
+    /// All open sessions that they told of.
+    pub(super) open: Vec<OpenTarget>,
+    /// Those that did not answer.
+    pub(super) silent: Vec<RemoteError>,
+    /// All that were asked.
+    pub(super) pids: HashSet<u32>,
+}
+
+/// Asks all processes of this user.
 ///
 /// # Errors
 /// If the folder of the sockets cannot be read.
 ///
 /// # Cancel safety
 /// Cancel safe.
-pub(super) async fn open_sessions() -> Result<(Vec<OpenTarget>, Vec<RemoteError>), CliError> {
-    let found = processes().await.map_err(|error| failed(&error))?;
-    let (mut open, mut problems) = (Vec::new(), Vec::new());
-    for (process, report) in found {
+pub(super) async fn ask_processes() -> Result<AskedProcesses, CliError> {
+    let mut asked = AskedProcesses::default();
+    for (process, report) in processes().await.map_err(|error| failed(&error))? {
+        asked.pids.insert(process.pid);
         match report {
-            Ok(report) => open.extend(targets(&process, report)),
-            Err(error) => problems.push(error),
+            Ok(report) => asked.open.extend(targets(&process, report)),
+            Err(error) => asked.silent.push(error),
         }
     }
-    Ok((open, problems))
+    Ok(asked)
 }
 
 fn targets(process: &RemoteProcess, report: ProcessReport) -> Vec<OpenTarget> {

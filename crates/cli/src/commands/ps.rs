@@ -7,8 +7,8 @@ use std::time::Duration;
 use allstop_core::{SessionId, Usage};
 use allstop_log::Log;
 
-use super::left_sessions::{LeftSession, left_sessions};
 use super::sessions;
+use super::untold_sessions::{LeftSession, UntoldSessions, untold_sessions};
 use crate::args::PsArgs;
 use crate::display::{duration, to_stop, work_line};
 use crate::error::CliError;
@@ -33,9 +33,6 @@ const INDENT: usize = 4;
 /// Columns of a label at least, however narrow the terminal is.
 const LABEL_COLUMNS_MIN: usize = 8;
 
-/// Clears the terminal, and goes to its upper left corner.
-const CLEAR: &str = "\x1b[H\x1b[2J";
-
 /// Runs the command and gives its exit code.
 ///
 /// # Cancel safety
@@ -49,7 +46,7 @@ pub(crate) async fn ps(args: &PsArgs, host: &ProcessHost) -> Result<u8, CliError
     } else {
         store(args, host).await
     };
-    let mut left = Vec::new();
+    let mut untold = UntoldSessions::default();
     for look in 0_u64.. {
         let found = processes().await.map_err(|error| failed(&error))?;
         if args.json {
@@ -61,16 +58,20 @@ pub(crate) async fn ps(args: &PsArgs, host: &ProcessHost) -> Result<u8, CliError
             }
         } else {
             if args.watch && stdout.is_terminal() {
-                stdout.answer(CLEAR, OutputPriority::Must);
+                stdout.clear_screen();
             }
             if let Some(log) = &log
                 && look.is_multiple_of(LOOKS_AT_STORE)
             {
-                left = left_sessions(&**log, &open_in(&found)).await?;
+                let asked = found.iter().map(|(process, _)| process.pid).collect();
+                untold = untold_sessions(&**log, &open_in(&found), &asked).await?;
             }
             let columns = stdout.columns();
             let mut text = in_words(&found, style, columns);
-            for session in &left {
+            for session in &untold.out_of_reach {
+                text.push_line(&style.paint(TextRole::Warning, session.to_string()));
+            }
+            for session in &untold.left {
                 text.push(&left_in_words(session, &flags, style, columns));
             }
             if text.is_empty() {
@@ -218,7 +219,10 @@ fn turn_in_words(turn: &RunningTurnReport, style: Style) -> Vec<String> {
 fn row(work: &WorkReport, style: Style, columns: Option<usize>) -> Styled {
     let age = work.age_ms.map(|age| format!("  {}", whole(age)));
     let about = styled![age.unwrap_or_default(), "  ", &*work.item.id];
-    labelled(work_line(&work.item).into(), about, style, columns)
+    let named = format!(" ({})", work.item.id);
+    let line = work_line(&work.item);
+    let label = line.strip_suffix(&*named).unwrap_or(&line);
+    labelled(label.into(), about, style, columns)
 }
 
 fn labelled(mut label: Styled, about: Styled, style: Style, columns: Option<usize>) -> Styled {

@@ -22,8 +22,9 @@ use crate::chat::recorded;
 use crate::display::{is_worth_showing, stopped_by};
 use crate::terminal::ShownQuestion;
 
-/// Events that a watcher may lag behind before it misses the oldest: about the deltas of a long answer.
-const EVENTS_KEPT_MAX: usize = 1_024;
+/// Events that a watcher may lag behind before it misses the oldest: some seconds of an answer. Output of a call may be long: more
+/// would take hundreds of megabytes where a watcher is suspended.
+const EVENTS_KEPT_MAX: usize = 256;
 
 /// Announcements of the owner that wait for the follower, which never waits itself.
 pub(super) const ANNOUNCEMENTS_MAX: usize = 256;

@@ -45,6 +45,10 @@ impl RunTurns<'_, '_> {
             envelope.receipt =
                 whole.map(|whole| by_first_cause(first, whole, envelope.stop_reason));
         }
+        envelope.receipt = envelope.receipt.map(|receipt| match receipt.outcome() {
+            None => Arc::new(self.session.with_orphans(Receipt::clone(&receipt))),
+            Some(_) => receipt,
+        });
         let announcer = self.remote.announcer();
         if let Some(error) = &envelope.error {
             announcer.note(error.to_string());
@@ -62,14 +66,20 @@ impl RunTurns<'_, '_> {
     }
 
     async fn end_background(&mut self, envelope: &mut Envelope, effect: ConversationEffect) {
-        if let (Some(stop), Some(receipt)) = (&self.stop, &envelope.receipt)
+        if let Some(stop) = self.stop_of_background() {
+            // From another terminal: what it covers is not detached, and has its grace before the session is closed.
+            let stopping = self
+                .supervisor
+                .wait_to_exit(stop.receipt(), |_| stop.force());
+            envelope.receipt = Some(stopping.await.unwrap_or_else(|| stop.account_now()));
+        } else if let (Some(stop), Some(receipt)) = (&self.stop, &envelope.receipt)
             && stop.request().stop_id != *receipt.stop_id()
             && stop.covers(receipt.stop_id())
         {
             // The turn's own receipt is of a part of the stop: that covers what it had to wait for, too.
             envelope.receipt = Some(stop.account_now());
         }
-        let keeps = self.background.keep_background;
+        let keeps = self.background.keep_background && self.stop_of_background().is_none();
         if self.background.wait_background
             && !keeps
             && envelope.stop_reason == StopReason::Completed

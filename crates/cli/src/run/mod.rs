@@ -128,7 +128,7 @@ async fn drive(
         .listener
         .problem()
         .iter()
-        .for_each(|said| view.hint(said));
+        .for_each(|said| view.warn(said));
     let mut turns = RunTurns {
         job,
         flags,

@@ -160,6 +160,12 @@ impl RunTurns<'_, '_> {
         extent == Some(StopTarget::Process.extent())
     }
 
+    /// The stop, if it covers background work and nothing of the process beside the session.
+    pub(super) fn stop_of_background(&self) -> Option<SessionStop> {
+        let stop = self.stop.clone();
+        stop.filter(|stop| stop.request().extent == StopTarget::AllWork.extent())
+    }
+
     /// Returns whether the process has to exit.
     fn carry_out(&mut self, effect: ControlEffect) -> bool {
         match effect {

@@ -46,6 +46,10 @@ impl Drop for QueueHandle {
     }
 }
 
+/// Goes to the upper left corner, and clears everything from there. tmux moves the text to its history when the whole screen
+/// is cleared from its first column.
+const CLEAR: &str = "\x1b[H\x1b[2K\x1b[C\x1b[J\r";
+
 impl OutputQueue {
     /// A queue with its own writer thread.
     ///
@@ -78,6 +82,11 @@ impl OutputQueue {
             text.into()
         };
         self.push(text.into_owned(), LineStart::Anywhere, priority)
+    }
+
+    /// Clears the terminal: what comes next stands in its upper left corner.
+    pub(crate) fn clear_screen(&self) {
+        self.push(CLEAR.to_owned(), LineStart::Anywhere, OutputPriority::Must);
     }
 
     /// Pushes lines of JSON. False: there was no room.

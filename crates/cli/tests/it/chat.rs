@@ -97,7 +97,7 @@ fn under_interrupt_a_follow_up_takes_the_place_of_the_turn() {
         &screen,
         &[
             "› hang",
-            "replaced by your next message",
+            "stopped by your next message",
             "› short",
             "A short answer.",
         ],
@@ -115,17 +115,16 @@ fn under_enqueue_a_follow_up_waits_and_under_reject_it_is_not_taken() {
         .says("more")
         .sees("not sent: a turn is running")
         .sees("› more");
-    // The line stands there again; the turn is stopped, and the one that waits has its own.
+    // The line stands there again; the turn is stopped, and the message that waits stands on the line, too.
     person
         .presses(CTRL_C)
-        .sees("A short answer.")
-        .sees("› more");
-    person.presses("\x15").presses(CTRL_D);
+        .sees("stopped by you")
+        .sees("the message that waited is on the line again")
+        .sees("› short");
+    person.presses("\x15\x08\x15").presses(CTRL_D);
     let (_, screen) = person.left();
-    assert_in_order(
-        &screen,
-        &["› hang", "stopped by you", "› short", "A short answer."],
-    );
+    assert_in_order(&screen, &["› hang", "stopped by you"]);
+    assert!(!screen.contains("A short answer."), "{screen}");
 }
 
 /// Nobody saw how far it came.

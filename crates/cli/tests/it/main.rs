@@ -33,6 +33,7 @@ mod project_config;
 mod random_stops;
 mod real_model;
 mod remote;
+mod remote_left;
 mod remote_servers;
 mod resume;
 mod scripts;

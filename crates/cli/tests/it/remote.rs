@@ -547,3 +547,21 @@ fn stalled_watcher_holds_nothing_up() {
     let (ended, screen) = person.left();
     assert_eq!(ended.code, 0, "{screen}");
 }
+
+/// It printed its control sequences as text.
+#[test]
+fn ps_that_watches_clears_the_terminal() {
+    let place = Place::new();
+    let terminal = Terminal::new();
+    let copy = terminal.line().try_clone().expect("it can be duplicated");
+    let ps = place.allstop().args("ps --watch").env("TERM", "xterm");
+    let mut ps = ps.on_terminal(terminal.line()).stdout(copy).start();
+    terminal.wait("no session is open");
+    assert!(
+        !terminal.all_shown().contains("u{1b}"),
+        "{}",
+        terminal.all_shown()
+    );
+    ps.signal(crate::support::Signal::INT);
+    assert_eq!(ps.end(FACT_MAX).code, 130);
+}

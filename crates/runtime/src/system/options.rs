@@ -103,8 +103,10 @@ impl ModelChoice {
     }
 }
 
+/// The script that a name means. In messages and receipts a second colon stands behind the name of a provider.
 pub(crate) fn script_of(name: &str) -> Option<&str> {
-    name.strip_prefix("script:")
+    let script = name.strip_prefix("script:")?;
+    Some(script.strip_prefix(':').unwrap_or(script))
 }
 
 /// Name of a model with the absolute path of its script, if it names a script file.

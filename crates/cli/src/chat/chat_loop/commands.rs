@@ -7,7 +7,6 @@ use allstop_core::{CallId, Cause, CauseKind};
 use allstop_runtime::UnendedWork;
 use allstop_session::{Session, StopTarget};
 use allstop_tools::BackgroundWork;
-use allstop_tools::permission::PermissionMode;
 use futures::FutureExt as _;
 use futures::future::{AbortHandle, Abortable};
 
@@ -24,18 +23,6 @@ use crate::display::{found_in_words, plain};
 const HISTORY_MESSAGES: usize = 200;
 /// Letters of each of those.
 const HISTORY_LETTERS: usize = 2_000;
-
-/// A mode, and what it lets run.
-pub(super) fn mode_in_words(mode: PermissionMode) -> String {
-    let runs = match mode {
-        PermissionMode::Plan => "only calls that read run; all others are refused",
-        PermissionMode::Ask => "calls that only read run; all others ask",
-        PermissionMode::AcceptEdits => {
-            "calls that read, and changes of files in the working directory, run; all others ask"
-        }
-    };
-    format!("mode {mode}: {runs}")
-}
 
 /// The output of a call, below its label.
 fn output_in_words(call: &CallOutput) -> String {
@@ -71,6 +58,7 @@ impl ChatLoop<'_> {
                 None => self.say_later(async move |session| match session.history().await {
                     Ok(conversation) => match recorded_output(&conversation, call.as_deref()) {
                         Some(call) => output_in_words(&call),
+                        None if call.is_none() => "no call of a tool has run yet".to_owned(),
                         None => "there is no such call".to_owned(),
                     },
                     Err(error) => format!("the history cannot be read: {error}"),
@@ -88,8 +76,12 @@ impl ChatLoop<'_> {
                 session.set_policy(policy);
                 view.note(&format!("policy {policy} from the next message on"));
             }
-            ChatCommand::Mode(None) => view.note(&mode_in_words(self.status.mode())),
-            ChatCommand::Mode(mode) => view.note(&mode_in_words(self.status.switch(mode))),
+            ChatCommand::Mode(to) => {
+                if to.is_some() {
+                    self.status.switch(to);
+                }
+                view.note(&self.status.mode_in_words());
+            }
             ChatCommand::Undo => self.say_later(async |session| match session.undo().await {
                 Ok(turn) => format!(
                     "turn {} is taken back; what its calls did in the world stays done",

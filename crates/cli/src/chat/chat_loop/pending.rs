@@ -54,6 +54,25 @@ impl ChatLoop<'_> {
         self.follow_stop(stopping);
     }
 
+    /// Stops messages before their turns begin. They are shown on the line, and their receipts are of no interest.
+    pub(super) fn withdraw(&mut self, numbers: &[MessageNumber], cause: &Cause) {
+        let ids = self.numbers.iter();
+        let ids = ids.filter(|(_, number)| numbers.contains(number));
+        let targets: Vec<_> = ids.map(|(id, _)| StopTarget::Message(id.clone())).collect();
+        for target in targets {
+            let stopping = self.chat.session.stop(&target, cause.clone());
+            self.remember_stop(stopping);
+        }
+    }
+
+    /// Remembers a stop whose receipt is not to be shown with the outcome of a message.
+    fn remember_stop(&mut self, stopping: SessionStop) {
+        self.asked_stops.push_back(stopping);
+        if self.asked_stops.len() > ASKED_STOPS_MAX {
+            self.asked_stops.pop_front();
+        }
+    }
+
     /// Shows a stop from another terminal like one from here.
     pub(super) fn stopped_from_elsewhere(&mut self, asked: RemoteStop) {
         self.follow_stop(asked.stop);
@@ -71,10 +90,7 @@ impl ChatLoop<'_> {
         self.chat.view.live.stopping(force_at);
         self.chat.remote.announcer().stopping(force_at);
         self.stops.push(stopping.clone());
-        self.asked_stops.push_back(stopping.clone());
-        if self.asked_stops.len() > ASKED_STOPS_MAX {
-            self.asked_stops.pop_front();
-        }
+        self.remember_stop(stopping.clone());
         self.pending
             .push(async move { FinishedWork::Stopped(stopping.receipt().await) }.boxed());
     }

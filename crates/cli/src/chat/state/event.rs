@@ -76,6 +76,8 @@ pub(in crate::chat) enum ChatEffect {
     ShowUnanswered(String),
     /// Show a command that was typed.
     ShowCommand(String),
+    /// Take messages back that wait for their turns.
+    Withdraw(Vec<MessageNumber>, Cause),
     /// Stop the turn.
     StopTurn(Cause),
     /// Force everything that is being stopped.

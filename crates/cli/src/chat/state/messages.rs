@@ -102,6 +102,22 @@ impl ChatMessages {
         }
     }
 
+    /// Takes back the messages that wait behind the turn that a stop ends, the oldest first. Without a turn that is the turn of
+    /// the first one.
+    pub(super) fn withdraw(&mut self) -> Vec<(MessageNumber, String)> {
+        let first = usize::from(self.turn.is_none());
+        let (kept, withdrawn): (Vec<_>, Vec<_>) = self
+            .open
+            .drain(..)
+            .enumerate()
+            .partition(|(at, open)| *at < first || open.shown);
+        self.open = kept.into_iter().map(|(_, open)| open).collect();
+        let withdrawn = withdrawn.into_iter();
+        withdrawn
+            .map(|(_, open)| (open.number, open.text))
+            .collect()
+    }
+
     fn find(&mut self, message: MessageNumber) -> Option<&mut UnansweredMessage> {
         self.open.iter_mut().find(|open| open.number == message)
     }

@@ -252,6 +252,36 @@ fn nothing_of_a_superseded_message_is_shown_once_the_next_has_begun() {
     assert!(chat.state.shows(Some(2)));
 }
 
+/// Whoever presses a key to stop does not want the next turn to begin.
+#[test]
+fn stop_by_a_key_takes_waiting_messages_back() {
+    let mut chat = TestChat::new();
+    chat.runs(1);
+    chat.sends("two");
+    chat.sends("three");
+    chat.types("half");
+    let effects = chat.hears(ChatEvent::Key(Key::Escape));
+    let [
+        ChatEffect::Withdraw(numbers, _),
+        ChatEffect::StopTurn(_),
+        ChatEffect::Note(said),
+    ] = effects.as_slice()
+    else {
+        panic!("{effects:?}");
+    };
+    assert_eq!(numbers, &[2, 3]);
+    assert!(said.contains("2 messages"), "{said}");
+    assert!(chat.line().ends_with("two\nthree\nhalf"), "{}", chat.line());
+    assert_eq!(chat.hears(ChatEvent::Outcome(2)), []);
+    assert_eq!(chat.hears(ChatEvent::Began(Some(3))), []);
+    // A message whose turn has not begun is stopped as a turn is.
+    let mut chat = TestChat::new();
+    chat.sends("one");
+    chat.sends("two");
+    let effects = chat.ctrl_c();
+    assert!(matches!(&effects[..], [ChatEffect::Withdraw(numbers, _), ..] if numbers == &[2]));
+}
+
 #[test]
 fn of_three_in_quick_succession_the_second_is_shown_without_an_answer() {
     let mut chat = TestChat::new();

@@ -109,6 +109,14 @@ impl TypedInput {
         }
     }
 
+    /// Takes messages back before what is typed by now.
+    pub(super) fn put_before(&mut self, texts: &[String]) {
+        let typed = self.editor.text();
+        let mut lines: Vec<&str> = texts.iter().map(String::as_str).collect();
+        lines.extend((!typed.is_empty()).then_some(typed));
+        self.editor.replace(&lines.join("\n"));
+    }
+
     pub(super) fn is_asking(&self) -> bool {
         !self.questions.is_empty()
     }

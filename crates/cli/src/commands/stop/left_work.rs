@@ -11,31 +11,41 @@ use allstop_scope::{RootOptions, Scope};
 use allstop_session::{OpenError, Session, SessionOptions, Sessions, StopTarget};
 use futures::future::join_all;
 
-use super::super::left_sessions::left_sessions;
+use super::super::untold_sessions::untold_sessions;
 use crate::error::CliError;
 use crate::remote::StoppedSession;
+use crate::short_id::short;
 
 /// Sessions with work that runs without an owner, opened here.
 #[derive(Debug, Default)]
 pub(super) struct LeftWork(Vec<Session>);
 
 impl LeftWork {
-    /// Of all sessions in the store that no process has open.
+    /// Of all sessions in the store that no process has open, with what is in the way of a stop, a line each. `told`, `asked`: as
+    /// of [`untold_sessions`].
     ///
     /// # Errors
     /// If the store failed.
     pub(super) async fn of_store(
         log: Arc<dyn Log>,
         scopes: RootOptions,
-        open_elsewhere: &HashSet<SessionId>,
-    ) -> Result<Self, CliError> {
+        told: &HashSet<SessionId>,
+        asked: &HashSet<u32>,
+    ) -> Result<(Self, Vec<String>), CliError> {
+        let untold = untold_sessions(&*log, told, asked).await?;
+        let out_of_reach = untold.out_of_reach.iter();
+        let mut problems: Vec<_> = out_of_reach.map(ToString::to_string).collect();
         let mut left = Vec::new();
-        for session in left_sessions(&*log, open_elsewhere).await? {
-            if let Ok(session) = open(&log, scopes.clone(), session.id).await {
-                left.push(session);
+        for session in untold.left {
+            let id = short(session.id.as_str()).to_owned();
+            match open(&log, scopes.clone(), session.id).await {
+                Ok(session) => left.push(session),
+                Err(error) => problems.push(format!(
+                    "work that was left running in the session `{id}` is not stopped: {error}"
+                )),
             }
         }
-        Ok(Self(left))
+        Ok((Self(left), problems))
     }
 
     /// Of this session.

@@ -8,13 +8,13 @@ use allstop_core::{CallId, Receipt, SessionId};
 use futures::future::join_all;
 use serde::Serialize;
 
-use super::open_session::{given_id, meant, no_session, open_sessions};
+use super::open_session::{AskedProcesses, ask_processes, given_id, meant, no_session};
 use super::sessions::{open, resolve};
 use crate::args::StopArgs;
 use crate::display::{RECEIPT_WIDTH_DEFAULT, render_full_receipt, render_receipt};
 use crate::error::CliError;
 use crate::host::ProcessHost;
-use crate::remote::{RemoteError, RemoteExtent, RemoteStopParams, StoppedSession};
+use crate::remote::{RemoteExtent, RemoteStopParams, StoppedSession};
 use crate::shell_command::SameFlags;
 use crate::short_id::{LAST, short};
 use crate::terminal::{OutputPriority, Styled, TextRole};
@@ -37,9 +37,14 @@ pub(crate) async fn stop(args: &StopArgs, host: &ProcessHost) -> Result<u8, CliE
         let hint = "name it: `allstop stop last`, or an id that `allstop ps` lists; --all stops all of them";
         return Err(CliError::usage("no session is named").hint(hint));
     }
-    let (open_sessions, mut problems) = open_sessions().await?;
+    let AskedProcesses {
+        open: open_sessions,
+        silent,
+        pids,
+    } = ask_processes().await?;
+    let mut problems: Vec<String> = silent.iter().map(ToString::to_string).collect();
     let flags = SameFlags::of_store(&args.store);
-    let is_open_elsewhere: HashSet<_> = open_sessions
+    let told: HashSet<_> = open_sessions
         .iter()
         .map(|target| target.session.clone())
         .collect();
@@ -47,7 +52,9 @@ pub(crate) async fn stop(args: &StopArgs, host: &ProcessHost) -> Result<u8, CliE
         None if args.extent == RemoteExtent::Turn => (open_sessions, LeftWork::default()),
         None => {
             let (log, _outputs) = open(&args.store, host).await?;
-            let left = LeftWork::of_store(log, host.scopes(), &is_open_elsewhere).await?;
+            let left = LeftWork::of_store(log, host.scopes(), &told, &pids).await?;
+            let (left, in_the_way) = left;
+            problems.extend(in_the_way);
             (open_sessions, left)
         }
         Some(given) => {
@@ -55,16 +62,24 @@ pub(crate) async fn stop(args: &StopArgs, host: &ProcessHost) -> Result<u8, CliE
             match meant(open_sessions, &id)? {
                 Some(target) => (vec![target], LeftWork::default()),
                 None if given == LAST => {
-                    return Err(no_session(&problems));
+                    return Err(no_session(&silent));
                 }
                 None => {
                     let (log, _outputs) = open(&args.store, host).await?;
                     let id = resolve(&*log, given, &flags).await?;
-                    if args.call.is_some() || args.extent == RemoteExtent::Turn {
-                        return Err(not_open(args, &id, &flags));
+                    let left = if args.call.is_some() || args.extent == RemoteExtent::Turn {
+                        Err(not_open(args, &id, &flags))
+                    } else {
+                        LeftWork::of_session(log, host.scopes(), id).await
+                    };
+                    match (left, silent.first()) {
+                        (Ok(left), _) => (Vec::new(), left),
+                        // It may be the one that has the session open.
+                        (Err(_), Some(silent)) => {
+                            return Err(CliError::failure(silent.to_string()));
+                        }
+                        (Err(error), None) => return Err(error),
                     }
-                    let left = LeftWork::of_session(log, host.scopes(), id).await?;
-                    (Vec::new(), left)
                 }
             }
         }
@@ -88,7 +103,7 @@ pub(crate) async fn stop(args: &StopArgs, host: &ProcessHost) -> Result<u8, CliE
     for result in stopped {
         match result {
             Ok(stopped) => receipts.push(stopped),
-            Err(error) => problems.push(error),
+            Err(error) => problems.push(error.to_string()),
         }
     }
     Ok(tell(args, host, &receipts, &problems))
@@ -111,7 +126,7 @@ fn tell(
     args: &StopArgs,
     host: &ProcessHost,
     receipts: &[StoppedSession],
-    problems: &[RemoteError],
+    problems: &[String],
 ) -> u8 {
     let stdout = host.output.stdout();
     let style = host.terminal.style(stdout.is_terminal());
@@ -149,7 +164,7 @@ fn tell(
     let stderr = host.output.stderr();
     let style = host.terminal.style(stderr.is_terminal());
     for problem in problems {
-        let said = style.failure(&problem.to_string(), None);
+        let said = style.failure(problem, None);
         stderr.lines(said, OutputPriority::Must);
     }
     let is_left = |stopped: &StoppedSession| {

@@ -2,7 +2,7 @@
 
 mod view;
 
-use super::open_session::{given_id, meant, no_session, open_sessions};
+use super::open_session::{AskedProcesses, ask_processes, given_id, meant, no_session};
 use crate::args::WatchArgs;
 use crate::control::EndSignal;
 use crate::error::CliError;
@@ -18,7 +18,11 @@ use view::WatchView;
 /// Dropping the future stops nothing of the session.
 pub(crate) async fn watch(args: &WatchArgs, host: &ProcessHost) -> Result<u8, CliError> {
     let mut signals = host.signals()?;
-    let (open, problems) = open_sessions().await?;
+    let AskedProcesses {
+        open,
+        silent: problems,
+        ..
+    } = ask_processes().await?;
     let id = given_id(&args.id, &open, &args.store, host).await?;
     let Some(target) = meant(open, &id)? else {
         if args.id == LAST || !problems.is_empty() {

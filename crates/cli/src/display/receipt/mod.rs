@@ -124,6 +124,11 @@ fn footer(receipt: &Receipt, style: Style, width: usize) -> Styled {
         ConversationEffect::KeptCompletedSteps => "conversation keeps the completed steps",
     };
     let usage = receipt.usage();
+    // A stop of background work, or of a call, has none of its own.
+    if usage.total_tokens() == 0 {
+        push_wrapped(&mut text, conversation, TextRole::Dim, style, width);
+        return text;
+    }
     let estimated = if usage.estimated { " (estimated)" } else { "" };
     let tokens = counted(usage.input_tokens, "token", "tokens");
     let said = format!(

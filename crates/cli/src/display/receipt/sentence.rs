@@ -114,7 +114,7 @@ pub(crate) fn stopped_by(cause: &Cause) -> String {
                 _ => format!("stopped by {who}{in_brackets}"),
             }
         }
-        CauseKind::Superseded => "replaced by your next message".to_owned(),
+        CauseKind::Superseded => "stopped by your next message".to_owned(),
         CauseKind::Deadline => format!("stopped by a time limit{in_brackets}"),
         CauseKind::Inactivity => format!("stopped for inactivity{in_brackets}"),
         CauseKind::Budget => format!("stopped by a limit{in_brackets}"),

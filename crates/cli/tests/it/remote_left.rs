@@ -1,0 +1,137 @@
+//! Stops beside work that was left running, and of sessions whose process cannot be asked.
+
+use serde_json::Value;
+
+use crate::support::{Ended, FACT_MAX, Place, Running, Signal, eventually};
+
+const SCRIPT: &str = r#"
+turns:
+  - when: server
+    replies:
+      - calls: [{tool: shell, arguments: {command: "trap '' TERM; echo up > up; sleep 600", background: true}}]
+      - text: It is up.
+  - when: both
+    replies:
+      - calls: [{tool: shell, arguments: {command: "trap '' TERM; echo up > up; sleep 600", background: true}}]
+      - text: Never.
+        stall: first_token
+  - when: hang
+    replies: [{text: Never., stall: first_token}]
+"#;
+
+fn on_store(place: &Place, args: &str) -> Ended {
+    let command = place.allstop().args(args).arg("--store");
+    command.arg(place.store()).end()
+}
+
+fn receipt(ended: &Ended) -> Value {
+    let line: Value = serde_json::from_str(ended.stdout.trim()).expect("one line of JSON");
+    line["receipt"].clone()
+}
+
+/// A session with work that an earlier run left, and its id.
+fn left_work(place: &Place) -> String {
+    let run = place.run_script(SCRIPT);
+    let ended = run.args("--keep-background --json server").end().ok();
+    place.work().join("up").metadata().expect("it runs");
+    ended.session().to_owned()
+}
+
+fn hangs(place: &Place, run: crate::support::Allstop<'_>) -> Running {
+    let running = run.start();
+    eventually("the turn runs", || {
+        let listed = on_store(place, "ps").ok().stdout;
+        listed.contains("model script").then_some(())
+    });
+    running
+}
+
+/// The receipt said that nothing is left running, while the work of an earlier process ran.
+#[test]
+fn narrower_stop_names_work_that_was_left_running() {
+    let place = Place::new();
+    let id = left_work(&place);
+    for extent in ["turn", "session"] {
+        let run = place
+            .run_script(SCRIPT)
+            .args(&format!("--session {id} hang"));
+        let running = hangs(&place, run);
+        let preview = on_store(&place, &format!("stop {id} --extent {extent} --preview")).ok();
+        assert!(preview.stdout.contains("bg_1"), "{}", preview.stdout);
+        let stopped = on_store(&place, &format!("stop {id} --extent {extent} --json")).ok();
+        let stopped = receipt(&stopped);
+        let items = stopped["items"].as_array().expect("items");
+        let work = items.iter().find(|item| item["id"] == "bg_1");
+        let work = work.unwrap_or_else(|| panic!("{stopped:#}"));
+        assert_eq!(work["why"], "outside_extent", "{stopped:#}");
+        let ended = running.end(FACT_MAX);
+        assert!(ended.stderr.contains("bg_1"), "{}", ended.stderr);
+    }
+    let stopped = receipt(&on_store(&place, &format!("stop {id} --json")).ok());
+    assert_eq!(stopped["quiet"], true, "{stopped:#}");
+    place.assert_nothing_runs();
+}
+
+/// The run detached the work while it was being stopped: then nobody saw its end.
+#[test]
+fn stop_covers_work_that_the_run_would_keep() {
+    let place = Place::new();
+    let run = place.run_script(SCRIPT);
+    let run = run.args("--keep-background --grace 300ms both");
+    let running = hangs(&place, run);
+    let stopped = receipt(&on_store(&place, "stop last --json").ok());
+    assert_eq!(stopped["quiet"], true, "{stopped:#}");
+    let items = stopped["items"].as_array().expect("items");
+    let work = items.iter().find(|item| item["id"] == "bg_1");
+    assert_eq!(
+        work.expect("it is named")["state"],
+        "stopped",
+        "{stopped:#}"
+    );
+    let ended = running.end(FACT_MAX);
+    assert!(!ended.stderr.contains("runs on"), "{}", ended.stderr);
+    place.assert_nothing_runs();
+}
+
+/// Work that an earlier run left has its grace, too, where a later run has the session open.
+#[test]
+fn left_work_has_its_grace_in_a_later_run() {
+    let place = Place::new();
+    let script = SCRIPT.replace(
+        "trap '' TERM;",
+        "trap 'sleep 0.3; echo x > cleaned; exit' TERM;",
+    );
+    let script = script.replace("sleep 600", "sleep 600 & wait");
+    let run = place.run_script(&script);
+    let ended = run.args("--keep-background --json server").end().ok();
+    let id = ended.session().to_owned();
+    let run = place
+        .run_script(&script)
+        .args(&format!("--session {id} hang"));
+    let running = hangs(&place, run);
+    let stopped = receipt(&on_store(&place, &format!("stop {id} --json")).ok());
+    assert_eq!(stopped["quiet"], true, "{stopped:#}");
+    running.end(FACT_MAX);
+    assert!(place.work().join("cleaned").exists(), "{stopped:#}");
+    place.assert_nothing_runs();
+}
+
+/// It said that no session is open, and that no work was left running.
+#[test]
+fn session_of_a_process_without_a_socket_here_is_named() {
+    let place = Place::new();
+    let elsewhere = place.path("elsewhere");
+    std::fs::create_dir(&elsewhere).expect("a folder");
+    let run = place.run_script(SCRIPT).args("hang");
+    let running = run.env("XDG_RUNTIME_DIR", &elsewhere).start();
+    let said = "has no socket here";
+    eventually("the run has its session open", || {
+        let listed = on_store(&place, "ps").ok().stdout;
+        listed.contains(said).then_some(())
+    });
+    let stopped = on_store(&place, "stop --all");
+    assert_eq!(stopped.code, 1, "{stopped:?}");
+    assert!(stopped.stderr.contains(said), "{stopped:?}");
+    assert!(!stopped.stdout.contains("nothing to stop"), "{stopped:?}");
+    assert_eq!(running.end_by(Signal::INT).code, 130);
+}
