@@ -252,7 +252,7 @@ fn nothing_of_a_superseded_message_is_shown_once_the_next_has_begun() {
     assert!(chat.state.shows(Some(2)));
 }
 
-/// Whoever presses a key to stop does not want the next turn to begin.
+/// A person who presses a key to stop does not want the next turn to begin.
 #[test]
 fn stop_by_a_key_takes_waiting_messages_back() {
     let mut chat = TestChat::new();
