@@ -34,7 +34,7 @@ fn left_work(place: &Place) -> String {
     let run = place.run_script(SCRIPT);
     let ended = run.args("--keep-background --json server").end().ok();
     place.work().join("up").metadata().expect("it runs");
-    ended.session().to_owned()
+    ended.session()
 }
 
 fn hangs(place: &Place, run: crate::support::Allstop<'_>) -> Running {
@@ -104,7 +104,7 @@ fn left_work_has_its_grace_in_a_later_run() {
     let script = script.replace("sleep 600", "sleep 600 & wait");
     let run = place.run_script(&script);
     let ended = run.args("--keep-background --json server").end().ok();
-    let id = ended.session().to_owned();
+    let id = ended.session();
     let run = place
         .run_script(&script)
         .args(&format!("--session {id} hang"));
