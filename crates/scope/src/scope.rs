@@ -36,6 +36,11 @@ impl Scope {
         self.node.label()
     }
 
+    /// Renames the scope, for receipts of stops that are accepted from now on.
+    pub fn relabel(&self, label: impl Into<Arc<str>>) {
+        self.node.relabel(label.into());
+    }
+
     /// Moves this scope, with all that runs in it and below, below another scope of the same tree, in one step: from
     /// now on stops and deadlines of the new parent cover it, and those of the former parent do not.
     ///

@@ -19,6 +19,8 @@ pub(crate) struct OrphanedWork {
     pub(crate) scope: Option<Scope>,
     /// State after the stop, until it is recorded.
     pub(crate) ended: Option<ItemState>,
+    /// True once that state was taken for the log.
+    is_recorded: bool,
 }
 
 impl OrphanList {
@@ -30,6 +32,7 @@ impl OrphanList {
                 work,
                 scope: None,
                 ended: None,
+                is_recorded: false,
             });
         }
     }
@@ -72,13 +75,22 @@ impl OrphanList {
     /// Takes the records of work that has ended since the last call.
     pub(crate) fn take_ends(&mut self) -> Vec<SessionRecord> {
         let ended = self.0.iter_mut().filter_map(|orphan| {
+            let state = orphan.ended.take()?;
+            orphan.is_recorded = true;
             Some(SessionRecord::BackgroundEnded {
                 id: orphan.work.id.clone(),
-                state: orphan.ended.take()?,
+                state,
                 exit_code: None,
                 usage: None,
             })
         });
         ended.collect()
+    }
+
+    /// True if a stop has taken work whose end is not known yet.
+    pub(crate) fn are_ending(&self) -> bool {
+        let mut orphans = self.0.iter();
+        orphans
+            .any(|orphan| orphan.scope.is_some() && orphan.ended.is_none() && !orphan.is_recorded)
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use allstop_agent::{
     Agent, SubAgentBackground, SubAgentLimits, SubAgents, TurnError, TurnErrorKind,
 };
-use allstop_core::receipt::ItemKind;
+use allstop_core::receipt::{ItemKind, ItemState, NotStoppedReason};
 use allstop_core::record::SessionRecord;
 use allstop_log::session::decode;
 use allstop_log::{MemoryLog, RecordBytes};
@@ -162,8 +162,14 @@ async fn one_append_detaches_all_possible_work() {
     assert!(receipt.quiet(), "{receipt:?}");
     let background = receipt.items().iter();
     let background = background.filter(|item| item.kind == ItemKind::Background);
-    let ids: Vec<&str> = background.map(|item| &*item.id).collect();
+    // What was detached is named, and not covered.
+    let outside = ItemState::StillRunning {
+        why: NotStoppedReason::OutsideExtent,
+    };
+    let (outside, covered): (Vec<_>, Vec<_>) = background.partition(|item| item.state == outside);
+    let ids: Vec<&str> = covered.iter().map(|item| &*item.id).collect();
     assert_eq!(ids, [agent.as_str()], "{receipt:?}");
+    assert_eq!(outside.len(), 2, "{receipt:?}");
     assert_eq!(
         [&first, &second, &third].map(|token| sleepers(token)),
         [1, 1, 0]

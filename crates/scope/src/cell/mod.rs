@@ -173,6 +173,10 @@ impl Node {
         Arc::clone(&self.cell.state.lock().entries.get(self.seat).label)
     }
 
+    pub(crate) fn relabel(&self, label: Arc<str>) {
+        self.cell.state.lock().entries.get_mut(self.seat).label = label;
+    }
+
     /// The cells below that are alive.
     pub(crate) fn children(&self) -> Vec<Node> {
         self.cell.state.lock().children(self.seat).collect()

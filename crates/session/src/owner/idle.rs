@@ -1,9 +1,11 @@
 //! Time between two turns: background work that ends, `session_idle`, sleep, and the end of the session.
 
+use std::sync::Arc;
+
 use allstop_agent::HookEvent;
 use allstop_core::TurnNumber;
 use allstop_core::record::SessionRecord;
-use allstop_log::SessionError;
+use allstop_log::{SessionError, SessionWriter};
 use tokio::time::{Duration, timeout};
 
 use super::SessionOwner;
@@ -138,8 +140,19 @@ impl SessionOwner {
         {
             let _it_is_the_stops = account.receipt().await;
         }
-        self.finish_pending_open().await;
-        self.record_background().await;
+        let opened = self.finish_pending_open().await;
+        let orphans_end = async {
+            while self.inner.state.lock().orphans.are_ending() {
+                self.inner.changed.notified().await;
+            }
+        };
+        // The receipt of their stop may come before their last state.
+        let _ended_or_late = timeout(RECORD_WRITE_MAX, orphans_end).await;
+        if self.resources.is_some() {
+            self.record_background().await;
+        } else {
+            self.record_orphan_ends(opened).await;
+        }
         let above = self.inner.host.scope.clone();
         self.call_hooks(&HookEvent::SessionEnd, &above).await;
         self.resources = None;
@@ -154,10 +167,36 @@ impl SessionOwner {
 
     /// Waits for a pending open, which holds the session lock and may append records: until it ends, the closed session
     /// cannot be resumed. If the store hangs, the lock is released when the store answers.
-    async fn finish_pending_open(&mut self) {
-        if let Some(pending_open) = self.pending_open.take() {
-            // A writer that arrives in time is dropped, which releases the lock.
-            drop(timeout(RECORD_WRITE_MAX, pending_open).await);
+    async fn finish_pending_open(&mut self) -> Option<Box<SessionWriter>> {
+        let pending_open = self.pending_open.take()?;
+        let opened = timeout(RECORD_WRITE_MAX, pending_open).await;
+        opened.ok()?.ok()?.ok()
+    }
+
+    /// Records the ends of orphaned work in a session that was closed before its agent was open. `opened`: its log, if that is
+    /// open.
+    async fn record_orphan_ends(&self, opened: Option<Box<SessionWriter>>) {
+        let inner = &self.inner;
+        let ends = inner.state.lock().orphans.take_ends();
+        if ends.is_empty() {
+            return;
+        }
+        let recording = async {
+            let mut writer = if let Some(opened) = opened {
+                opened
+            } else {
+                let (log, id) = (Arc::clone(&inner.host.log), inner.id.clone());
+                let at = (inner.host.options.now)();
+                Box::new(SessionWriter::resume(log, id, at).await?)
+            };
+            writer.append(ends).await
+        };
+        match timeout(RECORD_WRITE_MAX, recording).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "the end of background work is not recorded"),
+            Err(_) => tracing::warn!(
+                "the store has not answered: the end of background work may not be recorded"
+            ),
         }
     }
 }

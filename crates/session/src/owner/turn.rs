@@ -69,7 +69,11 @@ impl SessionOwner {
         let open = open.ok_or_else(|| TurnError::bug("the session is not open"))?;
         let writer = open.writer.take();
         let writer = writer.ok_or_else(|| TurnError::bug("the session has no log"))?;
-        queued.state.begin(writer.state().next_turn());
+        let number = writer.state().next_turn();
+        queued.state.begin(number);
+        // Until now a message that waited had no other name.
+        let label = format!("{}/turn/{number}", self.inner.label());
+        queued.scope.relabel(label);
         let request = RunRequest {
             history: RunHistory::Logged(writer),
             prompts: VecDeque::from([queued.prompt.clone()]),

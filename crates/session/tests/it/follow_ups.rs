@@ -180,6 +180,28 @@ async fn message_not_taken_by_a_stopped_turn_comes_next() {
     fixture.close().await;
 }
 
+/// The receipt named the message, which nobody but the session numbers.
+#[tokio::test(start_paused = true)]
+async fn turn_of_a_message_that_waited_has_its_number_in_receipts() {
+    let model = in_order(vec![stalling("one"), stalling("two")]);
+    let fixture = fixture(agent(&model).build(), options(FollowUp::Enqueue)).await;
+    let session = &fixture.session;
+    let mut events = session.subscribe(None);
+    session.send("first").unwrap();
+    text_delta(&mut events).await;
+    session.send("second").unwrap();
+    for (number, next) in [("1", Some("two")), ("2", None)] {
+        let stopping = session.stop(&StopTarget::Turn, user());
+        let receipt = stopping.receipt().await;
+        let target = &receipt.request().target;
+        assert!(target.ends_with(&format!("/turn/{number}")), "{target}");
+        if let Some(next) = next {
+            assert_eq!(text_delta(&mut events).await, next);
+        }
+    }
+    fixture.close().await;
+}
+
 /// A stop before the owner has begun the turn is not lost.
 #[tokio::test(start_paused = true)]
 async fn stop_right_after_sending_is_not_lost() {
