@@ -135,3 +135,28 @@ fn session_of_a_process_without_a_socket_here_is_named() {
     assert!(!stopped.stdout.contains("nothing to stop"), "{stopped:?}");
     assert_eq!(running.end_by(Signal::INT).code, 130);
 }
+
+/// It said that no process has the session open, and offered to stop work that was left running.
+#[test]
+fn silent_process_is_named_and_is_no_problem_of_other_sessions() {
+    let place = Place::new();
+    let left = left_work(&place);
+    let mut silent = hangs(&place, place.run_script(SCRIPT).args("hang"));
+    let listed = on_store(&place, "sessions list --json").ok().stdout;
+    let listed: Value = serde_json::from_str(&listed).expect("JSON");
+    let ids = listed["sessions"].as_array().expect("a list").iter();
+    let mut ids = ids.filter_map(|session| session["session_id"].as_str());
+    let id = ids.find(|id| *id != left).expect("the session of the run");
+    silent.signal(Signal::STOP);
+    let said = "does not answer";
+    for extent in ["turn", "turn-and-background"] {
+        let stopped = on_store(&place, &format!("stop {id} --extent {extent}"));
+        assert_eq!(stopped.code, 1, "{stopped:?}");
+        assert!(stopped.stderr.contains(said), "{stopped:?}");
+    }
+    let other = on_store(&place, &format!("stop {left}")).ok();
+    assert!(!other.stderr.contains(said), "{}", other.stderr);
+    silent.signal(Signal::CONT);
+    assert_eq!(silent.end_by(Signal::INT).code, 130);
+    place.assert_nothing_runs();
+}

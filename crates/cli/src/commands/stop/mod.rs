@@ -1,24 +1,20 @@
 //! `allstop stop`: stops sessions in the processes that own them, and work that was left without one.
 
+mod chosen_work;
 mod left_work;
-
-use std::collections::HashSet;
 
 use allstop_core::{CallId, Receipt, SessionId};
 use futures::future::join_all;
 use serde::Serialize;
 
-use super::open_session::{AskedProcesses, ask_processes, given_id, meant, no_session};
-use super::sessions::{open, resolve};
 use crate::args::StopArgs;
 use crate::display::{RECEIPT_WIDTH_DEFAULT, render_full_receipt, render_receipt};
 use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::remote::{RemoteExtent, RemoteStopParams, StoppedSession};
-use crate::shell_command::SameFlags;
-use crate::short_id::{LAST, short};
+use crate::short_id::short;
 use crate::terminal::{OutputPriority, Styled, TextRole};
-use left_work::LeftWork;
+use chosen_work::ChosenWork;
 
 /// Result for one session, as `--json` gives it.
 #[derive(Serialize)]
@@ -37,53 +33,11 @@ pub(crate) async fn stop(args: &StopArgs, host: &ProcessHost) -> Result<u8, CliE
         let hint = "name it: `allstop stop last`, or an id that `allstop ps` lists; --all stops all of them";
         return Err(CliError::usage("no session is named").hint(hint));
     }
-    let AskedProcesses {
-        open: open_sessions,
-        silent,
-        pids,
-    } = ask_processes().await?;
-    let mut problems: Vec<String> = silent.iter().map(ToString::to_string).collect();
-    let flags = SameFlags::of_store(&args.store);
-    let told: HashSet<_> = open_sessions
-        .iter()
-        .map(|target| target.session.clone())
-        .collect();
-    let (chosen, left) = match args.id.as_deref() {
-        None if args.extent == RemoteExtent::Turn => (open_sessions, LeftWork::default()),
-        None => {
-            let (log, _outputs) = open(&args.store, host).await?;
-            let left = LeftWork::of_store(log, host.scopes(), &told, &pids).await?;
-            let (left, in_the_way) = left;
-            problems.extend(in_the_way);
-            (open_sessions, left)
-        }
-        Some(given) => {
-            let id = given_id(given, &open_sessions, &args.store, host).await?;
-            match meant(open_sessions, &id)? {
-                Some(target) => (vec![target], LeftWork::default()),
-                None if given == LAST => {
-                    return Err(no_session(&silent));
-                }
-                None => {
-                    let (log, _outputs) = open(&args.store, host).await?;
-                    let id = resolve(&*log, given, &flags).await?;
-                    let left = if args.call.is_some() || args.extent == RemoteExtent::Turn {
-                        Err(not_open(args, &id, &flags))
-                    } else {
-                        LeftWork::of_session(log, host.scopes(), id).await
-                    };
-                    match (left, silent.first()) {
-                        (Ok(left), _) => (Vec::new(), left),
-                        // It may be the one that has the session open.
-                        (Err(_), Some(silent)) => {
-                            return Err(CliError::failure(silent.to_string()));
-                        }
-                        (Err(error), None) => return Err(error),
-                    }
-                }
-            }
-        }
-    };
+    let ChosenWork {
+        targets,
+        left,
+        mut problems,
+    } = ChosenWork::of(args, host).await?;
     let by = format!("allstop stop in process {}", std::process::id());
     let params = |session: &SessionId| RemoteStopParams {
         session_id: session.clone(),
@@ -94,7 +48,7 @@ pub(crate) async fn stop(args: &StopArgs, host: &ProcessHost) -> Result<u8, CliE
         by: by.clone(),
     };
     // All at once: each has the same grace.
-    let stopping = chosen.iter().map(async |target| {
+    let stopping = targets.iter().map(async |target| {
         let params = params(&target.session);
         target.process.stop(&params, || {}).await
     });
@@ -107,18 +61,6 @@ pub(crate) async fn stop(args: &StopArgs, host: &ProcessHost) -> Result<u8, CliE
         }
     }
     Ok(tell(args, host, &receipts, &problems))
-}
-
-/// Error for a stop of the turn, or of one of its calls, in a session in which no turn can run.
-fn not_open(args: &StopArgs, id: &SessionId, flags: &SameFlags) -> CliError {
-    let flag = if args.call.is_some() {
-        "--call"
-    } else {
-        "--extent turn"
-    };
-    let message = format!("no process has the session `{id}` open: {flag} finds nothing to stop");
-    let stop = flags.stop(id);
-    CliError::usage(message).hint(format!("`{stop}` stops work that was left running"))
 }
 
 /// Shows receipts and problems. Returns the exit code.
