@@ -208,12 +208,15 @@ impl SessionInner {
 
     /// Stops the turn, its background work, and work that runs without this process.
     fn stop_all_work(self: &Arc<Self>, cause: &Cause) -> SessionStop {
+        // Work without an owner first: when the turn has ended, its caller may close the session at once.
+        let stop = |id| self.stop_own(&StopTarget::Background(id), cause.clone());
+        let before = self.work_without_owner();
+        let mut parts: Vec<_> = before.iter().cloned().map(stop).collect();
         let own = self.stop_own(&StopTarget::AllWork, cause.clone());
-        let mut parts: Vec<_> = self
-            .work_without_owner()
-            .into_iter()
-            .map(|id| self.stop_own(&StopTarget::Background(id), cause.clone()))
-            .collect();
+        // Work that was detached meanwhile.
+        let mut late = self.work_without_owner();
+        late.retain(|id| !before.contains(id));
+        parts.extend(late.into_iter().map(stop));
         if parts.is_empty() {
             return own;
         }

@@ -264,6 +264,7 @@ impl RemoteConnection {
             return responder.respond(Ok(StopResult { receipt }));
         }
         let cause = Cause::new(CauseKind::User).by(params.by);
+        let accepting = owned.accepting.lock();
         let stop = owned.session.stop(&target, cause);
         let stop_id = stop.request().stop_id.clone();
         if let Ok(accepted) = encode_notification(ACCEPTED, &AcceptedParams { stop_id }) {
@@ -273,6 +274,7 @@ impl RemoteConnection {
             stop.force();
         }
         owned.tell_stop(&stop, !matches!(target, StopTarget::Call(_)));
+        drop(accepting);
         let in_flight = self.in_flight.token();
         self.later.push(Box::pin(async move {
             let receipt = stop.receipt().await;

@@ -49,6 +49,9 @@ pub(super) struct OwnedSession {
     pub(super) watched: WatchedSession,
     holder: SessionHolder,
     pub(super) announcer: Announcer,
+    /// Held while a stop from elsewhere is accepted and told: whoever has taken it once has been told of each stop that has
+    /// ended anything.
+    pub(super) accepting: Mutex<()>,
     model: String,
 }
 
@@ -110,6 +113,7 @@ impl OwnedSessions {
             watched: WatchedSession::new(session.clone(), is_of_client),
             holder,
             announcer: Announcer::new(announcer),
+            accepting: Mutex::default(),
             model: model.to_owned(),
         });
         self.0.open.lock().push(Arc::clone(&owned));

@@ -48,6 +48,12 @@ impl TerminalSession {
         }
     }
 
+    /// A stop from elsewhere that has come already: each that can have ended anything by now is told.
+    pub(crate) fn try_next_stop(&mut self) -> Option<RemoteStop> {
+        drop(self.owned.accepting.lock());
+        self.stops.try_recv().ok()
+    }
+
     /// Tells watchers what the terminal shows.
     pub(crate) fn announcer(&self) -> &Announcer {
         &self.owned.announcer

@@ -34,6 +34,10 @@ impl RunTurns<'_, '_> {
         let first = envelope.receipt.as_ref();
         let first = first.map(|receipt| receipt.request().clone());
         let effect = run.messages.last().map(|turn| turn.conversation_effect());
+        // The turn may have ended before its stop was told.
+        while let Some(asked) = self.remote.try_next_stop() {
+            self.stopped_from_elsewhere(asked);
+        }
         // At the moment of the exit this waits for nothing, and names what is left.
         self.end_background(&mut envelope, effect.unwrap_or_default())
             .await;

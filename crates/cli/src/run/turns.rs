@@ -190,7 +190,7 @@ impl RunTurns<'_, '_> {
     }
 
     /// A stop of the turn from another terminal is one of the run: it ends like after a signal. One of a call leaves the run.
-    fn stopped_from_elsewhere(&mut self, asked: RemoteStop) {
+    pub(super) fn stopped_from_elsewhere(&mut self, asked: RemoteStop) {
         if !asked.covers_turn || self.stop.is_some() {
             return;
         }

@@ -59,8 +59,17 @@ impl SessionOwner {
     }
 }
 
+/// Refusal for work that a stop covers: its receipt would have to say that the work runs on.
+fn being_stopped(work: &BackgroundWork) -> Option<BackgroundDetachError> {
+    let why = || BackgroundDetachError::NotPossible("it is being stopped".to_owned());
+    work.scope().is_stopped().then(why)
+}
+
 /// File for the output of the detached work.
 fn output_file(work: &BackgroundWork) -> Result<PathBuf, BackgroundDetachError> {
+    if let Some(refused) = being_stopped(work) {
+        return Err(refused);
+    }
     let impossible = |why: &str| BackgroundDetachError::NotPossible(why.to_owned());
     let process = work
         .process()
@@ -75,6 +84,10 @@ fn output_file(work: &BackgroundWork) -> Result<PathBuf, BackgroundDetachError> 
 /// Detaches one piece of work. `None` if the work ended by itself meanwhile; its end is recorded as usual.
 async fn detach(work: Arc<BackgroundWork>, output: PathBuf) -> Option<DetachResult> {
     let process = work.process()?;
+    // While the record was written.
+    if let Some(refused) = being_stopped(&work) {
+        return Some(answer(&work, Some(refused)));
+    }
     let refused = match timeout(KEEPER_ANSWER_MAX, process.detach(&output)).await {
         Ok(Ok(())) => {
             // Waits until this process no longer reads the output: a later stop must not account for the work.
