@@ -49,7 +49,7 @@ pub(super) struct OwnedSession {
     pub(super) watched: WatchedSession,
     holder: SessionHolder,
     pub(super) announcer: Announcer,
-    /// Held while a stop from elsewhere is accepted and told: whoever has taken it once has been told of each stop that has
+    /// Lock during the acceptance of a stop from elsewhere, until it is told: behind it each stop is told that has
     /// ended anything.
     pub(super) accepting: Mutex<()>,
     model: String,

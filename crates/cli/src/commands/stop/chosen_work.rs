@@ -21,7 +21,7 @@ use crate::short_id::LAST;
 pub(super) struct ChosenWork {
     pub(super) targets: Vec<OpenTarget>,
     pub(super) left: LeftWork,
-    /// What may be meant and cannot be stopped, a line each.
+    /// Reasons for which work that may be meant cannot be stopped, a line each.
     pub(super) problems: Vec<String>,
 }
 
