@@ -9,7 +9,7 @@ use std::sync::Arc;
 use allstop_agent::SessionBackground;
 use allstop_core::turn::Conversation;
 use allstop_core::{SessionId, TurnNumber};
-use allstop_log::{SessionWriter, Version};
+use allstop_log::{SessionError, SessionWriter, Version};
 use allstop_scope::{NotStarted, Scope, ScopeOptions};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, SetOnce};
@@ -96,6 +96,15 @@ impl SessionInner {
             host,
             id,
         })
+    }
+
+    /// Opens the log, and recovers it.
+    pub(crate) async fn resume_log(&self) -> Result<Box<SessionWriter>, SessionError> {
+        let log = Arc::clone(&self.host.log);
+        let at = (self.host.options.now)();
+        let writer = SessionWriter::resume(log, self.id.clone(), at).await?;
+        // On the heap: it waits in futures.
+        Ok(Box::new(writer))
     }
 
     pub(crate) fn label(&self) -> String {

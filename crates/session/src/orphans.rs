@@ -60,6 +60,7 @@ impl OrphanList {
     pub(crate) fn forget_stops(&mut self) {
         for orphan in &mut self.0 {
             orphan.scope = None;
+            orphan.is_recorded = false;
         }
     }
 

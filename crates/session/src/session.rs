@@ -18,7 +18,7 @@ use crate::inner::{LockedState, SessionInner};
 use crate::message::{MessageHandle, MessageOutcome, NewMessage, SendError};
 use crate::questions::AnswerResult;
 use crate::queue::MessageRefused;
-use crate::stop_handle::{SessionStop, StopTarget, add_outside};
+use crate::stop_handle::{SessionStop, StopTarget};
 use crate::unended::UnendedWork;
 use crate::wait::WaitResult;
 
@@ -137,11 +137,6 @@ impl Session {
     /// State as of the last check. [`StopTarget::Background`] stops such work, too.
     pub fn orphaned_work(&self) -> Vec<UnendedWork> {
         self.inner.orphaned_work()
-    }
-
-    /// The receipt of a turn or of the session with the work that runs without this process: it is outside of the extent.
-    pub fn with_orphans(&self, receipt: Receipt) -> Receipt {
-        add_outside(receipt, &self.inner.orphan_items())
     }
 
     /// Background work that runs without this process, checked now by pid and start time, on a separate thread.

@@ -26,8 +26,13 @@ impl SessionInner {
         }
     }
 
+    /// A receipt of a turn, with the orphaned work beside it: no scope knows of that.
+    pub(crate) fn name_orphans(&self, receipt: Arc<Receipt>) -> Arc<Receipt> {
+        add_outside(receipt, &self.orphan_items())
+    }
+
     /// Orphaned work, as items of receipts that do not cover it. State as of the last check.
-    pub(crate) fn orphan_items(&self) -> Vec<ReceiptItem> {
+    fn orphan_items(&self) -> Vec<ReceiptItem> {
         let works = self.orphaned_work().into_iter();
         let running = works.filter_map(|work| self.preview_orphan(&work.id));
         running.collect()
@@ -278,7 +283,7 @@ impl SessionInner {
         if covers_orphans(target) {
             receipt
         } else {
-            add_outside(receipt, &self.orphan_items())
+            Receipt::clone(&self.name_orphans(Arc::new(receipt)))
         }
     }
 

@@ -134,7 +134,7 @@ impl SessionStop {
     /// # Cancel safety
     /// Cancel safe: the stop continues even if no caller waits.
     pub async fn receipt(&self) -> Arc<Receipt> {
-        self.with_outside(self.receipt_of_extent().await)
+        add_outside(self.receipt_of_extent().await, &self.outside)
     }
 
     async fn receipt_of_extent(&self) -> Arc<Receipt> {
@@ -166,14 +166,7 @@ impl SessionStop {
 
     /// Current account of the stop, for callers that cannot wait.
     pub fn account_now(&self) -> Arc<Receipt> {
-        self.with_outside(self.account_of_extent())
-    }
-
-    fn with_outside(&self, receipt: Arc<Receipt>) -> Arc<Receipt> {
-        if self.outside.is_empty() || receipt.outcome().is_some() {
-            return receipt;
-        }
-        Arc::new(add_outside(Receipt::clone(&receipt), &self.outside))
+        add_outside(self.account_of_extent(), &self.outside)
     }
 
     fn account_of_extent(&self) -> Arc<Receipt> {
@@ -196,13 +189,16 @@ impl SessionStop {
     }
 }
 
-/// Adds work that runs outside of the extent, unless the receipt names it already.
-pub(crate) fn add_outside(receipt: Receipt, outside: &[ReceiptItem]) -> Receipt {
+/// Adds work that runs outside of the extent, unless the receipt names it already, or says that there was nothing to stop.
+pub(crate) fn add_outside(receipt: Arc<Receipt>, outside: &[ReceiptItem]) -> Arc<Receipt> {
     let is_named = |item: &&ReceiptItem| receipt.items().iter().any(|named| named.id == item.id);
     let missing: Vec<_> = outside
         .iter()
         .filter(|item| !is_named(item))
         .cloned()
         .collect();
-    receipt.with_outside_items(missing)
+    if missing.is_empty() || receipt.outcome().is_some() {
+        return receipt;
+    }
+    Arc::new(Receipt::clone(&receipt).with_outside_items(missing))
 }

@@ -7,6 +7,7 @@ mod doctor;
 mod execution;
 mod init;
 mod mcp;
+mod permission;
 mod prompt;
 mod remote;
 mod serve;
@@ -20,9 +21,7 @@ use std::str::FromStr;
 
 use allstop_core::HumanDuration;
 use allstop_core::turn::StopPolicy;
-use allstop_runtime::Config;
 use allstop_session::FollowUp;
-use allstop_tools::permission::{PermissionAnswer, PermissionMode};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -35,6 +34,7 @@ pub(crate) use doctor::DoctorArgs;
 pub(crate) use execution::{ExecutionArgs, NatsArgs, TaskAgent};
 pub(crate) use init::InitArgs;
 pub(crate) use mcp::{McpAction, McpAddArgs, McpArgs};
+pub(crate) use permission::PermissionArgs;
 pub(crate) use prompt::{PromptArgs, STDIN};
 pub(crate) use remote::{PsArgs, ReceiptArgs, StopArgs, WatchArgs};
 pub(crate) use serve::{EndpointArgs, ServeArgs};
@@ -236,11 +236,6 @@ pub(crate) struct ChatWith {
     pub(crate) stream_json: bool,
 }
 
-fn modes() -> impl TypedValueParser<Value = PermissionMode> {
-    let modes = PermissionMode::ALL.map(|mode| PossibleValue::new(mode.as_str()));
-    PossibleValuesParser::new(modes).try_map(|name| name.parse::<PermissionMode>())
-}
-
 fn policies() -> impl TypedValueParser<Value = FollowUp> {
     let policies = FollowUp::ALL.map(|policy| {
         PossibleValue::new(policy.as_str()).help(match policy {
@@ -416,48 +411,6 @@ pub(crate) struct LimitArgs {
     /// Result of a stopped turn in the conversation [default: rollback]
     #[arg(long, value_name = "POLICY", value_parser = stop_policies())]
     pub(crate) on_stop: Option<StopPolicy>,
-}
-
-#[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Permissions")]
-pub(crate) struct PermissionArgs {
-    /// Approve all tool calls without asking, except those that a rule denies
-    #[arg(long, short, conflicts_with = "deny")]
-    pub(crate) yes: bool,
-    /// Refuse all tool calls that need a question (the default without a terminal)
-    #[arg(long)]
-    pub(crate) deny: bool,
-    /// Calls that run without a question: `plan` (only those that read; all others are refused), `ask` (the same, and
-    /// all others ask) or `accept-edits` (changes of files in the working directory, too) [default: ask]
-    #[arg(long, value_name = "MODE", value_parser = modes())]
-    pub(crate) mode: Option<PermissionMode>,
-}
-
-impl PermissionArgs {
-    /// The answer to every question; `None` if somebody is asked.
-    pub(crate) fn answer(&self) -> Option<PermissionAnswer> {
-        match (self.yes, self.deny) {
-            (true, _) => Some(PermissionAnswer::AllowOnce),
-            (_, true) => Some(PermissionAnswer::deny()),
-            _ => None,
-        }
-    }
-
-    /// The flag that answers every question, if it is given.
-    pub(crate) fn flag(&self) -> Option<&'static str> {
-        match (self.yes, self.deny) {
-            (true, _) => Some("--yes"),
-            (_, true) => Some("--deny"),
-            _ => None,
-        }
-    }
-
-    /// Sets the mode of the configuration, if it is given.
-    pub(crate) fn set_mode(&self, config: &mut Config) {
-        if let Some(mode) = self.mode {
-            config.permissions.mode = mode;
-        }
-    }
 }
 
 #[derive(Debug, Clone, Copy, Args)]

@@ -35,7 +35,7 @@ use allstop_tools::permission::{FixedAnswer, ModeSwitch};
 
 use crate::args::{ChatArgs, ChatWith};
 use crate::control::Control;
-use crate::display::{call_label, found_in_words, instructions_in_words};
+use crate::display::{call_label, found_in_chat, instructions_in_words};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::host::ProcessHost;
@@ -318,7 +318,7 @@ async fn greet(view: &ChatView, opened: &Opened, is_resumed: bool) {
         }
     }
     for found in &talked.found {
-        view.note(&found_in_words(found));
+        view.note(&found_in_chat(found));
     }
 }
 

@@ -28,7 +28,6 @@ pub(crate) use receipt::{
 pub(crate) use table::TextTable;
 pub(crate) use watch::EventView;
 pub(crate) use words::{
-    age, call as call_label, denial, duration, found as found_in_run,
-    found_in_chat as found_in_words, milliseconds, plain, stop_reason as stop_reason_in_words,
-    to_stop, whole_seconds,
+    age, call as call_label, denial, duration, found as found_in_run, found_in_chat, milliseconds,
+    plain, stop_reason as stop_reason_in_words, to_stop, whole_seconds,
 };

@@ -179,7 +179,7 @@ impl WatchedSession {
                 })
             }
             SessionEventKind::Live(AgentEvent::StopHeard { cause }) if self.is_of_client => {
-                let text = format!("stopping: {}", stopped_by(cause));
+                let text = format!("the turn is being {}", stopped_by(cause));
                 Some(WatchEvent::Note { text })
             }
             SessionEventKind::Live(event) => {

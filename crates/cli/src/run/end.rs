@@ -49,10 +49,6 @@ impl RunTurns<'_, '_> {
             envelope.receipt =
                 whole.map(|whole| by_first_cause(first, whole, envelope.stop_reason));
         }
-        envelope.receipt = envelope.receipt.map(|receipt| match receipt.outcome() {
-            None => Arc::new(self.session.with_orphans(Receipt::clone(&receipt))),
-            Some(_) => receipt,
-        });
         let announcer = self.remote.announcer();
         if let Some(error) = &envelope.error {
             announcer.note(error.to_string());

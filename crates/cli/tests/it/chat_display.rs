@@ -103,9 +103,8 @@ fn watcher_sees_the_words_before_the_stop() {
     let person = sits_down(&place, (80, 24), "");
     person.says("hang").sees("were said");
     let terminal = Terminal::new();
-    let copy = terminal.line().try_clone().expect("it can be duplicated");
     let watcher = place.allstop().args("watch last").env("TERM", "xterm");
-    let watcher = watcher.on_terminal(terminal.line()).stdout(copy).start();
+    let watcher = watcher.on_screen(terminal.line()).start();
     terminal.wait("were said");
     person.presses(CTRL_C).sees("stopped by you");
     terminal.wait("verified.");
@@ -146,11 +145,10 @@ fn signals_end_the_reports_of_the_terminal() {
 fn terminal_without_a_cursor_gets_no_sequence() {
     let place = Place::new();
     let terminal = Terminal::new();
-    let copy = terminal.line().try_clone().expect("it can be duplicated");
     let chat = place.allstop().args("chat --store").arg(place.store());
     let chat = chat.arg("--model").arg(place.script(&script()));
     let chat = chat.env("TERM", "dumb").env("LANG", "C.UTF-8");
-    let chat = chat.on_terminal(terminal.line()).stdout(copy).start();
+    let chat = chat.on_screen(terminal.line()).start();
     terminal.wait("/help lists");
     terminal.type_keys("/policy\n");
     terminal.wait("policy interrupt");

@@ -494,9 +494,8 @@ fn watch_shows_the_turn_and_answers_its_question() {
     let person = Person::with_model(&place, chat.arg(script), Terminal::new());
     person.says("ask").sees("? Allow");
     let terminal = Terminal::new();
-    let copy = terminal.line().try_clone().expect("it can be duplicated");
     let watcher = place.allstop().args("watch last").env("TERM", "xterm");
-    let watcher = watcher.on_terminal(terminal.line()).stdout(copy).start();
+    let watcher = watcher.on_screen(terminal.line()).start();
     terminal.wait("[y]es");
     terminal.type_keys("y\r");
     terminal.wait("yes, once");
@@ -553,9 +552,8 @@ fn stalled_watcher_holds_nothing_up() {
 fn ps_that_watches_clears_the_terminal() {
     let place = Place::new();
     let terminal = Terminal::new();
-    let copy = terminal.line().try_clone().expect("it can be duplicated");
     let ps = place.allstop().args("ps --watch").env("TERM", "xterm");
-    let mut ps = ps.on_terminal(terminal.line()).stdout(copy).start();
+    let mut ps = ps.on_screen(terminal.line()).start();
     terminal.wait("no session is open");
     assert!(
         !terminal.all_shown().contains("u{1b}"),

@@ -73,6 +73,7 @@ fn served_task_is_watched_and_stopped_from_a_terminal() {
     let stopped = allstop(&place, "stop last --json").ok();
     let stopped: Value = serde_json::from_str(&stopped.stdout).expect("JSON");
     assert_eq!(stopped["receipt"]["quiet"], true, "{stopped}");
+    watcher.wait_stdout("the turn is being stopped by allstop stop in process");
     watcher.wait_stdout(r#""event":"receipt""#);
     wait_for_state(&server, &task, "TASK_STATE_CANCELED");
     // The conversation continues.
@@ -94,9 +95,8 @@ fn question_of_a_task_stays_with_its_client() {
     wait_for_state(&server, &task, "TASK_STATE_INPUT_REQUIRED");
     assert!(allstop(&place, "ps").ok().stdout.contains("asks"));
     let terminal = Terminal::new();
-    let copy = terminal.line().try_clone().expect("it can be duplicated");
     let watcher = place.allstop().args("watch last").env("TERM", "xterm");
-    let mut watcher = watcher.on_terminal(terminal.line()).stdout(copy).start();
+    let mut watcher = watcher.on_screen(terminal.line()).start();
     terminal.wait("waits for an answer from elsewhere");
     let id = task["id"].as_str();
     send(&server, "m2", "yes", id);

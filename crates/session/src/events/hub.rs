@@ -46,24 +46,18 @@ struct EventObserver {
 impl EventObserver {
     /// Hands on an event, or counts it as missed. False if the observer is gone.
     fn send(&mut self, event: &SessionEvent) -> bool {
-        if self.missed > 0 {
-            match self.tx.try_send(SessionEvent::missed(self.missed)) {
+        let missed = (self.missed > 0).then(|| SessionEvent::missed(self.missed));
+        for event in missed.into_iter().chain([event.clone()]) {
+            match self.tx.try_send(event) {
                 Ok(()) => self.missed = 0,
                 Err(mpsc::error::TrySendError::Full(_)) => {
                     self.missed += 1;
-                    return true;
+                    break;
                 }
                 Err(mpsc::error::TrySendError::Closed(_)) => return false,
             }
         }
-        match self.tx.try_send(event.clone()) {
-            Ok(()) => true,
-            Err(mpsc::error::TrySendError::Full(_)) => {
-                self.missed += 1;
-                true
-            }
-            Err(mpsc::error::TrySendError::Closed(_)) => false,
-        }
+        true
     }
 }
 

@@ -1,7 +1,5 @@
 //! Time between two turns: background work that ends, `session_idle`, sleep, and the end of the session.
 
-use std::sync::Arc;
-
 use allstop_agent::HookEvent;
 use allstop_core::TurnNumber;
 use allstop_core::record::SessionRecord;
@@ -185,9 +183,7 @@ impl SessionOwner {
             let mut writer = if let Some(opened) = opened {
                 opened
             } else {
-                let (log, id) = (Arc::clone(&inner.host.log), inner.id.clone());
-                let at = (inner.host.options.now)();
-                Box::new(SessionWriter::resume(log, id, at).await?)
+                inner.resume_log().await?
             };
             writer.append(ends).await
         };

@@ -79,9 +79,7 @@ impl SessionOwner {
             let mut writer = if let Some(writer) = opened {
                 writer
             } else {
-                let (log, id) = (Arc::clone(&inner.host.log), inner.id.clone());
-                let at = (inner.host.options.now)();
-                Box::new(SessionWriter::resume(log, id, at).await?)
+                inner.resume_log().await?
             };
             if !is_ours {
                 let works = unended::settled_work(writer.state(), &scope).await;

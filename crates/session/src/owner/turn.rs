@@ -26,12 +26,12 @@ impl SessionOwner {
                     // The notes are still undelivered: the session would be woken at once, only to fail again.
                     self.wakes = WAKES_MAX;
                 }
-                self.end_turn(&queued, &outcome);
+                self.end_turn(&queued, outcome);
                 self.call_ending_hooks(&turn).await;
             }
             Err(error) => {
                 let outcome = no_turn(&queued, error).await;
-                self.end_turn(&queued, &outcome);
+                self.end_turn(&queued, outcome);
             }
         }
         self.record_background().await;
@@ -114,7 +114,13 @@ impl SessionOwner {
 
     /// Sets the outcome of the message, and of the messages that its turn took. Frees the queue first: a caller that
     /// has the outcome and sends the next message must find the queue free.
-    fn end_turn(&mut self, queued: &Arc<QueuedTurn>, outcome: &MessageOutcome) {
+    fn end_turn(&mut self, queued: &Arc<QueuedTurn>, outcome: MessageOutcome) {
+        let outcome = MessageOutcome {
+            receipt: outcome
+                .receipt
+                .map(|receipt| self.inner.name_orphans(receipt)),
+            ..outcome
+        };
         let undelivered = queued.controls.undelivered();
         queued.scope.close();
         let mut state = self.inner.state.lock();
@@ -134,7 +140,7 @@ impl SessionOwner {
                 ..outcome.clone()
             });
         }
-        queued.state.resolve(outcome.clone());
+        queued.state.resolve(outcome);
     }
 }
 

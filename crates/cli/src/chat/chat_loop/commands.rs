@@ -17,7 +17,7 @@ use crate::chat::command::{BackgroundCommand, ChatCommand, HELP, TypedTarget};
 use crate::chat::complete::CompletionNames;
 use crate::chat::state::ChatEvent;
 use crate::chat::transcript;
-use crate::display::{found_in_words, plain};
+use crate::display::{found_in_chat, plain};
 
 /// Messages of `/history`: all that anybody scrolls through.
 const HISTORY_MESSAGES: usize = 200;
@@ -281,7 +281,7 @@ fn meant(given: Option<&str>, calls: &[CommandCall]) -> Result<CallId, String> {
 fn left_line(left: &UnendedWork) -> String {
     let file = left.output.as_ref();
     let file = file.map_or(String::new(), |file| format!(" · output in {file}"));
-    format!("{}{file}", found_in_words(left))
+    format!("{}{file}", found_in_chat(left))
 }
 
 /// One piece of background work, in one line.

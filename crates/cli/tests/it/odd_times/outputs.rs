@@ -209,8 +209,7 @@ mod alone {
         let place = Place::new();
         let terminal = Terminal::unread();
         let run = place.run_script(&endless()).args("--grace 500ms hello");
-        let screen = terminal.line().try_clone().expect("it can be duplicated");
-        let run = run.on_terminal(terminal.line()).stdout(screen);
+        let run = run.on_screen(terminal.line());
         let running = run.env("TERM", "xterm").start();
         let ready = place.work().join("ready");
         eventually("the call", || ready.exists().then_some(()));

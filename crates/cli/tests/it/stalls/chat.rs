@@ -183,11 +183,7 @@ fn its_terminal_shows_nothing() {
             ready.display()
         );
         let command = chat(place, &place.script(&script), args).arg("go");
-        let screen = terminal.line().try_clone().expect("it can be duplicated");
-        let command = command
-            .on_terminal(terminal.line())
-            .stdout(screen)
-            .env("TERM", "xterm");
+        let command = command.on_screen(terminal.line()).env("TERM", "xterm");
         let running = command.start();
         Hanging::from(running).holding(terminal).once_there(&ready)
     };

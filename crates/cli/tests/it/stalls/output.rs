@@ -80,11 +80,7 @@ fn the_terminal_shows_nothing() {
     let begin = |place: &Place, args: &str| {
         let terminal = Terminal::unread();
         let run = place.run_script(&endless(place)).args(args).arg("hello");
-        let screen = terminal.line().try_clone().expect("it can be duplicated");
-        let run = run
-            .on_terminal(terminal.line())
-            .stdout(screen)
-            .env("TERM", "xterm");
+        let run = run.on_screen(terminal.line()).env("TERM", "xterm");
         let running = run.start();
         Hanging::from(running)
             .holding(terminal)

@@ -127,6 +127,12 @@ impl<'a> Allstop<'a> {
         self.by("setsid --ctty").stdin(copy()).stderr(copy())
     }
 
+    /// The same, with its answers there, too.
+    pub(crate) fn on_screen(self, terminal: &OwnedFd) -> Self {
+        let copy = terminal.try_clone().expect("a terminal can be duplicated");
+        self.on_terminal(terminal).stdout(copy)
+    }
+
     /// As a user who may do nothing, where the test runs as one who may do everything.
     pub(crate) fn unprivileged(self) -> Self {
         self.by_user(65_534)

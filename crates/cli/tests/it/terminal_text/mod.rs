@@ -18,9 +18,8 @@ fn shown(command: Allstop<'_>) -> String {
 }
 
 fn at<'a>(terminal: &Terminal, command: Allstop<'a>) -> Allstop<'a> {
-    let copy = terminal.line().try_clone().expect("it can be duplicated");
     let command = command.env("TERM", "xterm").env("LANG", "C.UTF-8");
-    command.on_terminal(terminal.line()).stdout(copy)
+    command.on_screen(terminal.line())
 }
 
 #[test]
