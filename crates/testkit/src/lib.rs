@@ -12,6 +12,7 @@ pub mod llama;
 pub mod nats_server;
 pub mod observe;
 pub mod openai_server;
+pub mod own_loopback;
 mod random;
 mod report;
 pub mod scenarios;

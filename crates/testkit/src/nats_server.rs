@@ -4,13 +4,14 @@
 //! so. A test never skips because a part is missing.
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::installed_part::folder_of;
+use crate::own_loopback::free_addresses;
 
 /// Longest time until servers are ready; one is in 50 ms, three in half a second.
 const START_MAX: Duration = Duration::from_secs(30);
@@ -52,13 +53,17 @@ impl NatsServer {
     /// # Panics
     /// As [`NatsServer::start`].
     pub fn start_with(folder: impl Into<PathBuf>, configuration: &str) -> Self {
-        let server = Self::spawn(folder.into(), configuration, &[]);
+        let server = Self::spawn(folder.into(), free_addresses(), configuration, &[]);
         server.wait_until_ready();
         server
     }
 
-    fn spawn(folder: PathBuf, configuration: &str, arguments: &[String]) -> Self {
-        let (client, monitor) = (free_address(), free_address());
+    fn spawn(
+        folder: PathBuf,
+        [client, monitor]: [SocketAddr; 2],
+        configuration: &str,
+        arguments: &[String],
+    ) -> Self {
         fs::create_dir_all(&folder).expect("the folder can be made");
         let config = folder.join("server.conf");
         // What is acknowledged survives also a loss of power.
@@ -67,7 +72,7 @@ impl NatsServer {
             format!("jetstream {{ store_dir: {store:?}, sync_interval: always }}\n{configuration}");
         fs::write(&config, text).expect("the configuration can be written");
         let port = |address: SocketAddr| address.port().to_string();
-        let mut all = vec!["-a".to_owned(), "127.0.0.1".to_owned()];
+        let mut all = vec!["-a".to_owned(), client.ip().to_string()];
         all.extend([
             "-p".to_owned(),
             port(client),
@@ -85,7 +90,7 @@ impl NatsServer {
         }
     }
 
-    /// Address for clients, `nats://127.0.0.1:PORT`.
+    /// Address for clients, `nats://HOST:PORT`.
     pub fn url(&self) -> String {
         format!("nats://{}", self.client)
     }
@@ -161,18 +166,19 @@ impl Drop for NatsServer {
 }
 
 impl NatsCluster {
-    /// Starts this many servers that know each other, with their stores in this folder, and waits until they answer.
+    /// Starts three servers that know each other, with their stores in this folder, and waits until they answer.
     ///
     /// # Panics
     /// As [`NatsServer::start`].
-    pub fn start(folder: impl Into<PathBuf>, servers: usize) -> Self {
+    pub fn start(folder: impl Into<PathBuf>) -> Self {
         let folder = folder.into();
-        let routes: Vec<SocketAddr> = (0..servers).map(|_| free_address()).collect();
-        let all_routes: Vec<String> = routes
+        let addresses = free_addresses::<9>();
+        let (addresses, _) = addresses.as_chunks::<3>();
+        let all_routes: Vec<String> = addresses
             .iter()
-            .map(|route| format!("nats://{route}"))
+            .map(|[_, _, route]| format!("nats://{route}"))
             .collect();
-        let start = |(index, route): (usize, &SocketAddr)| {
+        let start = |(index, [client, monitor, route]): (usize, &[SocketAddr; 3])| {
             let name = format!("n{index}");
             let arguments = [
                 ("-n", name.clone()),
@@ -180,12 +186,13 @@ impl NatsCluster {
                 ("--cluster", format!("nats://{route}")),
                 ("--routes", all_routes.join(",")),
             ];
-            let arguments = arguments
+            let arguments: Vec<String> = arguments
                 .into_iter()
-                .flat_map(|(flag, value)| [flag.to_owned(), value]);
-            NatsServer::spawn(folder.join(name), "", &arguments.collect::<Vec<_>>())
+                .flat_map(|(flag, value)| [flag.to_owned(), value])
+                .collect();
+            NatsServer::spawn(folder.join(name), [*client, *monitor], "", &arguments)
         };
-        let servers: Vec<_> = routes.iter().enumerate().map(start).collect();
+        let servers: Vec<_> = addresses.iter().enumerate().map(start).collect();
         for server in &servers {
             server.wait_until_ready();
         }
@@ -215,10 +222,4 @@ fn run(arguments: &[String]) -> Child {
         .stderr(Stdio::null())
         .spawn()
         .expect("the server can be started")
-}
-
-/// An address that is free now. Another program may take it before the server does; then the start fails.
-fn free_address() -> SocketAddr {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    listener.local_addr().expect("it is bound")
 }

@@ -1,12 +1,12 @@
 //! Errors are reported in one line, with a hint, with the right exit code, and nothing is lost.
 
 use std::fs;
-use std::net::TcpListener;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use allstop_testkit::openai_server::{OpenAiServer, ServerAnswer};
+use allstop_testkit::own_loopback::free_addresses;
 
 use crate::support::fault::Fault;
 use crate::support::{Allstop, Place};
@@ -299,9 +299,8 @@ fn answers() {
 #[test]
 fn nobody_listens() {
     let place = Place::new();
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("it is bound").to_string();
-    drop(listener);
+    let [address] = free_addresses();
+    let address = address.to_string();
     check("nobody_listens", &place, &[(&address, "[SERVER]")], || {
         place
             .run()

@@ -25,7 +25,7 @@ fn main() -> ExitCode {
     #[expect(clippy::disallowed_methods, reason = "a benchmark's own arguments")]
     let is_replicated = std::env::var("SERVERS").is_ok_and(|count| count == "3");
     if is_replicated {
-        let started = NatsCluster::start(folder.path(), 3);
+        let started = NatsCluster::start(folder.path());
         let servers = Servers {
             url: started.url(),
             replicas: 3,

@@ -59,7 +59,7 @@ fn in_runtime(program: impl Future<Output = ExitCode>) -> ExitCode {
 async fn run(options: SoakOptions) -> ExitCode {
     let began = Instant::now();
     let folder = tempfile::TempDir::new().expect("a folder");
-    let servers = NatsCluster::start(folder.path(), SERVERS);
+    let servers = NatsCluster::start(folder.path());
     println!(
         "seed {}, files in {}",
         options.seed,

@@ -163,6 +163,6 @@ async fn tasks_cross_nodes_on_one_server() {
 #[tokio::test]
 async fn tasks_cross_nodes_on_three_servers() {
     let folder = TempDir::new().unwrap();
-    let servers = NatsCluster::start(folder.path(), 3);
+    let servers = NatsCluster::start(folder.path());
     tasks_cross_nodes(servers.url(), 3).await;
 }

@@ -8,6 +8,7 @@ use allstop_log::{
 use allstop_nats::{ConnectError, NatsLog, NatsOptions};
 use allstop_task::ClusterLink as _;
 use allstop_testkit::nats_server::NatsServer;
+use allstop_testkit::own_loopback::free_addresses;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -175,10 +176,7 @@ async fn streams_of_one_name_keep_their_long_records_apart() {
 
 #[tokio::test]
 async fn server_that_does_not_exist_is_named() {
-    // Bound and not listening.
-    let port = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = port.local_addr().unwrap();
-    drop(port);
+    let [address] = free_addresses();
     let url = format!("nats://{address}");
     let opened = NatsLog::open(NatsOptions::new(&*url), &scope()).await;
     let error = opened.unwrap_err();

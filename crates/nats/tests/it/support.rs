@@ -34,7 +34,7 @@ pub(crate) async fn on_one_server() -> (NatsLog, Kept<NatsServer>) {
 
 pub(crate) async fn on_three_servers() -> (NatsLog, Kept<NatsCluster>) {
     let folder = TempDir::new().expect("a folder");
-    let servers = NatsCluster::start(folder.path(), 3);
+    let servers = NatsCluster::start(folder.path());
     let log = open(servers.url(), 3).await;
     let kept = Kept {
         servers,

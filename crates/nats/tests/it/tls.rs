@@ -5,6 +5,7 @@ use std::fs;
 use allstop_log::{Log, StreamName, Version};
 use allstop_nats::{ConnectError, NatsLog, NatsOptions};
 use allstop_testkit::nats_server::NatsServer;
+use allstop_testkit::own_loopback::own_host;
 use rcgen::CertifiedKey;
 use tempfile::TempDir;
 
@@ -14,7 +15,7 @@ use crate::support::scope;
 async fn connection_with_tls_needs_the_authority_and_the_password() {
     let folder = TempDir::new().unwrap();
     let (cert, key) = (folder.path().join("cert"), folder.path().join("key"));
-    let pair = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]);
+    let pair = rcgen::generate_simple_self_signed([own_host().to_string()]);
     let CertifiedKey {
         cert: made,
         signing_key,

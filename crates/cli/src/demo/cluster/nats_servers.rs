@@ -1,7 +1,7 @@
 //! Three NATS servers that replicate.
 
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -35,8 +35,8 @@ pub(super) struct DemoNatsServers {
 /// One of the servers.
 pub(super) struct DemoNatsServer {
     pub(super) process: DemoProcess,
-    pub(super) port: u16,
-    monitor: u16,
+    pub(super) client: SocketAddr,
+    monitor: SocketAddr,
 }
 
 impl DemoNatsServers {
@@ -45,16 +45,14 @@ impl DemoNatsServers {
         launcher: &DemoLauncher,
         program: &NatsProgram,
     ) -> Result<Self, CliError> {
-        let ports = free_ports(SERVERS * 3).context("free ports on 127.0.0.1")?;
-        let ports: Vec<&[u16]> = ports.chunks(3).collect();
-        let routes = ports.iter().filter_map(|ports| ports.get(2));
-        let routes = routes.map(|route| format!("nats://127.0.0.1:{route}"));
+        let addresses = free_addresses(SERVERS * 3).context("free ports on a loopback address")?;
+        let (addresses, _) = addresses.as_chunks::<3>();
+        let routes = addresses
+            .iter()
+            .map(|[_, _, route]| format!("nats://{route}"));
         let routes = routes.collect::<Vec<_>>().join(",");
         let mut servers = Vec::new();
-        for (at, ports) in ports.iter().enumerate() {
-            let [port, monitor, route] = **ports else {
-                continue;
-            };
+        for (at, &[client, monitor, route]) in addresses.iter().enumerate() {
             let name = format!("nats-{}", at + 1);
             let folder = launcher.folder().join(&name);
             fs::create_dir(&folder).context("a folder for a server")?;
@@ -63,15 +61,15 @@ impl DemoNatsServers {
             // What is acknowledged would survive also a loss of power.
             let text = format!("jetstream {{ store_dir: {store:?}, sync_interval: always }}\n");
             fs::write(&configuration, text).context("the configuration of a server")?;
-            let number = |number: u16| number.to_string();
+            let port = |address: SocketAddr| address.port().to_string();
             let args = [
-                ("-a", "127.0.0.1".to_owned()),
-                ("-p", number(port)),
-                ("-m", number(monitor)),
+                ("-a", client.ip().to_string()),
+                ("-p", port(client)),
+                ("-m", port(monitor)),
                 ("-n", name.clone()),
                 ("-c", configuration.display().to_string()),
                 ("--cluster_name", "allstop-demo".to_owned()),
-                ("--cluster", format!("nats://127.0.0.1:{route}")),
+                ("--cluster", format!("nats://{route}")),
                 ("--routes", routes.clone()),
             ];
             let args = args
@@ -80,7 +78,7 @@ impl DemoNatsServers {
             let process = launcher.start(&name, program.path(), args)?;
             servers.push(DemoNatsServer {
                 process,
-                port,
+                client,
                 monitor,
             });
         }
@@ -103,7 +101,7 @@ impl DemoNatsServers {
     /// Value of `--store`.
     pub(super) fn urls(&self) -> String {
         let urls = self.servers.iter();
-        let urls = urls.map(|server| format!("nats://127.0.0.1:{}", server.port));
+        let urls = urls.map(|server| format!("nats://{}", server.client));
         urls.collect::<Vec<_>>().join(",")
     }
 
@@ -138,7 +136,7 @@ impl DemoNatsServers {
     }
 
     async fn ask(&self, server: &DemoNatsServer, path: &str) -> Option<Value> {
-        let url = format!("http://127.0.0.1:{}/{path}", server.monitor);
+        let url = format!("http://{}/{path}", server.monitor);
         let response = self.http.get(url).send().await.ok()?;
         serde_json::from_slice(&response.bytes().await.ok()?).ok()
     }
@@ -159,10 +157,18 @@ fn leader_in(answer: &Value) -> Option<String> {
     records["cluster"]["leader"].as_str().map(str::to_owned)
 }
 
-/// Ports that are free now, all different. Another program may take one before its server does; then the start fails.
-fn free_ports(count: usize) -> std::io::Result<Vec<u16>> {
-    let listeners = (0..count).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
+/// Addresses with free ports, all different, on this process's own host of 127.0.0.0/8.
+///
+/// A connection of another program may take a port of 127.0.0.1 before the server starts. No other program uses this
+/// host. Only Linux binds all of 127.0.0.0/8.
+fn free_addresses(count: usize) -> std::io::Result<Vec<SocketAddr>> {
+    let host = if cfg!(target_os = "linux") {
+        let [_, high, middle, low] = std::process::id().to_be_bytes();
+        Ipv4Addr::new(127, 64 + high, middle, low)
+    } else {
+        Ipv4Addr::LOCALHOST
+    };
+    let listeners = (0..count).map(|_| TcpListener::bind((host, 0)));
     let listeners: Vec<_> = listeners.collect::<Result<_, _>>()?;
-    let ports = listeners.iter().map(TcpListener::local_addr);
-    ports.map(|address| Ok(address?.port())).collect()
+    listeners.iter().map(TcpListener::local_addr).collect()
 }

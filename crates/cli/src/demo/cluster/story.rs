@@ -51,15 +51,17 @@ impl<'a, 'r> DemoStory<'a, 'r> {
         version: &str,
         report: &'a mut DemoReport<'r>,
     ) -> Result<Self, CliError> {
-        report.title("three NATS servers, three workers and a front end start on 127.0.0.1:");
+        report.title(
+            "three NATS servers, three workers and a front end start on loopback addresses:",
+        );
         let began = Instant::now();
         let files = DemoFiles::new(launcher.folder());
         fs::write(files.script(), script(&files)).context("the script of the model")?;
         let servers = DemoNatsServers::start(&launcher, program).await?;
         for server in &servers.servers {
-            let (name, pid, port) = (&server.process.name, server.process.pid(), server.port);
+            let (name, pid, address) = (&server.process.name, server.process.pid(), server.client);
             report.say(format!(
-                "  {name:<9}  pid {pid:<7}  port {port}, nats-server {version}"
+                "  {name:<9}  pid {pid:<7}  {address}, nats-server {version}"
             ));
         }
         let workers = DemoWorkers::start(&launcher, &files, &servers.urls()).await?;

@@ -1,0 +1,56 @@
+//! Loopback addresses for servers that start after their port was chosen.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+
+/// Addresses on this process's own host of `127.0.0.0/8`, with free ports that differ from each other.
+///
+/// A port of `127.0.0.1` that was free a moment ago may belong to a connection of another program now. No other
+/// process uses this host, so these ports stay free until their servers start, and while a killed server is away.
+///
+/// # Panics
+/// If no port can be bound.
+pub fn free_addresses<const N: usize>() -> [SocketAddr; N] {
+    // All are bound before the first one is released, so that they differ.
+    let listeners = [(); N]
+        .map(|()| TcpListener::bind((own_host(), 0)).expect("a loopback address can be bound"));
+    listeners.map(|listener| listener.local_addr().expect("it is bound"))
+}
+
+/// This process's own host of `127.0.0.0/8`.
+// Linux binds every address of 127.0.0.0/8. Process ids have at most 22 bits there.
+#[cfg(target_os = "linux")]
+pub fn own_host() -> Ipv4Addr {
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    // Above 127.63, which programs use by hand: 127.0.0.1, 127.0.1.1, 127.0.0.53.
+    Ipv4Addr::new(127, 64 + high, middle, low)
+}
+
+/// The loopback host. Other systems than Linux bind 127.0.0.1 alone: a port may be taken before its server starts.
+#[cfg(not(target_os = "linux"))]
+pub fn own_host() -> Ipv4Addr {
+    Ipv4Addr::LOCALHOST
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::net::TcpStream;
+
+    use super::*;
+
+    #[test]
+    fn released_port_is_free_although_a_connection_has_its_number() {
+        let [address] = free_addresses();
+        // A connection to 127.0.0.1, whose own end has this very number: it would keep a server of 127.0.0.1 from it.
+        let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, address.port())).unwrap();
+        let _connection = TcpStream::connect(taken.local_addr().unwrap()).unwrap();
+        TcpListener::bind(address).unwrap();
+    }
+
+    #[test]
+    fn addresses_of_a_group_differ() {
+        let mut addresses = free_addresses::<64>().to_vec();
+        addresses.sort_unstable();
+        addresses.dedup();
+        assert_eq!(addresses.len(), 64);
+    }
+}
