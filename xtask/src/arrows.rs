@@ -11,9 +11,28 @@ use crate::{exec, workspace};
 
 /// Crates from the bottom up: each may depend only on crates before it. Includes planned crates; a crate that is
 /// missing here cannot be added.
-const ORDER: [&str; 20] = [
-    "core", "process", "scope", "log", "model", "tools", "agent", "session", "task", "nats",
-    "runtime", "jsonrpc", "a2a", "copilot", "acp", "web", "bench", "testkit", "cli", "fuzz",
+const ORDER: [&str; 21] = [
+    "core",
+    "process",
+    "scope",
+    "log",
+    "model",
+    "tools",
+    "agent",
+    "session",
+    "task",
+    "task-tests",
+    "nats",
+    "runtime",
+    "jsonrpc",
+    "a2a",
+    "copilot",
+    "acp",
+    "web",
+    "bench",
+    "testkit",
+    "cli",
+    "fuzz",
 ];
 
 /// Crates that the tests and benchmarks of every crate may use.

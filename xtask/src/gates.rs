@@ -1,5 +1,8 @@
 //! `cargo xtask gates`: all checks of the source except tests, cheapest first.
 
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
 use crate::{arrows, documented_commands, exec, links, parts, sources, workspace};
 
 pub(crate) fn run() -> anyhow::Result<()> {
@@ -17,39 +20,48 @@ pub(crate) fn run() -> anyhow::Result<()> {
     let deny = parts::TOOLS.fetch()?.join("bin/cargo-deny");
     exec::step(
         "licences, sources and duplicates",
-        std::process::Command::new(deny)
-            .current_dir(workspace::root())
-            .args([
-                "--log-level",
-                "error",
-                "check",
-                "licenses",
-                "bans",
-                "sources",
-            ]),
-    )?;
-    exec::step(
-        "clippy",
-        workspace::cargo().args([
-            "clippy",
-            "--workspace",
-            "--all-targets",
-            "--all-features",
-            "--",
-            "-D",
-            "warnings",
+        Command::new(deny).current_dir(workspace::root()).args([
+            "--log-level",
+            "error",
+            "check",
+            "licenses",
+            "bans",
+            "sources",
         ]),
     )?;
     exec::step(
+        "clippy",
+        unlinked("clippy").args(["--all-targets", "--", "-D", "warnings"]),
+    )?;
+    exec::step(
         "docs",
-        workspace::cargo()
-            .args([
-                "doc",
-                "--workspace",
-                "--no-deps",
-                "--all-features",
-                "--document-private-items",
-            ])
-            .env("RUSTDOCFLAGS", "-D warnings"),
+        unlinked("doc")
+            .args(["--no-deps", "--document-private-items"])
+            // Without examples, Cargo would leave out the features of dependencies that only tests need, and check these
+            // dependencies once more.
+            .args(["--lib", "--bins", "--examples"])
+            .env("RUSTDOCFLAGS", "-D warnings")
+            // As `cargo clippy` sets them: the crates that clippy has just checked are not checked again.
+            .env("RUSTC_WORKSPACE_WRAPPER", clippy_driver()?)
+            .env(
+                "CLIPPY_ARGS",
+                "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__",
+            ),
     )
+}
+
+/// A command over the whole workspace that links nothing.
+fn unlinked(command: &str) -> Command {
+    let mut cargo = workspace::cargo();
+    cargo
+        .args([command, "--workspace", "--all-features"])
+        // Keeps `libfuzzer-sys` from compiling its C++ code.
+        .env("CUSTOM_LIBFUZZER_PATH", "/not/linked/libfuzzer.a");
+    cargo
+}
+
+/// Path of the program that `cargo clippy` runs in the compiler's place.
+fn clippy_driver() -> anyhow::Result<PathBuf> {
+    let sysroot = exec::output(Command::new("rustc").args(["--print", "sysroot"]))?;
+    Ok(Path::new(sysroot.trim()).join("bin/clippy-driver"))
 }

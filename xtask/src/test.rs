@@ -2,31 +2,42 @@
 //!
 //! There is one build profile. The tests run last, so that the run ends with their summary.
 
+use std::path::Path;
 use std::process::Command;
+use std::thread;
+
+use anyhow::Context as _;
 
 use crate::{documented_commands, exec, gates, parts, workspace};
 
+/// Tests that run at the same time, for each core. Most of them wait for processes and graces: with one for each core,
+/// the cores are idle for a third of the time.
+const TESTS_PER_CORE: usize = 3;
+
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
-    // Before the long steps, so that a missing part is reported at once.
     let nextest = parts::TOOLS.fetch()?.join("bin/cargo-nextest");
-    parts::LLAMA.fetch()?;
-    parts::A2A_PYTHON.fetch()?;
-    parts::COPILOT_PYTHON.fetch()?;
-    parts::NATS.fetch()?;
-    parts::fetch_npm_parts()?;
-    let nextest = || {
-        let mut command = Command::new(&nextest);
-        command
-            .current_dir(workspace::root())
-            .args(["nextest", "run"]);
-        command
-    };
-    if !args.is_empty() {
-        return exec::step("tests", nextest().args(args));
+    if args.is_empty() {
+        return run_all(&nextest);
     }
+    parts::fetch_for_tests()?;
+    exec::step("tests", nextest_run(&nextest).args(args))
+}
+
+fn run_all(nextest: &Path) -> anyhow::Result<()> {
+    // The parts come from the network while the gates compile.
+    thread::scope(|scope| {
+        let parts = scope.spawn(parts::fetch_for_tests);
+        gates::run()?;
+        parts.join().expect("fetching does not panic")
+    })?;
+    // Examples are compiled by the gates alone.
     let whole = ["--workspace", "--all-features"];
-    gates::run()?;
-    exec::step("build", nextest().args(whole).arg("--no-run"))?;
+    let tests = || {
+        let mut tests = nextest_run(nextest);
+        tests.args(whole).arg("--tests");
+        tests
+    };
+    exec::step("build", tests().arg("--no-run"))?;
     let binary = workspace::target_dir()?.join("debug/allstop");
     exec::check("allstop commands in documents", || {
         documented_commands::check_allstop(&binary)
@@ -37,5 +48,20 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
             .args(["test", "--doc", "--quiet"])
             .args(whole),
     )?;
-    exec::step("tests", nextest().args(whole).arg("--no-fail-fast"))
+    let cores = thread::available_parallelism().context("the number of cores")?;
+    let at_once = TESTS_PER_CORE * cores.get();
+    exec::step(
+        "tests",
+        tests()
+            .arg("--no-fail-fast")
+            .arg(format!("--test-threads={at_once}")),
+    )
+}
+
+fn nextest_run(nextest: &Path) -> Command {
+    let mut command = Command::new(nextest);
+    command
+        .current_dir(workspace::root())
+        .args(["nextest", "run"]);
+    command
 }

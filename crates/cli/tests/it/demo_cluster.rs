@@ -96,31 +96,27 @@ fn cluster_demo_without_a_server_says_where_to_get_one() {
     place.assert_nothing_runs();
 }
 
-mod alone {
-    use super::*;
-
-    #[test]
-    fn every_proof_of_the_cluster_demo_holds() {
-        let here = DemoPlace::new();
-        // Of others, by the name that a worker uses: neither counted nor removed.
-        let of_others = here.temporary.join("allstop-output");
-        std::fs::create_dir(&of_others).expect("a folder");
-        std::fs::write(of_others.join("theirs"), "").expect("a file");
-        let ended = here.demo("--json").start().end(DEMO_MAX);
-        assert_eq!(ended.code, 0, "{ended:#?}");
-        let said: Value = serde_json::from_str(&ended.stdout).expect("JSON");
-        println!("{said:#}");
-        assert_eq!(said["schema"], "allstop.demo/1");
-        assert_eq!(said["ok"], true);
-        assert_eq!(said["receipt"]["quiet"], true);
-        assert_eq!(said["tasks"].as_array().expect("tasks").len(), 12);
-        let proofs = said["proofs"].as_array().expect("proofs");
-        assert!(proofs.len() > 20, "{proofs:#?}");
-        for proof in proofs {
-            assert_eq!(proof["found"], proof["expected"], "{proof}");
-        }
-        std::fs::remove_file(of_others.join("theirs")).expect("their file is still there");
-        std::fs::remove_dir(of_others).expect("nothing else is in their folder");
-        here.assert_nothing_is_left();
+#[test]
+fn every_proof_of_the_cluster_demo_holds() {
+    let here = DemoPlace::new();
+    // Of others, by the name that a worker uses: neither counted nor removed.
+    let of_others = here.temporary.join("allstop-output");
+    std::fs::create_dir(&of_others).expect("a folder");
+    std::fs::write(of_others.join("theirs"), "").expect("a file");
+    let ended = here.demo("--json").start().end(DEMO_MAX);
+    assert_eq!(ended.code, 0, "{ended:#?}");
+    let said: Value = serde_json::from_str(&ended.stdout).expect("JSON");
+    println!("{said:#}");
+    assert_eq!(said["schema"], "allstop.demo/1");
+    assert_eq!(said["ok"], true);
+    assert_eq!(said["receipt"]["quiet"], true);
+    assert_eq!(said["tasks"].as_array().expect("tasks").len(), 12);
+    let proofs = said["proofs"].as_array().expect("proofs");
+    assert!(proofs.len() > 20, "{proofs:#?}");
+    for proof in proofs {
+        assert_eq!(proof["found"], proof["expected"], "{proof}");
     }
+    std::fs::remove_file(of_others.join("theirs")).expect("their file is still there");
+    std::fs::remove_dir(of_others).expect("nothing else is in their folder");
+    here.assert_nothing_is_left();
 }

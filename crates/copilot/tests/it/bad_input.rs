@@ -235,6 +235,10 @@ async fn reserved_keys_are_refused() {
         .await;
     let message = json!({ "sessionId": "s", "prompt": "go" });
     let waiting = client.send("session.sendAndWait", &message).await;
+    let is_hook = |message: &Value| message["params"]["hookType"] == "sessionStart";
+    let hook = client.take("the first hook", is_hook).await;
+    let answer = json!({ "jsonrpc": "2.0", "id": hook["id"], "result": {} });
+    client.message(&answer).await;
     let is_hook = |message: &Value| message["params"]["hookType"] == "userPromptSubmitted";
     let hook = client.take("a hook", is_hook).await;
     let body = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{deep}}}"#, hook["id"]);

@@ -35,6 +35,7 @@ async fn hook_that_fails_denies_the_call() {
         client.create(&id, &options).await;
         let message = json!({ "sessionId": id, "prompt": "go" });
         client.request("session.send", &message).await;
+        answer_hook(&mut client, "sessionStart", &json!({ "result": {} })).await;
         answer_hook(&mut client, "userPromptSubmitted", &json!({ "result": {} })).await;
         answer_hook(&mut client, "preToolUse", answer).await;
         let completed = client.event("tool.execution_complete").await;
@@ -82,6 +83,7 @@ async fn hook_that_changes_arguments_denies_the_call() {
     client.create("s", &options).await;
     let message = json!({ "sessionId": "s", "prompt": "go" });
     client.request("session.send", &message).await;
+    answer_hook(&mut client, "sessionStart", &json!({ "result": {} })).await;
     answer_hook(&mut client, "userPromptSubmitted", &json!({ "result": {} })).await;
     let output = json!({ "permissionDecision": "allow", "modifiedArgs": { "safe": true } });
     let answer = json!({ "result": { "output": output } });

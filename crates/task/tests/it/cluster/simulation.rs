@@ -3,7 +3,7 @@
 //! Safety holds always: a task never runs twice at a time, it has one end, and a quiet receipt means that nothing of it
 //! runs. Liveness holds once the faults end: every accepted task ends or rests, and every stop is answered.
 //!
-//! `ALLSTOP_CLUSTER_SEED` repeats one seed, `ALLSTOP_CLUSTER_SEEDS` is their number.
+//! `ALLSTOP_CLUSTER_SEED` repeats one seed, `ALLSTOP_CLUSTER_SEEDS` is the number of seeds of each test.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,8 +25,8 @@ use super::seeded_bug::SeededBug;
 use super::support::{Cluster, Node};
 use crate::support::{ExecutorResult, ScriptedExecutor, follow_up, request, user};
 
-/// Seeds of a run of all tests.
-const SEEDS: u64 = 10_000;
+/// Seeds of each of the two tests.
+const SEEDS: u64 = 5_000;
 /// Seeds in which a seeded bug has to show.
 const SEEDS_OF_A_BUG: u64 = 150;
 /// Time with faults.
@@ -336,8 +336,22 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-#[test]
-fn cluster_is_safe_always_and_gets_everything_done_when_the_faults_end() {
+/// The cluster is safe always, and gets everything done when the faults end.
+///
+/// Two tests, so that both cores of a small machine have one. Each has seeds of its own, by its process id.
+mod cluster_is_safe_always {
+    #[test]
+    fn in_half_of_the_seeds() {
+        super::check_seeds();
+    }
+
+    #[test]
+    fn in_the_other_half() {
+        super::check_seeds();
+    }
+}
+
+fn check_seeds() {
     let count = number("ALLSTOP_CLUSTER_SEEDS").unwrap_or(SEEDS);
     let first = u64::from(std::process::id()) << 20;
     let seeds = number("ALLSTOP_CLUSTER_SEED").map_or(first..first + count, |seed| seed..seed + 1);

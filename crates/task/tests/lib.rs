@@ -1,0 +1,1 @@
+//! Empty: Cargo requires a library or a program beside the tests.
