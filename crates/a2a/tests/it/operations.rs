@@ -2,7 +2,7 @@
 
 use allstop_a2a::RECEIPT_EXTENSION;
 use axum::body::Body;
-use axum::http::{Request, StatusCode};
+use axum::http::{HeaderValue, Request, StatusCode};
 use serde_json::{Value, json};
 
 use crate::support::{answer, error_code, get, message, post, result, router, rpc};
@@ -158,22 +158,21 @@ async fn list_has_pages() {
     }
 }
 
+/// The request with bob as its principal, and a header that claims to be alice.
+fn by_bob(mut request: Request<Body>) -> Request<Body> {
+    let headers = request.headers_mut();
+    headers.insert("authorization", HeaderValue::from_static("bob"));
+    headers.insert("x-allstop-principal", HeaderValue::from_static("alice"));
+    request
+}
+
 /// Everything of another principal is not found, and nothing says that it exists.
 #[tokio::test]
 async fn tasks_of_others_are_not_found() {
     let router = router().await;
     let asked = result(&router, "SendMessage", &message("m", "ask")).await;
     let id = asked["task"]["id"].as_str().unwrap().to_owned();
-    let as_bob = |method: &str, params: &Value| {
-        let mut request = rpc(method, params);
-        request
-            .headers_mut()
-            .insert("authorization", "bob".parse().unwrap());
-        // What a client says of its principal is not believed.
-        let claimed = "alice".parse().unwrap();
-        request.headers_mut().insert("x-allstop-principal", claimed);
-        request
-    };
+    let as_bob = |method: &str, params: &Value| by_bob(rpc(method, params));
     let mut follow_up = message("m2", "echo");
     follow_up["message"]["taskId"] = id.clone().into();
     let mut wrong_context = message("m3", "echo");
@@ -203,6 +202,55 @@ async fn tasks_of_others_are_not_found() {
         result(&router, "GetTask", &json!({"id": id})).await["status"]["state"],
         "TASK_STATE_INPUT_REQUIRED"
     );
+}
+
+/// A preview lists the calls and commands of a running task.
+#[tokio::test]
+async fn preview_of_another_principals_task_is_not_found() {
+    let router = router().await;
+    let mut params = message("m", "wait");
+    params["configuration"] = json!({"returnImmediately": true});
+    let id = result(&router, "SendMessage", &params).await["task"]["id"].clone();
+    let id = id.as_str().expect("an id");
+    let preview = || post(&format!("/tasks/{id}:previewCancel"), "{}");
+    let (status, theirs) = answer(&router, by_bob(preview())).await;
+    assert_eq!(status, StatusCode::NOT_FOUND, "{theirs}");
+    // An unknown task has an equal answer.
+    let message = format!("task not found: {id}");
+    assert_eq!(theirs["error"]["message"], message, "{theirs}");
+    let (status, own) = answer(&router, preview()).await;
+    assert_eq!((status, &own["preview"]), (StatusCode::OK, &json!(true)));
+}
+
+/// Each filter narrows the list of the principal's own tasks.
+#[tokio::test]
+async fn no_filter_lists_the_tasks_of_another_principal() {
+    let router = router().await;
+    let mut params = message("m", "ask");
+    params["message"]["contextId"] = "c1".into();
+    for id in ["m1", "m2"] {
+        params["message"]["messageId"] = id.into();
+        result(&router, "SendMessage", &params).await;
+    }
+    let first = result(&router, "ListTasks", &json!({"pageSize": 1})).await;
+    for filter in [
+        json!({"contextId": "c1"}),
+        json!({"status": "TASK_STATE_INPUT_REQUIRED"}),
+        json!({"statusTimestampAfter": "2000-01-01T00:00:00Z"}),
+        json!({"pageSize": 1, "pageToken": first["nextPageToken"]}),
+    ] {
+        let own = result(&router, "ListTasks", &filter).await;
+        assert_eq!(own["totalSize"], 2, "{filter}: {own}");
+        let (_, theirs) = answer(&router, by_bob(rpc("ListTasks", &filter))).await;
+        let theirs = &theirs["result"];
+        let listed = theirs["tasks"].as_array().map_or(0, Vec::len);
+        let total = theirs["totalSize"].as_i64().unwrap_or(0);
+        assert!(theirs.is_object(), "{filter}: {theirs}");
+        assert_eq!((listed, total), (0, 0), "{filter}: {theirs}");
+    }
+    let (status, theirs) = answer(&router, by_bob(get("/tasks?contextId=c1"))).await;
+    let listed = theirs["tasks"].as_array().map_or(0, Vec::len);
+    assert_eq!((status, listed), (StatusCode::OK, 0), "{theirs}");
 }
 
 #[tokio::test]
