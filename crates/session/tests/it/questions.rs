@@ -13,20 +13,37 @@ use allstop_session::{
 use allstop_testkit::ToolFn;
 use allstop_tools::{PermissionAnswer, PermissionPolicy};
 use futures::future::BoxFuture;
-use serde_json::json;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{LONG, agent, fixture, in_order, tools, until, user};
 
+/// Agents with a tool `send_mail`, which needs a permission.
 #[derive(Debug)]
-struct Asks(Arc<ScriptedModel>);
+struct Asks {
+    model: Arc<ScriptedModel>,
+    /// Arguments of each call of the tool.
+    mails: Arc<Mutex<Vec<Arc<Value>>>>,
+}
+
+impl Asks {
+    fn new(model: Arc<ScriptedModel>) -> Self {
+        let mails = Arc::default();
+        Self { model, mails }
+    }
+}
 
 impl AgentSource for Asks {
     fn agent(&self, request: AgentRequest) -> BoxFuture<'_, Result<SessionAgent, TurnError>> {
         Box::pin(async move {
-            let write = ToolFn::new("send_mail", |_| async { "sent".to_owned() });
+            let mails = Arc::clone(&self.mails);
+            let write = ToolFn::new("send_mail", move |call| {
+                mails.lock().push(call.arguments);
+                async { "sent".to_owned() }
+            });
             let policy = Arc::new(PermissionPolicy::default());
-            let agent = agent(&self.0)
+            let agent = agent(&self.model)
                 .tools(tools(vec![write]))
                 .permissions(policy, request.prompter)
                 .build();
@@ -45,7 +62,7 @@ impl AgentSource for Asks {
 }
 
 fn asks() -> Asks {
-    Asks(in_order(vec![
+    Asks::new(in_order(vec![
         Reply::text("").call("send_mail", json!({})),
         Reply::text("done"),
     ]))
@@ -212,11 +229,59 @@ async fn question_names_the_sub_agent_that_asks() {
         Reply::text("").call("send_mail", json!({})),
         Reply::text("done"),
     ]);
-    let fixture = fixture(Asks(model), SessionOptions::default()).await;
+    let fixture = fixture(Asks::new(model), SessionOptions::default()).await;
     let mut events = fixture.session.subscribe(None);
     let _sent = fixture.session.send("go").unwrap();
     let asked = question(&mut events).await;
     assert_eq!(asked.agents.len(), 2, "{asked:?}");
     assert_eq!(fixture.session.running_calls(), asked.agents[..1]);
+    fixture.close().await;
+}
+
+/// Three sub-agents ask at the same time. Their answers come in another order.
+#[tokio::test(start_paused = true)]
+async fn answer_goes_to_the_question_with_its_id() {
+    let write = |to: &str| Reply::text("").call("send_mail", json!({ "to": to }));
+    let task = || json!({"prompt": "write to them"});
+    let three = Reply::text("").call("agent", task()).call("agent", task());
+    let model = in_order(vec![
+        three.call("agent", task()),
+        write("ann"),
+        write("ben"),
+        write("cleo"),
+        Reply::text("done"),
+        Reply::text("done"),
+        Reply::text("done"),
+        Reply::text("all done"),
+    ]);
+    let source = Asks::new(model);
+    let mails = Arc::clone(&source.mails);
+    let fixture = fixture(source, SessionOptions::default()).await;
+    let mut events = fixture.session.subscribe(None);
+    let sent = fixture.session.send("go").unwrap();
+    let mut open = Vec::new();
+    for _ in 0..3 {
+        open.push(question(&mut events).await);
+    }
+    let allowed = Arc::clone(&open[1].question.arguments);
+    for (index, answer) in [
+        (1, PermissionAnswer::AllowOnce),
+        (1, PermissionAnswer::deny()),
+        (0, PermissionAnswer::deny()),
+    ] {
+        let asked = open.remove(index);
+        let taken = fixture.session.answer(&asked.id, answer.clone());
+        assert_eq!(taken, AnswerResult::Taken);
+        assert_eq!(fixture.session.questions(), open);
+        let answered = until(&mut events, |event| match &event.kind {
+            SessionEventKind::PermissionAnswered { id, answer } => {
+                Some((id.clone(), answer.clone()))
+            }
+            _ => None,
+        });
+        assert_eq!(answered.await, (asked.id, Some(answer)));
+    }
+    assert_eq!(&*sent.outcome().await.output, "all done");
+    assert_eq!(*mails.lock(), [allowed]);
     fixture.close().await;
 }
