@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use allstop_core::Receipt;
+use allstop_core::receipt::{ItemState, NotStoppedReason};
 use allstop_core::record::Attachment;
-use allstop_model::Reply;
+use allstop_model::{ModelError, ModelErrorKind, Reply};
 use allstop_runtime::AgentExecutorOptions;
 use allstop_session::AgentRequest;
 use allstop_task::TaskState;
@@ -15,7 +17,7 @@ use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::support::{AgentTasks, TestAgents, answer, status_text, words};
+use super::support::{AgentTasks, TestAgents, WorkTool, answer, status_text, user, words};
 
 /// Limit of the wait for background work.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -48,12 +50,20 @@ fn build_tool(request: &AgentRequest, gate: &Arc<Semaphore>, attachment: Attachm
 }
 
 async fn building(attachment: Attachment) -> (AgentTasks, Arc<Semaphore>) {
-    let gate = Arc::new(Semaphore::new(0));
-    let agents = TestAgents::new(vec![
+    let replies = vec![
         Reply::text("").call("build", json!({})),
         Reply::text("it builds"),
         Reply::text("next"),
-    ]);
+    ];
+    building_with(replies, attachment).await
+}
+
+async fn building_with(
+    replies: Vec<Reply>,
+    attachment: Attachment,
+) -> (AgentTasks, Arc<Semaphore>) {
+    let gate = Arc::new(Semaphore::new(0));
+    let agents = TestAgents::new(replies);
     let in_tool = Arc::clone(&gate);
     let agents = agents.tools(move |request| vec![build_tool(request, &in_tool, attachment)]);
     let options = AgentExecutorOptions {
@@ -115,4 +125,78 @@ async fn cancel_stops_only_the_background_work_of_the_task() {
     let items = outcome.receipt.items();
     assert!(items.iter().any(|item| &*item.id == "bg_1"), "{items:?}");
     assert!(tasks.root.is_quiet());
+}
+
+/// The later message is sent before the work of the earlier turn starts, or after it.
+#[tokio::test(start_paused = true)]
+async fn stop_of_a_task_leaves_the_work_of_an_earlier_one() {
+    for is_sent_before in [true, false] {
+        let (work, gate) = (WorkTool::new(), Arc::new(Semaphore::new(0)));
+        let agents = TestAgents::new(vec![
+            Reply::text("").call("work", json!({})),
+            Reply::text("").call("build", json!({})),
+            Reply::text("it builds"),
+            Reply::text("").call("work", json!({})),
+        ]);
+        let (worker, in_tool) = (work.clone(), Arc::clone(&gate));
+        let agents = agents.tools(move |request| {
+            let build = build_tool(request, &in_tool, Attachment::Attached);
+            vec![worker.tool(), build]
+        });
+        let tasks = AgentTasks::new(agents).await;
+        let mut earlier = tasks.start("m1", "Build").await;
+        work.started().await;
+        let sent_before = if is_sent_before {
+            Some(tasks.start("m2", "Hello").await)
+        } else {
+            None
+        };
+        work.gate.add_permits(1);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let later = match sent_before {
+            Some(later) => later,
+            None => tasks.start("m2", "Hello").await,
+        };
+        work.started().await;
+        let preview = tasks.manager.preview(&later.task_id, user()).await;
+        let preview = preview.expect("it runs");
+        assert!(!covers_build(&preview), "{preview:?}");
+        let stopped = tasks.cancel(&later.task_id).await;
+        assert!(!covers_build(&stopped.receipt), "{stopped:?}");
+        assert!(!tasks.root.is_quiet(), "sent before: {is_sent_before}");
+        gate.add_permits(1);
+        assert_eq!(
+            words(&mut earlier).await,
+            ["working", "answer", "ended completed"]
+        );
+    }
+}
+
+fn covers_build(receipt: &Receipt) -> bool {
+    let outside = ItemState::StillRunning {
+        why: NotStoppedReason::OutsideExtent,
+    };
+    let mut items = receipt.items().iter();
+    items.any(|item| &*item.id == "bg_1" && item.state != outside)
+}
+
+#[tokio::test(start_paused = true)]
+async fn failed_task_leaves_the_work_of_an_earlier_one() {
+    let error = ModelError::new(ModelErrorKind::Unauthorized, "the key is wrong");
+    let replies = vec![
+        Reply::text("").call("build", json!({})),
+        Reply::text("it builds"),
+        Reply::error(error),
+    ];
+    let (tasks, gate) = building_with(replies, Attachment::Attached).await;
+    let mut earlier = tasks.start("m1", "Build").await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let failed = tasks.run("m2", "Hello").await;
+    assert_eq!(failed.status.state, TaskState::Failed);
+    let reason = failed.ending.error.as_deref().unwrap();
+    assert!(!reason.contains("make all"), "{reason}");
+    assert!(!tasks.root.is_quiet(), "it builds");
+    gate.add_permits(1);
+    let completed = ["working", "answer", "ended completed"];
+    assert_eq!(words(&mut earlier).await, completed);
 }
