@@ -28,6 +28,8 @@ pub(crate) enum LineState {
     Cut,
     /// Requests come through, and their answers do not.
     Unheard,
+    /// Requests come through, and their answers wait for another state.
+    LateAnswers,
     /// Reads work, and nothing is written.
     ReadOnly,
     /// Its process has ended, or is paused: nothing ever comes back.
@@ -96,12 +98,22 @@ impl Line {
         is_open
     }
 
+    /// Waits until answers come through.
+    async fn answers_pass(&self) {
+        let mut state = self.state.subscribe();
+        // The sender is in this line, so the wait ends with the state.
+        let _changed = state
+            .wait_for(|state| *state != LineState::LateAnswers)
+            .await;
+    }
+
     /// A request that changes something: it comes through or not, and so does its answer.
     async fn request<T>(&self, request: impl Future<Output = T>) -> Result<T, Lost> {
         if !self.pass().await {
             return Err(Lost::Request);
         }
         let answer = request.await;
+        self.answers_pass().await;
         if self.pass().await && *self.state.borrow() != LineState::Unheard {
             Ok(answer)
         } else {

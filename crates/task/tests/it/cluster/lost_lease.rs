@@ -7,32 +7,41 @@ use std::time::Duration;
 use allstop_core::{Extent, WorkerId};
 use allstop_scope::{EngineGuard, RootOptions, Scope, StopRequest};
 use allstop_task::{
-    ClusterOptions, ExecutionCx, ExecutorReturn, LeaseChange, TaskManager, TaskOptions, TaskParts,
+    ClusterLink as _, ClusterOptions, ExecutionCx, ExecutorReturn, LeaseChange, TaskManager,
+    TaskOptions, TaskParts,
 };
+use futures::FutureExt as _;
 use parking_lot::Mutex;
-use tokio::time::{advance, sleep};
+use tokio::time::{Instant, advance, sleep};
 
 use super::line::{Line, LineLink, LineLog, LineState};
 use super::support::{Cluster, LEASE};
 use crate::support::{ScriptedExecutor, endless, request, start, user, wait_until};
+
+/// Lease in which the answer to a renewal can be late for longer than a worker needs to stop its work.
+const LONG_LEASE: Duration = Duration::from_secs(20);
 
 /// Calls of a worker's handlers.
 #[derive(Debug, Clone, Default)]
 struct HandlerCalls {
     overdue: Arc<AtomicUsize>,
     lease_changes: Arc<Mutex<Vec<LeaseChange>>>,
+    /// Time left after each renewal.
+    renewals: Arc<Mutex<Vec<Duration>>>,
 }
 
 /// Worker at this line that notes the calls of its handlers.
 fn noting_worker(
     cluster: &Cluster,
     line: &Line,
+    lease: Duration,
     executor: &ScriptedExecutor,
 ) -> (TaskManager, HandlerCalls) {
     let calls = HandlerCalls::default();
     let HandlerCalls {
         overdue,
         lease_changes,
+        renewals,
     } = calls.clone();
     let cluster_link = LineLink {
         link: Arc::new(cluster.link.clone()),
@@ -44,7 +53,8 @@ fn noting_worker(
     };
     let options = ClusterOptions {
         concurrency: 8,
-        lease: LEASE,
+        lease,
+        on_renewal: Some(Arc::new(move |left| renewals.lock().push(left))),
         on_overdue: Some(Arc::new(move || {
             overdue.fetch_add(1, Ordering::SeqCst);
         })),
@@ -73,7 +83,7 @@ async fn process_ends_only_if_its_work_cannot_be_stopped_in_time() {
                 Ok(ExecutorReturn::Finished)
             }
         });
-        let (manager, calls) = noting_worker(&cluster, &line, &executor);
+        let (manager, calls) = noting_worker(&cluster, &line, LEASE, &executor);
         start(&manager, &executor).await;
         sleep(LEASE).await;
         let overdue = || calls.overdue.load(Ordering::SeqCst);
@@ -150,4 +160,77 @@ async fn worker_that_lost_its_lease_gets_another_one() {
     let all = Extent::Process;
     drop(worker.root.stop(StopRequest::new(all, user())).await);
     assert_eq!(executor.live(), 0);
+}
+
+/// A worker whose renewal has reached the servers, and whose answers are late or lost.
+struct LateWorker {
+    cluster: Cluster,
+    line: Line,
+    executor: ScriptedExecutor,
+    calls: HandlerCalls,
+    /// Moment at which the worker sent the renewal.
+    sent_at: Instant,
+}
+
+impl LateWorker {
+    /// Starts a task at the worker. Sets the state of its line before the renewal.
+    async fn start(state: LineState) -> Self {
+        let (cluster, line) = (Cluster::new(), Line::new(None));
+        // The executor ends by force, which is as late as possible.
+        let executor = endless(true).resumable();
+        let (manager, calls) = noting_worker(&cluster, &line, LONG_LEASE, &executor);
+        start(&manager, &executor).await;
+        let before = revisions(&cluster);
+        line.set(state);
+        wait_until("a renewal", || revisions(&cluster) != before).await;
+        Self {
+            cluster,
+            line,
+            executor,
+            calls,
+            sent_at: Instant::now(),
+        }
+    }
+
+    /// Cuts the line once the worker knows of its renewal. Its work has to end before another worker takes the task.
+    async fn check(self) {
+        let renewals = || self.calls.renewals.lock().clone();
+        let known = renewals().len();
+        self.line.set(LineState::Open);
+        wait_until("the renewal is confirmed", || renewals().len() > known).await;
+        let (left, passed) = (renewals()[known], self.sent_at.elapsed());
+        self.line.set(LineState::Cut);
+        self.executor.started().await;
+        assert!(
+            self.sent_at.elapsed() >= LONG_LEASE,
+            "its lease has not expired"
+        );
+        assert_eq!(self.executor.live(), 1, "two workers run the task");
+        assert!(left + passed < LONG_LEASE, "{left:?} after {passed:?}");
+    }
+}
+
+/// Revisions of all leases.
+fn revisions(cluster: &Cluster) -> Vec<u64> {
+    let leases = cluster.link.entries("worker/").now_or_never();
+    let leases = leases.expect("it never waits").expect("memory");
+    leases.iter().map(|lease| lease.revision).collect()
+}
+
+/// A lease that counted from the answer would outlast the time that others wait for.
+#[tokio::test(start_paused = true)]
+async fn lease_counts_from_the_request_of_its_renewal() {
+    let worker = LateWorker::start(LineState::LateAnswers).await;
+    let _other = worker.cluster.worker(&worker.executor);
+    sleep(LONG_LEASE / 2).await;
+    worker.check().await;
+}
+
+/// The worker finds its renewal in the entry, because the next one conflicts with it.
+#[tokio::test(start_paused = true)]
+async fn lease_counts_from_the_request_of_a_renewal_without_an_answer() {
+    let worker = LateWorker::start(LineState::Unheard).await;
+    let _other = worker.cluster.worker(&worker.executor);
+    sleep(LONG_LEASE / 2).await;
+    worker.check().await;
 }
