@@ -75,6 +75,20 @@ fn the_limit_of_turns() {
     ends(run, 4, "max_turns_reached");
 }
 
+/// Each turn takes less than the limit, and all together take more.
+#[test]
+fn the_timeout_of_all_turns() {
+    let place = Place::new();
+    let script = "replies: [{text: one, delay: 300ms}, {text: two, delay: 300ms}, {text: three, delay: 300ms}]";
+    let run = place
+        .run_script(script)
+        .args("--timeout 600ms --then two --then three");
+    let ended = run.args("--json one").end();
+    assert_eq!(ended.code, 124, "{ended:#?}");
+    let envelope = ended.envelope();
+    assert_eq!(envelope["stop_reason"], "timeout", "{envelope:#}");
+}
+
 #[test]
 fn the_budget() {
     let place = Place::new();

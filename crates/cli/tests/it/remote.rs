@@ -32,6 +32,10 @@ turns:
           - {tool: agent, arguments: {prompt: "dig deep"}}
           - {tool: slow__wait, arguments: {}}
       - text: Done.
+  - when: call the tool
+    replies:
+      - calls: [{tool: slow__wait, arguments: {}}]
+      - text: Done.
   - when: dig deep
     replies: [{text: Never., stall: first_token}]
   - when: hello
@@ -105,12 +109,17 @@ fn busy_chat(place: &Place) -> Person<'_> {
     busy(place, chat, "everything")
 }
 
-/// The same with a call of a server.
-fn busy_chat_with_server(place: &Place) -> Person<'_> {
-    let server = place.file("slow.py", SLOW_SERVER);
+/// A configuration with this server of tools.
+fn with_server(place: &Place, source: &str) -> PathBuf {
+    let server = place.file("slow.py", source);
     let server = server.display();
     let config = format!("[mcp.servers.slow]\ncommand = \"python3\"\nargs = [\"{server}\"]\n");
-    let config = place.file("slow.toml", config);
+    place.file("slow.toml", config)
+}
+
+/// The same with a call of a server.
+fn busy_chat_with_server(place: &Place) -> Person<'_> {
+    let config = with_server(place, SLOW_SERVER);
     let chat = place.allstop().args("chat --yes --grace 500ms --config");
     let person = busy(place, chat.arg(config), "elsewhere too");
     let waits = place.work().join("waits");
@@ -177,6 +186,64 @@ fn stop_of_all_has_one_receipt_in_both_terminals() {
     let none = command(&place, "ps").ok();
     let said = "no session is open, and no work was left running\n";
     assert_eq!(none.stdout, said);
+}
+
+/// A session without a running turn can have background work, and a stop can close it.
+#[test]
+fn stop_of_all_covers_an_idle_session() {
+    let place = Place::new();
+    let chat = place.allstop().args("chat --yes --grace 500ms --model");
+    let chat = chat.arg(place.script(SCRIPT));
+    let person = Person::with_model(&place, chat, Terminal::new());
+    person.says("server").sees("It is up.");
+    eventually("the end of the turn", || {
+        let reports = lines(&command(&place, "ps --json").ok().stdout);
+        (reports[0]["sessions"][0]["is_busy"] == false).then_some(())
+    });
+    let stopped = stop(&place, "--all --json").ok();
+    let [line] = lines(&stopped.stdout).try_into().expect("one session");
+    let items = line["receipt"]["items"].as_array().expect("items");
+    let work = items.iter().find(|item| item["kind"] == "background");
+    let work = work.unwrap_or_else(|| panic!("no work in {line:#}"));
+    assert_eq!(work["state"], "stopped", "{line:#}");
+    person.sees("verified.");
+    stop(&place, "--all --extent session").ok();
+    let (ended, screen) = person.left();
+    assert_eq!(ended.code, 0, "{screen}");
+}
+
+/// One session stops, and a server does not confirm the end of a call of another one.
+#[test]
+fn stop_that_leaves_something_running_is_a_failure() {
+    let place = Place::new();
+    let deaf = SLOW_SERVER.replace("notifications/cancelled", "no/such/message");
+    let config = with_server(&place, &deaf);
+    let run = |message: &str| {
+        let run = place.run_script(SCRIPT).args("--grace 200ms --config");
+        run.arg(&config).arg(message).start()
+    };
+    let runs = [run("call the tool"), run("dig deep")];
+    let waits = place.work().join("waits");
+    eventually("the call of the server", || waits.exists().then_some(()));
+    eventually("two turns", || {
+        let reports = lines(&command(&place, "ps --json").ok().stdout);
+        let mut sessions = reports.iter().map(|report| &report["sessions"][0]);
+        (reports.len() == 2 && sessions.all(|session| session["is_busy"] == true)).then_some(())
+    });
+    stop(&place, "--all --preview").ok();
+    let stopped = stop(&place, "--all --json");
+    let receipts = lines(&stopped.stdout);
+    let mut quiet: Vec<_> = receipts
+        .iter()
+        .map(|line| line["receipt"]["quiet"] == true)
+        .collect();
+    quiet.sort_unstable();
+    assert_eq!(quiet, [false, true], "{receipts:#?}");
+    assert_eq!((stopped.code, &*stopped.stderr), (1, ""), "{stopped:?}");
+    for run in runs {
+        assert_eq!(run.end(FACT_MAX).code, 130);
+    }
+    place.assert_nothing_runs();
 }
 
 #[test]

@@ -160,3 +160,31 @@ fn silent_process_is_named_and_is_no_problem_of_other_sessions() {
     assert_eq!(silent.end_by(Signal::INT).code, 130);
     place.assert_nothing_runs();
 }
+
+/// Work that was left running is stopped, and the exit code shows the problem.
+#[test]
+fn stop_of_all_names_a_suspended_process() {
+    let place = Place::new();
+    let left = left_work(&place);
+    let mut silent = hangs(&place, place.run_script(SCRIPT).args("hang"));
+    silent.signal(Signal::STOP);
+    let said = format!("process {} does not answer", silent.pid());
+    let stop = |args: &str| {
+        let stop = place.allstop().args("stop --all").args(args);
+        stop.arg("--store").arg(place.store()).start()
+    };
+    // In parallel: each waits for the process.
+    let (turns, all) = (stop("--extent turn"), stop("--now --json"));
+    let (turns, all) = (turns.end(FACT_MAX), all.end(FACT_MAX));
+    for stopped in [&turns, &all] {
+        assert_eq!(stopped.code, 1, "{stopped:?}");
+        assert_eq!(stopped.stderr.lines().count(), 1, "{stopped:?}");
+        assert!(stopped.stderr.contains(&said), "{stopped:?}");
+    }
+    assert_eq!(turns.stdout, "", "a turn may run there");
+    assert!(all.stdout.contains(&left), "{all:?}");
+    assert_eq!(receipt(&all)["quiet"], true, "{all:?}");
+    silent.signal(Signal::CONT);
+    assert_eq!(silent.end_by(Signal::INT).code, 130);
+    place.assert_nothing_runs();
+}
