@@ -18,6 +18,7 @@ mod exec;
 mod explore;
 mod gates;
 mod links;
+mod mutants;
 mod parts;
 mod sources;
 mod test;
@@ -40,6 +41,9 @@ Developer commands of this repository.
     cargo xtask bench [ARGS...]  the benchmarks, a verdict for each goal; ARGS are those of `cargo bench`:
                                    cargo xtask bench -p allstop-log         one crate
                                    cargo xtask bench -- stop                names that contain a word
+    cargo xtask mutants REVISION small mistakes in the lines that differ from a commit; names those that no test notices:
+                                   cargo xtask mutants --access             in all checks of access
+                                   cargo xtask mutants --minutes 60 HEAD~9  for an hour at most
     cargo xtask help             this text
 
 `test` and `gates` fetch the parts that they need into the build folder (target/parts).
@@ -48,8 +52,8 @@ and A2A with its client for JavaScript.
 ";
 
 /// The subcommands, for the check that the documents name only commands that exist.
-const SUBCOMMANDS: [&str; 7] = [
-    "test", "gates", "sources", "parts", "explore", "bench", "help",
+const SUBCOMMANDS: [&str; 8] = [
+    "test", "gates", "sources", "parts", "explore", "bench", "mutants", "help",
 ];
 
 fn main() -> ExitCode {
@@ -63,6 +67,7 @@ fn main() -> ExitCode {
         "parts" => parts::run().map(|()| ExitCode::SUCCESS),
         "sources" => sources::run().map(|()| ExitCode::SUCCESS),
         "explore" => explore::run(rest),
+        "mutants" => mutants::run(rest).map(|()| ExitCode::SUCCESS),
         "bench" => bench::run(rest).map(|()| ExitCode::SUCCESS),
         "help" | "--help" | "-h" => {
             print!("{HELP}");

@@ -1,0 +1,286 @@
+//! `cargo xtask mutants`: builds small mistakes into the code, one at a time, and names those that no test notices.
+//!
+//! cargo-mutants makes the mistakes. It works in a copy of the sources, in `target/mutants/tree`, whose build folder stays
+//! there, so that the next mistake costs one crate. A mistake first meets the tests of its own crate; only if it survives
+//! does it meet those of all crates that depend on that one.
+
+mod outcomes;
+mod packages;
+mod tree;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+
+use crate::{exec, parts, workspace};
+use outcomes::Outcomes;
+use packages::Packages;
+
+const VERSION: &str = "27.1.0";
+
+/// Interval of the looks at a running cargo-mutants.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// Shortest limit of one run of tests: a loaded machine is no reason to call a mistake noticed.
+const TESTS_MIN_S: u32 = 120;
+
+/// Seeds of each simulation of a cluster: a mistake that needs more is not noticed in the time that there is.
+const SEEDS: &str = "500";
+
+/// Files that decide who may do what. No mistake may survive in them.
+const ACCESS: [&str; 15] = [
+    "crates/a2a/src/access/*.rs",
+    "crates/a2a/src/localhost.rs",
+    "crates/a2a/src/service.rs",
+    "crates/a2a/src/task_actions.rs",
+    "crates/cli/src/project_trust.rs",
+    "crates/cli/src/remote/folder.rs",
+    "crates/cli/src/remote/listener.rs",
+    "crates/cli/src/remote/peer.rs",
+    "crates/cli/src/start/project.rs",
+    "crates/copilot/src/connection/mod.rs",
+    "crates/copilot/src/hosted/roster.rs",
+    "crates/runtime/src/system/hidden.rs",
+    "crates/task/src/cluster/accept.rs",
+    "crates/task/src/manager/list.rs",
+    "crates/tools/src/permission/**/*.rs",
+];
+
+const USAGE: &str = "\
+Builds small mistakes into the code, one at a time, and names those that no test notices.
+
+    cargo xtask mutants REVISION        in the lines that differ from this commit
+    cargo xtask mutants --access        in the files that decide who may do what
+    cargo xtask mutants --file GLOB     in these files, for example 'crates/core/src/turn/*.rs'
+
+    --minutes N     ends after this time and counts what was not tried (default: 30)
+
+The first run compiles cargo-mutants and the tests. Exit code 1: a mistake survived.";
+
+/// Lines in which mistakes are made.
+enum Lines {
+    ChangedSince(String),
+    Files(Vec<String>),
+}
+
+struct MutantsOptions {
+    lines: Lines,
+    limit: Duration,
+}
+
+impl MutantsOptions {
+    fn parse(args: &[String]) -> Option<Self> {
+        let (mut files, mut since, mut minutes) = (Vec::new(), None, 30);
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            match arg.as_str() {
+                "--access" => files.extend(ACCESS.map(str::to_owned)),
+                "--file" => files.push(args.next()?.clone()),
+                "--minutes" => minutes = args.next()?.parse().ok()?,
+                flag if flag.starts_with('-') => return None,
+                revision => since = Some(revision.to_owned()),
+            }
+        }
+        let lines = match (since, files.is_empty()) {
+            (Some(revision), true) => Lines::ChangedSince(revision),
+            (None, false) => Lines::Files(files),
+            _ => return None,
+        };
+        let limit = Duration::from_secs(60 * minutes);
+        Some(Self { lines, limit })
+    }
+}
+
+pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
+    let Some(options) = MutantsOptions::parse(args) else {
+        bail!("{USAGE}");
+    };
+    let program = install()?;
+    let folder = workspace::target_dir()?.join("mutants");
+    let sources = tree::copy_to(&folder.join("tree"))?;
+    parts::fetch_for_tests()?;
+    let mut chosen = Vec::new();
+    match &options.lines {
+        Lines::ChangedSince(revision) => {
+            let diff = exec::output(Command::new("git").current_dir(workspace::root()).args([
+                "diff",
+                revision,
+                "--",
+                "crates/*/src/*.rs",
+            ]))?;
+            let file = folder.join("changes.diff");
+            std::fs::write(&file, diff).context("cannot write the difference")?;
+            chosen.extend(["--in-diff".to_owned(), file.display().to_string()]);
+        }
+        Lines::Files(globs) => {
+            chosen.extend(
+                globs
+                    .iter()
+                    .flat_map(|glob| ["--file".to_owned(), glob.clone()]),
+            );
+        }
+    }
+    let tool = MutantsTool {
+        program,
+        sources,
+        folder,
+        chosen,
+        end: Instant::now() + options.limit,
+    };
+    let packages = Packages::read()?;
+    let mut all = Outcomes::default();
+    for (package, count) in tool.mistakes()? {
+        println!("── {package}: {count} mistakes");
+        let output = tool.folder.join(&package);
+        if output.exists() {
+            std::fs::remove_dir_all(&output).context("cannot remove the last result")?;
+        }
+        tool.try_out(&package, &packages.tests_of(&package), &output, false)?;
+        let mut outcomes = Outcomes::read(&output, count)?;
+        let others = packages.tests_of_dependents(&package);
+        let survived = outcomes.survived.len();
+        if survived > 0 && !others.is_empty() {
+            println!("── {package}: {survived} survived its own tests; those of its dependents");
+            tool.try_out(&package, &others, &output, true)?;
+            outcomes.catch_more(Outcomes::read(&output, survived)?);
+        }
+        all.add(outcomes);
+    }
+    println!("\n{all}");
+    if all.survived.is_empty() {
+        return Ok(());
+    }
+    bail!("{} mistakes survived", all.survived.len())
+}
+
+struct MutantsTool {
+    program: PathBuf,
+    sources: PathBuf,
+    folder: PathBuf,
+    /// Arguments that choose the lines.
+    chosen: Vec<String>,
+    end: Instant,
+}
+
+impl MutantsTool {
+    fn command(&self) -> anyhow::Result<Command> {
+        let mut command = Command::new(&self.program);
+        let nextest = parts::TOOLS.fetch()?.join("bin");
+        let path = std::env::join_paths(std::iter::once(nextest).chain(std::env::split_paths(
+            &std::env::var_os("PATH").unwrap_or_default(),
+        )))?;
+        command
+            .current_dir(&self.sources)
+            .env("PATH", path)
+            .env("ALLSTOP_CLUSTER_SEEDS", SEEDS)
+            .args(["mutants", "--workspace"])
+            .args(&self.chosen)
+            .stdin(Stdio::null());
+        Ok(command)
+    }
+
+    /// Packages with the number of their mistakes.
+    fn mistakes(&self) -> anyhow::Result<Vec<(String, usize)>> {
+        let list = exec::output(self.command()?.args(["--list", "--json"]))?;
+        packages::count(&list)
+    }
+
+    /// Tries the mistakes in a package with the tests of these packages, until all were tried or the time has passed.
+    ///
+    /// `goes_on`: those that were noticed before are left out.
+    fn try_out(
+        &self,
+        package: &str,
+        tests: &[String],
+        output: &Path,
+        goes_on: bool,
+    ) -> anyhow::Result<()> {
+        std::fs::create_dir_all(output).context("cannot create the folder of the result")?;
+        let mut command = self.command()?;
+        command
+            // The copy is there for this.
+            .arg("--in-place")
+            .args(["--package", package, "--output"])
+            .arg(output)
+            .args(["--test-tool", "nextest", "--minimum-test-timeout"])
+            .arg(TESTS_MIN_S.to_string())
+            .args(tests.iter().flat_map(|test| ["--test-package", test]));
+        if goes_on {
+            command.arg("--iterate");
+        }
+        let mut running = command.spawn().context("cannot start cargo-mutants")?;
+        loop {
+            if let Some(status) = running
+                .try_wait()
+                .context("cannot wait for cargo-mutants")?
+            {
+                // 2: some survived, 3: some hung.
+                if matches!(status.code(), Some(0 | 2 | 3)) {
+                    return Ok(());
+                }
+                bail!("cargo-mutants ended with {status}");
+            }
+            if Instant::now() >= self.end {
+                // It ends the tests that it runs, and mends the file.
+                let pid = running.id().to_string();
+                exec::output(Command::new("kill").args(["-INT", &pid]))?;
+                running.wait().context("cannot wait for cargo-mutants")?;
+                return Ok(());
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+    }
+}
+
+/// Compiles cargo-mutants into the build folder, unless it is there.
+fn install() -> anyhow::Result<PathBuf> {
+    let root = workspace::target_dir()?.join("parts/cargo-mutants");
+    exec::step(
+        "cargo-mutants",
+        workspace::cargo()
+            .args(["install", "--quiet", "--locked", "--root"])
+            .arg(&root)
+            .arg(format!("cargo-mutants@{VERSION}")),
+    )?;
+    Ok(root.join("bin/cargo-mutants"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Option<MutantsOptions> {
+        let args: Vec<_> = text.split_whitespace().map(str::to_owned).collect();
+        MutantsOptions::parse(&args)
+    }
+
+    #[test]
+    fn lines_are_chosen_in_one_way() {
+        for wrong in [
+            "",
+            "--minutes 5",
+            "HEAD~1 --access",
+            "--file",
+            "--nonsense",
+            "HEAD --minutes x",
+        ] {
+            assert!(parse(wrong).is_none(), "{wrong}");
+        }
+        let options = parse("HEAD~3 --minutes 5").unwrap();
+        assert_eq!(options.limit, Duration::from_mins(5));
+        assert!(matches!(options.lines, Lines::ChangedSince(revision) if revision == "HEAD~3"));
+        let options = parse("--file a --access").unwrap();
+        assert!(matches!(options.lines, Lines::Files(files) if files.len() == 1 + ACCESS.len()));
+    }
+
+    #[test]
+    fn every_file_with_access_checks_exists() {
+        for glob in ACCESS {
+            let fixed = glob.split('*').next().unwrap_or_default();
+            assert!(workspace::root().join(fixed).exists(), "{glob}");
+        }
+    }
+}

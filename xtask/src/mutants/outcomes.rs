@@ -1,0 +1,123 @@
+//! What became of the mistakes, as cargo-mutants writes it into lists.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::Path;
+
+use anyhow::Context as _;
+
+/// Results of the mistakes in one package, or in all.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Outcomes {
+    /// Tests failed.
+    caught: BTreeSet<String>,
+    /// Tests hung, and were ended.
+    hung: BTreeSet<String>,
+    /// The code did not compile.
+    unviable: BTreeSet<String>,
+    /// All tests passed.
+    pub(super) survived: BTreeSet<String>,
+    untried: usize,
+}
+
+impl Outcomes {
+    /// Reads the lists in `mutants.out`. `count` is the number of mistakes that there are.
+    pub(super) fn read(output: &Path, count: usize) -> anyhow::Result<Self> {
+        let list = |name: &str| -> anyhow::Result<BTreeSet<String>> {
+            let file = output.join("mutants.out").join(name);
+            let text = std::fs::read_to_string(&file)
+                .with_context(|| format!("cannot read {}", file.display()))?;
+            Ok(text.lines().map(str::to_owned).collect())
+        };
+        let mut outcomes = Self {
+            caught: list("caught.txt")?,
+            hung: list("timeout.txt")?,
+            unviable: list("unviable.txt")?,
+            survived: list("missed.txt")?,
+            untried: 0,
+        };
+        let tried = outcomes.caught.len()
+            + outcomes.hung.len()
+            + outcomes.unviable.len()
+            + outcomes.survived.len();
+        outcomes.untried = count.saturating_sub(tried);
+        Ok(outcomes)
+    }
+
+    /// Takes over what a second round with more tests has caught of the survivors. Those that it did not try are still
+    /// survivors.
+    pub(super) fn catch_more(&mut self, second: Self) {
+        self.survived
+            .retain(|it| !second.caught.contains(it) && !second.hung.contains(it));
+        self.caught.extend(second.caught);
+        self.hung.extend(second.hung);
+    }
+
+    pub(super) fn add(&mut self, other: Self) {
+        self.caught.extend(other.caught);
+        self.hung.extend(other.hung);
+        self.unviable.extend(other.unviable);
+        self.survived.extend(other.survived);
+        self.untried += other.untried;
+    }
+}
+
+impl fmt::Display for Outcomes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let caught = self.caught.len() + self.hung.len();
+        let viable = caught + self.survived.len();
+        let share = 100.0 * caught as f64 / viable.max(1) as f64;
+        writeln!(
+            f,
+            "{caught} of {viable} viable mistakes caught ({share:.0} %), {} of them by a hang",
+            self.hung.len()
+        )?;
+        writeln!(
+            f,
+            "{} did not compile, {} were not tried",
+            self.unviable.len(),
+            self.untried
+        )?;
+        for survivor in &self.survived {
+            writeln!(f, "survived: {survivor}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set<const N: usize>(names: [&str; N]) -> BTreeSet<String> {
+        names.map(str::to_owned).into()
+    }
+
+    #[test]
+    fn survivor_that_a_second_round_did_not_try_still_counts() {
+        let folder = std::env::temp_dir().join(format!("allstop-outcomes-{}", std::process::id()));
+        let lists = folder.join("mutants.out");
+        std::fs::create_dir_all(&lists).unwrap();
+        for (name, text) in [
+            ("caught.txt", "a\n"),
+            ("timeout.txt", ""),
+            ("unviable.txt", "u\n"),
+            ("missed.txt", "b\nc\nd\n"),
+        ] {
+            std::fs::write(lists.join(name), text).unwrap();
+        }
+        let mut outcomes = Outcomes::read(&folder, 7).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        outcomes.catch_more(Outcomes {
+            caught: set(["b"]),
+            survived: set(["c"]),
+            ..Outcomes::default()
+        });
+        assert_eq!(outcomes.survived, set(["c", "d"]));
+        assert_eq!(
+            outcomes.to_string(),
+            "2 of 4 viable mistakes caught (50 %), 0 of them by a hang\n\
+             1 did not compile, 2 were not tried\nsurvived: c\nsurvived: d\n"
+        );
+    }
+}

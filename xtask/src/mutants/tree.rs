@@ -1,0 +1,72 @@
+//! The copy of the sources in which mistakes are made.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Context as _;
+
+use crate::{exec, workspace};
+
+/// Brings the copy up to date, and returns its folder. Files that are equal stay as they are, so that Cargo compiles only
+/// what has changed.
+pub(super) fn copy_to(copy: &Path) -> anyhow::Result<PathBuf> {
+    let root = workspace::root();
+    let listed = exec::output(Command::new("git").current_dir(root).args([
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+    ]))?;
+    let files: BTreeSet<&Path> = listed
+        .split('\0')
+        .map(Path::new)
+        // A deleted file may still be listed.
+        .filter(|path| root.join(path).is_file())
+        .collect();
+    for path in &files {
+        let (from, to) = (root.join(path), copy.join(path));
+        let text = fs::read(&from).with_context(|| format!("cannot read {}", from.display()))?;
+        if fs::read(&to).is_ok_and(|there| there == text) {
+            continue;
+        }
+        fs::create_dir_all(to.parent().unwrap_or(copy)).context("cannot create a folder")?;
+        // With its permissions.
+        fs::copy(&from, &to).with_context(|| format!("cannot write {}", to.display()))?;
+    }
+    remove_others(copy, copy, &files)?;
+    link_parts(copy)?;
+    Ok(copy.to_owned())
+}
+
+/// Removes files that the sources do not have, except build results.
+fn remove_others(copy: &Path, folder: &Path, files: &BTreeSet<&Path>) -> anyhow::Result<()> {
+    for entry in fs::read_dir(folder).context("cannot read the copy")? {
+        let path = entry.context("cannot read the copy")?.path();
+        let Ok(relative) = path.strip_prefix(copy) else {
+            continue;
+        };
+        if relative == Path::new("target") {
+            continue;
+        }
+        if path.is_dir() {
+            remove_others(copy, &path, files)?;
+        } else if !files.contains(relative) {
+            fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// The tests of the copy use the parts that are there already.
+fn link_parts(copy: &Path) -> anyhow::Result<()> {
+    let link = copy.join("target/parts");
+    if link.symlink_metadata().is_err() {
+        fs::create_dir_all(copy.join("target")).context("cannot create a build folder")?;
+        std::os::unix::fs::symlink(workspace::target_dir()?.join("parts"), &link)
+            .context("cannot link the parts")?;
+    }
+    Ok(())
+}
