@@ -183,6 +183,24 @@ mod tests {
     }
 
     #[test]
+    fn full_queue_refuses_the_next_request() {
+        let owner = Arc::from("one");
+        let mut slots = slots(1, 1, WhenFull::Queue { len_max: 1 });
+        assert!(matches!(slots.request(&owner), SlotAnswer::Granted));
+        let SlotAnswer::Waiting(mut first) = slots.request(&owner) else {
+            panic!("the queue is empty");
+        };
+        assert!(matches!(
+            slots.request(&owner),
+            SlotAnswer::Full("too many tasks wait")
+        ));
+        slots.release(&owner);
+        assert!(first.try_recv().is_ok());
+        slots.release(&owner);
+        assert_eq!(slots.running, 0);
+    }
+
+    #[test]
     fn abandoned_request_takes_no_slot() {
         let owner = Arc::from("one");
         let mut slots = slots(1, 1, WhenFull::Queue { len_max: 1 });

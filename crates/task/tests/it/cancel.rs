@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use allstop_core::CauseKind;
 use allstop_core::receipt::NothingToStop;
-use allstop_task::model::{Artifact, MessageSender};
+use allstop_core::{Cause, CauseKind};
+use allstop_task::model::{Artifact, JsonMap, MessageSender};
 use allstop_task::{
     CancelCx, CancelError, Canceler, ExecutorError, ExecutorReturn, Task, TaskEvent, TaskMessage,
-    TaskOptions, TaskParts, TaskState,
+    TaskOptions, TaskParts, TaskRecord, TaskState,
 };
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -201,6 +201,32 @@ async fn concurrent_stops_of_a_task_at_rest_share_their_result() {
         );
     }
     assert_eq!(canceler.calls.load(Ordering::SeqCst), 1);
+}
+
+/// In a cluster two nodes can store a request each.
+#[test]
+fn second_stop_request_keeps_the_first_cause() {
+    let at = SystemTime::now().into();
+    let message = TaskMessage::text("m1", MessageSender::User, "do it");
+    let created = TaskRecord::TaskCreated {
+        task_id: "t1".into(),
+        context_id: "c1".into(),
+        owner: "alice".into(),
+        message: Arc::new(message),
+        metadata: JsonMap::new(),
+        trace: None,
+        at,
+    };
+    let requested = |by: &'static str| TaskRecord::StopRequested {
+        cause: Cause::new(CauseKind::User).by(by),
+        at,
+    };
+    let mut task = None;
+    for record in [created, requested("first"), requested("second")] {
+        Task::apply(&mut task, &record).unwrap();
+    }
+    let cause = task.unwrap().stop_requested.clone();
+    assert_eq!(cause, Some(Cause::new(CauseKind::User).by("first")));
 }
 
 #[tokio::test(start_paused = true)]

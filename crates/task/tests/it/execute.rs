@@ -181,6 +181,24 @@ async fn context_belongs_to_the_owner_of_its_first_task() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn created_context_belongs_to_the_sender_of_its_message() {
+    let manager = manager_of(&three_events()).await;
+    let mut first = manager.execute(request("m1")).await.unwrap();
+    let context = ended(&manager, &mut first).await.context_id.clone();
+    let in_context = |message: &str, owner: &str| TaskRequest {
+        owner: owner.into(),
+        context_id: Some(context.clone()),
+        ..request(message)
+    };
+    let refused = manager.execute(in_context("m2", "bob")).await;
+    assert!(matches!(
+        refused.unwrap_err(),
+        ExecuteError::ContextOfOther(_)
+    ));
+    manager.execute(in_context("m3", "alice")).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn repeated_message_starts_nothing_new() {
     let executor = three_events();
     let manager = manager_of(&executor).await;
