@@ -1,13 +1,19 @@
 //! Errors of the start of a system or a session: one line, with a hint.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use allstop_agent::AgentEvent;
+use allstop_core::record::CallOutcome;
 use allstop_log::StreamName;
 use allstop_log::Version;
+use allstop_model::Reply;
 use allstop_runtime::{
     Config, ModelChoice, QuestionRecipient, StartError, StartErrorKind, StoreChoice, System,
     SystemOptions,
 };
+use allstop_session::SessionEventKind;
+use serde_json::json;
 
 use crate::{Place, owner_answers, within};
 
@@ -123,6 +129,48 @@ async fn folders() {
             .await
             .starts_with("the working directory")
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn folder_allowed_to_read_cannot_be_written() {
+    let (place, outside) = (Place::new(), Place::new());
+    let (read, write) = (outside.file("read"), outside.file("write"));
+    std::fs::create_dir(&read).unwrap();
+    std::fs::create_dir(&write).unwrap();
+    std::fs::write(read.join("a"), "known").unwrap();
+    let config = format!(
+        "[workspace]\nread = [{read:?}]\nwrite = [{write:?}]\n[permissions]\nallow = ['read', 'write']"
+    );
+    let calls = Reply::text("")
+        .call("read", json!({ "path": read.join("a") }))
+        .call("write", json!({ "path": read.join("b"), "content": "x" }))
+        .call("write", json!({ "path": write.join("b"), "content": "x" }));
+    let system = place
+        .system(&config, vec![calls, Reply::text("Done.")])
+        .await;
+    let session = system.new_session(None, QuestionRecipient::Prompter).await;
+    let session = session.unwrap().session;
+    let mut events = session.watch();
+    let turn = within(session.send("go").unwrap().outcome()).await;
+    assert_eq!(&*turn.output, "Done.");
+    let mut outcomes = BTreeMap::new();
+    while let Some(event) = events.try_next() {
+        if let SessionEventKind::Live(AgentEvent::ToolFinished {
+            call_id, outcome, ..
+        }) = event.kind
+        {
+            outcomes.insert(call_id, outcome);
+        }
+    }
+    let outcomes: Vec<_> = outcomes.into_values().collect();
+    let expected = [
+        CallOutcome::Succeeded,
+        CallOutcome::Failed,
+        CallOutcome::Succeeded,
+    ];
+    assert_eq!(outcomes, expected);
+    assert!(!read.join("b").exists());
+    assert!(write.join("b").exists());
 }
 
 fn script() -> allstop_model::ScriptedModel {
