@@ -176,3 +176,38 @@ async fn resumed_session_works_in_its_folder() {
     let content = done["result"]["content"].as_str().expect("output");
     assert!(content.contains(path.to_str().expect("text")), "{content}");
 }
+
+#[tokio::test]
+async fn approval_once_is_not_one_for_the_session() {
+    const CALL: &str = "{calls: [{tool: bash, arguments: {command: touch f}}]}";
+    for (kind, expected) in [("approve-once", 2), ("approve-for-session", 1)] {
+        let script = format!("turns: [{{replies: [{CALL}, {CALL}, {{text: Done.}}]}}]");
+        let server = TestServer::new(&script).await;
+        let mut client = server.client();
+        client
+            .create("s", &json!({ "requestPermission": true }))
+            .await;
+        let message = json!({ "sessionId": "s", "prompt": "go" });
+        client.request("session.send", &message).await;
+        let mut asked = 0;
+        loop {
+            let next = client.take("a question or the end", |message| {
+                let kind = &message["params"]["event"]["type"];
+                kind == "permission.requested" || kind == "session.idle"
+            });
+            let event = next.await["params"]["event"].take();
+            if event["type"] == "session.idle" {
+                break;
+            }
+            asked += 1;
+            let answer = json!({
+                "sessionId": "s",
+                "requestId": event["data"]["requestId"],
+                "result": { "kind": kind },
+            });
+            let method = "session.permissions.handlePendingPermissionRequest";
+            client.request(method, &answer).await;
+        }
+        assert_eq!(asked, expected, "{kind}");
+    }
+}

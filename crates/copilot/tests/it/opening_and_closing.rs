@@ -68,6 +68,33 @@ async fn two_that_leave_close_the_session() {
 }
 
 #[tokio::test]
+async fn client_without_the_session_cannot_stop_its_work() {
+    let script = "turns: [{replies: [{calls: [{tool: act, arguments: {}}]}, {text: Done.}]}]";
+    let server = TestServer::new(script).await;
+    let (mut one, mut stranger) = (server.client(), server.client());
+    one.create("s", &json!({ "tools": [{ "name": "act" }] }))
+        .await;
+    let message = json!({ "sessionId": "s", "prompt": "go" });
+    one.request("session.send", &message).await;
+    let request = one.event("external_tool.requested").await;
+    let session = json!({ "sessionId": "s" });
+    let nothing = json!({ "success": true, "receipt": null });
+    for method in ["session.detach", "session.destroy"] {
+        assert_eq!(stranger.request(method, &session).await, nothing);
+    }
+    let answer = json!({
+        "sessionId": "s",
+        "requestId": request["requestId"],
+        "result": "acted",
+    });
+    one.request("session.tools.handlePendingToolCall", &answer)
+        .await;
+    let done = one.event("tool.execution_complete").await;
+    assert_eq!(done["success"], true, "{done}");
+    one.event("session.idle").await;
+}
+
+#[tokio::test]
 async fn ids_that_lead_elsewhere_are_refused_everywhere() {
     let server = TestServer::new(HELLO).await;
     let mut client = server.client();
