@@ -112,8 +112,7 @@ impl Feed {
         if let SessionEventKind::PermissionAsked(question) = event
             && !self.session.roster.has_permission_handler()
         {
-            let unasked = self.session.unasked.clone();
-            let _first_or_not = self.session.session.answer(&question.id, unasked);
+            self.session.answer_unasked(question);
         }
     }
 

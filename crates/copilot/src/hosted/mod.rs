@@ -18,7 +18,7 @@ use allstop_log::{Version, read_session_end};
 use allstop_model::Model;
 use allstop_runtime::{QuestionRecipient, SessionSetup, StartError, System, SystemPrompt};
 use allstop_scope::{Scope, ScopeOptions, StopRequest, WorkSpec};
-use allstop_session::{FollowUp, Session, StopTarget};
+use allstop_session::{FollowUp, OpenQuestion, Session, StopTarget};
 use allstop_tools::PermissionAnswer;
 use parking_lot::Mutex;
 use tokio::sync::broadcast;
@@ -259,14 +259,20 @@ impl HostedSession {
         match self.roster.detach(client) {
             DetachedClient::Last => true,
             DetachedClient::OneOfMany if !self.roster.has_permission_handler() => {
-                // Nobody is left who would answer them.
                 for question in self.session.questions() {
-                    let _first_or_not = self.session.answer(&question.id, self.unasked.clone());
+                    self.answer_unasked(&question);
                 }
                 false
             }
             DetachedClient::OneOfMany | DetachedClient::Unknown => false,
         }
+    }
+
+    /// Answers a question that no attached client answers.
+    fn answer_unasked(&self, question: &OpenQuestion) {
+        let unasked = self.unasked.clone();
+        let answer = question.question.restrict_advance_answer(unasked);
+        let _first_or_not = self.session.answer(&question.id, answer);
     }
 
     /// True if no other client has the session.

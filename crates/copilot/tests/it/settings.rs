@@ -98,3 +98,61 @@ async fn call_that_nobody_is_asked_about_has_the_answer_of_the_server() {
         assert_eq!(completed["success"], is_allowed, "{completed}");
     }
 }
+
+/// A server that allows calls in advance, and denies `rm` by a rule.
+async fn server_with_rule(command: &str) -> TestServer {
+    let rules = "[permissions]\ndeny = ['shell:rm']";
+    let calls = json!([{ "tool": "bash", "arguments": { "command": command } }]);
+    let script = json!({ "turns": [{ "replies": [{ "calls": calls }, { "text": "Done." }] }] });
+    let (script, unasked) = (script.to_string(), PermissionAnswer::AllowOnce);
+    TestServer::configured(rules, &script, Duration::from_mins(1), unasked).await
+}
+
+/// Commands, each with true if it is allowed in advance.
+const COMMANDS: [(&str, bool); 3] = [
+    ("env rm f", false),
+    ("$(echo rm) f", false),
+    ("touch f", true),
+];
+
+#[tokio::test]
+async fn answer_in_advance_allows_nothing_that_a_rule_may_deny() {
+    for (command, is_allowed) in COMMANDS {
+        let server = server_with_rule(command).await;
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("f"), "").expect("a file");
+        let mut client = server.client();
+        client
+            .create("s", &json!({ "workingDirectory": folder.path() }))
+            .await;
+        let message = json!({ "sessionId": "s", "prompt": "go" });
+        client.request("session.send", &message).await;
+        let completed = client.event("tool.execution_complete").await;
+        assert_eq!(completed["success"], is_allowed, "{command}: {completed}");
+        let is_named = completed.to_string().contains("shell:rm");
+        assert_eq!(is_named, !is_allowed, "{completed}");
+        assert!(folder.path().join("f").exists(), "{command}: it ran");
+    }
+}
+
+/// The client that would answer the question leaves, and another one stays.
+#[tokio::test]
+async fn question_of_a_client_that_left_is_not_allowed_against_a_rule() {
+    for (command, is_allowed) in COMMANDS {
+        let server = server_with_rule(command).await;
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("f"), "").expect("a file");
+        let (mut asked, mut other) = (server.client(), server.client());
+        let choice = json!({ "workingDirectory": folder.path(), "requestPermission": true });
+        asked.create("s", &choice).await;
+        let session = json!({ "sessionId": "s" });
+        other.request("session.resume", &session).await;
+        let message = json!({ "sessionId": "s", "prompt": "go" });
+        asked.request("session.send", &message).await;
+        asked.event("permission.requested").await;
+        asked.request("session.detach", &session).await;
+        let completed = other.event("tool.execution_complete").await;
+        assert_eq!(completed["success"], is_allowed, "{command}: {completed}");
+        assert!(folder.path().join("f").exists(), "{command}: it ran");
+    }
+}

@@ -40,10 +40,20 @@ impl TestServer {
         unattended_max: Duration,
         unasked: PermissionAnswer,
     ) -> Self {
+        Self::configured("", script, unattended_max, unasked).await
+    }
+
+    pub(crate) async fn configured(
+        config: &str,
+        script: &str,
+        unattended_max: Duration,
+        unasked: PermissionAnswer,
+    ) -> Self {
         let place = TempDir::new().expect("a temporary folder");
         let model = ScriptedModel::parse("test.yaml", script).expect("the script is right");
         let options = SystemOptions {
-            config: Config::parse(Path::new("test.toml"), "").expect("an empty configuration"),
+            config: Config::parse(Path::new("test.toml"), config)
+                .expect("the configuration is right"),
             model: Some(ModelChoice::Given(Arc::new(model))),
             record: None,
             keys: Arc::new(|_| None),
