@@ -1,11 +1,13 @@
 //! Stops from another terminal: `ps`, `stop` and `receipt`, and what a socket has to stand.
 
-use std::io::{Read as _, Write as _};
+use std::io::{self, Read as _, Write as _};
+use std::net::Shutdown;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::process::Uid;
 use serde_json::{Value, json};
 
 use crate::support::person::Person;
@@ -94,6 +96,26 @@ fn sockets(place: &Place) -> Vec<PathBuf> {
     entries
         .map(|entry| entry.expect("an entry").path())
         .collect()
+}
+
+/// Sends one request to a socket, and returns its answer.
+fn exchange(socket: &Path, method: &str, params: &Value) -> io::Result<String> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(FACT_MAX))?;
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+    let body = body.to_string();
+    let frame = format!("Content-Length: {}\r\n\r\n{body}", body.len());
+    stream.write_all(frame.as_bytes())?;
+    stream.shutdown(Shutdown::Write)?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+/// Sends one request to the only socket, and returns its answer.
+pub(crate) fn request(place: &Place, method: &str, params: &Value) -> String {
+    let [socket] = sockets(place).try_into().expect("one socket");
+    exchange(&socket, method, params).expect("an answer")
 }
 
 fn lines(text: &str) -> Vec<Value> {
@@ -300,6 +322,32 @@ fn session_is_closed_and_one_call_is_stopped() {
     place.assert_nothing_runs();
 }
 
+/// A stop of the run would end it before its next turn.
+#[test]
+fn stop_of_a_call_does_not_end_the_run() {
+    let place = Place::new();
+    let script = r#"
+replies:
+  - calls: [{tool: shell, arguments: {command: "trap '' TERM; echo x > begun; sleep 600"}}]
+  - text: Next step.
+  - text: Next turn.
+"#;
+    let run = place.run_script(script).args("--grace 300ms go --then on");
+    let run = run.start();
+    let begun = place.work().join("begun");
+    eventually("the command", || begun.exists().then_some(()));
+    let reports = lines(&command(&place, "ps --json").ok().stdout);
+    let work = reports[0]["sessions"][0]["work"].as_array().expect("work");
+    let call = work.iter().find(|item| item["name"] == "shell");
+    let call = call.expect("a call")["id"].as_str().expect("an id");
+    let stopped = stop(&place, &format!("last --call {call} --json")).ok();
+    let [line] = lines(&stopped.stdout).try_into().expect("one session");
+    assert_eq!(line["receipt"]["items"][0]["state"], "stopped", "{line:#}");
+    let ended = run.end(FACT_MAX).ok();
+    assert!(ended.stdout.contains("Next turn."), "{ended:?}");
+    place.assert_nothing_runs();
+}
+
 /// Detached work, and a socket without a process, are what a crash leaves.
 #[test]
 fn detached_work_of_a_killed_run_is_stopped() {
@@ -428,7 +476,7 @@ fn socket_stands_garbage_and_many_requests() {
         let mut stream = connect();
         // It may close before all is written.
         drop(stream.write_all(&garbage));
-        drop(stream.shutdown(std::net::Shutdown::Write));
+        drop(stream.shutdown(Shutdown::Write));
         let mut answer = String::new();
         drop(stream.read_to_string(&mut answer));
         assert!(answer.is_empty() || answer.contains("error"), "{answer}");
@@ -520,6 +568,32 @@ fn process_that_hangs_up_is_not_called_ended() {
 }
 
 #[test]
+fn socket_folder_that_others_can_use_is_refused() {
+    let place = Place::new();
+    let folder = place.path("run/allstop");
+    std::fs::create_dir(&folder).expect("a folder");
+    let mode = |mode: u32| {
+        std::fs::set_permissions(&folder, PermissionsExt::from_mode(mode)).expect("a mode");
+    };
+    let refused = || {
+        let ended = command(&place, "ps");
+        let is_named = ended.stderr.contains("is no folder that only this user");
+        assert!(ended.code == 1 && is_named, "{ended:?}");
+    };
+    for open in [0o750, 0o701] {
+        mode(open);
+        refused();
+    }
+    mode(0o700);
+    command(&place, "ps").ok();
+    // Only root can give a folder away.
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(&folder, Some(65_534), None).expect("an owner");
+        refused();
+    }
+}
+
+#[test]
 fn other_users_are_told_nothing() {
     if !rustix::process::geteuid().is_root() {
         return;
@@ -536,15 +610,23 @@ fn other_users_are_told_nothing() {
         !theirs.stdout.contains("deaf") && !theirs.stdout.contains("chat in process"),
         "{theirs:?}"
     );
-    let request = "import socket,sys; s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.settimeout(10); print(repr(s.recv(10)))";
-    let asked = std::process::Command::new("setpriv")
-        .args(["--reuid=65534", "--clear-groups", "python3", "-c", request])
-        .arg(&socket)
-        .output()
-        .expect("python");
-    // It is closed at once, or was never let in.
-    let said = String::from_utf8_lossy(&asked.stdout).into_owned();
-    assert!(said.is_empty() || said.trim() == "b''", "{asked:?}");
+    // On Linux the user of a thread can differ from that of its process.
+    let answer = std::thread::scope(|scope| {
+        let other_user = scope.spawn(|| {
+            let nobody = Uid::from_raw(65_534);
+            rustix::thread::set_thread_res_uid(nobody, nobody, nobody).expect("root may do it");
+            exchange(&socket, "allstop.list", &json!({}))
+        });
+        other_user.join().expect("no panic")
+    });
+    let is_closed = match &answer {
+        Ok(text) => text.is_empty(),
+        Err(error) => matches!(
+            error.kind(),
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
+        ),
+    };
+    assert!(is_closed, "{answer:?}");
     std::fs::set_permissions(place.path("run/allstop"), PermissionsExt::from_mode(0o700))
         .expect("a mode");
     stop(&place, "--all --now").ok();

@@ -3,9 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::copilot_clients::raw_client::RawClient;
+use crate::remote::request;
 use crate::serve::Server;
 use crate::support::terminal::Terminal;
-use crate::support::{Ended, FACT_MAX, Place, Signal, eventually};
+use crate::support::{Ended, FACT_MAX, Place, Running, Signal, eventually};
 
 /// A turn that is hard to stop.
 const SCRIPT: &str = r#"
@@ -98,6 +99,16 @@ fn question_of_a_task_stays_with_its_client() {
     let watcher = place.allstop().args("watch last").env("TERM", "xterm");
     let mut watcher = watcher.on_screen(terminal.line()).start();
     terminal.wait("waits for an answer from elsewhere");
+    let answer = json!({
+        "session_id": "context-c1", "question_id": "q_1", "answer": "allow_once", "by": "a test",
+    });
+    let answered = request(&place, "allstop.answer", &answer);
+    assert!(
+        answered.contains("only the client of the task"),
+        "{answered}"
+    );
+    wait_for_state(&server, &task, "TASK_STATE_INPUT_REQUIRED");
+    assert!(!place.work().join("begun").exists(), "the command ran");
     let id = task["id"].as_str();
     send(&server, "m2", "yes", id);
     dig_has_begun(&place);
@@ -109,9 +120,8 @@ fn question_of_a_task_stays_with_its_client() {
     place.assert_nothing_runs();
 }
 
-#[test]
-fn session_of_a_copilot_client_is_stopped_from_a_terminal() {
-    let place = Place::new();
+/// A server of Copilot sessions, and its client.
+fn copilot(place: &Place) -> (Running, RawClient) {
     // The SDKs know the tool by this name.
     let model = place.script(&SCRIPT.replace("tool: shell", "tool: bash"));
     let server = place.allstop().args("copilot --yes --grace 300ms --port 0");
@@ -121,6 +131,39 @@ fn session_of_a_copilot_client_is_stopped_from_a_terminal() {
     let port = server.line_of_stdout("listening on port ");
     let mut client = RawClient::connect(port.parse().expect("a port"));
     client.request("connect", &json!({"token": "secret"}));
+    (server, client)
+}
+
+#[test]
+fn ambiguous_id_stops_no_session() {
+    let place = Place::new();
+    let (server, mut client) = copilot(&place);
+    for id in ["alpha1", "alpha2"] {
+        client.request("session.create", &json!({"sessionId": id}));
+        let message = json!({"sessionId": id, "prompt": "dig"});
+        client.request("session.send", &message);
+    }
+    let busy = || {
+        let report = allstop(&place, "ps --json").ok().stdout;
+        let report: Value = serde_json::from_str(&report).expect("one process");
+        let sessions = report["sessions"].as_array().expect("sessions");
+        let busy = sessions.iter().filter(|session| session["is_busy"] == true);
+        busy.count()
+    };
+    eventually("two turns", || (busy() == 2).then_some(()));
+    let stopped = allstop(&place, "stop alpha");
+    assert_eq!(stopped.code, 2, "{stopped:?}");
+    let named = "`alpha` can mean 2 sessions: alpha1, alpha2";
+    assert!(stopped.stderr.contains(named), "{}", stopped.stderr);
+    assert_eq!(busy(), 2);
+    assert_eq!(server.end_by(Signal::TERM).code, 143);
+    place.assert_nothing_runs();
+}
+
+#[test]
+fn session_of_a_copilot_client_is_stopped_from_a_terminal() {
+    let place = Place::new();
+    let (server, mut client) = copilot(&place);
     client.request("session.create", &json!({"sessionId": "one"}));
     client.request(
         "session.send",
