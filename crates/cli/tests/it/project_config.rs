@@ -70,6 +70,33 @@ fn nothing_of_it_is_used_without_trust() {
 }
 
 #[test]
+fn mcp_commands_use_only_a_trusted_project() {
+    let place = Place::new();
+    project(&place, RUNS_COMMANDS);
+    let started = place.work().join("started");
+    let mcp = |args: &str| place.allstop().arg("mcp").args(args).end();
+    let untrusted = || {
+        let listed = mcp("list").ok();
+        assert!(!listed.stdout.contains("files"), "{listed:?}");
+        let tested = mcp("test files");
+        assert_eq!(tested.code, 2, "{tested:?}");
+        assert!(!started.exists(), "{tested:?}");
+    };
+    untrusted();
+    answered(&place, "n\n").0.ok();
+    untrusted();
+    place.allstop().args("config trust").end().ok();
+    let listed = mcp("list").ok();
+    assert!(listed.stdout.contains("files"), "{listed:?}");
+    let tested = mcp("test files");
+    assert!(
+        tested.stdout.contains("files is not available"),
+        "{tested:?}"
+    );
+    assert!(started.exists(), "{tested:?}");
+}
+
+#[test]
 fn question_shows_the_commands_and_yes_is_remembered_until_a_change() {
     let place = Place::new();
     project(&place, RUNS_COMMANDS);

@@ -218,10 +218,12 @@ fn token_file_decides_who_is_served() {
     let serve = serve.arg(place.store()).arg("--token-file").arg(&tokens);
     let running = serve.start();
     let address = running.line_of_stdout("listening on http://");
-    let with = |token: &str| {
-        let head = format!("GET /tasks HTTP/1.1\r\nauthorization: Bearer {token}\r\nx: ");
+    let get = |path: &str, token: &str| {
+        let head = format!("GET {path} HTTP/1.1\r\nauthorization: Bearer {token}\r\nx: ");
         request(&address, &head, "").map(|(status, _)| status)
     };
+    let with = |token: &str| get("/tasks", token);
+    let without = |path: &str| request(&address, &format!("GET {path}"), "").map(|answer| answer.0);
     // The card needs no token, and says that all other requests do.
     let (_, card) = request(&address, "GET /.well-known/agent-card.json", "").expect("a card");
     let card: Value = serde_json::from_str(&card).expect("JSON");
@@ -231,6 +233,11 @@ fn token_file_decides_who_is_served() {
     assert_eq!(required[0]["schemes"], json!({"token": {"list": []}}));
     assert_eq!(with("secret"), Some(200));
     assert_eq!(with("wrong"), Some(401));
+    assert_eq!(get("/metrics", "secret"), Some(200));
+    assert_eq!(get("/metrics", "wrong"), Some(401));
+    assert_eq!(without("/metrics"), Some(401));
+    assert_eq!(without("/healthz"), Some(200));
+    assert_eq!(without("/readyz"), Some(200));
     // Another user's hash: the old token is refused as soon as the file is read again.
     place.file("tokens", format!("bob {}\n", "0".repeat(64)));
     eventually("the old token is refused", || {
