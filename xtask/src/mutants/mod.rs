@@ -176,6 +176,8 @@ impl MutantsTool {
             .current_dir(&self.sources)
             .env("PATH", path)
             .env("ALLSTOP_CLUSTER_SEEDS", SEEDS)
+            // Else the end of the time is told with a backtrace of cargo-mutants.
+            .env("RUST_BACKTRACE", "0")
             .args(["mutants", "--workspace"])
             .args(&self.chosen)
             .stdin(Stdio::null());

@@ -17,6 +17,8 @@ pub(super) struct Outcomes {
     unviable: BTreeSet<String>,
     /// All tests passed.
     pub(super) survived: BTreeSet<String>,
+    /// Survivors that met only the tests of their own crate.
+    half_tried: usize,
     untried: usize,
 }
 
@@ -34,6 +36,7 @@ impl Outcomes {
             hung: list("timeout.txt")?,
             unviable: list("unviable.txt")?,
             survived: list("missed.txt")?,
+            half_tried: 0,
             untried: 0,
         };
         let tried = outcomes.caught.len()
@@ -49,6 +52,7 @@ impl Outcomes {
     pub(super) fn catch_more(&mut self, second: Self) {
         self.survived
             .retain(|it| !second.caught.contains(it) && !second.hung.contains(it));
+        self.half_tried = self.survived.difference(&second.survived).count();
         self.caught.extend(second.caught);
         self.hung.extend(second.hung);
     }
@@ -58,6 +62,7 @@ impl Outcomes {
         self.hung.extend(other.hung);
         self.unviable.extend(other.unviable);
         self.survived.extend(other.survived);
+        self.half_tried += other.half_tried;
         self.untried += other.untried;
     }
 }
@@ -78,6 +83,10 @@ impl fmt::Display for Outcomes {
             self.unviable.len(),
             self.untried
         )?;
+        if self.half_tried > 0 {
+            let text = "survivors that met only the tests of their own crate, for lack of time";
+            writeln!(f, "{text}: {}", self.half_tried)?;
+        }
         for survivor in &self.survived {
             writeln!(f, "survived: {survivor}")?;
         }
@@ -117,7 +126,9 @@ mod tests {
         assert_eq!(
             outcomes.to_string(),
             "2 of 4 viable mistakes caught (50 %), 0 of them by a hang\n\
-             1 did not compile, 2 were not tried\nsurvived: c\nsurvived: d\n"
+             1 did not compile, 2 were not tried\n\
+             survivors that met only the tests of their own crate, for lack of time: 1\n\
+             survived: c\nsurvived: d\n"
         );
     }
 }

@@ -183,8 +183,10 @@ fn stop_of_all_names_a_suspended_process() {
     }
     assert_eq!(turns.stdout, "", "a turn may run there");
     assert!(all.stdout.contains(&left), "{all:?}");
-    assert_eq!(receipt(&all)["quiet"], true, "{all:?}");
     silent.signal(Signal::CONT);
     assert_eq!(silent.end_by(Signal::INT).code, 130);
-    place.assert_nothing_runs();
+    // On a loaded machine, the stop may report that the killed work is not gone yet.
+    eventually("nothing runs", || {
+        place.leftovers().is_empty().then_some(())
+    });
 }

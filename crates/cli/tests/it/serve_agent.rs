@@ -228,7 +228,8 @@ fn second_signal_cuts_a_drain_short() {
     });
     let ended = server.running.end(FACT_MAX);
     assert_eq!(ended.code, 143, "{}", ended.stderr);
-    assert!(!sleeps(&place), "{}", ended.stderr);
+    // On a loaded machine, the process may end before its keeper has killed the command.
+    eventually("the command has ended", || (!sleeps(&place)).then_some(()));
     // The exit waits a moment for the store: what it says is true, and the rest is written at the next start.
     let is_stored = ended.stderr.contains("nothing is left running");
     let server = serve(&place, "");
