@@ -37,11 +37,11 @@ pub(crate) fn run() -> anyhow::Result<()> {
         "docs",
         unlinked("doc")
             .args(["--no-deps", "--document-private-items"])
-            // Without examples, Cargo would leave out the features of dependencies that only tests need, and check these
-            // dependencies once more.
+            // With examples, Cargo enables the features that development dependencies need, as clippy does. Without them,
+            // Cargo would check the dependencies again.
             .args(["--lib", "--bins", "--examples"])
             .env("RUSTDOCFLAGS", "-D warnings")
-            // As `cargo clippy` sets them: the crates that clippy has just checked are not checked again.
+            // `cargo clippy` sets these variables, too. With equal values, Cargo reuses the crates that clippy has checked.
             .env("RUSTC_WORKSPACE_WRAPPER", clippy_driver()?)
             .env(
                 "CLIPPY_ARGS",
@@ -55,12 +55,12 @@ fn unlinked(command: &str) -> Command {
     let mut cargo = workspace::cargo();
     cargo
         .args([command, "--workspace", "--all-features"])
-        // Keeps `libfuzzer-sys` from compiling its C++ code.
+        // With this variable, `libfuzzer-sys` does not compile its C++ code.
         .env("CUSTOM_LIBFUZZER_PATH", "/not/linked/libfuzzer.a");
     cargo
 }
 
-/// Path of the program that `cargo clippy` runs in the compiler's place.
+/// Path of the program that `cargo clippy` runs instead of the compiler.
 fn clippy_driver() -> anyhow::Result<PathBuf> {
     let sysroot = exec::output(Command::new("rustc").args(["--print", "sysroot"]))?;
     Ok(Path::new(sysroot.trim()).join("bin/clippy-driver"))

@@ -41,8 +41,8 @@ Developer commands of this repository.
     cargo xtask bench [ARGS...]  the benchmarks, a verdict for each goal; ARGS are those of `cargo bench`:
                                    cargo xtask bench -p allstop-log         one crate
                                    cargo xtask bench -- stop                names that contain a word
-    cargo xtask mutants REVISION small mistakes in the lines that differ from a commit; names those that no test notices:
-                                   cargo xtask mutants --access             in all checks of access
+    cargo xtask mutants REVISION small mistakes in the lines that differ from a commit; names those that no test catches:
+                                   cargo xtask mutants --access             in all access checks
                                    cargo xtask mutants --minutes 60 HEAD~9  for an hour at most
     cargo xtask help             this text
 

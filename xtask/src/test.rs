@@ -10,8 +10,7 @@ use anyhow::Context as _;
 
 use crate::{documented_commands, exec, gates, parts, workspace};
 
-/// Tests that run at the same time, for each core. Most of them wait for processes and graces: with one for each core,
-/// the cores are idle for a third of the time.
+/// Concurrent tests for each core. Most tests wait for processes and grace periods.
 const TESTS_PER_CORE: usize = 3;
 
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
@@ -24,13 +23,13 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
 }
 
 fn run_all(nextest: &Path) -> anyhow::Result<()> {
-    // The parts come from the network while the gates compile.
+    // Parts are downloaded while the gates compile.
     thread::scope(|scope| {
         let parts = scope.spawn(parts::fetch_for_tests);
         gates::run()?;
         parts.join().expect("fetching does not panic")
     })?;
-    // Examples are compiled by the gates alone.
+    // Only the gates compile the examples.
     let whole = ["--workspace", "--all-features"];
     let tests = || {
         let mut tests = nextest_run(nextest);

@@ -22,7 +22,7 @@ pub(crate) fn metadata() -> anyhow::Result<Value> {
     serde_json::from_str(&text).context("cargo metadata printed no JSON")
 }
 
-/// The build folder, as configured by the caller. Asked for once: the answer takes Cargo a quarter of a second.
+/// Build folder, as configured by the caller. Cached, because Cargo needs a quarter of a second for the answer.
 pub(crate) fn target_dir() -> anyhow::Result<PathBuf> {
     static ANSWER: OnceLock<PathBuf> = OnceLock::new();
     if let Some(folder) = ANSWER.get() {

@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 /// # Panics
 /// If no port can be bound.
 pub fn free_addresses<const N: usize>() -> [SocketAddr; N] {
-    // All are bound before the first one is released, so that they differ.
+    // The ports differ because all listeners exist together.
     let listeners = [(); N]
         .map(|()| TcpListener::bind((own_host(), 0)).expect("a loopback address can be bound"));
     listeners.map(|listener| listener.local_addr().expect("it is bound"))
@@ -40,7 +40,7 @@ mod tests {
     #[test]
     fn released_port_is_free_although_a_connection_has_its_number() {
         let [address] = free_addresses();
-        // A connection to 127.0.0.1, whose own end has this very number: it would keep a server of 127.0.0.1 from it.
+        // A listener and a connection at 127.0.0.1 with the port's number. They would block a server at 127.0.0.1.
         let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, address.port())).unwrap();
         let _connection = TcpStream::connect(taken.local_addr().unwrap()).unwrap();
         TcpListener::bind(address).unwrap();

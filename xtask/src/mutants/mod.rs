@@ -1,8 +1,8 @@
-//! `cargo xtask mutants`: builds small mistakes into the code, one at a time, and names those that no test notices.
+//! `cargo xtask mutants`: builds small mistakes (mutants) into the code, and names the mutants that no test catches.
 //!
-//! cargo-mutants makes the mistakes. It works in a copy of the sources, in `target/mutants/tree`, whose build folder stays
-//! there, so that the next mistake costs one crate. A mistake first meets the tests of its own crate; only if it survives
-//! does it meet those of all crates that depend on that one.
+//! cargo-mutants makes the mutants, in a copy of the sources (`target/mutants/tree`). The copy keeps its build folder, so
+//! each mutant compiles few crates. The tests of a mutant's crate run first. The tests of the dependents run only for the
+//! mutants that survive.
 
 mod outcomes;
 mod packages;
@@ -24,13 +24,13 @@ const VERSION: &str = "27.1.0";
 /// Interval of the looks at a running cargo-mutants.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// Shortest limit of one run of tests: a loaded machine is no reason to call a mistake noticed.
+/// Shortest time limit of one test run. A mutant that only a slow machine times out is not caught.
 const TESTS_MIN_S: u32 = 120;
 
-/// Seeds of each simulation of a cluster: a mistake that needs more is not noticed in the time that there is.
+/// Seeds of each simulation of a cluster. The full number takes a minute for each mutant.
 const SEEDS: &str = "500";
 
-/// Files that decide who may do what. No mistake may survive in them.
+/// Files with access checks. No mutant may survive in them.
 const ACCESS: [&str; 15] = [
     "crates/a2a/src/access/*.rs",
     "crates/a2a/src/localhost.rs",
@@ -50,17 +50,17 @@ const ACCESS: [&str; 15] = [
 ];
 
 const USAGE: &str = "\
-Builds small mistakes into the code, one at a time, and names those that no test notices.
+Builds small mistakes (mutants) into the code, one at a time, and names the mutants that no test catches.
 
     cargo xtask mutants REVISION        in the lines that differ from this commit
-    cargo xtask mutants --access        in the files that decide who may do what
+    cargo xtask mutants --access        in the files with access checks
     cargo xtask mutants --file GLOB     in these files, for example 'crates/core/src/turn/*.rs'
 
-    --minutes N     ends after this time and counts what was not tried (default: 30)
+    --minutes N     time limit; the report counts the mutants that it leaves out (default: 30)
 
-The first run compiles cargo-mutants and the tests. Exit code 1: a mistake survived.";
+The first run also compiles cargo-mutants and the tests. Exit code 1: a mutant survived.";
 
-/// Lines in which mistakes are made.
+/// Lines to mutate.
 enum Lines {
     ChangedSince(String),
     Files(Vec<String>),
@@ -132,18 +132,18 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     };
     let packages = Packages::read()?;
     let mut all = Outcomes::default();
-    for (package, count) in tool.mistakes()? {
-        println!("── {package}: {count} mistakes");
+    for (package, count) in tool.count_mutants()? {
+        println!("── {package}: {count} mutants");
         let output = tool.folder.join(&package);
         if output.exists() {
-            std::fs::remove_dir_all(&output).context("cannot remove the last result")?;
+            std::fs::remove_dir_all(&output).context("cannot remove the previous result")?;
         }
         tool.try_out(&package, &packages.tests_of(&package), &output, false)?;
         let mut outcomes = Outcomes::read(&output, count)?;
         let others = packages.tests_of_dependents(&package);
         let survived = outcomes.survived.len();
         if survived > 0 && !others.is_empty() {
-            println!("── {package}: {survived} survived its own tests; those of its dependents");
+            println!("── {package}: tests of the dependents, for {survived} mutants");
             tool.try_out(&package, &others, &output, true)?;
             outcomes.catch_more(Outcomes::read(&output, survived)?);
         }
@@ -153,7 +153,7 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     if all.survived.is_empty() {
         return Ok(());
     }
-    bail!("{} mistakes survived", all.survived.len())
+    bail!("mutants survived: {}", all.survived.len())
 }
 
 struct MutantsTool {
@@ -176,7 +176,7 @@ impl MutantsTool {
             .current_dir(&self.sources)
             .env("PATH", path)
             .env("ALLSTOP_CLUSTER_SEEDS", SEEDS)
-            // Else the end of the time is told with a backtrace of cargo-mutants.
+            // At the time limit, cargo-mutants would print a backtrace.
             .env("RUST_BACKTRACE", "0")
             .args(["mutants", "--workspace"])
             .args(&self.chosen)
@@ -184,33 +184,32 @@ impl MutantsTool {
         Ok(command)
     }
 
-    /// Packages with the number of their mistakes.
-    fn mistakes(&self) -> anyhow::Result<Vec<(String, usize)>> {
+    /// Packages with their numbers of mutants.
+    fn count_mutants(&self) -> anyhow::Result<Vec<(String, usize)>> {
         let list = exec::output(self.command()?.args(["--list", "--json"]))?;
         packages::count(&list)
     }
 
-    /// Tries the mistakes in a package with the tests of these packages, until all were tried or the time has passed.
+    /// Runs the tests of these packages for each mutant of a package, until the time limit.
     ///
-    /// `goes_on`: those that were noticed before are left out.
+    /// `only_survivors` skips the mutants that the previous round has caught.
     fn try_out(
         &self,
         package: &str,
         tests: &[String],
         output: &Path,
-        goes_on: bool,
+        only_survivors: bool,
     ) -> anyhow::Result<()> {
         std::fs::create_dir_all(output).context("cannot create the folder of the result")?;
         let mut command = self.command()?;
         command
-            // The copy is there for this.
             .arg("--in-place")
             .args(["--package", package, "--output"])
             .arg(output)
             .args(["--test-tool", "nextest", "--minimum-test-timeout"])
             .arg(TESTS_MIN_S.to_string())
             .args(tests.iter().flat_map(|test| ["--test-package", test]));
-        if goes_on {
+        if only_survivors {
             command.arg("--iterate");
         }
         let mut running = command.spawn().context("cannot start cargo-mutants")?;
@@ -226,7 +225,7 @@ impl MutantsTool {
                 bail!("cargo-mutants ended with {status}");
             }
             if Instant::now() >= self.end {
-                // It ends the tests that it runs, and mends the file.
+                // cargo-mutants ends its tests and restores the file.
                 let pid = running.id().to_string();
                 exec::output(Command::new("kill").args(["-INT", &pid]))?;
                 running.wait().context("cannot wait for cargo-mutants")?;
@@ -237,7 +236,7 @@ impl MutantsTool {
     }
 }
 
-/// Compiles cargo-mutants into the build folder, unless it is there.
+/// Installs cargo-mutants into the build folder, if it is missing.
 fn install() -> anyhow::Result<PathBuf> {
     let root = workspace::target_dir()?.join("parts/cargo-mutants");
     exec::step(

@@ -1,4 +1,4 @@
-//! What became of the mistakes, as cargo-mutants writes it into lists.
+//! Results of the mutants, read from the lists of cargo-mutants.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -6,24 +6,24 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
-/// Results of the mistakes in one package, or in all.
+/// Results for the mutants of one package, or of all.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Outcomes {
     /// Tests failed.
     caught: BTreeSet<String>,
-    /// Tests hung, and were ended.
-    hung: BTreeSet<String>,
+    /// Tests exceeded their time limit.
+    timed_out: BTreeSet<String>,
     /// The code did not compile.
     unviable: BTreeSet<String>,
     /// All tests passed.
     pub(super) survived: BTreeSet<String>,
-    /// Survivors that met only the tests of their own crate.
+    /// Survivors without a run of the tests of dependents.
     half_tried: usize,
     untried: usize,
 }
 
 impl Outcomes {
-    /// Reads the lists in `mutants.out`. `count` is the number of mistakes that there are.
+    /// Reads the lists in `mutants.out`. `count` is the number of mutants.
     pub(super) fn read(output: &Path, count: usize) -> anyhow::Result<Self> {
         let list = |name: &str| -> anyhow::Result<BTreeSet<String>> {
             let file = output.join("mutants.out").join(name);
@@ -33,33 +33,33 @@ impl Outcomes {
         };
         let mut outcomes = Self {
             caught: list("caught.txt")?,
-            hung: list("timeout.txt")?,
+            timed_out: list("timeout.txt")?,
             unviable: list("unviable.txt")?,
             survived: list("missed.txt")?,
             half_tried: 0,
             untried: 0,
         };
         let tried = outcomes.caught.len()
-            + outcomes.hung.len()
+            + outcomes.timed_out.len()
             + outcomes.unviable.len()
             + outcomes.survived.len();
         outcomes.untried = count.saturating_sub(tried);
         Ok(outcomes)
     }
 
-    /// Takes over what a second round with more tests has caught of the survivors. Those that it did not try are still
-    /// survivors.
+    /// Adds a second round, which ran the tests of the dependents for the survivors. A survivor that the second round did
+    /// not reach stays a survivor.
     pub(super) fn catch_more(&mut self, second: Self) {
         self.survived
-            .retain(|it| !second.caught.contains(it) && !second.hung.contains(it));
+            .retain(|it| !second.caught.contains(it) && !second.timed_out.contains(it));
         self.half_tried = self.survived.difference(&second.survived).count();
         self.caught.extend(second.caught);
-        self.hung.extend(second.hung);
+        self.timed_out.extend(second.timed_out);
     }
 
     pub(super) fn add(&mut self, other: Self) {
         self.caught.extend(other.caught);
-        self.hung.extend(other.hung);
+        self.timed_out.extend(other.timed_out);
         self.unviable.extend(other.unviable);
         self.survived.extend(other.survived);
         self.half_tried += other.half_tried;
@@ -69,13 +69,13 @@ impl Outcomes {
 
 impl fmt::Display for Outcomes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let caught = self.caught.len() + self.hung.len();
+        let caught = self.caught.len() + self.timed_out.len();
         let viable = caught + self.survived.len();
         let share = 100.0 * caught as f64 / viable.max(1) as f64;
         writeln!(
             f,
-            "{caught} of {viable} viable mistakes caught ({share:.0} %), {} of them by a hang",
-            self.hung.len()
+            "{caught} of {viable} viable mutants caught ({share:.0} %), {} of them by a timeout",
+            self.timed_out.len()
         )?;
         writeln!(
             f,
@@ -84,7 +84,7 @@ impl fmt::Display for Outcomes {
             self.untried
         )?;
         if self.half_tried > 0 {
-            let text = "survivors that met only the tests of their own crate, for lack of time";
+            let text = "survivors without a run of the tests of dependents, for lack of time";
             writeln!(f, "{text}: {}", self.half_tried)?;
         }
         for survivor in &self.survived {
@@ -125,9 +125,9 @@ mod tests {
         assert_eq!(outcomes.survived, set(["c", "d"]));
         assert_eq!(
             outcomes.to_string(),
-            "2 of 4 viable mistakes caught (50 %), 0 of them by a hang\n\
+            "2 of 4 viable mutants caught (50 %), 0 of them by a timeout\n\
              1 did not compile, 2 were not tried\n\
-             survivors that met only the tests of their own crate, for lack of time: 1\n\
+             survivors without a run of the tests of dependents, for lack of time: 1\n\
              survived: c\nsurvived: d\n"
         );
     }

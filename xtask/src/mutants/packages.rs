@@ -1,4 +1,4 @@
-//! Packages of mistakes, and packages whose tests may notice them.
+//! Packages to test for the mutants of a package.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::workspace;
 
-/// Packages of this workspace with their dependencies on each other, those of tests included.
+/// Packages of the workspace with their dependencies on each other, including development dependencies.
 pub(super) struct Packages(BTreeMap<String, BTreeSet<String>>);
 
 impl Packages {
@@ -36,14 +36,14 @@ impl Packages {
         Ok(Self(all.collect()))
     }
 
-    /// The package itself, and that of its tests.
+    /// The package, and its package of tests if there is one.
     pub(super) fn tests_of(&self, package: &str) -> Vec<String> {
         let tests = format!("{package}-tests");
         let tests = self.0.contains_key(&tests).then_some(tests);
         std::iter::once(package.to_owned()).chain(tests).collect()
     }
 
-    /// All other packages that depend on it, however indirectly.
+    /// All other packages that depend on it, directly or not.
     pub(super) fn tests_of_dependents(&self, package: &str) -> Vec<String> {
         let mut reached = BTreeSet::from([package]);
         loop {
@@ -67,13 +67,13 @@ impl Packages {
     }
 }
 
-/// Numbers of mistakes for each package, from the output of `cargo mutants --list --json`.
+/// Number of mutants of each package, from the output of `cargo mutants --list --json`.
 pub(super) fn count(list: &str) -> anyhow::Result<Vec<(String, usize)>> {
     let list: Value = serde_json::from_str(list).context("cargo-mutants printed no JSON")?;
     let mut counts = BTreeMap::new();
     for mutant in list.as_array().into_iter().flatten() {
         let package = mutant["package"].as_str();
-        let package = package.context("a mistake without a package")?;
+        let package = package.context("a mutant without a package")?;
         *counts.entry(package.to_owned()).or_default() += 1;
     }
     Ok(counts.into_iter().collect())
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_counted_for_each_package() {
+    fn mutants_are_counted_for_each_package() {
         let list = r#"[{"package": "b"}, {"package": "a"}, {"package": "b"}]"#;
         let expected = [("a".to_owned(), 1), ("b".to_owned(), 2)];
         assert_eq!(count(list).unwrap(), expected);

@@ -1,4 +1,4 @@
-//! The copy of the sources in which mistakes are made.
+//! Copy of the sources, for mutants.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,8 +9,7 @@ use anyhow::Context as _;
 
 use crate::{exec, workspace};
 
-/// Brings the copy up to date, and returns its folder. Files that are equal stay as they are, so that Cargo compiles only
-/// what has changed.
+/// Updates the copy, and returns its folder. Equal files keep their time stamps, so Cargo compiles only changed crates.
 pub(super) fn copy_to(copy: &Path) -> anyhow::Result<PathBuf> {
     let root = workspace::root();
     let listed = exec::output(Command::new("git").current_dir(root).args([
@@ -60,7 +59,7 @@ fn remove_others(copy: &Path, folder: &Path, files: &BTreeSet<&Path>) -> anyhow:
     Ok(())
 }
 
-/// The tests of the copy use the parts that are there already.
+/// Links the parts, which the tests of the copy need.
 fn link_parts(copy: &Path) -> anyhow::Result<()> {
     let link = copy.join("target/parts");
     if link.symlink_metadata().is_err() {

@@ -221,7 +221,7 @@ impl Part {
     fn fetch_if_possible(&self, label: &str) -> anyhow::Result<Option<PathBuf>> {
         let parts = workspace::target_dir()?.join("parts");
         let left_out = parts.join(format!("{}.left_out", self.name));
-        // To ask npm for its version takes half a second.
+        // `npm --version` takes half a second.
         let missing = if self.is_complete()? {
             None
         } else {

@@ -336,9 +336,9 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// The cluster is safe always, and gets everything done when the faults end.
+/// The cluster is safe always, and completes all work when the faults end.
 ///
-/// Two tests, so that both cores of a small machine have one. Each has seeds of its own, by its process id.
+/// Two tests use two cores. The process id selects the seeds of each test.
 mod cluster_is_safe_always {
     #[test]
     fn in_half_of_the_seeds() {
