@@ -166,6 +166,10 @@ struct MutantsTool {
 }
 
 impl MutantsTool {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "cargo-mutants starts `cargo nextest` from the path"
+    )]
     fn command(&self) -> anyhow::Result<Command> {
         let mut command = Command::new(&self.program);
         let nextest = parts::TOOLS.fetch()?.join("bin");
@@ -193,6 +197,7 @@ impl MutantsTool {
     /// Runs the tests of these packages for each mutant of a package, until the time limit.
     ///
     /// `only_survivors` skips the mutants that the previous round has caught.
+    #[expect(clippy::disallowed_methods, reason = "looks at another process")]
     fn try_out(
         &self,
         package: &str,
