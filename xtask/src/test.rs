@@ -19,7 +19,15 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
         return run_all(&nextest);
     }
     parts::fetch_for_tests()?;
-    exec::step("tests", nextest_run(&nextest).args(args))
+    let mut tests = nextest_run(&nextest);
+    // Without a package, Cargo would choose the one of the binary.
+    let names_package = |arg: &String| {
+        arg.starts_with("-p") || arg.starts_with("--package") || arg == "--workspace"
+    };
+    if !args.iter().any(names_package) {
+        tests.args(["--workspace", "--all-features", "--tests"]);
+    }
+    exec::step("tests", tests.args(args))
 }
 
 fn run_all(nextest: &Path) -> anyhow::Result<()> {

@@ -19,7 +19,7 @@ pub(super) struct Outcomes {
     pub(super) survived: BTreeSet<String>,
     /// Survivors without a run of the tests of dependents.
     half_tried: usize,
-    untried: usize,
+    pub(super) untried: usize,
 }
 
 impl Outcomes {
@@ -53,8 +53,14 @@ impl Outcomes {
         self.survived
             .retain(|it| !second.caught.contains(it) && !second.timed_out.contains(it));
         self.half_tried = self.survived.difference(&second.survived).count();
+        self.timed_out.retain(|it| !second.caught.contains(it));
         self.caught.extend(second.caught);
         self.timed_out.extend(second.timed_out);
+    }
+
+    /// Counts mutants that had no time.
+    pub(super) fn leave_out(&mut self, count: usize) {
+        self.untried += count;
     }
 
     pub(super) fn add(&mut self, other: Self) {

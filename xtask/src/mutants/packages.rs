@@ -69,8 +69,12 @@ impl Packages {
 
 /// Number of mutants of each package, from the output of `cargo mutants --list --json`.
 pub(super) fn count(list: &str) -> anyhow::Result<Vec<(String, usize)>> {
-    let list: Value = serde_json::from_str(list).context("cargo-mutants printed no JSON")?;
     let mut counts = BTreeMap::new();
+    // Without mutants, cargo-mutants prints nothing.
+    if list.trim().is_empty() {
+        return Ok(Vec::new());
+    }
+    let list: Value = serde_json::from_str(list).context("cargo-mutants printed no JSON")?;
     for mutant in list.as_array().into_iter().flatten() {
         let package = mutant["package"].as_str();
         let package = package.context("a mutant without a package")?;
@@ -113,5 +117,6 @@ mod tests {
         let list = r#"[{"package": "b"}, {"package": "a"}, {"package": "b"}]"#;
         let expected = [("a".to_owned(), 1), ("b".to_owned(), 2)];
         assert_eq!(count(list).unwrap(), expected);
+        assert_eq!(count("").unwrap(), []);
     }
 }

@@ -178,8 +178,9 @@ impl Part {
                     .with_context(|| format!("cannot remove {}", old.display()))?;
             }
         }
+        let made_from = self.text_of_sources()?;
         self.install(&self.sources(), &unfinished)?;
-        fs::write(unfinished.join(COMPLETE), self.text_of_sources()?)
+        fs::write(unfinished.join(COMPLETE), made_from)
             .context("cannot mark the part as complete")?;
         fs::rename(&unfinished, &folder).context("cannot move the part to its place")?;
         Ok(folder)
