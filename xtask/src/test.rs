@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use crate::{documented_commands, exec, gates, parts, workspace};
 
 /// Concurrent tests for each core. Most tests wait for processes and grace periods.
-const TESTS_PER_CORE: usize = 3;
+const TESTS_PER_CORE: usize = 2;
 
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     let nextest = parts::TOOLS.fetch()?.join("bin/cargo-nextest");

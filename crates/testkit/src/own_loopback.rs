@@ -5,7 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 /// Addresses on this process's own host of `127.0.0.0/8`, with free ports that differ from each other.
 ///
 /// A port of `127.0.0.1` that was free a moment ago may belong to a connection of another program now. No other
-/// process uses this host, so these ports stay free until their servers start, and while a killed server is away.
+/// process uses this host, so these ports stay free until their servers start, and while a killed server is away. The
+/// exception is a program that listens on all addresses (0.0.0.0).
 ///
 /// # Panics
 /// If no port can be bound.

@@ -8,6 +8,7 @@ mod outcomes;
 mod packages;
 mod tree;
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -92,6 +93,7 @@ impl MutantsOptions {
                 "--file" => files.push(args.next()?.clone()),
                 "--minutes" => minutes = args.next()?.parse().ok()?,
                 flag if flag.starts_with('-') => return None,
+                _ if since.is_some() => return None,
                 revision => since = Some(revision.to_owned()),
             }
         }
@@ -113,31 +115,35 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     let Some(options) = MutantsOptions::parse(args) else {
         bail!("{USAGE}");
     };
-    let program = install()?;
     let folder = workspace::target_dir()?.join("mutants");
-    let sources = tree::copy_to(&folder.join("tree"))?;
-    parts::fetch_for_tests()?;
-    let mut chosen = Vec::new();
-    match &options.lines {
+    std::fs::create_dir_all(&folder).context("cannot create the folder of the mutants")?;
+    // A second run would undo the mutants of the first one.
+    let lock = File::create(folder.join(".lock")).context("cannot create the lock file")?;
+    lock.try_lock()
+        .context("another `cargo xtask mutants` runs in this build folder")?;
+    let chosen = match &options.lines {
         Lines::ChangedSince(revision) => {
-            let diff = exec::output(Command::new("git").current_dir(workspace::root()).args([
-                "diff",
-                revision,
-                "--",
-                "crates/*/src/*.rs",
-            ]))?;
+            let diff = exec::output(
+                Command::new("git")
+                    .current_dir(workspace::root())
+                    .args(["diff", "--no-ext-diff", "--no-color"])
+                    .args(["--src-prefix=a/", "--dst-prefix=b/"])
+                    .args([revision, "--", "crates/*/src/*.rs"]),
+            )?;
             let file = folder.join("changes.diff");
             std::fs::write(&file, diff).context("cannot write the difference")?;
-            chosen.extend(["--in-diff".to_owned(), file.display().to_string()]);
+            vec!["--in-diff".to_owned(), file.display().to_string()]
         }
         Lines::Files(globs) => {
-            chosen.extend(
-                globs
-                    .iter()
-                    .flat_map(|glob| ["--file".to_owned(), glob.clone()]),
-            );
+            let files = globs.iter();
+            files
+                .flat_map(|glob| ["--file".to_owned(), glob.clone()])
+                .collect()
         }
-    }
+    };
+    let program = install()?;
+    let sources = tree::copy_to(&folder.join("tree"))?;
+    parts::fetch_for_tests()?;
     let tool = MutantsTool {
         program,
         sources,
@@ -201,6 +207,8 @@ impl MutantsTool {
         command
             .current_dir(&self.sources)
             .env("PATH", path)
+            // The copy has its own build folder: no mutant gets into the programs of the user.
+            .env("CARGO_TARGET_DIR", self.sources.join("target"))
             .env("ALLSTOP_CLUSTER_SEEDS", SEEDS)
             // At the time limit, cargo-mutants would print a backtrace.
             .env("RUST_BACKTRACE", "0")
@@ -298,6 +306,7 @@ mod tests {
             "--file",
             "--nonsense",
             "HEAD --minutes x",
+            "HEAD HEAD~1",
         ] {
             assert!(parse(wrong).is_none(), "{wrong}");
         }

@@ -25,6 +25,8 @@ pub(super) fn copy_to(copy: &Path) -> anyhow::Result<PathBuf> {
         // A deleted file may still be listed.
         .filter(|path| root.join(path).is_file())
         .collect();
+    fs::create_dir_all(copy).context("cannot create the copy")?;
+    remove_others(copy, copy, &files)?;
     for path in &files {
         let (from, to) = (root.join(path), copy.join(path));
         let text = fs::read(&from).with_context(|| format!("cannot read {}", from.display()))?;
@@ -35,7 +37,6 @@ pub(super) fn copy_to(copy: &Path) -> anyhow::Result<PathBuf> {
         // With its permissions.
         fs::copy(&from, &to).with_context(|| format!("cannot write {}", to.display()))?;
     }
-    remove_others(copy, copy, &files)?;
     link_parts(copy)?;
     Ok(copy.to_owned())
 }
@@ -43,15 +44,18 @@ pub(super) fn copy_to(copy: &Path) -> anyhow::Result<PathBuf> {
 /// Removes files that the sources do not have, except build results.
 fn remove_others(copy: &Path, folder: &Path, files: &BTreeSet<&Path>) -> anyhow::Result<()> {
     for entry in fs::read_dir(folder).context("cannot read the copy")? {
-        let path = entry.context("cannot read the copy")?.path();
+        let entry = entry.context("cannot read the copy")?;
+        let path = entry.path();
         let Ok(relative) = path.strip_prefix(copy) else {
             continue;
         };
         if relative == Path::new("target") {
             continue;
         }
-        if path.is_dir() {
+        if entry.file_type().context("cannot read the copy")?.is_dir() {
             remove_others(copy, &path, files)?;
+            // Cargo takes an empty folder in `crates` for a package. This fails if the folder has files.
+            fs::remove_dir(&path).unwrap_or_default();
         } else if !files.contains(relative) {
             fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
         }
@@ -62,10 +66,14 @@ fn remove_others(copy: &Path, folder: &Path, files: &BTreeSet<&Path>) -> anyhow:
 /// Links the parts, which the tests of the copy need.
 fn link_parts(copy: &Path) -> anyhow::Result<()> {
     let link = copy.join("target/parts");
-    if link.symlink_metadata().is_err() {
-        fs::create_dir_all(copy.join("target")).context("cannot create a build folder")?;
-        std::os::unix::fs::symlink(workspace::target_dir()?.join("parts"), &link)
-            .context("cannot link the parts")?;
+    let parts = workspace::target_dir()?.join("parts");
+    if fs::read_link(&link).is_ok_and(|linked| linked == parts) {
+        return Ok(());
     }
+    fs::create_dir_all(copy.join("target")).context("cannot create a build folder")?;
+    if link.symlink_metadata().is_ok() {
+        fs::remove_file(&link).context("cannot remove the link to other parts")?;
+    }
+    std::os::unix::fs::symlink(parts, &link).context("cannot link the parts")?;
     Ok(())
 }

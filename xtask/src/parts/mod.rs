@@ -142,13 +142,14 @@ pub(crate) fn fetch_for_tests() -> anyhow::Result<()> {
 
 /// Fetches the parts that need npm. Returns names and folders of those that are present.
 fn fetch_npm_parts() -> anyhow::Result<Vec<(&'static str, PathBuf)>> {
+    let missing = npm::missing();
     let mut present = Vec::new();
     for (part, label) in [
         (EVERYTHING, "the MCP reference server"),
         (A2A_JS, "the A2A client for JavaScript"),
         (COPILOT_JS, "the Copilot SDK for JavaScript"),
     ] {
-        if let Some(folder) = part.fetch_if_possible(label)? {
+        if let Some(folder) = part.fetch_if_possible(label, missing.as_deref())? {
             present.push((part.name, folder));
         }
     }
@@ -219,17 +220,15 @@ impl Part {
 
     /// Fetches a part of npm, if its requirements and a package index are available. Otherwise prints that its tests are
     /// skipped.
-    fn fetch_if_possible(&self, label: &str) -> anyhow::Result<Option<PathBuf>> {
+    fn fetch_if_possible(
+        &self,
+        label: &str,
+        missing: Option<&str>,
+    ) -> anyhow::Result<Option<PathBuf>> {
         let parts = workspace::target_dir()?.join("parts");
         let left_out = parts.join(format!("{}.left_out", self.name));
-        // `npm --version` takes half a second.
-        let missing = if self.is_complete()? {
-            None
-        } else {
-            npm::missing()
-        };
         let fetched = match missing {
-            Some(why) => Err(why),
+            Some(why) => Err(why.to_owned()),
             None => self.fetch().map_err(|error| format!("{error:#}")),
         };
         match fetched {

@@ -8,7 +8,7 @@ pub(super) const DEMO_HELP: &str = "\
 Without --cluster: one turn on this machine. A shell tree that ignores SIGTERM, a stalled HTTP stream and a blocking \
 thread are stopped at once. It takes 3 seconds.
 
-With --cluster: three NATS servers, three workers and a front end run as processes on 127.0.0.1. A task is stopped \
+With --cluster: three NATS servers, three workers and a front end run as processes on loopback addresses. A task is stopped \
 through the front end; then a worker and the leader of the NATS servers are killed while tasks run. At the end every \
 task is accounted for. It takes about 40 seconds, and 60 at most. It needs `nats-server` 2.11 or later, from \
 https://nats.io/download.
