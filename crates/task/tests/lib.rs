@@ -1,1 +1,1 @@
-//! Empty: Cargo requires a library or a program beside the tests.
+//! Empty library: Cargo requires a library or a program in each package.

@@ -183,7 +183,7 @@ fn stop_of_all_names_a_suspended_process() {
     }
     assert_eq!(turns.stdout, "", "a turn may run there");
     assert!(all.stdout.contains(&left), "{all:?}");
-    // On a loaded machine, the killed work may still be there. The receipt must say so.
+    // On a loaded machine, the killed work may still be there. The receipt must report this.
     let stopped = receipt(&all);
     if stopped["quiet"] == true {
         let left = format!("{:?}", place.leftovers());

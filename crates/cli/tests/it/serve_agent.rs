@@ -228,7 +228,7 @@ fn second_signal_cuts_a_drain_short() {
     });
     let ended = server.running.end(FACT_MAX);
     assert_eq!(ended.code, 143, "{}", ended.stderr);
-    // On a loaded machine, the process may end before its keeper has killed the command. The report must say so.
+    // On a loaded machine, the process may end before its keeper has killed the command. The report must be true.
     let claims_end = ended.stderr.contains("nothing is left running");
     assert!(!(claims_end && sleeps(&place)), "{}", ended.stderr);
     eventually("the command has ended", || (!sleeps(&place)).then_some(()));
