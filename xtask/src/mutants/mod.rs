@@ -153,7 +153,11 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     };
     let packages = Packages::read()?;
     let mut all = Outcomes::default();
-    for (package, count) in tool.count_mutants()? {
+    let counts = tool.count_mutants()?;
+    if counts.is_empty() && matches!(options.lines, Lines::Files(_)) {
+        bail!("no code to mutate in these files; paths begin at the root of the repository");
+    }
+    for (package, count) in counts {
         if tool.is_late() {
             all.leave_out(count);
             continue;

@@ -229,8 +229,8 @@ fn second_signal_cuts_a_drain_short() {
     let ended = server.running.end(FACT_MAX);
     assert_eq!(ended.code, 143, "{}", ended.stderr);
     // On a loaded machine, the process may end before its keeper has killed the command. The report must be true.
-    let claims_end = ended.stderr.contains("nothing is left running");
-    assert!(!(claims_end && sleeps(&place)), "{}", ended.stderr);
+    let reports_it = ended.stderr.contains("STILL RUNS");
+    assert!(reports_it || !sleeps(&place), "{}", ended.stderr);
     eventually("the command has ended", || (!sleeps(&place)).then_some(()));
     // The exit waits a moment for the store: what it says is true, and the rest is written at the next start.
     let is_stored = ended.stderr.contains("nothing is left running");
