@@ -10,8 +10,7 @@ mod tree;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::thread;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
@@ -21,9 +20,6 @@ use outcomes::Outcomes;
 use packages::Packages;
 
 const VERSION: &str = "27.1.0";
-
-/// Polling interval for a running cargo-mutants.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Shortest time limit of one test run. With a shorter one, slow runs would count as caught mutants.
 const TESTS_MIN_S: u32 = 120;
@@ -146,6 +142,7 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     parts::fetch_for_tests()?;
     let tool = MutantsTool {
         program,
+        lock,
         sources,
         folder,
         chosen,
@@ -190,6 +187,8 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
 
 struct MutantsTool {
     program: PathBuf,
+    /// Lock of the folder.
+    lock: File,
     sources: PathBuf,
     folder: PathBuf,
     /// Arguments that choose the lines.
@@ -203,7 +202,13 @@ impl MutantsTool {
         reason = "cargo-mutants starts `cargo nextest` from the path"
     )]
     fn command(&self) -> anyhow::Result<Command> {
-        let mut command = Command::new(&self.program);
+        // At the limit, cargo-mutants ends its tests and restores the file.
+        let left = self.end.saturating_duration_since(Instant::now());
+        let mut command = Command::new("timeout");
+        command
+            .args(["--foreground", "--signal=INT", "--kill-after=60s"])
+            .arg(format!("{}s", left.as_secs() + 1))
+            .arg(&self.program);
         let nextest = parts::TOOLS.fetch()?.join("bin");
         let path = std::env::join_paths(std::iter::once(nextest).chain(std::env::split_paths(
             &std::env::var_os("PATH").unwrap_or_default(),
@@ -217,8 +222,7 @@ impl MutantsTool {
             // At the time limit, cargo-mutants would print a backtrace.
             .env("RUST_BACKTRACE", "0")
             .args(["mutants", "--workspace"])
-            .args(&self.chosen)
-            .stdin(Stdio::null());
+            .args(&self.chosen);
         Ok(command)
     }
 
@@ -235,7 +239,6 @@ impl MutantsTool {
     /// Runs the tests of these packages for each mutant of a package, until the time limit.
     ///
     /// `only_survivors` skips the mutants that the previous round has caught or could not compile.
-    #[expect(clippy::disallowed_methods, reason = "looks at another process")]
     fn try_out(
         &self,
         package: &str,
@@ -255,27 +258,16 @@ impl MutantsTool {
         if only_survivors {
             command.arg("--iterate");
         }
-        let mut running = command.spawn().context("cannot start cargo-mutants")?;
-        loop {
-            if let Some(status) = running
-                .try_wait()
-                .context("cannot wait for cargo-mutants")?
-            {
-                // 2: some survived, 3: some timed out.
-                if matches!(status.code(), Some(0 | 2 | 3)) {
-                    return Ok(());
-                }
-                bail!("cargo-mutants ended with {status}");
-            }
-            if self.is_late() {
-                // cargo-mutants ends its tests and restores the file.
-                let pid = running.id().to_string();
-                exec::output(Command::new("kill").args(["-INT", &pid]))?;
-                running.wait().context("cannot wait for cargo-mutants")?;
-                return Ok(());
-            }
-            thread::sleep(LOOK_EVERY);
+        let status = command
+            // The lock lasts as long as cargo-mutants, even if this program is killed.
+            .stdin(self.lock.try_clone().context("cannot share the lock")?)
+            .status()
+            .context("cannot start cargo-mutants")?;
+        // 2: some survived, 3: some timed out, 124: the time limit of the run.
+        if matches!(status.code(), Some(0 | 2 | 3 | 124)) {
+            return Ok(());
         }
+        bail!("cargo-mutants ended with {status}");
     }
 }
 
