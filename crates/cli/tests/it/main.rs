@@ -35,6 +35,7 @@ mod real_model;
 mod remote;
 mod remote_left;
 mod remote_servers;
+mod remote_socket;
 mod resume;
 mod scripts;
 mod serve;

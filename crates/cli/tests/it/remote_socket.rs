@@ -1,0 +1,202 @@
+//! Socket for stops from other terminals: who may use it, garbage, and peers that hang up.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::Shutdown;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::Duration;
+
+use rustix::process::Uid;
+use serde_json::json;
+
+use crate::remote::{busy_chat, command, exchange, lines, sockets, stop};
+use crate::support::Place;
+use crate::support::person::Person;
+use crate::support::terminal::Terminal;
+
+/// Frames by hand: a socket stands garbage, and answers a thousand requests at once.
+#[test]
+fn socket_stands_garbage_and_many_requests() {
+    const REQUESTS: usize = 1_000;
+
+    let place = Place::new();
+    let person = busy_chat(&place);
+    let [socket] = sockets(&place).try_into().expect("one socket");
+    let mode = std::fs::metadata(&socket)
+        .expect("a socket")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let connect = || {
+        let stream = UnixStream::connect(&socket).expect("it listens");
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .expect("a timeout");
+        stream
+    };
+    for garbage in [
+        vec![0xff; 100_000],
+        b"Content-Length: 10000000\r\n\r\n".to_vec(),
+        b"Content-Length: -1\r\n\r\n".to_vec(),
+        b"Content-Length: 5\r\n\r\n{}{}{".to_vec(),
+    ] {
+        let mut stream = connect();
+        // It may close before all is written.
+        drop(stream.write_all(&garbage));
+        drop(stream.shutdown(Shutdown::Write));
+        let mut answer = String::new();
+        drop(stream.read_to_string(&mut answer));
+        assert!(answer.is_empty() || answer.contains("error"), "{answer}");
+    }
+    let mut stream = connect();
+    let mut requests = Vec::new();
+    for id in 0..REQUESTS {
+        let body = json!({ "jsonrpc": "2.0", "id": id, "method": "allstop.list", "params": {} });
+        let body = body.to_string();
+        requests.extend(format!("Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes());
+    }
+    // They fit into the buffer of the socket, whatever the other side does.
+    stream.write_all(&requests).expect("it is written");
+    let mut answers = String::new();
+    let mut chunk = vec![0; 65_536];
+    while answers.matches("\"jsonrpc\":\"2.0\"").count() < REQUESTS {
+        let len = stream.read(&mut chunk).expect("an answer");
+        assert!(len > 0, "closed after {} bytes", answers.len());
+        answers.push_str(std::str::from_utf8(&chunk[..len]).expect("text"));
+    }
+    assert!(!answers.contains("\"error\""));
+    for unknown in ["allstop.stop", "no.such.method"] {
+        let body =
+            json!({ "jsonrpc": "2.0", "id": 1, "method": unknown, "params": {} }).to_string();
+        let frame = format!("Content-Length: {}\r\n\r\n{body}", body.len());
+        stream.write_all(frame.as_bytes()).expect("it is written");
+        let len = stream.read(&mut chunk).expect("an answer");
+        assert!(String::from_utf8_lossy(&chunk[..len]).contains("error"));
+    }
+    // A stop goes on without who asked for it.
+    let id =
+        lines(&command(&place, "ps --json").ok().stdout)[0]["sessions"][0]["session_id"].clone();
+    let params = json!({ "session_id": id, "extent": "turn_and_background", "now": false, "preview": false, "by": "a test" });
+    let body = json!({ "jsonrpc": "2.0", "id": 2, "method": "allstop.stop", "params": params })
+        .to_string();
+    let frame = format!("Content-Length: {}\r\n\r\n{body}", body.len());
+    stream.write_all(frame.as_bytes()).expect("it is written");
+    drop(stream);
+    person.sees("by a test").sees("verified.").presses("\x04");
+    drop(person.left());
+    place.assert_nothing_runs();
+}
+
+/// The screen says so, and the chat works.
+#[test]
+fn chat_without_a_socket_says_that_it_cannot_be_stopped_from_elsewhere() {
+    let place = Place::new();
+    let chat = place.allstop().args("chat --model");
+    let chat = chat.arg(place.script("replies: [{text: Hello there.}]"));
+    let chat = chat.env("XDG_RUNTIME_DIR", place.path("nowhere"));
+    let person = Person::with_model(&place, chat, Terminal::new());
+    person.sees("this process cannot be stopped from another terminal: the folder");
+    person.says("hello").sees("Hello there.").presses("\x04");
+    drop(person.left());
+}
+
+/// A connection that is closed without an answer does not prove that the process has ended.
+#[test]
+fn process_that_hangs_up_is_not_called_ended() {
+    let place = Place::new();
+    let folder = place.path("run/allstop");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o700)).expect("a mode");
+    let socket = folder.join(format!("{}.sock", std::process::id()));
+    let listener = UnixListener::bind(&socket).expect("a socket");
+    let asked = std::thread::scope(|scope| {
+        // The list is asked for twice.
+        scope.spawn(|| {
+            for _ in 0..2 {
+                let (mut stream, _) = listener.accept().expect("a connection");
+                let _len = stream.read(&mut [0; 1_024]).expect("a request");
+            }
+        });
+        command(&place, "ps")
+    });
+    assert!(
+        asked
+            .stdout
+            .contains("closed the connection before it answered"),
+        "{asked:?}"
+    );
+    assert!(socket.exists(), "the socket of a living process stays");
+    drop(listener);
+    let asked = command(&place, "ps").ok();
+    assert!(
+        asked.stdout.contains("no session is open") && !socket.exists(),
+        "{asked:?}"
+    );
+}
+
+#[test]
+fn socket_folder_that_others_can_use_is_refused() {
+    let place = Place::new();
+    let folder = place.path("run/allstop");
+    std::fs::create_dir(&folder).expect("a folder");
+    let mode = |mode: u32| {
+        std::fs::set_permissions(&folder, PermissionsExt::from_mode(mode)).expect("a mode");
+    };
+    let refused = || {
+        let ended = command(&place, "ps");
+        let is_named = ended.stderr.contains("is no folder that only this user");
+        assert!(ended.code == 1 && is_named, "{ended:?}");
+    };
+    for open in [0o750, 0o701] {
+        mode(open);
+        refused();
+    }
+    mode(0o700);
+    command(&place, "ps").ok();
+    // Only root can give a folder away.
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(&folder, Some(65_534), None).expect("an owner");
+        refused();
+    }
+}
+
+#[test]
+fn other_users_are_told_nothing() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let place = Place::new();
+    let person = busy_chat(&place);
+    for path in [place.path(""), place.path("run"), place.path("run/allstop")] {
+        std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).expect("a mode");
+    }
+    let [socket] = sockets(&place).try_into().expect("one socket");
+    std::fs::set_permissions(&socket, PermissionsExt::from_mode(0o777)).expect("a mode");
+    let theirs = place.allstop().args("ps").by_user(65_534).end();
+    assert!(
+        !theirs.stdout.contains("deaf") && !theirs.stdout.contains("chat in process"),
+        "{theirs:?}"
+    );
+    // On Linux the user of a thread can differ from that of its process.
+    let answer = std::thread::scope(|scope| {
+        let other_user = scope.spawn(|| {
+            let nobody = Uid::from_raw(65_534);
+            rustix::thread::set_thread_res_uid(nobody, nobody, nobody).expect("root may do it");
+            exchange(&socket, "allstop.list", &json!({}))
+        });
+        other_user.join().expect("no panic")
+    });
+    let is_closed = match &answer {
+        Ok(text) => text.is_empty(),
+        Err(error) => matches!(
+            error.kind(),
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
+        ),
+    };
+    assert!(is_closed, "{answer:?}");
+    std::fs::set_permissions(place.path("run/allstop"), PermissionsExt::from_mode(0o700))
+        .expect("a mode");
+    stop(&place, "--all --now").ok();
+    person.sees("verified.").presses("\x04");
+    drop(person.left());
+}
