@@ -136,7 +136,7 @@ fn with_server(place: &Place, source: &str) -> PathBuf {
     place.file("slow.toml", config)
 }
 
-/// The same with a call of a server.
+/// Like [`busy_chat`], with a call of an MCP server.
 fn busy_chat_with_server(place: &Place) -> Person<'_> {
     let config = with_server(place, SLOW_SERVER);
     let chat = place.allstop().args("chat --yes --grace 500ms --config");

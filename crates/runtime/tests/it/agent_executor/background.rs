@@ -161,6 +161,9 @@ async fn stop_of_a_task_leaves_the_work_of_an_earlier_one() {
         let preview = tasks.manager.preview(&later.task_id, user()).await;
         let preview = preview.expect("it runs");
         assert!(!covers_build(&preview), "{preview:?}");
+        let earlier_preview = tasks.manager.preview(&earlier.task_id, user()).await;
+        let earlier_preview = earlier_preview.expect("it waits for its work");
+        assert!(covers_build(&earlier_preview), "{earlier_preview:?}");
         let stopped = tasks.cancel(&later.task_id).await;
         assert!(!covers_build(&stopped.receipt), "{stopped:?}");
         assert!(!tasks.root.is_quiet(), "sent before: {is_sent_before}");
