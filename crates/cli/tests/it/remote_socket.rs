@@ -41,7 +41,7 @@ fn socket_stands_garbage_and_many_requests() {
         b"Content-Length: 5\r\n\r\n{}{}{".to_vec(),
     ] {
         let mut stream = connect();
-        // It may close before all is written.
+        // The socket may close before the last byte is written.
         drop(stream.write_all(&garbage));
         drop(stream.shutdown(Shutdown::Write));
         let mut answer = String::new();
@@ -55,7 +55,7 @@ fn socket_stands_garbage_and_many_requests() {
         let body = body.to_string();
         requests.extend(format!("Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes());
     }
-    // They fit into the buffer of the socket, whatever the other side does.
+    // The requests fit into the buffer of the socket.
     stream.write_all(&requests).expect("it is written");
     let mut answers = String::new();
     let mut chunk = vec![0; 65_536];
@@ -73,7 +73,7 @@ fn socket_stands_garbage_and_many_requests() {
         let len = stream.read(&mut chunk).expect("an answer");
         assert!(String::from_utf8_lossy(&chunk[..len]).contains("error"));
     }
-    // A stop goes on without who asked for it.
+    // A stop continues after its requester has left.
     let id =
         lines(&command(&place, "ps --json").ok().stdout)[0]["sessions"][0]["session_id"].clone();
     let params = json!({ "session_id": id, "extent": "turn_and_background", "now": false, "preview": false, "by": "a test" });
@@ -87,7 +87,7 @@ fn socket_stands_garbage_and_many_requests() {
     place.assert_nothing_runs();
 }
 
-/// The screen says so, and the chat works.
+/// The screen reports it, and the chat works.
 #[test]
 fn chat_without_a_socket_says_that_it_cannot_be_stopped_from_elsewhere() {
     let place = Place::new();
