@@ -174,6 +174,9 @@ impl ExecutionEngine {
     ) {
         let mut lifecycle = Lifecycle::new(Arc::clone(&self.execution.decision));
         let mut effect = lifecycle.handle(event, self.now());
+        if lifecycle.is_stopping() {
+            self.observe_stop();
+        }
         if lifecycle.is_stopping()
             && let Some(receipt) = self.account(guard).await
         {
@@ -182,6 +185,13 @@ impl ExecutionEngine {
         }
         if let LifecycleEffect::End(end) = effect {
             self.end(Vec::new(), end).await;
+        }
+    }
+
+    /// Notifies the observer of the stop of the execution.
+    pub(super) fn observe_stop(&mut self) {
+        if let (Some(observer), Some(cause)) = (&mut self.observer, self.execution.scope.cause()) {
+            observer.stopping(&cause);
         }
     }
 

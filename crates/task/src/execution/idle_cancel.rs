@@ -33,9 +33,7 @@ impl ExecutionEngine {
         }
         let task = Arc::clone(self.stream.task()?);
         self.observe();
-        if let Some(observer) = &mut self.observer {
-            observer.stopping(&cause);
-        }
+        self.observe_stop();
         let parts = match self.create_parts(&task, guard).await {
             Ok(parts) => parts,
             Err(error) => {
@@ -87,9 +85,7 @@ impl ExecutionEngine {
         let Some(receipt) = self.account(guard).await else {
             return;
         };
-        if let Some(observer) = &mut self.observer {
-            observer.stopping(&cause);
-        }
+        self.observe_stop();
         let events = if self.execution.has_lost_lease() {
             Ok(Vec::new())
         } else {

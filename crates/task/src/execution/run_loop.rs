@@ -460,9 +460,7 @@ impl RunLoop<'_> {
             return;
         };
         self.guard.acknowledge();
-        if let Some(observer) = &mut self.engine.observer {
-            observer.stopping(&cause);
-        }
+        self.engine.observe_stop();
         self.account = Some(async move { account.receipt().await }.boxed());
         let end = self.decide(LifecycleEvent::Stopped(cause.clone()));
         debug_assert!(end.is_none(), "a stop ends with its receipt");

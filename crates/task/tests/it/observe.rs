@@ -111,6 +111,23 @@ async fn stop_of_a_task_at_rest_is_observed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn stop_before_the_start_is_observed() {
+    let seen = Observed::default();
+    let executor = endless(true);
+    let options = TaskOptions {
+        running_max: Some(1),
+        ..seen.options()
+    };
+    let manager = crate::support::manager(TaskParts::of(executor.clone()), options).await;
+    let _running = start(&manager, &executor).await;
+    let waiting = manager.execute(request("m2")).await.unwrap();
+    seen.0.lock().clear();
+    let _outcome = manager.cancel(&waiting.task_id, user()).await.unwrap();
+    let stop = format!("stopping {}", user());
+    assert_eq!(*seen.0.lock(), [&*stop, "ended canceled"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn executor_has_the_trace_of_the_observer_or_of_the_caller() {
     for observer in [None, Some(Observed::default())] {
         let traces = Arc::new(Mutex::new(Vec::new()));
