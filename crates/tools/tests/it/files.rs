@@ -299,6 +299,30 @@ async fn reserved_files_are_neither_read_nor_changed() {
     assert_eq!(std::fs::read_to_string(store).unwrap(), "secret");
 }
 
+/// The working folder may itself be one of the store: no name leads to it.
+#[tokio::test]
+async fn reserved_working_folder_is_neither_read_nor_changed() {
+    let session = Session::with(
+        |workspace| {
+            let own = workspace.folder().to_owned();
+            workspace.reserve([own])
+        },
+        |shell| shell,
+    );
+    session.put("answers", "secret");
+    for (tool, answer) in with_every_tool(&session, "answers").await {
+        if tool != "list" {
+            refused(answer, "belongs to the store");
+        }
+    }
+    refused(
+        session.call("list", json!({"path": "."})).await,
+        "belongs to the store",
+    );
+    let content = std::fs::read_to_string(session.path("answers"));
+    assert_eq!(content.unwrap(), "secret");
+}
+
 /// With its folders missing, a reserved file could be made together with them.
 #[tokio::test]
 async fn reserved_file_in_a_missing_folder_is_not_created() {

@@ -316,6 +316,21 @@ async fn question_shows_invisible_characters_escaped() {
     }
 }
 
+/// Another tool may have an argument of this name: the answer for the session is one for that tool, not for a shell command.
+#[tokio::test]
+async fn command_of_another_tool_is_no_shell_command() {
+    let arguments = json!({"command": "make"});
+    let ask = |name: &str| {
+        let spec = spec(name, Effect::Irreversible);
+        match Permissions::default().decide(&spec, &invocation(name, arguments.clone())) {
+            PermissionDecision::Ask(question) => question.session_scope,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(ask("shell"), "exactly this command");
+    assert!(ask("remote_shell").contains("remote_shell"), "the tool");
+}
+
 #[tokio::test]
 async fn question_names_a_background_command() {
     let policy = PermissionPolicy::default();
