@@ -2,9 +2,11 @@
 //!
 //! Starts and ends are recorded with the next append: each append includes the changes since the last one.
 
+use std::fmt;
 use std::sync::Arc;
 
 use allstop_core::ids::BackgroundId;
+use allstop_core::receipt::ReceiptItem;
 use allstop_core::record::SessionRecord;
 use allstop_core::{TurnNumber, Usage};
 use allstop_process::ProcessHandle;
@@ -12,14 +14,25 @@ use allstop_scope::{Process, Scope};
 use allstop_tools::{BackgroundChanges, BackgroundHost, BackgroundRegistry, BackgroundWork};
 use parking_lot::Mutex;
 
+/// Lists work that runs without an owner, as of the last check.
+pub type LeftWork = Box<dyn Fn() -> Vec<ReceiptItem> + Send + Sync>;
+
 /// Background work of one session.
-#[derive(Debug)]
 pub struct SessionBackground {
     registry: BackgroundRegistry,
     /// Work whose start or end is not yet recorded. Stored separately, since the registry forgets ended work.
     unrecorded: Mutex<Vec<(Arc<BackgroundWork>, RecordedPart)>>,
     /// Records that were taken but not written.
     unwritten: Mutex<Vec<SessionRecord>>,
+    left: LeftWork,
+}
+
+impl fmt::Debug for SessionBackground {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionBackground")
+            .field("registry", &self.registry)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Part of the work's lifecycle that is recorded.
@@ -31,12 +44,13 @@ enum RecordedPart {
 
 impl SessionBackground {
     /// Creates the background work of a session. Work runs below `scope`, which no stop of a turn covers. `first` is
-    /// the number of the first id.
-    pub fn new(scope: Scope, first: u64) -> Arc<Self> {
+    /// the number of the first id. `left` lists other work that receipts of turns name as outside of their extent.
+    pub fn new(scope: Scope, first: u64, left: LeftWork) -> Arc<Self> {
         Arc::new(Self {
             registry: BackgroundRegistry::starting_at(scope, first),
             unrecorded: Mutex::default(),
             unwritten: Mutex::default(),
+            left,
         })
     }
 
@@ -76,6 +90,11 @@ impl SessionBackground {
             )
         });
         self.unwritten.lock().extend(of_background);
+    }
+
+    /// Work that runs without an owner.
+    pub(crate) fn left(&self) -> Vec<ReceiptItem> {
+        (self.left)()
     }
 
     /// Returns the running work.
@@ -152,7 +171,8 @@ mod tests {
     async fn each_start_and_end_is_recorded_once_even_of_forgotten_work() {
         let root = Scope::root("session", RootOptions::current());
         let jobs = root.child("background", ScopeOptions::default());
-        let background = SessionBackground::new(jobs.expect("nothing is stopped"), 1);
+        let background =
+            SessionBackground::new(jobs.expect("nothing is stopped"), 1, Box::new(Vec::new));
         let start = |name: &'static str| {
             let folder = Arc::new(OutputFolder::new("/nowhere"));
             let spec = TaskSpec {

@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use allstop_core::decision::{CommitDecision, DecisionState};
@@ -27,6 +28,8 @@ pub struct RunControls {
     calls: Mutex<HashMap<CallId, ControlledCall>>,
     steered: Mutex<SteerQueue>,
     superseded: OnceLock<StopPolicy>,
+    /// True if the run was stopped before its message was sent.
+    stopped_before: AtomicBool,
     /// Stop policy of the agent, set when the first turn begins.
     stop_policy: OnceLock<StopPolicy>,
     /// Decision of the running turn, or else of the last turn.
@@ -122,10 +125,10 @@ impl RunControls {
         self.ending_turn.outcome()
     }
 
-    /// Stops the hooks that run after the turn has ended: a stop that arrives after the commit covers only them. `None`
-    /// if no hook runs. No further hook of this turn starts.
-    pub fn stop_hooks(&self, order: StopRequest) -> Option<Stop> {
-        self.ending_turn.stop_hooks(order)
+    /// Prevents further hooks after the turn, and returns the scope of the running hooks: a stop that arrives after the
+    /// commit covers only hooks.
+    pub fn forbid_hooks_after_turn(&self) -> Option<Scope> {
+        self.ending_turn.forbid_hooks()
     }
 
     pub(crate) fn ending_turn(&self) -> &EndingTurn {
@@ -215,6 +218,15 @@ impl RunControls {
     pub fn supersede_with(&self, policy: StopPolicy) {
         // Set before: the first value stands.
         let _ = self.superseded.set(policy);
+    }
+
+    /// Notes that an earlier stop, which has its own receipt, ends the turn at its entry.
+    pub fn set_stopped_before(&self) {
+        self.stopped_before.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn was_stopped_before(&self) -> bool {
+        self.stopped_before.load(Ordering::Relaxed)
     }
 
     /// Policy for a stop with this cause; `None` before the turn has begun.

@@ -2,7 +2,7 @@
 //! no longer reaches the turn then, so the hooks are stopped separately.
 
 use allstop_core::{Cause, StopReason};
-use allstop_scope::{Scope, Stop, StopRequest};
+use allstop_scope::Scope;
 use parking_lot::Mutex;
 
 use crate::error::TurnError;
@@ -64,22 +64,19 @@ impl EndingTurn {
         self.0.lock().outcome.clone()
     }
 
-    /// Stops the hooks; `None` if no hook runs.
-    pub(crate) fn stop_hooks(&self, order: StopRequest) -> Option<Stop> {
+    /// Prevents further hooks of this turn, and returns the scope of the running hooks. Between two hooks the scope is quiet but
+    /// open.
+    pub(crate) fn forbid_hooks(&self) -> Option<Scope> {
         let mut state = self.0.lock();
         state.is_stopped = true;
-        // Between two hooks the scope is quiet but open, and must be stopped to keep the next hook from starting.
         let is_open = |scope: &Scope| scope.check().is_ok() || !scope.is_quiet();
-        let running = state.hooks.clone().filter(is_open);
-        drop(state);
-        running.map(|scope| scope.stop(order))
+        state.hooks.clone().filter(is_open)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use allstop_core::{Cause, CauseKind, Extent};
-    use allstop_scope::{RootOptions, Scope, StopRequest};
+    use allstop_scope::{RootOptions, Scope};
 
     use super::EndingTurn;
 
@@ -88,28 +85,20 @@ mod tests {
     async fn no_hook_starts_after_a_stop() {
         let after = EndingTurn::default();
         let scope = Scope::root("hooks", RootOptions::current());
-        let order = StopRequest::new(Extent::Turn, Cause::new(CauseKind::User));
-        assert!(after.stop_hooks(order).is_none(), "no hook runs");
+        assert!(after.forbid_hooks().is_none(), "no hook runs");
         assert!(!after.may_begin_hooks(&scope));
         after.reset();
         assert!(after.may_begin_hooks(&scope), "another turn");
     }
 
     #[tokio::test]
-    async fn no_hook_starts_after_a_stop_between_two_hooks() {
+    async fn scope_between_two_hooks_is_found() {
         let after = EndingTurn::default();
         let scope = Scope::root("hooks", RootOptions::current());
         assert!(after.may_begin_hooks(&scope));
         assert!(scope.is_quiet(), "the first hook has ended");
-        let order = StopRequest::new(Extent::Turn, Cause::new(CauseKind::User));
-        let stop = after.stop_hooks(order).expect("the second hook is pending");
-        assert!(scope.check().is_err(), "the second hook does not start");
-        assert!(stop.receipt().await.quiet());
-        let closed = Scope::root("hooks", RootOptions::current());
-        closed.close();
-        after.reset();
-        assert!(after.may_begin_hooks(&closed));
-        let order = StopRequest::new(Extent::Turn, Cause::new(CauseKind::User));
-        assert!(after.stop_hooks(order).is_none(), "all hooks have ended");
+        assert!(after.forbid_hooks().is_some(), "the second hook is pending");
+        scope.close();
+        assert!(after.forbid_hooks().is_none(), "all hooks have ended");
     }
 }

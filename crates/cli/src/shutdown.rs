@@ -73,7 +73,7 @@ pub(crate) struct CloseResult {
     /// The file of a saved recording, or the reason why there is none.
     pub(crate) recording: Option<Result<PathBuf, String>>,
     /// Of what had to be stopped meanwhile, such as a hook.
-    pub(crate) receipt: Option<Arc<Receipt>>,
+    pub(crate) receipts: Vec<Arc<Receipt>>,
 }
 
 impl SessionClosing<'_> {
@@ -85,14 +85,20 @@ impl SessionClosing<'_> {
         idle: impl Future<Output = ()>,
     ) -> CloseResult {
         let ended = OnceCell::new();
+        // What ends now, ends for the reason that ended the run.
+        let run_cause = supervisor.control.cause().cloned();
         let close = async {
             if !self.store_failed {
                 idle.await;
             }
-            let cause = Cause::new(CauseKind::Shutdown).detail("the session was closed");
-            let stopping = ended.get_or_init(|| self.session.stop(&StopTarget::Session, cause));
-            if self.force {
-                stopping.force();
+            // A stop that covers the session has closed it, and its receipt names the remaining work.
+            if !self.session.is_closed() {
+                let cause = run_cause.unwrap_or_else(the_session_is_closed);
+                let end = || self.session.end(&StopTarget::Session, cause);
+                let stopping = ended.get_or_init(end);
+                if self.force {
+                    stopping.force();
+                }
             }
             if !self.store_failed {
                 self.session.close().await;
@@ -102,7 +108,7 @@ impl SessionClosing<'_> {
         let mut recorded = None;
         let save = async { recorded = self.system.save_recording().await };
         let stopped = OnceCell::new();
-        let stop = |cause| stopped.get_or_init(|| self.session.stop(&StopTarget::Process, cause));
+        let stop = |cause| stopped.get_or_init(|| self.session.end(&StopTarget::Process, cause));
         supervisor.control.end(Instant::now());
         let last_moments = supervisor.control.last_moments();
         let cause = supervisor.control.cause().cloned();
@@ -135,15 +141,19 @@ impl SessionClosing<'_> {
             }
         };
         let closed = supervisor.wait_to_exit(both, hurry).await;
-        let receipts = [&ended, &stopped].map(|stop| stop.get().map(SessionStop::account_now));
-        let mut receipts: Vec<_> = receipts.into_iter().flatten().collect();
+        let stops = [ended.get(), stopped.get()];
+        let mut receipts: Vec<_> = stops
+            .into_iter()
+            .flatten()
+            .map(SessionStop::account_now)
+            .collect();
         receipts.retain(|receipt| had_work_to_stop(receipt));
         let path = self.system.recording_path();
         let not_written = |why: &str| {
             path.map(|path| format!("the recording {} is not written{why}", path.display()))
         };
         CloseResult {
-            receipt: Receipt::joined(&receipts),
+            receipts,
             recording: match (recorded, closed) {
                 (Some(Ok(path)), _) => Some(Ok(path)),
                 (Some(Err(why)), _) => not_written(&format!(": {why}")).map(Err),
@@ -159,6 +169,10 @@ impl SessionClosing<'_> {
 fn had_work_to_stop(receipt: &Receipt) -> bool {
     let mut items = receipt.items().iter();
     items.any(|item| item.kind != ItemKind::Thread || item.state.breaks_quiet())
+}
+
+fn the_session_is_closed() -> Cause {
+    Cause::new(CauseKind::Shutdown).detail("the session was closed")
 }
 
 fn the_process_ends() -> Cause {

@@ -131,6 +131,12 @@ pub enum SessionRecord {
         /// Usage that the turn adds to the committed total: zero under `rollback`.
         usage: Usage,
     },
+    /// A stop of other work than one turn, or of more: a call, background work, the session. A stop of a turn alone is in
+    /// that turn's ending. Optional: older versions skip it.
+    Stopped {
+        /// Receipt of the stop.
+        receipt: Arc<Receipt>,
+    },
     /// A summary replaced the oldest messages of the conversation, between two turns.
     Compacted {
         /// Time of the compaction.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use allstop_agent::{Denial, TurnError};
 use allstop_core::ids::BackgroundId;
-use allstop_core::receipt::{ItemState, NotStoppedReason, StopInfo};
-use allstop_core::{FinishReason, Receipt, SessionId, StopReason, TurnNumber, Usage};
+use allstop_core::receipt::ConversationEffect;
+use allstop_core::{Cause, FinishReason, Receipt, SessionId, StopReason, TurnNumber, Usage};
 use allstop_session::MessageOutcome;
 use allstop_session::unended::UnendedWork;
 use schemars::JsonSchema;
@@ -59,7 +59,9 @@ pub struct Envelope {
     /// Reason for the end of the run: the one of its last turn; or, if that turn was committed and the wait for
     /// background work was stopped afterwards, the one of that stop.
     pub stop_reason: StopReason,
-    /// True if the stop was acknowledged at a checkpoint and nothing in its extent is left. False without a stop.
+    /// Cause of the stop reason; `null` if the run completed, or never began.
+    pub cause: Option<Cause>,
+    /// True if each stop was acknowledged at a checkpoint and nothing in its extent is left. False without a stop.
     pub cancel_observed: bool,
     /// Final answer of the last turn; empty unless that turn was committed.
     #[schemars(with = "String")]
@@ -73,8 +75,11 @@ pub struct Envelope {
     pub usage: Usage,
     /// Denied calls of all turns of the run.
     pub denials: Vec<Denial>,
-    /// Receipt of everything that was stopped or could not be stopped; `null` if nothing had to be stopped.
+    /// Receipt of the last stop of the run, as the log has it; `null` if nothing had to be stopped.
     pub receipt: Option<Arc<Receipt>>,
+    /// Receipts of all stops of the run, the last one too, in their order: for example, of a turn that reached its budget,
+    /// and of the background work that it left.
+    pub receipts: Vec<Arc<Receipt>>,
     /// Background work that was detached and outlives the command.
     pub background: Vec<DetachedWork>,
     /// Error of the run.
@@ -87,12 +92,9 @@ impl Envelope {
     /// Envelope of a run from the outcomes of its messages, each with a turn; `None` without a turn.
     pub fn of_run(session_id: &SessionId, turns: &[Arc<MessageOutcome>]) -> Option<Self> {
         let last = turns.last()?;
-        let receipt = receipt_of(turns, last);
-        Some(Self {
+        let mut envelope = Self {
             turn: last.turn,
-            cancel_observed: receipt
-                .as_ref()
-                .is_some_and(|receipt| receipt.cancel_observed()),
+            cause: last.cause.clone(),
             output: Arc::clone(&last.output),
             finish: last.finish,
             steps: turns.iter().map(|turn| turn.steps).sum(),
@@ -103,13 +105,15 @@ impl Envelope {
                 .iter()
                 .flat_map(|turn| turn.denials.iter().cloned())
                 .collect(),
-            receipt,
             ..Self::of_no_run(
                 Some(session_id.clone()),
                 last.stop_reason,
                 last.error.clone(),
             )
-        })
+        };
+        let receipts = turns.iter().filter_map(|turn| turn.receipt.clone());
+        receipts.for_each(|receipt| envelope.add_receipt(receipt));
+        Some(envelope)
     }
 
     /// Envelope of a run without a turn: it failed to start, was stopped before, or lost its engine.
@@ -123,6 +127,7 @@ impl Envelope {
             session_id,
             turn: None,
             stop_reason,
+            cause: None,
             cancel_observed: false,
             output: "".into(),
             finish: None,
@@ -130,19 +135,30 @@ impl Envelope {
             usage: Usage::default(),
             denials: Vec::new(),
             receipt: None,
+            receipts: Vec::new(),
             background: Vec::new(),
             error,
             exit_code: stop_reason.exit_code(),
         }
     }
 
-    /// Replaces the receipt by that of a wider stop after the turn's end, which covers the background work.
-    /// `cancel_observed` stays true only if that stop left nothing.
-    #[must_use]
-    pub fn with_receipt(mut self, receipt: Arc<Receipt>) -> Self {
-        self.cancel_observed &= !has_leftovers(&receipt);
-        self.receipt = Some(receipt);
-        self
+    /// Adds the receipt of a stop, unless that stop had nothing to do and left nothing open. It replaces the receipt of a turn
+    /// that has the same stop id: the stop covered more than the turn.
+    pub fn add_receipt(&mut self, receipt: Arc<Receipt>) {
+        let tells =
+            !receipt.items().is_empty() || receipt.conversation() != ConversationEffect::Unchanged;
+        if receipt.outcome().is_some() && !tells {
+            return;
+        }
+        self.receipts
+            .retain(|other| other.stop_id() != receipt.stop_id());
+        let at = receipt.request().requested_at;
+        let before = |other: &Arc<Receipt>| other.request().requested_at <= at;
+        let place = self.receipts.partition_point(before);
+        self.receipts.insert(place, receipt);
+        self.receipt = self.receipts.last().cloned();
+        let mut all = self.receipts.iter();
+        self.cancel_observed = all.all(|receipt| receipt.cancel_observed());
     }
 
     /// Replaces the exit code: 129 after a SIGHUP.
@@ -151,38 +167,4 @@ impl Envelope {
         self.exit_code = exit_code;
         self
     }
-}
-
-/// Receipt of everything that the run stopped, in all of its turns. Its request time is that of the first receipt with
-/// the newest receipt's cause.
-fn receipt_of(turns: &[Arc<MessageOutcome>], last: &MessageOutcome) -> Option<Arc<Receipt>> {
-    let receipts = turns.iter().filter_map(|turn| turn.receipt.clone());
-    let receipts: Vec<_> = receipts.collect();
-    let newest = receipts.last()?;
-    if receipts.len() == 1 {
-        return Some(Arc::clone(newest));
-    }
-    let same = receipts
-        .iter()
-        .find(|receipt| receipt.cause() == newest.cause());
-    let request = StopInfo {
-        requested_at: same.unwrap_or(newest).request().requested_at,
-        ..newest.request().clone()
-    };
-    let whole = Receipt::of_parts(request, &receipts);
-    let effect = last.receipt.as_deref().map(Receipt::conversation);
-    let usage = turns
-        .iter()
-        .fold(Usage::default(), |sum, turn| sum + turn.usage);
-    let whole = whole.with_conversation(effect.unwrap_or_default());
-    Some(Arc::new(whole.with_usage(usage)))
-}
-
-fn has_leftovers(receipt: &Receipt) -> bool {
-    receipt.items().iter().any(|item| {
-        matches!(
-            item.state,
-            ItemState::StillRunning { why } if why != NotStoppedReason::OutsideExtent
-        ) || matches!(item.state, ItemState::Unreachable { .. })
-    })
 }

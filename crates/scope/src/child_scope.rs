@@ -69,6 +69,7 @@ impl Scope {
     pub fn arm(&self, deadline: Deadline) {
         let request = StopRequest {
             extent: deadline.extent,
+            target: None,
             cause: Cause::new(CauseKind::Deadline).detail(deadline.detail),
             grace: None,
             bystanders: deadline.bystanders,

@@ -54,5 +54,5 @@ pub use gate::NotStarted;
 pub use registration::Registration;
 pub use scope::{EngineGuard, Scope};
 pub use spawn::{WorkCx, WorkHandle, WorkLost};
-pub use stop::{Account, Stop, StopRequest};
+pub use stop::{AcceptedStop, Account, Stop, StopRequest};
 pub use work::{Details, Ending, WorkSpec};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_core::receipt::{ReceiptItem, StopInfo};
+use allstop_core::receipt::ReceiptItem;
 use allstop_core::{Cause, Extent, Receipt};
 use tokio::time::Instant;
 
@@ -13,6 +13,7 @@ use crate::collect;
 use crate::env::{RootOptions, ScopeEnv};
 use crate::gate::NotStarted;
 use crate::registration::Registration;
+use crate::stop::StopRequest;
 use crate::sync::CancellationToken;
 use crate::work::{Force, WorkSpec};
 
@@ -83,14 +84,7 @@ impl Scope {
 
     /// Dry run of a stop of this scope: the items that it would find now.
     pub fn preview(&self, extent: Extent, cause: Cause) -> Receipt {
-        let options = &self.node.env().options;
-        let request = StopInfo {
-            stop_id: (options.new_stop_id)(),
-            target: self.node.label(),
-            extent,
-            cause,
-            requested_at: (options.now)(),
-        };
+        let request = self.stop_info(&StopRequest::new(extent, cause));
         Receipt::of_preview(request, self.running())
     }
 

@@ -22,6 +22,7 @@ use crate::questions::Questions;
 use crate::queue::MessageQueue;
 use crate::queued_turn::QueuedTurn;
 use crate::source::SessionHost;
+use crate::stop_list::StopList;
 
 /// A session: the parts that its handles and its owner share.
 pub(crate) struct SessionInner {
@@ -31,6 +32,8 @@ pub(crate) struct SessionInner {
     pub(crate) questions: Arc<Questions>,
     /// Wakes the owner after a change.
     pub(crate) changed: Notify,
+    /// Wakes the owner, while it waits for them, after a receipt is complete.
+    pub(crate) completed: Notify,
     /// Set when the session has ended for good.
     pub(crate) ended: SetOnce<()>,
     pub(crate) state: Mutex<LockedState>,
@@ -54,6 +57,8 @@ pub(crate) struct LockedState {
     pub(crate) last: Option<Arc<QueuedTurn>>,
     pub(crate) commands: VecDeque<OwnerCommand>,
     pub(crate) orphans: OrphanList,
+    /// Stops that are not answered yet, or whose receipts the log does not have yet.
+    pub(crate) stops: StopList,
     /// An open log that the owner has not taken yet.
     pub(crate) opened: Option<Box<SessionWriter>>,
 }
@@ -88,10 +93,12 @@ impl SessionInner {
                 last: None,
                 commands: VecDeque::new(),
                 orphans: OrphanList::default(),
+                stops: StopList::default(),
                 opened: None,
             }),
             hub,
             changed: Notify::new(),
+            completed: Notify::new(),
             ended: SetOnce::new(),
             host,
             id,

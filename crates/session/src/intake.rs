@@ -85,8 +85,8 @@ impl SessionInner {
         let queued = QueuedTurn::open(&awake.scope, label, prompt, deadline).map_err(refused)?;
         if let Some(cause) = message.stopped {
             // Before the owner can begin the turn.
-            let _its_receipt_goes_to_the_outcome =
-                queued.stop(cause, Some(&awake.background_scope));
+            queued.controls.set_stopped_before();
+            queued.stop(cause, &awake.background_scope);
         }
         let steered = || SteeredMessage {
             id: id.clone(),
@@ -99,7 +99,7 @@ impl SessionInner {
         let admitted = admitted.inspect_err(|_| queued.scope.close())?;
         if let Some(keep) = policy.supersedes_with() {
             for older in &admitted.superseded {
-                older.supersede(&id, keep, Some(&awake.background_scope));
+                older.supersede(&id, keep, &awake.background_scope);
             }
         }
         self.changed.notify_one();

@@ -69,7 +69,10 @@ mod session;
 mod sessions;
 mod source;
 mod stop;
+mod stop_follow;
 mod stop_handle;
+mod stop_list;
+mod stop_plan;
 pub mod unended;
 mod wait;
 
@@ -85,5 +88,6 @@ pub use queue::{Admission, MessageRefused};
 pub use session::{Session, WAIT_DEFAULT};
 pub use sessions::{OnOpen, OpenError, Sessions};
 pub use source::{AgentRequest, AgentSource, OnBackgroundEnd, SessionAgent, SessionOptions};
-pub use stop_handle::{SessionStop, StopTarget};
+pub use stop_handle::SessionStop;
+pub use stop_plan::StopTarget;
 pub use wait::WaitResult;

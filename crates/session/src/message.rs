@@ -288,7 +288,7 @@ impl MessageState {
             .is_some_and(|outcome| outcome.is_ending_known)
     }
 
-    fn try_outcome(&self) -> Option<Arc<MessageOutcome>> {
+    pub(crate) fn try_outcome(&self) -> Option<Arc<MessageOutcome>> {
         self.outcome.get().cloned()
     }
 

@@ -6,16 +6,19 @@
 use std::sync::Arc;
 
 use allstop_core::ids::BackgroundId;
-use allstop_core::receipt::{
-    EndMethod, ItemKind, ItemState, NotStoppedReason, NothingToStop, ReceiptItem, StopFindings,
-};
-use allstop_core::{Cause, Extent, Receipt};
+use allstop_core::receipt::{EndMethod, ItemKind, ItemState, NotStoppedReason, ReceiptItem};
 use allstop_process::{ReattachError, reattach};
-use allstop_scope::{Scope, ScopeOptions, StopRequest, WorkSpec};
+use allstop_scope::{Scope, ScopeOptions, WorkSpec};
 
-use crate::inner::SessionInner;
-use crate::stop_handle::{SessionStop, StopTarget};
+use crate::inner::{LockedState, SessionInner};
 use crate::unended::{self, UnendedWork};
+
+/// Work that a stop has taken into scopes, and work that it could not take.
+#[derive(Default)]
+pub(crate) struct Taken {
+    pub(crate) scopes: Vec<Scope>,
+    pub(crate) items: Vec<ReceiptItem>,
+}
 
 impl SessionInner {
     /// Background work that runs without this process, as of the last check.
@@ -35,53 +38,31 @@ impl SessionInner {
         works
     }
 
-    /// Item that a stop of the work would find.
-    pub(crate) fn preview_orphan(&self, id: &BackgroundId) -> Option<ReceiptItem> {
-        let works = self.orphaned_work().into_iter();
-        let mut running = works.filter(|work| work.id == *id && work.alive);
-        Some(running_item(
-            &running.next()?,
-            NotStoppedReason::ProcessesLeft,
-        ))
-    }
-
-    /// Stops the work below `parent`. `None` if there is no work with this id.
-    pub(crate) fn stop_orphan(
+    /// Takes work into a scope below `parent`, if it runs. From then on a stop of that scope ends it.
+    pub(crate) fn take_orphan(
         self: &Arc<Self>,
+        state: &mut LockedState,
         id: &BackgroundId,
-        cause: &Cause,
         parent: &Scope,
-    ) -> Option<SessionStop> {
-        let order = StopRequest::new(Extent::Subtree, cause.clone());
-        let mut state = self.state.lock();
-        let orphan = state.orphans.find(id)?;
+        taken: &mut Taken,
+    ) {
+        let Some(orphan) = state.orphans.find(id) else {
+            return;
+        };
         if let Some(scope) = &orphan.scope {
-            return Some(SessionStop::one(scope.stop(order), None));
+            taken.scopes.push(scope.clone());
+            return;
         }
-        let target = StopTarget::Background(id.clone());
-        let work = orphan.work.clone();
-        // Attached under the lock: of two concurrent stops the second joins the first.
-        let scope = match attach(&work, parent) {
+        // Under the lock of the session: of two concurrent stops the second joins the first.
+        match attach(&orphan.work, parent) {
             Ok(Some((scope, ended))) => {
                 self.watch_end(id.clone(), &scope, ended);
-                scope
+                orphan.scope = Some(scope.clone());
+                taken.scopes.push(scope);
             }
-            Ok(None) => {
-                drop(state);
-                return Some(self.nothing_to_stop(
-                    &target,
-                    cause.clone(),
-                    NothingToStop::AlreadyEnded,
-                ));
-            }
-            Err(why) => {
-                drop(state);
-                return Some(self.cannot_stop(&work, cause, &why));
-            }
-        };
-        orphan.scope = Some(scope.clone());
-        drop(state);
-        Some(SessionStop::one(scope.stop(order), None))
+            Ok(None) => {}
+            Err(why) => taken.items.push(not_taken(&orphan.work, &why)),
+        }
     }
 
     /// Keeps the state of the ended work for the log.
@@ -105,29 +86,29 @@ impl SessionInner {
             inner.changed.notify_one();
         }));
     }
-
-    /// Answer for work that runs but cannot be verified.
-    fn cannot_stop(&self, work: &UnendedWork, cause: &Cause, why: &str) -> SessionStop {
-        let request = self.request(&StopTarget::Background(work.id.clone()), cause.clone());
-        let mut item = running_item(work, NotStoppedReason::WatcherGone);
-        let pid = work.stop_pid();
-        let end = pid.map_or(String::new(), |pid| format!("; end it: kill {pid}"));
-        item.note = Some(format!("{why}{end}").into());
-        let findings = StopFindings {
-            items: [item].into(),
-            ..StopFindings::default()
-        };
-        SessionStop::answered(Receipt::of_stop(request, findings))
-    }
 }
 
-fn running_item(work: &UnendedWork, why: NotStoppedReason) -> ReceiptItem {
-    let state = ItemState::StillRunning { why };
+/// Work that runs but cannot be verified, and is left alone.
+fn not_taken(work: &UnendedWork, why: &str) -> ReceiptItem {
+    let pid = work.stop_pid();
+    let end = pid.map_or(String::new(), |pid| format!("; end it: kill {pid}"));
+    let mut item = running_item(work);
+    item.state = ItemState::StillRunning {
+        why: NotStoppedReason::WatcherGone,
+    };
+    item.note = Some(format!("{why}{end}").into());
+    item
+}
+
+/// Work without an owner that runs, as an item.
+pub(crate) fn running_item(work: &UnendedWork) -> ReceiptItem {
     ReceiptItem::new(
         ItemKind::Background,
         work.id.as_str(),
         Arc::clone(&work.name),
-        state,
+        ItemState::StillRunning {
+            why: NotStoppedReason::ProcessesLeft,
+        },
     )
 }
 

@@ -7,7 +7,7 @@ use allstop_core::decision::CommitDecision;
 use allstop_core::record::TurnOrigin;
 use allstop_core::turn::StopPolicy;
 use allstop_core::{Cause, CauseKind, Extent, MessageId};
-use allstop_scope::{Deadline, NotStarted, Scope, ScopeOptions, Stop, StopRequest};
+use allstop_scope::{Deadline, NotStarted, Scope, ScopeOptions, StopRequest};
 
 use crate::message::MessageState;
 
@@ -57,21 +57,19 @@ impl QueuedTurn {
         self.prompt.origin == TurnOrigin::User
     }
 
-    /// Stops the turn, running or waiting. If the turn is already committed, stops the hooks that run at its end.
-    pub(crate) fn stop(&self, cause: Cause, background: Option<&Scope>) -> Stop {
-        let mut order = StopRequest::new(Extent::Turn, cause);
-        order.bystanders.extend(background.cloned());
-        let stop = self.scope.stop(order.clone());
-        if self.scope.is_stopped() {
-            return stop;
-        }
-        self.controls.stop_hooks(order).unwrap_or(stop)
+    /// Stops the turn, running or waiting. If the turn is already committed, stops the hooks that run at its end. Its receipt
+    /// goes to the outcome of the message.
+    pub(crate) fn stop(&self, cause: Cause, background: &Scope) {
+        let order = StopRequest::new(Extent::Turn, cause).bystander(background);
+        let mut scopes = vec![self.scope.clone()];
+        scopes.extend(self.controls.forbid_hooks_after_turn());
+        let _its_receipt = self.scope.accept_stop_of(&scopes, order).begin();
     }
 
     /// Stops the turn because a newer message replaces it.
-    pub(crate) fn supersede(&self, by: &MessageId, keep: StopPolicy, background: Option<&Scope>) {
+    pub(crate) fn supersede(&self, by: &MessageId, keep: StopPolicy, background: &Scope) {
         self.controls.supersede_with(keep);
         let cause = Cause::new(CauseKind::Superseded).detail(format!("by message {by}"));
-        let _its_receipt_goes_to_the_outcome = self.stop(cause, background);
+        self.stop(cause, background);
     }
 }

@@ -18,7 +18,8 @@ use crate::inner::{LockedState, SessionInner};
 use crate::message::{MessageHandle, MessageOutcome, NewMessage, SendError};
 use crate::questions::AnswerResult;
 use crate::queue::MessageRefused;
-use crate::stop_handle::{SessionStop, StopTarget};
+use crate::stop_handle::SessionStop;
+use crate::stop_plan::StopTarget;
 use crate::unended::UnendedWork;
 use crate::wait::WaitResult;
 
@@ -332,15 +333,20 @@ impl Session {
         self.inner.questions.answer(question, answer)
     }
 
-    /// Stops all work of the session and waits until its owner has written the results. The session can be resumed
+    /// Stops a target at the end of its use, for example to close the session: like [`Session::stop`], but the log keeps the
+    /// receipt only if it names work, so that it does not hide the receipt of an earlier stop.
+    pub fn end(&self, target: &StopTarget, cause: Cause) -> SessionStop {
+        self.inner.end(target, cause)
+    }
+
+    /// Closes the session and waits until its owner has written the results. The session can be resumed
     /// afterwards, but if the store does not answer, only once it has. A second close joins the first.
     ///
     /// # Cancel safety
     /// Dropping the future does not cancel the close.
     pub async fn close(&self) -> Arc<Receipt> {
         let cause = Cause::new(CauseKind::Shutdown).detail("the session was closed");
-        let stopping = self.stop(&StopTarget::Session, cause);
-        let receipt = stopping.receipt().await;
+        let receipt = self.end(&StopTarget::Session, cause).receipt().await;
         self.inner.ended.wait().await;
         receipt
     }

@@ -1,11 +1,11 @@
-//! Targets of a stop, and the handle of an accepted stop, which has its receipt.
+//! An accepted stop: one id, one cause, and one receipt for all who ask for it.
 
 use std::sync::Arc;
 
-use allstop_core::ids::BackgroundId;
-use allstop_core::receipt::{ReceiptItem, StopInfo};
-use allstop_core::{CallId, Extent, MessageId, Receipt, StopId};
+use allstop_core::Receipt;
+use allstop_core::receipt::{NothingToStop, ReceiptItem, StopInfo};
 use allstop_scope::Stop;
+use tokio::sync::SetOnce;
 use tokio::time::{Duration, timeout};
 
 use crate::message::MessageState;
@@ -13,192 +13,168 @@ use crate::message::MessageState;
 /// Maximum wait for the ending of a turn after its stop: the time limit for writing that ending.
 const ENDING_MAX: Duration = Duration::from_secs(1);
 
-/// Target of a stop.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum StopTarget {
-    /// One call of the running turn. The turn continues, and the model gets a result. A call of a sub-agent is named as
-    /// in receipts, by the path of calls that contain it: `call_1/call_2`.
-    Call(CallId),
-    /// The running turn. Background work and waiting messages continue.
-    Turn,
-    /// The running turn and all background work. Waiting messages continue.
-    TurnAndBackground,
-    /// The same, and background work that runs without this process: it was detached, or an earlier process left it
-    /// running.
-    AllWork,
-    /// The whole session: it accepts no more messages until it is opened again.
-    Session,
-    /// Everything below the host's scope: all sessions of the process, and shared parts such as MCP servers.
-    Process,
-    /// One piece of background work: a shell, or a sub-agent with all its work.
-    Background(BackgroundId),
-    /// The turn of one message, running or waiting. A message that was handed to the running turn is withdrawn and ends
-    /// alone unless that turn has taken it; then that turn is stopped and named in the receipt.
-    Message(MessageId),
-}
-
-impl StopTarget {
-    /// Extent in receipts.
-    pub fn extent(&self) -> Extent {
-        match self {
-            Self::Call(_) => Extent::Call,
-            Self::Turn | Self::Message(_) => Extent::Turn,
-            Self::TurnAndBackground | Self::AllWork => Extent::TurnAndBackground,
-            Self::Session => Extent::Session,
-            Self::Process => Extent::Process,
-            Self::Background(_) => Extent::Subtree,
-        }
-    }
-}
-
 /// An accepted stop, or the result that there was nothing to stop. Dropping it changes nothing.
 #[derive(Debug, Clone)]
 #[must_use = "the receipt says what still runs"]
-pub struct SessionStop {
+pub struct SessionStop(Arc<SharedStop>);
+
+#[derive(Debug)]
+struct SharedStop {
     request: StopInfo,
-    progress: StopProgress,
-    /// Work that runs outside of its extent and without this process: no scope knows of it.
-    outside: Arc<[ReceiptItem]>,
+    /// `None` if there was nothing to stop.
+    running: Option<RunningStop>,
+    /// The one receipt.
+    receipt: SetOnce<Arc<Receipt>>,
 }
 
-#[derive(Debug, Clone)]
-enum StopProgress {
-    Answered(Arc<Receipt>),
-    /// A stop, and the message whose turn it ends: the message's state has the effect on the conversation.
-    One(Stop, Option<Arc<MessageState>>),
-    /// Parts that are stopped independently, in parallel.
-    Parts(Vec<SessionStop>),
+/// A stop that is carried out.
+#[derive(Debug)]
+pub(crate) struct RunningStop {
+    pub(crate) stop: Stop,
+    /// State of the message of the turn that the stop ends.
+    pub(crate) turn: Option<Arc<MessageState>>,
+    /// Work of the extent that no scope could take.
+    pub(crate) not_taken: Vec<ReceiptItem>,
+    /// Work that runs outside of the extent, and that no scope knows of.
+    pub(crate) outside: Vec<ReceiptItem>,
+}
+
+/// A complete receipt, and whether the log has it in the ending of the turn.
+pub(crate) struct CompleteReceipt {
+    pub(crate) receipt: Arc<Receipt>,
+    pub(crate) is_in_ending: bool,
 }
 
 impl SessionStop {
+    /// The answer to a stop that had nothing to do.
     pub(crate) fn answered(receipt: Receipt) -> Self {
-        Self {
+        Self(Arc::new(SharedStop {
             request: receipt.request().clone(),
-            progress: StopProgress::Answered(Arc::new(receipt)),
-            outside: Arc::default(),
-        }
+            running: None,
+            receipt: SetOnce::new_with(Some(Arc::new(receipt))),
+        }))
     }
 
-    pub(crate) fn one(stop: Stop, turn: Option<Arc<MessageState>>) -> Self {
-        Self {
-            request: stop.request().clone(),
-            progress: StopProgress::One(stop, turn),
-            outside: Arc::default(),
-        }
-    }
-
-    pub(crate) fn parts(request: StopInfo, parts: Vec<Self>) -> Self {
-        Self {
-            request,
-            progress: StopProgress::Parts(parts),
-            outside: Arc::default(),
-        }
-    }
-
-    /// Names work that runs outside of the extent in its receipts.
-    pub(crate) fn beside(self, outside: Vec<ReceiptItem>) -> Self {
-        Self {
-            outside: outside.into(),
-            ..self
-        }
-    }
-
-    /// True if there was nothing to stop.
-    pub(crate) fn is_answered(&self) -> bool {
-        matches!(self.progress, StopProgress::Answered(_))
+    pub(crate) fn carried_out(running: RunningStop) -> Self {
+        Self(Arc::new(SharedStop {
+            request: running.stop.request().clone(),
+            running: Some(running),
+            receipt: SetOnce::new(),
+        }))
     }
 
     /// The request.
     pub fn request(&self) -> &StopInfo {
-        &self.request
+        &self.0.request
     }
 
-    /// True if the receipt with this id belongs to this stop or to a part of it.
-    pub fn covers(&self, stop: &StopId) -> bool {
-        let is_of_part = |parts: &[Self]| parts.iter().any(|part| part.covers(stop));
-        self.request.stop_id == *stop
-            || matches!(&self.progress, StopProgress::Parts(parts) if is_of_part(parts))
+    /// True if there was nothing to stop, when it was accepted.
+    pub fn is_of_nothing(&self) -> bool {
+        self.0.running.is_none()
+    }
+
+    /// True if it ends this turn.
+    pub(crate) fn ends(&self, turn: &Arc<MessageState>) -> bool {
+        let running = self.0.running.as_ref();
+        let own = running.and_then(|running| running.turn.as_ref());
+        own.is_some_and(|own| Arc::ptr_eq(own, turn))
     }
 
     /// Ends the grace of the stop and forces the remaining work now.
     pub fn force(&self) {
-        match &self.progress {
-            StopProgress::Answered(_) => {}
-            StopProgress::One(stop, _) => stop.force(),
-            StopProgress::Parts(parts) => parts.iter().for_each(Self::force),
+        if let Some(running) = &self.0.running {
+            running.stop.force();
         }
     }
 
-    /// Waits for the receipt: at most grace, force and one second for writing the ending of a turn.
+    /// Waits for the receipt: at most grace, force, one second for the ending of a turn, and one for the log. The log has
+    /// the receipt then, unless it does not answer, or a running turn uses it.
     ///
     /// # Cancel safety
     /// Cancel safe: the stop continues even if no caller waits.
     pub async fn receipt(&self) -> Arc<Receipt> {
-        add_outside(self.receipt_of_extent().await, &self.outside)
+        Arc::clone(self.0.receipt.wait().await)
     }
 
-    async fn receipt_of_extent(&self) -> Arc<Receipt> {
-        match &self.progress {
-            StopProgress::Answered(receipt) => Arc::clone(receipt),
-            StopProgress::One(stop, turn) => {
-                let receipt = stop.receipt().await;
-                match turn {
-                    Some(turn) if receipt.outcome().is_none() => {
-                        // Ended or not: the receipt contains the facts known by then.
-                        let _ended_or_not = timeout(ENDING_MAX, turn.outcome()).await;
-                        Arc::new(turn.complete_now(&receipt))
-                    }
-                    // The commit is being written: there is nothing to stop, and the ending is not confirmed yet.
-                    Some(turn) if !turn.is_settled() => Arc::new(turn.complete_now(&receipt)),
-                    _ => receipt,
-                }
-            }
-            StopProgress::Parts(parts) => {
-                let mut receipts = Vec::with_capacity(parts.len());
-                for part in parts {
-                    // Boxed: an async recursion.
-                    receipts.push(Box::pin(part.receipt()).await);
-                }
-                Arc::new(Receipt::of_parts(self.request.clone(), &receipts))
-            }
-        }
-    }
-
-    /// Current account of the stop, for callers that cannot wait.
+    /// The receipt, or else the current account of the stop, for callers that cannot wait.
     pub fn account_now(&self) -> Arc<Receipt> {
-        add_outside(self.account_of_extent(), &self.outside)
+        if let Some(receipt) = self.0.receipt.get() {
+            return Arc::clone(receipt);
+        }
+        match &self.0.running {
+            Some(running) => running.complete(&running.stop.account_now()).receipt,
+            None => unreachable!("an answer has its receipt"),
+        }
     }
 
-    fn account_of_extent(&self) -> Arc<Receipt> {
-        match &self.progress {
-            StopProgress::Answered(receipt) => Arc::clone(receipt),
-            StopProgress::One(stop, turn) => {
-                let receipt = stop.account_now();
-                match turn {
-                    Some(turn) if receipt.outcome().is_none() || !turn.is_settled() => {
-                        Arc::new(turn.complete_now(&receipt))
-                    }
-                    _ => receipt,
-                }
-            }
-            StopProgress::Parts(parts) => {
-                let parts: Vec<_> = parts.iter().map(Self::account_now).collect();
-                Arc::new(Receipt::of_parts(self.request.clone(), &parts))
-            }
+    /// Gives the receipt to all who wait. The first call decides.
+    pub(crate) fn answer(&self, receipt: Arc<Receipt>) {
+        drop(self.0.receipt.set(receipt));
+    }
+
+    /// Waits until all facts are known, or at least the time for them has passed.
+    pub(crate) async fn complete(&self) -> CompleteReceipt {
+        let Some(running) = &self.0.running else {
+            return CompleteReceipt {
+                receipt: self.receipt().await,
+                is_in_ending: true,
+            };
+        };
+        let receipt = running.stop.receipt().await;
+        if let Some(turn) = &running.turn
+            && receipt.outcome().is_none()
+        {
+            // Ended or not: the receipt contains the facts known by then.
+            let _ended_or_not = timeout(ENDING_MAX, turn.outcome()).await;
         }
+        running.complete(&receipt)
     }
 }
 
-/// Adds work that runs outside of the extent, unless the receipt names it already, or says that there was nothing to stop.
-pub(crate) fn add_outside(receipt: Arc<Receipt>, outside: &[ReceiptItem]) -> Arc<Receipt> {
-    let is_named = |item: &&ReceiptItem| receipt.items().iter().any(|named| named.id == item.id);
-    let missing: Vec<_> = outside
-        .iter()
-        .filter(|item| !is_named(item))
-        .cloned()
-        .collect();
-    if missing.is_empty() || receipt.outcome().is_some() {
-        return receipt;
+impl RunningStop {
+    /// Adds the facts that the session knows now to the account of the scopes.
+    fn complete(&self, receipt: &Arc<Receipt>) -> CompleteReceipt {
+        let new = |receipt| CompleteReceipt {
+            receipt: Arc::new(receipt),
+            is_in_ending: false,
+        };
+        let receipt = Receipt::clone(receipt).with_items_of_extent(self.not_taken.clone());
+        let Some(turn) = &self.turn else {
+            return new(self.name_outside(receipt));
+        };
+        if receipt.outcome().is_some() {
+            // The commit is being written: there is nothing to stop, and the ending is not confirmed yet.
+            return new(if turn.is_settled() {
+                receipt
+            } else {
+                turn.complete_now(&receipt)
+            });
+        }
+        let outcome = turn.try_outcome();
+        if let Some(ending) = outcome
+            .as_ref()
+            .and_then(|outcome| outcome.receipt.as_ref())
+            && ending.is_of_same_work(&receipt)
+        {
+            return CompleteReceipt {
+                receipt: Arc::clone(ending),
+                is_in_ending: true,
+            };
+        }
+        let is_completed = outcome.is_some_and(|outcome| outcome.is_completed());
+        if is_completed && receipt.items().is_empty() {
+            // The commit was first, and nothing else ran.
+            let request = receipt.request().clone();
+            return new(Receipt::of_nothing(request, NothingToStop::AlreadyEnded));
+        }
+        new(self.name_outside(turn.complete_now(&receipt)))
     }
-    Arc::new(Receipt::clone(&receipt).with_outside_items(missing))
+
+    /// Adds work that runs outside of the extent.
+    fn name_outside(&self, receipt: Receipt) -> Receipt {
+        if receipt.outcome().is_some() {
+            return receipt;
+        }
+        receipt.with_outside_items(self.outside.iter().cloned())
+    }
 }

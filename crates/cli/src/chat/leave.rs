@@ -61,7 +61,7 @@ pub(super) async fn leave(
         force: false,
     };
     let closed = closing.close(&mut supervisor, std::future::ready(())).await;
-    if let Some(receipt) = &closed.receipt {
+    for receipt in &closed.receipts {
         chat.show_receipt(receipt);
     }
     if let Some(said) = closed.recording {

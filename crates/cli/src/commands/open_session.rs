@@ -1,6 +1,7 @@
 //! Sessions that are open in the processes of this user, and the one that a word names.
 
 use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use allstop_core::SessionId;
@@ -23,8 +24,25 @@ pub(super) struct OpenTarget {
     pub(super) is_busy: bool,
     /// True if a watcher may answer its questions.
     pub(super) takes_answers: bool,
+    /// File of its store, if it is one.
+    store: Option<PathBuf>,
     /// Milliseconds since its last record.
     quiet_ms: u64,
+}
+
+/// True if a stop in these stores covers the session.
+pub(super) fn stops_in(store: &StoreArgs, target: &OpenTarget) -> bool {
+    stops_in_store(store, target.store.as_deref())
+}
+
+/// True if a stop in these stores covers sessions of this one: if a store is named, of that one only.
+pub(super) fn stops_in_store(named: &StoreArgs, store: Option<&Path>) -> bool {
+    // Links lead to one file.
+    let file = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let Some(named) = &named.store else {
+        return true;
+    };
+    store.is_some_and(|store| file(store) == file(named))
 }
 
 /// Answers of all processes of this user.
@@ -65,6 +83,7 @@ fn targets(process: &RemoteProcess, report: ProcessReport) -> Vec<OpenTarget> {
         session: session.session_id,
         is_busy: session.is_busy,
         takes_answers: session.takes_answers,
+        store: report.store.clone(),
         quiet_ms: session.quiet_ms,
     };
     report.sessions.into_iter().map(target).collect()

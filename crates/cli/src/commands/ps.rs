@@ -68,8 +68,8 @@ pub(crate) async fn ps(args: &PsArgs, host: &ProcessHost) -> Result<u8, CliError
             }
             let columns = stdout.columns();
             let mut text = in_words(&found, style, columns);
-            for session in &untold.out_of_reach {
-                text.push_line(&style.paint(TextRole::Warning, session.to_string()));
+            for problem in untold.problems() {
+                text.push_line(&style.paint(TextRole::Warning, problem));
             }
             for session in &untold.left {
                 text.push(&left_in_words(session, &flags, style, columns));
@@ -89,7 +89,7 @@ pub(crate) async fn ps(args: &PsArgs, host: &ProcessHost) -> Result<u8, CliError
         }
         tokio::time::sleep(LOOK_AGAIN).await;
     }
-    Ok(0)
+    Ok(u8::from(!untold.unreadable.is_empty()))
 }
 
 /// The store, for work that no process owns. What is open is listed without it, too.

@@ -20,11 +20,8 @@ pub(crate) async fn receipt(args: &ReceiptArgs, host: &ProcessHost) -> Result<u8
     let id = resolve(&*log, &args.id, &flags).await?;
     let read = read_session(&*log, &id).await;
     let (state, _owner) = read.map_err(|error| CliError::failure(error.to_string()))?;
-    let turns = state.turns().iter().rev();
-    let mut receipts = turns.filter_map(|turn| turn.ending.as_ref()?.receipt.as_ref());
-    let receipt = receipts.next();
-    let Some(receipt) = receipt else {
-        let message = format!("no turn of the session `{id}` was stopped");
+    let Some(receipt) = state.last_receipt() else {
+        let message = format!("nothing of the session `{id}` was stopped");
         let show = flags.command(&format!("sessions show {id}"));
         let hint = format!("`{show}` shows how its turns ended");
         return Err(CliError::failure(message).hint(hint));

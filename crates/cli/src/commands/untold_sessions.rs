@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use allstop_core::SessionId;
-use allstop_log::{Log, list_sessions, read_session};
+use allstop_log::{Log, SessionError, list_sessions, read_session};
 use allstop_runtime::{UnendedWork, unended_work};
 
 use crate::error::CliError;
@@ -26,13 +26,31 @@ pub(super) struct UntoldSessions {
     pub(super) left: Vec<LeftSession>,
     /// Sessions that processes have open which cannot be asked from here.
     pub(super) out_of_reach: Vec<OutOfReach>,
+    /// Sessions that cannot be read, each with the reason, a line each.
+    pub(super) unreadable: Vec<String>,
+}
+
+impl UntoldSessions {
+    /// Warnings about work that may run and is not in the list, a line each.
+    pub(super) fn problems(&self) -> Vec<String> {
+        let out_of_reach = self.out_of_reach.iter().map(ToString::to_string);
+        out_of_reach
+            .chain(self.unreadable.iter().cloned())
+            .collect()
+    }
+
+    fn add_unreadable(&mut self, id: &SessionId, error: &SessionError) {
+        let id = short(id.as_str());
+        let said = format!("work of the session `{id}` may run: its log cannot be read: {error}");
+        self.unreadable.push(said);
+    }
 }
 
 /// A session whose process has no socket where this one looks.
 #[derive(Debug)]
 pub(super) struct OutOfReach {
-    id: SessionId,
-    pid: u32,
+    pub(super) id: SessionId,
+    pub(super) pid: u32,
 }
 
 impl fmt::Display for OutOfReach {
@@ -46,8 +64,7 @@ impl fmt::Display for OutOfReach {
     }
 }
 
-/// All of them in the store. A session that cannot be read is left out. `told`: sessions that processes told of; `asked`: all
-/// processes that were asked.
+/// Finds them in the store. `told`: the sessions that were reported; `asked`: the processes that were asked.
 ///
 /// # Errors
 /// If the store failed.
@@ -63,7 +80,11 @@ pub(super) async fn untold_sessions(
     let listed = listed.map_err(|error| CliError::failure(error.to_string()))?;
     let mut untold = UntoldSessions::default();
     for summary in listed {
-        if summary.problem.is_some() || told.contains(&summary.id) {
+        if told.contains(&summary.id) {
+            continue;
+        }
+        if let (Some(error), None) = (&summary.problem, &summary.owner) {
+            untold.add_unreadable(&summary.id, error);
             continue;
         }
         if let Some(owner) = &summary.owner {
@@ -74,8 +95,14 @@ pub(super) async fn untold_sessions(
             }
             continue;
         }
-        let Ok((state, None)) = read_session(log, &summary.id).await else {
-            continue;
+        let state = match read_session(log, &summary.id).await {
+            Ok((state, None)) => state,
+            // A process has opened it meanwhile.
+            Ok((_, Some(_))) => continue,
+            Err(error) => {
+                untold.add_unreadable(&summary.id, &error);
+                continue;
+            }
         };
         let mut work = unended_work(&state);
         work.retain(|work| work.alive);

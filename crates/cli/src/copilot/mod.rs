@@ -71,6 +71,7 @@ pub(crate) async fn copilot(args: CopilotArgs, host: &ProcessHost) -> Result<Exi
         // The SDKs wait for this line.
         host.output.stdout().answer(address, OutputPriority::Must);
     }
+    sessions.set_store(system.store_file());
     let remote = RemoteListener::listen(sessions);
     if let Some(problem) = remote.problem() {
         tracing::warn!("{problem}");

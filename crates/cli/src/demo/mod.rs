@@ -215,7 +215,7 @@ impl DemoStage {
         let below = session
             .child("session/demo/background", ScopeOptions::default())
             .context("a scope for background work")?;
-        let background = SessionBackground::new(below, 1);
+        let background = SessionBackground::new(below, 1, Box::new(Vec::new));
         let workspace = Arc::new(Workspace::new(folder).context("the temporary folder")?);
         let mut shell = ShellConfig::new(folder, Arc::new(OutputFolder::new(folder)));
         shell.containment = host.scopes().containment;

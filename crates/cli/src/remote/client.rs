@@ -5,8 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use allstop_core::Receipt;
-use allstop_core::SessionId;
+use allstop_core::{Receipt, SessionId, StopId};
 use allstop_jsonrpc::IncomingMessage;
 use futures::future::join_all;
 use serde::Serialize;
@@ -33,6 +32,8 @@ pub(crate) enum RemoteError {
     Io { pid: u32, error: io::Error },
     #[error("process {pid} refused: {message}")]
     Refused { pid: u32, message: String },
+    #[error("process {pid} does not have the session {session} open any more")]
+    NotOpen { pid: u32, session: SessionId },
     #[error("process {0} has ended")]
     Gone(u32),
     #[error("process {0} closed the connection before it answered: it may be ending, look again")]
@@ -41,18 +42,33 @@ pub(crate) enum RemoteError {
     OtherUser(u32),
 }
 
+impl RemoteError {
+    /// True if the process or the session ended before the answer came.
+    pub(crate) fn is_of_ended_session(&self) -> bool {
+        match self {
+            Self::Gone(_) | Self::Closed(_) | Self::NotOpen { .. } => true,
+            Self::Io { error, .. } => matches!(
+                error.kind(),
+                io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
+            ),
+            Self::Silent(_) | Self::Refused { .. } | Self::OtherUser(_) => false,
+        }
+    }
+}
+
+/// A stop without an answer.
+#[derive(Debug)]
+pub(crate) struct UnansweredStop {
+    pub(crate) error: RemoteError,
+    /// Id of the stop, if it was accepted.
+    pub(crate) accepted: Option<StopId>,
+}
+
 /// A process that owns sessions.
 #[derive(Debug, Clone)]
 pub(crate) struct RemoteProcess {
     pub(crate) pid: u32,
     socket: PathBuf,
-}
-
-/// A stop in another process, with its receipt.
-#[derive(Debug, Clone)]
-pub(crate) struct StoppedSession {
-    pub(crate) session: SessionId,
-    pub(crate) receipt: Receipt,
 }
 
 /// All processes of this user, with what they do. Sockets of processes that have ended are removed.
@@ -64,6 +80,21 @@ pub(crate) struct StoppedSession {
 /// Cancel safe.
 pub(crate) async fn processes()
 -> io::Result<Vec<(RemoteProcess, Result<ProcessReport, RemoteError>)>> {
+    each_process(async |process, report| (process, report)).await
+}
+
+/// Asks all processes of this user for their report, and calls `then` for each as soon as it has answered. Removes sockets
+/// of processes that have ended.
+///
+/// # Errors
+/// If the folder of the sockets cannot be read.
+///
+/// # Cancel safety
+/// As `then`.
+pub(crate) async fn each_process<T>(
+    then: impl AsyncFn(RemoteProcess, Result<ProcessReport, RemoteError>) -> T,
+) -> io::Result<Vec<T>> {
+    let then = &then;
     let found = folder::sockets()?.into_iter();
     let asking = found.map(|(pid, socket)| async move {
         let process = RemoteProcess { pid, socket };
@@ -71,47 +102,46 @@ pub(crate) async fn processes()
             Ok(report) => report,
             Err(_elapsed) => Err(RemoteError::Silent(pid)),
         };
-        (process, report)
-    });
-    let mut all = join_all(asking).await;
-    all.retain(|(process, report)| match report {
-        // Left by a crash.
-        Err(RemoteError::Gone(_)) => {
+        if let Err(RemoteError::Gone(_)) = report {
+            // Left by a crash.
             drop(std::fs::remove_file(&process.socket));
-            false
+            return None;
         }
-        _ => true,
+        Some(then(process, report).await)
     });
-    Ok(all)
+    let all = join_all(asking).await;
+    Ok(all.into_iter().flatten().collect())
 }
 
 impl RemoteProcess {
     async fn list(&self) -> Result<ProcessReport, RemoteError> {
         let params = serde_json::json!({});
-        match self.request(LIST, &params, || {}).await {
+        match self.request(LIST, &params).await {
             // It may be ending: then its socket is gone, or nobody listens on it.
-            Err(RemoteError::Closed(_)) => self.request(LIST, &params, || {}).await,
+            Err(RemoteError::Closed(_)) => self.request(LIST, &params).await,
             answered => answered,
         }
     }
 
-    /// Stops work in this process, and waits for the receipt. `accepted`: called when the stop is accepted.
+    /// Stops work in this process, and waits for the receipt.
     ///
     /// # Errors
-    /// If the process is gone, or has not this session.
+    /// If the process is gone, or does not have this session open.
     ///
     /// # Cancel safety
     /// Dropping the future does not take back the stop.
-    pub(crate) async fn stop(
-        &self,
-        params: &RemoteStopParams,
-        accepted: impl FnMut() + Send,
-    ) -> Result<StoppedSession, RemoteError> {
-        let result: StopResult = self.request(STOP, params, accepted).await?;
-        Ok(StoppedSession {
-            session: params.session_id.clone(),
-            receipt: result.receipt,
-        })
+    pub(crate) async fn stop(&self, params: &RemoteStopParams) -> Result<Receipt, UnansweredStop> {
+        let mut accepted = None;
+        let asking = async {
+            let mut peer = self.connect().await?;
+            let answer = peer.request(STOP, params).await;
+            accepted = peer.accepted.take();
+            answer
+        };
+        match asking.await {
+            Ok(StopResult { receipt }) => Ok(receipt),
+            Err(error) => Err(UnansweredStop { error, accepted }),
+        }
     }
 
     /// Attaches to a session: first what its turn is doing, then its events.
@@ -127,7 +157,7 @@ impl RemoteProcess {
         };
         let watching = async {
             let mut peer = self.connect().await?;
-            let result: WatchResult = peer.request(WATCH, &params, || {}).await?;
+            let result: WatchResult = peer.request(WATCH, &params).await?;
             Ok(RemoteWatch {
                 peer,
                 ready: result.events.into(),
@@ -146,7 +176,7 @@ impl RemoteProcess {
     /// # Cancel safety
     /// Dropping the future does not take back the answer.
     pub(crate) async fn answer(&self, params: &AnswerParams) -> Result<bool, RemoteError> {
-        let answering = self.request::<AnswerReport>(ANSWER, params, || {});
+        let answering = self.request::<AnswerReport>(ANSWER, params);
         let answered = timeout(LIST_MAX, answering).await;
         let answered = answered.unwrap_or(Err(RemoteError::Silent(self.pid)))?;
         Ok(answered.is_taken)
@@ -160,10 +190,9 @@ impl RemoteProcess {
         &self,
         method: &str,
         params: &impl Serialize,
-        accepted: impl FnMut() + Send,
     ) -> Result<T, RemoteError> {
         let mut peer = self.connect().await?;
-        peer.request(method, params, accepted).await
+        peer.request(method, params).await
     }
 }
 

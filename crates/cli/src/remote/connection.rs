@@ -24,7 +24,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use super::owned::{OwnedSession, OwnedSessions, WATCHERS_MAX};
 use super::protocol::{
     ACCEPTED, ANSWER, AcceptedParams, AnswerParams, AnswerReport, EVENT, LIST, RemoteExtent,
-    RemoteStopParams, STOP, StopResult, WATCH, WatchParams, WatchResult,
+    RemoteStopParams, STOP, StopResult, WATCH, WatchParams, WatchResult, not_open_error,
 };
 use super::watch_event::WatchEvent;
 
@@ -195,10 +195,7 @@ impl RemoteConnection {
     }
 
     fn session(&self, id: &SessionId) -> Result<Arc<OwnedSession>, RpcError> {
-        self.owned.find(id).ok_or_else(|| {
-            let message = format!("session {id} is not open here");
-            RpcError::invalid_params(message)
-        })
+        self.owned.find(id).ok_or_else(|| not_open_error(id))
     }
 
     fn watch(&mut self, params: &WatchParams, responder: Responder) {
@@ -252,7 +249,7 @@ impl RemoteConnection {
         let target = match (params.call, params.extent) {
             (Some(call), _) => StopTarget::Call(call),
             (None, RemoteExtent::Turn) => StopTarget::Turn,
-            (None, RemoteExtent::TurnAndBackground) => StopTarget::AllWork,
+            (None, RemoteExtent::TurnAndBackground) => StopTarget::TurnAndBackground,
             (None, RemoteExtent::Session) if owned.is_of_client() => {
                 let message = "its client closes the session; `allstop stop` without --extent stops all of its work";
                 return responder.respond(Err::<(), _>(RpcError::invalid_params(message)));
@@ -273,7 +270,9 @@ impl RemoteConnection {
         if params.now {
             stop.force();
         }
-        owned.tell_stop(&stop, !matches!(target, StopTarget::Call(_)));
+        if !stop.is_of_nothing() {
+            owned.tell_stop(&stop, !matches!(target, StopTarget::Call(_)));
+        }
         drop(accepting);
         let in_flight = self.in_flight.token();
         self.later.push(Box::pin(async move {

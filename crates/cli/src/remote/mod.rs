@@ -26,7 +26,7 @@ mod watch_event;
 mod watched;
 
 pub(crate) use announcer::RemoteStop;
-pub(crate) use client::{RemoteError, RemoteProcess, StoppedSession, processes};
+pub(crate) use client::{RemoteError, RemoteProcess, each_process, processes};
 pub(crate) use folder::socket_folder;
 pub(crate) use listener::RemoteListener;
 pub(crate) use owned::{ClientQuestions, OwnedSessions};

@@ -1,7 +1,7 @@
 //! The sessions that this process owns, as other processes see them.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use allstop_core::receipt::ItemKind;
@@ -33,6 +33,8 @@ pub(crate) struct OwnedSessions(Arc<OwnedInner>);
 struct OwnedInner {
     command: &'static str,
     folder: PathBuf,
+    /// File of the store, once it is open.
+    store: OnceLock<PathBuf>,
     started_at: Timestamp,
     /// In the order in which they were opened.
     open: Mutex<Vec<Arc<OwnedSession>>>,
@@ -79,11 +81,20 @@ impl OwnedSessions {
         Self(Arc::new(OwnedInner {
             command,
             folder,
+            store: OnceLock::new(),
             started_at: (scopes.now)(),
             open: Mutex::default(),
             watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
             scope: Scope::root("requests of other processes", scopes),
         }))
+    }
+
+    /// Names the store of the sessions, once it is open.
+    pub(crate) fn set_store(&self, file: Option<PathBuf>) {
+        if let Some(file) = file {
+            // A process opens one store.
+            drop(self.0.store.set(file));
+        }
     }
 
     /// Adds the session of the terminal, which gets the stops that come from elsewhere.
@@ -168,6 +179,7 @@ impl OwnedSessions {
             pid: std::process::id(),
             command: inner.command.to_owned(),
             folder: inner.folder.clone(),
+            store: inner.store.get().cloned(),
             started_at: inner.started_at,
             sessions: awake.map(|owned| owned.report()).collect(),
         }
@@ -221,7 +233,7 @@ impl OwnedSession {
         let session = &self.session;
         let questions = session.questions().into_iter();
         let facts = self.watched.facts().filter(|_| session.is_busy());
-        let preview = session.preview(&StopTarget::AllWork);
+        let preview = session.preview(&StopTarget::TurnAndBackground);
         let items = preview.items().iter();
         let ages = self.watched.ages(items.clone().map(|item| &*item.id));
         let work = items.cloned().zip(ages).map(|(item, age)| WorkReport {

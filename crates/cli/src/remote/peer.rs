@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 
+use allstop_core::StopId;
 use allstop_jsonrpc::{
     AnswerDelivery, FrameDecoder, FrameLimits, IncomingMessage, OutgoingRequests, RpcFailure,
     encode_frame, encode_request,
@@ -10,12 +11,13 @@ use allstop_jsonrpc::{
 use futures::FutureExt as _;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 
 use super::client::RemoteError;
 use super::listener::is_own_user;
-use super::protocol::ACCEPTED;
+use super::protocol::{ACCEPTED, AcceptedParams, not_open};
 
 /// A receipt can have ten thousand items.
 const LIMITS: FrameLimits = FrameLimits {
@@ -31,6 +33,8 @@ pub(super) struct RemotePeer {
     stream: UnixStream,
     decoder: FrameDecoder,
     chunk: Vec<u8>,
+    /// The last stop that was accepted.
+    pub(super) accepted: Option<StopId>,
 }
 
 impl std::fmt::Debug for RemotePeer {
@@ -56,15 +60,15 @@ impl RemotePeer {
             stream,
             decoder: FrameDecoder::new(LIMITS),
             chunk: vec![0; READ_BYTES],
+            accepted: None,
         })
     }
 
-    /// Asks, and waits for the answer. `accepted`: called when a stop is accepted.
+    /// Asks, and waits for the answer.
     pub(super) async fn request<T: DeserializeOwned>(
         &mut self,
         method: &str,
         params: &impl Serialize,
-        mut accepted: impl FnMut() + Send,
     ) -> Result<T, RemoteError> {
         let pid = self.pid;
         let outgoing = OutgoingRequests::new(1);
@@ -76,7 +80,11 @@ impl RemotePeer {
         written.map_err(|error| RemoteError::Io { pid, error })?;
         loop {
             match self.next_message().await? {
-                IncomingMessage::Notification { method, .. } if method == ACCEPTED => accepted(),
+                IncomingMessage::Notification { method, params } if method == ACCEPTED => {
+                    let params = params.as_deref().map(RawValue::get);
+                    let params = params.and_then(|text| serde_json::from_str(text).ok());
+                    self.accepted = params.map(|params: AcceptedParams| params.stop_id);
+                }
                 IncomingMessage::Response {
                     id: Some(id),
                     result,
@@ -94,7 +102,10 @@ impl RemotePeer {
                 continue;
             };
             let result = answered.map_err(|failure| match failure {
-                RpcFailure::Rpc(error) => self.refused(&error.message),
+                RpcFailure::Rpc(error) => match not_open(&error) {
+                    Some(session) => RemoteError::NotOpen { pid, session },
+                    None => self.refused(&error.message),
+                },
                 RpcFailure::Closed => RemoteError::Closed(pid),
             })?;
             return serde_json::from_str(result.get()).map_err(|error| self.refused(&error));

@@ -6,6 +6,7 @@ use std::time::Duration;
 use allstop_core::ids::QuestionId;
 use allstop_core::receipt::ReceiptItem;
 use allstop_core::{CallId, Receipt, SessionId, StopId, Timestamp, TurnNumber, Usage};
+use allstop_jsonrpc::RpcError;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +25,23 @@ pub(super) const EVENT: &str = "allstop.event";
 /// Answers a permission question.
 pub(super) const ANSWER: &str = "allstop.answer";
 
+/// Code of the error for a session that is not open.
+const NOT_OPEN: i64 = -32_001;
+
+/// Error for a session that is not open here.
+pub(super) fn not_open_error(session: &SessionId) -> RpcError {
+    RpcError {
+        data: Some(session.as_str().into()),
+        ..RpcError::new(NOT_OPEN, format!("session {session} is not open here"))
+    }
+}
+
+/// The session of an error with this code.
+pub(super) fn not_open(error: &RpcError) -> Option<SessionId> {
+    let session = error.data.as_ref().filter(|_| error.code == NOT_OPEN);
+    session?.as_str().map(SessionId::new)
+}
+
 /// A process that owns sessions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ProcessReport {
@@ -31,6 +49,9 @@ pub(crate) struct ProcessReport {
     /// The command, such as `chat`.
     pub(crate) command: String,
     pub(crate) folder: PathBuf,
+    /// File of its store, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) store: Option<PathBuf>,
     pub(crate) started_at: Timestamp,
     pub(crate) sessions: Vec<OwnedSessionReport>,
 }

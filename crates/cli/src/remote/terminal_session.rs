@@ -29,6 +29,7 @@ impl TerminalSession {
         scopes: RootOptions,
     ) -> Self {
         let sessions = OwnedSessions::new(command, system.folder().to_owned(), scopes);
+        sessions.set_store(system.store_file());
         let (owned, stops) = sessions.add_of_terminal(session, system.model_name());
         Self {
             listener: RemoteListener::listen(sessions),

@@ -160,10 +160,10 @@ impl RunTurns<'_, '_> {
         extent == Some(StopTarget::Process.extent())
     }
 
-    /// The stop, if it covers background work and nothing of the process beside the session.
-    pub(super) fn stop_of_background(&self) -> Option<SessionStop> {
-        let stop = self.stop.clone();
-        stop.filter(|stop| stop.request().extent == StopTarget::AllWork.extent())
+    /// True if the stop under way covers the background work: it is not to be kept.
+    pub(super) fn stops_background(&self) -> bool {
+        let extent = self.stop.as_ref().map(|stop| stop.request().extent);
+        extent == Some(StopTarget::TurnAndBackground.extent())
     }
 
     /// Returns whether the process has to exit.

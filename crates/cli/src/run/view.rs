@@ -178,12 +178,17 @@ impl<'a> RunView<'a> {
         if let Some(error) = &envelope.error {
             text.push(&style.failure(&error.to_string(), error.hint.as_deref()));
         }
-        let receipt = envelope.receipt.as_deref();
-        let receipt = receipt.filter(|receipt| is_worth_showing(receipt));
-        let is_told = envelope.error.is_some() || receipt.is_some();
+        let mut receipts: Vec<_> = envelope.receipts.iter().collect();
+        receipts.retain(|receipt| is_worth_showing(receipt));
+        let is_told = envelope.error.is_some() || !receipts.is_empty();
         if envelope.stop_reason != StopReason::Completed && !is_told {
             let reason = stop_reason_in_words(envelope.stop_reason);
-            text.push_line(&style.paint(TextRole::Warning, reason));
+            let detail = envelope
+                .cause
+                .as_ref()
+                .and_then(|cause| cause.detail.as_ref());
+            let detail = detail.map_or_else(String::new, |detail| format!(": {detail}"));
+            text.push_line(&style.paint(TextRole::Warning, format!("{reason}{detail}")));
         }
         for entry in &envelope.denials {
             let denied = style.paint(TextRole::Warning, "denied:");
@@ -194,7 +199,7 @@ impl<'a> RunView<'a> {
             let said = " there is no terminal to ask on: --yes approves, and rules in the configuration do";
             text.push_line(&styled![hint, said]);
         }
-        if let Some(receipt) = receipt {
+        for receipt in receipts {
             let width = stderr.columns().unwrap_or(RECEIPT_WIDTH_DEFAULT);
             text.push(&render_receipt(receipt, style, width));
         }

@@ -101,6 +101,8 @@ async fn run(args: ServerArgs, host: &ProcessHost) -> Result<Exit, CliError> {
         .stdout()
         .answer(&server.addresses, OutputPriority::Must);
     tell(host, &agent);
+    let system = server.system.as_ref();
+    sessions.set_store(system.and_then(allstop_runtime::System::store_file));
     let remote = RemoteListener::listen(sessions);
     remote.problem().iter().for_each(|said| tell(host, said));
     let mut connection = StoreConnection::of(&server.store);

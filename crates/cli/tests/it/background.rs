@@ -164,13 +164,11 @@ fn a_stop_of_a_turn_or_a_call_leaves_kept_work_alone() {
         let stop = place.allstop().args("stop").args(args);
         stop.arg("--store").arg(place.store()).end()
     };
-    for (flags, named) in [
-        ("--call call_1", "--call"),
-        ("--extent turn", "--extent turn"),
-    ] {
-        let refused = stop(&format!("{id} {flags}"));
-        assert_eq!(refused.code, 2, "{refused:?}");
-        assert!(refused.stderr.contains(named), "{refused:?}");
+    for flags in ["--call call_1", "--extent turn"] {
+        let ended = stop(&format!("{id} {flags} --json")).ok();
+        let answer: Value = serde_json::from_str(&ended.stdout).expect("one object");
+        assert_eq!(answer["receipt"]["outcome"], "already_ended", "{answer:#}");
+        assert_eq!(answer["stop_reason"], "completed", "{answer:#}");
     }
     let none = stop("--all --extent turn").ok();
     assert_eq!(none.stdout, "nothing to stop: no session is open\n");

@@ -262,7 +262,7 @@ fn a_stop_of_all_has_one_receipt() {
         1,
         "{screen}"
     );
-    assert_in_order(&screen, &["background work stopped", "model", "(bg_1)"]);
+    assert_in_order(&screen, &["background work stopped", "(bg_1)", "model"]);
 }
 
 #[test]

@@ -110,9 +110,7 @@ fn a_guardrail() {
             .arg(config);
         let (envelope, ended) = ends(run, 6, "guardrail");
         assert_eq!(envelope["output"], "", "{envelope:#}");
-        let detail = envelope["receipt"]["cause"]["detail"]
-            .as_str()
-            .unwrap_or_default();
+        let detail = envelope["cause"]["detail"].as_str().unwrap_or_default();
         assert!(detail.contains("not here"), "{ended:#?}");
     }
 }

@@ -27,6 +27,7 @@ mod instructions;
 mod mcp_commands;
 mod modes;
 mod odd_times;
+mod one_receipt;
 mod pick;
 mod progress;
 mod project_config;

@@ -98,7 +98,8 @@ async fn history_has_every_event_that_is_not_ephemeral() {
     assert_eq!(first["data"]["originatingMessageId"], originating);
     let count = |kind: &str| history.iter().filter(|event| event["type"] == kind).count();
     assert_eq!(count("abort"), 1, "the turn that failed was not aborted");
-    assert_eq!((count("session.error"), count("allstop.receipt")), (1, 2));
+    // Nothing had to be stopped in the turn that failed.
+    assert_eq!((count("session.error"), count("allstop.receipt")), (1, 1));
     assert_eq!(
         count("tool.execution_start"),
         count("tool.execution_complete")

@@ -194,9 +194,17 @@ impl Receipt {
         self
     }
 
-    /// Returns the receipt with this effect on the conversation.
+    /// Returns the receipt with this effect on the conversation. It stays `unknown` while an engine has not acknowledged.
     pub fn with_conversation(mut self, conversation: ConversationEffect) -> Self {
-        self.conversation = conversation;
+        let mut items = self.items.iter();
+        let is_engine_left = items.any(|item| {
+            item.kind == ItemKind::Engine
+                && item.state.breaks_quiet()
+                && !item.state.is_outside_extent()
+        });
+        if !is_engine_left {
+            self.conversation = conversation;
+        }
         self
     }
 
@@ -206,21 +214,38 @@ impl Receipt {
         self
     }
 
-    /// Returns the receipt with work outside the extent added as still running.
-    pub fn with_outside_items(
-        mut self,
-        outside_items: impl IntoIterator<Item = ReceiptItem>,
-    ) -> Self {
-        let mut outside = outside_items
-            .into_iter()
-            .map(|mut item| {
-                item.state = ItemState::StillRunning {
-                    why: NotStoppedReason::OutsideExtent,
-                };
-                item
-            })
-            .peekable();
-        if outside.peek().is_some() {
+    /// Returns the receipt with more work of the extent. `quiet` and `cancel_observed` follow from all items.
+    pub fn with_items_of_extent(self, more: Vec<ReceiptItem>) -> Self {
+        if more.is_empty() {
+            return self;
+        }
+        let elapsed = self.quiet_after_ms.map(|after| after.as_f64() / 1e3);
+        let findings = StopFindings {
+            items: self.items.iter().cloned().chain(more).collect(),
+            elapsed: Duration::from_secs_f64(elapsed.unwrap_or_default()),
+        };
+        let receipt = Self::of_stop(self.request, findings);
+        Self {
+            preview: self.preview,
+            conversation: self.conversation,
+            usage: self.usage,
+            ..receipt
+        }
+    }
+
+    /// Returns the receipt with work outside the extent added as still running, unless it names that work already.
+    pub fn with_outside_items(mut self, outside: impl IntoIterator<Item = ReceiptItem>) -> Self {
+        let is_new = |item: &ReceiptItem| {
+            let same = |named: &ReceiptItem| named.kind == item.kind && named.id == item.id;
+            !self.items.iter().any(same)
+        };
+        let mut outside: Vec<_> = outside.into_iter().filter(is_new).collect();
+        for item in &mut outside {
+            item.state = ItemState::StillRunning {
+                why: NotStoppedReason::OutsideExtent,
+            };
+        }
+        if !outside.is_empty() {
             self.items = self.items.iter().cloned().chain(outside).collect();
         }
         self
@@ -229,6 +254,22 @@ impl Receipt {
     /// The request.
     pub fn request(&self) -> &StopInfo {
         &self.request
+    }
+
+    /// True if both are of one stop, with the same extent, and name the same work of it.
+    pub fn is_of_same_work(&self, other: &Self) -> bool {
+        let inside = |receipt: &Self| {
+            let items = receipt.items.iter();
+            let items = items.filter(|item| !item.state.is_outside_extent());
+            let mut ids: Vec<_> = items
+                .map(|item| (item.kind, Arc::clone(&item.id)))
+                .collect();
+            ids.sort_by(|one, two| one.1.cmp(&two.1));
+            ids
+        };
+        self.request.stop_id == other.request.stop_id
+            && self.request.extent == other.request.extent
+            && inside(self) == inside(other)
     }
 
     /// The id of the stop.

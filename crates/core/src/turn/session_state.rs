@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::ids::{BackgroundId, SessionId, TurnNumber};
 use crate::message::{Message, check_history};
+use crate::receipt::Receipt;
 use crate::record::SessionRecord;
 use crate::session_settings::SessionSettings;
 use crate::stop_reason::StopReason;
@@ -29,6 +30,8 @@ pub struct SessionState {
     pub(super) background: BackgroundIndex,
     /// Background work that the open turn reports to the model.
     pub(super) reporting: Vec<BackgroundId>,
+    /// Receipt of the last stop.
+    pub(super) last_receipt: Option<Arc<Receipt>>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -194,6 +197,9 @@ impl SessionState {
                     cause: Some(cause.clone()),
                     receipt: receipt.clone(),
                 };
+                if receipt.is_some() {
+                    self.last_receipt.clone_from(receipt);
+                }
                 self.end_turn(turn, ending, kept, *usage);
             }
             _ => {}
@@ -267,6 +273,9 @@ impl SessionState {
             | SessionRecord::BackgroundEnded { .. } => return self.apply_background(record),
             SessionRecord::SettingsChanged { settings, .. } => {
                 self.settings = Some(Arc::clone(settings));
+            }
+            SessionRecord::Stopped { receipt } => {
+                self.last_receipt = Some(Arc::clone(receipt));
             }
             SessionRecord::Compacted { .. }
             | SessionRecord::TurnUndone { .. }
@@ -360,6 +369,11 @@ impl SessionState {
     /// [snapshot](crate::turn::SessionSnapshot), the list starts with the last turn before it.
     pub fn turns(&self) -> &[TurnSummary] {
         &self.turns
+    }
+
+    /// Receipt of the last stop of the session or of any part of it.
+    pub fn last_receipt(&self) -> Option<&Arc<Receipt>> {
+        self.last_receipt.as_ref()
     }
 
     /// The turn without an ending, if there is one.

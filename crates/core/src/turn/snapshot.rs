@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::SessionId;
+use crate::receipt::Receipt;
 use crate::session_settings::SessionSettings;
 use crate::time::Timestamp;
 use crate::turn::background_index::BackgroundIndex;
@@ -14,7 +15,7 @@ use crate::turn::summary::{RecordedWork, TurnSummary};
 use crate::usage::Usage;
 
 /// Everything that later records depend on. Its size does not grow with the history: besides the conversation it holds
-/// the summary of the last turn, and the background work that still runs, that no turn has reported to the model yet,
+/// the summary of the last turn, the receipt of the last stop, and the background work that still runs, that no turn has reported to the model yet,
 /// or that has the highest number.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SessionSnapshot {
@@ -27,6 +28,8 @@ pub struct SessionSnapshot {
     metered: Usage,
     last_turn: Option<TurnSummary>,
     background: Vec<RecordedWork>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    last_receipt: Option<Arc<Receipt>>,
 }
 
 impl SessionState {
@@ -54,6 +57,7 @@ impl SessionState {
             metered: self.metered(),
             last_turn: self.turns().last().cloned(),
             background: works.iter().filter(is_needed).cloned().collect(),
+            last_receipt: self.last_receipt.clone(),
         })
     }
 }
@@ -72,6 +76,7 @@ impl From<SessionSnapshot> for SessionState {
             metered: snapshot.metered,
             turns: snapshot.last_turn.into_iter().collect(),
             background: BackgroundIndex::from(snapshot.background),
+            last_receipt: snapshot.last_receipt,
             ..Self::default()
         }
     }

@@ -68,6 +68,7 @@ impl<'a> TurnEvent<'a> {
             | SessionRecord::TurnStarted { .. }
             | SessionRecord::Compacted { .. }
             | SessionRecord::SettingsChanged { .. }
+            | SessionRecord::Stopped { .. }
             | SessionRecord::TurnUndone { .. }
             | SessionRecord::Metered { .. }
             | SessionRecord::BackgroundStarted { .. }

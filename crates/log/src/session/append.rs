@@ -39,7 +39,9 @@ pub(super) fn encode_append(
                 snapshot.map(RecordExtras::snapshot)
             }
             SessionRecord::TurnStarted { .. } => snapshot_at.map(RecordExtras::snapshot_at),
-            SessionRecord::SettingsChanged { .. } => Some(RecordExtras::optional()),
+            SessionRecord::SettingsChanged { .. } | SessionRecord::Stopped { .. } => {
+                Some(RecordExtras::optional())
+            }
             _ => None,
         };
         extras.unwrap_or_default()

@@ -223,6 +223,11 @@ impl System {
         !self.parts.lacks_model
     }
 
+    /// The file of the store, if it is one.
+    pub fn store_file(&self) -> Option<PathBuf> {
+        self.store.files().into_iter().next()
+    }
+
     /// Name of the model.
     pub fn model_name(&self) -> &str {
         self.parts.model.name()

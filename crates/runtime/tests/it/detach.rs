@@ -157,7 +157,7 @@ async fn one_append_detaches_all_possible_work() {
             .all(|kept| kept.work.detached && kept.work.alive)
     );
 
-    let stopping = session.stop(&StopTarget::TurnAndBackground, user());
+    let stopping = session.stop(&StopTarget::Session, user());
     let receipt = within(stopping.receipt()).await;
     assert!(receipt.quiet(), "{receipt:?}");
     let background = receipt.items().iter();
@@ -179,9 +179,14 @@ async fn one_append_detaches_all_possible_work() {
 
     // Whoever opens it can stop all of it at once.
     let session = sessions.resume(session.id().clone()).await.unwrap();
-    let preview = session.preview(&StopTarget::AllWork);
+    let preview = session.preview(&StopTarget::TurnAndBackground);
     assert_eq!(preview.items().len(), 2, "{preview:?}");
-    let receipt = within(session.stop(&StopTarget::AllWork, user()).receipt()).await;
+    let receipt = within(
+        session
+            .stop(&StopTarget::TurnAndBackground, user())
+            .receipt(),
+    )
+    .await;
     assert!(receipt.quiet(), "{receipt:?}");
     assert_eq!(sleepers(&first) + sleepers(&second), 0);
     within(session.close()).await;

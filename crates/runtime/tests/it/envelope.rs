@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use allstop_agent::{AgentEvent, TurnError, TurnErrorKind};
 use allstop_core::receipt::{
-    ItemKind, ItemState, NotStoppedReason, Receipt, ReceiptItem, StopFindings, StopInfo,
+    ItemKind, ItemState, NotStoppedReason, NothingToStop, Receipt, ReceiptItem, StopFindings,
+    StopInfo,
 };
-use allstop_core::{Cause, CauseKind, Extent, StopReason, Timestamp};
+use allstop_core::{Cause, CauseKind, Extent, StopReason, Timestamp, Usage};
 use allstop_model::{Pause, Reply};
 use allstop_runtime::{Envelope, QuestionRecipient};
 use allstop_session::{SessionEventKind, StopTarget};
@@ -45,6 +46,7 @@ async fn completed_run_of_two_turns() {
       "session_id": "s1",
       "turn": 2,
       "stop_reason": "completed",
+      "cause": null,
       "cancel_observed": false,
       "output": "Two.",
       "finish": "done",
@@ -62,6 +64,7 @@ async fn completed_run_of_two_turns() {
         }
       ],
       "receipt": null,
+      "receipts": [],
       "background": [],
       "error": null,
       "exit_code": 0
@@ -99,12 +102,18 @@ async fn stopped_run() {
         ".receipt.requested_at" => "[time]",
         ".receipt.quiet_after_ms" => "[ms]",
         ".receipt.items[].after_ms" => "[ms]",
+        ".receipts[]" => "[receipt]",
     }, @r#"
     {
       "schema": "allstop.run/1",
       "session_id": "s1",
       "turn": 1,
       "stop_reason": "cancelled",
+      "cause": {
+        "kind": "user",
+        "detail": "ctrl-c",
+        "by": "cli"
+      },
       "cancel_observed": true,
       "output": "",
       "finish": null,
@@ -149,16 +158,22 @@ async fn stopped_run() {
           "estimated": true
         }
       },
+      "receipts": [
+        "[receipt]"
+      ],
       "background": [],
       "error": null,
       "exit_code": 129
     }
     "#);
 
-    let left = Arc::new(receipt(NotStoppedReason::BlockingThread));
-    assert!(!envelope.clone().with_receipt(left).cancel_observed);
-    let outside = Arc::new(receipt(NotStoppedReason::OutsideExtent));
-    assert!(envelope.with_receipt(outside).cancel_observed);
+    let mut more = envelope.clone();
+    more.add_receipt(Arc::new(receipt(NotStoppedReason::BlockingThread)));
+    assert!(!more.cancel_observed);
+    assert_eq!(more.receipts.len(), 2);
+    let mut more = envelope;
+    more.add_receipt(Arc::new(receipt(NotStoppedReason::OutsideExtent)));
+    assert!(more.cancel_observed);
 }
 
 #[test]
@@ -176,6 +191,7 @@ fn run_that_did_not_start() {
       "session_id": null,
       "turn": null,
       "stop_reason": "error",
+      "cause": null,
       "cancel_observed": false,
       "output": "",
       "finish": null,
@@ -187,6 +203,7 @@ fn run_that_did_not_start() {
       },
       "denials": [],
       "receipt": null,
+      "receipts": [],
       "background": [],
       "error": {
         "kind": "store",
@@ -199,10 +216,16 @@ fn run_that_did_not_start() {
 }
 
 #[test]
-fn wider_receipt_does_not_set_cancel_observed() {
-    let envelope = Envelope::of_no_run(None, StopReason::Completed, None);
-    let envelope = envelope.with_receipt(Arc::new(receipt(NotStoppedReason::OutsideExtent)));
-    assert!(!envelope.cancel_observed);
+fn receipt_of_a_wider_stop_takes_the_place_of_the_account_of_its_turn() {
+    let mut envelope = Envelope::of_no_run(None, StopReason::Cancelled, None);
+    let part = Arc::new(receipt(NotStoppedReason::OutsideExtent));
+    let whole = Arc::new(Receipt::clone(&part).with_usage(Usage::default()));
+    envelope.add_receipt(part);
+    envelope.add_receipt(Arc::clone(&whole));
+    assert!(Arc::ptr_eq(&envelope.receipts[0], &whole) && envelope.receipts.len() == 1);
+    let nothing = Receipt::of_nothing(whole.request().clone(), NothingToStop::AlreadyEnded);
+    envelope.add_receipt(Arc::new(nothing));
+    assert_eq!(envelope.receipt, Some(whole));
     assert_valid("envelope", &envelope);
 }
 

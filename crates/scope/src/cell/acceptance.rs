@@ -132,6 +132,15 @@ impl Node {
         Accepted::Covered
     }
 
+    /// The stops that cover this scope and run, without accounts of parts, which climb no ladder.
+    pub(crate) fn running_stops(&self) -> Vec<Arc<StopInProgress>> {
+        let state = self.cell.state.lock();
+        let covering = state.entries.upwards(self.seat);
+        let covering = covering.flat_map(|entry| &entry.stops);
+        let running = covering.filter(|stop| !stop.is_done() && !stop.is_part());
+        running.cloned().collect()
+    }
+
     /// The stop that covers this scope: its own if there is one, else the nearest that still runs, or has run.
     pub(crate) fn covering_stop(&self) -> Option<Arc<StopInProgress>> {
         let state = self.cell.state.lock();

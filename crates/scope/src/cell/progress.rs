@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use allstop_core::Receipt;
 use allstop_core::receipt::StopInfo;
+use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::countdown::Countdown;
@@ -29,11 +30,11 @@ pub(crate) struct Rungs {
 /// 2. `done` is set before the receipt can be read, and `nodes` are dropped after it can be.
 pub(crate) struct StopInProgress {
     request: StopInfo,
-    /// Target of the stop. Weak: the cell holds its stops.
-    target: WeakNode,
+    /// Targets of the stop: one, or several that it stops together. Weak: the cells hold their stops.
+    targets: SmallVec<[WeakNode; 1]>,
     /// The stop that this one accounts for a part of. That one climbs the ladder; this one only counts.
     wider: Option<Arc<StopInProgress>>,
-    /// True if the target had ended or could no longer be stopped: the stop covers nothing, and waits for engines only.
+    /// True if the targets had ended or could no longer be stopped: the stop covers nothing, and waits for engines only.
     too_late: bool,
     rungs: Rungs,
     /// All that it covers, until it is answered: cells hold their stops, so a longer life would be a cycle.
@@ -48,15 +49,15 @@ pub(crate) struct StopInProgress {
 }
 
 impl StopInProgress {
-    pub(crate) fn new(target: &Node, request: StopInfo, rungs: Rungs) -> Arc<Self> {
-        Arc::new(Self::with(target, request, rungs))
+    pub(crate) fn new(targets: &[&Node], request: StopInfo, rungs: Rungs) -> Arc<Self> {
+        Arc::new(Self::with(targets, request, rungs))
     }
 
     /// A stop of what has ended, or can no longer be stopped.
-    pub(crate) fn too_late(target: &Node, request: StopInfo, rungs: Rungs) -> Arc<Self> {
+    pub(crate) fn too_late(targets: &[&Node], request: StopInfo, rungs: Rungs) -> Arc<Self> {
         Arc::new(Self {
             too_late: true,
-            ..Self::with(target, request, rungs)
+            ..Self::with(targets, request, rungs)
         })
     }
 
@@ -65,14 +66,14 @@ impl StopInProgress {
         let rungs = wider.rungs.clone();
         Arc::new(Self {
             wider: Some(wider),
-            ..Self::with(part, request, rungs)
+            ..Self::with(&[part], request, rungs)
         })
     }
 
-    fn with(target: &Node, request: StopInfo, rungs: Rungs) -> Self {
+    fn with(targets: &[&Node], request: StopInfo, rungs: Rungs) -> Self {
         Self {
             request,
-            target: target.downgrade(),
+            targets: targets.iter().map(|target| target.downgrade()).collect(),
             wider: None,
             too_late: false,
             rungs,
@@ -89,9 +90,9 @@ impl StopInProgress {
         &self.request
     }
 
-    /// Target of the stop, if it is still there.
-    pub(crate) fn target(&self) -> Option<Node> {
-        self.target.upgrade()
+    /// Targets of the stop that are still there.
+    pub(crate) fn targets(&self) -> impl Iterator<Item = Node> {
+        self.targets.iter().filter_map(WeakNode::upgrade)
     }
 
     pub(crate) fn rungs(&self) -> &Rungs {
@@ -102,8 +103,15 @@ impl StopInProgress {
         &self.count
     }
 
+    /// True if the stop is of this scope alone.
     pub(crate) fn is_of(&self, node: &Node) -> bool {
-        self.target == *node
+        self.is_of_all(&[node])
+    }
+
+    /// True if the stop is of exactly these scopes.
+    pub(crate) fn is_of_all(&self, nodes: &[&Node]) -> bool {
+        let has = |node: &&&Node| self.targets.iter().any(|target| *target == ***node);
+        self.targets.len() == nodes.len() && nodes.iter().all(|node| has(&node))
     }
 
     pub(crate) fn is_part(&self) -> bool {

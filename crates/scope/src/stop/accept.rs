@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::ladder::{self, Asks, Signals};
 use super::{Stop, StopRequest};
 use crate::cell::{Accepted, Node, Reached, Role, Rungs, StopInProgress};
+use crate::env::ScopeEnv;
 use crate::scope::Scope;
 
 impl Scope {
@@ -19,44 +20,161 @@ impl Scope {
     /// A second stop of this scope or a scope inside it joins the first; a stop of a scope above covers it too. If the
     /// scope has ended or its turn has committed, the answer is `already_ended`, with what still runs there.
     pub fn stop(&self, request: StopRequest) -> Stop {
-        let target = self.node();
-        let env = target.env();
-        let info = StopInfo {
-            stop_id: (env.options.new_stop_id)(),
-            target: target.label(),
-            extent: request.extent,
-            cause: request.cause.clone(),
-            requested_at: (env.options.now)(),
-        };
+        self.accept_stop_of(std::slice::from_ref(self), request)
+            .begin()
+    }
+
+    /// Accepts one stop of several scopes of this tree: one id, one cause, one ladder and one receipt. When this returns
+    /// their barriers are closed; [`AcceptedStop::begin`] then asks the work. This only takes the locks of cells, so it
+    /// may be called under a lock of the caller.
+    ///
+    /// Scopes that have ended are left out. If one is left, it is as if only that one was named. If a running stop covers
+    /// all that are left, this stop joins it. Otherwise this stop covers them all, even if a narrower stop of some of them
+    /// runs. If none is left, the answer is `already_ended`. This scope gives the clock, the ids, and the default name
+    /// of the target.
+    pub fn accept_stop_of(&self, targets: &[Self], request: StopRequest) -> AcceptedStop {
+        let mut open: Vec<&Node> = targets.iter().map(Self::node).collect();
+        if targets.len() > 1 {
+            open.retain(|node| !node.has_ended());
+        }
+        let info = self.stop_info(&request);
         let rungs = Rungs {
             accepted_at: Instant::now(),
-            grace: request.grace.unwrap_or(env.options.grace),
+            grace: request.grace.unwrap_or(self.env().options.grace),
             forced: Arc::default(),
         };
-        let shared = StopInProgress::new(target, info.clone(), rungs.clone());
+        let shared = StopInProgress::new(&open, info.clone(), rungs.clone());
         let covered = shared.covering(|nodes| {
-            let asks = cover(target, &shared, &request.cause, nodes)?;
+            let asks = match *open.as_slice() {
+                [] => return Err(NotCovered::Ended),
+                [target] => cover(target, &shared, &request.cause, nodes),
+                _ => cover_all(&open, &shared, &request.cause, nodes),
+            }?;
             // All causes are set before the stop can be observed: each observer finds the cause.
             shared.announce();
             Ok(asks)
         });
-        match covered {
-            Ok(asks) => {
+        let bystanders = request.bystanders.into_iter().map(Self::into_node);
+        AcceptedStop::new(match covered {
+            Ok(asks) => Acceptance::Covered {
+                shared,
+                asks,
+                bystanders: bystanders.collect(),
+                env: Arc::clone(self.env()),
+            },
+            Err(NotCovered::Join(running)) => Acceptance::Joined {
+                // A request for a part of it does not force all of it.
+                is_forced: request.grace == Some(Duration::ZERO) && running.is_of_all(&open),
+                running,
+            },
+            Err(NotCovered::Ended) => {
+                let targets: Vec<&Node> = targets.iter().map(Self::node).collect();
+                Acceptance::Ended {
+                    shared: too_late(&targets, info, rungs),
+                    env: Arc::clone(self.env()),
+                }
+            }
+        })
+    }
+
+    /// A new stop of this request: its id and its time.
+    pub fn stop_info(&self, request: &StopRequest) -> StopInfo {
+        let options = &self.env().options;
+        let target = request.target.clone();
+        StopInfo {
+            stop_id: (options.new_stop_id)(),
+            target: target.unwrap_or_else(|| self.node().label()),
+            extent: request.extent,
+            cause: request.cause.clone(),
+            requested_at: (options.now)(),
+        }
+    }
+}
+
+/// A stop whose barriers are closed. Dropping it begins it.
+#[must_use = "`begin` asks the work, and gives the stop"]
+pub struct AcceptedStop(Option<Acceptance>);
+
+enum Acceptance {
+    Covered {
+        shared: Arc<StopInProgress>,
+        asks: Asks,
+        bystanders: Vec<Node>,
+        env: Arc<ScopeEnv>,
+    },
+    Joined {
+        running: Arc<StopInProgress>,
+        is_forced: bool,
+    },
+    Ended {
+        shared: Arc<StopInProgress>,
+        env: Arc<ScopeEnv>,
+    },
+}
+
+impl std::fmt::Debug for AcceptedStop {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AcceptedStop").finish_non_exhaustive()
+    }
+}
+
+impl AcceptedStop {
+    fn new(acceptance: Acceptance) -> Self {
+        Self(Some(acceptance))
+    }
+
+    /// The stop, or the running one that it has joined.
+    pub fn stop(&self) -> Stop {
+        let acceptance = self.0.as_ref().expect("only `begin` and the drop take it");
+        let shared = match acceptance {
+            Acceptance::Covered { shared, .. } | Acceptance::Ended { shared, .. } => shared,
+            Acceptance::Joined { running, .. } => running,
+        };
+        Stop {
+            shared: Arc::clone(shared),
+        }
+    }
+
+    /// Wakes and asks the work, and begins to climb the ladder. Call it outside of every lock.
+    pub fn begin(mut self) -> Stop {
+        let acceptance = self.0.take().expect("only this and the drop take it");
+        acceptance.begin()
+    }
+}
+
+impl Drop for AcceptedStop {
+    fn drop(&mut self) {
+        if let Some(acceptance) = self.0.take() {
+            let _nobody_waits = acceptance.begin();
+        }
+    }
+}
+
+impl Acceptance {
+    fn begin(self) -> Stop {
+        match self {
+            Self::Covered {
+                shared,
+                asks,
+                bystanders,
+                env,
+            } => {
                 let signals = Signals::of(shared.nodes());
                 asks.send();
-                let bystanders = request.bystanders.into_iter().map(Self::into_node);
-                ladder::begin(env, &shared, bystanders.collect(), signals);
+                ladder::begin(&env, &shared, bystanders, signals);
                 Stop { shared }
             }
-            Err(NotCovered::Join(running)) => {
+            Self::Joined { running, is_forced } => {
                 running.wait_for_walk();
-                // A request for a part of it does not force all of it.
-                if request.grace == Some(Duration::ZERO) && running.is_of(target) {
+                if is_forced {
                     running.force();
                 }
                 Stop { shared: running }
             }
-            Err(NotCovered::Ended) => already_ended(target, info, rungs),
+            Self::Ended { shared, env } => {
+                ladder::begin(&env, &shared, Vec::new(), Signals::default());
+                Stop { shared }
+            }
         }
     }
 }
@@ -92,6 +210,31 @@ fn cover(
     Ok(Asks::of(reached))
 }
 
+/// Covers several scopes like those below a wider stop, unless one running stop covers them all.
+fn cover_all(
+    targets: &[&Node],
+    shared: &Arc<StopInProgress>,
+    cause: &Cause,
+    nodes: &mut Vec<Node>,
+) -> Result<Asks, NotCovered> {
+    let mut common = targets.iter().map(|target| target.running_stops());
+    let mut running = common.next().unwrap_or_default();
+    for others in common {
+        running.retain(|stop| others.iter().any(|other| Arc::ptr_eq(stop, other)));
+    }
+    if let Some(running) = running.into_iter().next() {
+        return Err(NotCovered::Join(running));
+    }
+    let mut reached = Reached::default();
+    for target in targets {
+        let accepted = target.accept(shared, cause, Role::Below, &mut reached);
+        if !matches!(accepted, Accepted::CoveredBefore) {
+            walk(target, shared, cause, nodes, &mut reached);
+        }
+    }
+    Ok(Asks::of(reached))
+}
+
 /// Closes the barrier of everything below `target`, which has accepted already, and lists all that it has covered.
 pub(super) fn walk(
     target: &Node,
@@ -111,14 +254,15 @@ pub(super) fn walk(
     }
 }
 
-/// Answers a stop of a target that has ended, or can no longer be stopped. The stop waits for an engine that is writing
-/// its commit, as long as the ask may take, and names the work that its turn has left running without ending it.
-fn already_ended(target: &Node, mut info: StopInfo, rungs: Rungs) -> Stop {
-    if let Some(first) = target.covering_stop() {
+/// A stop of targets that have ended, or can no longer be stopped. It waits for an engine that is writing its commit, as
+/// long as the ask may take, and names the work that its turn has left running without ending it.
+fn too_late(targets: &[&Node], mut info: StopInfo, rungs: Rungs) -> Arc<StopInProgress> {
+    if let Some(first) = targets.iter().find_map(|target| target.covering_stop()) {
         info.stop_id = first.request().stop_id.clone();
     }
-    let shared = StopInProgress::too_late(target, info, rungs);
-    target.watch_engines(&shared);
-    ladder::begin(target.env(), &shared, Vec::new(), Signals::default());
-    Stop { shared }
+    let shared = StopInProgress::too_late(targets, info, rungs);
+    for target in targets {
+        target.watch_engines(&shared);
+    }
+    shared
 }

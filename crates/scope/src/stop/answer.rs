@@ -49,8 +49,10 @@ pub(super) fn account_now(stop: &StopInProgress) -> Arc<Receipt> {
 fn findings(stop: &StopInProgress, nodes: &[Node]) -> Receipt {
     let request = stop.request().clone();
     if stop.is_too_late() {
-        let left = stop.target().map(|target| collect::items_left(&target));
-        return Receipt::of_ended(request, left.unwrap_or_default());
+        let left = stop
+            .targets()
+            .flat_map(|target| collect::items_left(&target));
+        return Receipt::of_ended(request, left.collect());
     }
     let accepted_at = stop.rungs().accepted_at;
     let findings = StopFindings {

@@ -20,6 +20,7 @@ use allstop_core::{Cause, Extent, Receipt};
 use crate::cell::StopInProgress;
 use crate::scope::Scope;
 
+pub use accept::AcceptedStop;
 pub use part::Account;
 
 /// Request of a stop.
@@ -27,6 +28,8 @@ pub use part::Account;
 pub struct StopRequest {
     /// Extent of the stop in the receipt.
     pub extent: Extent,
+    /// Name of the target in the receipt; `None`: the label of the scope.
+    pub target: Option<Arc<str>>,
     /// Cause of the stop.
     pub cause: Cause,
     /// Longest time of the ask; `None` for the grace of the tree. Zero forces at once.
@@ -40,10 +43,18 @@ impl StopRequest {
     pub fn new(extent: Extent, cause: Cause) -> Self {
         Self {
             extent,
+            target: None,
             cause,
             grace: None,
             bystanders: Vec::new(),
         }
+    }
+
+    /// Sets the name of the target in the receipt.
+    #[must_use]
+    pub fn target(mut self, target: impl Into<Arc<str>>) -> Self {
+        self.target = Some(target.into());
+        self
     }
 
     /// The same, with a scope outside the extent whose work the receipt names.

@@ -8,6 +8,7 @@ mod nested;
 mod receipts;
 mod runtime_gone;
 mod shared;
+mod together;
 mod tree;
 
 use std::time::Duration;

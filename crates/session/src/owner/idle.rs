@@ -9,6 +9,7 @@ use tokio::time::{Duration, timeout};
 use super::SessionOwner;
 use crate::events::SessionEventKind;
 use crate::inner::SessionInner;
+use crate::stop_list::StopList;
 use crate::wait::is_attached;
 
 /// Maximum wait for the last records to be written: the next start determines missing records.
@@ -22,6 +23,19 @@ impl SessionInner {
         let running = self.background_items();
         self.hub
             .send(|| SessionEventKind::BackgroundChanged { running });
+    }
+}
+
+impl SessionInner {
+    /// Records of ended work without an owner, and of receipts.
+    fn unrecorded(&self) -> (Vec<SessionRecord>, Vec<SessionRecord>) {
+        let mut state = self.state.lock();
+        (state.orphans.take_ends(), state.stops.records())
+    }
+
+    fn recorded(&self, receipts_len: usize, is_in_log: bool) {
+        let mut state = self.state.lock();
+        state.stops.recorded(receipts_len, is_in_log);
     }
 }
 
@@ -43,7 +57,9 @@ impl SessionOwner {
         }
         // An unconfirmed append may still be written, and would then conflict with the next owner's records.
         let is_settled = self.writer().is_none_or(|writer| writer.is_settled());
-        let may_sleep = running.is_empty() && self.pending_open.is_none() && is_settled;
+        let has_stop = self.inner.state.lock().stops.first_running().is_some();
+        let may_sleep =
+            running.is_empty() && self.pending_open.is_none() && is_settled && !has_stop;
         let sleep_after = self.inner.host.options.sleep_after;
         let is_sleep_due = some(sleep_after.filter(|_| may_sleep).map(tokio::time::sleep));
         // The pending open holds the session lock; do not sleep before it finishes.
@@ -84,7 +100,8 @@ impl SessionOwner {
         }
     }
 
-    /// Records changes of background work since the last call, even of earlier processes. Returns true if written.
+    /// Records changes of background work since the last call, even of earlier processes, and receipts of stops. Returns
+    /// true if written.
     pub(super) async fn record_background(&mut self) -> bool {
         let Some(open) = &mut self.resources else {
             return false;
@@ -94,9 +111,9 @@ impl SessionOwner {
         };
         let turn = TurnNumber(writer.state().next_turn().0.saturating_sub(1));
         let mut records = open.background.take_records(turn);
-        let orphan_ends = self.inner.state.lock().orphans.take_ends();
-        let has_orphan_ended = !orphan_ends.is_empty();
-        records.extend(orphan_ends);
+        let (orphan_ends, receipts) = self.inner.unrecorded();
+        let (has_orphan_ended, receipts_len) = (!orphan_ends.is_empty(), receipts.len());
+        records.extend(orphan_ends.into_iter().chain(receipts));
         if records.is_empty() {
             return false;
         }
@@ -113,6 +130,7 @@ impl SessionOwner {
             }
         };
         open.background.give_back(writer.take_refused_records());
+        self.inner.recorded(receipts_len, is_recorded);
         if has_orphan_ended {
             self.inner.send_background_changed();
         }
@@ -146,10 +164,11 @@ impl SessionOwner {
         };
         // The receipt of their stop may come before their last state.
         let _ended_or_late = timeout(RECORD_WRITE_MAX, orphans_end).await;
+        self.inner.stops_complete(StopList::first_running).await;
         if self.resources.is_some() {
             self.record_background().await;
         } else {
-            self.record_orphan_ends(opened).await;
+            self.record_without_agent(opened).await;
         }
         let above = self.inner.host.scope.clone();
         self.call_hooks(&HookEvent::SessionEnd, &above).await;
@@ -171,12 +190,14 @@ impl SessionOwner {
         opened.ok()?.ok()?.ok()
     }
 
-    /// Records the ends of orphaned work in a session that was closed before its agent was open. `opened`: its log, if that is
-    /// open.
-    async fn record_orphan_ends(&self, opened: Option<Box<SessionWriter>>) {
+    /// Records the ends of orphaned work, and receipts, in a session that was closed before its agent was open. `opened`: its
+    /// log, if that is open.
+    async fn record_without_agent(&self, opened: Option<Box<SessionWriter>>) {
         let inner = &self.inner;
-        let ends = inner.state.lock().orphans.take_ends();
-        if ends.is_empty() {
+        let (mut records, receipts) = inner.unrecorded();
+        let receipts_len = receipts.len();
+        records.extend(receipts);
+        if records.is_empty() {
             return;
         }
         let recording = async {
@@ -185,15 +206,22 @@ impl SessionOwner {
             } else {
                 inner.resume_log().await?
             };
-            writer.append(ends).await
+            writer.append(records).await
         };
-        match timeout(RECORD_WRITE_MAX, recording).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "the end of background work is not recorded"),
-            Err(_) => tracing::warn!(
-                "the store has not answered: the end of background work may not be recorded"
-            ),
-        }
+        let is_recorded = match timeout(RECORD_WRITE_MAX, recording).await {
+            Ok(Ok(())) => true,
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "the end of background work is not recorded");
+                false
+            }
+            Err(_) => {
+                tracing::warn!(
+                    "the store has not answered: the end of background work may not be recorded"
+                );
+                false
+            }
+        };
+        inner.recorded(receipts_len, is_recorded);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use allstop_agent::{HookEvent, SessionBackground, TurnError, TurnErrorKind};
+use allstop_agent::{HookEvent, LeftWork, SessionBackground, TurnError, TurnErrorKind};
 use allstop_core::turn::SessionState;
 use allstop_log::{RecordObserver, SessionError, SessionWriter};
 use allstop_scope::{Scope, WorkHandle};
@@ -102,7 +102,11 @@ impl SessionOwner {
             let mut state = self.inner.state.lock();
             let awake = state.awake.as_mut();
             let awake = awake.ok_or_else(|| not_open("it is closing"))?;
-            let background = SessionBackground::new(awake.background_scope.clone(), first);
+            let background = SessionBackground::new(
+                awake.background_scope.clone(),
+                first,
+                left_work(&self.inner),
+            );
             awake.background = Some(Arc::clone(&background));
             background
         };
@@ -180,6 +184,16 @@ fn late_answers(inner: &SessionInner) -> Arc<dyn Fn(LateAnswer) + Send + Sync> {
             call_id: late.call_id,
             name: late.name,
         });
+    })
+}
+
+/// Work that runs without an owner, for the receipts of turns: they do not cover it.
+fn left_work(inner: &Arc<SessionInner>) -> LeftWork {
+    // The session holds its background work, and that holds this.
+    let inner = Arc::downgrade(inner);
+    Box::new(move || {
+        let inner = inner.upgrade();
+        inner.map_or_else(Vec::new, |inner| inner.state.lock().left_items().collect())
     })
 }
 

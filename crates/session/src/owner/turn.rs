@@ -27,6 +27,7 @@ impl SessionOwner {
                     self.wakes = WAKES_MAX;
                 }
                 self.end_turn(&queued, outcome);
+                self.record_stops_of(&queued).await;
                 self.call_ending_hooks(&turn).await;
             }
             Err(error) => {
@@ -112,15 +113,18 @@ impl SessionOwner {
         }
     }
 
+    /// Has the log take the receipts of wider stops that have ended the turn, before hooks run that may take long.
+    async fn record_stops_of(&mut self, queued: &QueuedTurn) {
+        let turn = &queued.state;
+        if self.inner.state.lock().stops.ending(turn).is_some() {
+            self.inner.stops_complete(|stops| stops.ending(turn)).await;
+            self.record_background().await;
+        }
+    }
+
     /// Sets the outcome of the message, and of the messages that its turn took. Frees the queue first: a caller that
     /// has the outcome and sends the next message must find the queue free.
     fn end_turn(&mut self, queued: &Arc<QueuedTurn>, outcome: MessageOutcome) {
-        let outcome = MessageOutcome {
-            receipt: outcome
-                .receipt
-                .map(|receipt| self.inner.name_orphans(receipt)),
-            ..outcome
-        };
         let undelivered = queued.controls.undelivered();
         queued.scope.close();
         let mut state = self.inner.state.lock();

@@ -23,7 +23,7 @@ use crate::support::{LONG, agent, fixture, in_order, text_delta, tools, until, u
 
 /// An agent whose tool `build` starts work that ends when the gate opens.
 #[derive(Debug)]
-struct Builds {
+pub(crate) struct Builds {
     model: Arc<ScriptedModel>,
     gate: Arc<Semaphore>,
 }
@@ -82,7 +82,7 @@ fn build_tool(
     })
 }
 
-fn builds(replies: Vec<Reply>) -> (Builds, Arc<Semaphore>) {
+pub(crate) fn builds(replies: Vec<Reply>) -> (Builds, Arc<Semaphore>) {
     let gate = Arc::new(Semaphore::new(0));
     let builds = Builds {
         model: in_order(replies),
@@ -91,7 +91,7 @@ fn builds(replies: Vec<Reply>) -> (Builds, Arc<Semaphore>) {
     (builds, gate)
 }
 
-fn asks_for_a_build() -> Vec<Reply> {
+pub(crate) fn asks_for_a_build() -> Vec<Reply> {
     vec![
         Reply::text("").call("build", json!({})),
         Reply::text("it builds"),
@@ -367,7 +367,8 @@ async fn process_stop_covers_every_session_in_one_receipt() {
     let stopping = fixture.session.stop(&StopTarget::Process, user());
     let now = stopping.account_now();
     assert_eq!(now.request().extent, Extent::Process);
-    assert_eq!(now.conversation(), ConversationEffect::Unchanged);
+    // Its engine has not acknowledged.
+    assert_eq!(now.conversation(), ConversationEffect::Unknown);
     let receipt = stopping.receipt().await;
     assert_eq!(receipt.request().extent, Extent::Process);
     assert_eq!(&*receipt.request().target, "test", "the host's scope");

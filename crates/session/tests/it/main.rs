@@ -11,5 +11,6 @@ mod outcome_now;
 mod questions;
 mod steered;
 mod store;
+mod stored_receipts;
 mod subagents;
 mod support;

@@ -68,7 +68,7 @@ impl RunStage {
             processes: Arc::new(Processes::new(&watch)),
             root,
             session,
-            background: SessionBackground::new(below, 1),
+            background: SessionBackground::new(below, 1, Box::new(Vec::new)),
             store: FailingStore::over(log, &watch),
             watch,
             own: OwnChecks::default(),

@@ -1,17 +1,15 @@
 //! Calls of the hooks after the end of a turn.
 
-use std::sync::Arc;
-
-use allstop_core::{Extent, Receipt};
+use allstop_core::Extent;
 use allstop_scope::ScopeOptions;
 
-use super::{TurnCx, bystanders, joined};
+use super::TurnCx;
 use crate::history::RunHistory;
 use crate::hook::{self, HookCx, HookEvent, HookResult};
 use crate::outcome::TurnOutcome;
 
-/// Calls the hooks in a scope beside the turn's scope, which is closed. A stop meanwhile stops the hooks, and their
-/// account joins the turn's receipt. After a stop no further hook starts.
+/// Calls the hooks in a separate scope, because the scope of the turn is closed. A stop during the hooks has a separate
+/// receipt. After a stop no further hook starts.
 pub(super) async fn call_end_hooks(
     cx: TurnCx<'_>,
     history: &RunHistory,
@@ -39,22 +37,10 @@ pub(super) async fn call_end_hooks(
         // The turn has ended: the verdict changes nothing.
         let result = hook::call_hooks(&cx.parts.hooks, &hook_cx, &event).await;
         if let HookResult::Stopped = result
-            && let Some(account) = scope.account(Extent::Turn, bystanders(cx))
+            && let Some(account) = scope.account(Extent::Turn, Vec::new())
         {
-            let of_the_hooks = account.receipt().await;
-            outcome.receipt = match outcome.receipt.take() {
-                // The empty receipt of a failure would hide the cause of the hooks' stop.
-                Some(own) if own.items().is_empty() => {
-                    let conversation = own.conversation();
-                    Some(Arc::new(
-                        Receipt::clone(&of_the_hooks).with_conversation(conversation),
-                    ))
-                }
-                own => {
-                    let parts: Vec<_> = own.into_iter().chain([of_the_hooks]).collect();
-                    joined(&run.label(), &parts)
-                }
-            };
+            // The turn ends when its hooks have ended, after their grace.
+            let _whose_stop_has_it = account.receipt().await;
         }
     }
     scope.close();

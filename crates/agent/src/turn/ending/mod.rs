@@ -6,7 +6,7 @@ mod write;
 
 use std::sync::Arc;
 
-use allstop_core::receipt::{ConversationEffect, StopInfo};
+use allstop_core::receipt::{ConversationEffect, NothingToStop, StopInfo};
 use allstop_core::record::SessionRecord;
 use allstop_core::turn::{NotCommittedReason, StopPolicy, StoppedTurn, TurnStop};
 use allstop_core::{Cause, CauseKind, Extent, Receipt, StopReason};
@@ -121,20 +121,23 @@ impl RunningTurn<'_> {
                 reason,
                 error: error.clone(),
             });
+        let is_stop = matches!(interrupt, TurnInterrupt::Inactivity(_)) || self.scope.is_stopped();
         let account = self.begin_account(cause.clone());
+        let policy = stop_policy(self.cx, &cause);
+        // Without a stop of this turn that anybody asked for, an empty receipt would be of no stop at all.
+        let needs_work = !is_stop || self.cx.controls.was_stopped_before();
         let receipt = match account {
-            Some(stop) => Some(stop.receipt().await),
+            Some(stop) => told(self.cx, stop.receipt().await, needs_work, policy),
             None => None,
         };
         self.activity.send_rest();
         let at = self.now();
-        let policy = stop_policy(self.cx, &cause);
         let stop = TurnStop {
             cause,
             reason,
             policy,
             at,
-            receipt: receipt.map(|receipt| Receipt::clone(&receipt)),
+            receipt,
             partial: self.activity.partial_step(),
         };
         for (id, note) in self.cx.controls.call_notes() {
@@ -167,6 +170,7 @@ impl RunningTurn<'_> {
             if !self.scope.is_stopped() {
                 let order = StopRequest {
                     extent: Extent::Turn,
+                    target: None,
                     cause,
                     grace: None,
                     bystanders: bystanders(self.cx),
@@ -258,6 +262,25 @@ fn give_back_unwritten(cx: TurnCx<'_>, history: &mut RunHistory) {
     if let Some(background) = cx.background {
         background.give_back(history.take_refused_records());
     }
+}
+
+/// The receipt for the ending of the turn, with the work that runs without an owner. `needs_work`: without work of the turn
+/// there is none, or under the policy `keep` one that had nothing to stop, with the effect on the conversation.
+fn told(
+    cx: TurnCx<'_>,
+    receipt: Arc<Receipt>,
+    needs_work: bool,
+    policy: StopPolicy,
+) -> Option<Receipt> {
+    if needs_work && receipt.items().is_empty() {
+        let of_nothing = || {
+            let request = receipt.request().clone();
+            Receipt::of_nothing(request, NothingToStop::AlreadyEnded)
+        };
+        return (policy == StopPolicy::Keep).then(of_nothing);
+    }
+    let left = cx.background.map(|background| background.left());
+    Some(Arc::unwrap_or_clone(receipt).with_outside_items(left.unwrap_or_default()))
 }
 
 fn bystanders(cx: TurnCx<'_>) -> Vec<Scope> {

@@ -1,10 +1,10 @@
 //! Ending of a turn that never began.
 
+use allstop_core::Extent;
 use allstop_core::turn::{StartRefusal, TurnStart};
-use allstop_core::{Extent, Receipt};
 use allstop_scope::Scope;
 
-use super::{bystanders, stop_policy, write_stopped};
+use super::{bystanders, stop_policy, told, write_stopped};
 use crate::history::RunHistory;
 use crate::outcome::TurnOutcome;
 use crate::turn::TurnCx;
@@ -18,11 +18,12 @@ pub(in crate::turn) async fn refused(
     refusal: &StartRefusal,
 ) -> TurnOutcome {
     let above = cx.run.unwrap_or(cx.above);
+    let policy = stop_policy(cx, &refusal.cause());
+    let is_earlier = cx.controls.was_stopped_before();
     let receipt = match above.account(Extent::Turn, bystanders(cx)) {
-        Some(stop) => Some(Receipt::clone(&*stop.receipt().await)),
+        Some(stop) => told(cx, stop.receipt().await, is_earlier, policy),
         None => None,
     };
-    let policy = stop_policy(cx, &refusal.cause());
     let stopped = refusal.stop(start, policy, receipt, history.conversation());
     let outcome = write_stopped(history, scope.unwrap_or(above), Vec::new(), stopped).await;
     if let Some(scope) = scope {

@@ -215,7 +215,7 @@ impl ChatLoop<'_> {
     fn target(&self, target: TypedTarget) -> Result<StopTarget, String> {
         Ok(match target {
             TypedTarget::Turn => StopTarget::Turn,
-            TypedTarget::AllWork => StopTarget::AllWork,
+            TypedTarget::AllWork => StopTarget::TurnAndBackground,
             TypedTarget::Session => StopTarget::Session,
             TypedTarget::Background(id) => StopTarget::Background(id.as_str().into()),
             TypedTarget::Call(call) => {

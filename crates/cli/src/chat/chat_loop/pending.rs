@@ -136,7 +136,7 @@ impl ChatLoop<'_> {
         };
         // Of a stop that was asked for here there is one receipt, which may cover more.
         let mut asked = self.asked_stops.iter();
-        let is_ours = asked.any(|stop| stop.covers(receipt.stop_id()));
+        let is_ours = asked.any(|stop| stop.request().stop_id == *receipt.stop_id());
         if !is_ours && is_worth_showing(receipt) {
             self.chat.show_receipt(receipt);
         }

@@ -12,8 +12,8 @@ use allstop_session::{OpenError, Session, SessionOptions, Sessions, StopTarget};
 use futures::future::join_all;
 
 use super::super::untold_sessions::untold_sessions;
+use super::SessionStopLine;
 use crate::error::CliError;
-use crate::remote::StoppedSession;
 use crate::short_id::short;
 
 /// Sessions with work that runs without an owner, opened here.
@@ -33,8 +33,7 @@ impl LeftWork {
         asked: &HashSet<u32>,
     ) -> Result<(Self, Vec<String>), CliError> {
         let untold = untold_sessions(&*log, told, asked).await?;
-        let out_of_reach = untold.out_of_reach.iter();
-        let mut problems: Vec<_> = out_of_reach.map(ToString::to_string).collect();
+        let mut problems = untold.problems();
         let mut left = Vec::new();
         for session in untold.left {
             let id = short(session.id.as_str()).to_owned();
@@ -63,13 +62,13 @@ impl LeftWork {
     }
 
     /// Stops the work of all sessions at once, and closes them.
-    pub(super) async fn stop(self, is_preview: bool, now: bool, by: &str) -> Vec<StoppedSession> {
+    pub(super) async fn stop(self, is_preview: bool, now: bool, by: &str) -> Vec<SessionStopLine> {
         let stopping = self.0.iter().map(async |session| {
             let receipt = if is_preview {
-                session.preview(&StopTarget::AllWork)
+                session.preview(&StopTarget::TurnAndBackground)
             } else {
                 let cause = Cause::new(CauseKind::User).by(by.to_owned());
-                let stop = session.stop(&StopTarget::AllWork, cause);
+                let stop = session.stop(&StopTarget::TurnAndBackground, cause);
                 if now {
                     stop.force();
                 }
@@ -77,10 +76,7 @@ impl LeftWork {
             };
             // The log has the end of the work then.
             drop(session.close().await);
-            StoppedSession {
-                session: session.id().clone(),
-                receipt,
-            }
+            SessionStopLine::new(session.id().clone(), receipt)
         });
         join_all(stopping).await
     }

@@ -1,27 +1,50 @@
 //! `allstop stop`: stops sessions in the processes that own them, and work that was left without one.
 
-mod chosen_work;
+mod ended;
 mod left_work;
+mod open;
 
-use allstop_core::{CallId, Receipt, SessionId};
-use futures::future::join_all;
+use allstop_core::{CallId, Receipt, SessionId, StopReason};
 use serde::Serialize;
 
+use super::open_session::{ask_processes, given_id, meant, no_session, stops_in};
+use super::sessions;
 use crate::args::StopArgs;
 use crate::display::{RECEIPT_WIDTH_DEFAULT, render_full_receipt, render_receipt};
 use crate::error::CliError;
 use crate::host::ProcessHost;
-use crate::remote::{RemoteExtent, RemoteStopParams, StoppedSession};
-use crate::short_id::short;
+use crate::remote::{RemoteExtent, RemoteStopParams};
+use crate::short_id::{LAST, short};
 use crate::terminal::{OutputPriority, Styled, TextRole};
-use chosen_work::ChosenWork;
+use left_work::LeftWork;
 
 /// Result for one session, as `--json` gives it.
-#[derive(Serialize)]
-struct StopLine<'a> {
+#[derive(Debug, Serialize)]
+struct SessionStopLine {
     schema: &'static str,
-    session_id: &'a SessionId,
-    receipt: &'a Receipt,
+    session_id: SessionId,
+    /// End of the last turn, if the session had ended before the stop.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stop_reason: Option<StopReason>,
+    receipt: Receipt,
+}
+
+impl SessionStopLine {
+    fn new(session_id: SessionId, receipt: Receipt) -> Self {
+        Self {
+            schema: "allstop.stop/1",
+            session_id,
+            stop_reason: None,
+            receipt,
+        }
+    }
+}
+
+/// Answers of sessions, and warnings about work that could not be stopped, a line each.
+#[derive(Debug, Default)]
+struct StopResults {
+    answers: Vec<SessionStopLine>,
+    problems: Vec<String>,
 }
 
 /// Runs the command and gives its exit code.
@@ -29,74 +52,136 @@ struct StopLine<'a> {
 /// # Cancel safety
 /// Dropping the future takes no stop back.
 pub(crate) async fn stop(args: &StopArgs, host: &ProcessHost) -> Result<u8, CliError> {
-    if args.id.is_none() && !args.all {
-        let hint = "name it: `allstop stop last`, or an id that `allstop ps` lists; --all stops all of them";
-        return Err(CliError::usage("no session is named").hint(hint));
-    }
-    let ChosenWork {
-        targets,
-        left,
-        mut problems,
-    } = ChosenWork::of(args, host).await?;
     let by = format!("allstop stop in process {}", std::process::id());
-    let params = |session: &SessionId| RemoteStopParams {
-        session_id: session.clone(),
+    let answers = match args.id.as_deref() {
+        Some(given) => stop_one(given, &by, args, host).await?,
+        None if args.all => stop_all(&by, args, host).await?,
+        None => {
+            let hint = "name it: `allstop stop last`, or an id that `allstop ps` lists; --all stops all of them";
+            return Err(CliError::usage("no session is named").hint(hint));
+        }
+    };
+    Ok(tell(args, host, &answers))
+}
+
+fn params(session_id: &SessionId, by: &str, args: &StopArgs) -> RemoteStopParams {
+    RemoteStopParams {
+        session_id: session_id.clone(),
         extent: args.extent,
         call: args.call.as_deref().map(CallId::new),
         now: args.now,
         preview: args.preview,
-        by: by.clone(),
-    };
-    // All at once: each has the same grace.
-    let stopping = targets.iter().map(async |target| {
-        let params = params(&target.session);
-        target.process.stop(&params, || {}).await
-    });
-    let (stopped, mut receipts) =
-        tokio::join!(join_all(stopping), left.stop(args.preview, args.now, &by));
-    for result in stopped {
-        match result {
-            Ok(stopped) => receipts.push(stopped),
-            Err(error) => problems.push(error.to_string()),
-        }
+        by: by.to_owned(),
     }
-    Ok(tell(args, host, &receipts, &problems))
+}
+
+/// Stops all sessions. No request waits for the store, or for another process: the store may be slow, or damaged.
+async fn stop_all(by: &str, args: &StopArgs, host: &ProcessHost) -> Result<StopResults, CliError> {
+    let (mut all, asked) = open::stop_all(|session| params(session, by, args), &args.store).await?;
+    // Work without a process has no turn.
+    if args.extent == RemoteExtent::Turn {
+        return Ok(all);
+    }
+    let (log, _outputs) = match sessions::open(&args.store, host).await {
+        Ok(opened) => opened,
+        Err(problem) => {
+            let why = problem.message;
+            let said = format!("work that was left running is not looked for: {why}");
+            all.problems.push(said);
+            return Ok(all);
+        }
+    };
+    let left = LeftWork::of_store(log, host.scopes(), &asked.told, &asked.pids).await;
+    match left {
+        Ok((left, in_the_way)) => {
+            all.problems.extend(in_the_way);
+            all.answers
+                .extend(left.stop(args.preview, args.now, by).await);
+        }
+        Err(problem) => all.problems.push(problem.message),
+    }
+    Ok(all)
+}
+
+async fn stop_one(
+    given: &str,
+    by: &str,
+    args: &StopArgs,
+    host: &ProcessHost,
+) -> Result<StopResults, CliError> {
+    let mut asked = ask_processes().await?;
+    asked.open.retain(|target| stops_in(&args.store, target));
+    let id = given_id(given, &asked.open, &args.store, host).await?;
+    let mut found = StopResults::default();
+    let Some(target) = meant(asked.open, &id)? else {
+        if given == LAST && !asked.silent.is_empty() {
+            return Err(no_session(&asked.silent));
+        }
+        return match ended::answer(&id, None, &asked.pids, by, args, host).await {
+            Ok(answer) => Ok(answer),
+            // A process that does not answer may have the session open.
+            Err(error) => Err(match asked.silent.first() {
+                Some(silent) => CliError::failure(silent.to_string()),
+                None if given == LAST => no_session(&[]),
+                None => error,
+            }),
+        };
+    };
+    if given == LAST {
+        // The session that was active last may be that of a process which does not answer.
+        let silent = asked.silent.iter().map(ToString::to_string);
+        found.problems.extend(silent);
+    }
+    let stopped = target
+        .process
+        .stop(&params(&target.session, by, args))
+        .await;
+    match stopped {
+        Ok(receipt) => found
+            .answers
+            .push(SessionStopLine::new(target.session, receipt)),
+        Err(unanswered) if unanswered.error.is_of_ended_session() => {
+            let accepted = unanswered.accepted.as_ref();
+            let id = target.session.as_str();
+            let ended = ended::answer(id, accepted, &asked.pids, by, args, host).await;
+            match ended {
+                Ok(ended) => {
+                    found.answers.extend(ended.answers);
+                    found.problems.extend(ended.problems);
+                }
+                Err(_not_in_this_store) => found.problems.push(unanswered.error.to_string()),
+            }
+        }
+        Err(unanswered) => found.problems.push(unanswered.error.to_string()),
+    }
+    Ok(found)
 }
 
 /// Shows receipts and problems. Returns the exit code.
-fn tell(
-    args: &StopArgs,
-    host: &ProcessHost,
-    receipts: &[StoppedSession],
-    problems: &[String],
-) -> u8 {
+fn tell(args: &StopArgs, host: &ProcessHost, found: &StopResults) -> u8 {
+    let StopResults { answers, problems } = found;
     let stdout = host.output.stdout();
     let style = host.terminal.style(stdout.is_terminal());
     let width = stdout.columns().unwrap_or(RECEIPT_WIDTH_DEFAULT);
-    for StoppedSession { session, receipt } in receipts {
+    for answer in answers {
         if args.shown.json {
-            let line = StopLine {
-                schema: "allstop.stop/1",
-                session_id: session,
-                receipt,
-            };
-            let line = serde_json::to_string(&line).unwrap_or_default();
+            let line = serde_json::to_string(answer).unwrap_or_default();
             stdout.json(&line, OutputPriority::Last);
             continue;
         }
         let mut text = Styled::default();
         if args.all || args.preview {
-            let title = format!("session {}", short(session.as_str()));
+            let title = format!("session {}", short(answer.session_id.as_str()));
             text.push_line(&style.paint(TextRole::Dim, title));
         }
         text.push(&if args.shown.full {
-            render_full_receipt(receipt, style, width)
+            render_full_receipt(&answer.receipt, style, width)
         } else {
-            render_receipt(receipt, style, width)
+            render_receipt(&answer.receipt, style, width)
         });
         stdout.lines(text, OutputPriority::Last);
     }
-    if receipts.is_empty() && problems.is_empty() && !args.shown.json {
+    if answers.is_empty() && problems.is_empty() && !args.shown.json {
         let said = match args.extent {
             RemoteExtent::Turn => "nothing to stop: no session is open",
             _ => "nothing to stop: no session is open, and no work was left running",
@@ -109,8 +194,8 @@ fn tell(
         let said = style.failure(problem, None);
         stderr.lines(said, OutputPriority::Must);
     }
-    let is_left = |stopped: &StoppedSession| {
-        !stopped.receipt.quiet() && stopped.receipt.outcome().is_none() && !args.preview
+    let is_left = |answer: &SessionStopLine| {
+        !answer.receipt.quiet() && answer.receipt.outcome().is_none() && !args.preview
     };
-    u8::from(!problems.is_empty() || receipts.iter().any(is_left))
+    u8::from(!problems.is_empty() || answers.iter().any(is_left))
 }

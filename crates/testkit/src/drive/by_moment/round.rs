@@ -162,7 +162,11 @@ async fn run(parts: &RealParts, planned: PlannedRound) -> RunObservation {
     let log: Arc<dyn Log> = Arc::clone(&store) as _;
     let (root, session_scope) = scopes();
     let background = session_scope.child("session/random/background", ScopeOptions::default());
-    let background = SessionBackground::new(background.expect("nothing is stopped yet"), 1);
+    let background = SessionBackground::new(
+        background.expect("nothing is stopped yet"),
+        1,
+        Box::new(Vec::new),
+    );
     let deadline = match planned.stop {
         Some((moment, StopMethod::Deadline)) => Some(moment),
         _ => None,

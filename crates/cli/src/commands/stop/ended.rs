@@ -1,0 +1,130 @@
+//! A session that no process has open: the answer comes from its log, without its lock, unless work of it was left running.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use allstop_core::receipt::{NothingToStop, StopInfo};
+use allstop_core::turn::SessionState;
+use allstop_core::{Cause, CauseKind, Extent, Receipt, SessionId, StopId};
+use allstop_log::{Log, read_session};
+use allstop_runtime::unended_work;
+use allstop_scope::{Scope, StopRequest};
+
+use super::super::sessions::{open, resolve};
+use super::super::untold_sessions::OutOfReach;
+use super::left_work::LeftWork;
+use super::{SessionStopLine, StopResults};
+use crate::args::StopArgs;
+use crate::error::CliError;
+use crate::host::ProcessHost;
+use crate::remote::RemoteExtent;
+use crate::shell_command::SameFlags;
+
+/// Maximum wait for a process that is ending to release its session: it writes the last records, and exits.
+const ENDING_MAX: Duration = Duration::from_secs(3);
+/// Pause between two looks within that time.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// Answers for a session that has ended. `accepted`: the stop that its process accepted before the end. `asked`: processes
+/// that were asked, and no longer report the session.
+///
+/// # Errors
+/// If there is no such session in the store, or another process has it open.
+///
+/// # Cancel safety
+/// Dropping the future takes no stop back.
+pub(super) async fn answer(
+    given: &str,
+    accepted: Option<&StopId>,
+    asked: &HashSet<u32>,
+    by: &str,
+    args: &StopArgs,
+    host: &ProcessHost,
+) -> Result<StopResults, CliError> {
+    let (log, _outputs) = open(&args.store, host).await?;
+    let flags = SameFlags::of_store(&args.store);
+    let id = resolve(&*log, given, &flags).await?;
+    let state = read_ended(&*log, &id, asked).await?;
+    let stored = state.last_receipt();
+    let of_accepted = stored.filter(|receipt| accepted == Some(receipt.stop_id()));
+    if let Some(receipt) = of_accepted {
+        let receipt = Receipt::clone(receipt);
+        return Ok(StopResults {
+            answers: vec![SessionStopLine::new(id, receipt)],
+            problems: Vec::new(),
+        });
+    }
+    let covers_left = args.call.is_none() && args.extent != RemoteExtent::Turn;
+    let is_left = || unended_work(&state).iter().any(|work| work.alive);
+    if covers_left && is_left() {
+        let left = LeftWork::of_session(log, host.scopes(), id).await?;
+        return Ok(StopResults {
+            answers: left.stop(args.preview, args.now, by).await,
+            problems: Vec::new(),
+        });
+    }
+    let info = info(&id, &state, by, args, host);
+    let mut receipt = Receipt::of_nothing(info, NothingToStop::AlreadyEnded);
+    if args.preview {
+        receipt = receipt.as_preview();
+    }
+    let last = state.turns().last();
+    let ending = last.and_then(|turn| turn.ending.as_ref());
+    Ok(StopResults {
+        answers: vec![SessionStopLine {
+            stop_reason: ending.map(|ending| ending.reason),
+            ..SessionStopLine::new(id, receipt)
+        }],
+        problems: Vec::new(),
+    })
+}
+
+/// Reads the session once no process has it open. One that was asked is ending.
+async fn read_ended(
+    log: &dyn Log,
+    id: &SessionId,
+    asked: &HashSet<u32>,
+) -> Result<SessionState, CliError> {
+    let until = Instant::now() + ENDING_MAX;
+    loop {
+        let read = read_session(log, id).await;
+        let (state, owner) = read.map_err(|error| CliError::failure(error.to_string()))?;
+        let Some(owner) = owner else {
+            return Ok(state);
+        };
+        if !asked.contains(&owner.pid) || Instant::now() >= until {
+            let (id, pid) = (id.clone(), owner.pid);
+            return Err(CliError::failure(OutOfReach { id, pid }.to_string()));
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+/// Request of a stop that has nothing to do: with the id of the stop that ended the session, if one did.
+fn info(
+    id: &SessionId,
+    state: &SessionState,
+    by: &str,
+    args: &StopArgs,
+    host: &ProcessHost,
+) -> StopInfo {
+    let (extent, target) = match (&args.call, args.extent) {
+        (Some(call), _) => (Extent::Call, format!("session/{id}/call/{call}")),
+        (None, RemoteExtent::Turn) => {
+            let last = state.turns().last();
+            let turn = last.map_or_else(String::new, |last| format!("/turn/{}", last.turn));
+            (Extent::Turn, format!("session/{id}{turn}"))
+        }
+        (None, RemoteExtent::TurnAndBackground) => {
+            (Extent::TurnAndBackground, format!("session/{id}"))
+        }
+        (None, RemoteExtent::Session) => (Extent::Session, format!("session/{id}")),
+    };
+    let cause = Cause::new(CauseKind::User).by(by.to_owned());
+    let request = StopRequest::new(extent, cause).target(target);
+    let mut info = Scope::root("stop", host.scopes()).stop_info(&request);
+    if let Some(first) = state.last_receipt() {
+        info.stop_id = first.stop_id().clone();
+    }
+    info
+}

@@ -1,0 +1,69 @@
+//! Sessions that processes have open: each process is asked on its own, and none waits for another.
+
+use std::collections::HashSet;
+
+use allstop_core::SessionId;
+use futures::future::join_all;
+
+use super::super::open_session::stops_in_store;
+use super::super::ps::failed;
+use super::{SessionStopLine, StopResults};
+use crate::args::StoreArgs;
+use crate::error::CliError;
+use crate::remote::{RemoteStopParams, each_process};
+
+/// Processes and sessions that were asked.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    /// Sessions that processes have reported.
+    pub(super) told: HashSet<SessionId>,
+    pub(super) pids: HashSet<u32>,
+}
+
+/// Stops all open sessions of the store, or of every store if none is named.
+///
+/// # Errors
+/// If the folder of the sockets cannot be read.
+///
+/// # Cancel safety
+/// Dropping the future takes no stop back.
+pub(super) async fn stop_all(
+    params: impl Fn(&SessionId) -> RemoteStopParams,
+    store: &StoreArgs,
+) -> Result<(StopResults, Asked), CliError> {
+    let params = &params;
+    let each = each_process(async |process, report| {
+        let mut found = StopResults::default();
+        let mut told = Vec::new();
+        match report {
+            Ok(report) if stops_in_store(store, report.store.as_deref()) => {
+                let sessions = report.sessions.into_iter();
+                told.extend(sessions.map(|session| session.session_id));
+                // All at once: each has the same grace.
+                let requests: Vec<_> = told.iter().map(params).collect();
+                let stopping = requests.iter().map(|request| process.stop(request));
+                for (session, stopped) in told.iter().zip(join_all(stopping).await) {
+                    match stopped {
+                        Ok(receipt) => found
+                            .answers
+                            .push(SessionStopLine::new(session.clone(), receipt)),
+                        // The session has ended by itself.
+                        Err(unanswered) if unanswered.error.is_of_ended_session() => {}
+                        Err(unanswered) => found.problems.push(unanswered.error.to_string()),
+                    }
+                }
+            }
+            Ok(_of_another_store) => {}
+            Err(error) => found.problems.push(error.to_string()),
+        }
+        (process.pid, told, found)
+    });
+    let (mut all, mut asked) = (StopResults::default(), Asked::default());
+    for (pid, told, found) in each.await.map_err(|error| failed(&error))? {
+        asked.pids.insert(pid);
+        asked.told.extend(told);
+        all.answers.extend(found.answers);
+        all.problems.extend(found.problems);
+    }
+    Ok((all, asked))
+}

@@ -1,0 +1,230 @@
+//! A stop from another terminal at any moment of a run, and after its end: every place shows an equal receipt.
+//!
+//! Another number of tries: `ALLSTOP_TEST_TRIES=5000 cargo test -p allstop-cli --test it one_receipt`. `ALLSTOP_TEST_SEED`
+//! repeats a case.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::support::random::{self, Random, number_from_environment};
+use crate::support::wait::within;
+use crate::support::{Ended, FACT_MAX, Place, Running};
+
+/// Tries of each race, unless the environment has another number.
+const TRIES: u64 = 500;
+
+/// Runs at the same time: most of the time is waited.
+const AT_ONCE: u64 = 4;
+
+/// A run that was stopped from another terminal, and all answers about the stop.
+struct Told {
+    run: Ended,
+    envelope: Value,
+    file: Value,
+    log: Value,
+    stop: Ended,
+    answer: Value,
+}
+
+/// Runs `try_once` many times, each time with another seed.
+fn check(try_once: impl Fn(&mut Random) -> Result<(), String> + Sync) {
+    let tries = number_from_environment("ALLSTOP_TEST_TRIES").unwrap_or(TRIES);
+    let (seed, next) = (random::seed(), AtomicU64::new(0));
+    let broken: Mutex<Vec<String>> = Mutex::default();
+    std::thread::scope(|threads| {
+        for _ in 0..AT_ONCE {
+            threads.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= tries {
+                        return;
+                    }
+                    let mut random = Random::new(seed.wrapping_add(number));
+                    if let Err(why) = try_once(&mut random) {
+                        let case = format!("ALLSTOP_TEST_SEED={}: {why}", seed + number);
+                        broken.lock().expect("no test panics here").push(case);
+                    }
+                }
+            });
+        }
+    });
+    let broken = broken.into_inner().expect("no test panics here");
+    let first = broken.first();
+    assert!(broken.is_empty(), "{} of {tries}: {first:?}", broken.len());
+}
+
+fn ensure(holds: bool, why: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(why()) }
+}
+
+fn one_of<'a>(random: &mut Random, all: &[&'a str]) -> &'a str {
+    let at = random.below(all.len() as u64);
+    all[at as usize]
+}
+
+fn on_store(place: &Place, args: &str) -> Ended {
+    let command = place.allstop().args(args).arg("--store");
+    command.arg(place.store()).end()
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_default()
+}
+
+/// Starts a run, and waits until it can be stopped, or has ended.
+fn begin(place: &Place, script: &str) -> Running {
+    let file = place.path("receipt.json");
+    let run = place.run_script(script).args("--json --receipt-file");
+    let running = run.arg(file).arg("hello").start();
+    let sockets = place.path("run").join("allstop");
+    let may_be_asked = || {
+        let found = std::fs::read_dir(&sockets).ok()?;
+        (found.count() > 0 || running.ends_within(Duration::ZERO)).then_some(())
+    };
+    within(FACT_MAX, may_be_asked);
+    running
+}
+
+fn stop_at_some_moment(place: &Place, script: &str, random: &mut Random, args: &str) -> Told {
+    let running = begin(place, script);
+    let moment = random.before(Duration::from_millis(80));
+    let _ended_or_not = running.ends_within(moment);
+    let stop = on_store(place, &format!("stop last --json {args}"));
+    let run = running.end(FACT_MAX);
+    let file = std::fs::read_to_string(place.path("receipt.json"));
+    Told {
+        envelope: run.envelope(),
+        file: file.map_or(Value::Null, |text| json(&text)),
+        log: json(&on_store(place, "receipt last --json").stdout),
+        answer: json(&stop.stdout),
+        run,
+        stop,
+    }
+}
+
+impl Told {
+    /// Checks that envelope, file and log have one receipt, and that the stop printed one object: that receipt, or
+    /// `already_ended`.
+    fn agree(&self) -> Result<(), String> {
+        let own = &self.envelope["receipt"];
+        ensure(*own == self.log, || {
+            format!("envelope {own:#}, log {:#}", self.log)
+        })?;
+        ensure(*own == self.file, || {
+            format!("envelope {own:#}, file {:#}", self.file)
+        })?;
+        let answer = &self.answer["receipt"];
+        // On a busy machine the short time of `--now` may pass before the proof: then receipt and exit code report it.
+        let code = i32::from(answer["quiet"] != true);
+        ensure(self.stop.code == code, || format!("{:?}", self.stop))?;
+        if answer["outcome"] == "already_ended" {
+            let reason = &self.answer["stop_reason"];
+            let same = reason.is_null() || *reason == self.envelope["stop_reason"];
+            return ensure(same, || format!("{:#}", self.answer));
+        }
+        let all = self.envelope["receipts"].as_array();
+        let is_told = all.is_some_and(|all| all.contains(answer));
+        // Work that `--now` has not ended in its short time is stopped again at the end of the run.
+        let is_last = answer == own || answer["quiet"] == false;
+        ensure(is_told && is_last, || {
+            format!("answer {answer:#}, envelope {:#}", self.envelope)
+        })?;
+        ensure(answer["outcome"].is_null(), || format!("{answer:#}"))?;
+        ensure(answer["cancel_observed"] == answer["quiet"], || {
+            format!("{answer:#}")
+        })
+    }
+}
+
+const EXTENTS: [&str; 5] = [
+    "",
+    "--now",
+    "--extent turn",
+    "--extent session",
+    "--extent session --now",
+];
+
+#[test]
+fn of_a_run_that_is_stopped() {
+    check(|random| {
+        let place = Place::new();
+        let script = one_of(
+            random,
+            &[
+                "replies: [{text: Never., stall: first_token}]",
+                "replies: [{calls: [{tool: shell, arguments: {command: sleep 60}}]}, {text: Never.}]",
+            ],
+        );
+        let args = one_of(random, &EXTENTS);
+        let told = stop_at_some_moment(&place, script, random, args);
+        let (code, args) = (told.run.code, format!("{script} {args}"));
+        ensure(code == 130, || format!("{args}: exit code {code}"))?;
+        told.agree().map_err(|why| format!("{args}: {why}"))
+    });
+}
+
+/// The background work is stopped with the turn, or with the session, or at the end of the run.
+#[test]
+fn of_a_run_with_background_work_that_is_stopped() {
+    check(|random| {
+        let place = Place::new();
+        let script = "replies: [{calls: [{tool: shell, arguments: {command: sleep 60, background: true}}]}, {text: Never., stall: first_token}]";
+        let args = one_of(random, &["", "--now", "--extent session"]);
+        let told = stop_at_some_moment(&place, script, random, args);
+        let code = told.run.code;
+        ensure(code == 130, || format!("{args}: exit code {code}"))?;
+        told.agree().map_err(|why| format!("{args}: {why}"))?;
+        let left = place.leftovers();
+        ensure(left.is_empty(), || format!("left: {left:?}"))
+    });
+}
+
+/// A natural end during the stop.
+#[test]
+fn of_a_run_that_ends() {
+    check(|random| {
+        let place = Place::new();
+        let script = one_of(
+            random,
+            &[
+                "replies: [{text: Hello.}]",
+                "replies: [{calls: [{tool: shell, arguments: {command: sleep 0.03}}]}, {text: Hello.}]",
+            ],
+        );
+        let args = one_of(random, &EXTENTS);
+        let told = stop_at_some_moment(&place, script, random, args);
+        told.agree().map_err(|why| format!("{args}: {why}"))
+    });
+}
+
+/// Stops of a session that has ended take no lock: none disturbs another, or a later run of the session.
+#[test]
+fn of_a_session_that_has_ended() {
+    let place = Place::new();
+    let script = "turns: [{when: hello, replies: [{text: Hello.}]}, {when: again, replies: [{text: Again.}]}]";
+    let run = place.run_script(script).args("--json hello");
+    let id = run.end().ok().session();
+    check(|random| {
+        let args = one_of(
+            random,
+            &["", "--extent turn", "--extent session", "--call call_1"],
+        );
+        let stop = on_store(&place, &format!("stop {id} --json {args}"));
+        let answer = json(&stop.stdout);
+        let is_right = stop.code == 0
+            && answer["receipt"]["outcome"] == "already_ended"
+            && answer["stop_reason"] == "completed";
+        ensure(is_right, || format!("{args}: {stop:?}"))
+    });
+    let next = place.run_script(script);
+    let next = next.args(&format!("--session {id} again")).start();
+    let stopping = || on_store(&place, &format!("stop {id} --json --extent turn"));
+    while !next.ends_within(Duration::ZERO) {
+        assert_eq!(stopping().code, 0);
+    }
+    let ended = next.end(FACT_MAX);
+    assert!([0, 130].contains(&ended.code), "{ended:?}");
+}

@@ -1,0 +1,68 @@
+//! Following of stops: each until its receipt is complete and in the log. Only then it is answered.
+
+use std::sync::Arc;
+
+use allstop_core::Receipt;
+use allstop_core::receipt::NothingToStop;
+use tokio::time::{Duration, timeout};
+
+use crate::inner::SessionInner;
+use crate::stop_handle::{CompleteReceipt, SessionStop};
+use crate::stop_list::{KeptReceipts, StopList};
+
+/// Maximum wait for the log to have a receipt. The caller gets it then, too.
+const RECORD_MAX: Duration = Duration::from_secs(1);
+
+impl SessionInner {
+    /// Waits until the receipts of these stops are complete: at most their ladders, and one second for an ending.
+    pub(crate) async fn stops_complete(&self, which: impl Fn(&StopList) -> Option<SessionStop>) {
+        loop {
+            let completed = self.completed.notified();
+            tokio::pin!(completed);
+            // Before the look: what completes after it is noticed.
+            completed.as_mut().enable();
+            if which(&self.state.lock().stops).is_none() {
+                return;
+            }
+            completed.await;
+        }
+    }
+
+    /// Follows a stop until its receipt is complete and in the log.
+    pub(crate) fn follow(self: &Arc<Self>, stop: SessionStop, kept: KeptReceipts) {
+        let inner = Arc::clone(self);
+        drop(self.host.scope.spawn_engine(async move {
+            let complete = stop.complete().await;
+            inner.keep(&stop, complete, kept).await;
+        }));
+    }
+
+    /// Has the owner write a complete receipt, and answers the stop.
+    async fn keep(&self, stop: &SessionStop, complete: CompleteReceipt, kept: KeptReceipts) {
+        let CompleteReceipt {
+            mut receipt,
+            is_in_ending,
+        } = complete;
+        if !is_in_ending && !kept.has(&receipt) {
+            let request = receipt.request().clone();
+            receipt = Arc::new(Receipt::of_nothing(request, NothingToStop::AlreadyEnded));
+        }
+        let has_record = !is_in_ending && receipt.outcome().is_none();
+        let is_log_free = {
+            let mut state = self.state.lock();
+            state.stops.finish(stop);
+            if has_record {
+                state.stops.complete(stop, Arc::clone(&receipt));
+            }
+            // The turn has the log as long as it runs, and a session that sleeps has no owner.
+            let mut turn = state.queue.running().into_iter();
+            state.awake.is_some() && turn.all(|turn| stop.ends(&turn.state))
+        };
+        self.changed.notify_one();
+        self.completed.notify_waiters();
+        if has_record && is_log_free {
+            let _in_the_log_or_late = timeout(RECORD_MAX, stop.receipt()).await;
+        }
+        stop.answer(receipt);
+    }
+}

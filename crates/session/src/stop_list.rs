@@ -1,0 +1,100 @@
+//! Stops of a session until the log has their receipts.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use allstop_core::Receipt;
+use allstop_core::receipt::ItemKind;
+use allstop_core::record::SessionRecord;
+
+use crate::message::MessageState;
+use crate::stop_handle::SessionStop;
+
+/// Receipts that are kept for a log that does not take them. A person reads the last ones.
+const UNRECORDED_MAX: usize = 64;
+
+/// Stops of a session until the log has their receipts.
+#[derive(Debug, Default)]
+pub(crate) struct StopList {
+    running: Vec<SessionStop>,
+    /// Complete receipts for the log, in the order of their completion.
+    unrecorded: VecDeque<(SessionStop, Arc<Receipt>)>,
+}
+
+impl StopList {
+    /// Adds a stop that was accepted, unless it has joined one that is in the list.
+    pub(crate) fn follow(&mut self, stop: SessionStop) -> Followed {
+        let id = &stop.request().stop_id;
+        let mut running = self.running.iter();
+        if let Some(joined) = running.find(|other| other.request().stop_id == *id) {
+            return Followed::Joined(joined.clone());
+        }
+        self.running.push(stop.clone());
+        Followed::First(stop)
+    }
+
+    /// Takes out a stop whose receipt is complete.
+    pub(crate) fn finish(&mut self, stop: &SessionStop) {
+        let id = &stop.request().stop_id;
+        self.running.retain(|other| other.request().stop_id != *id);
+    }
+
+    /// A stop that ends this turn and whose receipt is not complete.
+    pub(crate) fn ending(&self, turn: &Arc<MessageState>) -> Option<SessionStop> {
+        let mut running = self.running.iter();
+        running.find(|stop| stop.ends(turn)).cloned()
+    }
+
+    /// A stop whose receipt is not complete.
+    pub(crate) fn first_running(&self) -> Option<SessionStop> {
+        self.running.first().cloned()
+    }
+
+    pub(crate) fn complete(&mut self, stop: &SessionStop, receipt: Arc<Receipt>) {
+        if self.unrecorded.len() == UNRECORDED_MAX {
+            self.unrecorded.pop_front();
+        }
+        self.unrecorded.push_back((stop.clone(), receipt));
+    }
+
+    /// Receipts for the log. They stay in the list until [`StopList::recorded`].
+    pub(crate) fn records(&self) -> Vec<SessionRecord> {
+        let receipts = self.unrecorded.iter().map(|(_, receipt)| receipt);
+        let record = |receipt: &Arc<Receipt>| SessionRecord::Stopped {
+            receipt: Arc::clone(receipt),
+        };
+        receipts.map(record).collect()
+    }
+
+    /// Answers the stops of the first `len` receipts. If the log has them, they leave the list.
+    pub(crate) fn recorded(&mut self, len: usize, is_in_log: bool) {
+        for (stop, receipt) in self.unrecorded.iter().take(len) {
+            stop.answer(Arc::clone(receipt));
+        }
+        if is_in_log {
+            self.unrecorded.drain(..len.min(self.unrecorded.len()));
+        }
+    }
+}
+
+/// A stop in the list.
+pub(crate) enum Followed {
+    First(SessionStop),
+    Joined(SessionStop),
+}
+
+/// Receipts that the log has to have.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum KeptReceipts {
+    All,
+    /// Receipts that name work. A session reads `/proc` and its folders on threads: these count only if they hang.
+    OfWork,
+}
+
+impl KeptReceipts {
+    pub(crate) fn has(self, receipt: &Receipt) -> bool {
+        let mut items = receipt.items().iter();
+        matches!(self, Self::All)
+            || items.any(|item| item.kind != ItemKind::Thread || item.state.breaks_quiet())
+    }
+}

@@ -1,0 +1,277 @@
+//! Plan of a stop: the work that it covers, and the work that it leaves, found in one step from the state of the session.
+//!
+//! A preview shows the plan. A stop accepts it under the same lock, so that nothing lies between the two.
+
+use std::sync::Arc;
+
+use allstop_core::ids::BackgroundId;
+use allstop_core::receipt::{NothingToStop, ReceiptItem};
+use allstop_core::{CallId, Extent, MessageId};
+use allstop_scope::Scope;
+use allstop_tools::{BackgroundHost as _, BackgroundWork};
+
+use crate::inner::{AwakeSession, LockedState, SessionInner};
+use crate::orphan_stop::running_item;
+use crate::queued_turn::QueuedTurn;
+
+/// Target of a stop.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StopTarget {
+    /// One call of the running turn. The turn continues, and the model gets a result. A call of a sub-agent is named as
+    /// in receipts, by the path of calls that contain it: `call_1/call_2`.
+    Call(CallId),
+    /// The running turn, or else the turn that waits first. Background work and other waiting messages continue.
+    Turn,
+    /// The turn and all background work, also work that runs without this process: it was detached, or an earlier
+    /// process left it running. Other waiting messages continue.
+    TurnAndBackground,
+    /// The whole session: it accepts no more messages until it is opened again.
+    Session,
+    /// Everything below the host's scope: all sessions of the process, and shared parts such as MCP servers.
+    Process,
+    /// One piece of background work: a shell, or a sub-agent with all its work.
+    Background(BackgroundId),
+    /// The turn of one message, running or waiting. A message that was handed to the running turn is withdrawn and ends
+    /// alone unless that turn has taken it; then that turn is stopped and named in the receipt.
+    Message(MessageId),
+}
+
+impl StopTarget {
+    /// Extent in receipts.
+    pub fn extent(&self) -> Extent {
+        match self {
+            Self::Call(_) => Extent::Call,
+            Self::Turn | Self::Message(_) => Extent::Turn,
+            Self::TurnAndBackground => Extent::TurnAndBackground,
+            Self::Session => Extent::Session,
+            Self::Process => Extent::Process,
+            Self::Background(_) => Extent::Subtree,
+        }
+    }
+}
+
+/// The work that a stop of a target covers, and the work that it leaves.
+pub(crate) struct StopPlan {
+    /// Name of the target in the receipt.
+    pub(crate) target: Arc<str>,
+    pub(crate) extent: Extent,
+    /// All that it covers, unless nothing below runs.
+    pub(crate) scopes: Vec<Scope>,
+    /// Background work without an owner that it covers.
+    pub(crate) left: Vec<BackgroundId>,
+    /// The turn that it ends.
+    pub(crate) turn: Option<Arc<QueuedTurn>>,
+    /// Scopes outside of the extent whose work the receipt names.
+    pub(crate) bystanders: Vec<Scope>,
+    /// Work outside of the extent that no scope knows of.
+    pub(crate) outside: Vec<ReceiptItem>,
+    /// The answer if it covers nothing.
+    pub(crate) nothing: NothingToStop,
+}
+
+impl StopPlan {
+    /// True if there is nothing that it could stop.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.scopes.is_empty() && self.left.is_empty()
+    }
+}
+
+impl SessionInner {
+    /// Makes the plan of a stop.
+    pub(crate) fn plan(&self, state: &LockedState, target: &StopTarget) -> StopPlan {
+        let label = self.label();
+        let had_turns = state.position.last_turn.0 > 0;
+        let mut plan = StopPlan {
+            target: label.as_str().into(),
+            extent: target.extent(),
+            scopes: Vec::new(),
+            left: Vec::new(),
+            turn: None,
+            bystanders: Vec::new(),
+            outside: Vec::new(),
+            nothing: if had_turns {
+                NothingToStop::AlreadyEnded
+            } else {
+                NothingToStop::NotFound
+            },
+        };
+        match target {
+            StopTarget::Call(id) => {
+                plan.nothing = NothingToStop::NotFound;
+                plan.target = format!("{label}/call/{id}").into();
+                let turns = state.queue.running().into_iter().chain(&state.last);
+                let found = state.awake.as_ref();
+                let found = found.and_then(|awake| call_scope(awake, turns, id));
+                plan.scopes.extend(found);
+            }
+            StopTarget::Background(id) => {
+                plan.nothing = NothingToStop::NotFound;
+                plan.target = format!("{label}/{id}").into();
+                plan.cover_background(state, id);
+            }
+            StopTarget::Turn => {
+                let turn = state.next_turn().or(state.last.as_ref());
+                plan.cover_turn(state, turn);
+            }
+            StopTarget::Message(id) => {
+                plan.nothing = NothingToStop::NotFound;
+                plan.target = format!("{label}/message/{id}").into();
+                plan.cover_message(state, id);
+            }
+            StopTarget::TurnAndBackground => {
+                plan.cover_turn(state, state.next_turn());
+                plan.cover_all_background(state);
+                plan.target = label.as_str().into();
+            }
+            StopTarget::Session => {
+                let awake = state.awake.iter();
+                plan.scopes.extend(awake.map(|awake| awake.scope.clone()));
+                plan.turn = state.queue.running().cloned();
+            }
+            StopTarget::Process => {
+                plan.target = self.host.scope.label();
+                plan.scopes.push(self.host.scope.clone());
+                plan.turn = state.queue.running().cloned();
+            }
+        }
+        let is_of_turn = matches!(target, StopTarget::Turn | StopTarget::TurnAndBackground);
+        if plan.is_empty() && is_of_turn && had_turns {
+            // The session itself exists: its last turn has ended.
+            plan.target = format!("{label}/turn/{}", state.position.last_turn).into();
+        }
+        let names_others = matches!(
+            target,
+            StopTarget::Turn | StopTarget::Message(_) | StopTarget::Session | StopTarget::Process
+        );
+        if names_others {
+            plan.outside = state.left_items().collect();
+        }
+        plan
+    }
+}
+
+impl StopPlan {
+    /// Covers a turn, with the hooks that it waits for.
+    fn cover_turn(&mut self, state: &LockedState, turn: Option<&Arc<QueuedTurn>>) {
+        let (Some(awake), Some(turn)) = (&state.awake, turn) else {
+            return;
+        };
+        self.target = turn.scope.label();
+        self.scopes.push(turn.scope.clone());
+        if !turn.state.has_begun() {
+            self.scopes.extend(awake.hooks.clone());
+        }
+        self.turn = Some(Arc::clone(turn));
+        self.bystanders.push(awake.background_scope.clone());
+    }
+
+    /// Covers the turn of a message, or the turn that has taken it. If that turn puts the message back, the message itself
+    /// is stopped as well.
+    fn cover_message(&mut self, state: &LockedState, id: &MessageId) {
+        let Some((own, handed_to)) = state.queued_turn_of(id) else {
+            return;
+        };
+        match handed_to.filter(|turn| turn.controls.has_taken(id)) {
+            Some(turn) => {
+                self.cover_turn(state, Some(&turn));
+                self.scopes.push(own.scope.clone());
+            }
+            None => self.cover_turn(state, Some(&own)),
+        }
+    }
+
+    fn cover_all_background(&mut self, state: &LockedState) {
+        self.bystanders.clear();
+        if let Some(awake) = &state.awake {
+            let ending = awake.being_stopped.iter();
+            self.scopes
+                .extend(ending.filter(|scope| !scope.is_quiet()).cloned());
+            let is_in_use = !awake.background_scope.is_quiet();
+            // With a running turn in any case, so that its calls start no more work in between.
+            let turn = self.turn.as_ref();
+            let may_start = turn.is_some_and(|turn| !turn.scope.is_stopped());
+            if is_in_use || may_start {
+                self.scopes.push(awake.background_scope.clone());
+            }
+            let hooks = awake.hooks.iter().filter(|hooks| !hooks.is_stopped());
+            self.scopes.extend(hooks.cloned());
+        }
+        let left = state.orphans.works().into_iter().filter(|work| work.alive);
+        self.left.extend(left.map(|work| work.id));
+    }
+
+    fn cover_background(&mut self, state: &LockedState, id: &BackgroundId) {
+        let watched = state.awake.as_ref().and_then(|awake| awake.work(id));
+        match watched {
+            Some(work) if !work.is_detached() => self.scopes.push(work.scope().clone()),
+            _ if state.orphans.works().iter().any(|work| work.id == *id) => {
+                self.left.push(id.clone());
+            }
+            _ => {}
+        }
+    }
+}
+
+impl AwakeSession {
+    fn work(&self, id: &BackgroundId) -> Option<Arc<BackgroundWork>> {
+        let works = self.background.as_ref()?.works();
+        works.into_iter().find(|work| work.id == *id)
+    }
+}
+
+/// Scope of a call of a background sub-agent, by its path.
+fn background_call_scope(awake: &AwakeSession, id: &CallId) -> Option<Scope> {
+    let path = id.as_str().contains('/').then(|| id.as_str())?;
+    let mut scopes = awake.being_stopped.iter().chain([&awake.background_scope]);
+    scopes.find_map(|scope| scope.find_unit(path))
+}
+
+/// Scope of a call of these turns, or of a call that has moved to the background. The turns first: a moving call
+/// appears in the background before it leaves the turn, where it may remain listed as ended.
+fn call_scope<'a>(
+    awake: &AwakeSession,
+    mut turns: impl Iterator<Item = &'a Arc<QueuedTurn>>,
+    id: &CallId,
+) -> Option<Scope> {
+    let is_there = |scope: &Scope| scope.check().is_ok() || !scope.is_quiet();
+    match turns.find_map(|queued| queued.controls.call(id)) {
+        Some(scope) if is_there(&scope) => Some(scope),
+        ended => background_call_scope(awake, id).or(ended),
+    }
+}
+
+impl LockedState {
+    /// Running turn, or else the first waiting turn.
+    fn next_turn(&self) -> Option<&Arc<QueuedTurn>> {
+        self.queue.all().next()
+    }
+
+    /// Turn of a message that has not ended, or of the last message that has; and the running turn, if the
+    /// message was handed to that turn.
+    fn queued_turn_of(&self, id: &MessageId) -> Option<(Arc<QueuedTurn>, Option<Arc<QueuedTurn>>)> {
+        let is_it = |queued: &Arc<QueuedTurn>| queued.message() == Some(id);
+        let own = self
+            .queue
+            .all()
+            .chain(&self.last)
+            .find(|queued| is_it(queued))?;
+        let handed = self.queue.has_steered(is_it);
+        let handed_to = self.queue.running().filter(|_| handed).cloned();
+        Some((Arc::clone(own), handed_to))
+    }
+
+    /// Takes a message back from the running turn, unless the turn has taken it.
+    pub(crate) fn withdraw(&self, id: &MessageId) {
+        if let Some((_, Some(turn))) = self.queued_turn_of(id) {
+            let _taken_or_not = turn.controls.withdraw(id);
+        }
+    }
+
+    /// Work that runs without an owner, as items of receipts that do not cover it. State as of the last check.
+    pub(crate) fn left_items(&self) -> impl Iterator<Item = ReceiptItem> {
+        let works = self.orphans.works().into_iter();
+        works
+            .filter(|work| work.alive)
+            .map(|work| running_item(&work))
+    }
+}
