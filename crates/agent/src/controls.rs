@@ -120,7 +120,7 @@ impl RunControls {
         self.ending_turn.interrupted()
     }
 
-    /// Outcome of the running turn, or else of the last turn; set while its hooks run.
+    /// Outcome of the running turn, or else of the last turn; set once its ending is written, before its hooks run.
     pub fn ended_turn(&self) -> Option<TurnOutcome> {
         self.ending_turn.outcome()
     }

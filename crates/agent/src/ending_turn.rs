@@ -4,6 +4,7 @@
 use allstop_core::{Cause, StopReason};
 use allstop_scope::Scope;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use crate::error::TurnError;
 use crate::outcome::TurnOutcome;
@@ -21,12 +22,16 @@ pub struct InterruptReason {
 
 /// Ending of the running turn, or else of the last turn.
 #[derive(Debug, Default)]
-pub(crate) struct EndingTurn(Mutex<EndingTurnState>);
+pub(crate) struct EndingTurn {
+    state: Mutex<EndingTurnState>,
+    /// Notified when the outcome is set.
+    ended: Notify,
+}
 
 #[derive(Debug, Default)]
 struct EndingTurnState {
     interrupted: Option<InterruptReason>,
-    /// Outcome, set while the hooks run.
+    /// Outcome, once the ending is written.
     outcome: Option<TurnOutcome>,
     hooks: Option<Scope>,
     /// A stop arrived after the turn's commit: no further hook starts.
@@ -36,38 +41,54 @@ struct EndingTurnState {
 impl EndingTurn {
     /// Clears the state at the start of a turn.
     pub(crate) fn reset(&self) {
-        *self.0.lock() = EndingTurnState::default();
+        *self.state.lock() = EndingTurnState::default();
     }
 
     /// Sets the reason of the end while the ending is written.
     pub(crate) fn set_interrupt(&self, interrupted: InterruptReason) {
-        self.0.lock().interrupted = Some(interrupted);
+        self.state.lock().interrupted = Some(interrupted);
     }
 
     pub(crate) fn interrupted(&self) -> Option<InterruptReason> {
-        self.0.lock().interrupted.clone()
+        self.state.lock().interrupted.clone()
     }
 
-    /// Sets the outcome while the hooks run.
+    /// Sets the outcome once the ending is written, before the hooks run.
     pub(crate) fn set_outcome(&self, outcome: &TurnOutcome) {
-        self.0.lock().outcome = Some(outcome.clone());
+        self.state.lock().outcome = Some(outcome.clone());
+        self.ended.notify_waiters();
+    }
+
+    /// Waits for the outcome.
+    ///
+    /// Cancel safe.
+    pub(crate) async fn has_outcome(&self) {
+        loop {
+            let mut ended = std::pin::pin!(self.ended.notified());
+            // Before the look: an outcome that is set after it is noticed.
+            ended.as_mut().enable();
+            if self.state.lock().outcome.is_some() {
+                return;
+            }
+            ended.await;
+        }
     }
 
     /// Sets the scope of the hooks. Returns true if they may start.
     pub(crate) fn may_begin_hooks(&self, scope: &Scope) -> bool {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         state.hooks = Some(scope.clone());
         !state.is_stopped
     }
 
     pub(crate) fn outcome(&self) -> Option<TurnOutcome> {
-        self.0.lock().outcome.clone()
+        self.state.lock().outcome.clone()
     }
 
     /// Prevents further hooks of this turn, and returns the scope of the running hooks. Between two hooks the scope is quiet but
     /// open.
     pub(crate) fn forbid_hooks(&self) -> Option<Scope> {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         state.is_stopped = true;
         let is_open = |scope: &Scope| scope.check().is_ok() || !scope.is_quiet();
         state.hooks.clone().filter(is_open)

@@ -4,13 +4,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use allstop_core::decision::CommitDecision;
+use allstop_core::receipt::{ConversationEffect, StopInfo};
 use allstop_core::turn::{BackgroundNote, LoopDetector};
-use allstop_core::{Cause, CauseKind, Extent, StopReason};
+use allstop_core::{Cause, CauseKind, Extent, Receipt, StopReason};
 use allstop_scope::{
     Deadline, NotStarted, Scope, ScopeOptions, Stop, StopRequest, WorkHandle, WorkLost,
     instant_after,
 };
-use tokio::time::Instant;
+use futures::future::BoxFuture;
+use tokio::time::{Duration, Instant, timeout};
 
 use crate::background::SessionBackground;
 use crate::controls::RunControls;
@@ -21,6 +23,9 @@ use crate::outcome::RunOutcome;
 use crate::parts::AgentParts;
 use crate::prompt::Prompt;
 use crate::turn::{self, TurnCx, TurnInput};
+
+/// Maximum wait for the ending of a turn after its stop: the time limit for writing that ending.
+const ENDING_MAX: Duration = Duration::from_secs(1);
 
 /// Input of a run.
 #[derive(Debug)]
@@ -94,10 +99,13 @@ impl Run {
     }
 
     /// Stops the running turn and the run: no further turn starts. The receipt names background work, which continues.
-    pub fn stop(&self, cause: Cause) -> Stop {
+    pub fn stop(&self, cause: Cause) -> RunStop {
         let mut order = StopRequest::new(Extent::Turn, cause);
         order.bystanders.extend(self.bystander.clone());
-        self.scope.stop(order)
+        RunStop {
+            stop: self.scope.stop(order),
+            controls: Arc::clone(&self.controls),
+        }
     }
 
     /// Scope of the turns.
@@ -131,6 +139,60 @@ impl Run {
         let outcome = engine.await;
         self.engine = None;
         outcome
+    }
+}
+
+/// A stop of a run that was accepted. Await it for the receipt; dropping it changes nothing.
+#[derive(Debug, Clone)]
+#[must_use = "the receipt says what still runs"]
+pub struct RunStop {
+    stop: Stop,
+    controls: Arc<RunControls>,
+}
+
+impl RunStop {
+    /// The accepted request.
+    pub fn request(&self) -> &StopInfo {
+        self.stop.request()
+    }
+
+    /// Ends the grace and forces now.
+    pub fn force(&self) {
+        self.stop.force();
+    }
+
+    /// Waits for the receipt, with the effect on the conversation and the usage of the turn: at most grace, force and one
+    /// second for the ending of the turn. If the ending is not written by then, the effect is `unknown`.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the stop continues even if no caller waits.
+    pub async fn receipt(&self) -> Arc<Receipt> {
+        let receipt = self.stop.receipt().await;
+        if receipt.outcome().is_some() {
+            return receipt;
+        }
+        let ending = self.controls.ending_turn();
+        let _ended_or_not = timeout(ENDING_MAX, ending.has_outcome()).await;
+        let (conversation, usage) = match ending.outcome() {
+            Some(turn) => match turn.receipt {
+                Some(own) if own.is_of_same_work(&receipt) => return own,
+                Some(own) => (own.conversation(), turn.usage),
+                None if turn.is_ending_known => (ConversationEffect::Unchanged, turn.usage),
+                None => (ConversationEffect::Unknown, turn.usage),
+            },
+            None => (ConversationEffect::Unknown, self.controls.usage()),
+        };
+        let receipt = Arc::unwrap_or_clone(receipt);
+        Arc::new(receipt.with_conversation(conversation).with_usage(usage))
+    }
+}
+
+impl IntoFuture for RunStop {
+    type Output = Arc<Receipt>;
+    type IntoFuture = BoxFuture<'static, Arc<Receipt>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move { self.receipt().await })
     }
 }
 

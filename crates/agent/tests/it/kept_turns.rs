@@ -22,7 +22,7 @@ fn stopping(stop_policy: StopPolicy) -> Settings {
 #[tokio::test(start_paused = true)]
 async fn keep_commits_completed_steps_with_one_result_per_call() {
     let (run, _, _) = in_two_tools(stopping(StopPolicy::Keep), [hears, deaf]).await;
-    let _stop = run.stop(user());
+    let stop = run.stop(user());
     let (turn, _) = ended(run.finish().await.unwrap());
     assert_eq!(turn.stop_reason, StopReason::Cancelled);
     let messages = &turn.conversation.messages;
@@ -37,10 +37,14 @@ async fn keep_commits_completed_steps_with_one_result_per_call() {
         7,
         "user, step, result, step, two results, marker"
     );
+    let receipt = turn.receipt.unwrap();
     assert_eq!(
-        turn.receipt.unwrap().conversation(),
+        receipt.conversation(),
         ConversationEffect::KeptCompletedSteps
     );
+    // The caller of the stop has the effect and the usage, too.
+    assert_eq!(stop.receipt().await, receipt);
+    assert!(receipt.usage().output_tokens > 0);
 }
 
 fn speaks_and_hears(call: ToolInvocation) -> BoxFuture<'static, String> {

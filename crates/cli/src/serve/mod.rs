@@ -262,18 +262,18 @@ async fn shut_down(
 }
 
 fn summary(report: &ShutdownReport) -> String {
-    let left = report.receipts.iter().filter(|receipt| !receipt.quiet());
-    let (left, stopped) = (left.count(), report.receipts.len());
-    let tasks = match stopped {
-        0 => "no task was running".to_owned(),
+    let tasks = match report.stopped() {
+        0 => "no task was stopped".to_owned(),
         1 => "1 task was stopped".to_owned(),
         count => format!("{count} tasks were stopped"),
     };
-    match (left, report.not_stored) {
-        (0, 0) => format!("{tasks}; nothing is left running"),
-        (left, not_stored) => {
-            format!("{tasks}; {left} left work running, the end of {not_stored} is not stored")
-        }
+    let left = match report.left_running() {
+        0 => "nothing is left running".to_owned(),
+        count => format!("{count} left work running"),
+    };
+    match report.not_stored {
+        0 => format!("{tasks}; {left}"),
+        count => format!("{tasks}; {left}, the end of {count} is not stored"),
     }
 }
 
@@ -289,4 +289,61 @@ fn tell(host: &ProcessHost, line: &str) {
     host.output
         .stderr()
         .lines(line.to_owned(), OutputPriority::Must);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use allstop_core::receipt::{
+        ItemKind, ItemState, NotStoppedReason, ReceiptItem, StopFindings, StopInfo,
+    };
+    use allstop_core::{Cause, CauseKind, Extent, Receipt, Timestamp};
+
+    use super::*;
+
+    fn info() -> StopInfo {
+        StopInfo {
+            stop_id: "stop".into(),
+            target: "task/1".into(),
+            extent: Extent::Subtree,
+            cause: Cause::new(CauseKind::Shutdown),
+            requested_at: Timestamp::from_unix_ms(0),
+        }
+    }
+
+    fn running(kind: ItemKind) -> ReceiptItem {
+        let why = NotStoppedReason::NotAcknowledged;
+        ReceiptItem::new(kind, "1", "1", ItemState::StillRunning { why })
+    }
+
+    fn report(receipts: Vec<Receipt>, not_stored: usize) -> ShutdownReport {
+        ShutdownReport {
+            receipts: receipts.into_iter().map(Arc::new).collect(),
+            not_stored,
+        }
+    }
+
+    /// An execution that had ended, and whose end a full disk refuses, was counted as stopped with work left running.
+    #[test]
+    fn execution_that_waits_for_the_store_is_not_left_running() {
+        let ended = Receipt::of_ended(info(), vec![running(ItemKind::Engine)]);
+        assert_eq!(
+            summary(&report(vec![ended], 1)),
+            "no task was stopped; nothing is left running, the end of 1 is not stored"
+        );
+        let findings = StopFindings {
+            items: [running(ItemKind::ToolCall)].into(),
+            ..StopFindings::default()
+        };
+        let stopped = Receipt::of_stop(info(), findings);
+        assert_eq!(
+            summary(&report(vec![stopped], 0)),
+            "1 task was stopped; 1 left work running"
+        );
+        assert_eq!(
+            summary(&report(Vec::new(), 0)),
+            "no task was stopped; nothing is left running"
+        );
+    }
 }

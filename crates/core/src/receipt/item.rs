@@ -156,7 +156,8 @@ impl ItemState {
         )
     }
 
-    pub(super) fn is_outside_extent(&self) -> bool {
+    /// True if the work is not in the extent of the stop.
+    pub fn is_outside_extent(&self) -> bool {
         matches!(
             self,
             Self::StillRunning {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use allstop_core::receipt::{ItemKind, ReceiptItem};
 use allstop_core::{Cause, CauseKind, Receipt, WorkerId};
 use futures::future::join_all;
 use tokio::time::{Instant, timeout_at};
@@ -19,6 +20,25 @@ pub struct ShutdownReport {
     pub receipts: Vec<Arc<Receipt>>,
     /// Executions whose end was not stored within the time.
     pub not_stored: usize,
+}
+
+impl ShutdownReport {
+    /// Number of executions that the shutdown stopped. Others had ended, and waited for the store.
+    pub fn stopped(&self) -> usize {
+        let stopped = |receipt: &&Arc<Receipt>| receipt.outcome().is_none();
+        self.receipts.iter().filter(stopped).count()
+    }
+
+    /// Number of executions with work that still runs. An engine that waits for the store is no such work.
+    pub fn left_running(&self) -> usize {
+        let runs = |item: &ReceiptItem| {
+            item.kind != ItemKind::Engine
+                && item.state.breaks_quiet()
+                && !item.state.is_outside_extent()
+        };
+        let left = |receipt: &&Arc<Receipt>| receipt.items().iter().any(runs);
+        self.receipts.iter().filter(left).count()
+    }
 }
 
 impl TaskManager {

@@ -10,11 +10,7 @@ use crate::outcome::TurnOutcome;
 
 /// Calls the hooks in a separate scope, because the scope of the turn is closed. A stop during the hooks has a separate
 /// receipt. After a stop no further hook starts.
-pub(super) async fn call_end_hooks(
-    cx: TurnCx<'_>,
-    history: &RunHistory,
-    outcome: &mut TurnOutcome,
-) {
+pub(super) async fn call_end_hooks(cx: TurnCx<'_>, history: &RunHistory, outcome: &TurnOutcome) {
     let Ok(run) = cx.run else { return };
     let event = HookEvent::TurnEnd {
         stop_reason: outcome.stop_reason,
@@ -27,7 +23,6 @@ pub(super) async fn call_end_hooks(
         return;
     };
     let ending_turn = cx.controls.ending_turn();
-    ending_turn.set_outcome(outcome);
     if ending_turn.may_begin_hooks(&scope) {
         let hook_cx = HookCx {
             session_id: history.session_id().clone(),

@@ -104,8 +104,9 @@ impl RunningTurn<'_> {
         self.work.close();
         scope.close();
         drop(self.engine);
+        cx.controls.ending_turn().set_outcome(&outcome);
         if !cx.parts.hooks.is_empty() {
-            Box::pin(call_end_hooks(cx, history, &mut outcome)).await;
+            Box::pin(call_end_hooks(cx, history, &outcome)).await;
         }
         outcome
     }
@@ -154,7 +155,8 @@ impl RunningTurn<'_> {
         ended.denials = self.denials;
         ended.error = error.or(ended.error);
         scope.close();
-        call_end_hooks(cx, history, &mut ended).await;
+        cx.controls.ending_turn().set_outcome(&ended);
+        call_end_hooks(cx, history, &ended).await;
         cx.controls.end_turn();
         self.work.close();
         ended

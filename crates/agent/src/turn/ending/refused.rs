@@ -29,5 +29,6 @@ pub(in crate::turn) async fn refused(
     if let Some(scope) = scope {
         scope.close();
     }
+    cx.controls.ending_turn().set_outcome(&outcome);
     outcome
 }
