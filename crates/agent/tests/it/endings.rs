@@ -62,6 +62,25 @@ async fn transient_failure_is_retried_and_its_cost_is_kept() {
     assert_eq!(model.requests().len(), 3);
 }
 
+/// The provider had begun to answer, and may charge for the request.
+#[tokio::test(start_paused = true)]
+async fn usage_of_a_call_that_fails_before_its_first_event_is_estimated() {
+    let cut = || ModelError::new(ModelErrorKind::Disconnected, "cut".to_owned());
+    let begun = vec![Reply::text("").fail(cut())];
+    let refused = vec![Reply::error(cut())];
+    for (replies, may_cost) in [(begun, true), (refused, false)] {
+        let once = Settings {
+            retry: RetryPolicy::never(),
+            ..settings()
+        };
+        let agent = agent(&model(replies)).settings(once).build();
+        let (turn, _) = run(agent, &root(), history().await, "go").await;
+        assert_eq!(turn.stop_reason, StopReason::Error);
+        assert_eq!(turn.usage.input_tokens > 0, may_cost, "{:?}", turn.usage);
+        assert_eq!(turn.usage.estimated, may_cost, "{:?}", turn.usage);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn broken_stream_is_retried_without_its_partial_call() {
     let model = model(vec![Reply::text("half").disconnect()]);

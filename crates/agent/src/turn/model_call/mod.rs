@@ -195,8 +195,8 @@ impl RunningTurn<'_> {
             }
             Ok(Some(error)) => {
                 registration.finish(Ending::Returned);
-                // A call that failed before any data arrived has no known cost.
-                let usage = if partial.bytes == 0 && partial.reported.is_none() {
+                // A provider that refuses a request does not charge for it. One that has begun to answer may do so.
+                let usage = if partial.is_refused() {
                     Usage::default()
                 } else {
                     partial.usage_when_cut(|| self.input_tokens_estimated())

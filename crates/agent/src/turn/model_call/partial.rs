@@ -5,6 +5,9 @@ use allstop_model::ModelEvent;
 
 use crate::event::{AgentEvent, EventSink};
 
+/// Checkpoint of a call before its answer begins.
+const CONNECT: &str = "connect";
+
 pub(super) struct PartialAnswer {
     pub(super) text: String,
     pub(super) calls: Vec<ToolCall>,
@@ -32,8 +35,13 @@ impl PartialAnswer {
             half_call_bytes: 0,
             bytes_after_stop: 0,
             finish: FinishReason::Done,
-            checkpoint: "connect",
+            checkpoint: CONNECT,
         }
+    }
+
+    /// True if the provider has not begun to answer.
+    pub(super) fn is_refused(&self) -> bool {
+        self.checkpoint == CONNECT
     }
 
     /// Usage of a complete answer: as reported, or else an estimate marked as such.
