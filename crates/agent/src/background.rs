@@ -81,12 +81,15 @@ impl SessionBackground {
         records
     }
 
-    /// Takes back the background records among records that were not written. The next append includes them.
+    /// Takes back records between turns that were not written: of background work, and receipts. The next append includes
+    /// them.
     pub fn give_back(&self, unwritten: Vec<SessionRecord>) {
         let of_background = unwritten.into_iter().filter(|record| {
             matches!(
                 record,
-                SessionRecord::BackgroundStarted { .. } | SessionRecord::BackgroundEnded { .. }
+                SessionRecord::BackgroundStarted { .. }
+                    | SessionRecord::BackgroundEnded { .. }
+                    | SessionRecord::Stopped { .. }
             )
         });
         self.unwritten.lock().extend(of_background);

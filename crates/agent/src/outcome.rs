@@ -50,6 +50,8 @@ pub struct TurnOutcome {
     /// True if the store has confirmed that the ending is written, or that it is not. If false, `conversation` is the
     /// one before the turn, and the next start of the session determines the ending.
     pub is_ending_known: bool,
+    /// True if the log has the ending.
+    pub is_ending_written: bool,
 }
 
 /// Outcome of a run.

@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use allstop_core::receipt::ItemKind;
 use allstop_core::{Cause, CauseKind, Receipt};
 use allstop_runtime::{System, UnendedWork};
 use allstop_session::{DetachResult, Session, SessionStop, StopTarget};
@@ -147,7 +146,7 @@ impl SessionClosing<'_> {
             .flatten()
             .map(SessionStop::account_now)
             .collect();
-        receipts.retain(|receipt| had_work_to_stop(receipt));
+        receipts.retain(|receipt| receipt.names_work());
         let path = self.system.recording_path();
         let not_written = |why: &str| {
             path.map(|path| format!("the recording {} is not written{why}", path.display()))
@@ -162,13 +161,6 @@ impl SessionClosing<'_> {
             },
         }
     }
-}
-
-/// True if the end stopped something that a person knows of. The threads on which a session looks at `/proc` and at its
-/// folders are worth no word unless they hang.
-fn had_work_to_stop(receipt: &Receipt) -> bool {
-    let mut items = receipt.items().iter();
-    items.any(|item| item.kind != ItemKind::Thread || item.state.breaks_quiet())
 }
 
 fn the_session_is_closed() -> Cause {

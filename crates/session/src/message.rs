@@ -151,6 +151,8 @@ pub struct MessageOutcome {
     pub steps: u32,
     /// True if the store has confirmed that the turn's ending is written, or that it is not.
     pub is_ending_known: bool,
+    /// True if the log has the turn's ending.
+    pub is_ending_written: bool,
 }
 
 impl MessageOutcome {
@@ -182,6 +184,7 @@ impl MessageOutcome {
             denials: turn.denials.clone(),
             steps: turn.steps,
             is_ending_known: turn.is_ending_known,
+            is_ending_written: turn.is_ending_written,
         }
     }
 
@@ -248,6 +251,7 @@ impl MessageOutcome {
             denials: Vec::new(),
             steps: 0,
             is_ending_known: true,
+            is_ending_written: false,
         }
     }
 }

@@ -57,8 +57,8 @@ impl QueuedTurn {
         self.prompt.origin == TurnOrigin::User
     }
 
-    /// Stops the turn, running or waiting. If the turn is already committed, stops the hooks that run at its end. Its receipt
-    /// goes to the outcome of the message.
+    /// Stops the turn, running or waiting. If the turn is already committed, stops the hooks that run at its end. The
+    /// receipt is in the outcome of the message, unless only hooks were stopped.
     pub(crate) fn stop(&self, cause: Cause, background: &Scope) {
         let order = StopRequest::new(Extent::Turn, cause).bystander(background);
         let mut scopes = vec![self.scope.clone()];

@@ -152,10 +152,10 @@ impl SessionInner {
 impl SessionInner {
     /// Takes the work without an owner that a stop covers into scopes.
     fn take_left_work(self: &Arc<Self>, state: &mut LockedState, plan: &StopPlan) -> Taken {
-        let parent = match &state.awake {
-            Some(awake) => awake.scope.clone(),
-            None => self.host.scope.clone(),
-        };
+        let awake = state.awake.as_ref().map(|awake| &awake.scope);
+        // A session that is being closed takes no more work.
+        let parent = awake.filter(|scope| !scope.is_stopped());
+        let parent = parent.unwrap_or(&self.host.scope).clone();
         let mut taken = Taken::default();
         for id in &plan.left {
             self.take_orphan(state, id, &parent, &mut taken);

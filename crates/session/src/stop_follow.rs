@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use allstop_core::Receipt;
-use allstop_core::receipt::NothingToStop;
+use allstop_core::receipt::{ConversationEffect, NothingToStop};
 use tokio::time::{Duration, timeout};
 
 use crate::inner::SessionInner;
@@ -30,10 +30,14 @@ impl SessionInner {
 
     /// Follows a stop until its receipt is complete and in the log.
     pub(crate) fn follow(self: &Arc<Self>, stop: SessionStop, kept: KeptReceipts) {
-        let inner = Arc::clone(self);
+        let following = Following {
+            inner: Arc::clone(self),
+            stop,
+        };
         drop(self.host.scope.spawn_engine(async move {
+            let Following { inner, stop } = &following;
             let complete = stop.complete().await;
-            inner.keep(&stop, complete, kept).await;
+            inner.keep(stop, complete, kept).await;
         }));
     }
 
@@ -43,7 +47,9 @@ impl SessionInner {
             mut receipt,
             is_in_ending,
         } = complete;
-        if !is_in_ending && !kept.has(&receipt) {
+        let changes_nothing =
+            !stop.ends_turn() && receipt.conversation() == ConversationEffect::Unchanged;
+        if !is_in_ending && changes_nothing && !kept.has(&receipt) {
             let request = receipt.request().clone();
             receipt = Arc::new(Receipt::of_nothing(request, NothingToStop::AlreadyEnded));
         }
@@ -64,5 +70,19 @@ impl SessionInner {
             let _in_the_log_or_late = timeout(RECORD_MAX, stop.receipt()).await;
         }
         stop.answer(receipt);
+    }
+}
+
+/// A stop that is followed. If the runtime shuts down first, its waiters on other runtimes get the account of that moment.
+struct Following {
+    inner: Arc<SessionInner>,
+    stop: SessionStop,
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        self.inner.state.lock().stops.finish(&self.stop);
+        // The first answer stays.
+        self.stop.answer(self.stop.account_now());
     }
 }

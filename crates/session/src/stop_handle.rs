@@ -68,9 +68,16 @@ impl SessionStop {
         &self.0.request
     }
 
-    /// True if there was nothing to stop, when it was accepted.
+    /// True if there was nothing to stop when it was accepted.
     pub fn is_of_nothing(&self) -> bool {
-        self.0.running.is_none()
+        let running = self.0.running.as_ref();
+        running.is_none_or(|running| running.stop.is_of_nothing())
+    }
+
+    /// True if it ends a turn.
+    pub(crate) fn ends_turn(&self) -> bool {
+        let running = self.0.running.as_ref();
+        running.is_some_and(|running| running.turn.is_some())
     }
 
     /// True if it ends this turn.
@@ -151,9 +158,8 @@ impl RunningStop {
             });
         }
         let outcome = turn.try_outcome();
-        if let Some(ending) = outcome
-            .as_ref()
-            .and_then(|outcome| outcome.receipt.as_ref())
+        let written = outcome.as_ref().filter(|outcome| outcome.is_ending_written);
+        if let Some(ending) = written.and_then(|outcome| outcome.receipt.as_ref())
             && ending.is_of_same_work(&receipt)
         {
             return CompleteReceipt {
@@ -162,7 +168,7 @@ impl RunningStop {
             };
         }
         let is_completed = outcome.is_some_and(|outcome| outcome.is_completed());
-        if is_completed && receipt.items().is_empty() {
+        if is_completed && !receipt.names_work() {
             // The commit was first, and nothing else ran.
             let request = receipt.request().clone();
             return new(Receipt::of_nothing(request, NothingToStop::AlreadyEnded));

@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use allstop_core::Receipt;
-use allstop_core::receipt::ItemKind;
 use allstop_core::record::SessionRecord;
 
 use crate::message::MessageState;
@@ -50,6 +49,11 @@ impl StopList {
         self.running.first().cloned()
     }
 
+    /// True if all receipts are complete, and the log has them.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.running.is_empty() && self.unrecorded.is_empty()
+    }
+
     pub(crate) fn complete(&mut self, stop: &SessionStop, receipt: Arc<Receipt>) {
         if self.unrecorded.len() == UNRECORDED_MAX {
             self.unrecorded.pop_front();
@@ -57,22 +61,29 @@ impl StopList {
         self.unrecorded.push_back((stop.clone(), receipt));
     }
 
-    /// Receipts for the log. They stay in the list until [`StopList::recorded`].
-    pub(crate) fn records(&self) -> Vec<SessionRecord> {
-        let receipts = self.unrecorded.iter().map(|(_, receipt)| receipt);
-        let record = |receipt: &Arc<Receipt>| SessionRecord::Stopped {
-            receipt: Arc::clone(receipt),
-        };
-        receipts.map(record).collect()
+    /// Takes the receipts for the log.
+    pub(crate) fn take_unrecorded(&mut self) -> UnrecordedReceipts {
+        UnrecordedReceipts(std::mem::take(&mut self.unrecorded))
     }
+}
 
-    /// Answers the stops of the first `len` receipts. If the log has them, they leave the list.
-    pub(crate) fn recorded(&mut self, len: usize, is_in_log: bool) {
-        for (stop, receipt) in self.unrecorded.iter().take(len) {
+/// Receipts that are being written. Their stops are answered when this is dropped: written or not.
+#[derive(Default)]
+pub(crate) struct UnrecordedReceipts(VecDeque<(SessionStop, Arc<Receipt>)>);
+
+impl UnrecordedReceipts {
+    pub(crate) fn records(&self) -> impl Iterator<Item = SessionRecord> {
+        let receipts = self.0.iter().map(|(_, receipt)| receipt);
+        receipts.map(|receipt| SessionRecord::Stopped {
+            receipt: Arc::clone(receipt),
+        })
+    }
+}
+
+impl Drop for UnrecordedReceipts {
+    fn drop(&mut self) {
+        for (stop, receipt) in &self.0 {
             stop.answer(Arc::clone(receipt));
-        }
-        if is_in_log {
-            self.unrecorded.drain(..len.min(self.unrecorded.len()));
         }
     }
 }
@@ -87,14 +98,12 @@ pub(crate) enum Followed {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum KeptReceipts {
     All,
-    /// Receipts that name work. A session reads `/proc` and its folders on threads: these count only if they hang.
+    /// Receipts that name work of their extent.
     OfWork,
 }
 
 impl KeptReceipts {
     pub(crate) fn has(self, receipt: &Receipt) -> bool {
-        let mut items = receipt.items().iter();
-        matches!(self, Self::All)
-            || items.any(|item| item.kind != ItemKind::Thread || item.state.breaks_quiet())
+        matches!(self, Self::All) || receipt.names_work()
     }
 }

@@ -61,7 +61,8 @@ pub(crate) struct PsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct StopArgs {
-    /// The session: its id or a part of it, its number in `sessions list`, or `last`, the open one that was active last
+    /// The session: its id or a part of it, its number in `sessions list`, or `last`, the open one that was active last, or
+    /// else the last one of the store
     #[arg(conflicts_with = "all")]
     pub(crate) id: Option<String>,
     /// Stop all open sessions of this user, and work that was left running in the store
@@ -70,7 +71,7 @@ pub(crate) struct StopArgs {
     /// Part of the session to stop
     #[arg(long, value_name = "EXTENT", value_parser = extents(), default_value = EXTENT_DEFAULT)]
     pub(crate) extent: RemoteExtent,
-    /// Stop one call of the running turn, by its id in `ps`
+    /// Stop one call of the running turn, or one piece of background work, by its id in `ps`
     #[arg(long, value_name = "CALL", conflicts_with_all = ["extent", "all"])]
     pub(crate) call: Option<String>,
     /// Use force at once, without grace

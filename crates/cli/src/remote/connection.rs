@@ -247,7 +247,13 @@ impl RemoteConnection {
             Err(error) => return responder.respond(Err::<(), _>(error)),
         };
         let target = match (params.call, params.extent) {
-            (Some(call), _) => StopTarget::Call(call),
+            (Some(call), _) => {
+                let works = owned.session.background();
+                match works.iter().find(|work| work.id.as_str() == call.as_str()) {
+                    Some(work) => StopTarget::Background(work.id.clone()),
+                    None => StopTarget::Call(call),
+                }
+            }
             (None, RemoteExtent::Turn) => StopTarget::Turn,
             (None, RemoteExtent::TurnAndBackground) => StopTarget::TurnAndBackground,
             (None, RemoteExtent::Session) if owned.is_of_client() => {
@@ -271,7 +277,8 @@ impl RemoteConnection {
             stop.force();
         }
         if !stop.is_of_nothing() {
-            owned.tell_stop(&stop, !matches!(target, StopTarget::Call(_)));
+            let is_of_part = matches!(target, StopTarget::Call(_) | StopTarget::Background(_));
+            owned.tell_stop(&stop, !is_of_part);
         }
         drop(accepting);
         let in_flight = self.in_flight.token();

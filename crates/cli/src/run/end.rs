@@ -29,14 +29,16 @@ impl RunTurns<'_, '_> {
             envelope.stop_reason = reason;
             envelope.cause = self.supervisor.control.cause().cloned();
         }
-        // The turn may have ended before its stop was told.
-        while let Some(asked) = self.remote.try_next_stop() {
-            self.stopped_from_elsewhere(asked);
-        }
+        self.take_stops_from_elsewhere();
         // At the moment of the exit this waits for nothing, and names what is left.
         self.end_background(&mut envelope).await;
         if !run.is_cut {
             self.close(system, &mut envelope).await;
+            // Hooks run at the end, too.
+            self.take_stops_from_elsewhere();
+            for stop in std::mem::take(&mut self.other_stops) {
+                self.finish(&stop, &mut envelope).await;
+            }
         }
         let announcer = self.remote.announcer();
         if let Some(error) = &envelope.error {
@@ -81,9 +83,17 @@ impl RunTurns<'_, '_> {
         envelope.background = let_go.iter().filter_map(DetachedWork::of).collect();
     }
 
-    /// Waits for the receipt of the stop of the run.
+    /// Takes stops that came in meanwhile: a turn can end before the terminal hears of its stop.
+    fn take_stops_from_elsewhere(&mut self) {
+        while let Some(asked) = self.remote.try_next_stop() {
+            self.stopped_from_elsewhere(asked);
+        }
+    }
+
+    /// Waits for the receipts of the stop of the run, and of the others.
     async fn finish_stop(&mut self, envelope: &mut Envelope) {
-        if let Some(stop) = self.stop.clone() {
+        let others = std::mem::take(&mut self.other_stops);
+        for stop in self.stop.iter().cloned().chain(others).collect::<Vec<_>>() {
             self.finish(&stop, envelope).await;
         }
     }

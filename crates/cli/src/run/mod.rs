@@ -140,6 +140,7 @@ async fn drive(
         view,
         supervisor,
         stop: None,
+        other_stops: Vec::new(),
         owner_idle: true,
     };
     let outcome = turns.send_all(inputs.prompts).await;

@@ -35,6 +35,8 @@ pub(super) struct RunTurns<'a, 'b> {
     pub(super) remote: TerminalSession,
     /// The stop that a signal or a deadline has begun.
     pub(super) stop: Option<SessionStop>,
+    /// Further stops from other terminals: of calls, or later than the first one.
+    pub(super) other_stops: Vec<SessionStop>,
     /// True if the owner has done everything since the last message, its hooks included.
     pub(super) owner_idle: bool,
 }
@@ -192,6 +194,7 @@ impl RunTurns<'_, '_> {
     /// A stop of the turn from another terminal is one of the run: it ends like after a signal. One of a call leaves the run.
     pub(super) fn stopped_from_elsewhere(&mut self, asked: RemoteStop) {
         if !asked.covers_turn || self.stop.is_some() {
+            self.other_stops.push(asked.stop);
             return;
         }
         let cause = asked.stop.request().cause.clone();

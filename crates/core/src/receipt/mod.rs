@@ -256,6 +256,15 @@ impl Receipt {
         &self.request
     }
 
+    /// True if it names work of the extent. A session reads `/proc` and its folders on threads: these count only if they hang.
+    pub fn names_work(&self) -> bool {
+        let mut items = self.items.iter();
+        items.any(|item| {
+            !item.state.is_outside_extent()
+                && (item.kind != ItemKind::Thread || item.state.breaks_quiet())
+        })
+    }
+
     /// True if both are of one stop, with the same extent, and name the same work of it.
     pub fn is_of_same_work(&self, other: &Self) -> bool {
         let inside = |receipt: &Self| {

@@ -197,14 +197,23 @@ impl SessionState {
                     cause: Some(cause.clone()),
                     receipt: receipt.clone(),
                 };
-                if receipt.is_some() {
-                    self.last_receipt.clone_from(receipt);
+                if let Some(receipt) = receipt {
+                    self.add_receipt(receipt);
                 }
                 self.end_turn(turn, ending, kept, *usage);
             }
             _ => {}
         }
         Ok(())
+    }
+
+    /// Keeps the receipt of the latest request: one of a call comes after that of a turn that has used the log.
+    fn add_receipt(&mut self, receipt: &Arc<Receipt>) {
+        let requested_at = |receipt: &Arc<Receipt>| receipt.request().requested_at;
+        let last = self.last_receipt.as_ref().map(requested_at);
+        if last.is_none_or(|last| last <= requested_at(receipt)) {
+            self.last_receipt = Some(Arc::clone(receipt));
+        }
     }
 
     /// Ends the open turn and adds these messages to the conversation.
@@ -274,9 +283,7 @@ impl SessionState {
             SessionRecord::SettingsChanged { settings, .. } => {
                 self.settings = Some(Arc::clone(settings));
             }
-            SessionRecord::Stopped { receipt } => {
-                self.last_receipt = Some(Arc::clone(receipt));
-            }
+            SessionRecord::Stopped { receipt } => self.add_receipt(receipt),
             SessionRecord::Compacted { .. }
             | SessionRecord::TurnUndone { .. }
             | SessionRecord::Metered { .. } => return self.apply_between_turns(record),

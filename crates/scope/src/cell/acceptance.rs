@@ -17,6 +17,8 @@ pub(crate) enum Role {
     Target,
     /// The same, once it is known that something runs there behind a closed barrier.
     ShutTarget,
+    /// One of several targets: joining and ending early are decided elsewhere, but an earlier commit counts.
+    Together,
     /// It is below the target, or a part that a wider stop already covers.
     Below,
 }
@@ -68,7 +70,7 @@ impl Node {
         if own.stops.iter().any(|own| Arc::ptr_eq(own, stop)) {
             return Accepted::CoveredBefore;
         }
-        if role != Role::Below {
+        if matches!(role, Role::Target | Role::ShutTarget) {
             // Not the account of a part, which climbs no ladder.
             let mut covering = entries.upwards(self.seat).flat_map(|entry| &entry.stops);
             if let Some(running) = covering.find(|stop| !stop.is_done() && !stop.is_part()) {

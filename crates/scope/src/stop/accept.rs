@@ -28,7 +28,7 @@ impl Scope {
     /// their barriers are closed; [`AcceptedStop::begin`] then asks the work. This only takes the locks of cells, so it
     /// may be called under a lock of the caller.
     ///
-    /// Scopes that have ended are left out. If one is left, it is as if only that one was named. If a running stop covers
+    /// Ended scopes and scopes of committed turns are left out. If one is left, it is as if only that one was named. If a running stop covers
     /// all that are left, this stop joins it. Otherwise this stop covers them all, even if a narrower stop of some of them
     /// runs. If none is left, the answer is `already_ended`. This scope gives the clock, the ids, and the default name
     /// of the target.
@@ -226,13 +226,23 @@ fn cover_all(
         return Err(NotCovered::Join(running));
     }
     let mut reached = Reached::default();
+    let mut is_covered = false;
     for target in targets {
-        let accepted = target.accept(shared, cause, Role::Below, &mut reached);
-        if !matches!(accepted, Accepted::CoveredBefore) {
-            walk(target, shared, cause, nodes, &mut reached);
+        match target.accept(shared, cause, Role::Together, &mut reached) {
+            // The engine writes its commit, which the stop does not disturb. It waits for the end of that.
+            Accepted::Committed => target.watch_engines(shared),
+            Accepted::CoveredBefore => {}
+            Accepted::Covered | Accepted::Join(_) | Accepted::Shut => {
+                is_covered = true;
+                walk(target, shared, cause, nodes, &mut reached);
+            }
         }
     }
-    Ok(Asks::of(reached))
+    if is_covered {
+        Ok(Asks::of(reached))
+    } else {
+        Err(NotCovered::Ended)
+    }
 }
 
 /// Closes the barrier of everything below `target`, which has accepted already, and lists all that it has covered.

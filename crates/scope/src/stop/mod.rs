@@ -111,6 +111,11 @@ impl Stop {
         answer::account_now(&self.shared)
     }
 
+    /// True if its targets had ended, or could no longer be stopped.
+    pub fn is_of_nothing(&self) -> bool {
+        self.shared.is_too_late()
+    }
+
     /// The receipt, if it is there.
     pub fn try_receipt(&self) -> Option<Arc<Receipt>> {
         self.shared.try_receipt()

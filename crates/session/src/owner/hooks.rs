@@ -11,19 +11,18 @@ use crate::inner::SessionInner;
 impl SessionOwner {
     /// Calls the hooks after a turn that failed or was stopped.
     pub(super) async fn call_ending_hooks(&self, turn: &TurnOutcome) {
-        let event = match (turn.stop_reason, &turn.error) {
-            (StopReason::Completed, _) => return,
-            (StopReason::Error, error) => HookEvent::Error {
-                message: error.as_ref().map_or_else(
-                    || "the turn failed".into(),
-                    |error| error.message.as_str().into(),
-                ),
-            },
-            _ => HookEvent::Stop {
-                receipt: turn.receipt.clone(),
-            },
-        };
-        self.call_hooks(&event, &self.scope).await;
+        if let Some(event) = ending_event(turn) {
+            self.call_hooks(&event, &self.scope).await;
+        }
+    }
+
+    /// True if hooks run after this turn.
+    pub(super) fn has_ending_hooks(&self, turn: &TurnOutcome) -> bool {
+        let agent = self.resources.as_ref().map(|open| &open.session.agent);
+        let event = ending_event(turn);
+        agent
+            .zip(event)
+            .is_some_and(|(agent, event)| agent.has_hook_for(&event))
     }
 
     /// Calls the hooks of the session, in a scope below `above`.
@@ -68,4 +67,20 @@ impl SessionInner {
             awake.hooks = scope;
         }
     }
+}
+
+/// Event after a turn that failed or was stopped.
+fn ending_event(turn: &TurnOutcome) -> Option<HookEvent> {
+    Some(match (turn.stop_reason, &turn.error) {
+        (StopReason::Completed, _) => return None,
+        (StopReason::Error, error) => HookEvent::Error {
+            message: error.as_ref().map_or_else(
+                || "the turn failed".into(),
+                |error| error.message.as_str().into(),
+            ),
+        },
+        _ => HookEvent::Stop {
+            receipt: turn.receipt.clone(),
+        },
+    })
 }

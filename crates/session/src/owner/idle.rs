@@ -9,7 +9,7 @@ use tokio::time::{Duration, timeout};
 use super::SessionOwner;
 use crate::events::SessionEventKind;
 use crate::inner::SessionInner;
-use crate::stop_list::StopList;
+use crate::stop_list::{StopList, UnrecordedReceipts};
 use crate::wait::is_attached;
 
 /// Maximum wait for the last records to be written: the next start determines missing records.
@@ -27,15 +27,10 @@ impl SessionInner {
 }
 
 impl SessionInner {
-    /// Records of ended work without an owner, and of receipts.
-    fn unrecorded(&self) -> (Vec<SessionRecord>, Vec<SessionRecord>) {
+    /// Takes records of ended work without an owner, and receipts.
+    fn take_unrecorded(&self) -> (Vec<SessionRecord>, UnrecordedReceipts) {
         let mut state = self.state.lock();
-        (state.orphans.take_ends(), state.stops.records())
-    }
-
-    fn recorded(&self, receipts_len: usize, is_in_log: bool) {
-        let mut state = self.state.lock();
-        state.stops.recorded(receipts_len, is_in_log);
+        (state.orphans.take_ends(), state.stops.take_unrecorded())
     }
 }
 
@@ -57,9 +52,7 @@ impl SessionOwner {
         }
         // An unconfirmed append may still be written, and would then conflict with the next owner's records.
         let is_settled = self.writer().is_none_or(|writer| writer.is_settled());
-        let has_stop = self.inner.state.lock().stops.first_running().is_some();
-        let may_sleep =
-            running.is_empty() && self.pending_open.is_none() && is_settled && !has_stop;
+        let may_sleep = running.is_empty() && self.pending_open.is_none() && is_settled;
         let sleep_after = self.inner.host.options.sleep_after;
         let is_sleep_due = some(sleep_after.filter(|_| may_sleep).map(tokio::time::sleep));
         // The pending open holds the session lock; do not sleep before it finishes.
@@ -111,9 +104,9 @@ impl SessionOwner {
         };
         let turn = TurnNumber(writer.state().next_turn().0.saturating_sub(1));
         let mut records = open.background.take_records(turn);
-        let (orphan_ends, receipts) = self.inner.unrecorded();
-        let (has_orphan_ended, receipts_len) = (!orphan_ends.is_empty(), receipts.len());
-        records.extend(orphan_ends.into_iter().chain(receipts));
+        let (orphan_ends, receipts) = self.inner.take_unrecorded();
+        let has_orphan_ended = !orphan_ends.is_empty();
+        records.extend(orphan_ends.into_iter().chain(receipts.records()));
         if records.is_empty() {
             return false;
         }
@@ -130,7 +123,7 @@ impl SessionOwner {
             }
         };
         open.background.give_back(writer.take_refused_records());
-        self.inner.recorded(receipts_len, is_recorded);
+        drop(receipts);
         if has_orphan_ended {
             self.inner.send_background_changed();
         }
@@ -172,6 +165,9 @@ impl SessionOwner {
         }
         let above = self.inner.host.scope.clone();
         self.call_hooks(&HookEvent::SessionEnd, &above).await;
+        // A stop may have ended the hooks.
+        self.inner.stops_complete(StopList::first_running).await;
+        self.record_background().await;
         self.resources = None;
         let mut state = self.inner.state.lock();
         state.awake = None;
@@ -194,9 +190,8 @@ impl SessionOwner {
     /// log, if that is open.
     async fn record_without_agent(&self, opened: Option<Box<SessionWriter>>) {
         let inner = &self.inner;
-        let (mut records, receipts) = inner.unrecorded();
-        let receipts_len = receipts.len();
-        records.extend(receipts);
+        let (mut records, receipts) = inner.take_unrecorded();
+        records.extend(receipts.records());
         if records.is_empty() {
             return;
         }
@@ -208,20 +203,14 @@ impl SessionOwner {
             };
             writer.append(records).await
         };
-        let is_recorded = match timeout(RECORD_WRITE_MAX, recording).await {
-            Ok(Ok(())) => true,
-            Ok(Err(error)) => {
-                tracing::warn!(%error, "the end of background work is not recorded");
-                false
-            }
-            Err(_) => {
-                tracing::warn!(
-                    "the store has not answered: the end of background work may not be recorded"
-                );
-                false
-            }
-        };
-        inner.recorded(receipts_len, is_recorded);
+        match timeout(RECORD_WRITE_MAX, recording).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "the end of background work is not recorded"),
+            Err(_) => tracing::warn!(
+                "the store has not answered: the end of background work may not be recorded"
+            ),
+        }
+        drop(receipts);
     }
 }
 

@@ -110,6 +110,8 @@ impl SessionOwner {
             state.queue.run(Arc::clone(&queued));
             return OwnerJob::Turn(queued);
         }
+        // In one critical section with the sleep: a stop that comes now wakes the session again.
+        self.is_sleep_due &= state.stops.is_settled();
         if self.is_sleep_due {
             // The log first: from then on a message starts another owner, which opens the log.
             self.resources = None;

@@ -27,7 +27,7 @@ impl SessionOwner {
                     self.wakes = WAKES_MAX;
                 }
                 self.end_turn(&queued, outcome);
-                self.record_stops_of(&queued).await;
+                self.record_stops_of(&queued, &turn).await;
                 self.call_ending_hooks(&turn).await;
             }
             Err(error) => {
@@ -113,13 +113,14 @@ impl SessionOwner {
         }
     }
 
-    /// Has the log take the receipts of wider stops that have ended the turn, before hooks run that may take long.
-    async fn record_stops_of(&mut self, queued: &QueuedTurn) {
-        let turn = &queued.state;
-        if self.inner.state.lock().stops.ending(turn).is_some() {
-            self.inner.stops_complete(|stops| stops.ending(turn)).await;
-            self.record_background().await;
+    /// Writes the receipts of the stops that have ended the turn. If hooks run next, which may take long, this waits for
+    /// receipts that are not complete.
+    async fn record_stops_of(&mut self, queued: &QueuedTurn, turn: &TurnOutcome) {
+        if self.has_ending_hooks(turn) {
+            let state = &queued.state;
+            self.inner.stops_complete(|stops| stops.ending(state)).await;
         }
+        self.record_background().await;
     }
 
     /// Sets the outcome of the message, and of the messages that its turn took. Frees the queue first: a caller that

@@ -70,6 +70,7 @@ impl RunningTurn<'_> {
             error: None,
             conversation: Arc::default(),
             is_ending_known: true,
+            is_ending_written: true,
         };
         match write(history, records, &scope).await {
             Ok(()) => {
@@ -81,6 +82,7 @@ impl RunningTurn<'_> {
                 outcome.output = "".into();
                 outcome.finish = None;
                 outcome.is_ending_known = failed.is_known();
+                outcome.is_ending_written = false;
                 let error = TurnError::from(failed);
                 outcome.cause = Some(Cause::new(CauseKind::Failure).detail(error.message.clone()));
                 outcome.conversation = if outcome.is_ending_known {
@@ -233,7 +235,8 @@ async fn write_stopped(
     } else {
         records.append(&mut stopped.records);
     }
-    let written = if stopped.cause.kind == CauseKind::LeaseLost {
+    let is_lost = stopped.cause.kind == CauseKind::LeaseLost;
+    let written = if is_lost {
         // Another owner has the stream: that owner writes the missing ending.
         Ok(())
     } else {
@@ -254,6 +257,7 @@ async fn write_stopped(
         receipt: stopped.receipt,
         denials: Vec::new(),
         is_ending_known: written.as_ref().err().is_none_or(NotWritten::is_known),
+        is_ending_written: written.is_ok() && !is_lost,
         error: written.err().map(TurnError::from),
         conversation: stopped.conversation,
     }
@@ -274,7 +278,7 @@ fn told(
     needs_work: bool,
     policy: StopPolicy,
 ) -> Option<Receipt> {
-    if needs_work && receipt.items().is_empty() {
+    if needs_work && !receipt.names_work() {
         let of_nothing = || {
             let request = receipt.request().clone();
             Receipt::of_nothing(request, NothingToStop::AlreadyEnded)

@@ -1,6 +1,5 @@
 //! A session that no process has open: the answer comes from its log, without its lock, unless work of it was left running.
 
-use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use allstop_core::receipt::{NothingToStop, StopInfo};
@@ -9,6 +8,7 @@ use allstop_core::{Cause, CauseKind, Extent, Receipt, SessionId, StopId};
 use allstop_log::{Log, read_session};
 use allstop_runtime::unended_work;
 use allstop_scope::{Scope, StopRequest};
+use allstop_session::StopTarget;
 
 use super::super::sessions::{open, resolve};
 use super::super::untold_sessions::OutOfReach;
@@ -20,13 +20,13 @@ use crate::host::ProcessHost;
 use crate::remote::RemoteExtent;
 use crate::shell_command::SameFlags;
 
-/// Maximum wait for a process that is ending to release its session: it writes the last records, and exits.
-const ENDING_MAX: Duration = Duration::from_secs(3);
+/// Maximum wait for a process to release its session: it is ending, or is another `allstop stop`, which takes at most its grace
+/// and force.
+const ENDING_MAX: Duration = Duration::from_secs(4);
 /// Pause between two looks within that time.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Answers for a session that has ended. `accepted`: the stop that its process accepted before the end. `asked`: processes
-/// that were asked, and no longer report the session.
+/// Answers for a session that has ended. `accepted`: the stop that its process accepted before the end.
 ///
 /// # Errors
 /// If there is no such session in the store, or another process has it open.
@@ -36,7 +36,6 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 pub(super) async fn answer(
     given: &str,
     accepted: Option<&StopId>,
-    asked: &HashSet<u32>,
     by: &str,
     args: &StopArgs,
     host: &ProcessHost,
@@ -44,22 +43,43 @@ pub(super) async fn answer(
     let (log, _outputs) = open(&args.store, host).await?;
     let flags = SameFlags::of_store(&args.store);
     let id = resolve(&*log, given, &flags).await?;
-    let state = read_ended(&*log, &id, asked).await?;
-    let stored = state.last_receipt();
-    let of_accepted = stored.filter(|receipt| accepted == Some(receipt.stop_id()));
-    if let Some(receipt) = of_accepted {
-        let receipt = Receipt::clone(receipt);
-        return Ok(StopResults {
-            answers: vec![SessionStopLine::new(id, receipt)],
-            problems: Vec::new(),
-        });
+    let state = read_ended(&*log, &id).await?;
+    if let Some(accepted) = accepted {
+        let endings = state.turns().iter().filter_map(|turn| turn.ending.as_ref());
+        let receipts = endings.filter_map(|ending| ending.receipt.as_ref());
+        // A later receipt of a stop of more than the turn comes last.
+        let mut all = receipts.chain(state.last_receipt()).rev();
+        if let Some(own) = all.find(|receipt| receipt.stop_id() == accepted) {
+            let receipt = Receipt::clone(own);
+            return Ok(StopResults {
+                answers: vec![SessionStopLine::new(id, receipt)],
+                problems: Vec::new(),
+            });
+        }
+        // A stop that had nothing to do has no receipt in the log. A turn without an ending was not written at all.
+        if state.open_turn().is_some() {
+            let message = format!(
+                "the stop of the session `{id}` was accepted, and its process has ended without an answer"
+            );
+            let show = flags.command(&format!("sessions show {id}"));
+            let hint = format!("`{show}` shows the state of its turns");
+            return Err(CliError::failure(message).hint(hint));
+        }
     }
-    let covers_left = args.call.is_none() && args.extent != RemoteExtent::Turn;
-    let is_left = || unended_work(&state).iter().any(|work| work.alive);
-    if covers_left && is_left() {
+    let mut left = unended_work(&state);
+    left.retain(|work| work.alive);
+    let target = match &args.call {
+        Some(call) => {
+            let named = left.iter().find(|work| work.id.as_str() == call);
+            named.map(|work| StopTarget::Background(work.id.clone()))
+        }
+        None => (!left.is_empty() && args.extent != RemoteExtent::Turn)
+            .then_some(StopTarget::TurnAndBackground),
+    };
+    if let Some(target) = target {
         let left = LeftWork::of_session(log, host.scopes(), id).await?;
         return Ok(StopResults {
-            answers: left.stop(args.preview, args.now, by).await,
+            answers: left.stop(&target, args, by).await,
             problems: Vec::new(),
         });
     }
@@ -79,12 +99,8 @@ pub(super) async fn answer(
     })
 }
 
-/// Reads the session once no process has it open. One that was asked is ending.
-async fn read_ended(
-    log: &dyn Log,
-    id: &SessionId,
-    asked: &HashSet<u32>,
-) -> Result<SessionState, CliError> {
+/// Reads the session once no process has it open.
+async fn read_ended(log: &dyn Log, id: &SessionId) -> Result<SessionState, CliError> {
     let until = Instant::now() + ENDING_MAX;
     loop {
         let read = read_session(log, id).await;
@@ -92,7 +108,7 @@ async fn read_ended(
         let Some(owner) = owner else {
             return Ok(state);
         };
-        if !asked.contains(&owner.pid) || Instant::now() >= until {
+        if Instant::now() >= until {
             let (id, pid) = (id.clone(), owner.pid);
             return Err(CliError::failure(OutOfReach { id, pid }.to_string()));
         }

@@ -13,6 +13,7 @@ use futures::future::join_all;
 
 use super::super::untold_sessions::untold_sessions;
 use super::SessionStopLine;
+use crate::args::StopArgs;
 use crate::error::CliError;
 use crate::short_id::short;
 
@@ -62,14 +63,19 @@ impl LeftWork {
     }
 
     /// Stops the work of all sessions at once, and closes them.
-    pub(super) async fn stop(self, is_preview: bool, now: bool, by: &str) -> Vec<SessionStopLine> {
+    pub(super) async fn stop(
+        self,
+        target: &StopTarget,
+        args: &StopArgs,
+        by: &str,
+    ) -> Vec<SessionStopLine> {
         let stopping = self.0.iter().map(async |session| {
-            let receipt = if is_preview {
-                session.preview(&StopTarget::TurnAndBackground)
+            let receipt = if args.preview {
+                session.preview(target)
             } else {
                 let cause = Cause::new(CauseKind::User).by(by.to_owned());
-                let stop = session.stop(&StopTarget::TurnAndBackground, cause);
-                if now {
+                let stop = session.stop(target, cause);
+                if args.now {
                     stop.force();
                 }
                 (*stop.receipt().await).clone()

@@ -4,7 +4,9 @@ mod ended;
 mod left_work;
 mod open;
 
+use allstop_core::receipt::NothingToStop;
 use allstop_core::{CallId, Receipt, SessionId, StopReason};
+use allstop_session::StopTarget;
 use serde::Serialize;
 
 use super::open_session::{ask_processes, given_id, meant, no_session, stops_in};
@@ -95,8 +97,8 @@ async fn stop_all(by: &str, args: &StopArgs, host: &ProcessHost) -> Result<StopR
     match left {
         Ok((left, in_the_way)) => {
             all.problems.extend(in_the_way);
-            all.answers
-                .extend(left.stop(args.preview, args.now, by).await);
+            let target = StopTarget::TurnAndBackground;
+            all.answers.extend(left.stop(&target, args, by).await);
         }
         Err(problem) => all.problems.push(problem.message),
     }
@@ -117,7 +119,7 @@ async fn stop_one(
         if given == LAST && !asked.silent.is_empty() {
             return Err(no_session(&asked.silent));
         }
-        return match ended::answer(&id, None, &asked.pids, by, args, host).await {
+        return match ended::answer(&id, None, by, args, host).await {
             Ok(answer) => Ok(answer),
             // A process that does not answer may have the session open.
             Err(error) => Err(match asked.silent.first() {
@@ -143,13 +145,13 @@ async fn stop_one(
         Err(unanswered) if unanswered.error.is_of_ended_session() => {
             let accepted = unanswered.accepted.as_ref();
             let id = target.session.as_str();
-            let ended = ended::answer(id, accepted, &asked.pids, by, args, host).await;
+            let ended = ended::answer(id, accepted, by, args, host).await;
             match ended {
                 Ok(ended) => {
                     found.answers.extend(ended.answers);
                     found.problems.extend(ended.problems);
                 }
-                Err(_not_in_this_store) => found.problems.push(unanswered.error.to_string()),
+                Err(error) => found.problems.push(error.message),
             }
         }
         Err(unanswered) => found.problems.push(unanswered.error.to_string()),
@@ -194,8 +196,10 @@ fn tell(args: &StopArgs, host: &ProcessHost, found: &StopResults) -> u8 {
         let said = style.failure(problem, None);
         stderr.lines(said, OutputPriority::Must);
     }
-    let is_left = |answer: &SessionStopLine| {
-        !answer.receipt.quiet() && answer.receipt.outcome().is_none() && !args.preview
+    let is_failure = |answer: &SessionStopLine| match answer.receipt.outcome() {
+        Some(NothingToStop::NotFound) => true,
+        Some(NothingToStop::AlreadyEnded) => false,
+        None => !answer.receipt.quiet() && !args.preview,
     };
-    u8::from(!problems.is_empty() || answers.iter().any(is_left))
+    u8::from(!problems.is_empty() || answers.iter().any(is_failure))
 }

@@ -38,19 +38,26 @@ pub(super) async fn stop_all(
         match report {
             Ok(report) if stops_in_store(store, report.store.as_deref()) => {
                 let sessions = report.sessions.into_iter();
-                told.extend(sessions.map(|session| session.session_id));
+                let sessions: Vec<_> = sessions.map(|session| session.session_id).collect();
                 // All at once: each has the same grace.
-                let requests: Vec<_> = told.iter().map(params).collect();
+                let requests: Vec<_> = sessions.iter().map(params).collect();
                 let stopping = requests.iter().map(|request| process.stop(request));
-                for (session, stopped) in told.iter().zip(join_all(stopping).await) {
+                for (session, stopped) in sessions.into_iter().zip(join_all(stopping).await) {
                     match stopped {
-                        Ok(receipt) => found
-                            .answers
-                            .push(SessionStopLine::new(session.clone(), receipt)),
-                        // The session has ended by itself.
-                        Err(unanswered) if unanswered.error.is_of_ended_session() => {}
+                        Ok(receipt) => {
+                            let line = SessionStopLine::new(session.clone(), receipt);
+                            found.answers.push(line);
+                        }
+                        // The session has ended by itself, and may have left work: the store is read later.
+                        Err(unanswered)
+                            if unanswered.error.is_of_ended_session()
+                                && unanswered.accepted.is_none() =>
+                        {
+                            continue;
+                        }
                         Err(unanswered) => found.problems.push(unanswered.error.to_string()),
                     }
+                    told.push(session);
                 }
             }
             Ok(_of_another_store) => {}

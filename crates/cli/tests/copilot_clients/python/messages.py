@@ -99,10 +99,12 @@ async def hooks():
 @scenario
 async def stalled_hook():
     begun = asyncio.Event()
+    # Held here: Python collects a task that only waits for an event without another reference.
+    never = asyncio.Event()
 
     async def stall(hook, invocation):
         begun.set()
-        await asyncio.Event().wait()
+        await never.wait()
 
     async with opened(hooks={"on_pre_tool_use": stall}) as watched:
         await watched.session.send("echo three")

@@ -61,12 +61,12 @@ async def abort_reaches_handlers_within_50_ms():
 async def abort_does_not_wait_for_the_handlers_clean_up():
     """The handler ends its clean-up after the abort; the answer that it sends then is taken, and has no effect."""
     begun, cancelled, aborted, cleaned = (asyncio.Event() for _ in range(4))
-    answers = []
+    answers, never = [], asyncio.Event()
 
     async def clean(invocation):
         begun.set()
         try:
-            await asyncio.Event().wait()
+            await never.wait()
         except asyncio.CancelledError:
             cancelled.set()
             await aborted.wait()

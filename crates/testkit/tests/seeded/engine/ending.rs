@@ -209,6 +209,7 @@ impl Turn<'_> {
             error: None,
             conversation: Arc::clone(self.journal.conversation()),
             is_ending_known: true,
+            is_ending_written: true,
             finish: None,
         }
     }
@@ -253,6 +254,7 @@ pub(super) async fn refused(
         error: None,
         conversation: Arc::clone(journal.conversation()),
         is_ending_known: true,
+        is_ending_written: true,
         finish: None,
     };
     match written {
@@ -270,6 +272,7 @@ pub(super) fn not_written(outcome: TurnOutcome, unwritten: Unwritten) -> TurnOut
             hint: None,
         }),
         is_ending_known: unwritten == Unwritten::Refused,
+        is_ending_written: false,
         ..outcome
     }
 }
