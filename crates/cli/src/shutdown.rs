@@ -100,7 +100,7 @@ impl SessionClosing<'_> {
                 }
             }
             if !self.store_failed {
-                self.session.close().await;
+                self.session.closed().await;
                 self.system.close().await;
             }
         };

@@ -339,6 +339,14 @@ impl Session {
         self.inner.end(target, cause)
     }
 
+    /// Waits until the owner of a closed session has written the results. The session can be resumed afterwards.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn closed(&self) {
+        self.inner.ended.wait().await;
+    }
+
     /// Closes the session and waits until its owner has written the results. The session can be resumed
     /// afterwards, but if the store does not answer, only once it has. A second close joins the first.
     ///
@@ -347,7 +355,7 @@ impl Session {
     pub async fn close(&self) -> Arc<Receipt> {
         let cause = Cause::new(CauseKind::Shutdown).detail("the session was closed");
         let receipt = self.end(&StopTarget::Session, cause).receipt().await;
-        self.inner.ended.wait().await;
+        self.closed().await;
         receipt
     }
 }

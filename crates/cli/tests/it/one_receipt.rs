@@ -148,41 +148,34 @@ const EXTENTS: [&str; 5] = [
     "--extent session --now",
 ];
 
+const MODEL: &str = "replies: [{text: Never., stall: first_token}]";
+const CALL: &str =
+    "replies: [{calls: [{tool: shell, arguments: {command: sleep 60}}]}, {text: Never.}]";
+const BACKGROUND: &str = "replies: [{calls: [{tool: shell, arguments: {command: sleep 60, background: true}}]}, \
+                          {text: Never., stall: first_token}]";
+
 #[test]
 fn of_a_run_that_is_stopped() {
     check(|random| {
         let place = Place::new();
-        let script = one_of(
-            random,
-            &[
-                "replies: [{text: Never., stall: first_token}]",
-                "replies: [{calls: [{tool: shell, arguments: {command: sleep 60}}]}, {text: Never.}]",
-            ],
-        );
+        let script = one_of(random, &[MODEL, CALL, BACKGROUND]);
         let args = one_of(random, &EXTENTS);
+        // A stop of the turn alone is not the last one: the end of the run stops the background work.
+        let args = match (script, args) {
+            (BACKGROUND, "--extent turn") => "",
+            (_, args) => args,
+        };
         let told = stop_at_some_moment(&place, script, random, args);
-        let (code, args) = (told.run.code, format!("{script} {args}"));
-        ensure(code == 130, || format!("{args}: exit code {code}"))?;
-        told.agree().map_err(|why| format!("{args}: {why}"))
-    });
-}
-
-/// The background work is stopped with the turn, or with the session, or at the end of the run.
-#[test]
-fn of_a_run_with_background_work_that_is_stopped() {
-    check(|random| {
-        let place = Place::new();
-        let script = "replies: [{calls: [{tool: shell, arguments: {command: sleep 60, background: true}}]}, {text: Never., stall: first_token}]";
-        let args = one_of(random, &["", "--now", "--extent session"]);
-        let told = stop_at_some_moment(&place, script, random, args);
-        let code = told.run.code;
-        ensure(code == 130, || format!("{args}: exit code {code}"))?;
-        told.agree().map_err(|why| format!("{args}: {why}"))?;
+        let (code, case) = (told.run.code, format!("{script} {args}"));
+        ensure(code == 130, || format!("{case}: exit code {code}"))?;
+        told.agree().map_err(|why| format!("{case}: {why}"))?;
         let is_quiet = told.envelope["receipt"]["quiet"] == true;
         // Otherwise the keeper ends the remaining work.
         let limit = if is_quiet { Duration::ZERO } else { FACT_MAX };
         let gone = within(limit, || place.leftovers().is_empty().then_some(()));
-        ensure(gone.is_some(), || format!("left: {:?}", place.leftovers()))
+        ensure(gone.is_some(), || {
+            format!("{case}: left: {:?}", place.leftovers())
+        })
     });
 }
 
