@@ -1,0 +1,121 @@
+//! Stops and the store: a damaged one, another one, and the receipt in it.
+
+use serde_json::Value;
+
+use crate::support::{Ended, FACT_MAX, Place, Running, eventually};
+
+const HANGS: &str = "replies: [{text: Never., stall: first_token}]";
+const BACKGROUND: &str = "replies: [{calls: [{tool: shell, arguments: {command: sleep 60, background: true}}]}, {text: Done.}]";
+
+fn json(ended: &Ended) -> Value {
+    serde_json::from_str(ended.stdout.trim()).unwrap_or_default()
+}
+
+/// Runs a script on a store of this name, until `ps` shows it.
+fn begin(place: &Place, store: &str, script: &str, args: &str) -> Running {
+    let run = place.allstop().args("run --yes --json --store");
+    let run = run.arg(place.path(store)).arg("--model");
+    let run = run.arg(place.script(script)).args(args).arg("hello");
+    let running = run.start();
+    eventually("its session is open", || {
+        let listed = place.allstop().args("ps --json").end().ok().stdout;
+        let lines = listed
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok());
+        let pid = running.pid();
+        let mut reports = lines.filter(|report: &Value| report["pid"] == pid);
+        let has_work = |report: Value| {
+            let work = report["sessions"][0]["work"].as_array();
+            work.is_some_and(|work| !work.is_empty())
+        };
+        reports
+            .next()
+            .filter(|report| has_work(report.clone()))
+            .map(drop)
+    });
+    running
+}
+
+fn on_store(place: &Place, args: &str, store: &str) -> Ended {
+    let command = place.allstop().args(args).arg("--store");
+    command.arg(place.path(store)).end()
+}
+
+/// The command opened the store first, and stopped nothing.
+#[test]
+fn stop_of_all_does_not_need_the_store() {
+    let place = Place::new();
+    let folder = place.path("home").join(".local/share/allstop");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let running = begin(&place, "own.db", HANGS, "");
+    std::fs::write(folder.join("store.db"), "no database").expect("a file");
+    let stopped = place.allstop().args("stop --all --json").end();
+    assert_eq!(stopped.code, 1, "{stopped:?}");
+    assert!(stopped.stderr.contains("not looked for"), "{stopped:?}");
+    let envelope = running.end(FACT_MAX).envelope();
+    assert_eq!(
+        envelope["receipt"],
+        json(&stopped)["receipt"],
+        "{envelope:#}"
+    );
+    assert_eq!(envelope["stop_reason"], "cancelled");
+}
+
+/// A job stopped the run of another job.
+#[test]
+fn stop_on_a_store_leaves_the_sessions_of_others_alone() {
+    let place = Place::new();
+    let (one, other) = (
+        begin(&place, "one.db", HANGS, ""),
+        begin(&place, "other.db", HANGS, ""),
+    );
+    on_store(&place, "stop --all", "one.db").ok();
+    assert_eq!(one.end(FACT_MAX).code, 130);
+    let last = json(&on_store(&place, "stop last --json", "one.db").ok());
+    assert_eq!(last["receipt"]["outcome"], "already_ended", "{last:#}");
+    let listed = place.allstop().args("ps").end().ok().stdout;
+    assert!(listed.contains("runs"), "the other one goes on: {listed}");
+    on_store(&place, "stop last", "other.db").ok();
+    assert_eq!(other.end(FACT_MAX).code, 130);
+}
+
+/// The receipt had another id, and the cause that the run has ended.
+#[test]
+fn stop_during_the_wait_for_background_work_is_that_of_the_run() {
+    let place = Place::new();
+    let running = begin(&place, "store.db", BACKGROUND, "--wait-background");
+    eventually("the run waits", || {
+        let listed = place.allstop().args("ps").end().ok().stdout;
+        listed.contains("idle").then_some(())
+    });
+    // The turn has ended, and such a stop leaves background work running.
+    let none = json(&on_store(&place, "stop last --extent turn --json", "store.db").ok());
+    assert_eq!(none["receipt"]["outcome"], "already_ended", "{none:#}");
+    let stopped = json(&on_store(&place, "stop last --json", "store.db").ok());
+    let envelope = running.end(FACT_MAX).envelope();
+    assert_eq!(envelope["receipt"], stopped["receipt"], "{envelope:#}");
+    assert_eq!(envelope["receipt"]["cause"]["kind"], "user");
+    assert_eq!(envelope["output"], "Done.");
+    let stored = json(&on_store(&place, "receipt last --json", "store.db").ok());
+    assert_eq!(stored, stopped["receipt"]);
+    place.assert_nothing_runs();
+}
+
+/// The log had no receipt.
+#[test]
+fn stop_of_kept_work_has_its_receipt_in_the_log() {
+    let place = Place::new();
+    let run = place.run_script(BACKGROUND);
+    let kept = run.args("--json --keep-background hello").end().ok();
+    let envelope = kept.envelope();
+    assert_eq!(envelope["receipts"].as_array().map(Vec::len), Some(0));
+    let id = kept.session();
+    let stopped = json(&on_store(&place, &format!("stop {id} --json"), "store.db").ok());
+    assert_eq!(
+        stopped["receipt"]["items"][0]["state"], "stopped",
+        "{stopped:#}"
+    );
+    let stored = json(&on_store(&place, &format!("receipt {id} --json"), "store.db").ok());
+    assert_eq!(stored, stopped["receipt"]);
+    place.assert_nothing_runs();
+}
