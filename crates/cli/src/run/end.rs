@@ -36,9 +36,7 @@ impl RunTurns<'_, '_> {
             self.close(system, &mut envelope).await;
             // Hooks run at the end, too.
             self.take_stops_from_elsewhere();
-            for stop in std::mem::take(&mut self.other_stops) {
-                self.finish(&stop, &mut envelope).await;
-            }
+            self.finish_stop(&mut envelope).await;
         }
         let announcer = self.remote.announcer();
         if let Some(error) = &envelope.error {
