@@ -93,7 +93,7 @@ impl SessionClosing<'_> {
             // A stop that covers the session has closed it, and its receipt names the remaining work.
             if !self.session.is_closed() {
                 let cause = run_cause.unwrap_or_else(the_session_is_closed);
-                let end = || self.session.end(&StopTarget::Session, cause);
+                let end = || self.session.stop(&StopTarget::Session, cause);
                 let stopping = ended.get_or_init(end);
                 if self.force {
                     stopping.force();
@@ -107,7 +107,7 @@ impl SessionClosing<'_> {
         let mut recorded = None;
         let save = async { recorded = self.system.save_recording().await };
         let stopped = OnceCell::new();
-        let stop = |cause| stopped.get_or_init(|| self.session.end(&StopTarget::Process, cause));
+        let stop = |cause| stopped.get_or_init(|| self.session.stop(&StopTarget::Process, cause));
         supervisor.control.end(Instant::now());
         let last_moments = supervisor.control.last_moments();
         let cause = supervisor.control.cause().cloned();

@@ -333,12 +333,6 @@ impl Session {
         self.inner.questions.answer(question, answer)
     }
 
-    /// Stops a target at the end of its use, for example to close the session: like [`Session::stop`], but the log keeps the
-    /// receipt only if it names work, so that it does not hide the receipt of an earlier stop.
-    pub fn end(&self, target: &StopTarget, cause: Cause) -> SessionStop {
-        self.inner.end(target, cause)
-    }
-
     /// Waits until the owner of a closed session has written the results. The session can be resumed afterwards.
     ///
     /// # Cancel safety
@@ -354,7 +348,7 @@ impl Session {
     /// Dropping the future does not cancel the close.
     pub async fn close(&self) -> Arc<Receipt> {
         let cause = Cause::new(CauseKind::Shutdown).detail("the session was closed");
-        let receipt = self.end(&StopTarget::Session, cause).receipt().await;
+        let receipt = self.stop(&StopTarget::Session, cause).receipt().await;
         self.closed().await;
         receipt
     }

@@ -9,27 +9,12 @@ use allstop_scope::{Scope, StopRequest};
 use crate::inner::{LockedState, SessionInner};
 use crate::orphan_stop::Taken;
 use crate::stop_handle::{RunningStop, SessionStop};
-use crate::stop_list::{Followed, KeptReceipts};
+use crate::stop_list::Followed;
 use crate::stop_plan::{StopPlan, StopTarget};
 
 impl SessionInner {
     /// Stops a target. On return no further work of the target starts.
     pub(crate) fn stop(self: &Arc<Self>, target: &StopTarget, cause: Cause) -> SessionStop {
-        self.accept(target, cause, KeptReceipts::All)
-    }
-
-    /// Stops a target at the end of its use. The log keeps the receipt only if it names work: otherwise each end of a session
-    /// would hide the receipt of the stop before it.
-    pub(crate) fn end(self: &Arc<Self>, target: &StopTarget, cause: Cause) -> SessionStop {
-        self.accept(target, cause, KeptReceipts::OfWork)
-    }
-
-    fn accept(
-        self: &Arc<Self>,
-        target: &StopTarget,
-        cause: Cause,
-        kept: KeptReceipts,
-    ) -> SessionStop {
         let mut state = self.state.lock();
         if let StopTarget::Message(id) = target {
             state.withdraw(id);
@@ -92,7 +77,7 @@ impl SessionInner {
         self.changed.notify_one();
         match followed {
             Followed::First(stop) => {
-                self.follow(stop.clone(), kept);
+                self.follow(stop.clone());
                 stop
             }
             Followed::Joined(stop) => stop,

@@ -8,7 +8,7 @@ use tokio::time::{Duration, timeout};
 
 use crate::inner::SessionInner;
 use crate::stop_handle::{CompleteReceipt, SessionStop};
-use crate::stop_list::{KeptReceipts, StopList};
+use crate::stop_list::StopList;
 
 /// Maximum wait for the log to have a receipt. The caller gets it then, too.
 const RECORD_MAX: Duration = Duration::from_secs(1);
@@ -29,7 +29,7 @@ impl SessionInner {
     }
 
     /// Follows a stop until its receipt is complete and in the log.
-    pub(crate) fn follow(self: &Arc<Self>, stop: SessionStop, kept: KeptReceipts) {
+    pub(crate) fn follow(self: &Arc<Self>, stop: SessionStop) {
         let following = Following {
             inner: Arc::clone(self),
             stop,
@@ -37,19 +37,20 @@ impl SessionInner {
         drop(self.host.scope.spawn_engine(async move {
             let Following { inner, stop } = &following;
             let complete = stop.complete().await;
-            inner.keep(stop, complete, kept).await;
+            inner.keep(stop, complete).await;
         }));
     }
 
     /// Has the owner write a complete receipt, and answers the stop.
-    async fn keep(&self, stop: &SessionStop, complete: CompleteReceipt, kept: KeptReceipts) {
+    async fn keep(&self, stop: &SessionStop, complete: CompleteReceipt) {
         let CompleteReceipt {
             mut receipt,
             is_in_ending,
         } = complete;
         let changes_nothing =
             !stop.ends_turn() && receipt.conversation() == ConversationEffect::Unchanged;
-        if !is_in_ending && changes_nothing && !kept.has(&receipt) {
+        // Else the end of each session would hide the receipt of the stop before it.
+        if !is_in_ending && changes_nothing && !receipt.names_work() {
             let request = receipt.request().clone();
             receipt = Arc::new(Receipt::of_nothing(request, NothingToStop::AlreadyEnded));
         }

@@ -93,17 +93,3 @@ pub(crate) enum Followed {
     First(SessionStop),
     Joined(SessionStop),
 }
-
-/// Receipts that the log has to have.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum KeptReceipts {
-    All,
-    /// Receipts that name work of their extent.
-    OfWork,
-}
-
-impl KeptReceipts {
-    pub(crate) fn has(self, receipt: &Receipt) -> bool {
-        matches!(self, Self::All) || receipt.names_work()
-    }
-}

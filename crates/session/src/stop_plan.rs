@@ -126,12 +126,12 @@ impl SessionInner {
             StopTarget::Session => {
                 let awake = state.awake.iter();
                 plan.scopes.extend(awake.map(|awake| awake.scope.clone()));
-                plan.turn = state.queue.running().cloned();
+                plan.turn = state.next_turn().cloned();
             }
             StopTarget::Process => {
                 plan.target = self.host.scope.label();
                 plan.scopes.push(self.host.scope.clone());
-                plan.turn = state.queue.running().cloned();
+                plan.turn = state.next_turn().cloned();
             }
         }
         let is_of_turn = matches!(target, StopTarget::Turn | StopTarget::TurnAndBackground);

@@ -117,8 +117,8 @@ impl RemoteProcess {
     async fn list(&self) -> Result<ProcessReport, RemoteError> {
         let params = serde_json::json!({});
         match self.request(LIST, &params).await {
-            // It may be ending: then its socket is gone, or nobody listens on it.
-            Err(RemoteError::Closed(_)) => self.request(LIST, &params).await,
+            // The process may be ending: then its socket is gone, or has no listener.
+            Err(error) if error.is_of_ended_session() => self.request(LIST, &params).await,
             answered => answered,
         }
     }

@@ -114,7 +114,7 @@ impl RunTurns<'_, '_> {
                     .by("cli")
             };
             let cause = envelope.cause.clone().unwrap_or_else(has_ended);
-            let stop = self.session.end(&StopTarget::Process, cause);
+            let stop = self.session.stop(&StopTarget::Process, cause);
             self.finish(&stop, envelope).await;
         }
     }

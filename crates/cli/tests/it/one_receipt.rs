@@ -191,7 +191,7 @@ fn of_a_run_that_ends() {
                 "replies: [{calls: [{tool: shell, arguments: {command: sleep 0.03}}]}, {text: Hello.}]",
             ],
         );
-        let args = one_of(random, &["", "--now", "--extent turn"]);
+        let args = one_of(random, &EXTENTS);
         let told = stop_at_some_moment(&place, script, random, args);
         told.agree().map_err(|why| format!("{args}: {why}"))
     });

@@ -15,8 +15,8 @@ use crate::turn::summary::{RecordedWork, TurnSummary};
 use crate::usage::Usage;
 
 /// Everything that later records depend on. Its size does not grow with the history: besides the conversation it holds
-/// the summary of the last turn, the receipt of the last stop, and the background work that still runs, that no turn has reported to the model yet,
-/// or that has the highest number.
+/// the summary of the last turn, the receipt of the last stop, and the background work that still runs, that no turn has
+/// reported to the model yet, or that has the highest number.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SessionSnapshot {
     session_id: SessionId,
