@@ -97,7 +97,8 @@ impl EndingTurn {
 
 #[cfg(test)]
 mod tests {
-    use allstop_scope::{RootOptions, Scope};
+    use allstop_core::{Cause, CauseKind, Extent};
+    use allstop_scope::{RootOptions, Scope, StopRequest};
 
     use super::EndingTurn;
 
@@ -113,13 +114,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn scope_between_two_hooks_is_found() {
+    async fn no_hook_starts_after_a_stop_between_two_hooks() {
         let after = EndingTurn::default();
         let scope = Scope::root("hooks", RootOptions::current());
         assert!(after.may_begin_hooks(&scope));
         assert!(scope.is_quiet(), "the first hook has ended");
-        assert!(after.forbid_hooks().is_some(), "the second hook is pending");
-        scope.close();
+        let pending = after.forbid_hooks().expect("the second hook is pending");
+        let order = StopRequest::new(Extent::Turn, Cause::new(CauseKind::User));
+        let stop = pending.stop(order);
+        assert!(scope.check().is_err(), "the second hook does not start");
+        assert!(stop.receipt().await.quiet());
+        let closed = Scope::root("hooks", RootOptions::current());
+        closed.close();
+        after.reset();
+        assert!(after.may_begin_hooks(&closed));
         assert!(after.forbid_hooks().is_none(), "all hooks have ended");
     }
 }

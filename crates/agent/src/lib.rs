@@ -45,7 +45,7 @@ pub use history::RunHistory;
 pub use hook::{Hook, HookCx, HookEvent, HookVerdict};
 pub use outcome::{Denial, RunOutcome, TurnOutcome};
 pub use prompt::Prompt;
-pub use run::{Run, RunRequest, RunStop};
+pub use run::{ENDING_MAX, Run, RunRequest, RunStop};
 pub use settings::{Deadlines, Settings};
 pub use subagent::{
     AGENT_TOOL, DEPTH_MAX_DEFAULT, RUNNING_MAX_DEFAULT, STEPS_MAX_DEFAULT, SubAgentBackground,

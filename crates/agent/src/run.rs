@@ -25,7 +25,7 @@ use crate::prompt::Prompt;
 use crate::turn::{self, TurnCx, TurnInput};
 
 /// Maximum wait for the ending of a turn after its stop: the time limit for writing that ending.
-const ENDING_MAX: Duration = Duration::from_secs(1);
+pub const ENDING_MAX: Duration = Duration::from_secs(1);
 
 /// Input of a run.
 #[derive(Debug)]

@@ -37,8 +37,7 @@ impl SessionInner {
             drop(state);
             self.hub.close();
             drop(self.ended.set(()));
-            let info = self.host.scope.stop_info(&request);
-            return SessionStop::answered(Receipt::of_stop(info, <_>::default()));
+            return self.nothing_to_stop(&request, NothingToStop::AlreadyEnded);
         }
         if plan.is_empty() {
             drop(state);

@@ -36,8 +36,9 @@ impl SessionInner {
         };
         drop(self.host.scope.spawn_engine(async move {
             let Following { inner, stop } = &following;
-            let complete = stop.complete().await;
-            inner.keep(stop, complete).await;
+            if let Some(complete) = stop.complete().await {
+                inner.keep(stop, complete).await;
+            }
         }));
     }
 

@@ -2,16 +2,14 @@
 
 use std::sync::Arc;
 
+use allstop_agent::ENDING_MAX;
 use allstop_core::Receipt;
 use allstop_core::receipt::{NothingToStop, ReceiptItem, StopInfo};
 use allstop_scope::Stop;
 use tokio::sync::SetOnce;
-use tokio::time::{Duration, timeout};
+use tokio::time::timeout;
 
 use crate::message::MessageState;
-
-/// Maximum wait for the ending of a turn after its stop: the time limit for writing that ending.
-const ENDING_MAX: Duration = Duration::from_secs(1);
 
 /// An accepted stop, or the result that there was nothing to stop. Dropping it changes nothing.
 #[derive(Debug, Clone)]
@@ -21,10 +19,15 @@ pub struct SessionStop(Arc<SharedStop>);
 #[derive(Debug)]
 struct SharedStop {
     request: StopInfo,
-    /// `None` if there was nothing to stop.
-    running: Option<RunningStop>,
-    /// The one receipt.
-    receipt: SetOnce<Arc<Receipt>>,
+    progress: StopProgress,
+}
+
+#[derive(Debug)]
+enum StopProgress {
+    /// There was nothing to stop.
+    Answered(Arc<Receipt>),
+    /// The stop is carried out. The receipt is set once.
+    Running(RunningStop, SetOnce<Arc<Receipt>>),
 }
 
 /// A stop that is carried out.
@@ -50,17 +53,22 @@ impl SessionStop {
     pub(crate) fn answered(receipt: Receipt) -> Self {
         Self(Arc::new(SharedStop {
             request: receipt.request().clone(),
-            running: None,
-            receipt: SetOnce::new_with(Some(Arc::new(receipt))),
+            progress: StopProgress::Answered(Arc::new(receipt)),
         }))
     }
 
     pub(crate) fn carried_out(running: RunningStop) -> Self {
         Self(Arc::new(SharedStop {
             request: running.stop.request().clone(),
-            running: Some(running),
-            receipt: SetOnce::new(),
+            progress: StopProgress::Running(running, SetOnce::new()),
         }))
+    }
+
+    fn running(&self) -> Option<&RunningStop> {
+        match &self.0.progress {
+            StopProgress::Answered(_) => None,
+            StopProgress::Running(running, _) => Some(running),
+        }
     }
 
     /// The request.
@@ -70,26 +78,24 @@ impl SessionStop {
 
     /// True if there was nothing to stop when it was accepted.
     pub fn is_of_nothing(&self) -> bool {
-        let running = self.0.running.as_ref();
+        let running = self.running();
         running.is_none_or(|running| running.stop.is_of_nothing())
     }
 
     /// True if it ends a turn.
     pub(crate) fn ends_turn(&self) -> bool {
-        let running = self.0.running.as_ref();
-        running.is_some_and(|running| running.turn.is_some())
+        self.running().is_some_and(|running| running.turn.is_some())
     }
 
     /// True if it ends this turn.
     pub(crate) fn ends(&self, turn: &Arc<MessageState>) -> bool {
-        let running = self.0.running.as_ref();
-        let own = running.and_then(|running| running.turn.as_ref());
+        let own = self.running().and_then(|running| running.turn.as_ref());
         own.is_some_and(|own| Arc::ptr_eq(own, turn))
     }
 
     /// Ends the grace of the stop and forces the remaining work now.
     pub fn force(&self) {
-        if let Some(running) = &self.0.running {
+        if let Some(running) = self.running() {
             running.stop.force();
         }
     }
@@ -100,33 +106,33 @@ impl SessionStop {
     /// # Cancel safety
     /// Cancel safe: the stop continues even if no caller waits.
     pub async fn receipt(&self) -> Arc<Receipt> {
-        Arc::clone(self.0.receipt.wait().await)
+        Arc::clone(match &self.0.progress {
+            StopProgress::Answered(receipt) => receipt,
+            StopProgress::Running(_, receipt) => receipt.wait().await,
+        })
     }
 
     /// The receipt, or else the current account of the stop, for callers that cannot wait.
     pub fn account_now(&self) -> Arc<Receipt> {
-        if let Some(receipt) = self.0.receipt.get() {
-            return Arc::clone(receipt);
-        }
-        match &self.0.running {
-            Some(running) => running.complete(&running.stop.account_now()).receipt,
-            None => unreachable!("an answer has its receipt"),
+        match &self.0.progress {
+            StopProgress::Answered(receipt) => Arc::clone(receipt),
+            StopProgress::Running(running, receipt) => match receipt.get() {
+                Some(receipt) => Arc::clone(receipt),
+                None => running.complete(&running.stop.account_now()).receipt,
+            },
         }
     }
 
     /// Gives the receipt to all who wait. The first call decides.
     pub(crate) fn answer(&self, receipt: Arc<Receipt>) {
-        drop(self.0.receipt.set(receipt));
+        if let StopProgress::Running(_, own) = &self.0.progress {
+            drop(own.set(receipt));
+        }
     }
 
-    /// Waits until all facts are known, or at least the time for them has passed.
-    pub(crate) async fn complete(&self) -> CompleteReceipt {
-        let Some(running) = &self.0.running else {
-            return CompleteReceipt {
-                receipt: self.receipt().await,
-                is_in_ending: true,
-            };
-        };
+    /// Waits until all facts are known, or the time for them has passed. `None` if there was nothing to stop.
+    pub(crate) async fn complete(&self) -> Option<CompleteReceipt> {
+        let running = self.running()?;
         let receipt = running.stop.receipt().await;
         if let Some(turn) = &running.turn
             && receipt.outcome().is_none()
@@ -134,7 +140,7 @@ impl SessionStop {
             // Ended or not: the receipt contains the facts known by then.
             let _ended_or_not = timeout(ENDING_MAX, turn.outcome()).await;
         }
-        running.complete(&receipt)
+        Some(running.complete(&receipt))
     }
 }
 

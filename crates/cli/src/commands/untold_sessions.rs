@@ -64,7 +64,7 @@ impl fmt::Display for OutOfReach {
     }
 }
 
-/// Finds them in the store. `told`: the sessions that were reported; `asked`: the processes that were asked.
+/// Finds them in the store. `told`: reported sessions; `asked`: processes that were asked.
 ///
 /// # Errors
 /// If the store failed.

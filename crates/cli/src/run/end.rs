@@ -81,7 +81,7 @@ impl RunTurns<'_, '_> {
         envelope.background = let_go.iter().filter_map(DetachedWork::of).collect();
     }
 
-    /// Takes stops that came in meanwhile: a turn can end before the terminal hears of its stop.
+    /// Takes the stops that are in the queue: a turn can end before the terminal gets its stop.
     fn take_stops_from_elsewhere(&mut self) {
         while let Some(asked) = self.remote.try_next_stop() {
             self.stopped_from_elsewhere(asked);

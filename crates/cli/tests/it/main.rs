@@ -46,6 +46,7 @@ mod serve_push;
 mod servers;
 mod shell;
 mod stalls;
+mod stop_receipts;
 mod stop_stores;
 mod surface;
 mod tasks;

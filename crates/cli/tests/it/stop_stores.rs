@@ -1,5 +1,8 @@
 //! Stops and the store: a damaged one, another one, and the receipt in it.
 
+use allstop_core::SessionId;
+use allstop_log::session::stream_of;
+use allstop_log::{AppendIds, Log as _, RecordBytes, SqliteLog};
 use serde_json::Value;
 
 use crate::support::{Ended, FACT_MAX, Place, Running, eventually};
@@ -77,6 +80,29 @@ fn stop_on_a_store_leaves_the_sessions_of_others_alone() {
     assert!(listed.contains("runs"), "the other one goes on: {listed}");
     on_store(&place, "stop last", "other.db").ok();
     assert_eq!(other.end(FACT_MAX).code, 130);
+}
+
+/// Both commands reported that nothing runs.
+#[tokio::test]
+async fn session_of_a_newer_version_is_named() {
+    let place = Place::new();
+    let run = place.run_script("replies: [{text: Hello.}]");
+    let id = run.args("--json hello").end().ok().session();
+    let log = SqliteLog::open(place.store()).await.expect("the store");
+    let stream = stream_of(&SessionId::new(id));
+    let streams = log.list(stream.as_str()).await.expect("the streams");
+    let (_, version) = streams.first().expect("the session");
+    let newer = RecordBytes::from_static(br#"{"v":9,"type":"turn_started"}"#);
+    let append = AppendIds::new().next_id();
+    let appended = log.append(&stream, *version, append, vec![newer]).await;
+    appended.expect("a free log");
+    drop(log);
+    for command in ["ps", "stop --all"] {
+        let ended = on_store(&place, command, "store.db");
+        assert_eq!(ended.code, 1, "{command}: {ended:?}");
+        let said = [&*ended.stdout, &ended.stderr].concat();
+        assert!(said.contains("cannot be read"), "{command}: {ended:?}");
+    }
 }
 
 /// The receipt had another id, and the cause that the run has ended.

@@ -110,7 +110,7 @@ impl SessionOwner {
             state.queue.run(Arc::clone(&queued));
             return OwnerJob::Turn(queued);
         }
-        // In one critical section with the sleep: a stop that comes now wakes the session again.
+        // The log gets the receipts first.
         self.is_sleep_due &= state.stops.is_settled();
         if self.is_sleep_due {
             // The log first: from then on a message starts another owner, which opens the log.

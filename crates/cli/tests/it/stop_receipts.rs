@@ -1,0 +1,138 @@
+//! Receipts of stops that are not of one turn: each is in the envelope, and in the log.
+
+use serde_json::Value;
+
+use crate::support::{Ended, FACT_MAX, Place, Running, Signal, eventually};
+
+fn json(ended: &Ended) -> Value {
+    serde_json::from_str(ended.stdout.trim()).unwrap_or_default()
+}
+
+fn on_store(place: &Place, args: &str) -> Ended {
+    let command = place.allstop().args(args).arg("--store");
+    command.arg(place.store()).end()
+}
+
+fn begin(place: &Place, script: &str, args: &str) -> Running {
+    place.run_script(script).args("--json").args(args).start()
+}
+
+/// Waits until `ps` lists this.
+fn listed(place: &Place, what: &str) {
+    eventually(what, || {
+        let listed = on_store(place, "ps").stdout;
+        listed.contains(what).then_some(())
+    });
+}
+
+fn ids(envelope: &Value) -> Vec<&Value> {
+    let receipts = envelope["receipts"].as_array().expect("receipts");
+    receipts.iter().map(|receipt| &receipt["stop_id"]).collect()
+}
+
+#[test]
+fn stop_of_a_call_is_in_the_envelope() {
+    let place = Place::new();
+    let script =
+        "replies: [{calls: [{tool: shell, arguments: {command: sleep 60}}]}, {text: Done.}]";
+    let running = begin(&place, script, "hello");
+    listed(&place, "call_1_1");
+    let stopped = json(&on_store(&place, "stop last --call call_1_1 --json").ok());
+    let envelope = running.end(FACT_MAX).ok().envelope();
+    assert_eq!(envelope["stop_reason"], "completed", "the turn goes on");
+    assert_eq!(envelope["receipt"], stopped["receipt"], "{envelope:#}");
+    let stored = json(&on_store(&place, "receipt last --json").ok());
+    assert_eq!(stored, stopped["receipt"]);
+}
+
+/// A later stop of the turn stays the last one, although the log gets the receipt of the call after its own.
+#[test]
+fn stop_of_a_call_does_not_hide_a_later_one() {
+    let place = Place::new();
+    let script = "replies: [{calls: [{tool: shell, arguments: {command: sleep 60}}]}, {text: Never., stall: first_token}]";
+    let running = begin(&place, script, "hello");
+    listed(&place, "call_1_1");
+    let call = json(&on_store(&place, "stop last --call call_1_1 --json").ok());
+    listed(&place, "step_2");
+    let envelope = running.end_by(Signal::INT).envelope();
+    assert_eq!(ids(&envelope).len(), 2, "{envelope:#}");
+    assert_eq!(ids(&envelope)[0], &call["receipt"]["stop_id"]);
+    let stored = json(&on_store(&place, "receipt last --json").ok());
+    assert_eq!(envelope["receipt"], stored, "{envelope:#}");
+    assert_eq!(stored["cause"]["detail"], "ctrl-c");
+}
+
+/// The asker had a receipt that was in no envelope.
+#[test]
+fn wider_stop_during_a_stop_is_in_the_envelope() {
+    let place = Place::new();
+    let script = r#"replies: [{calls: [{tool: shell, arguments: {command: "trap '' TERM; echo x > begun; sleep 60 & wait"}}]}]"#;
+    let mut running = begin(&place, script, "--grace 2s hello");
+    let begun = place.work().join("begun");
+    eventually("the command runs", || begun.exists().then_some(()));
+    running.signal(Signal::INT);
+    let wider = json(&on_store(&place, "stop last --extent session --json").ok());
+    let envelope = running.end(FACT_MAX).envelope();
+    let receipts = envelope["receipts"].as_array().expect("receipts");
+    assert!(receipts.contains(&wider["receipt"]), "{envelope:#}");
+    let stored = json(&on_store(&place, "receipt last --json").ok());
+    assert_eq!(envelope["receipt"], stored);
+    place.assert_nothing_runs();
+}
+
+/// The owner of the session had written its last record.
+#[test]
+fn stop_of_a_hook_at_the_end_of_the_session_is_in_the_log() {
+    let place = Place::new();
+    let begun = place.path("begun");
+    let toml = format!(
+        "[[hooks]]\non = \"session_end\"\ncommand = \"touch {}; sleep 60\"\n",
+        begun.display()
+    );
+    let config = place.file("hooks.toml", toml);
+    let run = place.run_script("replies: [{text: Done.}]");
+    let run = run.args("--json --grace 500ms --config").arg(config);
+    let running = run.arg("hello").start();
+    eventually("the hook runs", || begun.exists().then_some(()));
+    let envelope = running.end_by(Signal::INT).envelope();
+    assert!(envelope["receipt"].is_object(), "{envelope:#}");
+    let stored = json(&on_store(&place, "receipt last --json").ok());
+    assert_eq!(envelope["receipt"], stored);
+    place.assert_nothing_runs();
+}
+
+/// The second one was an error, because the first one has the session open.
+#[test]
+fn two_stops_of_kept_work_both_answer() {
+    let place = Place::new();
+    let script = r#"replies: [{calls: [{tool: shell, arguments: {command: "trap '' TERM; echo x > begun; sleep 60 & wait", background: true}}]}, {text: Done.}]"#;
+    let id = begin(&place, script, "--keep-background hello");
+    let id = id.end(FACT_MAX).ok().session();
+    let begun = place.work().join("begun");
+    eventually("the command runs", || begun.exists().then_some(()));
+    let stop = || {
+        let stop = place.allstop().args(&format!("stop {id} --json --store"));
+        stop.arg(place.store()).start()
+    };
+    let both = [stop(), stop()].map(|stop| json(&stop.end(FACT_MAX).ok()));
+    let stopped = both
+        .iter()
+        .filter(|answer| answer["receipt"]["outcome"].is_null());
+    assert_eq!(stopped.count(), 1, "{both:#?}");
+    place.assert_nothing_runs();
+}
+
+#[test]
+fn one_piece_of_background_work_is_stopped_by_its_id() {
+    let place = Place::new();
+    let script = "replies: [{calls: [{tool: shell, arguments: {command: sleep 60, background: true}}, {tool: shell, arguments: {command: sleep 61, background: true}}]}, {text: Done.}]";
+    let running = begin(&place, script, "--wait-background hello");
+    listed(&place, "bg_2");
+    let stopped = json(&on_store(&place, "stop last --call bg_1 --json").ok());
+    assert_eq!(stopped["receipt"]["items"][0]["id"], "bg_1", "{stopped:#}");
+    assert_eq!(stopped["receipt"]["items"][0]["state"], "stopped");
+    listed(&place, "bg_2");
+    let envelope = running.end_by(Signal::INT).envelope();
+    assert_eq!(ids(&envelope).len(), 2, "{envelope:#}");
+    place.assert_nothing_runs();
+}
