@@ -1,6 +1,6 @@
 //! A stop from another terminal at any moment of a run, and after its end: every place shows an equal receipt.
 //!
-//! Another number of tries: `ALLSTOP_TEST_TRIES=500 cargo test -p allstop-cli --test it one_receipt`. `ALLSTOP_TEST_SEED`
+//! Another number of tries: `ALLSTOP_TEST_TRIES=5000 cargo test -p allstop-cli --test it one_receipt`. `ALLSTOP_TEST_SEED`
 //! repeats a case.
 
 use std::sync::Mutex;
@@ -14,7 +14,7 @@ use crate::support::wait::within;
 use crate::support::{Ended, FACT_MAX, Place, Running};
 
 /// Tries of each race, unless the environment has another number.
-const TRIES: u64 = 40;
+const TRIES: u64 = 500;
 
 /// Runs at the same time: most of the time is waited.
 const AT_ONCE: u64 = 4;
