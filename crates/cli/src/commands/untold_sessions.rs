@@ -64,7 +64,7 @@ impl fmt::Display for OutOfReach {
     }
 }
 
-/// Finds them in the store. `told`: reported sessions; `asked`: processes that were asked.
+/// Finds them in the store. `known`: reported sessions; `asked`: processes that were asked.
 ///
 /// # Errors
 /// If the store failed.
@@ -73,14 +73,14 @@ impl fmt::Display for OutOfReach {
 /// Cancel safe.
 pub(super) async fn untold_sessions(
     log: &dyn Log,
-    told: &HashSet<SessionId>,
+    known: &HashSet<SessionId>,
     asked: &HashSet<u32>,
 ) -> Result<UntoldSessions, CliError> {
     let listed = list_sessions(log).await;
     let listed = listed.map_err(|error| CliError::failure(error.to_string()))?;
     let mut untold = UntoldSessions::default();
     for summary in listed {
-        if told.contains(&summary.id) {
+        if known.contains(&summary.id) {
             continue;
         }
         if let (Some(error), None) = (&summary.problem, &summary.owner) {

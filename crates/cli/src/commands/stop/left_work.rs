@@ -22,7 +22,7 @@ use crate::short_id::short;
 pub(super) struct LeftWork(Vec<Session>);
 
 impl LeftWork {
-    /// Of all sessions in the store that no process has open, with what is in the way of a stop, a line each. `told`, `asked`: as
+    /// Of all sessions in the store that no process has open, with what is in the way of a stop, a line each. `known`, `asked`: as
     /// of [`untold_sessions`].
     ///
     /// # Errors
@@ -30,10 +30,10 @@ impl LeftWork {
     pub(super) async fn of_store(
         log: Arc<dyn Log>,
         scopes: RootOptions,
-        told: &HashSet<SessionId>,
+        known: &HashSet<SessionId>,
         asked: &HashSet<u32>,
     ) -> Result<(Self, Vec<String>), CliError> {
-        let untold = untold_sessions(&*log, told, asked).await?;
+        let untold = untold_sessions(&*log, known, asked).await?;
         let mut problems = untold.problems();
         let mut left = Vec::new();
         for session in untold.left {

@@ -16,7 +16,7 @@ use crate::remote::{RemoteStopParams, each_process};
 #[derive(Debug, Default)]
 pub(super) struct Asked {
     /// Sessions that processes have reported.
-    pub(super) told: HashSet<SessionId>,
+    pub(super) known: HashSet<SessionId>,
     pub(super) pids: HashSet<u32>,
 }
 
@@ -34,7 +34,7 @@ pub(super) async fn stop_all(
     let params = &params;
     let each = each_process(async |process, report| {
         let mut found = StopResults::default();
-        let mut told = Vec::new();
+        let mut known = Vec::new();
         match report {
             Ok(report) if stops_in_store(store, report.store.as_deref()) => {
                 let sessions = report.sessions.into_iter();
@@ -57,18 +57,18 @@ pub(super) async fn stop_all(
                         }
                         Err(unanswered) => found.problems.push(unanswered.error.to_string()),
                     }
-                    told.push(session);
+                    known.push(session);
                 }
             }
             Ok(_of_another_store) => {}
             Err(error) => found.problems.push(error.to_string()),
         }
-        (process.pid, told, found)
+        (process.pid, known, found)
     });
     let (mut all, mut asked) = (StopResults::default(), Asked::default());
-    for (pid, told, found) in each.await.map_err(|error| failed(&error))? {
+    for (pid, known, found) in each.await.map_err(|error| failed(&error))? {
         asked.pids.insert(pid);
-        asked.told.extend(told);
+        asked.known.extend(known);
         all.answers.extend(found.answers);
         all.problems.extend(found.problems);
     }
