@@ -2,11 +2,12 @@
 
 use std::any::Any;
 use std::path::Path;
+use std::time::Duration;
 
 use allstop_testkit::openai_server::OpenAiServer;
 use serde_json::Value;
 
-use super::way::Way;
+use super::way::{STARVED, Way};
 use crate::support::agreement::ensure;
 use crate::support::fault::Fault;
 use crate::support::wait::within;
@@ -38,7 +39,7 @@ impl Hanging {
     #[track_caller]
     pub(super) fn once(self, what: &str, mut fact: impl FnMut() -> bool) -> Self {
         let there = within(FACT_MAX, || {
-            (fact() || self.running.ends_within(std::time::Duration::ZERO)).then_some(())
+            (fact() || self.running.ends_within(Duration::ZERO)).then_some(())
         });
         assert!(there.is_some(), "never seen: {what}: {:#?}", self.running);
         self
@@ -198,7 +199,7 @@ impl Stall {
             held: _held,
             ..
         } = (self.begin)(&place, &format!("{} {}", self.format, way.args()));
-        let ended = way.stop(running)?;
+        let (ended, starved) = way.stop(running)?;
         let lie = |what: String| format!("{what}: {ended:#?}");
         if ended.stderr.contains("panicked") {
             return Err(lie("a panic".into()));
@@ -211,11 +212,18 @@ impl Stall {
             return self.check_unseen(way, &place, &ended).map_err(lie);
         }
         let envelope = agreement::envelope(&ended).map_err(lie)?;
-        self.check_ending(way, &ended, &envelope).map_err(lie)?;
+        self.check_ending(way, &ended, starved, &envelope)
+            .map_err(lie)?;
         agreement::check(&place, &envelope).map(drop).map_err(lie)
     }
 
-    fn check_ending(self, way: Way, ended: &Ended, envelope: &Value) -> Result<(), String> {
+    fn check_ending(
+        self,
+        way: Way,
+        ended: &Ended,
+        starved: Duration,
+        envelope: &Value,
+    ) -> Result<(), String> {
         let is_completed = envelope["stop_reason"] == "completed";
         let (code, reason) = match (self.ends, is_completed) {
             (Ends::Committed, _) | (Ends::Either | Ends::NotStopped, true) => (0, "completed"),
@@ -253,8 +261,9 @@ impl Stall {
                 .item
                 .map_or(Ok(()), |item| check_item(way, receipt, item));
         }
-        // In a hurry there may be no time for a proof.
-        let may_be_left = !self.is_quiet || way == Way::CtrlCTwice;
+        // In a hurry, or without a processor, there may be no time for a proof.
+        let has_no_time = way == Way::CtrlCTwice || starved > STARVED;
+        let may_be_left = !self.is_quiet || has_no_time;
         ensure(may_be_left, || "not quiet".into())
     }
 

@@ -12,6 +12,9 @@ const GRACE: Duration = Duration::from_millis(300);
 /// Time for force, beyond the grace.
 const FORCE_MAX: Duration = Duration::from_secs(1);
 
+/// A run that waited longer for a processor may have had no time for a proof.
+pub(super) const STARVED: Duration = Duration::from_millis(100);
+
 /// Time for the exit itself, beyond all that.
 const EXIT_MAX: Duration = Duration::from_millis(300);
 
@@ -73,13 +76,13 @@ impl Way {
         }
     }
 
-    /// Stops a run that hangs, and waits for its end.
+    /// Stops a run that hangs, and waits for its end. The duration is the time that the run waited for a processor.
     ///
     /// # Errors
     /// It does not end, or too late. The bound counts from the first cause, and from the second Ctrl-C where that cuts the
     /// grace short; what the run waited for a processor is left out.
     #[expect(clippy::print_stdout, reason = "figures for who reads the output")]
-    pub(super) fn stop(self, mut running: Running) -> Result<Ended, String> {
+    pub(super) fn stop(self, mut running: Running) -> Result<(Ended, Duration), String> {
         let mut wait = ProcessorWait::of(running.pid());
         let mut at = Instant::now();
         let mut bound = GRACE + FORCE_MAX + EXIT_MAX;
@@ -117,6 +120,6 @@ impl Way {
                 "it took {took:?}, {wait:?} of it for want of a processor, and had {bound:?}: {ended:#?}"
             )
         })?;
-        Ok(ended)
+        Ok((ended, wait))
     }
 }
