@@ -20,6 +20,8 @@ pub type LeftWork = Box<dyn Fn() -> Vec<ReceiptItem> + Send + Sync>;
 /// Background work of one session.
 pub struct SessionBackground {
     registry: BackgroundRegistry,
+    /// Parent of all work. The registry starts new work there, or in a part of it.
+    whole: Mutex<Scope>,
     /// Work whose start or end is not yet recorded. Stored separately, since the registry forgets ended work.
     unrecorded: Mutex<Vec<(Arc<BackgroundWork>, RecordedPart)>>,
     /// Records that were taken but not written.
@@ -47,6 +49,7 @@ impl SessionBackground {
     /// the number of the first id. `left` lists other work that receipts of turns name as outside of their extent.
     pub fn new(scope: Scope, first: u64, left: LeftWork) -> Arc<Self> {
         Arc::new(Self {
+            whole: Mutex::new(scope.clone()),
             registry: BackgroundRegistry::starting_at(scope, first),
             unrecorded: Mutex::default(),
             unwritten: Mutex::default(),
@@ -56,7 +59,18 @@ impl SessionBackground {
 
     /// Sets a new scope for work that starts from now on, after the old scope was stopped.
     pub fn reopen(&self, scope: Scope) {
+        *self.whole.lock() = scope.clone();
         self.registry.reopen(scope);
+    }
+
+    /// Starts work in this part of the background scope from now on.
+    pub fn start_in(&self, part: Scope) {
+        self.registry.reopen(part);
+    }
+
+    /// Parent of all background work.
+    pub(crate) fn whole(&self) -> Scope {
+        self.whole.lock().clone()
     }
 
     /// Takes the changes since the last call, as records. `turn` is the running turn.

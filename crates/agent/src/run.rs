@@ -76,11 +76,10 @@ impl Run {
         request: RunRequest,
         events: EventSink,
     ) -> Self {
-        use allstop_tools::BackgroundHost as _;
         let bystander = request
             .background
             .as_ref()
-            .map(|background| background.scope());
+            .map(|background| background.whole());
         let scope = run_scope(&parts, parent, &request, bystander.clone());
         let controls = Arc::clone(&request.controls);
         let above = parent.clone();

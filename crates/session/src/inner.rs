@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use allstop_agent::SessionBackground;
 use allstop_core::turn::Conversation;
-use allstop_core::{SessionId, TurnNumber};
+use allstop_core::{MessageId, SessionId, TurnNumber};
 use allstop_log::{SessionError, SessionWriter, Version};
 use allstop_scope::{NotStarted, Scope, ScopeOptions};
 use parking_lot::Mutex;
@@ -71,6 +71,8 @@ pub(crate) struct AwakeSession {
     pub(crate) background_scope: Scope,
     /// Former background scopes that still have work: a later stop joins their stops.
     pub(crate) being_stopped: Vec<Scope>,
+    /// Background work of each message: parts of the background scopes.
+    pub(crate) by_message: Vec<(MessageId, Scope)>,
     /// Scope of the session's hooks while they run: turns wait for them.
     pub(crate) hooks: Option<Scope>,
     /// Set once the log is open.
@@ -123,6 +125,33 @@ impl SessionInner {
             format!("{}/background", self.label()),
             ScopeOptions::default(),
         )
+    }
+}
+
+impl AwakeSession {
+    /// Gives the background work of a turn a scope of its own, if a message caused the turn. Call it before the turn can
+    /// start any.
+    pub(crate) fn begin_background_of(&mut self, message: Option<&MessageId>) {
+        let Some(background) = &self.background else {
+            return;
+        };
+        let above = &self.background_scope;
+        let own = message.and_then(|message| {
+            let label = format!("{}/{message}", above.label());
+            // Refused only if all background work is being stopped.
+            let own = above.child(label, ScopeOptions::default()).ok()?;
+            Some((message.clone(), own))
+        });
+        let scope = own.as_ref().map_or(above, |(_, own)| own);
+        background.start_in(scope.clone());
+        self.by_message.retain(|(_, scope)| !scope.is_quiet());
+        self.by_message.extend(own);
+    }
+
+    /// Scope of the background work that the turn of a message has started.
+    pub(crate) fn background_of(&self, message: &MessageId) -> Option<&Scope> {
+        let mut scopes = self.by_message.iter();
+        scopes.find_map(|(own, scope)| (own == message).then_some(scope))
     }
 }
 

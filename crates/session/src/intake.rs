@@ -41,6 +41,7 @@ impl SessionInner {
             scope: scope.clone(),
             background_scope,
             being_stopped: Vec::new(),
+            by_message: Vec::new(),
             hooks: None,
             background: None,
             conversation: None,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use allstop_core::ids::{BackgroundId, QuestionId};
 use allstop_core::turn::Conversation;
-use allstop_core::{CallId, Cause, CauseKind, MessageId, Receipt, SessionId, TurnNumber};
+use allstop_core::{CallId, Cause, CauseKind, Extent, MessageId, Receipt, SessionId, TurnNumber};
 use allstop_log::{LoggedAnswer, SessionError, Version, committed_answer, read_session_end};
 use allstop_tools::{BackgroundHost as _, BackgroundWork, NotPromotable, PermissionAnswer};
 use tokio::sync::oneshot;
@@ -123,6 +123,33 @@ impl Session {
     pub fn background(&self) -> Vec<Arc<BackgroundWork>> {
         let background = self.inner.background();
         background.map_or_else(Vec::new, |background| background.works())
+    }
+
+    /// Background work that the turn of a message has started in this process and that runs.
+    pub fn background_of(&self, message: &MessageId) -> Vec<Arc<BackgroundWork>> {
+        let awake = self.inner.state.lock().awake.clone();
+        let Some(awake) = awake else {
+            return Vec::new();
+        };
+        let (Some(own), Some(background)) = (awake.background_of(message), &awake.background)
+        else {
+            return Vec::new();
+        };
+        let mut works = background.running();
+        works.retain(|work| own.find_unit(work.id.as_str()).is_some());
+        works
+    }
+
+    /// Receipt of the stop that covers the background work of a message, with that work alone. `None`: no stop covers it.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn background_account(&self, message: &MessageId) -> Option<Arc<Receipt>> {
+        let awake = self.inner.state.lock().awake.clone()?;
+        let account = awake
+            .background_of(message)?
+            .account(Extent::Subtree, Vec::new())?;
+        Some(account.receipt().await)
     }
 
     /// Background work that this process has detached and that still runs, even before the detach call has returned.

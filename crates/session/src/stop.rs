@@ -16,7 +16,7 @@ impl SessionInner {
     /// Stops a target. On return no further work of the target starts.
     pub(crate) fn stop(self: &Arc<Self>, target: &StopTarget, cause: Cause) -> SessionStop {
         let mut state = self.state.lock();
-        if let StopTarget::Message(id) = target {
+        if let StopTarget::Message(id) | StopTarget::MessageWork(id) = target {
             state.withdraw(id);
         }
         let mut plan = self.plan(&state, target);

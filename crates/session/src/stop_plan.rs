@@ -34,6 +34,8 @@ pub enum StopTarget {
     /// The turn of one message, running or waiting. A message that was handed to the running turn is withdrawn and ends
     /// alone unless that turn has taken it; then that turn is stopped and named in the receipt.
     Message(MessageId),
+    /// The turn of one message, and all background work that it has started in this process.
+    MessageWork(MessageId),
 }
 
 impl StopTarget {
@@ -45,7 +47,7 @@ impl StopTarget {
             Self::TurnAndBackground => Extent::TurnAndBackground,
             Self::Session => Extent::Session,
             Self::Process => Extent::Process,
-            Self::Background(_) => Extent::Subtree,
+            Self::Background(_) | Self::MessageWork(_) => Extent::Subtree,
         }
     }
 }
@@ -118,6 +120,12 @@ impl SessionInner {
                 plan.target = format!("{label}/message/{id}").into();
                 plan.cover_message(state, id);
             }
+            StopTarget::MessageWork(id) => {
+                plan.nothing = NothingToStop::AlreadyEnded;
+                plan.cover_message(state, id);
+                plan.cover_background_of(state, id);
+                plan.target = format!("{label}/message/{id}").into();
+            }
             StopTarget::TurnAndBackground => {
                 plan.cover_turn(state, state.next_turn());
                 plan.cover_all_background(state);
@@ -178,6 +186,16 @@ impl StopPlan {
             }
             None => self.cover_turn(state, Some(&own)),
         }
+    }
+
+    /// Covers the background work that the turn of a message has started, or may still start.
+    fn cover_background_of(&mut self, state: &LockedState, id: &MessageId) {
+        self.bystanders.clear();
+        let awake = state.awake.as_ref();
+        let own = awake.and_then(|awake| awake.background_of(id));
+        let may_start = self.turn.is_some();
+        self.scopes
+            .extend(own.filter(|own| may_start || !own.is_quiet()).cloned());
     }
 
     fn cover_all_background(&mut self, state: &LockedState) {

@@ -4,12 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use allstop_core::receipt::ReceiptItem;
-use allstop_core::{Cause, TaskId};
+use allstop_core::{Cause, Receipt, TaskId};
 use allstop_scope::Scope;
 use futures::future::BoxFuture;
 
 use crate::event_writer::EventWriter;
 use crate::execution::PartReceipts;
+use crate::manager::TaskWaker;
 use crate::model::{Task, TaskEvent, TaskMessage};
 
 /// Does the work of a task and writes its events.
@@ -28,8 +29,8 @@ pub trait Executor: Send + Sync {
         false
     }
 
-    /// Items of work outside the scope of its execution that a stop of this task would find now. It must not wait: what
-    /// is not known at once is left out. Not called if a factory makes an executor for each task.
+    /// Items of work outside the scope of its execution that a stop of this task would find now, also behind the end of the
+    /// task. It must not wait: what is not known at once is left out. Not called if a factory makes an executor for each task.
     fn preview(&self, task: &TaskId) -> Vec<ReceiptItem> {
         let _ = task;
         Vec::new()
@@ -51,6 +52,8 @@ pub struct ExecutionCx {
     pub receipts: PartReceipts,
     /// W3C trace context of the work (`traceparent`). A stop does not cancel it.
     pub trace: Option<Arc<str>>,
+    /// Continues the task later, if the execution ends with a question.
+    pub waker: TaskWaker,
     /// True if the execution continues one that a crash has interrupted.
     pub is_resumed: bool,
 }
@@ -118,6 +121,15 @@ pub trait Canceler: Send + Sync {
     /// If no execution runs, an error, a panic or a hang refuses the stop and leaves the task as it is. An execution
     /// ends in any case.
     fn cancel(&self, cx: CancelCx) -> BoxFuture<'static, Result<(), ExecutorError>>;
+
+    /// Stops work that an ended task has left running. Returns the receipt of that stop, or `None` if nothing is left.
+    ///
+    /// # Cancel safety
+    /// A stop that has begun must continue if the future is dropped.
+    fn stop_left(&self, task: Arc<Task>, cause: Cause) -> BoxFuture<'static, Option<Arc<Receipt>>> {
+        let (_, _) = (task, cause);
+        Box::pin(std::future::ready(None))
+    }
 }
 
 /// Context of a canceler.

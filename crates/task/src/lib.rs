@@ -42,7 +42,7 @@ pub use executor::{
 pub use feed::TaskUpdate;
 pub use manager::{
     AcceptedTask, CancelOutcome, ListFilter, ShutdownReport, TaskManager, TaskPage, TaskPosition,
-    TaskRequest, TaskSummary,
+    TaskRequest, TaskSummary, TaskWaker,
 };
 pub use model::{Task, TaskEvent, TaskMessage, TaskRecord, TaskState};
 pub use observer::{ExecutionObserver, TaskObserver};

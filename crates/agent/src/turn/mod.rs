@@ -223,7 +223,6 @@ fn open_scope(
     start: &TurnStart,
     decision: &Arc<CommitDecision>,
 ) -> Result<Scope, Option<Cause>> {
-    use allstop_tools::BackgroundHost as _;
     let run = cx.run.map_err(|refused| refused.cause().cloned())?;
     let deadline = cx.parts.settings.deadlines.turn.map(|limit| Deadline {
         at: instant_after(Instant::now(), limit),
@@ -232,7 +231,7 @@ fn open_scope(
         extent: Extent::Turn,
         bystanders: cx
             .background
-            .map(|background| background.scope())
+            .map(|background| background.whole())
             .into_iter()
             .collect(),
     });

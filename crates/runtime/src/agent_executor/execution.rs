@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use allstop_core::receipt::ItemKind;
-use allstop_core::{Cause, CauseKind, MessageId};
+use allstop_core::{Cause, CauseKind};
 use allstop_log::LoggedAnswer;
 use allstop_scope::{Ending, Registration, WorkSpec};
 use allstop_session::{FollowUp, MessageOutcome, NewMessage};
-use allstop_task::model::{Artifact, MessageSender, TaskState};
+use allstop_task::model::{Artifact, MessageSender, StoppedWork, TaskState};
 use allstop_task::{
     ExecutionCx, ExecutionEnded, ExecutorError, ExecutorReturn, Task, TaskEvent, TaskMessage,
 };
@@ -17,8 +17,8 @@ use tokio::sync::oneshot;
 use super::AgentExecutorInner;
 use super::context_sessions::failed;
 use super::message_text::{PermissionReply, agent_message, question_message, text_of};
+use super::task_sessions::message_id_of;
 use super::task_turn::{TaskTurn, TurnProgress};
-use super::turn_stop;
 
 /// Id and name of the artifact with the answer.
 const ANSWER: &str = "answer";
@@ -63,21 +63,21 @@ impl AgentExecutorInner {
             return Ok(None);
         }
         let mut message = NewMessage::from(text_of(&cx.message))
-            .id(message_id_of(cx))
+            .id(message_id_of(&cx.task.id))
             .policy(FollowUp::Enqueue);
         message.trace.clone_from(&cx.trace);
         let sent = self.sessions.send(&cx.task.context_id, message).await;
         let (session, events, sent) = sent?;
+        self.tasks.put(cx.task.id.clone(), &session);
         let max = self.options.background_max;
         let turn = TaskTurn::new(session, events, sent, max);
-        self.previews.put(cx.task.id.clone(), &turn.work);
         Ok(Some(turn))
     }
 
     /// True if a crash came before the turn of the task. A turn that was committed completes the task.
     async fn never_began(&self, cx: &ExecutionCx) -> Result<bool, ExecutorError> {
         let session = self.sessions.session(&cx.task.context_id).await?;
-        let answer = session.committed_answer(&message_id_of(cx)).await;
+        let answer = session.committed_answer(&message_id_of(&cx.task.id)).await;
         let answer = answer.map_err(|error| failed(&error))?;
         let answer = match answer {
             LoggedAnswer::Committed(answer) => answer,
@@ -114,11 +114,6 @@ fn is_follow_up(task: &Task) -> bool {
     let messages = task.history.iter();
     let of_client = messages.filter(|message| message.role == MessageSender::User);
     of_client.count() > 1
-}
-
-/// Id of the message in the session: a task has one turn.
-fn message_id_of(cx: &ExecutionCx) -> MessageId {
-    MessageId::new(cx.task.id.as_str())
 }
 
 /// An execution that follows a turn. If the force of a stop drops it, the turn is stopped all the same.
@@ -204,7 +199,7 @@ impl TaskExecution {
                 // The receipt of the stop names the work, too.
                 return self.stop().await;
             }
-            works = turn.work.running_background();
+            works = turn.running_background();
         }
         self.turn = None;
         self.finish_item();
@@ -212,18 +207,23 @@ impl TaskExecution {
         if !works.is_empty() {
             reason = format!("{reason}. {}", names_of(&works));
         }
-        let error = ExecutorError::new(reason);
-        let stopped = outcome
-            .cause
-            .as_ref()
-            .map(|cause| TaskState::after_stop(cause.kind));
-        if stopped != Some(TaskState::Canceled) || outcome.error.is_some() {
-            return Err(error);
-        }
         // Somebody has stopped the turn in its session.
-        let message = agent_message(Arc::clone(error.message()));
-        let event = TaskEvent::status(TaskState::Canceled, message);
-        let _ended = self.write(event).await;
+        let Some(receipt) = outcome.receipt.clone() else {
+            return Err(ExecutorError::new(reason));
+        };
+        let is_canceled = TaskState::after_stop(receipt.cause().kind) == TaskState::Canceled;
+        let (message, error) = if is_canceled && outcome.error.is_none() {
+            (Some(Arc::new(agent_message(reason))), None)
+        } else {
+            (None, Some(reason.into()))
+        };
+        let _ended = self
+            .write(TaskEvent::Stopped(StoppedWork {
+                receipt,
+                message,
+                error,
+            }))
+            .await;
         Ok(ExecutorReturn::Finished)
     }
 
@@ -232,7 +232,11 @@ impl TaskExecution {
         let id = self.cx.task.id.clone();
         // Before the event: the answer may follow at once.
         if let Some(turn) = self.turn.take() {
+            let sent = turn.sent.clone();
             self.inner.waiting.put(id.clone(), turn);
+            // Somebody may stop the turn in its session, or answer there.
+            let waker = self.cx.waker.clone();
+            waker.wake_after(async move { drop(sent.outcome().await) });
         }
         let event = TaskEvent::status(TaskState::InputRequired, message);
         let written = self.write(event).await;
@@ -261,9 +265,8 @@ impl TaskExecution {
         let (tx, stopped) = oneshot::channel();
         let (cause, receipts) = (self.stop_cause(), self.cx.receipts.clone());
         let stopping = async move {
-            let receipt = turn.stop(&cause).await;
-            receipts.add(Arc::clone(&receipt));
-            item.finish(if receipt.quiet() {
+            let is_quiet = turn.stop(&cause, &receipts).await;
+            item.finish(if is_quiet {
                 Ending::Returned
             } else {
                 Ending::WatcherGone
@@ -294,7 +297,9 @@ impl TaskExecution {
         let events = match outcome.filter(|outcome| outcome.is_completed() && !is_answered) {
             // The stop came too late: the answer is in the conversation.
             Some(outcome) => vec![answer_event(&outcome.output), completed(None)],
-            None => vec![turn_stop::event(&self.stop_cause())],
+            None => vec![TaskEvent::state(TaskState::after_stop(
+                self.stop_cause().kind,
+            ))],
         };
         for event in events {
             if self.write(event).await.is_err() {

@@ -14,28 +14,28 @@
 mod context_sessions;
 mod execution;
 mod message_text;
+mod task_sessions;
 mod task_turn;
 mod turn_stop;
-mod turn_work;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::receipt::ReceiptItem;
-use allstop_core::{Cause, CauseKind, TaskId};
+use allstop_core::{Cause, CauseKind, Receipt, TaskId};
 use allstop_session::Sessions;
 use allstop_task::{
-    CancelCx, Canceler, Cleanup, ExecutionCx, Executor, ExecutorError, ExecutorReturn, Task,
-    TaskParts,
+    CancelCx, Canceler, Cleanup, ExecutionCx, Executor, ExecutorError, ExecutorReturn,
+    PartReceipts, Task, TaskEvent, TaskParts, TaskState,
 };
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
 use context_sessions::ContextSessions;
+use task_sessions::{TaskSessions, work_of};
 use task_turn::TaskTurn;
-use turn_work::TurnWork;
 
 /// Options of an [`AgentExecutor`].
 #[derive(Debug, Clone)]
@@ -83,7 +83,7 @@ pub struct AgentExecutor {
 struct AgentExecutorInner {
     sessions: ContextSessions,
     waiting: WaitingTurns,
-    previews: TurnPreviews,
+    tasks: TaskSessions,
     options: AgentExecutorOptions,
 }
 
@@ -100,7 +100,7 @@ impl AgentExecutor {
             inner: Arc::new(AgentExecutorInner {
                 sessions: ContextSessions::new(sessions, folder.into(), &options),
                 waiting: WaitingTurns::default(),
-                previews: TurnPreviews::default(),
+                tasks: TaskSessions::default(),
                 options,
             }),
         }
@@ -130,9 +130,9 @@ impl Executor for AgentExecutor {
         true
     }
 
-    /// Calls of the turn, and its attached background work.
+    /// Calls of the turn, and its background work.
     fn preview(&self, task: &TaskId) -> Vec<ReceiptItem> {
-        self.inner.previews.items(task)
+        self.inner.tasks.preview(task)
     }
 }
 
@@ -149,9 +149,23 @@ impl Canceler for AgentExecutor {
                 };
                 turn.stop(&cx).await;
                 // The manager ends the task in any case.
-                let _ended = cx.events.write(turn_stop::event(&cx.cause)).await;
+                let event = TaskEvent::state(TaskState::after_stop(cx.cause.kind));
+                let _ended = cx.events.write(event).await;
             }
             Ok(())
+        }
+        .boxed()
+    }
+
+    /// Stops the background work of the task.
+    fn stop_left(&self, task: Arc<Task>, cause: Cause) -> BoxFuture<'static, Option<Arc<Receipt>>> {
+        let session = self.inner.tasks.of_ended(&task.id);
+        async move {
+            let stop = session?.stop(&work_of(&task.id), cause);
+            if stop.is_of_nothing() {
+                return None;
+            }
+            Some(stop.receipt().await)
         }
         .boxed()
     }
@@ -168,7 +182,7 @@ struct StoppingTurn<'a> {
 impl StoppingTurn<'_> {
     async fn stop(mut self, cx: &CancelCx) {
         if let Some(turn) = &self.turn {
-            cx.receipts.add(turn.stop(&cx.cause).await);
+            turn.stop(&cx.cause, &cx.receipts).await;
         }
         self.turn = None;
     }
@@ -188,10 +202,10 @@ impl Cleanup for AgentExecutor {
         let inner = Arc::clone(&self.inner);
         async move {
             if task.has_ended() {
-                inner.previews.remove(&task.id);
+                inner.tasks.end(&task.id);
                 if let Some(turn) = inner.waiting.take(&task.id) {
                     let cause = Cause::new(CauseKind::Failure).detail("its task has ended");
-                    turn.stop(&cause).await;
+                    turn.stop(&cause, &PartReceipts::default()).await;
                 }
             }
             if inner.options.shares_sessions {
@@ -213,24 +227,5 @@ impl WaitingTurns {
 
     fn take(&self, task: &TaskId) -> Option<TaskTurn> {
         self.0.lock().remove(task)
-    }
-}
-
-/// Turns of tasks, for previews. A turn that is gone has nothing to show.
-#[derive(Debug, Default)]
-struct TurnPreviews(Mutex<HashMap<TaskId, Weak<TurnWork>>>);
-
-impl TurnPreviews {
-    fn put(&self, task: TaskId, work: &Arc<TurnWork>) {
-        self.0.lock().insert(task, Arc::downgrade(work));
-    }
-
-    fn remove(&self, task: &TaskId) {
-        self.0.lock().remove(task);
-    }
-
-    fn items(&self, task: &TaskId) -> Vec<ReceiptItem> {
-        let work = self.0.lock().get(task).and_then(Weak::upgrade);
-        work.map(|work| work.preview()).unwrap_or_default()
     }
 }

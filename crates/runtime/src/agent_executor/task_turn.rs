@@ -4,8 +4,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use allstop_core::record::Attachment;
 use allstop_core::record::SessionRecord;
-use allstop_core::{CallId, MessageId};
+use allstop_core::{CallId, MessageId, TurnNumber};
 use allstop_scope::{Scope, instant_after};
 use allstop_session::{
     AnswerResult, FollowUp, MessageHandle, MessageOutcome, NewMessage, OpenQuestion, Session,
@@ -15,7 +16,6 @@ use allstop_tools::{BackgroundWork, PermissionAnswer};
 use tokio::time::{Instant, sleep_until};
 
 use super::message_text::PermissionReply;
-use super::turn_work::TurnWork;
 
 /// The turn of one task. Its subscription keeps permission questions open.
 #[derive(Debug)]
@@ -25,7 +25,8 @@ pub(super) struct TaskTurn {
     events: Subscription,
     /// False after the last event, or an error of the log: then only the outcome is awaited.
     has_events: bool,
-    pub(super) work: Arc<TurnWork>,
+    /// Number of the turn, once it has begun.
+    turn: Option<TurnNumber>,
     is_begin_reported: bool,
     outcome: Option<Arc<MessageOutcome>>,
     /// Calls of the turn, by which sub-agents are named.
@@ -61,7 +62,7 @@ impl TaskTurn {
         background_max: Duration,
     ) -> Self {
         Self {
-            work: Arc::new(TurnWork::new(session.clone(), sent.id.clone())),
+            turn: None,
             session,
             sent,
             events,
@@ -117,11 +118,9 @@ impl TaskTurn {
         let ended = self.sent.try_outcome().filter(|_| self.outcome.is_none());
         if let Some(ended) = &ended {
             // The event of its start may not be read yet.
-            if let (None, Some(turn)) = (self.work.turn(), ended.turn) {
-                self.work.begun(turn);
-            }
+            self.turn = self.turn.or(ended.turn);
         }
-        if self.work.turn().is_some() && !self.is_begin_reported {
+        if self.turn.is_some() && !self.is_begin_reported {
             self.is_begin_reported = true;
             return Some(TurnProgress::Began);
         }
@@ -134,7 +133,7 @@ impl TaskTurn {
             return Some(TurnProgress::Asked(Box::new(question)));
         }
         self.outcome.as_ref()?;
-        let running = self.work.running_background();
+        let running = self.running_background();
         if running.is_empty() {
             return Some(TurnProgress::Done);
         }
@@ -143,38 +142,32 @@ impl TaskTurn {
     }
 
     fn note(&mut self, event: &SessionEvent) {
-        match &event.kind {
-            SessionEventKind::Recorded { record, .. } => self.note_record(record),
-            // The last record of the turn's background work comes before this event.
-            SessionEventKind::AssistantIdle { .. }
-                if event.message.as_ref() == Some(&self.sent.id) =>
+        let SessionEventKind::Recorded { record, .. } = &event.kind else {
+            return;
+        };
+        match &**record {
+            SessionRecord::TurnStarted { turn, message, .. }
+                if message.as_ref() == Some(&self.sent.id) =>
             {
-                self.work.complete();
+                self.turn = Some(*turn);
+            }
+            SessionRecord::CallStarted { turn, call, .. } if Some(*turn) == self.turn => {
+                self.calls.insert(call.id.clone());
             }
             _ => {}
         }
     }
 
-    fn note_record(&mut self, record: &SessionRecord) {
-        match record {
-            SessionRecord::TurnStarted { turn, message, .. }
-                if message.as_ref() == Some(&self.sent.id) =>
-            {
-                self.work.begun(*turn);
-            }
-            SessionRecord::CallStarted { turn, call, .. } if Some(*turn) == self.work.turn() => {
-                self.calls.insert(call.id.clone());
-            }
-            SessionRecord::BackgroundStarted { id, turn, .. } => {
-                self.work.note_background(id.clone(), *turn);
-            }
-            _ => {}
-        }
+    /// Background work of the turn for which its task waits.
+    pub(super) fn running_background(&self) -> Vec<Arc<BackgroundWork>> {
+        let mut works = self.session.background_of(self.id());
+        works.retain(|work| work.attachment() == Attachment::Attached);
+        works
     }
 
     /// Question that the turn or one of its sub-agents waits for.
     fn open_question(&self) -> Option<OpenQuestion> {
-        let is_running = self.work.turn().is_some() && self.outcome.is_none();
+        let is_running = self.turn.is_some() && self.outcome.is_none();
         let is_own = |open: &OpenQuestion| match open.agents.first() {
             Some(call) => self.calls.contains(call),
             // Turns run one after another.
@@ -185,11 +178,11 @@ impl TaskTurn {
 
     /// Gives the client's answer to the open question. A question that is closed already stays as it is.
     pub(super) fn answer(&mut self, answer: &PermissionReply) {
-        // The task works again.
-        self.is_begin_reported = false;
         let Some(open) = self.open_question() else {
             return;
         };
+        // The task works again.
+        self.is_begin_reported = false;
         let permission = match answer {
             PermissionReply::Allow => PermissionAnswer::AllowOnce,
             PermissionReply::Deny => PermissionAnswer::deny(),

@@ -75,6 +75,9 @@ impl SessionOwner {
         // Until now a message that waited had no other name.
         let label = format!("{}/turn/{number}", self.inner.label());
         queued.scope.relabel(label);
+        if let Some(awake) = &mut self.inner.state.lock().awake {
+            awake.begin_background_of(queued.message());
+        }
         let request = RunRequest {
             history: RunHistory::Logged(writer),
             prompts: VecDeque::from([queued.prompt.clone()]),

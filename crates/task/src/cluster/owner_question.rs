@@ -1,5 +1,6 @@
 //! Questions to the worker that owns a task.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::{Cause, Receipt, TaskId, WorkerId};
@@ -26,6 +27,8 @@ pub(super) enum OwnerQuestion {
     Drain,
     /// Name the items that a stop would find.
     Preview { task: TaskId, cause: Cause },
+    /// Stop the work that the ended task has left running.
+    StopLeft { task: TaskId, cause: Cause },
 }
 
 /// Answer to [`OwnerQuestion::Attend`].
@@ -40,8 +43,11 @@ pub(super) enum Attended {
     Nothing,
 }
 
-/// Answer to [`OwnerQuestion::Preview`]; `None`: no execution is here.
+/// Answer to [`OwnerQuestion::Preview`]; `None`: nothing of the task is here.
 pub(super) type Previewed = Option<Receipt>;
+
+/// Answer to [`OwnerQuestion::StopLeft`]; `None`: nothing is left.
+pub(super) type LeftStopped = Option<Arc<Receipt>>;
 
 impl ClusterNode {
     /// Asks the owner of a task. `None`: it does not answer.

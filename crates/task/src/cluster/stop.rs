@@ -3,22 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_core::receipt::{ItemKind, ItemState, NotStoppedReason, NothingToStop, ReceiptItem};
-use allstop_core::{Cause, Receipt, TaskId, Timestamp};
+use allstop_core::receipt::{ItemKind, ItemState, NotStoppedReason, ReceiptItem};
+use allstop_core::{Cause, Receipt, TaskId, Timestamp, WorkerId};
 use allstop_log::{LogError, Version};
 use allstop_scope::FORCE_MAX;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::lease::LeaseState;
 use super::node::ClusterNode;
-use super::owner_question::{Attended, OwnerQuestion, Previewed};
+use super::owner_question::{Attended, LeftStopped, OwnerQuestion, Previewed};
 use super::stop_delivery::StopDelivery;
 use super::wake_up::WakeUp;
 use crate::error::{CancelError, ExecuteError, TaskStoreError};
 use crate::execution::{Execution, ExecutionResult};
 use crate::executor::ExecutorError;
 use crate::feed::TaskFeed;
-use crate::manager::{CancelOutcome, TaskManager};
+use crate::manager::{CancelOutcome, TaskManager, preview_of_ended};
 use crate::model::{Task, TaskRecord};
 use crate::task_stream::{TaskStream, read_task, tail_updates};
 
@@ -52,7 +52,10 @@ impl TaskManager {
             let read = read_task(&*self.inner.log, id).await?;
             let (version, task) = read.ok_or_else(|| CancelError::NotFound(id.clone()))?;
             if task.has_ended() && std::mem::take(&mut is_first_look) {
-                return self.inner.already_ended(task, cause);
+                return match self.stop_left(node, &task, &cause).await? {
+                    Some(receipt) => Ok(CancelOutcome { task, receipt }),
+                    None => self.inner.already_ended(task, cause),
+                };
             }
             is_first_look = false;
             if task.has_ended() {
@@ -134,6 +137,28 @@ impl TaskManager {
         }
     }
 
+    /// Stops the work that an ended task has left running, here or at its worker.
+    async fn stop_left(
+        &self,
+        node: &ClusterNode,
+        task: &Arc<Task>,
+        cause: &Cause,
+    ) -> Result<LeftStopped, LogError> {
+        let left = self.inner.stop_left_here(task, cause.clone()).await;
+        let owner = task.worker.as_ref();
+        let is_other = |owner: &&WorkerId| node.worker().as_ref() != Some(owner);
+        let other = owner.filter(is_other).filter(|_| !node.has_no_owner(task));
+        let Some(owner) = other.filter(|_| left.is_none()) else {
+            return Ok(left);
+        };
+        let question = OwnerQuestion::StopLeft {
+            task: task.id.clone(),
+            cause: cause.clone(),
+        };
+        let answer: Option<LeftStopped> = node.ask(owner, &question).await?;
+        Ok(answer.flatten())
+    }
+
     /// Waits for a record behind this one, until the owner is asked again.
     async fn changed_behind(&self, id: &TaskId, version: Version) {
         let changed = tail_updates(&*self.inner.log, id, version, 1);
@@ -172,10 +197,8 @@ impl TaskManager {
             return Ok(preview);
         }
         let info = self.inner.stop_info(id, cause.clone());
-        if task.has_ended() {
-            return Ok(Receipt::of_nothing(info, NothingToStop::AlreadyEnded));
-        }
-        let Some(owner) = task.worker.as_ref().filter(|_| task.is_executing) else {
+        let is_there = |_: &&WorkerId| task.is_executing || task.has_ended();
+        let Some(owner) = task.worker.as_ref().filter(is_there) else {
             return Ok(Receipt::of_preview(info, Vec::new()));
         };
         let question = OwnerQuestion::Preview {
@@ -183,6 +206,10 @@ impl TaskManager {
             cause,
         };
         let answer: Option<Previewed> = node.ask(owner, &question).await?;
+        if task.has_ended() {
+            let preview = answer.flatten();
+            return Ok(preview.unwrap_or_else(|| preview_of_ended(info, Vec::new())));
+        }
         Ok(answer.flatten().unwrap_or_else(|| {
             let state = ItemState::Unreachable {
                 why: NotStoppedReason::NotConfirmed,

@@ -23,6 +23,7 @@ use super::wake_up::WakeUp;
 use crate::error::TaskStoreError;
 use crate::execution::ExecutionResult;
 use crate::manager::ManagerInner;
+use crate::task_stream::read_task;
 
 /// Pause after a failure of the store.
 const RETRY_EVERY: Duration = Duration::from_millis(500);
@@ -442,6 +443,15 @@ impl ManagerInner {
                 self.stop_taking();
                 node.is_drained.send_replace(true);
                 serde_json::to_vec(&Attended::Observed)
+            }
+            Ok(OwnerQuestion::StopLeft { task, cause }) => {
+                let stopped = match read_task(&*self.log, &task).await {
+                    Ok(Some((_, task))) if task.has_ended() => {
+                        self.stop_left_here(&task, cause).await
+                    }
+                    _ => None,
+                };
+                serde_json::to_vec(&stopped)
             }
             Ok(OwnerQuestion::Preview { task, cause }) => {
                 serde_json::to_vec(&self.preview_here(&task, cause))

@@ -13,7 +13,7 @@ use allstop_core::{Cause, CauseKind, Receipt, Timestamp};
 
 use crate::executor::ExecutorError;
 use crate::model::{
-    JsonMap, StatusUpdate, TaskEnding, TaskEvent, TaskRecord, TaskState, TaskStatus,
+    JsonMap, StatusUpdate, StoppedWork, TaskEnding, TaskEvent, TaskRecord, TaskState, TaskStatus,
 };
 
 /// Progress of one execution towards its end.
@@ -246,6 +246,23 @@ fn record_of(event: TaskEvent, at: Timestamp) -> TaskRecord {
         },
         TaskEvent::Artifact(update) => TaskRecord::ArtifactUpdated { update, at },
         TaskEvent::Reply(message) => TaskRecord::Replied { message, at },
+        TaskEvent::Stopped(StoppedWork {
+            receipt,
+            message,
+            error,
+        }) => TaskRecord::TaskEnded {
+            status: TaskStatus {
+                state: TaskState::after_stop(receipt.cause().kind),
+                message,
+                at,
+            },
+            metadata: JsonMap::new(),
+            ending: TaskEnding {
+                cause: Some(receipt.cause().clone()),
+                error,
+                receipt: Some(receipt),
+            },
+        },
     }
 }
 

@@ -27,7 +27,8 @@ pub struct CancelOutcome {
 
 impl TaskManager {
     /// Stops a task: its execution, or the task itself if it is at rest. A second stop joins the first. If the
-    /// execution ends or rests before the stop reaches it, the stop is decided again on the new state.
+    /// execution ends or rests before the stop reaches it, the stop is decided again on the new state. If the task has
+    /// ended, this stops the work that it has left running, if there is any.
     ///
     /// The answer comes within grace and force, and the time for the write of the end
     /// ([`ending_write_max`](crate::TaskOptions::ending_write_max)). A stop that is decided again takes that long once
@@ -46,7 +47,11 @@ impl TaskManager {
         loop {
             let Some((execution, stop)) = self.inner.begin_stop(id, &cause)? else {
                 let task = self.get_with_replies(id).await.map_err(not_read)?;
-                return self.inner.already_ended(task, cause);
+                let left = self.inner.stop_left_here(&task, cause.clone()).await;
+                return match left {
+                    Some(receipt) => Ok(CancelOutcome { task, receipt }),
+                    None => self.inner.already_ended(task, cause),
+                };
             };
             drop(stop.receipt().await);
             match execution.result().await {
@@ -83,7 +88,10 @@ impl TaskManager {
         let mut items = match target {
             TaskToStop::Running(execution) => execution.scope().running(),
             TaskToStop::AtRest => Vec::new(),
-            TaskToStop::Ended => return Ok(Receipt::of_nothing(info, NothingToStop::AlreadyEnded)),
+            TaskToStop::Ended => {
+                let left = self.inner.previewed_by_executor(id);
+                return Ok(preview_of_ended(info, left));
+            }
         };
         items.extend(self.inner.previewed_by_executor(id));
         Ok(Receipt::of_preview(info, items))
@@ -164,6 +172,15 @@ impl ManagerInner {
             cause,
             requested_at: (self.options.now)(),
         }
+    }
+}
+
+/// Preview of a stop of a task that has ended, with the work that it has left running.
+pub(crate) fn preview_of_ended(info: StopInfo, left: Vec<ReceiptItem>) -> Receipt {
+    if left.is_empty() {
+        Receipt::of_nothing(info, NothingToStop::AlreadyEnded)
+    } else {
+        Receipt::of_preview(info, left)
     }
 }
 

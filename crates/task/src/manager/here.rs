@@ -114,11 +114,17 @@ impl ManagerInner {
         Some((execution, stop))
     }
 
-    /// The items that a stop of an execution here would find; `None`: it is not here.
+    /// The items that a stop of an execution here, or of work that it has left, would find; `None`: nothing is here.
     pub(crate) fn preview_here(&self, id: &TaskId, cause: Cause) -> Option<Receipt> {
-        let execution = self.execution_here(id)?;
-        let mut items = execution.scope().running();
-        items.extend(self.previewed_by_executor(id));
+        let execution = self.execution_here(id);
+        let running = execution
+            .as_ref()
+            .map(|execution| execution.scope().running());
+        let left = self.previewed_by_executor(id);
+        if running.is_none() && left.is_empty() {
+            return None;
+        }
+        let items = running.into_iter().flatten().chain(left).collect();
         Some(Receipt::of_preview(self.stop_info(id, cause), items))
     }
 }

@@ -3,6 +3,7 @@
 mod cancel;
 mod execute;
 mod here;
+mod left_work;
 mod list;
 mod read;
 mod recover;
@@ -10,6 +11,7 @@ mod shutdown;
 mod slot_guard;
 mod slots;
 mod table;
+mod wake;
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,10 +30,12 @@ use crate::options::TaskOptions;
 use crate::task_stream::TaskStream;
 
 pub use cancel::CancelOutcome;
+pub(crate) use cancel::preview_of_ended;
 pub(crate) use execute::created;
 pub use execute::{AcceptedTask, TaskRequest};
 pub use list::{ListFilter, TaskPage, TaskPosition, TaskSummary};
 pub use shutdown::ShutdownReport;
+pub use wake::TaskWaker;
 
 use table::TaskTable;
 

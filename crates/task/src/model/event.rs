@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use allstop_core::Receipt;
+
 use super::artifact::{Artifact, ArtifactUpdate};
 use super::message::{JsonMap, TaskMessage};
 use super::status::TaskState;
@@ -15,6 +17,19 @@ pub enum TaskEvent {
     Artifact(ArtifactUpdate),
     /// The answer is a message, and there is no task to follow. It ends the execution.
     Reply(Arc<TaskMessage>),
+    /// Somebody has stopped the work without the task. It ends the execution.
+    Stopped(StoppedWork),
+}
+
+/// Work of a task that was stopped elsewhere. The task ends in the state of the receipt's cause, and has the receipt.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoppedWork {
+    /// Receipt of the stop.
+    pub receipt: Arc<Receipt>,
+    /// Message about the end.
+    pub message: Option<Arc<TaskMessage>>,
+    /// Error, for people.
+    pub error: Option<Arc<str>>,
 }
 
 /// New state of a task.
@@ -57,7 +72,7 @@ impl TaskEvent {
         match self {
             Self::Status(update) => update.state.ends_execution(),
             Self::Artifact(_) => false,
-            Self::Reply(_) => true,
+            Self::Reply(_) | Self::Stopped(_) => true,
         }
     }
 }

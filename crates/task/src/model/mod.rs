@@ -12,7 +12,7 @@ mod task;
 pub use artifact::{Artifact, ArtifactUpdate};
 pub use codec::TaskRecordError;
 pub(crate) use codec::{decode, encode};
-pub use event::{StatusUpdate, TaskEvent};
+pub use event::{StatusUpdate, StoppedWork, TaskEvent};
 pub use message::{JsonMap, MessagePart, MessageSender, PartContent, TaskMessage};
 pub(crate) use nesting::{NESTING_MAX, is_too_deep};
 pub use record::{TaskEnding, TaskRecord};

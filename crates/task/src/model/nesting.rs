@@ -22,6 +22,7 @@ pub(crate) fn is_too_deep(event: &TaskEvent) -> bool {
                 || update.artifact.parts.iter().any(has_deep_part)
         }
         TaskEvent::Reply(message) => has_deep_message(message),
+        TaskEvent::Stopped(work) => work.message.as_deref().is_some_and(has_deep_message),
     }
 }
 

@@ -290,9 +290,8 @@ fn told(
 }
 
 fn bystanders(cx: TurnCx<'_>) -> Vec<Scope> {
-    use allstop_tools::BackgroundHost as _;
     cx.background
-        .map(|background| background.scope())
+        .map(|background| background.whole())
         .into_iter()
         .collect()
 }

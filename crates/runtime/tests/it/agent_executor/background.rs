@@ -23,7 +23,11 @@ use super::support::{AgentTasks, TestAgents, WorkTool, answer, status_text, user
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// A tool that starts background work, which ends when the gate opens.
-fn build_tool(request: &AgentRequest, gate: &Arc<Semaphore>, attachment: Attachment) -> ToolFn {
+pub(super) fn build_tool(
+    request: &AgentRequest,
+    gate: &Arc<Semaphore>,
+    attachment: Attachment,
+) -> ToolFn {
     let (host, gate) = (Arc::clone(&request.background), Arc::clone(gate));
     ToolFn::new("build", move |call| {
         let gate = Arc::clone(&gate);
@@ -49,7 +53,7 @@ fn build_tool(request: &AgentRequest, gate: &Arc<Semaphore>, attachment: Attachm
     })
 }
 
-async fn building(attachment: Attachment) -> (AgentTasks, Arc<Semaphore>) {
+pub(super) async fn building(attachment: Attachment) -> (AgentTasks, Arc<Semaphore>) {
     let replies = vec![
         Reply::text("").call("build", json!({})),
         Reply::text("it builds"),

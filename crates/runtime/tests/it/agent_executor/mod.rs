@@ -5,6 +5,7 @@ mod order;
 mod questions;
 mod recovery;
 mod stops;
+mod stops_elsewhere;
 mod support;
 mod system;
 mod waiting_stops;

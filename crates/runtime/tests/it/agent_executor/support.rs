@@ -1,8 +1,8 @@
 //! A task manager whose tasks run a scripted agent.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use allstop_agent::{Agent, TurnError};
@@ -11,7 +11,7 @@ use allstop_log::{Log, MemoryLog};
 use allstop_model::{Reply, ScriptedModel};
 use allstop_runtime::{AgentExecutor, AgentExecutorOptions};
 use allstop_scope::{RootOptions, Scope};
-use allstop_session::{AgentRequest, AgentSource, SessionAgent, SessionOptions, Sessions};
+use allstop_session::{AgentRequest, AgentSource, Session, SessionAgent, SessionOptions, Sessions};
 use allstop_task::model::{JsonMap, MessageSender, PartContent};
 use allstop_task::{
     AcceptedTask, SubscriptionItem, Task, TaskManager, TaskMessage, TaskOptions, TaskParts,
@@ -87,6 +87,7 @@ pub(super) struct AgentTasks {
     pub(super) manager: TaskManager,
     /// Holds the executions.
     pub(super) tasks: Scope,
+    opened: Arc<OnceLock<Session>>,
 }
 
 /// Logs of one life of a process after the other.
@@ -129,6 +130,11 @@ impl AgentTasks {
             Arc::new(agents),
             SessionOptions::default(),
         );
+        let opened = Arc::<OnceLock<Session>>::default();
+        let first = Arc::clone(&opened);
+        let sessions = sessions.on_open(Arc::new(move |session| {
+            let _only_the_first = first.set(session.clone());
+        }));
         let executor = AgentExecutor::new(sessions, "/tmp", options);
         let parts = Arc::new(change(executor.parts()));
         let log = Arc::clone(&logs.tasks);
@@ -141,7 +147,13 @@ impl AgentTasks {
             model,
             manager: manager.expect("memory"),
             tasks,
+            opened,
         }
+    }
+
+    /// The session that was opened first.
+    pub(super) fn session(&self) -> &Session {
+        self.opened.get().expect("a session is open")
     }
 
     /// Starts a task in the context `c1`.

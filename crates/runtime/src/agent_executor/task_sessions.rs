@@ -1,0 +1,73 @@
+//! Sessions of tasks whose work may run, for previews and for stops behind the end of a task.
+
+use std::collections::HashMap;
+
+use allstop_core::receipt::ReceiptItem;
+use allstop_core::{MessageId, TaskId};
+use allstop_session::{Session, StopTarget};
+use parking_lot::Mutex;
+
+/// The session of each task whose turn has not ended, or whose background work runs.
+#[derive(Debug, Default)]
+pub(super) struct TaskSessions(Mutex<HashMap<TaskId, TaskSession>>);
+
+#[derive(Debug)]
+struct TaskSession {
+    session: Session,
+    has_ended: bool,
+}
+
+/// Id of the message of a task in its session: a task has one turn.
+pub(super) fn message_id_of(task: &TaskId) -> MessageId {
+    MessageId::new(task.as_str())
+}
+
+/// All work of a task in its session.
+pub(super) fn work_of(task: &TaskId) -> StopTarget {
+    StopTarget::MessageWork(message_id_of(task))
+}
+
+impl TaskSessions {
+    /// Enters a task whose turn begins.
+    pub(super) fn put(&self, task: TaskId, session: &Session) {
+        let entry = TaskSession {
+            session: session.clone(),
+            has_ended: false,
+        };
+        let mut sessions = self.0.lock();
+        sessions.retain(|task, entry| !entry.has_ended || entry.runs(task));
+        sessions.insert(task, entry);
+    }
+
+    /// Notes the end of a task. Work that runs on keeps it in the list.
+    pub(super) fn end(&self, task: &TaskId) {
+        let mut sessions = self.0.lock();
+        if let Some(entry) = sessions.get_mut(task) {
+            entry.has_ended = true;
+            if !entry.runs(task) {
+                sessions.remove(task);
+            }
+        }
+    }
+
+    /// Session of a task that has ended, while work of the task runs in it.
+    pub(super) fn of_ended(&self, task: &TaskId) -> Option<Session> {
+        let sessions = self.0.lock();
+        let entry = sessions.get(task)?;
+        (entry.has_ended && entry.runs(task)).then(|| entry.session.clone())
+    }
+
+    /// Items that a stop of the task would find in its session now.
+    pub(super) fn preview(&self, task: &TaskId) -> Vec<ReceiptItem> {
+        let session = self.0.lock().get(task).map(|entry| entry.session.clone());
+        session.map_or_else(Vec::new, |session| {
+            session.preview(&work_of(task)).items().to_vec()
+        })
+    }
+}
+
+impl TaskSession {
+    fn runs(&self, task: &TaskId) -> bool {
+        !self.session.background_of(&message_id_of(task)).is_empty()
+    }
+}

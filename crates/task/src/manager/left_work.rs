@@ -1,0 +1,38 @@
+//! Stops of work that a task has left running behind its end.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use allstop_core::{Cause, Receipt};
+use allstop_scope::FORCE_MAX;
+use futures::FutureExt as _;
+use tokio::time::timeout;
+
+use super::ManagerInner;
+use crate::execution::user_code;
+use crate::model::Task;
+
+impl ManagerInner {
+    /// Asks the executor's code in this process to stop what an ended task has left running. `None`: nothing is left here.
+    pub(crate) async fn stop_left_here(
+        &self,
+        task: &Arc<Task>,
+        cause: Cause,
+    ) -> Option<Arc<Receipt>> {
+        let canceler = self.shared_parts.as_ref()?.canceler.clone()?;
+        let task = Arc::clone(task);
+        let stopped = AssertUnwindSafe(async move { canceler.stop_left(task, cause).await });
+        let max = self.root.grace() + FORCE_MAX + self.options.ending_write_max;
+        match timeout(max, stopped.catch_unwind()).await {
+            Ok(Ok(receipt)) => receipt,
+            Ok(Err(panic)) => {
+                user_code::report("canceler", self.options.on_panic.as_ref(), &*panic);
+                None
+            }
+            Err(_late) => {
+                tracing::warn!("a canceler does not stop the left work of a task in time");
+                None
+            }
+        }
+    }
+}

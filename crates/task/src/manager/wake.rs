@@ -1,0 +1,113 @@
+//! Continuation of a task at rest, without a message.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use allstop_core::TaskId;
+
+use super::ManagerInner;
+use super::slot_guard::SlotRequest;
+use super::table::TaskToStop;
+use crate::execution::{Execution, ExecutionJob};
+use crate::task_stream::read_task;
+
+/// Continues a task at rest without a message: for an executor whose work ends while the task waits for input.
+#[derive(Clone)]
+pub struct TaskWaker {
+    manager: Weak<ManagerInner>,
+    task: TaskId,
+}
+
+/// Answer of the table to a wake.
+enum WakeAdmission {
+    /// The task runs: look again behind the end of this execution.
+    Behind(Arc<Execution>),
+    /// It is continued now, has ended, or is not continued any more.
+    Done,
+}
+
+impl TaskWaker {
+    pub(crate) fn new(manager: &Arc<ManagerInner>, task: &TaskId) -> Self {
+        Self {
+            manager: Arc::downgrade(manager),
+            task: task.clone(),
+        }
+    }
+
+    /// Calls the executor again once the future resolves, if the task rests then. The last message is that of the
+    /// execution before. A stop of all tasks ends the wait.
+    pub fn wake_after(self, ended: impl Future<Output = ()> + Send + 'static) {
+        let Some(manager) = self.manager.upgrade() else {
+            return;
+        };
+        let scope = manager.root.clone();
+        drop(manager);
+        let root = scope.clone();
+        drop(scope.spawn_engine(async move {
+            tokio::select! {
+                biased;
+                () = root.stopped() => return,
+                () = ended => {}
+            }
+            while let Some(manager) = self.manager.upgrade() {
+                match manager.wake(&self.task).await {
+                    WakeAdmission::Done => return,
+                    WakeAdmission::Behind(execution) => {
+                        drop(manager);
+                        execution.released().await;
+                    }
+                }
+            }
+        }));
+    }
+}
+
+impl ManagerInner {
+    async fn wake(self: &Arc<Self>, id: &TaskId) -> WakeAdmission {
+        if let Some(execution) = self.execution_here(id) {
+            return WakeAdmission::Behind(execution);
+        }
+        if let Some(node) = &self.cluster {
+            let rests = match read_task(&*self.log, id).await {
+                Ok(Some((version, task))) => {
+                    let is_open = task.is_executing || task.awaits_execution;
+                    let rests = !is_open && !task.has_ended() && task.stop_requested.is_none();
+                    rests.then_some((version, task))
+                }
+                Ok(None) => None,
+                Err(error) => {
+                    tracing::warn!(%error, task = %id, "a task at rest is not continued");
+                    None
+                }
+            };
+            if let (Some((version, task)), Some(worker)) = (rests, node.worker()) {
+                self.take(version, &task, Some(worker));
+            }
+            return WakeAdmission::Done;
+        }
+        let mut table = self.table.lock();
+        match table.stop_target(id) {
+            Ok(TaskToStop::Running(execution)) => return WakeAdmission::Behind(execution),
+            Ok(TaskToStop::AtRest) if !(table.is_closed || table.is_draining) => {}
+            _ => return WakeAdmission::Done,
+        }
+        let Ok(scopes) = self.new_execution(id, None, None) else {
+            return WakeAdmission::Done;
+        };
+        table.enter(id, Arc::clone(&scopes.execution));
+        let feed = table.feed(id).unwrap_or_default();
+        drop(table);
+        let job = ExecutionJob::FromLog;
+        // Its work has ended: it needs no slot, and nobody waits for its acceptance.
+        drop(self.spawn_engine(scopes, id.clone(), feed, job, SlotRequest::NotNeeded));
+        WakeAdmission::Done
+    }
+}
+
+impl fmt::Debug for TaskWaker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TaskWaker")
+            .field("task", &self.task)
+            .finish_non_exhaustive()
+    }
+}
