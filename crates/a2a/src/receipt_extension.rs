@@ -11,6 +11,9 @@
 //! as it is, and the entry `{"requestedStop": "observed" | "queued" | "no_owner"}`. Until the end of the task, other answers
 //! with the task have `{"requestedStop": "requested"}`.
 //!
+//! A `CancelTask` of a task that has ended stops the work that it has left running. The entry of the answer then has the
+//! receipt of that stop in `leftWork`.
+//!
 //! `POST /tasks/{id}:previewCancel` of the HTTP+JSON binding answers with the receipt that a `CancelTask` would have.
 //! The schema of receipts is `schemas/receipt.schema.json` in the repository.
 //!
@@ -20,7 +23,7 @@
 use std::collections::HashMap;
 
 use a2a::AgentExtension;
-use allstop_core::{Cause, CauseKind};
+use allstop_core::{Cause, CauseKind, Receipt};
 use allstop_task::model::TaskEnding;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -62,6 +65,13 @@ pub(crate) fn add(metadata: &mut HashMap<String, Value>, ending: &TaskEnding) {
 pub(crate) fn add_requested_stop(metadata: &mut HashMap<String, Value>, progress: &str) {
     let entry = json!({"requestedStop": progress});
     metadata.insert(RECEIPT_EXTENSION.to_owned(), entry);
+}
+
+/// Adds the receipt of a stop of work that the ended task had left running.
+pub(crate) fn add_left_work(metadata: &mut HashMap<String, Value>, receipt: &Receipt) {
+    let entry = metadata.entry(RECEIPT_EXTENSION.to_owned());
+    let entry = entry.or_insert_with(|| json!({}));
+    entry["leftWork"] = json!(receipt);
 }
 
 #[derive(Deserialize)]

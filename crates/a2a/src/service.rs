@@ -390,17 +390,24 @@ impl RequestHandler for A2aService {
         let task = self.task_of(params, &request.id).await?;
         let principal = principal_of(params);
         let cause = receipt_extension::requested_cause(request.metadata.as_ref(), &principal);
-        let (task, delivery) = match self.manager.cancel(&task.id, cause).await {
-            Ok(outcome) => (outcome.task, None),
-            Err(CancelError::NotYet { task, delivery }) => (task, Some(delivery)),
+        let to_wire = |task| to_wire::task(task, TaskDetail::with_history(None));
+        Ok(match self.manager.cancel(&task.id, cause).await {
+            Ok(outcome) => {
+                let mut wire = to_wire(&outcome.task);
+                if outcome.is_of_left_work() {
+                    let metadata = wire.metadata.get_or_insert_default();
+                    receipt_extension::add_left_work(metadata, &outcome.receipt);
+                }
+                wire
+            }
+            Err(CancelError::NotYet { task, delivery }) => {
+                let mut wire = to_wire(&task);
+                let metadata = wire.metadata.get_or_insert_default();
+                receipt_extension::add_requested_stop(metadata, delivery.as_str());
+                wire
+            }
             Err(error) => return Err(errors::of_cancel(&error)),
-        };
-        let mut wire = to_wire::task(&task, TaskDetail::with_history(None));
-        if let Some(delivery) = delivery {
-            let metadata = wire.metadata.get_or_insert_default();
-            receipt_extension::add_requested_stop(metadata, delivery.as_str());
-        }
-        Ok(wire)
+        })
     }
 
     async fn subscribe_to_task(

@@ -42,6 +42,9 @@ pub(crate) struct ExecutionArgs {
     /// Maximum time between two events of a task [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = deadline, help_heading = "Limits")]
     pub(crate) inactivity: Option<HumanDuration>,
+    /// Maximum time that a task with an answer waits for its background work, which then runs on [default: 10m]
+    #[arg(long, value_name = "TIME", help_heading = "Limits")]
+    pub(crate) background_wait: Option<HumanDuration>,
     /// Time for running tasks to end by themselves after SIGTERM or Ctrl-C [default: they are stopped at once]
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
     pub(crate) drain: Option<HumanDuration>,

@@ -38,6 +38,8 @@ pub(super) enum AgentChoice {
     Model {
         system: Box<SystemOptions>,
         asks: QuestionRecipient,
+        /// `None`: the default.
+        background_max: Option<Duration>,
     },
 }
 
@@ -100,7 +102,11 @@ impl AgentChoice {
                 system.on_session_open =
                     Some(sessions.on_session_open(ClientQuestions::ClientAnswers));
                 let system = Box::new(system);
-                Ok(Self::Model { system, asks })
+                Ok(Self::Model {
+                    system,
+                    asks,
+                    background_max: args.background_wait.map(Duration::from),
+                })
             }
         }
     }
@@ -164,13 +170,19 @@ impl AgentChoice {
                 store: open_store(&store, store_scope).await?,
                 system: None,
             }),
-            Self::Model { system, asks } => {
+            Self::Model {
+                system,
+                asks,
+                background_max,
+            } => {
                 let system = System::open_in(scope, *system).await?;
                 system.start_servers().await?;
                 warn_of_servers(&system);
+                let default = AgentExecutorOptions::default();
                 let options = AgentExecutorOptions {
+                    background_max: background_max.unwrap_or(default.background_max),
                     shares_sessions: matches!(system.store(), SystemStore::Nats(_)),
-                    ..AgentExecutorOptions::default()
+                    ..default
                 };
                 let executor = system.agent_executor(asks, options);
                 Ok(OpenAgent {

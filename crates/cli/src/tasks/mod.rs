@@ -198,7 +198,13 @@ async fn stop(
             stopped.task.id, found.task.id
         )));
     }
-    let TaskEndInfo { receipt, cause, .. } = stopped.task.end();
+    let TaskEndInfo {
+        receipt,
+        left_work,
+        cause,
+        ..
+    } = stopped.task.end();
+    let receipt = left_work.or(receipt);
     let is_crash = cause.is_some_and(|cause| cause.detail.as_deref() == Some("crash"));
     let has_ended = stopped.task.status.state.is_terminal();
     let pending = stopped.task.pending_stop();

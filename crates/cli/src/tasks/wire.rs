@@ -119,6 +119,9 @@ pub(crate) struct TaskEndInfo {
     pub(crate) cause: Option<Cause>,
     #[serde(default)]
     pub(crate) error: Option<String>,
+    /// Receipt of a stop of work that the task had left running behind its end.
+    #[serde(default, rename = "leftWork")]
+    pub(crate) left_work: Option<Arc<Receipt>>,
     /// Progress of a stop that is recorded, and whose end the worker of the task has not confirmed.
     #[serde(default, rename = "requestedStop")]
     pub(crate) requested_stop: Option<String>,

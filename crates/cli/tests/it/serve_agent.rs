@@ -242,3 +242,87 @@ fn second_signal_cuts_a_drain_short() {
     });
     assert_eq!(server.running.end_by(Signal::TERM).code, 143);
 }
+
+/// The same with all numbers as doubles: in the metadata of the protocol they are.
+fn with_doubles(value: &Value) -> Value {
+    match value {
+        Value::Number(number) => number.as_f64().into(),
+        Value::Array(values) => values.iter().map(with_doubles).collect(),
+        Value::Object(fields) => {
+            let fields = fields.iter();
+            let fields = fields.map(|(key, value)| (key.clone(), with_doubles(value)));
+            Value::Object(fields.collect())
+        }
+        other => other.clone(),
+    }
+}
+
+/// Stops the turn of the only session from another terminal. Returns the receipt.
+fn stop_turn(place: &Place) -> Value {
+    let session = place.only_session();
+    let stopped = place.allstop().args("stop --extent turn --json");
+    let stopped = stopped.arg(session).start().end(FACT_MAX);
+    assert_eq!(stopped.code, 0, "{stopped:?}");
+    let report: Value = serde_json::from_str(&stopped.stdout).expect("JSON");
+    report["receipt"].clone()
+}
+
+/// The task has ended, and its receipt is that of the other terminal.
+fn assert_stopped_with(server: &Server, id: &str, receipt: &Value) {
+    let task = eventually("the task ends", || {
+        let task = server.get(&format!("/tasks/{id}"));
+        (task["status"]["state"] == "TASK_STATE_CANCELED").then_some(task)
+    });
+    let entry = &task["metadata"]["https://allstop.dev/a2a/receipt/v1"];
+    assert_eq!(with_doubles(&entry["receipt"]), with_doubles(receipt));
+    assert_eq!(entry["cause"], receipt["cause"]);
+}
+
+#[test]
+fn turn_that_is_stopped_from_a_terminal_ends_its_task() {
+    for replies in [false, true] {
+        let place = Place::new();
+        let server = serve(&place, "");
+        let asked = send(&server, "m1", "sleep", None, false);
+        assert_eq!(asked["status"]["state"], "TASK_STATE_INPUT_REQUIRED");
+        let id = id_of(&asked);
+        if replies {
+            send(&server, "m2", "yes", Some(id), true);
+            eventually("the command runs", || sleeps(&place).then_some(()));
+        }
+        let receipt = stop_turn(&place);
+        assert_stopped_with(&server, id, &receipt);
+        assert!(!sleeps(&place));
+        assert_eq!(server.running.end_by(Signal::TERM).code, 143);
+    }
+}
+
+#[test]
+fn work_behind_the_end_of_a_task_is_stopped_through_the_task() {
+    let place = Place::new();
+    let server = serve(&place, "--yes --background-wait 0s");
+    let task = send(&server, "m1", "background", None, false);
+    assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED", "{task}");
+    let says = task["status"]["message"]["parts"][0]["text"].as_str();
+    assert!(says.unwrap().starts_with("Still running: sleep"), "{task}");
+    let id = id_of(&task);
+    let tasks = |args: &str| {
+        let url = format!("http://{}", server.address);
+        let tasks = place.allstop().args("tasks --server").arg(url);
+        let tasks = tasks.args(&format!("{args} {id} --json"));
+        tasks.start().end(FACT_MAX)
+    };
+    let preview = tasks("preview");
+    let preview: Value = serde_json::from_str(&preview.stdout).expect("JSON");
+    assert_eq!(preview["items"][0]["id"], "bg_1", "{preview}");
+    let stopped = tasks("stop");
+    assert_eq!(stopped.code, 0, "{stopped:?}");
+    let report: Value = serde_json::from_str(&stopped.stdout).expect("JSON");
+    assert_eq!(report["receipt"]["items"][0]["id"], "bg_1", "{report}");
+    assert_eq!(report["receipt"]["quiet"], true);
+    assert_eq!(report["task"]["status"]["state"], "TASK_STATE_COMPLETED");
+    assert!(!sleeps(&place));
+    let again = tasks("stop");
+    assert!(again.stderr.contains("nothing to stop"), "{again:?}");
+    assert_eq!(server.running.end_by(Signal::TERM).code, 143);
+}

@@ -25,6 +25,14 @@ pub struct CancelOutcome {
     pub receipt: Arc<Receipt>,
 }
 
+impl CancelOutcome {
+    /// True if the task had ended, and the stop was of work that it had left running.
+    pub fn is_of_left_work(&self) -> bool {
+        let end = self.task.ending.receipt.as_ref();
+        end.is_none_or(|end| end.stop_id() != self.receipt.stop_id())
+    }
+}
+
 impl TaskManager {
     /// Stops a task: its execution, or the task itself if it is at rest. A second stop joins the first. If the
     /// execution ends or rests before the stop reaches it, the stop is decided again on the new state. If the task has
