@@ -1,5 +1,6 @@
 //! Tests of the server through its public interface: clients that write frames by hand, and a scripted model.
 
+mod access;
 mod bad_input;
 mod extensions;
 mod history;

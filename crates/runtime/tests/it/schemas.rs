@@ -35,9 +35,9 @@ fn assert_current(name: &str, schema: &Schema) {
     if std::env::var("UPDATE_SCHEMAS").is_ok() {
         std::fs::write(path(name), &current).expect("it can be written");
     }
-    let published = std::fs::read_to_string(path(name)).unwrap_or_default();
+    // As values: the order of keys depends on the features of the JSON library.
     assert!(
-        published == current,
+        published(name) == json!(schema),
         "schemas/{name}.schema.json is not what the code says; run with UPDATE_SCHEMAS=1"
     );
 }
