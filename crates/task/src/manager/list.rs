@@ -111,3 +111,77 @@ impl ListFilter {
                 .is_none_or(|after| task.updated_at > after)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn summary() -> TaskSummary {
+        TaskSummary {
+            id: TaskId::new("t"),
+            context_id: ContextId::new("c1"),
+            owner: "alice".into(),
+            state: TaskState::Working,
+            is_executing: true,
+            is_reply: false,
+            updated_at: Timestamp::from_unix_ms(10),
+        }
+    }
+
+    fn of_alice() -> ListFilter {
+        ListFilter {
+            owner: Some("alice".into()),
+            ..ListFilter::default()
+        }
+    }
+
+    /// Filters of which each field fits, and the same with another value.
+    fn narrower() -> [(ListFilter, ListFilter); 3] {
+        let after = |ms| Some(Timestamp::from_unix_ms(ms));
+        let context = |id| Some(ContextId::new(id));
+        let fields = [
+            (context("c1"), None, None),
+            (context("c2"), None, None),
+            (None, Some(TaskState::Working), None),
+            (None, Some(TaskState::Failed), None),
+            (None, None, after(9)),
+            (None, None, after(10)),
+        ];
+        let [a, b, c, d, e, f] = fields.map(|(context_id, state, updated_after)| ListFilter {
+            context_id,
+            state,
+            updated_after,
+            ..of_alice()
+        });
+        [(a, b), (c, d), (e, f)]
+    }
+
+    #[test]
+    fn every_field_narrows_the_list() {
+        let task = summary();
+        assert!(of_alice().lets_through(&task) && ListFilter::default().lets_through(&task));
+        for (fits, other) in narrower() {
+            assert!(fits.lets_through(&task), "{fits:?}");
+            assert!(!other.lets_through(&task), "{other:?}");
+            let of_bob = ListFilter {
+                owner: Some("bob".into()),
+                ..fits
+            };
+            assert!(!of_bob.lets_through(&task), "{of_bob:?}");
+        }
+        let reply = TaskSummary {
+            is_reply: true,
+            ..task
+        };
+        assert!(!of_alice().lets_through(&reply));
+    }
+
+    #[test]
+    fn total_is_known_only_for_all_tasks_of_an_owner() {
+        assert_eq!(of_alice().only_owner().map(|owner| &**owner), Some("alice"));
+        assert_eq!(ListFilter::default().only_owner(), None);
+        for (narrow, _) in narrower() {
+            assert_eq!(narrow.only_owner(), None, "{narrow:?}");
+        }
+    }
+}

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_core::CauseKind;
 use allstop_core::receipt::NothingToStop;
+use allstop_core::{Cause, CauseKind, Extent, Receipt};
+use allstop_scope::{RootOptions, Scope, StopRequest};
 use allstop_task::{
-    CancelCx, CancelError, Canceler, ExecutorError, StopDelivery, TaskParts, TaskState,
+    CancelCx, CancelError, Canceler, ExecutorError, StopDelivery, Task, TaskParts, TaskState,
 };
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, join_all};
@@ -233,4 +234,46 @@ async fn preview_comes_from_the_owner() {
     assert_eq!(preview.items()[0].name.as_ref(), "executor");
     let still_there = ScriptedExecutor::live(&executor);
     assert_eq!(still_there, 1);
+}
+
+/// Stops what its tasks have left with this receipt, or panics.
+struct LeavesWork(Option<Arc<Receipt>>);
+
+impl Canceler for LeavesWork {
+    fn cancel(&self, _cx: CancelCx) -> BoxFuture<'static, Result<(), ExecutorError>> {
+        async { Ok(()) }.boxed()
+    }
+
+    fn stop_left(&self, _: Arc<Task>, _: Cause) -> BoxFuture<'static, Option<Arc<Receipt>>> {
+        let receipt = self.0.clone();
+        async move { Some(receipt.expect("a bug of the embedding program")) }.boxed()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_behind_the_end_of_a_task_is_stopped_by_its_worker() {
+    let elsewhere = Scope::root("elsewhere", RootOptions::current());
+    let receipt = elsewhere.stop(StopRequest::new(Extent::Subtree, user()));
+    let receipt = receipt.receipt().await;
+    for left in [Some(receipt), None] {
+        let cluster = Cluster::new();
+        let parts = TaskParts {
+            canceler: Some(Arc::new(LeavesWork(left.clone()))),
+            ..TaskParts::of(three_events())
+        };
+        let (front, worker) = (cluster.front_end(), cluster.node(parts, 8));
+        let mut accepted = front.manager.execute(request("m1")).await.unwrap();
+        let task = ended(&front.manager, &mut accepted).await;
+        assert_eq!(task.status.state, TaskState::Completed);
+        for node in [&front, &worker] {
+            match (node.manager.cancel(&task.id, user()).await, &left) {
+                (Ok(stopped), Some(left)) => {
+                    assert_eq!(stopped.receipt, *left);
+                    assert!(stopped.is_of_left_work());
+                }
+                (Err(CancelError::AlreadyEnded(_)), None) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
 }
