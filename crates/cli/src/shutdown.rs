@@ -34,7 +34,7 @@ pub(crate) async fn detach_background(
     let mut said: Vec<String> = match answer {
         Some(Ok(answers)) => answers.iter().filter_map(refused_in_words).collect(),
         Some(Err(error)) => vec![not_kept(&error.to_string())],
-        None if is_running() => vec![not_kept("the store does not answer")],
+        None if is_running() => vec![not_kept("it was not let go in time")],
         None => Vec::new(),
     };
     let detached = session.detached_work();

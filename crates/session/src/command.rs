@@ -1,5 +1,7 @@
 //! Commands for the owner, which it carries out between two turns.
 
+use std::collections::VecDeque;
+
 use allstop_agent::TurnError;
 use allstop_core::TurnNumber;
 use allstop_core::ids::BackgroundId;
@@ -14,10 +16,37 @@ use crate::unended::UnendedWork;
 pub(crate) enum OwnerCommand {
     Undo(oneshot::Sender<Result<TurnNumber, UndoError>>),
     Compact(oneshot::Sender<Result<CompactionResult, CompactError>>),
-    Detach(
-        DetachTarget,
-        oneshot::Sender<Result<Vec<DetachResult>, BackgroundDetachError>>,
-    ),
+    Detach(DetachTarget, DetachReply),
+}
+
+pub(crate) type DetachReply = oneshot::Sender<Result<Vec<DetachResult>, BackgroundDetachError>>;
+
+/// Commands that wait for the owner.
+#[derive(Debug, Default)]
+pub(crate) struct CommandQueue(VecDeque<OwnerCommand>);
+
+impl CommandQueue {
+    pub(crate) fn push(&mut self, command: OwnerCommand) {
+        self.0.push_back(command);
+    }
+
+    pub(crate) fn next(&mut self) -> Option<OwnerCommand> {
+        self.0.pop_front()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Takes out the first request to detach work.
+    pub(crate) fn take_detach(&mut self) -> Option<(DetachTarget, DetachReply)> {
+        let is_detach = |command: &OwnerCommand| matches!(command, OwnerCommand::Detach(..));
+        let at = self.0.iter().position(is_detach)?;
+        match self.0.remove(at)? {
+            OwnerCommand::Detach(target, reply) => Some((target, reply)),
+            OwnerCommand::Undo(_) | OwnerCommand::Compact(_) => None,
+        }
+    }
 }
 
 /// Background work to detach.

@@ -3,7 +3,6 @@
 //! The lock is held for short sections without waiting, and never during a stop: so a stop is accepted even if the
 //! owner, its store or its model hang.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use allstop_agent::SessionBackground;
@@ -14,7 +13,7 @@ use allstop_scope::{NotStarted, Scope, ScopeOptions};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, SetOnce};
 
-use crate::command::OwnerCommand;
+use crate::command::CommandQueue;
 use crate::events::EventHub;
 use crate::follow_up::FollowUp;
 use crate::orphans::OrphanList;
@@ -55,7 +54,7 @@ pub(crate) struct LockedState {
     pub(crate) awake: Option<AwakeSession>,
     /// The last ended turn, for late stops.
     pub(crate) last: Option<Arc<QueuedTurn>>,
-    pub(crate) commands: VecDeque<OwnerCommand>,
+    pub(crate) commands: CommandQueue,
     pub(crate) orphans: OrphanList,
     /// Stops that are not answered yet, or whose receipts the log does not have yet.
     pub(crate) stops: StopList,
@@ -93,7 +92,7 @@ impl SessionInner {
                 position,
                 awake: None,
                 last: None,
-                commands: VecDeque::new(),
+                commands: CommandQueue::default(),
                 orphans: OrphanList::default(),
                 stops: StopList::default(),
                 opened: None,

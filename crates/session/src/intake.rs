@@ -129,7 +129,7 @@ impl SessionInner {
         if !may(&state) {
             return Ok(false);
         }
-        state.commands.push_back(command);
+        state.commands.push(command);
         drop(state);
         self.changed.notify_one();
         Ok(true)

@@ -136,3 +136,37 @@ fn one_piece_of_background_work_is_stopped_by_its_id() {
     assert_eq!(ids(&envelope).len(), 2, "{envelope:#}");
     place.assert_nothing_runs();
 }
+
+/// The hook kept the owner of the session from letting the work go: it was killed.
+#[test]
+fn slow_hook_does_not_end_kept_work() {
+    let place = Place::new();
+    let begun = place.path("begun");
+    let toml = format!(
+        "[[hooks]]\non = \"stop\"\ncommand = \"touch {}; sleep 60\"\n",
+        begun.display()
+    );
+    let config = place.file("hooks.toml", toml);
+    let script = format!(
+        "replies: [{{calls: [{{tool: shell, arguments: {{command: {}, background: true}}}}]}}, {{text: Never., stall: first_token}}]",
+        place.sleeper()
+    );
+    let run = place.run_script(&script);
+    let run = run.args("--json --grace 500ms --keep-background --config");
+    let mut running = run.arg(config).arg("hello").start();
+    listed(&place, "step_2");
+    running.signal(Signal::INT);
+    eventually("the hook runs", || begun.exists().then_some(()));
+    let ended = running.end(FACT_MAX);
+    assert_eq!(ended.code, 130, "{ended:#?}");
+    let envelope = ended.envelope();
+    assert_eq!(envelope["background"][0]["id"], "bg_1", "{ended:#?}");
+    listed(&place, "bg_1");
+    // The receipt of the turn, and that of the hook, which had to be stopped at the exit.
+    let stored = json(&on_store(&place, "receipt last --json").ok());
+    let all = envelope["receipts"].as_array().expect("receipts");
+    assert!(all.contains(&stored), "{envelope:#} {stored:#}");
+    assert_eq!(envelope["receipt"], stored);
+    on_store(&place, "stop last").ok();
+    place.assert_nothing_runs();
+}

@@ -17,6 +17,19 @@ use crate::unended::UnendedWork;
 const KEEPER_ANSWER_MAX: Duration = Duration::from_secs(1);
 
 impl SessionOwner {
+    /// Carries out the requests to detach work that wait, before other commands.
+    pub(super) async fn detach_waiting(&mut self) {
+        loop {
+            let waiting = self.inner.state.lock().commands.take_detach();
+            let Some((target, reply)) = waiting else {
+                return;
+            };
+            let detached = self.detach(&target).await;
+            // Nobody may wait for it any more.
+            drop(reply.send(detached));
+        }
+    }
+
     /// Records the detach before the work is detached, so that after `kill -9` at any point all surviving work is in
     /// the log and the next start finds it. Uses one append for all work, to wait for a slow disk only once.
     pub(super) async fn detach(

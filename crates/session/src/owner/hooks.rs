@@ -1,18 +1,22 @@
 //! Hooks of the session: its start and end, failed and stopped turns. They run outside stopped scopes, time-limited.
 
+use std::pin::pin;
+use std::sync::Arc;
+
 use allstop_agent::{HookCx, HookEvent, TurnOutcome};
 use allstop_core::{Cause, CauseKind, Extent, StopReason};
 use allstop_scope::{Scope, ScopeOptions, StopRequest};
-use tokio::time::timeout;
+use tokio::time::sleep;
 
 use super::SessionOwner;
 use crate::inner::SessionInner;
 
 impl SessionOwner {
     /// Calls the hooks after a turn that failed or was stopped.
-    pub(super) async fn call_ending_hooks(&self, turn: &TurnOutcome) {
+    pub(super) async fn call_ending_hooks(&mut self, turn: &TurnOutcome) {
         if let Some(event) = ending_event(turn) {
-            self.call_hooks(&event, &self.scope).await;
+            let above = self.scope.clone();
+            self.call_hooks(&event, &above).await;
         }
     }
 
@@ -25,10 +29,11 @@ impl SessionOwner {
             .is_some_and(|(agent, event)| agent.has_hook_for(&event))
     }
 
-    /// Calls the hooks of the session, in a scope below `above`.
-    pub(super) async fn call_hooks(&self, event: &HookEvent, above: &Scope) {
+    /// Calls the hooks of the session, in a scope below `above`. Meanwhile it detaches the work that somebody lets go: the
+    /// process may exit before the hooks have ended.
+    pub(super) async fn call_hooks(&mut self, event: &HookEvent, above: &Scope) {
         let Some(open) = &self.resources else { return };
-        let agent = &open.session.agent;
+        let agent = open.session.agent.clone();
         if !agent.has_hook_for(event) {
             return;
         }
@@ -44,10 +49,19 @@ impl SessionOwner {
         };
         self.inner.set_hooks_scope(Some(scope.clone()));
         let limit = self.inner.host.options.hooks_max;
-        if timeout(limit, agent.notify_hooks(&cx, event))
-            .await
-            .is_err()
-        {
+        let mut calls = pin!(agent.notify_hooks(&cx, event));
+        let mut too_long = pin!(sleep(limit));
+        let inner = Arc::clone(&self.inner);
+        let has_ended = loop {
+            self.detach_waiting().await;
+            tokio::select! {
+                biased;
+                () = &mut calls => break true,
+                () = &mut too_long => break false,
+                () = inner.changed.notified() => {}
+            }
+        };
+        if !has_ended {
             let cause = Cause::new(CauseKind::Deadline).detail(format!("hooks limit of {limit:?}"));
             let receipt = scope.stop(StopRequest::new(Extent::Subtree, cause)).await;
             tracing::warn!(

@@ -92,7 +92,7 @@ impl SessionOwner {
         let inner = Arc::clone(&self.inner);
         let mut state = inner.state.lock();
         // Requested before the waiting turn begins, so carried out first.
-        if let Some(command) = state.commands.pop_front() {
+        if let Some(command) = state.commands.next() {
             self.is_sleep_due = false;
             return OwnerJob::Command(command);
         }
