@@ -310,7 +310,7 @@ async fn greet(view: &ChatView, opened: &Opened, is_resumed: bool) {
     }
     if let Some(turn) = &talked.interrupted {
         view.note(&format!(
-            "a turn was interrupted by a crash, and was rolled back: › {}",
+            "the log had no end of the last turn (a crash, or a store that took no more): it was rolled back: › {}",
             turn.input
         ));
         for call in &turn.unknown_calls {

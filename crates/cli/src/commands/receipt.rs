@@ -19,7 +19,18 @@ pub(crate) async fn receipt(args: &ReceiptArgs, host: &ProcessHost) -> Result<u8
     let flags = SameFlags::of_store(&args.store);
     let id = resolve(&*log, &args.id, &flags).await?;
     let read = read_session(&*log, &id).await;
-    let (state, _owner) = read.map_err(|error| CliError::failure(error.to_string()))?;
+    let (state, owner) = read.map_err(|error| CliError::failure(error.to_string()))?;
+    if let Some(turn) = state.turn_cut_off().filter(|_| owner.is_none()) {
+        // The receipt of an earlier stop would be taken for that of this turn.
+        let message = format!(
+            "the log has no end of turn {turn}: its process crashed, or the store took no more. If the turn was stopped, its \
+             receipt is lost"
+        );
+        let show = flags.command(&format!("sessions show {id} --full"));
+        let hint =
+            format!("`{show}` has the earlier receipts, and the calls that may have completed");
+        return Err(CliError::failure(message).hint(hint));
+    }
     let Some(receipt) = state.last_receipt() else {
         let message = format!("nothing of the session `{id}` was stopped");
         let show = flags.command(&format!("sessions show {id}"));

@@ -42,6 +42,13 @@ impl RunTurns<'_, '_> {
         if let Some(error) = &envelope.error {
             announcer.note(error.to_string());
         }
+        let store_failed = envelope.error.as_ref();
+        if store_failed.is_some_and(|error| error.kind == TurnErrorKind::Store)
+            && envelope.receipt.is_some()
+        {
+            self.view
+                .warn("the store may not have the receipt: keep this one");
+        }
         let receipts = envelope.receipts.iter();
         for receipt in receipts.filter(|receipt| is_worth_showing(receipt)) {
             announcer.receipt(receipt);

@@ -171,6 +171,6 @@ fn tell_opened(view: &RunView<'_>, open: &OpenSession, flags: &SameFlags) {
         view.note(&said);
     }
     if open.interrupted.is_some() {
-        view.note("a turn was interrupted by a crash, and was rolled back");
+        view.note("the log had no end of the last turn (a crash, or a store that took no more): it was rolled back");
     }
 }

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::support::fault::Fault;
 use crate::support::{Ended, FACT_MAX, Place, Running, Signal, eventually};
 
 fn json(ended: &Ended) -> Value {
@@ -168,5 +169,34 @@ fn slow_hook_does_not_end_kept_work() {
     assert!(all.contains(&stored), "{envelope:#} {stored:#}");
     assert_eq!(envelope["receipt"], stored);
     on_store(&place, "stop last").ok();
+    place.assert_nothing_runs();
+}
+
+/// The receipt of the turn before was shown instead, with exit code 0.
+#[test]
+fn receipt_that_the_store_did_not_take_is_named_as_lost() {
+    let place = Place::new();
+    let script = "replies: [{calls: [{tool: shell, arguments: {command: sleep 60}}]}]";
+    let first = place.run_script(script).args("--json hello").start();
+    listed(&place, "call_1_1");
+    assert_eq!(first.end_by(Signal::INT).code, 130);
+    let full = place.work().join("full");
+    let fault = Fault::new(
+        &place,
+        &format!("write store.db ENOSPC when={}", full.display()),
+    );
+    let script =
+        "replies: [{calls: [{tool: shell, arguments: {command: 'touch full; sleep 60'}}]}]";
+    let second = place.run_script(script).args("--continue --json again");
+    let second = fault.below(second).start();
+    eventually("the store is full", || full.exists().then_some(()));
+    let second = second.end_by(Signal::INT);
+    assert!(second.envelope()["receipt"].is_object(), "{second:#?}");
+    assert!(second.stderr.contains("keep this one"), "{second:#?}");
+    let receipt = on_store(&place, "receipt last");
+    assert_eq!((receipt.code, &*receipt.stdout), (1, ""), "{receipt:#?}");
+    assert!(receipt.stderr.contains("no end of turn 2"), "{receipt:#?}");
+    let shown = on_store(&place, "sessions show last").ok().stdout;
+    assert!(shown.contains("no end in the log"), "{shown}");
     place.assert_nothing_runs();
 }

@@ -1,13 +1,38 @@
 //! Recovery: the records that end a turn which a crash left open.
 
 use crate::cause::{Cause, CauseKind};
+use crate::ids::TurnNumber;
 use crate::record::{CallOutcome, SessionRecord};
 use crate::stop_reason::StopReason;
 use crate::time::Timestamp;
 use crate::turn::session_state::SessionState;
 use crate::usage::Usage;
 
+/// Cause detail of the ending that recovery gives to a turn.
+const CRASH: &str = "crash";
+
 impl SessionState {
+    /// The last turn, if its own ending never came to the log: its process crashed, or the store took no more. Not if the
+    /// log has a receipt from after its start. The caller knows whether a process still runs an open turn.
+    pub fn turn_cut_off(&self) -> Option<TurnNumber> {
+        let last = self.turns().last()?;
+        let is_cut_off = match &last.ending {
+            None => true,
+            Some(ending) => {
+                let detail = ending
+                    .cause
+                    .as_ref()
+                    .and_then(|cause| cause.detail.as_deref());
+                ending.receipt.is_none() && detail == Some(CRASH)
+            }
+        };
+        let stopped_at = self
+            .last_receipt()
+            .map(|receipt| receipt.request().requested_at);
+        let has_receipt = stopped_at.is_some_and(|at| at > last.started_at);
+        (is_cut_off && !has_receipt).then_some(last.turn)
+    }
+
     /// Records to append after a crash: an end with unknown outcome for each open call, and the ending of the turn.
     /// Empty if the last turn has its ending. A crash always rolls back.
     pub fn recovery_records(&self, at: Timestamp) -> Vec<SessionRecord> {
@@ -30,7 +55,7 @@ impl SessionState {
             turn,
             at,
             reason: StopReason::Error,
-            cause: Cause::new(CauseKind::Failure).detail("crash"),
+            cause: Cause::new(CauseKind::Failure).detail(CRASH),
             receipt: None,
             kept: Vec::new(),
             usage: Usage::default(),

@@ -1,8 +1,11 @@
 //! A crash can cut the log anywhere; the next start writes the turn's ending.
 
+use std::sync::Arc;
+
+use allstop_core::receipt::{StopFindings, StopInfo};
 use allstop_core::record::{CallOutcome, SessionRecord};
 use allstop_core::turn::{SessionState, StopPolicy, TurnLimits};
-use allstop_core::{CauseKind, StopReason};
+use allstop_core::{CauseKind, Extent, Receipt, StopId, StopReason, Timestamp, TurnNumber};
 
 use crate::driver::*;
 
@@ -59,6 +62,39 @@ fn a_crashed_turn_gets_one_ending_and_its_calls_are_unknown() {
         [],
         "a second recovery has nothing to do"
     );
+}
+
+#[test]
+fn a_turn_without_its_own_ending_is_named_until_the_next_one() {
+    let mut session = crashed();
+    let log = &session.log;
+    let state = SessionState::fold(log).expect("the log can be folded");
+    assert_eq!(state.turn_cut_off(), Some(TurnNumber(4)));
+    let (state, records) = recover(log);
+    assert_eq!(state.turn_cut_off(), Some(TurnNumber(4)));
+    session.log.extend(records);
+    let stopped = log_with_a_late_receipt(&session.log);
+    assert_eq!(stopped.turn_cut_off(), None, "the log has its receipt");
+    session.turn("five", usage(10, 1));
+    let state = SessionState::fold(&session.log).expect("the log can be folded");
+    assert_eq!(state.turn_cut_off(), None);
+}
+
+/// The same with the receipt of a stop that was later than all turns.
+fn log_with_a_late_receipt(log: &[SessionRecord]) -> SessionState {
+    let request = StopInfo {
+        stop_id: StopId::new("late"),
+        target: "session/s/turn/4".into(),
+        extent: Extent::Turn,
+        cause: user(),
+        requested_at: Timestamp::from_unix_ms(at().unix_ms() + 1),
+    };
+    let receipt = Receipt::of_stop(request, StopFindings::default());
+    let mut state = SessionState::fold(log).expect("the log can be folded");
+    let receipt = Arc::new(receipt);
+    let applied = state.apply(&SessionRecord::Stopped { receipt });
+    applied.expect("a receipt may come between turns");
+    state
 }
 
 #[test]

@@ -144,7 +144,7 @@ impl<'a> SessionRow<'a> {
                 said.push((TextRole::Good, format!("in use by process {}", owner.pid)));
             }
             (None, true) => {
-                let words = "a turn was interrupted by a crash; closed at next open";
+                let words = "a turn has no end in the log: a crash, or a store that took no more; closed at next open";
                 said.push((TextRole::Warning, words.to_owned()));
             }
             (None, false) => {}

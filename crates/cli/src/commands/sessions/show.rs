@@ -126,7 +126,8 @@ fn turn_in_words(turn: &TurnReport<'_>, in_use: bool, view: View) -> Styled {
         None => (
             Symbol::Unknown,
             TextRole::Warning,
-            "interrupted by a crash; closed at next open".to_owned(),
+            "no end in the log: a crash, or a store that took no more; closed at next open"
+                .to_owned(),
         ),
     };
     let undone = if turn.undone { ", taken back" } else { "" };
