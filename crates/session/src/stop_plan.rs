@@ -123,6 +123,7 @@ impl SessionInner {
             StopTarget::MessageWork(id) => {
                 plan.nothing = NothingToStop::AlreadyEnded;
                 plan.cover_message(state, id);
+                plan.leave_ended_turn();
                 plan.cover_background_of(state, id);
                 plan.target = format!("{label}/message/{id}").into();
             }
@@ -185,6 +186,15 @@ impl StopPlan {
                 self.scopes.push(own.scope.clone());
             }
             None => self.cover_turn(state, Some(&own)),
+        }
+    }
+
+    /// Leaves out a turn that has its outcome: the receipt of its background work has not its usage.
+    fn leave_ended_turn(&mut self) {
+        let has_ended = |turn: &Arc<QueuedTurn>| turn.state.try_outcome().is_some();
+        if self.turn.as_ref().is_some_and(has_ended) {
+            self.turn = None;
+            self.scopes.clear();
         }
     }
 

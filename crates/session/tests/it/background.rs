@@ -6,11 +6,11 @@ use std::time::Duration;
 use allstop_agent::TurnError;
 use allstop_core::receipt::{ConversationEffect, ItemKind, ItemState, NothingToStop};
 use allstop_core::record::{Attachment, SessionRecord, TurnOrigin};
-use allstop_core::{Extent, StopReason};
+use allstop_core::{Extent, Receipt, StopReason};
 use allstop_model::{Pause, Reply, ScriptedModel};
 use allstop_session::{
-    AgentRequest, AgentSource, OnBackgroundEnd, SessionAgent, SessionEventKind, SessionOptions,
-    StopTarget,
+    AgentRequest, AgentSource, MessageHandle, OnBackgroundEnd, SessionAgent, SessionEventKind,
+    SessionOptions, StopTarget,
 };
 use allstop_testkit::ToolFn;
 use allstop_tools::background::{TaskSpec, start_task};
@@ -220,17 +220,79 @@ async fn background_end_wakes_the_model_under_that_policy() {
 /// A call that ignores the stop and then starts background work: nothing starts after the stop.
 #[tokio::test(start_paused = true)]
 async fn background_work_of_a_deaf_call_is_refused_after_a_stop() {
-    let (source, _gate) = builds(vec![Reply::text("").call("build_later", json!({}))]);
+    for is_of_message in [false, true] {
+        let (source, _gate) = builds(vec![Reply::text("").call("build_later", json!({}))]);
+        let fixture = fixture(source, SessionOptions::default()).await;
+        let sent = fixture.session.send("build it").unwrap();
+        tokio::time::sleep(LATER / 2).await;
+        let target = if is_of_message {
+            StopTarget::MessageWork(sent.id.clone())
+        } else {
+            StopTarget::TurnAndBackground
+        };
+        let receipt = fixture.session.stop(&target, user()).receipt().await;
+        assert!(receipt.quiet(), "{receipt:?}");
+        sent.outcome().await;
+        tokio::time::sleep(LATER * 2).await;
+        let works = fixture.session.background();
+        assert!(works.iter().all(|work| !work.is_running()), "{works:?}");
+        fixture.close().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn stop_of_a_message_covers_its_turn_and_its_background_work_alone() {
+    let mut replies = asks_for_a_build();
+    replies.push(Reply::text("").call("build", json!({})));
+    replies.push(Reply::text("half").pause(Pause::Forever));
+    let (source, _gate) = builds(replies);
     let fixture = fixture(source, SessionOptions::default()).await;
-    let sent = fixture.session.send("build it").unwrap();
-    tokio::time::sleep(LATER / 2).await;
-    let stopping = fixture.session.stop(&StopTarget::TurnAndBackground, user());
-    let receipt = stopping.receipt().await;
-    assert!(receipt.quiet(), "{receipt:?}");
-    sent.outcome().await;
-    tokio::time::sleep(LATER * 2).await;
-    let works = fixture.session.background();
-    assert!(works.iter().all(|work| !work.is_running()), "{works:?}");
+    let first = fixture.session.send("build it").unwrap();
+    first.outcome().await;
+    let mut events = fixture.session.subscribe(None);
+    let second = fixture.session.send("build it").unwrap();
+    text_delta(&mut events).await;
+    let running = |sent: &MessageHandle| {
+        let works = fixture.session.background_of(&sent.id).into_iter();
+        works.map(|work| work.id.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (running(&first), running(&second)),
+        (vec!["bg_1".to_owned()], vec!["bg_2".to_owned()])
+    );
+    let all_of = |sent: &MessageHandle| StopTarget::MessageWork(sent.id.clone());
+    let ids = |receipt: &Receipt| {
+        let items = receipt.items().iter();
+        let mut ids: Vec<_> = items.map(|item| item.id.to_string()).collect();
+        ids.sort();
+        ids
+    };
+    let preview = fixture.session.preview(&all_of(&second));
+    assert_eq!(ids(&preview), ["bg_2", "step_2"]);
+
+    let receipt = fixture
+        .session
+        .stop(&all_of(&second), user())
+        .receipt()
+        .await;
+    assert_eq!(ids(&receipt), ["bg_2", "step_2"], "{receipt:?}");
+    assert_eq!(receipt.request().extent, Extent::Subtree);
+    assert_eq!(second.outcome().await.stop_reason, StopReason::Cancelled);
+    assert_eq!(running(&first), ["bg_1"]);
+
+    let receipt = fixture
+        .session
+        .stop(&all_of(&first), user())
+        .receipt()
+        .await;
+    assert_eq!(ids(&receipt), ["bg_1"], "{receipt:?}");
+    assert!(fixture.session.background_of(&first.id).is_empty());
+    let again = fixture
+        .session
+        .stop(&all_of(&first), user())
+        .receipt()
+        .await;
+    assert_eq!(again.outcome(), Some(NothingToStop::AlreadyEnded));
     fixture.close().await;
 }
 

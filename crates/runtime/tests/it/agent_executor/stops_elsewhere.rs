@@ -1,8 +1,8 @@
 //! Stops and answers in the session of a task, and work that runs behind the end of its task.
 
 use allstop_core::Cause;
-use allstop_core::CauseKind;
 use allstop_core::record::Attachment;
+use allstop_core::{CauseKind, Usage};
 use allstop_model::Reply;
 use allstop_session::{AnswerResult, StopTarget};
 use allstop_task::{CancelError, TaskState};
@@ -89,6 +89,8 @@ async fn work_behind_the_end_of_its_task_is_previewed_and_stopped() {
         assert!(stopped.receipt.quiet(), "{stopped:?}");
         assert_eq!(&*stopped.receipt.items()[0].id, "bg_1", "{stopped:?}");
         assert_eq!(*stopped.receipt.cause(), user());
+        // The turn has used tokens. Its background work has not.
+        assert_eq!(stopped.receipt.usage(), Usage::default());
         assert!(tasks.root.is_quiet());
         let again = soon(tasks.manager.cancel(&task.id, user())).await;
         assert!(matches!(again, Err(CancelError::AlreadyEnded(_))));
