@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use crate::identity::identity;
 use crate::launch_error::LaunchError;
 
-use super::adopted::kill_adopted;
+use super::adopted::{InheritedChildren, kill_adopted};
 use super::keeper_client::KeeperClient;
 use super::look::look;
 use super::readiness::watch;
@@ -39,8 +39,8 @@ impl KeeperClient {
         if main.is_none() {
             self.failed = Some(LaunchError::KeeperLost);
         }
-        if self.keepers.is_subreaper() {
-            self.end_adopted(pid).await;
+        if let Some(inherited) = self.keepers.inherited().cloned() {
+            self.end_adopted(pid, inherited).await;
         } else {
             // Killed before it said that it had started anything. If it had, the command died with it (the death signal)
             // unless it forked at once; the marker finds what is left.
@@ -50,10 +50,12 @@ impl KeeperClient {
     }
 
     /// Kills adopted processes until no look finds any more.
-    async fn end_adopted(&mut self, keeper: u32) {
+    async fn end_adopted(&mut self, keeper: u32, inherited: InheritedChildren) {
         let mut empty_looks = 0;
         while empty_looks < EMPTY_SWEEPS {
-            let Some(adopted) = look(move || kill_adopted(keeper)).await.flatten() else {
+            let inherited = inherited.clone();
+            let killed = look(move || kill_adopted(keeper, &inherited)).await;
+            let Some(adopted) = killed.flatten() else {
                 sleep(LOOK_REPEAT).await;
                 continue;
             };

@@ -21,6 +21,7 @@ use crate::identity::raw_pid;
 use crate::keeper_program::KeeperProgram;
 use crate::launch_error::LaunchError;
 
+use super::adopted::InheritedChildren;
 use super::identity::identity_of;
 use super::owner_deadline::OwnerDeadline;
 
@@ -33,7 +34,8 @@ const CLOSE_WAIT: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct Keepers {
     program: KeeperProgram,
-    is_subreaper: bool,
+    /// `Some` if this process is a subreaper.
+    inherited: Option<InheritedChildren>,
     /// Of the trees that are started from now on; none until it is set.
     deadline: OnceLock<OwnerDeadline>,
     pool: Mutex<KeeperPool>,
@@ -64,15 +66,15 @@ impl Keepers {
     pub fn new(program: KeeperProgram) -> Arc<Self> {
         Arc::new(Self {
             program,
-            is_subreaper: false,
+            inherited: None,
             deadline: OnceLock::new(),
             pool: Mutex::default(),
         })
     }
 
     /// The same, and makes the calling process a *child subreaper*: the tree of a killed keeper becomes a child of this
-    /// process, so that it can be killed and proved gone. For a program that owns its process, and not for a library
-    /// inside another program.
+    /// process, so that it can be killed and proved gone. Children that the process has now are left alone. For a program
+    /// that owns its process, and not for a library inside another program.
     ///
     /// # Errors
     /// If the system refuses.
@@ -80,7 +82,7 @@ impl Keepers {
         rustix::process::set_child_subreaper(Some(getpid()))?;
         Ok(Arc::new(Self {
             program,
-            is_subreaper: true,
+            inherited: Some(InheritedChildren::now()),
             deadline: OnceLock::new(),
             pool: Mutex::default(),
         }))
@@ -120,8 +122,9 @@ impl Keepers {
         }
     }
 
-    pub(super) fn is_subreaper(&self) -> bool {
-        self.is_subreaper
+    /// Children that this process had before, if it is a subreaper.
+    pub(super) fn inherited(&self) -> Option<&InheritedChildren> {
+        self.inherited.as_ref()
     }
 
     /// Takes an idle keeper, or starts one without the hidden variables.

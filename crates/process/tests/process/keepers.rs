@@ -66,6 +66,10 @@ pub(crate) fn trials() -> Vec<Trial> {
             "keepers::children_of_others_are_spared",
             children_of_others_are_spared,
         ),
+        trial(
+            "keepers::inherited_children_are_spared",
+            inherited_children_are_spared,
+        ),
     ]
 }
 
@@ -295,6 +299,32 @@ async fn orphans_of_two_calls() {
     healthy.handle.force();
     healthy.handle.wait_empty().await.expect("watched");
     assert_nothing_runs(&token);
+}
+
+/// Whoever started this program by `exec` has left its children to it: they were killed as if they were adopted.
+async fn inherited_children_are_spared() {
+    let mut command = Command::new("setsid");
+    let mut inherited = command
+        .arg("sleep")
+        .arg("600")
+        .spawn()
+        .expect("a child in a session of its own");
+    let pid = inherited.id();
+    wait_until("it has its session", SOON, || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+        stat.is_ok_and(|stat| stat.contains("(sleep)"))
+    })
+    .await;
+    let (keepers, token) = (adopting(), token());
+    let call = run(with(&keepers, ESCAPES, &token));
+    call.handle.wait_empty().await.expect("watched");
+    assert_nothing_runs(&token);
+    assert_eq!(
+        inherited.try_wait().expect("nobody else has reaped it"),
+        None
+    );
+    inherited.kill().expect("it runs");
+    inherited.wait().expect("nobody else has reaped it");
 }
 
 async fn children_of_others_are_spared() {
