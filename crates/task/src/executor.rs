@@ -10,8 +10,8 @@ use futures::future::BoxFuture;
 
 use crate::event_writer::EventWriter;
 use crate::execution::PartReceipts;
-use crate::manager::TaskWaker;
 use crate::model::{Task, TaskEvent, TaskMessage};
+use crate::waker::TaskWaker;
 
 /// Does the work of a task and writes its events.
 pub trait Executor: Send + Sync {

@@ -26,6 +26,7 @@ mod observer;
 mod options;
 mod subscription;
 mod task_stream;
+mod waker;
 
 pub use cluster::{
     AskedQuestion, ClusterLink, ClusterOptions, DeadLetter, HeldWakeUp, LeaseChange, LeaseHandler,
@@ -42,9 +43,10 @@ pub use executor::{
 pub use feed::TaskUpdate;
 pub use manager::{
     AcceptedTask, CancelOutcome, ListFilter, ShutdownReport, TaskManager, TaskPage, TaskPosition,
-    TaskRequest, TaskSummary, TaskWaker,
+    TaskRequest, TaskSummary,
 };
 pub use model::{Task, TaskEvent, TaskMessage, TaskRecord, TaskState};
 pub use observer::{ExecutionObserver, TaskObserver};
 pub use options::{PanicHandler, TaskOptions, WhenFull};
 pub use subscription::{SubscriptionItem, TaskSubscription};
+pub use waker::TaskWaker;

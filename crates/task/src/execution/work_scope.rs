@@ -13,7 +13,6 @@ use tokio::time::Instant;
 use super::{Execution, ExecutionEngine, user_code};
 use crate::event_writer::EventWriter;
 use crate::executor::{ExecutionCx, ExecutorError, ExecutorReturn, TaskParts};
-use crate::manager::TaskWaker;
 use crate::model::{MessageSender, Task, TaskMessage};
 
 /// Time that an executor has after the end of its task before its scope is stopped.
@@ -50,7 +49,7 @@ impl ExecutionEngine {
             events,
             receipts: self.execution.part_receipts.clone(),
             trace: self.trace(),
-            waker: TaskWaker::new(&self.manager, self.stream.id()),
+            waker: self.manager.waker(self.stream.id()),
             is_resumed,
         };
         let executor = Arc::clone(&parts.executor);

@@ -139,21 +139,20 @@ mod tests {
     fn narrower() -> [(ListFilter, ListFilter); 3] {
         let after = |ms| Some(Timestamp::from_unix_ms(ms));
         let context = |id| Some(ContextId::new(id));
-        let fields = [
-            (context("c1"), None, None),
-            (context("c2"), None, None),
-            (None, Some(TaskState::Working), None),
-            (None, Some(TaskState::Failed), None),
-            (None, None, after(9)),
-            (None, None, after(10)),
-        ];
-        let [a, b, c, d, e, f] = fields.map(|(context_id, state, updated_after)| ListFilter {
+        let of = |context_id, state, updated_after| ListFilter {
             context_id,
             state,
             updated_after,
             ..of_alice()
-        });
-        [(a, b), (c, d), (e, f)]
+        };
+        [
+            (of(context("c1"), None, None), of(context("c2"), None, None)),
+            (
+                of(None, Some(TaskState::Working), None),
+                of(None, Some(TaskState::Failed), None),
+            ),
+            (of(None, None, after(9)), of(None, None, after(10))),
+        ]
     }
 
     #[test]

@@ -35,7 +35,6 @@ pub(crate) use execute::created;
 pub use execute::{AcceptedTask, TaskRequest};
 pub use list::{ListFilter, TaskPage, TaskPosition, TaskSummary};
 pub use shutdown::ShutdownReport;
-pub use wake::TaskWaker;
 
 use table::TaskTable;
 

@@ -1,22 +1,16 @@
 //! Continuation of a task at rest, without a message.
 
-use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use allstop_core::TaskId;
+use futures::future::BoxFuture;
 
 use super::ManagerInner;
 use super::slot_guard::SlotRequest;
 use super::table::TaskToStop;
 use crate::execution::{Execution, ExecutionJob};
 use crate::task_stream::read_task;
-
-/// Continues a task at rest without a message: for an executor whose work ends while the task waits for input.
-#[derive(Clone)]
-pub struct TaskWaker {
-    manager: Weak<ManagerInner>,
-    task: TaskId,
-}
+use crate::waker::TaskWaker;
 
 /// Answer of the table to a wake.
 enum WakeAdmission {
@@ -26,22 +20,21 @@ enum WakeAdmission {
     Done,
 }
 
-impl TaskWaker {
-    pub(crate) fn new(manager: &Arc<ManagerInner>, task: &TaskId) -> Self {
-        Self {
-            manager: Arc::downgrade(manager),
-            task: task.clone(),
-        }
+impl ManagerInner {
+    /// A handle for the executor of a task.
+    pub(crate) fn waker(self: &Arc<Self>, task: &TaskId) -> TaskWaker {
+        let manager = Arc::downgrade(self);
+        let wake_after = move |task, ended| {
+            if let Some(manager) = manager.upgrade() {
+                manager.wake_after(task, ended);
+            }
+        };
+        TaskWaker::new(task.clone(), Arc::new(wake_after))
     }
 
-    /// Calls the executor again once the future resolves, if the task rests then. The last message is that of the
-    /// execution before. A stop of all tasks ends the wait.
-    pub fn wake_after(self, ended: impl Future<Output = ()> + Send + 'static) {
-        let Some(manager) = self.manager.upgrade() else {
-            return;
-        };
-        let scope = manager.root.clone();
-        drop(manager);
+    fn wake_after(self: Arc<Self>, task: TaskId, ended: BoxFuture<'static, ()>) {
+        let (scope, manager) = (self.root.clone(), Arc::downgrade(&self));
+        drop(self);
         let root = scope.clone();
         drop(scope.spawn_engine(async move {
             tokio::select! {
@@ -49,8 +42,8 @@ impl TaskWaker {
                 () = root.stopped() => return,
                 () = ended => {}
             }
-            while let Some(manager) = self.manager.upgrade() {
-                match manager.wake(&self.task).await {
+            while let Some(manager) = manager.upgrade() {
+                match manager.wake(&task).await {
                     WakeAdmission::Done => return,
                     WakeAdmission::Behind(execution) => {
                         drop(manager);
@@ -60,9 +53,7 @@ impl TaskWaker {
             }
         }));
     }
-}
 
-impl ManagerInner {
     async fn wake(self: &Arc<Self>, id: &TaskId) -> WakeAdmission {
         if let Some(execution) = self.execution_here(id) {
             return WakeAdmission::Behind(execution);
@@ -101,13 +92,5 @@ impl ManagerInner {
         // Its work has ended: it needs no slot, and nobody waits for its acceptance.
         drop(self.spawn_engine(scopes, id.clone(), feed, job, SlotRequest::NotNeeded));
         WakeAdmission::Done
-    }
-}
-
-impl fmt::Debug for TaskWaker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TaskWaker")
-            .field("task", &self.task)
-            .finish_non_exhaustive()
     }
 }

@@ -1,0 +1,38 @@
+//! Handle by which an executor has its task continued later.
+
+use std::fmt;
+use std::sync::Arc;
+
+use allstop_core::TaskId;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+
+/// Continues a task behind the end of a future.
+pub(crate) type WakeAfter = dyn Fn(TaskId, BoxFuture<'static, ()>) + Send + Sync;
+
+/// Continues a task at rest without a message: for an executor whose work ends while the task waits for input.
+#[derive(Clone)]
+pub struct TaskWaker {
+    task: TaskId,
+    wake_after: Arc<WakeAfter>,
+}
+
+impl TaskWaker {
+    pub(crate) fn new(task: TaskId, wake_after: Arc<WakeAfter>) -> Self {
+        Self { task, wake_after }
+    }
+
+    /// Calls the executor again once the future resolves, if the task rests then. The last message is that of the
+    /// execution before. A stop of all tasks ends the wait.
+    pub fn wake_after(self, ended: impl Future<Output = ()> + Send + 'static) {
+        (self.wake_after)(self.task, ended.boxed());
+    }
+}
+
+impl fmt::Debug for TaskWaker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TaskWaker")
+            .field("task", &self.task)
+            .finish_non_exhaustive()
+    }
+}
