@@ -20,7 +20,8 @@ pub(crate) async fn receipt(args: &ReceiptArgs, host: &ProcessHost) -> Result<u8
     let id = resolve(&*log, &args.id, &flags).await?;
     let read = read_session(&*log, &id).await;
     let (state, owner) = read.map_err(|error| CliError::failure(error.to_string()))?;
-    if let Some(turn) = state.turn_cut_off().filter(|_| owner.is_none()) {
+    let is_under_way = owner.is_some() && state.open_turn().is_some();
+    if let Some(turn) = state.turn_cut_off().filter(|_| !is_under_way) {
         // The receipt of an earlier stop would be taken for that of this turn.
         let message = format!(
             "the log has no end of turn {turn}: its process crashed, or the store took no more. If the turn was stopped, its \

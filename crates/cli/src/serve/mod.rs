@@ -206,6 +206,7 @@ async fn shut_down(
     // The ends are written in this time; the rest is for what follows them.
     let left = supervisor.control.time_left(Instant::now());
     let within = left.saturating_sub((FORCE_MAX / 4).min(left / 2));
+    let end = Instant::now() + left;
     let force = |_hurry: ControlEffect| {
         for scope in [&server.tasks, &server.agent] {
             let order = StopRequest::new(Extent::Process, cause.clone());
@@ -220,9 +221,13 @@ async fn shut_down(
             .manager
             .shutdown(within, "the server shuts down")
             .await;
+        // Background work may run behind the end of its task: it has the usual grace, if there is time.
+        let left = end.saturating_duration_since(Instant::now());
+        let grace = server.agent.grace().min(left.saturating_sub(FORCE_MAX));
+        let background = StopRequest::new(Extent::Process, cause.clone()).grace(grace);
+        let background = server.agent.stop(background);
         let order = || StopRequest::new(Extent::Process, cause.clone()).grace(FORCE_MAX / 10);
-        let connections = server.connections.stop(order());
-        let (background, push) = (server.agent.stop(order()), server.push.stop(order()));
+        let (connections, push) = (server.connections.stop(order()), server.push.stop(order()));
         let (background, _, _) =
             tokio::join!(background.receipt(), connections.receipt(), push.receipt());
         if let Some(system) = &server.system {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use allstop_core::receipt::ItemKind;
-use allstop_core::{Cause, CauseKind};
+use allstop_core::{Cause, CauseKind, Receipt};
 use allstop_log::LoggedAnswer;
 use allstop_scope::{Ending, Registration, WorkSpec};
 use allstop_session::{FollowUp, MessageOutcome, NewMessage};
@@ -182,12 +182,43 @@ impl TaskExecution {
         Ok(ExecutorReturn::Finished)
     }
 
-    /// Ends the task of a turn that ended without an answer, and the background work of the turn: nobody could stop it
-    /// through a task that has ended.
-    async fn fail(mut self, outcome: &MessageOutcome) -> ExecutorResult {
-        let cause = outcome.cause.clone();
-        let cause =
-            cause.unwrap_or_else(|| Cause::new(CauseKind::Failure).detail("its turn has failed"));
+    /// Ends the task of a turn that ended without an answer.
+    async fn fail(self, outcome: &MessageOutcome) -> ExecutorResult {
+        match outcome.receipt.clone() {
+            Some(receipt) => self.stopped_elsewhere(outcome, receipt).await,
+            None => self.failed(outcome).await,
+        }
+    }
+
+    /// Ends the task of a turn that somebody has stopped in its session. What that stop has left running runs on.
+    async fn stopped_elsewhere(
+        mut self,
+        outcome: &MessageOutcome,
+        receipt: Arc<Receipt>,
+    ) -> ExecutorResult {
+        let turn = self.turn.take();
+        let mut works = turn.map_or_else(Vec::new, |turn| turn.running_background());
+        works.retain(|work| !work.scope().is_stopped());
+        self.finish_item();
+        let reason = reason_with(failure_of(outcome), &works);
+        let is_canceled = TaskState::after_stop(receipt.cause().kind) == TaskState::Canceled;
+        let (message, error) = if is_canceled && outcome.error.is_none() {
+            (Some(Arc::new(agent_message(reason))), None)
+        } else {
+            (None, Some(reason.into()))
+        };
+        let stopped = StoppedWork {
+            receipt,
+            message,
+            error,
+        };
+        let _ended = self.write(TaskEvent::Stopped(stopped)).await;
+        Ok(ExecutorReturn::Finished)
+    }
+
+    /// Ends the task of a turn that has failed, and the background work of the turn.
+    async fn failed(mut self, outcome: &MessageOutcome) -> ExecutorResult {
+        let cause = Cause::new(CauseKind::Failure).detail("its turn has failed");
         let mut works = Vec::new();
         if let Some(turn) = &self.turn {
             let is_stopped = tokio::select! {
@@ -203,28 +234,7 @@ impl TaskExecution {
         }
         self.turn = None;
         self.finish_item();
-        let mut reason = failure_of(outcome);
-        if !works.is_empty() {
-            reason = format!("{reason}. {}", names_of(&works));
-        }
-        // Somebody has stopped the turn in its session.
-        let Some(receipt) = outcome.receipt.clone() else {
-            return Err(ExecutorError::new(reason));
-        };
-        let is_canceled = TaskState::after_stop(receipt.cause().kind) == TaskState::Canceled;
-        let (message, error) = if is_canceled && outcome.error.is_none() {
-            (Some(Arc::new(agent_message(reason))), None)
-        } else {
-            (None, Some(reason.into()))
-        };
-        let _ended = self
-            .write(TaskEvent::Stopped(StoppedWork {
-                receipt,
-                message,
-                error,
-            }))
-            .await;
-        Ok(ExecutorReturn::Finished)
+        Err(ExecutorError::new(reason_with(failure_of(outcome), &works)))
     }
 
     /// Ends the execution with a question. The turn waits for the next message of the task.
@@ -331,6 +341,15 @@ fn names_of(works: &[Arc<BackgroundWork>]) -> String {
         .map(|work| format!("{} ({})", work.name, work.id));
     let names: Vec<String> = names.collect();
     format!("Still running: {}", names.join(", "))
+}
+
+/// The reason, and the work that runs on.
+fn reason_with(reason: String, works: &[Arc<BackgroundWork>]) -> String {
+    if works.is_empty() {
+        reason
+    } else {
+        format!("{reason}. {}", names_of(works))
+    }
 }
 
 /// Reason for which a turn has no answer.

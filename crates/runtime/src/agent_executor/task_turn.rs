@@ -167,13 +167,14 @@ impl TaskTurn {
 
     /// Question that the turn or one of its sub-agents waits for.
     fn open_question(&self) -> Option<OpenQuestion> {
-        let is_running = self.turn.is_some() && self.outcome.is_none();
+        let questions = self.session.questions();
+        // Behind the look at the questions: turns run one after another, and the question may be that of the next one.
+        let is_running = self.turn.is_some() && self.sent.try_outcome().is_none();
         let is_own = |open: &OpenQuestion| match open.agents.first() {
             Some(call) => self.calls.contains(call),
-            // Turns run one after another.
             None => is_running,
         };
-        self.session.questions().into_iter().find(is_own)
+        questions.into_iter().find(is_own)
     }
 
     /// Gives the client's answer to the open question. A question that is closed already stays as it is.

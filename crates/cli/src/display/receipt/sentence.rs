@@ -77,6 +77,9 @@ fn target(receipt: &Receipt) -> String {
         _ if let Some((_, id)) = request.target.split_once("/call/") => format!("call {id}"),
         (Some("turn"), number) => format!("turn {number}"),
         (_, id) if id.starts_with("bg_") => id.to_owned(),
+        (Some("message"), _) if request.extent == Extent::Subtree => {
+            "the work of the message".to_owned()
+        }
         (Some("message"), _) => "the turn of your message".to_owned(),
         (Some("task"), id) => format!("task {id}"),
         (Some("session"), _) => "the session".to_owned(),

@@ -62,7 +62,7 @@ pub(super) async fn building(attachment: Attachment) -> (AgentTasks, Arc<Semapho
     building_with(replies, attachment).await
 }
 
-async fn building_with(
+pub(super) async fn building_with(
     replies: Vec<Reply>,
     attachment: Attachment,
 ) -> (AgentTasks, Arc<Semaphore>) {

@@ -1,16 +1,20 @@
 //! Stops and answers in the session of a task, and work that runs behind the end of its task.
 
 use allstop_core::Cause;
+use std::time::Duration;
+
 use allstop_core::record::Attachment;
 use allstop_core::{CauseKind, Usage};
-use allstop_model::Reply;
+use allstop_model::{Pause, Reply};
 use allstop_session::{AnswerResult, StopTarget};
 use allstop_task::{CancelError, TaskState};
 use allstop_tools::PermissionAnswer;
 use serde_json::json;
 
-use super::background::building;
-use super::support::{AgentTasks, TestAgents, WorkTool, answer, soon, until_state, user};
+use super::background::{building, building_with};
+use super::support::{
+    AgentTasks, TestAgents, WorkTool, answer, soon, status_text, until_state, user,
+};
 
 fn of_a_terminal() -> Cause {
     Cause::new(CauseKind::User)
@@ -95,4 +99,55 @@ async fn work_behind_the_end_of_its_task_is_previewed_and_stopped() {
         let again = soon(tasks.manager.cancel(&task.id, user())).await;
         assert!(matches!(again, Err(CancelError::AlreadyEnded(_))));
     }
+}
+
+/// The woken task took the question of the next turn for its own, and answered it with its first message.
+#[tokio::test(start_paused = true)]
+async fn stop_of_a_question_answers_no_other_question() {
+    for text in ["yes", "one"] {
+        let work = WorkTool::new();
+        let calls = || Reply::text("").call("work", json!({}));
+        let mut agents = TestAgents::new(vec![calls(), calls(), Reply::text("done")]);
+        let tool = work.clone();
+        agents = agents.tools(move |_| vec![tool.tool()]);
+        agents.asks = true;
+        let tasks = AgentTasks::new(agents).await;
+        let first = tasks.run("m1", text).await;
+        assert_eq!(first.status.state, TaskState::InputRequired);
+        let mut second = tasks.start("m2", "two").await;
+        tokio::task::yield_now().await;
+        let stop = tasks.session().stop(&StopTarget::Turn, of_a_terminal());
+        let asked = tasks.rest(&mut second).await;
+        assert_eq!(asked.status.state, TaskState::InputRequired, "{text}");
+        until_state(&tasks, &first.id, TaskState::Canceled).await;
+        drop(stop.receipt().await);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let asked = tasks.task(&asked.id).await;
+        assert_eq!(asked.status.state, TaskState::InputRequired, "{text}");
+        assert_eq!(
+            tasks.session().questions().len(),
+            1,
+            "nobody has answered it"
+        );
+        assert_eq!(work.live(), 0);
+    }
+}
+
+/// The extent of the stop was the turn.
+#[tokio::test(start_paused = true)]
+async fn stop_of_the_turn_leaves_background_work_which_the_task_names() {
+    let pause = Reply::text("half").pause(Pause::Forever);
+    let replies = vec![Reply::text("").call("build", json!({})), pause];
+    let (tasks, _gate) = building_with(replies, Attachment::Attached).await;
+    let mut started = tasks.start("m1", "Build").await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let stop = tasks.session().stop(&StopTarget::Turn, of_a_terminal());
+    let task = tasks.rest(&mut started).await;
+    assert_eq!(task.status.state, TaskState::Canceled);
+    assert_eq!(task.ending.receipt, Some(stop.receipt().await));
+    let says = status_text(&task);
+    assert!(says.ends_with("Still running: make all (bg_1)"), "{says}");
+    let stopped = tasks.cancel(&task.id).await;
+    assert!(stopped.is_of_left_work() && stopped.receipt.quiet());
+    assert!(tasks.root.is_quiet());
 }
