@@ -58,6 +58,8 @@ pub(crate) struct LockedState {
     pub(crate) orphans: OrphanList,
     /// Stops that are not answered yet, or whose receipts the log does not have yet.
     pub(crate) stops: StopList,
+    /// True if the last attempt to store a receipt beside the ending of a turn has failed.
+    pub(crate) has_unstored_receipt: bool,
     /// An open log that the owner has not taken yet.
     pub(crate) opened: Option<Box<SessionWriter>>,
 }
@@ -95,6 +97,7 @@ impl SessionInner {
                 commands: CommandQueue::default(),
                 orphans: OrphanList::default(),
                 stops: StopList::default(),
+                has_unstored_receipt: false,
                 opened: None,
             }),
             hub,

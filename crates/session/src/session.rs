@@ -161,6 +161,13 @@ impl Session {
             .collect()
     }
 
+    /// True if the store has not taken a receipt: it is kept, and written with the next records, while this process has the
+    /// session open.
+    pub fn has_unstored_receipt(&self) -> bool {
+        let state = self.inner.state.lock();
+        state.has_unstored_receipt || state.stops.has_unrecorded()
+    }
+
     /// Background work that runs without this process, because it was detached or an earlier process left it running.
     /// State as of the last check. [`StopTarget::Background`] stops such work, too.
     pub fn orphaned_work(&self) -> Vec<UnendedWork> {

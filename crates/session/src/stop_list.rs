@@ -54,6 +54,11 @@ impl StopList {
         self.running.is_empty() && self.unrecorded.is_empty()
     }
 
+    /// True if the log is to get a receipt.
+    pub(crate) fn has_unrecorded(&self) -> bool {
+        !self.unrecorded.is_empty()
+    }
+
     pub(crate) fn complete(&mut self, stop: &SessionStop, receipt: Arc<Receipt>) {
         if self.unrecorded.len() == UNRECORDED_MAX {
             self.unrecorded.pop_front();

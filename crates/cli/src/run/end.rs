@@ -42,10 +42,10 @@ impl RunTurns<'_, '_> {
         if let Some(error) = &envelope.error {
             announcer.note(error.to_string());
         }
-        let store_failed = envelope.error.as_ref();
-        if store_failed.is_some_and(|error| error.kind == TurnErrorKind::Store)
-            && envelope.receipt.is_some()
-        {
+        let error = envelope.error.as_ref();
+        let store_failed = error.is_some_and(|error| error.kind == TurnErrorKind::Store);
+        let is_unstored = store_failed || self.session.has_unstored_receipt();
+        if is_unstored && envelope.receipt.is_some() {
             self.view
                 .warn("the store may not have the receipt: keep this one");
         }

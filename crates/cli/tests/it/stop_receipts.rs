@@ -200,3 +200,28 @@ fn receipt_that_the_store_did_not_take_is_named_as_lost() {
     assert!(shown.contains("no end in the log"), "{shown}");
     place.assert_nothing_runs();
 }
+
+/// Nothing said so, because the turn had been committed.
+#[test]
+fn receipt_of_background_work_that_the_store_did_not_take_is_named() {
+    let place = Place::new();
+    let full = place.work().join("full");
+    let rule = format!("write store.db ENOSPC when={}", full.display());
+    let fault = Fault::new(&place, &rule);
+    let script = "replies: [{calls: [{tool: shell, arguments: {command: sleep 60, background: true}}]}, {text: Done.}]";
+    let run = place
+        .run_script(script)
+        .args("--json --wait-background hello");
+    let mut running = fault.below(run).start();
+    let committed = || {
+        let shown = on_store(&place, "sessions show last").stdout;
+        shown.contains("completed").then_some(())
+    };
+    eventually("the turn is committed", committed);
+    std::fs::write(&full, "").expect("the folder is there");
+    running.signal(Signal::INT);
+    let ended = running.end(FACT_MAX);
+    assert!(ended.envelope()["receipt"].is_object(), "{ended:#?}");
+    assert!(ended.stderr.contains("keep this one"), "{ended:#?}");
+    place.assert_nothing_runs();
+}

@@ -110,6 +110,7 @@ impl SessionOwner {
         if records.is_empty() {
             return false;
         }
+        let has_receipt = has_receipt(&records);
         // A store that hangs must delay neither the next message nor the end of the session.
         let is_recorded = match timeout(RECORD_WRITE_MAX, writer.append(records)).await {
             Ok(Ok(())) => true,
@@ -123,6 +124,9 @@ impl SessionOwner {
             }
         };
         open.background.give_back(writer.take_refused_records());
+        if has_receipt {
+            self.inner.state.lock().has_unstored_receipt = !is_recorded;
+        }
         drop(receipts);
         if has_orphan_ended {
             self.inner.send_background_changed();
@@ -195,6 +199,7 @@ impl SessionOwner {
         if records.is_empty() {
             return;
         }
+        let has_receipt = has_receipt(&records);
         let recording = async {
             let mut writer = if let Some(opened) = opened {
                 opened
@@ -203,7 +208,11 @@ impl SessionOwner {
             };
             writer.append(records).await
         };
-        match timeout(RECORD_WRITE_MAX, recording).await {
+        let recorded = timeout(RECORD_WRITE_MAX, recording).await;
+        if has_receipt {
+            inner.state.lock().has_unstored_receipt = !matches!(recorded, Ok(Ok(())));
+        }
+        match recorded {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!(%error, "the end of background work is not recorded"),
             Err(_) => tracing::warn!(
@@ -212,6 +221,11 @@ impl SessionOwner {
         }
         drop(receipts);
     }
+}
+
+fn has_receipt(records: &[SessionRecord]) -> bool {
+    let mut records = records.iter();
+    records.any(|record| matches!(record, SessionRecord::Stopped { .. }))
 }
 
 /// Waits for the future; forever without one.
