@@ -58,7 +58,7 @@ pub(crate) struct LockedState {
     pub(crate) orphans: OrphanList,
     /// Stops that are not answered yet, or whose receipts the log does not have yet.
     pub(crate) stops: StopList,
-    /// True if the last attempt to store a receipt beside the ending of a turn has failed.
+    /// True if the last write of a receipt outside of a turn's ending has failed.
     pub(crate) has_unstored_receipt: bool,
     /// An open log that the owner has not taken yet.
     pub(crate) opened: Option<Box<SessionWriter>>,
@@ -131,8 +131,8 @@ impl SessionInner {
 }
 
 impl AwakeSession {
-    /// Gives the background work of a turn a scope of its own, if a message caused the turn. Call it before the turn can
-    /// start any.
+    /// Creates a scope for the background work of a turn, if a message caused the turn. Call it before the turn can start
+    /// background work.
     pub(crate) fn begin_background_of(&mut self, message: Option<&MessageId>) {
         let Some(background) = &self.background else {
             return;

@@ -29,8 +29,8 @@ pub trait Executor: Send + Sync {
         false
     }
 
-    /// Items of work outside the scope of its execution that a stop of this task would find now, also behind the end of the
-    /// task. It must not wait: what is not known at once is left out. Not called if a factory makes an executor for each task.
+    /// Items of work outside the scope of its execution that a stop of this task would find now, also after the end of the
+    /// task. It must not wait; leave out work that takes time to find. Not called if a factory makes an executor for each task.
     fn preview(&self, task: &TaskId) -> Vec<ReceiptItem> {
         let _ = task;
         Vec::new()

@@ -7,7 +7,7 @@ use allstop_core::TaskId;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
-/// Continues a task behind the end of a future.
+/// Continues a task after the end of a future.
 pub(crate) type WakeAfter = dyn Fn(TaskId, BoxFuture<'static, ()>) + Send + Sync;
 
 /// Continues a task at rest without a message: for an executor whose work ends while the task waits for input.

@@ -221,7 +221,7 @@ async fn shut_down(
             .manager
             .shutdown(within, "the server shuts down")
             .await;
-        // Background work may run behind the end of its task: it has the usual grace, if there is time.
+        // Background work can outlive its task: it has the usual grace, if there is time.
         let left = end.saturating_duration_since(Instant::now());
         let grace = server.agent.grace().min(left.saturating_sub(FORCE_MAX));
         let background = StopRequest::new(Extent::Process, cause.clone()).grace(grace);

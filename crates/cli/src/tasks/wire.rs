@@ -119,7 +119,7 @@ pub(crate) struct TaskEndInfo {
     pub(crate) cause: Option<Cause>,
     #[serde(default)]
     pub(crate) error: Option<String>,
-    /// Receipt of a stop of work that the task had left running behind its end.
+    /// Receipt of a stop of work that outlived the task.
     #[serde(default, rename = "leftWork")]
     pub(crate) left_work: Option<Arc<Receipt>>,
     /// Progress of a stop that is recorded, and whose end the worker of the task has not confirmed.

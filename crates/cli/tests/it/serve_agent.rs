@@ -243,7 +243,7 @@ fn second_signal_cuts_a_drain_short() {
     assert_eq!(server.running.end_by(Signal::TERM).code, 143);
 }
 
-/// The same with all numbers as doubles: in the metadata of the protocol they are.
+/// Converts all numbers to doubles, as the metadata of the protocol has them.
 fn with_doubles(value: &Value) -> Value {
     match value {
         Value::Number(number) => number.as_f64().into(),
@@ -298,7 +298,7 @@ fn turn_that_is_stopped_from_a_terminal_ends_its_task() {
 }
 
 #[test]
-fn work_behind_the_end_of_a_task_is_stopped_through_the_task() {
+fn work_that_outlives_its_task_is_stopped_through_the_task() {
     let place = Place::new();
     let server = serve(&place, "--yes --background-wait 0s");
     let task = send(&server, "m1", "background", None, false);

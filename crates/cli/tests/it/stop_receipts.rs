@@ -138,7 +138,7 @@ fn one_piece_of_background_work_is_stopped_by_its_id() {
     place.assert_nothing_runs();
 }
 
-/// The hook kept the owner of the session from letting the work go: it was killed.
+/// Regression: the hook blocked the detach, and the work was killed.
 #[test]
 fn slow_hook_does_not_end_kept_work() {
     let place = Place::new();
@@ -172,7 +172,7 @@ fn slow_hook_does_not_end_kept_work() {
     place.assert_nothing_runs();
 }
 
-/// The receipt of the turn before was shown instead, with exit code 0.
+/// Regression: `allstop receipt` showed the receipt of the previous turn, with exit code 0.
 #[test]
 fn receipt_that_the_store_did_not_take_is_named_as_lost() {
     let place = Place::new();
@@ -201,7 +201,7 @@ fn receipt_that_the_store_did_not_take_is_named_as_lost() {
     place.assert_nothing_runs();
 }
 
-/// Nothing said so, because the turn had been committed.
+/// Regression: there was no warning, because the turn had been committed.
 #[test]
 fn receipt_of_background_work_that_the_store_did_not_take_is_named() {
     let place = Place::new();

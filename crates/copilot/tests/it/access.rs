@@ -15,7 +15,7 @@ fn client_of(server: &TestServer) -> TestClient {
 }
 
 #[tokio::test]
-async fn nothing_but_ping_is_answered_before_the_token() {
+async fn only_ping_is_answered_before_the_token() {
     let server = TestServer::new(SCRIPT).await;
     let mut client = client_of(&server);
     let session = json!({ "sessionId": "one" });
@@ -71,7 +71,7 @@ async fn connection_without_the_token_may_not_send_much() {
     let server = TestServer::new(SCRIPT).await;
     let mut client = client_of(&server);
     let frame = format!("Content-Length: 100000\r\n\r\n{}", " ".repeat(90_000));
-    // It may have ended before the last byte.
+    // The server may close the connection before the last byte.
     let _all = client.write(frame.as_bytes()).await;
     assert_eq!(client.ended().await, ServedConnectionEnd::NotLetIn);
 }

@@ -12,8 +12,8 @@ use crate::usage::Usage;
 const CRASH: &str = "crash";
 
 impl SessionState {
-    /// The last turn, if its own ending never came to the log: its process crashed, or the store took no more. Not if the
-    /// log has a receipt from after its start. The caller knows whether a process still runs an open turn.
+    /// The last turn, if the log has no ending that its process wrote: the process crashed, or the store was full. `None`
+    /// if the log has a receipt that is newer than the start of the turn. The caller must exclude a turn that still runs.
     pub fn turn_cut_off(&self) -> Option<TurnNumber> {
         let last = self.turns().last()?;
         let is_cut_off = match &last.ending {

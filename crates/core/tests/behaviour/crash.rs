@@ -65,7 +65,7 @@ fn a_crashed_turn_gets_one_ending_and_its_calls_are_unknown() {
 }
 
 #[test]
-fn a_turn_without_its_own_ending_is_named_until_the_next_one() {
+fn a_turn_without_an_ending_is_named_until_the_next_turn() {
     let mut session = crashed();
     let log = &session.log;
     let state = SessionState::fold(log).expect("the log can be folded");
@@ -80,7 +80,7 @@ fn a_turn_without_its_own_ending_is_named_until_the_next_one() {
     assert_eq!(state.turn_cut_off(), None);
 }
 
-/// The same with the receipt of a stop that was later than all turns.
+/// Appends the receipt of a stop that was later than all turns.
 fn log_with_a_late_receipt(log: &[SessionRecord]) -> SessionState {
     let request = StopInfo {
         stop_id: StopId::new("late"),

@@ -2,8 +2,9 @@
 //! reaped.
 //!
 //! Every command runs in a session of its own, and no process can join the session of another. So a child of this process
-//! that is in another session was not started by it, but adopted, unless it was there before this program. A keeper, and whatever else this process starts, is in
-//! this process's session. Only adopted processes are ever reaped here, so no other waiter loses an exit status.
+//! that is in another session was adopted, unless it existed before this program. A keeper and all other processes that this
+//! process starts are in this process's session. Only adopted processes are ever reaped here, so no other waiter loses an
+//! exit status.
 
 use std::fs;
 use std::sync::Arc;
@@ -29,7 +30,7 @@ impl AdoptedProcesses {
     }
 }
 
-/// Children that this process had before its program began: whoever runs `exec` leaves its children to the new program.
+/// Children that this process had before its program started: they survive an `exec`.
 #[derive(Debug, Clone, Default)]
 pub(super) struct InheritedChildren(Arc<[(u32, u64)]>);
 

@@ -301,7 +301,7 @@ async fn orphans_of_two_calls() {
     assert_nothing_runs(&token);
 }
 
-/// Children of the program that started this one by `exec`: they were killed as if they were adopted.
+/// Regression: children from before an `exec` were killed as if they were adopted.
 async fn inherited_children_are_spared() {
     let mut command = Command::new("setsid");
     let mut inherited = command

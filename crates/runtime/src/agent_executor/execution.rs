@@ -190,7 +190,7 @@ impl TaskExecution {
         }
     }
 
-    /// Ends the task of a turn that somebody has stopped in its session. What that stop has left running runs on.
+    /// Ends the task of a turn that was stopped in its session. Work that the stop did not cover continues.
     async fn stopped_elsewhere(
         mut self,
         outcome: &MessageOutcome,
@@ -244,7 +244,7 @@ impl TaskExecution {
         if let Some(turn) = self.turn.take() {
             let sent = turn.sent.clone();
             self.inner.waiting.put(id.clone(), turn);
-            // Somebody may stop the turn in its session, or answer there.
+            // The turn may be stopped or answered in its session.
             let waker = self.cx.waker.clone();
             waker.wake_after(async move { drop(sent.outcome().await) });
         }

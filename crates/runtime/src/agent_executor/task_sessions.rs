@@ -1,4 +1,4 @@
-//! Sessions of tasks whose work may run, for previews and for stops behind the end of a task.
+//! Sessions of tasks whose work may run, for previews, and for stops after the end of a task.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use allstop_core::{MessageId, TaskId};
 use allstop_session::{Session, StopTarget};
 use parking_lot::Mutex;
 
-/// The session of each task whose turn has not ended, or whose background work runs.
+/// The session of each task that runs, or that has left background work.
 #[derive(Debug, Default)]
 pub(super) struct TaskSessions(Mutex<HashMap<TaskId, TaskSession>>);
 
@@ -28,7 +28,7 @@ pub(super) fn work_of(task: &TaskId) -> StopTarget {
 }
 
 impl TaskSessions {
-    /// Enters a task whose turn begins.
+    /// Enters a task at the start of its turn.
     pub(super) fn put(&self, task: TaskId, session: &Session) {
         let entry = TaskSession {
             session: session.clone(),

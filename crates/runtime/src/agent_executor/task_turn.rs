@@ -158,7 +158,7 @@ impl TaskTurn {
         }
     }
 
-    /// Background work of the turn for which its task waits.
+    /// Attached background work of the turn: its task waits for it.
     pub(super) fn running_background(&self) -> Vec<Arc<BackgroundWork>> {
         let mut works = self.session.background_of(self.id());
         works.retain(|work| work.attachment() == Attachment::Attached);
@@ -168,7 +168,7 @@ impl TaskTurn {
     /// Question that the turn or one of its sub-agents waits for.
     fn open_question(&self) -> Option<OpenQuestion> {
         let questions = self.session.questions();
-        // Behind the look at the questions: turns run one after another, and the question may be that of the next one.
+        // Checked after the questions are read: the next turn may already ask a question.
         let is_running = self.turn.is_some() && self.sent.try_outcome().is_none();
         let is_own = |open: &OpenQuestion| match open.agents.first() {
             Some(call) => self.calls.contains(call),

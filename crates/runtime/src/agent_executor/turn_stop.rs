@@ -13,7 +13,7 @@ impl TaskTurn {
     /// Stops the turn, running or waiting, and its background work, and waits for the receipt. Other turns of the session
     /// continue. Returns false if something may still run.
     pub(super) async fn stop(&self, cause: &Cause, receipts: &PartReceipts) -> bool {
-        // First: otherwise its text would get a turn of its own.
+        // First: otherwise its text would start a new turn.
         let steered = self.stop_steered(cause);
         let target = StopTarget::MessageWork(self.id().clone());
         let stop = self.session.stop(&target, cause.clone());
@@ -33,8 +33,8 @@ impl TaskTurn {
         is_quiet
     }
 
-    /// The part of the receipt that is the turn's. A stop of the whole program may have come first; its receipt has the work
-    /// of other tasks, which may belong to other users.
+    /// Part of the receipt that belongs to the turn. A wider stop may have come first; its receipt has the work of other
+    /// tasks, which may belong to other users.
     async fn own_part(&self, receipt: Arc<Receipt>) -> Vec<Arc<Receipt>> {
         let extent = receipt.request().extent;
         if matches!(extent, Extent::Turn | Extent::Subtree) {

@@ -25,7 +25,7 @@ impl SessionOwner {
                 return;
             };
             let detached = self.detach(&target).await;
-            // Nobody may wait for it any more.
+            // The caller may be gone.
             drop(reply.send(detached));
         }
     }

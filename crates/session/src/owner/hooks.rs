@@ -29,7 +29,7 @@ impl SessionOwner {
             .is_some_and(|(agent, event)| agent.has_hook_for(&event))
     }
 
-    /// Calls the hooks of the session, in a scope below `above`. Meanwhile it detaches the work that somebody lets go: the
+    /// Calls the hooks of the session, in a scope below `above`. Detaches background work on request meanwhile: the
     /// process may exit before the hooks have ended.
     pub(super) async fn call_hooks(&mut self, event: &HookEvent, above: &Scope) {
         let Some(open) = &self.resources else { return };

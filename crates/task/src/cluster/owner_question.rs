@@ -43,10 +43,10 @@ pub(super) enum Attended {
     Nothing,
 }
 
-/// Answer to [`OwnerQuestion::Preview`]; `None`: nothing of the task is here.
+/// Answer to [`OwnerQuestion::Preview`]; `None`: this worker has no work of the task.
 pub(super) type Previewed = Option<Receipt>;
 
-/// Answer to [`OwnerQuestion::StopLeft`]; `None`: nothing is left.
+/// Answer to [`OwnerQuestion::StopLeft`]; `None`: no work is left.
 pub(super) type LeftStopped = Option<Arc<Receipt>>;
 
 impl ClusterNode {

@@ -114,7 +114,7 @@ impl ManagerInner {
         Some((execution, stop))
     }
 
-    /// The items that a stop of an execution here, or of work that it has left, would find; `None`: nothing is here.
+    /// The items that a stop of an execution here, or of work that it has left, would find; `None`: no work is here.
     pub(crate) fn preview_here(&self, id: &TaskId, cause: Cause) -> Option<Receipt> {
         let execution = self.execution_here(id);
         let running = execution

@@ -135,7 +135,7 @@ mod tests {
         }
     }
 
-    /// Filters of which each field fits, and the same with another value.
+    /// Filters with one more field that fits, each with a filter of another value in that field.
     fn narrower() -> [(ListFilter, ListFilter); 3] {
         let after = |ms| Some(Timestamp::from_unix_ms(ms));
         let context = |id| Some(ContextId::new(id));

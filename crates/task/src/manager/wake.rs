@@ -14,9 +14,9 @@ use crate::waker::TaskWaker;
 
 /// Answer of the table to a wake.
 enum WakeAdmission {
-    /// The task runs: look again behind the end of this execution.
+    /// The task runs: look again after the end of this execution.
     Behind(Arc<Execution>),
-    /// It is continued now, has ended, or is not continued any more.
+    /// The task continues now, has ended, or cannot continue.
     Done,
 }
 
@@ -89,7 +89,7 @@ impl ManagerInner {
         let feed = table.feed(id).unwrap_or_default();
         drop(table);
         let job = ExecutionJob::FromLog;
-        // Its work has ended: it needs no slot, and nobody waits for its acceptance.
+        // Its work has ended: it needs no slot, and the acceptance has no recipient.
         drop(self.spawn_engine(scopes, id.clone(), feed, job, SlotRequest::NotNeeded));
         WakeAdmission::Done
     }

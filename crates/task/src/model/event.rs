@@ -17,7 +17,7 @@ pub enum TaskEvent {
     Artifact(ArtifactUpdate),
     /// The answer is a message, and there is no task to follow. It ends the execution.
     Reply(Arc<TaskMessage>),
-    /// Somebody has stopped the work without the task. It ends the execution.
+    /// The work was stopped elsewhere, not through the task. This event ends the execution.
     Stopped(StoppedWork),
 }
 

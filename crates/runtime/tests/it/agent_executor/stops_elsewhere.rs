@@ -1,4 +1,4 @@
-//! Stops and answers in the session of a task, and work that runs behind the end of its task.
+//! Stops and answers in the session of a task, and work that outlives its task.
 
 use allstop_core::Cause;
 use std::time::Duration;
@@ -75,7 +75,7 @@ async fn question_that_is_answered_in_its_session_completes_its_task() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_behind_the_end_of_its_task_is_previewed_and_stopped() {
+async fn work_that_outlives_its_task_is_previewed_and_stopped() {
     for attachment in [Attachment::Attached, Attachment::Detached] {
         let (tasks, _gate) = building(attachment).await;
         let task = tasks.run("m1", "Build").await;
@@ -101,7 +101,7 @@ async fn work_behind_the_end_of_its_task_is_previewed_and_stopped() {
     }
 }
 
-/// The woken task took the question of the next turn for its own, and answered it with its first message.
+/// Regression: the task answered the question of the next turn with its first message.
 #[tokio::test(start_paused = true)]
 async fn stop_of_a_question_answers_no_other_question() {
     for text in ["yes", "one"] {
@@ -133,7 +133,7 @@ async fn stop_of_a_question_answers_no_other_question() {
     }
 }
 
-/// The extent of the stop was the turn.
+/// The extent of the stop is the turn.
 #[tokio::test(start_paused = true)]
 async fn stop_of_the_turn_leaves_background_work_which_the_task_names() {
     let pause = Reply::text("half").pause(Pause::Forever);

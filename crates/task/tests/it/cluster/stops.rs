@@ -236,7 +236,7 @@ async fn preview_comes_from_the_owner() {
     assert_eq!(still_there, 1);
 }
 
-/// Stops what its tasks have left with this receipt, or panics.
+/// Stops left work with this receipt, or panics.
 struct LeavesWork(Option<Arc<Receipt>>);
 
 impl Canceler for LeavesWork {
@@ -251,7 +251,7 @@ impl Canceler for LeavesWork {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_behind_the_end_of_a_task_is_stopped_by_its_worker() {
+async fn work_that_outlives_its_task_is_stopped_by_its_worker() {
     let elsewhere = Scope::root("elsewhere", RootOptions::current());
     let receipt = elsewhere.stop(StopRequest::new(Extent::Subtree, user()));
     let receipt = receipt.receipt().await;
