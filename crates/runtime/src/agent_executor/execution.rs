@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use allstop_core::receipt::ItemKind;
-use allstop_core::{Cause, CauseKind, Receipt};
+use allstop_core::{Cause, CauseKind};
 use allstop_log::LoggedAnswer;
 use allstop_scope::{Ending, Registration, WorkSpec};
 use allstop_session::{FollowUp, MessageOutcome, NewMessage};
@@ -182,26 +182,37 @@ impl TaskExecution {
         Ok(ExecutorReturn::Finished)
     }
 
-    /// Ends the task of a turn that ended without an answer.
-    async fn fail(self, outcome: &MessageOutcome) -> ExecutorResult {
-        match outcome.receipt.clone() {
-            Some(receipt) => self.stopped_elsewhere(outcome, receipt).await,
-            None => self.failed(outcome).await,
+    /// Ends the task of a turn that ended without an answer. If the turn failed, this stops its background work, too. If the
+    /// turn was stopped in its session, the work that this stop did not cover continues.
+    async fn fail(mut self, outcome: &MessageOutcome) -> ExecutorResult {
+        let receipt = outcome.receipt.clone();
+        let is_canceled = receipt
+            .as_ref()
+            .is_some_and(|receipt| is_cancel(receipt.cause()));
+        if let Some(turn) = self.turn.as_ref().filter(|_| !is_canceled) {
+            let failed = || Cause::new(CauseKind::Failure).detail("its turn has failed");
+            let cause = outcome.cause.clone().unwrap_or_else(failed);
+            let is_stopped = tokio::select! {
+                biased;
+                () = self.cx.scope.stopped() => true,
+                () = turn.end_background(&cause) => false,
+            };
+            if is_stopped {
+                // The receipt of the stop names the work, too.
+                return self.stop().await;
+            }
         }
-    }
-
-    /// Ends the task of a turn that was stopped in its session. Work that the stop did not cover continues.
-    async fn stopped_elsewhere(
-        mut self,
-        outcome: &MessageOutcome,
-        receipt: Arc<Receipt>,
-    ) -> ExecutorResult {
         let turn = self.turn.take();
         let mut works = turn.map_or_else(Vec::new, |turn| turn.running_background());
-        works.retain(|work| !work.scope().is_stopped());
+        works.retain(|work| !(is_canceled && work.scope().is_stopped()));
         self.finish_item();
-        let reason = reason_with(failure_of(outcome), &works);
-        let is_canceled = TaskState::after_stop(receipt.cause().kind) == TaskState::Canceled;
+        let mut reason = failure_of(outcome);
+        if !works.is_empty() {
+            reason = format!("{reason}. {}", names_of(&works));
+        }
+        let Some(receipt) = receipt else {
+            return Err(ExecutorError::new(reason));
+        };
         let (message, error) = if is_canceled && outcome.error.is_none() {
             (Some(Arc::new(agent_message(reason))), None)
         } else {
@@ -214,27 +225,6 @@ impl TaskExecution {
         };
         let _ended = self.write(TaskEvent::Stopped(stopped)).await;
         Ok(ExecutorReturn::Finished)
-    }
-
-    /// Ends the task of a turn that has failed, and the background work of the turn.
-    async fn failed(mut self, outcome: &MessageOutcome) -> ExecutorResult {
-        let cause = Cause::new(CauseKind::Failure).detail("its turn has failed");
-        let mut works = Vec::new();
-        if let Some(turn) = &self.turn {
-            let is_stopped = tokio::select! {
-                biased;
-                () = self.cx.scope.stopped() => true,
-                () = turn.end_background(&cause) => false,
-            };
-            if is_stopped {
-                // The receipt of the stop names the work, too.
-                return self.stop().await;
-            }
-            works = turn.running_background();
-        }
-        self.turn = None;
-        self.finish_item();
-        Err(ExecutorError::new(reason_with(failure_of(outcome), &works)))
     }
 
     /// Ends the execution with a question. The turn waits for the next message of the task.
@@ -343,13 +333,9 @@ fn names_of(works: &[Arc<BackgroundWork>]) -> String {
     format!("Still running: {}", names.join(", "))
 }
 
-/// The reason, and the work that runs on.
-fn reason_with(reason: String, works: &[Arc<BackgroundWork>]) -> String {
-    if works.is_empty() {
-        reason
-    } else {
-        format!("{reason}. {}", names_of(works))
-    }
+/// True if a stop with this cause cancels a task.
+fn is_cancel(cause: &Cause) -> bool {
+    TaskState::after_stop(cause.kind) == TaskState::Canceled
 }
 
 /// Reason for which a turn has no answer.

@@ -204,6 +204,12 @@ impl TaskTable {
         })
     }
 
+    /// True if a task that no execution has here rests, and executions may start.
+    pub(crate) fn may_wake(&self, id: &TaskId) -> bool {
+        let rests = self.summary(id).is_some_and(|task| !task.is_executing);
+        rests && !self.is_closed && !self.is_draining
+    }
+
     /// Notes the task as its records tell it now.
     pub(crate) fn note(&mut self, task: &Task, feed: &Arc<TaskFeed>) {
         let summary = TaskSummary::of(task);

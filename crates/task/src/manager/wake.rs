@@ -79,7 +79,7 @@ impl ManagerInner {
         let mut table = self.table.lock();
         match table.stop_target(id) {
             Ok(TaskToStop::Running(execution)) => return WakeAdmission::Behind(execution),
-            Ok(TaskToStop::AtRest) if !(table.is_closed || table.is_draining) => {}
+            Ok(TaskToStop::AtRest) if table.may_wake(id) => {}
             _ => return WakeAdmission::Done,
         }
         let Ok(scopes) = self.new_execution(id, None, None) else {

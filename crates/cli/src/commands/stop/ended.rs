@@ -1,5 +1,6 @@
 //! A session that no process has open: the answer comes from its log, without its lock, unless work of it was left running.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use allstop_core::receipt::{NothingToStop, StopInfo};
@@ -23,6 +24,8 @@ use crate::shell_command::SameFlags;
 /// Maximum wait for a process to release its session: it is ending, or is another `allstop stop`, which takes at most its grace
 /// and force.
 const ENDING_MAX: Duration = Duration::from_secs(4);
+/// Attempts to open the session. Each fails only if another process has opened it since it was read.
+const OPENS_MAX: usize = 8;
 /// Pause between two looks within that time.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
@@ -43,7 +46,7 @@ pub(super) async fn answer(
     let (log, _outputs) = open(&args.store, host).await?;
     let flags = SameFlags::of_store(&args.store);
     let id = resolve(&*log, given, &flags).await?;
-    let state = read_ended(&*log, &id).await?;
+    let mut state = read_ended(&*log, &id).await?;
     if let Some(accepted) = accepted {
         let endings = state.turns().iter().filter_map(|turn| turn.ending.as_ref());
         let receipts = endings.filter_map(|ending| ending.receipt.as_ref());
@@ -66,22 +69,19 @@ pub(super) async fn answer(
             return Err(CliError::failure(message).hint(hint));
         }
     }
-    let mut left = unended_work(&state);
-    left.retain(|work| work.alive);
-    let target = match &args.call {
-        Some(call) => {
-            let named = left.iter().find(|work| work.id.as_str() == call);
-            named.map(|work| StopTarget::Background(work.id.clone()))
+    for _ in 0..OPENS_MAX {
+        let Some(target) = target_of(&state, args) else {
+            break;
+        };
+        let left = LeftWork::of_session(Arc::clone(&log), host.scopes(), id.clone());
+        if let Some(left) = left.await? {
+            return Ok(StopResults {
+                answers: left.stop(&target, args, by).await,
+                problems: Vec::new(),
+            });
         }
-        None => (!left.is_empty() && args.extent != RemoteExtent::Turn)
-            .then_some(StopTarget::TurnAndBackground),
-    };
-    if let Some(target) = target {
-        let left = LeftWork::of_session(log, host.scopes(), id).await?;
-        return Ok(StopResults {
-            answers: left.stop(&target, args, by).await,
-            problems: Vec::new(),
-        });
+        // Another stop was first. Work that it leaves is found again.
+        state = read_ended(&*log, &id).await?;
     }
     let info = info(&id, &state, by, args, host);
     let mut receipt = Receipt::of_nothing(info, NothingToStop::AlreadyEnded);
@@ -97,6 +97,20 @@ pub(super) async fn answer(
         }],
         problems: Vec::new(),
     })
+}
+
+/// The work that a stop with these arguments covers, of the work that was left running.
+fn target_of(state: &SessionState, args: &StopArgs) -> Option<StopTarget> {
+    let mut left = unended_work(state);
+    left.retain(|work| work.alive);
+    match &args.call {
+        Some(call) => {
+            let named = left.iter().find(|work| work.id.as_str() == call);
+            named.map(|work| StopTarget::Background(work.id.clone()))
+        }
+        None => (!left.is_empty() && args.extent != RemoteExtent::Turn)
+            .then_some(StopTarget::TurnAndBackground),
+    }
 }
 
 /// Reads the session once no process has it open.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use allstop_agent::Agent;
 use allstop_core::{Cause, CauseKind, SessionId};
-use allstop_log::Log;
+use allstop_log::{Log, SessionError};
 use allstop_model::ScriptedModel;
 use allstop_scope::{RootOptions, Scope};
 use allstop_session::{OpenError, Session, SessionOptions, Sessions, StopTarget};
@@ -48,7 +48,7 @@ impl LeftWork {
         Ok((Self(left), problems))
     }
 
-    /// Of this session.
+    /// Of this session. `None`: another process has it open.
     ///
     /// # Errors
     /// If it cannot be opened.
@@ -56,10 +56,12 @@ impl LeftWork {
         log: Arc<dyn Log>,
         scopes: RootOptions,
         id: SessionId,
-    ) -> Result<Self, CliError> {
-        let session = open(&log, scopes, id).await;
-        let session = session.map_err(|error| CliError::failure(error.to_string()))?;
-        Ok(Self(vec![session]))
+    ) -> Result<Option<Self>, CliError> {
+        match open(&log, scopes, id).await {
+            Ok(session) => Ok(Some(Self(vec![session]))),
+            Err(OpenError::Session(SessionError::InUse { .. })) => Ok(None),
+            Err(error) => Err(CliError::failure(error.to_string())),
+        }
     }
 
     /// Stops the work of all sessions at once, and closes them.
