@@ -102,9 +102,9 @@ fn stop_of_a_hook_at_the_end_of_the_session_is_in_the_log() {
     place.assert_nothing_runs();
 }
 
-/// The second one was an error, because the first one has the session open.
+/// Regression: the others failed, because one of them had the session open.
 #[test]
-fn two_stops_of_kept_work_both_answer() {
+fn stops_of_the_same_kept_work_all_answer() {
     let place = Place::new();
     let script = r#"replies: [{calls: [{tool: shell, arguments: {command: "trap '' TERM; echo x > begun; sleep 60 & wait", background: true}}]}, {text: Done.}]"#;
     let id = begin(&place, script, "--keep-background hello");
@@ -115,11 +115,12 @@ fn two_stops_of_kept_work_both_answer() {
         let stop = place.allstop().args(&format!("stop {id} --json --store"));
         stop.arg(place.store()).start()
     };
-    let both = [stop(), stop()].map(|stop| json(&stop.end(FACT_MAX).ok()));
-    let stopped = both
+    let stops = [stop(), stop(), stop(), stop()];
+    let answers = stops.map(|stop| json(&stop.end(FACT_MAX).ok()));
+    let stopped = answers
         .iter()
         .filter(|answer| answer["receipt"]["outcome"].is_null());
-    assert_eq!(stopped.count(), 1, "{both:#?}");
+    assert_eq!(stopped.count(), 1, "{answers:#?}");
     place.assert_nothing_runs();
 }
 
