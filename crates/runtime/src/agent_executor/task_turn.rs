@@ -4,8 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_core::record::Attachment;
-use allstop_core::record::SessionRecord;
+use allstop_core::record::{Attachment, SessionRecord};
 use allstop_core::{CallId, MessageId, TurnNumber};
 use allstop_scope::{Scope, instant_after};
 use allstop_session::{

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_core::receipt::{ItemKind, ItemState, NotStoppedReason, ReceiptItem};
+use allstop_core::receipt::{ItemKind, ItemState, NotStoppedReason, NothingToStop, ReceiptItem};
 use allstop_core::{Cause, Receipt, TaskId, Timestamp, WorkerId};
 use allstop_log::{LogError, Version};
 use allstop_scope::FORCE_MAX;
@@ -18,7 +18,7 @@ use crate::error::{CancelError, ExecuteError, TaskStoreError};
 use crate::execution::{Execution, ExecutionResult};
 use crate::executor::ExecutorError;
 use crate::feed::TaskFeed;
-use crate::manager::{CancelOutcome, TaskManager, preview_of_ended};
+use crate::manager::{CancelOutcome, TaskManager};
 use crate::model::{Task, TaskRecord};
 use crate::task_stream::{TaskStream, read_task, tail_updates};
 
@@ -197,18 +197,25 @@ impl TaskManager {
             return Ok(preview);
         }
         let info = self.inner.stop_info(id, cause.clone());
-        let is_there = |_: &&WorkerId| task.is_executing || task.has_ended();
-        let Some(owner) = task.worker.as_ref().filter(is_there) else {
-            return Ok(Receipt::of_preview(info, Vec::new()));
+        let has_work = if task.has_ended() {
+            !node.has_no_owner(&task)
+        } else {
+            task.is_executing
+        };
+        let Some(owner) = task.worker.as_ref().filter(|_| has_work) else {
+            return Ok(if task.has_ended() {
+                Receipt::of_nothing(info, NothingToStop::AlreadyEnded)
+            } else {
+                Receipt::of_preview(info, Vec::new())
+            });
         };
         let question = OwnerQuestion::Preview {
             task: id.clone(),
             cause,
         };
         let answer: Option<Previewed> = node.ask(owner, &question).await?;
-        if task.has_ended() {
-            let preview = answer.flatten();
-            return Ok(preview.unwrap_or_else(|| preview_of_ended(info, Vec::new())));
+        if task.has_ended() && matches!(answer, Some(None)) {
+            return Ok(Receipt::of_nothing(info, NothingToStop::AlreadyEnded));
         }
         Ok(answer.flatten().unwrap_or_else(|| {
             let state = ItemState::Unreachable {

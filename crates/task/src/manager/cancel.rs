@@ -98,7 +98,11 @@ impl TaskManager {
             TaskToStop::AtRest => Vec::new(),
             TaskToStop::Ended => {
                 let left = self.inner.previewed_by_executor(id);
-                return Ok(preview_of_ended(info, left));
+                return Ok(if left.is_empty() {
+                    Receipt::of_nothing(info, NothingToStop::AlreadyEnded)
+                } else {
+                    Receipt::of_preview(info, left)
+                });
             }
         };
         items.extend(self.inner.previewed_by_executor(id));
@@ -180,15 +184,6 @@ impl ManagerInner {
             cause,
             requested_at: (self.options.now)(),
         }
-    }
-}
-
-/// Preview of a stop of a task that has ended, with the work that it has left running.
-pub(crate) fn preview_of_ended(info: StopInfo, left: Vec<ReceiptItem>) -> Receipt {
-    if left.is_empty() {
-        Receipt::of_nothing(info, NothingToStop::AlreadyEnded)
-    } else {
-        Receipt::of_preview(info, left)
     }
 }
 

@@ -30,7 +30,6 @@ use crate::options::TaskOptions;
 use crate::task_stream::TaskStream;
 
 pub use cancel::CancelOutcome;
-pub(crate) use cancel::preview_of_ended;
 pub(crate) use execute::created;
 pub use execute::{AcceptedTask, TaskRequest};
 pub use list::{ListFilter, TaskPage, TaskPosition, TaskSummary};

@@ -22,8 +22,8 @@ use crate::short_id::short;
 pub(super) struct LeftWork(Vec<Session>);
 
 impl LeftWork {
-    /// Of all sessions in the store that no process has open, with what is in the way of a stop, a line each. `known`, `asked`: as
-    /// of [`untold_sessions`].
+    /// Of all sessions in the store that no process has open, with the problems that prevent a stop, a line each. `known`,
+    /// `asked`: as of [`untold_sessions`].
     ///
     /// # Errors
     /// If the store failed.

@@ -266,6 +266,9 @@ async fn work_that_outlives_its_task_is_stopped_by_its_worker() {
         let task = ended(&front.manager, &mut accepted).await;
         assert_eq!(task.status.state, TaskState::Completed);
         for node in [&front, &worker] {
+            // The worker answers that its executor names no work.
+            let preview = node.manager.preview(&task.id, user()).await.unwrap();
+            assert_eq!(preview.outcome(), Some(NothingToStop::AlreadyEnded));
             match (node.manager.cancel(&task.id, user()).await, &left) {
                 (Ok(stopped), Some(left)) => {
                     assert_eq!(stopped.receipt, *left);
