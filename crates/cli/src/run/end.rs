@@ -46,6 +46,7 @@ impl RunTurns<'_, '_> {
         let store_failed = error.is_some_and(|error| error.kind == TurnErrorKind::Store);
         let is_unstored = store_failed || self.session.has_unstored_receipt();
         if is_unstored && envelope.receipt.is_some() {
+            self.view.is_receipt_stored = false;
             self.view
                 .warn("the store may not have the receipt: keep this one");
         }

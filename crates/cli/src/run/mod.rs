@@ -57,7 +57,8 @@ pub(crate) async fn run(args: RunArgs, host: &ProcessHost) -> Result<Exit, CliEr
         reason => supervisor.control.exit_code(reason),
     };
     if let (Some(file), Some(receipt)) = (view.receipt_file.take(), &envelope.receipt) {
-        let saved = file.save(Arc::clone(receipt), host, &mut supervisor).await;
+        let (receipt, is_stored) = (Arc::clone(receipt), view.is_receipt_stored);
+        let saved = file.save(receipt, is_stored, host, &mut supervisor).await;
         if let Err(problem) = saved {
             host.tell(&problem);
             code = code.max(problem.code);

@@ -81,20 +81,26 @@ impl ReceiptFile {
         Ok(Self(file))
     }
 
-    /// Writes the receipt, as far as the time until the exit allows.
+    /// Writes the receipt, as far as the time until the exit allows. `is_stored`: the session has it, too.
     ///
     /// # Errors
     /// If the receipt is not in the file.
     pub(super) async fn save(
         self,
         receipt: Arc<Receipt>,
+        is_stored: bool,
         host: &ProcessHost,
         supervisor: &mut Supervisor,
     ) -> Result<(), CliError> {
         let Self(path) = self;
         let failed = |why: &dyn std::fmt::Display| {
             let message = format!("the receipt is not in {}: {why}", path.display());
-            CliError::failure(message).hint("the session has it: allstop receipt last")
+            let failure = CliError::failure(message);
+            if is_stored {
+                failure.hint("the session has it: allstop receipt last")
+            } else {
+                failure
+            }
         };
         let scope = Scope::root("receipt", host.scopes());
         let to = path.clone();

@@ -36,6 +36,8 @@ pub(super) struct RunView<'a> {
     absent: AbsentPrompter,
     /// File for the receipt.
     pub(super) receipt_file: Option<ReceiptFile>,
+    /// False once the store may not have the last receipt.
+    pub(super) is_receipt_stored: bool,
     /// Questions at the terminal, from the opening of the session to its end.
     pub(super) questions: Option<RunQuestions>,
 }
@@ -58,6 +60,7 @@ impl<'a> RunView<'a> {
             flags,
             absent,
             receipt_file: None,
+            is_receipt_stored: true,
             questions: None,
             live: is_watched.then(|| LiveView::new(&host.output, &options)),
             stream: args.stream_json.then(|| JsonStream::new(stdout.clone())),

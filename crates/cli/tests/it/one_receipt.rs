@@ -77,8 +77,16 @@ fn json(text: &str) -> Value {
 /// Starts a run, and waits until it can be stopped, or has ended.
 fn begin(place: &Place, script: &str) -> Running {
     let file = place.path("receipt.json");
-    let run = place.run_script(script).args("--json --receipt-file");
-    let running = run.arg(file).arg("hello").start();
+    let hooks = place.file("hooks.toml", SLOW_HOOK);
+    let mut run = place.run_script(script).args("--json --receipt-file");
+    run = run.arg(file);
+    if script == HOOK {
+        run = run.arg("--config").arg(hooks);
+    }
+    if script == WAITED {
+        run = run.args("--wait-background");
+    }
+    let running = run.arg("hello").start();
     let sockets = place.path("run").join("allstop");
     let may_be_asked = || {
         let found = std::fs::read_dir(&sockets).ok()?;
@@ -151,6 +159,10 @@ const EXTENTS: [&str; 5] = [
 const MODEL: &str = "replies: [{text: Never., stall: first_token}]";
 const CALL: &str =
     "replies: [{calls: [{tool: shell, arguments: {command: sleep 60}}]}, {text: Never.}]";
+const HOOK: &str = "replies: [{text: Never, stall: mid_stream}]";
+const SLOW_HOOK: &str = "[[hooks]]\non = \"stop\"\ncommand = \"sleep 0.2\"\n";
+/// Background work that the run waits for.
+const WAITED: &str = "replies: [{calls: [{tool: shell, arguments: {command: sleep 60, background: true}}]}, {text: Done.}]";
 const BACKGROUND: &str = "replies: [{calls: [{tool: shell, arguments: {command: sleep 60, background: true}}]}, \
                           {text: Never., stall: first_token}]";
 
@@ -158,11 +170,11 @@ const BACKGROUND: &str = "replies: [{calls: [{tool: shell, arguments: {command: 
 fn of_a_run_that_is_stopped() {
     check(|random| {
         let place = Place::new();
-        let script = one_of(random, &[MODEL, CALL, BACKGROUND]);
+        let script = one_of(random, &[MODEL, CALL, HOOK, WAITED, BACKGROUND]);
         let args = one_of(random, &EXTENTS);
         // A stop of the turn alone is not the last one: the end of the run stops the background work.
         let args = match (script, args) {
-            (BACKGROUND, "--extent turn") => "",
+            (BACKGROUND | WAITED, "--extent turn") => "",
             (_, args) => args,
         };
         let told = stop_at_some_moment(&place, script, random, args);

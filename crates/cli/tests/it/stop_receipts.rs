@@ -186,14 +186,21 @@ fn receipt_that_the_store_did_not_take_is_named_as_lost() {
         &place,
         &format!("write store.db ENOSPC when={}", full.display()),
     );
-    let script =
-        "replies: [{calls: [{tool: shell, arguments: {command: 'touch full; sleep 60'}}]}]";
-    let second = place.run_script(script).args("--continue --json again");
+    let folder = place.work().join("out");
+    std::fs::create_dir(&folder).expect("the working folder is there");
+    let script = "replies: [{calls: [{tool: shell, arguments: {command: 'rmdir out; touch full; sleep 60'}}]}]";
+    let second = place
+        .run_script(script)
+        .args("--continue --json --receipt-file");
+    let second = second.arg(folder.join("receipt.json")).arg("again");
     let second = fault.below(second).start();
     eventually("the store is full", || full.exists().then_some(()));
     let second = second.end_by(Signal::INT);
     assert!(second.envelope()["receipt"].is_object(), "{second:#?}");
     assert!(second.stderr.contains("keep this one"), "{second:#?}");
+    let stderr = &second.stderr;
+    assert!(stderr.contains("the receipt is not in"), "{second:#?}");
+    assert!(!stderr.contains("the session has it"), "{second:#?}");
     let receipt = on_store(&place, "receipt last");
     assert_eq!((receipt.code, &*receipt.stdout), (1, ""), "{receipt:#?}");
     assert!(receipt.stderr.contains("no end of turn 2"), "{receipt:#?}");
