@@ -48,6 +48,6 @@ pub use prompt::Prompt;
 pub use run::{ENDING_MAX, Run, RunRequest, RunStop};
 pub use settings::{Deadlines, Settings};
 pub use subagent::{
-    AGENT_TOOL, DEPTH_MAX_DEFAULT, RUNNING_MAX_DEFAULT, STEPS_MAX_DEFAULT, SubAgentBackground,
-    SubAgentLimits, SubAgents,
+    DEPTH_MAX_DEFAULT, RUNNING_MAX_DEFAULT, STEPS_MAX_DEFAULT, SubAgentBackground, SubAgentLimits,
+    SubAgents,
 };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use allstop_tools::{EffectPreview, Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};
+use allstop_tools::{EffectPreview, Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec, names};
 use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
 
@@ -24,7 +24,7 @@ pub(crate) fn renamed(tool: Arc<dyn Tool>) -> Arc<dyn Tool> {
         .spec()
         .name
     {
-        "shell" => (
+        names::SHELL => (
             "bash",
             json!({
                 "command": string("The command, as given to `sh -c`."),
@@ -35,7 +35,7 @@ pub(crate) fn renamed(tool: Arc<dyn Tool>) -> Arc<dyn Tool> {
             &["command"],
             bash,
         ),
-        "read" => (
+        names::READ => (
             "view",
             json!({
                 "path": string("The file."),
@@ -50,14 +50,14 @@ pub(crate) fn renamed(tool: Arc<dyn Tool>) -> Arc<dyn Tool> {
             &["path"],
             view,
         ),
-        "write" => (
+        names::WRITE => (
             "create",
             json!({ "path": string("The file."), "file_text": string("Its whole content.") }),
             &["path", "file_text"],
             create,
         ),
-        "edit" => (
-            "edit",
+        names::EDIT => (
+            names::EDIT,
             json!({
                 "path": string("The file."),
                 "old_str": string("Text to replace; it occurs once."),

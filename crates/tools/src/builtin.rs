@@ -7,18 +7,6 @@ use crate::files::{Workspace, file_tools};
 use crate::shell::{ShellConfig, ShellTool};
 use crate::tool::Tool;
 
-/// Names of the built-in tools.
-pub const BUILTIN_TOOLS: [&str; 8] = [
-    "shell",
-    "read",
-    "write",
-    "edit",
-    "list",
-    "glob",
-    "grep",
-    "background",
-];
-
 /// Creates the built-in tools of one session.
 pub fn builtin_tools(
     workspace: &Arc<Workspace>,

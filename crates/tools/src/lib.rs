@@ -44,6 +44,7 @@ pub mod external;
 mod file_state;
 pub mod files;
 pub mod mcp;
+pub mod names;
 pub mod output;
 pub mod permission;
 pub mod registry;
@@ -56,7 +57,7 @@ pub use background::{
     BackgroundChanges, BackgroundEnd, BackgroundHost, BackgroundRegistry, BackgroundTool,
     BackgroundWork, OutputSlice, TaskCx, TaskOutput, TaskSpec, promote_task, start_task,
 };
-pub use builtin::{BUILTIN_TOOLS, builtin_tools};
+pub use builtin::builtin_tools;
 pub use call_link::{CallLink, CallObserver, NotPromotable};
 pub use call_progress::CallProgress;
 pub use command::{CommandLimit, RunningCommand, command_name, exit_text};

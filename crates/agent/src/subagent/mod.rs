@@ -30,14 +30,13 @@ mod tool;
 
 use std::sync::Arc;
 
-use allstop_tools::RegistryError;
+use allstop_tools::{RegistryError, names};
 
 use crate::agent::Agent;
 pub use background::SubAgentBackground;
 use level::SubAgentLevel;
 use limits::SubAgentCount;
 pub use limits::{DEPTH_MAX_DEFAULT, RUNNING_MAX_DEFAULT, STEPS_MAX_DEFAULT, SubAgentLimits};
-pub use tool::AGENT_TOOL;
 use tool::AgentTool;
 
 /// Options of an agent's sub-agents.
@@ -66,7 +65,7 @@ impl Agent {
             .tools
             .filtered(move |name| !excluded.iter().any(|no| **no == *name));
         let mut limits = options.limits;
-        if options.excluded.iter().any(|no| **no == *AGENT_TOOL) {
+        if options.excluded.iter().any(|no| **no == *names::AGENT) {
             limits.depth_max = 1;
         }
         let level = SubAgentLevel {

@@ -3,7 +3,7 @@
 use allstop_core::Effect;
 use allstop_tools::schema::schema_of;
 use allstop_tools::{
-    CallLink, TaskCx, Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec, start_task,
+    CallLink, TaskCx, Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec, names, start_task,
 };
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
@@ -14,9 +14,6 @@ use super::level::SubAgentLevel;
 use super::lines::one_line;
 use super::promotion;
 use super::sub_agent::SubAgent;
-
-/// Name of the tool.
-pub const AGENT_TOOL: &str = "agent";
 
 const DESCRIPTION: &str = "Gives a task to a separate agent with tools like yours, and returns its last message. \
     The agent does not see this conversation: include everything that it needs. Several calls run in parallel.";
@@ -62,7 +59,7 @@ impl AgentTool {
             None => (DESCRIPTION.to_owned(), schema_of::<ForegroundArguments>()),
         };
         let spec = ToolSpec {
-            name: AGENT_TOOL.into(),
+            name: names::AGENT.into(),
             description: description.into(),
             input_schema,
             // A sub-agent may call any tool.
@@ -80,7 +77,7 @@ impl AgentTool {
 
     async fn run(&self, invocation: ToolInvocation) -> Result<String, ToolError> {
         let arguments = AgentArguments::deserialize(&*invocation.arguments).map_err(|error| {
-            ToolError::new(format!("wrong arguments for `{AGENT_TOOL}`: {error}"))
+            ToolError::new(format!("wrong arguments for `{}`: {error}", names::AGENT))
         })?;
         match &self.background {
             Some(place) if arguments.background == Some(true) => {

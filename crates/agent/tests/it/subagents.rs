@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_agent::{
-    AGENT_TOOL, Agent, AgentEvent, EventSink, Run, RunRequest, Settings, SubAgentLimits, SubAgents,
-    TurnOutcome,
+    Agent, AgentEvent, EventSink, Run, RunRequest, Settings, SubAgentLimits, SubAgents, TurnOutcome,
 };
 use allstop_core::turn::Budget;
 use allstop_core::{CallId, Cause, CauseKind, Message, StopReason};
 use allstop_model::{Model, ModelError, ModelRequest, ModelStream, ScriptedModel};
 use allstop_testkit::ToolFn;
+use allstop_tools::names::AGENT;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
@@ -453,7 +453,7 @@ async fn agent_tool_itself_can_be_excluded() {
 ",
     );
     let options = SubAgents {
-        excluded: vec![AGENT_TOOL.into()],
+        excluded: vec![AGENT.into()],
         ..SubAgents::default()
     };
     let agent = agent(model.clone(), Vec::new(), settings(), options);
@@ -465,7 +465,7 @@ async fn agent_tool_itself_can_be_excluded() {
 #[test]
 fn second_tool_named_agent_is_refused() {
     let model = script("  - {replies: [{text: hi}]}");
-    let own = ToolFn::new(AGENT_TOOL, |_| async { String::new() });
+    let own = ToolFn::new(AGENT, |_| async { String::new() });
     let agent = Agent::builder(model).tools(tools(vec![own])).build();
     agent
         .with_sub_agents(SubAgents::default())

@@ -11,7 +11,7 @@ use allstop_tools::external::{
 };
 use allstop_tools::{
     ExternalEvent, ExternalRequests, Tool, ToolError, ToolOutput, ToolSource, ToolSpec,
-    external_tools,
+    external_tools, names,
 };
 use parking_lot::Mutex;
 use serde::Deserialize;
@@ -331,7 +331,7 @@ impl SessionTools for ChosenTools {
     }
 
     fn has_sub_agents(&self) -> bool {
-        self.0.filter.allows("builtin", "agent") && !self.0.has("agent")
+        self.0.filter.allows("builtin", names::AGENT) && !self.0.has(names::AGENT)
     }
 
     fn source(

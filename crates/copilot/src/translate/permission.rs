@@ -2,7 +2,7 @@
 
 use allstop_core::ids::QuestionId;
 use allstop_session::OpenQuestion;
-use allstop_tools::{PermissionAnswer, PermissionQuestion};
+use allstop_tools::{PermissionAnswer, PermissionQuestion, names};
 use serde_json::{Value, json};
 
 use super::EventTranslator;
@@ -54,7 +54,7 @@ fn request_of(tool: &str, arguments: &Value, text: &str) -> Value {
             .unwrap_or_default()
     };
     match tool {
-        "bash" | "shell" => json!({
+        "bash" | names::SHELL => json!({
             "kind": "shell",
             "fullCommandText": text_of("command"),
             "intention": text_of("description"),
@@ -64,14 +64,14 @@ fn request_of(tool: &str, arguments: &Value, text: &str) -> Value {
             "hasWriteFileRedirection": false,
             "canOfferSessionApproval": true,
         }),
-        "edit" | "create" | "write" => json!({
+        names::EDIT | "create" | names::WRITE => json!({
             "kind": "write",
             "fileName": text_of("path"),
             "intention": text,
             "diff": "",
             "canOfferSessionApproval": true,
         }),
-        "view" | "read" | "list" | "grep" | "glob" => {
+        "view" | names::READ | names::LIST | names::GREP | names::GLOB => {
             json!({ "kind": "read", "path": text_of("path"), "intention": text })
         }
         other => match other.split_once("__") {

@@ -5,13 +5,13 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use allstop_agent::{AGENT_TOOL, Agent, SubAgentBackground, SubAgents};
+use allstop_agent::{Agent, SubAgentBackground, SubAgents};
 use allstop_scope::NotStarted;
 use allstop_session::AgentRequest;
 use allstop_tools::permission::ModeSwitch;
 use allstop_tools::{
-    BUILTIN_TOOLS, BackgroundHost, FolderAccess, OutputFolder, PermissionPolicy, Permissions,
-    ShellConfig, ToolRegistry, ToolSource, Workspace, builtin_tools,
+    BackgroundHost, FolderAccess, OutputFolder, PermissionPolicy, Permissions, ShellConfig,
+    ToolRegistry, ToolSource, Workspace, builtin_tools, names,
 };
 
 use super::SystemParts;
@@ -55,16 +55,15 @@ fn check_tool(
     tool: &str,
     what: impl FnOnce() -> String,
 ) -> Result<(), StartError> {
-    if BUILTIN_TOOLS.contains(&tool)
-        || tool == AGENT_TOOL
-        || super::mcp::may_have_tool(config, tool)
+    if names::ALL.contains(&tool) || tool == names::AGENT || super::mcp::may_have_tool(config, tool)
     {
         return Ok(());
     }
     let message = format!("{} names an unknown tool", what());
     let hint = format!(
-        "the tools are {}, {AGENT_TOOL}, and `SERVER__TOOL` of a configured server",
-        BUILTIN_TOOLS.join(", ")
+        "the tools are {}, {}, and `SERVER__TOOL` of a configured server",
+        names::ALL.join(", "),
+        names::AGENT
     );
     Err(StartError::new(StartErrorKind::Config, message).hint(hint))
 }

@@ -1,9 +1,9 @@
 //! Receipts are true: what they call ended has ended, and what ran is in them.
 
-use allstop_agent::AGENT_TOOL;
 use allstop_core::receipt::{EndMethod, ItemKind, ItemState, NotStoppedReason, ReceiptItem};
 use allstop_core::record::{SessionRecord as R, StartedCallKind};
 use allstop_core::{Effect, Extent, Receipt};
+use allstop_tools::names;
 
 use crate::observe::{ObservedStop, RunObservation, WitnessedLife};
 
@@ -81,7 +81,10 @@ pub(super) fn all_true(run: &RunObservation) -> Result<(), String> {
             }
             // What a sub-agent's model is asked belongs to its call.
             let is_sub_agents = lived.kind == ItemKind::ModelCall
-                && receipt.items().iter().any(|item| &*item.name == AGENT_TOOL);
+                && receipt
+                    .items()
+                    .iter()
+                    .any(|item| &*item.name == names::AGENT);
             if lived.was_alive(asked.accepted)
                 && item.is_none()
                 && lived.kind != ItemKind::Process

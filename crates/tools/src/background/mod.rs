@@ -24,5 +24,4 @@ pub(crate) use process::{Handover, hand_over};
 pub use slice::OutputSlice;
 pub use task::{TaskCx, TaskOutput, TaskSpec, promote_task, start_task};
 pub use tool::BackgroundTool;
-pub(crate) use tool::NAME;
 pub use work::BackgroundWork;

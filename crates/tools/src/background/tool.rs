@@ -11,12 +11,9 @@ use serde::Deserialize;
 
 use super::host::BackgroundHost;
 use super::work::BackgroundWork;
+use crate::names;
 use crate::schema::schema_of;
 use crate::tool::{Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};
-
-/// Name of the tool. The default policy allows it without a question: it reaches only work that the session itself
-/// started.
-pub(crate) const NAME: &str = "background";
 
 /// Default time limit of `wait`: most builds and tests end by then, and a model that waits longer should look at the
 /// output instead.
@@ -62,7 +59,7 @@ impl BackgroundTool {
     /// Creates the tool for the work of a host.
     pub fn new(host: Arc<dyn BackgroundHost>) -> Self {
         let spec = ToolSpec {
-            name: NAME.into(),
+            name: names::BACKGROUND.into(),
             description: "Lists background work (commands and agents), shows its output, waits for its end, or stops it."
                 .into(),
             input_schema: schema_of::<BackgroundArguments>(),

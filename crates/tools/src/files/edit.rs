@@ -16,6 +16,7 @@ use super::tool::{FileAnswer, FilePreview, FileTool, StopCheck, check_shown};
 use super::workspace::{FolderAccess, LocatedPath, Workspace};
 use crate::effect::{DiffLimits, file_change};
 use crate::file_state::FileState;
+use crate::names;
 
 /// Maximum size of a file to edit, in bytes: it is held in memory twice, and nobody writes a larger one by hand.
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -36,7 +37,7 @@ pub(super) struct EditArguments {
 }
 
 impl FileTool for EditArguments {
-    const NAME: &'static str = "edit";
+    const NAME: &'static str = names::EDIT;
     const DESCRIPTION: &'static str = "Replaces `old` with `new` in a file, in one step. `old` must occur in the file \
         exactly once: include as many surrounding lines as needed.";
     const EFFECT: Effect = Effect::Irreversible;

@@ -12,6 +12,7 @@ use super::tool::{FileAnswer, FileTool, StopCheck};
 use super::walk::{WalkItem, walk};
 use super::workspace::{FolderAccess, Workspace};
 use crate::file_state::FileState;
+use crate::names;
 
 /// Maximum number of paths in one answer; the walk ends there too.
 const PATHS_MAX: usize = 1_000;
@@ -25,7 +26,7 @@ pub(super) struct GlobArguments {
 }
 
 impl FileTool for GlobArguments {
-    const NAME: &'static str = "glob";
+    const NAME: &'static str = names::GLOB;
     const DESCRIPTION: &'static str = "Finds files by a pattern: `*` within a name, `**` across folders, `?`, \
         `[a-z]`, `{a,b}`. Files that .gitignore excludes are skipped.";
     const EFFECT: Effect = Effect::ReadOnly;

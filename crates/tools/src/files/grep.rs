@@ -19,6 +19,7 @@ use super::tool::{FileAnswer, FileTool, StopCheck};
 use super::walk::{WalkItem, walk};
 use super::workspace::{FolderAccess, LocatedPath, Workspace};
 use crate::file_state::FileState;
+use crate::names;
 
 /// Maximum number of lines in one answer; the search ends there too. More lines mean too broad a pattern.
 const LINES_MAX: usize = 200;
@@ -38,7 +39,7 @@ pub(super) struct GrepArguments {
 }
 
 impl FileTool for GrepArguments {
-    const NAME: &'static str = "grep";
+    const NAME: &'static str = names::GREP;
     const DESCRIPTION: &'static str = "Searches files for a regular expression; each match is `path:line:text`. \
         Binary files and files that .gitignore excludes are skipped.";
     const EFFECT: Effect = Effect::ReadOnly;

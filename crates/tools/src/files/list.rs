@@ -10,6 +10,7 @@ use super::open;
 use super::tool::{FileAnswer, FileTool, StopCheck};
 use super::workspace::{FolderAccess, Workspace};
 use crate::file_state::FileState;
+use crate::names;
 
 /// Maximum number of entries in one answer: a larger folder is a generated one, for which `glob` is the better tool.
 const ENTRIES_SHOWN_MAX: usize = 1_000;
@@ -25,7 +26,7 @@ pub(super) struct ListArguments {
 }
 
 impl FileTool for ListArguments {
-    const NAME: &'static str = "list";
+    const NAME: &'static str = names::LIST;
     const DESCRIPTION: &'static str = "Lists a folder, sorted, one entry per line: `name/` is a folder, `name -> target` a symbolic link.";
     const EFFECT: Effect = Effect::ReadOnly;
 

@@ -25,12 +25,6 @@ pub(crate) use tool::StopCheck;
 pub use workspace::{FolderAccess, Workspace};
 
 use crate::tool::Tool;
-use tool::FileTool as _;
-
-/// Name of the tool that changes a part of a file.
-pub(crate) const EDIT: &str = edit::EditArguments::NAME;
-/// Name of the tool that writes a whole file.
-pub(crate) const WRITE: &str = write::WriteArguments::NAME;
 
 /// Creates the file tools of a workspace.
 pub fn file_tools(workspace: &Arc<Workspace>) -> Vec<Arc<dyn Tool>> {

@@ -11,6 +11,7 @@ use super::open;
 use super::tool::{FileAnswer, FileTool, StopCheck};
 use super::workspace::{FolderAccess, Workspace};
 use crate::file_state::FileState;
+use crate::names;
 
 /// Default maximum of lines in one answer: most source files fit.
 const LINES_DEFAULT: u64 = 2_000;
@@ -38,7 +39,7 @@ pub(super) struct ReadArguments {
 }
 
 impl FileTool for ReadArguments {
-    const NAME: &'static str = "read";
+    const NAME: &'static str = names::READ;
     const DESCRIPTION: &'static str = "Reads a text file, from line `offset` on if given. Long files come in parts: \
         the end of the answer names the offset of the next part.";
     const EFFECT: Effect = Effect::ReadOnly;

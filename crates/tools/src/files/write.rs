@@ -16,6 +16,7 @@ use super::tool::{FileAnswer, FilePreview, FileTool, StopCheck, check_shown};
 use super::workspace::{FolderAccess, LocatedPath, Workspace};
 use crate::effect::{DiffLimits, FileChange, file_change};
 use crate::file_state::FileState;
+use crate::names;
 
 /// Maximum size of an old content that is compared, in bytes: more than people read, and it is held in memory.
 const DIFF_BYTES_MAX: u64 = 4 * 1024 * 1024;
@@ -31,7 +32,7 @@ pub(super) struct WriteArguments {
 }
 
 impl FileTool for WriteArguments {
-    const NAME: &'static str = "write";
+    const NAME: &'static str = names::WRITE;
     const DESCRIPTION: &'static str = "Writes a whole file in one step and replaces existing content. Use `edit` to change a part of a file.";
     const EFFECT: Effect = Effect::Idempotent;
 

@@ -9,15 +9,16 @@ use super::command::{ParsedCommand, PrefixMatch};
 use super::mode::PermissionMode;
 use super::prompter::PermissionQuestion;
 use super::question_text::{compact_arguments, escaped_line};
-use super::rule::{PermissionRule, RuleError, SHELL};
+use super::rule::{PermissionRule, RuleError};
 use super::session::SessionGrant;
+use crate::names;
 use crate::tool::{ToolInvocation, ToolSpec};
 
 /// Tools without an effect of their own: they reach only work that the session started, or start an agent whose calls
 /// need their own permission.
-const ALLOWED_BY_DEFAULT: [&str; 2] = [crate::background::NAME, "agent"];
+const ALLOWED_BY_DEFAULT: [&str; 2] = [names::BACKGROUND, names::AGENT];
 /// Tools that change files in the working directory, and nothing else.
-const EDITS: [&str; 2] = [crate::files::EDIT, crate::files::WRITE];
+const EDITS: [&str; 2] = [names::EDIT, names::WRITE];
 
 /// Decision of the policy on a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,7 +90,7 @@ impl PermissionPolicy {
             }
         }
         let harmless = spec.effect == Effect::ReadOnly || ALLOWED_BY_DEFAULT.contains(&call.tool);
-        let ends_work = call.tool == crate::background::NAME
+        let ends_work = call.tool == names::BACKGROUND
             && invocation.arguments.get("action").and_then(Value::as_str) == Some("stop");
         if mode == PermissionMode::Plan && (!harmless || ends_work) {
             return PermissionDecision::Deny {
@@ -133,7 +134,7 @@ impl<'a> PolicyCall<'a> {
     fn of(spec: &'a ToolSpec, invocation: &ToolInvocation) -> Self {
         // Arguments without a command are invalid against the schema: nothing is known about them.
         let tool = spec.name_in_rules();
-        let command = (&**tool == SHELL).then(|| {
+        let command = (&**tool == names::SHELL).then(|| {
             shell_command(&invocation.arguments).map_or(ParsedCommand::Opaque, ParsedCommand::parse)
         });
         Self { tool, command }

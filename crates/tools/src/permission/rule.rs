@@ -10,9 +10,7 @@ use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde::ser::{Serialize, Serializer};
 
 use super::command::ParsedCommand;
-
-/// Tool whose argument `command` is matched by rules with a prefix.
-pub(super) const SHELL: &str = "shell";
+use crate::names;
 
 /// Pattern of calls: `read` (all calls of the tool), `server__*` (all calls of the tools with that prefix) or
 /// `shell:git status` (commands that start with these words).
@@ -89,7 +87,7 @@ impl FromStr for PermissionRule {
                 prefix: Vec::new(),
             });
         };
-        if tool != SHELL {
+        if tool != names::SHELL {
             return Err(RuleError::PrefixOfOtherTool { rule: rule() });
         }
         if prefix.trim().is_empty() {

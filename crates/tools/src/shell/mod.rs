@@ -23,6 +23,7 @@ use serde::Deserialize;
 
 use crate::background::{BackgroundHost, BackgroundWork, Handover, hand_over};
 use crate::command::{RunningCommand, command_name};
+use crate::names;
 use crate::output::{BoundedOutput, OutputFolder, OutputLimits};
 use crate::schema::schema_of;
 use crate::tool::{Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};
@@ -90,7 +91,7 @@ impl ShellTool {
     /// Creates the tool. Processes that outlive their call go to the host.
     pub fn new(config: ShellConfig, host: Arc<dyn BackgroundHost>) -> Self {
         let spec = ToolSpec {
-            name: "shell".into(),
+            name: names::SHELL.into(),
             description: "Runs a command with `sh -c` in the working directory, without input, and returns its output \
                 and its exit code. Run servers and watchers in the background."
                 .into(),
