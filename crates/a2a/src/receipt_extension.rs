@@ -14,6 +14,9 @@
 //! A `CancelTask` of a task that has ended stops the work that it has left running. The entry of the answer then has the
 //! receipt of that stop in `leftWork`.
 //!
+//! A task that failed because its worker was lost has a receipt once that worker can write again, if it can: a later answer
+//! with the task then has it.
+//!
 //! `POST /tasks/{id}:previewCancel` of the HTTP+JSON binding answers with the receipt that a `CancelTask` would have.
 //! The schema of receipts is `schemas/receipt.schema.json` in the repository.
 //!

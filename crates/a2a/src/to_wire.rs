@@ -101,7 +101,8 @@ pub(crate) fn event(record: &TaskRecord, task: &Task) -> Option<a2a::StreamRespo
         TaskRecord::TaskCreated { .. }
         | TaskRecord::ExecutionStarted { .. }
         | TaskRecord::StopRequested { .. }
-        | TaskRecord::StopRefused { .. } => None,
+        | TaskRecord::StopRefused { .. }
+        | TaskRecord::LateReceipt { .. } => None,
     }
 }
 

@@ -21,8 +21,8 @@ pub struct TaskSubscription {
     cursor: Version,
     read: VecDeque<TaskUpdate>,
     snapshot: Option<Arc<Task>>,
-    /// True if nothing follows the snapshot.
-    is_snapshot_last: bool,
+    /// Number of the last record, for a task that is over.
+    last: Option<Version>,
     has_ended: bool,
 }
 
@@ -43,11 +43,10 @@ impl TaskSubscription {
         task: Arc<Task>,
         is_last: bool,
     ) -> Self {
-        let id = task.id.clone();
+        let (id, last) = (task.id.clone(), is_last.then_some(cursor));
         Self {
             snapshot: Some(task),
-            is_snapshot_last: is_last,
-            ..Self::from_cursor(log, feed, cursor, id)
+            ..Self::from_cursor(log, feed, cursor, last, id)
         }
     }
 
@@ -55,6 +54,7 @@ impl TaskSubscription {
         log: Arc<dyn Log>,
         feed: Option<Arc<TaskFeed>>,
         cursor: Version,
+        last: Option<Version>,
         task_id: TaskId,
     ) -> Self {
         Self {
@@ -64,21 +64,8 @@ impl TaskSubscription {
             cursor,
             read: VecDeque::new(),
             snapshot: None,
-            is_snapshot_last: false,
+            last,
             has_ended: false,
-        }
-    }
-
-    /// A subscription behind the last record of a task that has ended.
-    pub(crate) fn of_nothing(
-        log: Arc<dyn Log>,
-        feed: Option<Arc<TaskFeed>>,
-        cursor: Version,
-        task_id: TaskId,
-    ) -> Self {
-        Self {
-            has_ended: true,
-            ..Self::from_cursor(log, feed, cursor, task_id)
         }
     }
 
@@ -98,10 +85,9 @@ impl TaskSubscription {
     /// Cancel safe: nothing is skipped.
     pub async fn next(&mut self) -> Option<Result<SubscriptionItem, ReadTaskError>> {
         if let Some(task) = self.snapshot.take() {
-            self.has_ended = self.is_snapshot_last;
             return Some(Ok(SubscriptionItem::Snapshot(self.cursor, task)));
         }
-        if self.has_ended {
+        if self.has_ended || self.last.is_some_and(|last| self.cursor >= last) {
             return None;
         }
         while self.read.is_empty() {

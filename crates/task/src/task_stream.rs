@@ -159,6 +159,14 @@ impl TaskStream {
         }
     }
 
+    /// A writer of a task that was read at this version.
+    pub(crate) fn behind(log: Arc<dyn Log>, version: Version, task: &Arc<Task>) -> Self {
+        let mut stream = Self::new(log, task.id.clone(), Arc::default());
+        stream.feed.set_read(version, task);
+        stream.continue_behind(Some((version, Arc::clone(task))));
+        stream
+    }
+
     /// Reads the task before the first append, unless its feed has it.
     pub(crate) async fn load(&mut self) -> Result<(), TaskStoreError> {
         let log = Arc::clone(self.writer.log());
@@ -222,8 +230,8 @@ impl TaskStream {
         self.task.as_ref()
     }
 
-    /// Appends records, all or nothing, behind those of an append that was not confirmed. Stop requests of other
-    /// processes come before them ([`Task::stop_requested`]).
+    /// Appends records, all or nothing, behind those of an append that was not confirmed. Stop requests and late receipts
+    /// of other processes come before them.
     ///
     /// # Cancel safety
     /// A dropped append may have happened; the next call finishes it.
@@ -277,7 +285,7 @@ impl TaskStream {
     /// Reads what other processes have written since.
     ///
     /// # Errors
-    /// [`TaskStoreError::Fenced`] if that is more than stop requests: this writer can append nothing any more.
+    /// [`TaskStoreError::Fenced`] if that is more than stop requests and late receipts: this writer can append nothing any more.
     pub(crate) async fn look(&mut self) -> Result<(), TaskStoreError> {
         self.settle().await?;
         self.read_new().await.map(drop)
@@ -343,7 +351,7 @@ impl TaskStream {
             };
             let mut task = self.task.clone();
             for update in &updates {
-                if !matches!(*update.record, TaskRecord::StopRequested { .. }) {
+                if !update.record.is_of_others() {
                     return Err(self.fence(last));
                 }
                 apply(&self.id, update.version, &mut task, &update.record)?;

@@ -141,8 +141,14 @@ impl AccountedTask {
         starts.collect()
     }
 
+    /// The last record but for receipts of lost executions, which may follow the end.
+    fn last(&self) -> Option<&TaskRecord> {
+        let is_late = |record: &&TaskRecord| matches!(record, TaskRecord::LateReceipt { .. });
+        self.records.iter().rev().find(|record| !is_late(record))
+    }
+
     fn end_state(&self) -> Option<TaskState> {
-        match self.records.last()? {
+        match self.last()? {
             TaskRecord::TaskEnded { status, .. } => Some(status.state),
             _ => None,
         }
@@ -150,7 +156,7 @@ impl AccountedTask {
 
     /// Reason of a failure, for people.
     fn failure(&self) -> Option<String> {
-        let Some(TaskRecord::TaskEnded { status, ending, .. }) = self.records.last() else {
+        let Some(TaskRecord::TaskEnded { status, ending, .. }) = self.last() else {
             return None;
         };
         let detail = ending.cause.as_ref().map(ToString::to_string);
@@ -206,7 +212,7 @@ impl AccountedTask {
 
     /// No effect of an execution was taken behind the begin of the next one, or behind the end.
     fn check_fence(&self, id: &TaskId, entries: &[LedgerEntry], wrong: &mut impl FnMut(String)) {
-        let end = self.records.last().map(TaskRecord::at);
+        let end = self.last().map(TaskRecord::at);
         let starts = self.starts();
         for entry in entries.iter().filter(|entry| entry.is_accepted) {
             let next = starts

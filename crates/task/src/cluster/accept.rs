@@ -12,7 +12,6 @@ use super::link::PutError;
 use super::node::ClusterNode;
 use super::wake_up::WakeUp;
 use crate::error::{ExecuteError, ReadTaskError, TaskStoreError};
-use crate::feed::TaskFeed;
 use crate::manager::{AcceptedTask, TaskManager, TaskRequest, created};
 use crate::model::{MessageSender, Task, TaskMessage, TaskRecord};
 use crate::subscription::TaskSubscription;
@@ -171,15 +170,12 @@ impl TaskManager {
         before: Option<(Version, Arc<Task>)>,
         record: TaskRecord,
     ) -> Result<(Version, Arc<Task>), TaskStoreError> {
-        let feed = Arc::new(TaskFeed::default());
-        let version = before.as_ref().map_or(Version(0), |(version, _)| *version);
-        let mut stream =
-            TaskStream::new(Arc::clone(&self.inner.log), id.clone(), Arc::clone(&feed));
-        if let Some((version, task)) = before {
-            feed.set_read(version, &task);
-            stream.load().await?;
-        }
-        let wake_up = WakeUp::new(id, version.next(), (self.inner.options.now)());
+        let log = Arc::clone(&self.inner.log);
+        let mut stream = match before {
+            Some((version, task)) => TaskStream::behind(log, version, &task),
+            None => TaskStream::new(log, id.clone(), Arc::default()),
+        };
+        let wake_up = WakeUp::new(id, stream.version().next(), (self.inner.options.now)());
         node.link().wake(wake_up.to_bytes()).await?;
         let max = self.inner.options.ending_write_max;
         let began = Instant::now();

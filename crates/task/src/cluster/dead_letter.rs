@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use allstop_core::{Cause, CauseKind, MessageId, TaskId, Timestamp};
+use allstop_core::{MessageId, TaskId, Timestamp};
 use allstop_log::{LogError, Version};
 use serde::{Deserialize, Serialize};
 
 use super::link::PutError;
 use super::node::{ClusterNode, ENDED_TTL};
 use crate::error::{ExecuteError, TaskStoreError};
-use crate::execution::{failed, last_message};
-use crate::feed::TaskFeed;
+use crate::execution::{crashed, last_message};
 use crate::manager::{ManagerInner, TaskManager, TaskRequest};
 use crate::model::{Task, TaskMessage};
 use crate::task_stream::{TaskStream, read_task};
@@ -169,11 +168,8 @@ impl ManagerInner {
         };
         // First: a task that has ended is not looked at again.
         node.set_aside(&letter).await?;
-        let feed = Arc::new(TaskFeed::default());
-        feed.set_read(version, task);
-        let mut stream = TaskStream::new(Arc::clone(&self.log), task.id.clone(), feed);
-        stream.load().await?;
-        let cause = Cause::new(CauseKind::Failure).detail("crash");
-        stream.append(vec![failed(cause, reason.into(), now)]).await
+        let mut stream = TaskStream::behind(Arc::clone(&self.log), version, task);
+        let end = crashed(reason.into(), Some(task.epoch), now);
+        stream.append(vec![end]).await
     }
 }

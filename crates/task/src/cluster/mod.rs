@@ -15,6 +15,7 @@ mod attend;
 mod client_requests;
 mod dead_letter;
 mod index;
+mod late_receipt;
 mod lease;
 mod link;
 mod memory_link;

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::client_requests::ClientRequests;
 use super::index::IndexWriter;
+use super::late_receipt::LateReceipts;
 use super::lease::{
     LEASE_PREFIX, LeaseEntry, LeaseState, LeaseTimes, LeaseWatch, OwnLease, ReadLease, WorkerInfo,
     key_of,
@@ -107,6 +108,7 @@ pub(crate) struct ClusterNode {
     pub(super) options: ClusterOptions,
     pub(super) times: LeaseTimes,
     pub(super) index: IndexWriter,
+    pub(crate) late_receipts: LateReceipts,
     /// Scope of the node's own loops, and of requests.
     pub(super) scope: Scope,
     pub(crate) requests: ClientRequests,
@@ -133,6 +135,7 @@ impl ClusterNode {
         Self {
             times,
             index: IndexWriter::default(),
+            late_receipts: LateReceipts::default(),
             requests: ClientRequests::new(scope.clone()),
             watch: Mutex::new(LeaseWatch::new(options.lease)),
             lease: Mutex::new(None),

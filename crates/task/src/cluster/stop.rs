@@ -17,7 +17,6 @@ use super::wake_up::WakeUp;
 use crate::error::{CancelError, ExecuteError, TaskStoreError};
 use crate::execution::{Execution, ExecutionResult};
 use crate::executor::ExecutorError;
-use crate::feed::TaskFeed;
 use crate::manager::{CancelOutcome, TaskManager};
 use crate::model::{Task, TaskRecord};
 use crate::task_stream::{TaskStream, read_task, tail_updates};
@@ -172,11 +171,7 @@ impl TaskManager {
         task: &Arc<Task>,
         cause: &Cause,
     ) -> Result<Version, TaskStoreError> {
-        let feed = Arc::new(TaskFeed::default());
-        feed.set_read(version, task);
-        let log = Arc::clone(&self.inner.log);
-        let mut stream = TaskStream::new(log, task.id.clone(), feed);
-        stream.load().await?;
+        let mut stream = TaskStream::behind(Arc::clone(&self.inner.log), version, task);
         let requested = TaskRecord::StopRequested {
             cause: cause.clone(),
             at: (self.inner.options.now)(),
@@ -247,9 +242,10 @@ async fn end_here(execution: &Execution) -> Result<Option<Arc<Task>>, CancelErro
 
 /// The answer behind the end of a task that was stopped.
 fn outcome_of(task: Arc<Task>) -> Result<CancelOutcome, CancelError> {
-    match task.ending.receipt.clone() {
+    let was_lost = task.ending.lost_execution.is_some();
+    match task.ending.receipt.clone().filter(|_| !was_lost) {
         Some(receipt) => Ok(CancelOutcome { task, receipt }),
-        // The executor was first.
+        // The executor, or the loss of its worker, was first.
         None => Err(CancelError::AlreadyEnded(task)),
     }
 }

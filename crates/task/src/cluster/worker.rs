@@ -99,6 +99,13 @@ impl ManagerInner {
             }
         })?);
         let (manager, own) = (Arc::clone(self), Arc::clone(node));
+        drop(scope.spawn(spec("late receipts"), |cx| async move {
+            tokio::select! {
+                _stopped = cx.stopped_at("late receipts") => {}
+                () = manager.write_late_receipts(&own) => {}
+            }
+        })?);
+        let (manager, own) = (Arc::clone(self), Arc::clone(node));
         drop(scope.spawn(spec("wake-ups"), |cx| async move {
             tokio::select! {
                 _stopped = cx.stopped_at("wake-ups") => {}

@@ -76,6 +76,7 @@ impl ExecutionEngine {
         let mut is_sent = false;
         loop {
             if self.execution.has_lost_lease() {
+                self.keep_receipt(&end);
                 return Err(TaskStoreError::LeaseLost);
             }
             let error = match self.try_write_end(&events, &end, &mut is_sent).await {
@@ -85,6 +86,7 @@ impl ExecutionEngine {
             tracing::warn!(%error, "the end of a task is not stored");
             match error {
                 TaskStoreError::Fenced(_) => {
+                    self.keep_receipt(&end);
                     self.pass_stop_on().await;
                     return Err(error);
                 }
@@ -99,6 +101,26 @@ impl ExecutionEngine {
                 }
                 _ => pause.wait().await,
             }
+        }
+    }
+
+    /// Keeps the receipt of an execution that another worker ends, to be written beside that end.
+    fn keep_receipt(&self, end: &TaskRecord) {
+        let TaskRecord::TaskEnded { ending, .. } = end else {
+            return;
+        };
+        let task = self.stream.task().filter(|task| task.is_executing);
+        if let (Some(receipt), Some(worker), Some(task)) =
+            (&ending.receipt, &self.execution.worker, task)
+            && task.worker.as_ref() == Some(worker)
+        {
+            let late = TaskRecord::LateReceipt {
+                epoch: task.epoch,
+                worker: worker.clone(),
+                receipt: Arc::clone(receipt),
+                at: self.now(),
+            };
+            self.manager.keep_receipt(&task.id, late);
         }
     }
 
@@ -180,6 +202,7 @@ impl ExecutionEngine {
         if lifecycle.is_stopping()
             && let Some(receipt) = self.account(guard).await
         {
+            self.add_lost_worker();
             let receipt = self.execution.part_receipts.join(receipt);
             effect = lifecycle.handle(LifecycleEvent::Accounted(receipt), self.now());
         }

@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 use ulid::Ulid;
 
 use super::client_answer::{AcceptanceSender, ClientAnswer};
-use super::lifecycle::{LifecycleEvent, failed};
+use super::lifecycle::{LifecycleEvent, crashed, failed};
 use super::repeat_pause::take_over_pause;
 use super::{Execution, ExecutionResult, user_code};
 use crate::error::TaskStoreError;
@@ -295,15 +295,24 @@ impl ExecutionEngine {
             }
         } else {
             drop(slot);
-            let crash = Cause::new(CauseKind::Failure).detail("crash");
-            let reason = match &self.taken_over {
-                Some(_) => "its worker was lost during the execution",
-                None => "the process ended during the execution",
+            let (reason, lost) = match &self.taken_over {
+                Some(task) => ("its worker was lost during the execution", Some(task.epoch)),
+                None => ("the process ended during the execution", None),
             };
-            let end = failed(crash, reason.into(), self.now());
+            let end = crashed(reason.into(), lost, self.now());
             self.end(Vec::new(), end).await;
         }
         Some(parts)
+    }
+
+    /// Adds the worker before this one to the receipt of a stop, unless the executor has started here. True: there was one.
+    pub(super) fn add_lost_worker(&mut self) -> bool {
+        let Some(task) = self.taken_over.take() else {
+            return false;
+        };
+        let lost = lost_worker(&task, self.execution.scope(), self.now());
+        self.execution.part_receipts.add(lost);
+        true
     }
 
     async fn wait_for_slot(&mut self, slot: SlotRequest, guard: &EngineGuard) -> Option<SlotGuard> {
@@ -463,7 +472,7 @@ impl ExecutionEngine {
 }
 
 /// Receipt of the stop for what the process before this one left: nobody here can tell.
-pub(super) fn lost_worker(task: &Task, scope: &Scope, now: Timestamp) -> Arc<Receipt> {
+fn lost_worker(task: &Task, scope: &Scope, now: Timestamp) -> Arc<Receipt> {
     let id = task
         .worker
         .as_ref()

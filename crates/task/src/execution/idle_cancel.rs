@@ -7,7 +7,6 @@ use allstop_core::{Cause, Receipt};
 use allstop_scope::{EngineGuard, FORCE_MAX};
 use tokio::time::Instant;
 
-use super::engine::lost_worker;
 use super::lifecycle::{Lifecycle, LifecycleEffect, LifecycleEvent};
 use super::{ExecutionEngine, ExecutionResult};
 use crate::event_writer::EventWriter;
@@ -70,12 +69,11 @@ impl ExecutionEngine {
     /// has to end what it left waiting; the execution ends in any case.
     pub(super) async fn end_before_start(&mut self, parts: &TaskParts, guard: &EngineGuard) {
         let begun = Instant::now();
-        let mut reason = "the task was stopped before its start";
-        if let Some(task) = self.taken_over.take() {
-            reason = "the task was stopped after the loss of its worker";
-            let lost = lost_worker(&task, self.execution.scope(), self.now());
-            self.execution.part_receipts.add(lost);
-        }
+        let reason = if self.add_lost_worker() {
+            "the task was stopped after the loss of its worker"
+        } else {
+            "the task was stopped before its start"
+        };
         let rested = self.stream.task().filter(|task| has_rested(task));
         let (task, cause) = (rested.map(Arc::clone), self.execution.scope.cause());
         let (Some(task), Some(cause)) = (task, cause) else {

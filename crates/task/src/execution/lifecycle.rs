@@ -83,8 +83,7 @@ impl ExecutorEnd {
         let reason = match self {
             Self::Returned => "the executor returned without ending the task".into(),
             Self::Failed(error) if error.is_crash() => {
-                let crash = Cause::new(CauseKind::Failure).detail("crash");
-                return failed(crash, Arc::clone(error.message()), at);
+                return crashed(Arc::clone(error.message()), None, at);
             }
             Self::Failed(error) => Arc::clone(error.message()),
             Self::Panicked => "the executor panicked".into(),
@@ -207,6 +206,7 @@ impl Lifecycle {
                 cause: (status.state != TaskState::Completed).then_some(cause),
                 error,
                 receipt: Some(receipt),
+                lost_execution: None,
             };
         }
         LifecycleEffect::End(record)
@@ -261,6 +261,7 @@ fn record_of(event: TaskEvent, at: Timestamp) -> TaskRecord {
                 cause: Some(receipt.cause().clone()),
                 error,
                 receipt: Some(receipt),
+                lost_execution: None,
             },
         },
     }
@@ -289,6 +290,16 @@ pub(crate) fn failed(cause: Cause, error: Arc<str>, at: Timestamp) -> TaskRecord
     if let TaskRecord::TaskEnded { ending, .. } = &mut record {
         ending.cause = Some(cause);
         ending.error = Some(error);
+    }
+    record
+}
+
+/// The end of a task whose work ended with an earlier process. `lost_execution` is the number of a lost worker's execution.
+pub(crate) fn crashed(error: Arc<str>, lost_execution: Option<u64>, at: Timestamp) -> TaskRecord {
+    let crash = Cause::new(CauseKind::Failure).detail("crash");
+    let mut record = failed(crash, error, at);
+    if let TaskRecord::TaskEnded { ending, .. } = &mut record {
+        ending.lost_execution = lost_execution;
     }
     record
 }

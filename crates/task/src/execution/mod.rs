@@ -27,7 +27,7 @@ use crate::model::Task;
 
 pub(crate) use client_answer::Acceptance;
 pub(crate) use engine::{ExecutionEngine, ExecutionJob};
-pub(crate) use lifecycle::failed;
+pub(crate) use lifecycle::crashed;
 pub use part_receipts::PartReceipts;
 pub(crate) use work_scope::last_message;
 

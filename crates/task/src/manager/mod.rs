@@ -26,6 +26,7 @@ use crate::cluster::ClusterNode;
 use crate::execution::{Acceptance, Execution, ExecutionEngine, ExecutionJob};
 use crate::executor::{TaskParts, TaskPartsFactory};
 use crate::feed::TaskFeed;
+use crate::model::TaskRecord;
 use crate::options::TaskOptions;
 use crate::task_stream::TaskStream;
 
@@ -99,6 +100,13 @@ impl ManagerInner {
             return true;
         };
         node.worker().as_ref() == Some(worker)
+    }
+
+    /// Keeps the late receipt of an execution that another worker ends, until it can be written.
+    pub(crate) fn keep_receipt(&self, task: &TaskId, late: TaskRecord) {
+        if let Some(node) = &self.cluster {
+            node.late_receipts.keep(task, late);
+        }
     }
 
     /// Scopes of a new execution.

@@ -100,10 +100,10 @@ impl TaskManager {
         let log = Arc::clone(&self.inner.log);
         let is_over = is_over(&task);
         Ok(match from {
-            Some(cursor) if cursor >= version && is_over => {
-                TaskSubscription::of_nothing(log, feed, cursor, id.clone())
+            Some(cursor) => {
+                let last = is_over.then_some(version);
+                TaskSubscription::from_cursor(log, feed, cursor, last, id.clone())
             }
-            Some(cursor) => TaskSubscription::from_cursor(log, feed, cursor, id.clone()),
             None => TaskSubscription::from_snapshot(log, feed, version, task, is_over),
         })
     }

@@ -5,14 +5,14 @@ use serde::{Deserialize, Serialize};
 
 use super::record::TaskRecord;
 
-/// Format version of this code. Raise it if an old reader would misread a new record, but not for optional fields.
-const FORMAT: u32 = 1;
+/// Newest format version of this code. Raise it if an old reader would misread a new record, but not for optional fields.
+const FORMAT: u32 = 2;
 
 /// Reason why a record cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum TaskRecordError {
     /// A newer version of Allstop wrote the record.
-    #[error("the record has format {0}; this version reads format 1")]
+    #[error("the record has format {0}; this version reads up to {FORMAT}")]
     Newer(u32),
     /// No version writes such bytes.
     #[error("the record is invalid")]
@@ -32,7 +32,11 @@ struct StoredFormat {
 }
 
 pub(crate) fn encode(record: &TaskRecord) -> RecordBytes {
-    let stored = StoredRecord { v: FORMAT, record };
+    let v = match record {
+        TaskRecord::LateReceipt { .. } => 2,
+        _ => 1,
+    };
+    let stored = StoredRecord { v, record };
     serde_json::to_vec(&stored)
         .expect("a record is plain data with text keys")
         .into()

@@ -3,6 +3,7 @@
 mod artifact;
 mod codec;
 mod event;
+mod lost_execution;
 mod message;
 mod nesting;
 mod record;
@@ -13,6 +14,7 @@ pub use artifact::{Artifact, ArtifactUpdate};
 pub use codec::TaskRecordError;
 pub(crate) use codec::{decode, encode};
 pub use event::{StatusUpdate, StoppedWork, TaskEvent};
+pub use lost_execution::LostExecution;
 pub use message::{JsonMap, MessagePart, MessageSender, PartContent, TaskMessage};
 pub(crate) use nesting::{NESTING_MAX, is_too_deep};
 pub use record::{TaskEnding, TaskRecord};

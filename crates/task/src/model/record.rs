@@ -102,6 +102,18 @@ pub enum TaskRecord {
         #[serde(default)]
         ending: TaskEnding,
     },
+    /// The receipt of a [`LostExecution`](super::LostExecution), from its worker, as soon as that could write again. It
+    /// may follow the end of the task, and changes neither its state nor its end.
+    LateReceipt {
+        /// Number of the execution.
+        epoch: u64,
+        /// The worker that ran it.
+        worker: WorkerId,
+        /// Receipt of the stop by which the worker ended it.
+        receipt: Arc<Receipt>,
+        /// Time of the record, on the clock of that worker.
+        at: Timestamp,
+    },
 }
 
 /// Reason of an end that the executor did not choose.
@@ -116,6 +128,9 @@ pub struct TaskEnding {
     /// Receipt of the stop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<Arc<Receipt>>,
+    /// Number of the execution whose loss ended the task. A late receipt of it completes this end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost_execution: Option<u64>,
 }
 
 impl TaskRecord {
@@ -127,6 +142,11 @@ impl TaskRecord {
         )
     }
 
+    /// True if any process may write the record between those of the task's owner.
+    pub(crate) fn is_of_others(&self) -> bool {
+        matches!(self, Self::StopRequested { .. } | Self::LateReceipt { .. })
+    }
+
     /// Time of the record.
     pub fn at(&self) -> Timestamp {
         match self {
@@ -136,7 +156,8 @@ impl TaskRecord {
             | Self::StopRequested { at, .. }
             | Self::StopRefused { at, .. }
             | Self::ArtifactUpdated { at, .. }
-            | Self::Replied { at, .. } => *at,
+            | Self::Replied { at, .. }
+            | Self::LateReceipt { at, .. } => *at,
             Self::StatusChanged { status, .. } | Self::TaskEnded { status, .. } => status.at,
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! 1. The first record creates the task; no other record does.
-//! 2. Nothing follows a terminal record: a late event is illegal.
+//! 2. Nothing follows a terminal record but late receipts, which do not change it: a late event is illegal.
 //! 3. Events belong to an execution: they are illegal between the end of one and the start of the next.
 //! 4. Epochs of executions grow by one.
 
@@ -11,6 +11,7 @@ use std::sync::Arc;
 use allstop_core::{Cause, ContextId, TaskId, Timestamp, WorkerId};
 
 use super::artifact::{Artifact, ArtifactUpdate};
+use super::lost_execution::LostExecution;
 use super::message::{JsonMap, TaskMessage};
 use super::record::{TaskEnding, TaskRecord};
 use super::status::{TaskState, TaskStatus};
@@ -48,6 +49,8 @@ pub struct Task {
     pub worker: Option<WorkerId>,
     /// Executions in a row that another one took over, because their process had ended.
     pub take_overs: u32,
+    /// Executions that their workers have lost, the oldest first.
+    pub lost: Vec<LostExecution>,
     /// Cause of the first stop that was requested and that the end of the task has not answered.
     pub stop_requested: Option<Cause>,
     /// The answer, if the executor answered with a message: then clients see no task.
@@ -92,6 +95,9 @@ pub enum IllegalTaskRecord {
         /// Number in the record.
         actual: u64,
     },
+    /// A receipt of an execution that was not lost, of another worker, or a second one.
+    #[error("no receipt of execution {0} is awaited from this worker")]
+    NoReceiptAwaited(u64),
     /// A terminal state in a record that is not the last, or the other way round.
     #[error("the record does not suit the state {0}")]
     WrongState(TaskState),
@@ -149,6 +155,7 @@ impl Task {
             trace: trace.clone(),
             worker: None,
             take_overs: 0,
+            lost: Vec::new(),
             stop_requested: None,
             reply: None,
             ending: TaskEnding::default(),
@@ -157,12 +164,17 @@ impl Task {
         })
     }
 
-    /// True if nothing can follow.
+    /// True if nothing can follow, but late receipts.
     pub fn has_ended(&self) -> bool {
         self.status.state.is_terminal() || self.reply.is_some()
     }
 
     fn check(&self, record: &TaskRecord) -> Result<(), IllegalTaskRecord> {
+        if let TaskRecord::LateReceipt { epoch, worker, .. } = record {
+            let is_awaited = self.awaits_receipt(*epoch, worker);
+            let refusal = IllegalTaskRecord::NoReceiptAwaited(*epoch);
+            return is_awaited.then_some(()).ok_or(refusal);
+        }
         if self.has_ended() {
             return Err(IllegalTaskRecord::AfterEnd(self.status.state));
         }
@@ -219,6 +231,7 @@ impl Task {
             }
             TaskRecord::ExecutionStarted { epoch, worker, .. } => {
                 self.take_overs = if self.is_executing {
+                    self.lose_execution();
                     self.take_overs + 1
                 } else {
                     0
@@ -242,6 +255,13 @@ impl Task {
             } => {
                 self.set_status(status, metadata);
                 self.ending = ending.clone();
+                if ending.lost_execution == Some(self.epoch) {
+                    self.lose_execution();
+                }
+                self.complete_ending();
+            }
+            TaskRecord::LateReceipt { epoch, receipt, .. } => {
+                self.add_late_receipt(*epoch, receipt);
             }
         }
         self.is_executing &= !record.ends_execution();

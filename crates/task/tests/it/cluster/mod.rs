@@ -2,6 +2,7 @@
 
 mod busy_workers;
 mod dice;
+mod late_receipts;
 mod limits;
 mod line;
 mod lost_lease;

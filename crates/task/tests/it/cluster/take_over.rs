@@ -99,6 +99,8 @@ async fn task_that_ends_worker_after_worker_becomes_a_dead_letter() {
     worker.kill().await;
     let task = task_when(&front, &accepted.task_id, allstop_task::Task::has_ended).await;
     assert_eq!(task.status.state, TaskState::Failed);
+    assert_eq!(task.ending.lost_execution, Some(task.epoch));
+    assert_eq!(task.lost.len(), 6);
     let letters = front.manager.dead_letters().await.unwrap();
     assert_eq!((letters.len(), &letters[0].task), (1, &task.id));
     // Its work is done anew, once, as a task of its own.

@@ -14,7 +14,7 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
 /// Record of a version that this one cannot read.
-pub(crate) const NEWER_RECORD: &[u8] = br#"{"v":2,"type":"task_forked"}"#;
+pub(crate) const NEWER_RECORD: &[u8] = br#"{"v":3,"type":"task_forked"}"#;
 
 /// Work of somebody else.
 type Meanwhile = Box<dyn FnOnce() -> BoxFuture<'static, ()> + Send>;

@@ -1,0 +1,226 @@
+//! Executions that their workers have lost, and the receipts that come late.
+//!
+//! Invariants:
+//! 1. A late receipt comes from the worker that ran the execution, and once.
+//! 2. It is the receipt of the task's end only if the end names that execution and has no receipt. A later execution has a
+//!    receipt by itself.
+
+use std::sync::Arc;
+
+use allstop_core::{Receipt, WorkerId};
+
+use super::task::Task;
+
+/// Execution that its worker has lost: it was taken over, or given up.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LostExecution {
+    /// Number of the execution.
+    pub epoch: u64,
+    /// The worker that ran it.
+    pub worker: WorkerId,
+    /// Receipt of the stop by which the worker ended it. `None`: the worker has not written one, and may be gone.
+    pub receipt: Option<Arc<Receipt>>,
+}
+
+impl Task {
+    /// True if this worker may write the receipt of this execution. A present execution is lost with that record.
+    pub(crate) fn awaits_receipt(&self, epoch: u64, worker: &WorkerId) -> bool {
+        match self.lost.iter().find(|lost| lost.epoch == epoch) {
+            Some(lost) => lost.worker == *worker && lost.receipt.is_none(),
+            None => {
+                self.is_executing && self.epoch == epoch && self.worker.as_ref() == Some(worker)
+            }
+        }
+    }
+
+    /// Notes that the present execution is lost. One without a worker was that of a process that has ended.
+    pub(super) fn lose_execution(&mut self) {
+        let is_known = self
+            .lost
+            .last()
+            .is_some_and(|lost| lost.epoch == self.epoch);
+        if let Some(worker) = self.worker.clone().filter(|_| !is_known) {
+            self.lost.push(LostExecution {
+                epoch: self.epoch,
+                worker,
+                receipt: None,
+            });
+        }
+    }
+
+    pub(super) fn add_late_receipt(&mut self, epoch: u64, receipt: &Arc<Receipt>) {
+        if self.epoch == epoch {
+            self.lose_execution();
+        }
+        if let Some(lost) = self.lost.iter_mut().find(|lost| lost.epoch == epoch) {
+            lost.receipt = Some(Arc::clone(receipt));
+        }
+        self.complete_ending();
+    }
+
+    /// Completes an end without a receipt by the receipt of the lost execution that it names.
+    pub(super) fn complete_ending(&mut self) {
+        let Some(epoch) = self.ending.lost_execution else {
+            return;
+        };
+        if self.ending.receipt.is_none() {
+            let mut lost = self.lost.iter();
+            let lost = lost.find(|lost| lost.epoch == epoch);
+            self.ending.receipt = lost.and_then(|lost| lost.receipt.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use allstop_core::process::ProcessIdentity;
+    use allstop_core::receipt::{StopFindings, StopInfo};
+    use allstop_core::{Cause, CauseKind, Extent, StopId, Timestamp};
+
+    use super::super::{
+        IllegalTaskRecord, JsonMap, MessageSender, TaskEnding, TaskMessage, TaskRecord, TaskState,
+        TaskStatus, decode, encode,
+    };
+    use super::*;
+
+    fn at() -> Timestamp {
+        Timestamp::from_unix_ms(0)
+    }
+
+    fn receipt(id: &str) -> Arc<Receipt> {
+        let stop = StopInfo {
+            stop_id: StopId::new(id),
+            target: "task/t".into(),
+            extent: Extent::Subtree,
+            cause: Cause::new(CauseKind::LeaseLost),
+            requested_at: at(),
+        };
+        Arc::new(Receipt::of_stop(stop, StopFindings::default()))
+    }
+
+    fn late(epoch: u64, worker: &str) -> TaskRecord {
+        TaskRecord::LateReceipt {
+            epoch,
+            worker: WorkerId::new(worker),
+            receipt: receipt(worker),
+            at: at(),
+        }
+    }
+
+    fn started(epoch: u64, worker: &str) -> TaskRecord {
+        TaskRecord::ExecutionStarted {
+            epoch,
+            process: ProcessIdentity {
+                pid: 1,
+                start_ticks: 1,
+                boot_id: "b".into(),
+            },
+            worker: Some(WorkerId::new(worker)),
+            at: at(),
+        }
+    }
+
+    fn ended(lost_execution: Option<u64>, receipt: Option<Arc<Receipt>>) -> TaskRecord {
+        TaskRecord::TaskEnded {
+            status: TaskStatus {
+                state: TaskState::Failed,
+                message: None,
+                at: at(),
+            },
+            metadata: JsonMap::new(),
+            ending: TaskEnding {
+                receipt,
+                lost_execution,
+                ..TaskEnding::default()
+            },
+        }
+    }
+
+    /// The task after its creation and these records, each as it is stored.
+    fn fold(records: &[TaskRecord]) -> Result<Task, IllegalTaskRecord> {
+        let created = TaskRecord::TaskCreated {
+            task_id: "t".into(),
+            context_id: "c".into(),
+            owner: "alice".into(),
+            message: Arc::new(TaskMessage::text("m", MessageSender::User, "do it")),
+            metadata: JsonMap::new(),
+            trace: None,
+            at: at(),
+        };
+        let mut task = None;
+        for record in [&created].into_iter().chain(records) {
+            Task::apply(&mut task, &decode(&encode(record)).unwrap())?;
+        }
+        Ok(Arc::unwrap_or_clone(task.unwrap()))
+    }
+
+    fn shown(records: &[TaskRecord]) -> Option<String> {
+        let task = fold(records).unwrap();
+        let receipt = task.ending.receipt?;
+        Some(receipt.stop_id().to_string())
+    }
+
+    #[test]
+    fn end_shows_the_receipt_of_the_execution_whose_loss_it_is() {
+        let (a, b) = (started(1, "a"), started(2, "b"));
+        let lost = ended(Some(1), None);
+        for records in [
+            vec![a.clone(), b.clone(), lost.clone(), late(1, "a")],
+            vec![a.clone(), b.clone(), late(1, "a"), lost.clone()],
+            vec![a.clone(), late(1, "a"), b.clone(), lost.clone()],
+            // A dead letter: no other execution has begun.
+            vec![a.clone(), lost.clone(), late(1, "a")],
+            vec![a.clone(), late(1, "a"), lost.clone()],
+        ] {
+            assert_eq!(shown(&records).as_deref(), Some("a"), "{records:?}");
+            let without = records.into_iter();
+            let without: Vec<_> = without
+                .filter(|record| !matches!(record, TaskRecord::LateReceipt { .. }))
+                .collect();
+            assert_eq!(shown(&without), None);
+        }
+    }
+
+    #[test]
+    fn end_of_a_later_execution_or_with_a_receipt_stays_as_it_is() {
+        let (a, b) = (started(1, "a"), started(2, "b"));
+        let end = ended(None, None);
+        let ran_again = [a.clone(), b.clone(), end, late(1, "a")];
+        assert_eq!(shown(&ran_again), None);
+        assert!(fold(&ran_again).unwrap().lost[0].receipt.is_some());
+        let of_second = [
+            a.clone(),
+            b.clone(),
+            started(3, "c"),
+            ended(Some(2), None),
+            late(1, "a"),
+        ];
+        assert_eq!(shown(&of_second), None);
+        let stopped = ended(Some(1), Some(receipt("stop")));
+        let stopped = [a, b, stopped, late(1, "a")];
+        assert_eq!(shown(&stopped).as_deref(), Some("stop"));
+    }
+
+    #[test]
+    fn only_the_worker_of_a_lost_execution_writes_its_receipt_once() {
+        let (a, b) = (started(1, "a"), started(2, "b"));
+        let lost = ended(Some(1), None);
+        for (records, epoch) in [
+            // A second one.
+            (vec![a.clone(), late(1, "a"), late(1, "a")], 1),
+            (vec![a.clone(), b.clone(), late(1, "a"), late(1, "a")], 1),
+            // Of another worker, or of an execution that there is not.
+            (vec![a.clone(), b.clone(), late(1, "b")], 1),
+            (vec![a.clone(), late(1, "b")], 1),
+            (vec![a.clone(), b.clone(), late(3, "a")], 3),
+            (vec![late(0, "a")], 0),
+            // Of an execution that was not lost.
+            (vec![a.clone(), ended(None, None), late(1, "a")], 1),
+            (vec![a.clone(), b.clone(), lost, late(2, "b")], 2),
+        ] {
+            let folded = fold(&records).map(drop);
+            let refused = Err(IllegalTaskRecord::NoReceiptAwaited(epoch));
+            assert_eq!(folded, refused, "{records:?}");
+        }
+    }
+}
