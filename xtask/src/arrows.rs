@@ -11,7 +11,7 @@ use crate::{exec, workspace};
 
 /// Crates from the bottom up: each may depend only on crates before it. Includes planned crates; a crate that is
 /// missing here cannot be added.
-const ORDER: [&str; 21] = [
+const ORDER: [&str; 22] = [
     "core",
     "process",
     "scope",
@@ -25,6 +25,7 @@ const ORDER: [&str; 21] = [
     "nats",
     "runtime",
     "jsonrpc",
+    "terminal",
     "a2a",
     "copilot",
     "acp",

@@ -6,11 +6,11 @@
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
+use allstop_terminal::{FlushResult, OutputFlush};
 use futures::FutureExt as _;
 
 use crate::error::CliError;
 use crate::host::ProcessHost;
-use crate::terminal::{FlushResult, OutputFlush};
 
 /// Interval at which a wait for the reader looks for a signal.
 const READER_LOOK: Duration = Duration::from_millis(50);

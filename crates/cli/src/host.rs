@@ -10,6 +10,7 @@ use allstop_model::provider::KeyLookup;
 use allstop_process::{ContainmentChoice, KeeperProgram, Keepers, identity_of};
 use allstop_runtime::{StoreChoice, is_secret_variable};
 use allstop_scope::RootOptions;
+use allstop_terminal::{Environment, OutputPriority, OutputStreams, Styled, TextRole};
 use anyhow::Context as _;
 use tokio::runtime::{Builder, Runtime};
 
@@ -19,7 +20,6 @@ use crate::output_file::redirect_stdout;
 use crate::project_trust::TrustStore;
 use crate::serve::cluster::names_servers;
 use crate::signals::{EndSignals, InheritedSignals};
-use crate::terminal::{Environment, OutputPriority, OutputStreams, Styled, TextRole};
 
 /// The first argument of a process that keeps a shell's tree together. Not for people, so not in the help.
 pub(crate) const KEEPER_COMMAND: &str = "__keeper";

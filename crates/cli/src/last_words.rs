@@ -8,13 +8,13 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::panic::PanicHookInfo;
 use std::process::ExitCode;
 
+use allstop_terminal::{escape, restore_held_terminal};
 use clap::builder::Styles;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser as _};
 
 use crate::args::Cli;
 use crate::error::CliError;
-use crate::terminal::{escape, restore_held_terminal};
 
 /// The exit code of a panic, as the language has it.
 const PANICKED: u8 = 101;

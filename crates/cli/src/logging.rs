@@ -2,8 +2,9 @@
 
 use tracing_subscriber::EnvFilter;
 
+use allstop_terminal::OutputQueue;
+
 use crate::host;
-use crate::terminal::OutputQueue;
 
 /// Variable with the filter: `info`, `debug`, `allstop_agent=trace` …
 const VARIABLE: &str = "ALLSTOP_LOG";

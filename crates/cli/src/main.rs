@@ -15,6 +15,7 @@ mod last_words;
 mod logging;
 mod output_file;
 mod project_trust;
+mod questions;
 mod remote;
 mod resources;
 mod run;
@@ -26,12 +27,13 @@ mod shutdown;
 mod signals;
 mod start;
 mod supervise;
+mod suspend;
 mod tasks;
-mod terminal;
 
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use allstop_terminal::OutputPriority;
 use clap::CommandFactory as _;
 
 use args::{Cli, CliCommand, SessionsAction};
@@ -39,7 +41,6 @@ use error::CliError;
 use exit::Exit;
 use host::{KEEPER_COMMAND, ProcessHost};
 use signals::InheritedSignals;
-use terminal::OutputPriority;
 
 fn main() -> ExitCode {
     hide_environment();

@@ -38,12 +38,9 @@ impl CallProgress {
         })
     }
 
-    /// Part of `whole` that is done, rounded down, if the total is known.
-    pub fn part_of(&self, whole: usize) -> Option<usize> {
-        let share = self.progress / self.total?;
-        #[expect(clippy::cast_sign_loss, reason = "no amount is negative")]
-        let part = (share * whole as f64) as usize;
-        Some(part.min(whole))
+    /// Part that is done, from 0 to 1, if the total is known.
+    pub fn share(&self) -> Option<f64> {
+        Some(self.progress / self.total?)
     }
 
     /// The numbers, such as `3/10`.
@@ -104,15 +101,13 @@ mod tests {
     fn text_and_parts_are_those_of_the_numbers() {
         let long = "é".repeat(10_000);
         let progress = CallProgress::checked(3.0, Some(10.0), Some(&long)).unwrap();
-        assert_eq!(progress.part_of(100), Some(30));
-        assert_eq!(progress.part_of(8), Some(2));
-        assert_eq!(progress.part_of(0), Some(0));
+        assert_eq!(progress.share(), Some(0.3));
         assert_eq!(
             progress.to_string(),
             format!("{} (3/10)", "é".repeat(MESSAGE_CHARS_MAX))
         );
         let counter = CallProgress::checked(7.0, None, None).unwrap();
-        assert_eq!(counter.part_of(100), None);
+        assert_eq!(counter.share(), None);
         assert_eq!(counter.to_string(), "progress 7");
     }
 }

@@ -10,6 +10,9 @@ use std::time::Instant;
 
 use allstop_core::{CallId, Cause, MessageId};
 use allstop_session::{SessionStop, StopTarget};
+use allstop_terminal::{
+    AttentionCall, InputLine, InputMode, InputReader, JobChange, JobControl, Key, TextRole,
+};
 use anyhow::Context as _;
 use futures::FutureExt as _;
 use futures::future::{AbortHandle, BoxFuture};
@@ -21,12 +24,10 @@ use super::status::ChatStatus;
 use super::{ChatInput, OpenChat, leave};
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::questions::SessionQuestions;
 use crate::signals::EndSignals;
 use crate::supervise::Supervisor;
-use crate::terminal::{
-    self, AttentionCall, InputLine, InputMode, InputReader, JobChange, JobControl, Key,
-    SessionQuestions, TextRole,
-};
+use crate::suspend::{job_control, suspend_session};
 use pending::FinishedWork;
 
 /// Runs the chat until it is left.
@@ -58,7 +59,7 @@ pub(super) async fn run(
         None => InputReader::new(device, mode).context("cannot use the terminal")?,
     };
     reader.take();
-    let mut job = JobControl::install()?;
+    let mut job = job_control()?;
     let state = ChatState::new(history, chat.view.style, control);
     let questions =
         SessionQuestions::new(chat.view.queue().clone(), chat.view.style, mode.rest_hint());
@@ -236,7 +237,7 @@ impl ChatLoop<'_> {
         match change {
             JobChange::Suspend => {
                 let give_back = || self.reader.suspend();
-                terminal::suspend(&self.chat.session, Some((queue, view.style)), give_back);
+                suspend_session(&self.chat.session, Some((queue, view.style)), give_back);
             }
             JobChange::Resumed => {
                 self.reader.resume();

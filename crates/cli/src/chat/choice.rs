@@ -4,6 +4,7 @@ use std::time::SystemTime;
 
 use allstop_runtime::{Envelope, StartError, StoreChoice, open_store};
 use allstop_scope::Scope;
+use allstop_terminal::{InputReader, OutputQueue, TerminalDevice};
 
 use crate::args::ChatArgs;
 use crate::commands::sessions::pick::{PickedSession, SessionCandidate, pick};
@@ -11,7 +12,6 @@ use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::start::{StartFailure, StartStage, begin, late_store};
 use crate::supervise::Supervisor;
-use crate::terminal::{InputReader, OutputQueue, TerminalDevice};
 
 /// The session of a chat.
 #[derive(Debug, Clone, Copy)]

@@ -8,8 +8,6 @@ mod chat_loop;
 mod choice;
 mod command;
 mod complete;
-mod history;
-mod history_search;
 mod leave;
 mod piped;
 pub(crate) mod recorded;
@@ -29,6 +27,7 @@ use allstop_core::turn::StopPolicy;
 use allstop_runtime::config::ProjectFile;
 use allstop_runtime::{Config, Envelope, QuestionRecipient, System};
 use allstop_scope::{GRACE_DEFAULT, Scope, WorkSpec};
+use allstop_terminal::{InputHistory, InputReader, TerminalDevice};
 use allstop_tools::PermissionAnswer;
 use allstop_tools::mcp::McpStatusEvents;
 use allstop_tools::permission::{FixedAnswer, ModeSwitch};
@@ -44,9 +43,7 @@ use crate::shell_command::SameFlags;
 use crate::start::options::{self, Given};
 use crate::start::{self, NamedSession, Opened, Opening, StartFailure, StartVoice, read};
 use crate::supervise::Supervisor;
-use crate::terminal::{InputReader, TerminalDevice};
 use choice::ChatSession;
-use history::InputHistory;
 use view::ChatView;
 
 /// Runs the command.

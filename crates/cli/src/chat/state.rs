@@ -18,11 +18,10 @@ mod typing;
 use std::time::{Duration, Instant};
 
 use allstop_core::{Cause, CauseKind};
+use allstop_terminal::{InputHistory, InputLine, Key, Style};
 
 use super::command::{ChatCommand, TypedLine};
-use super::history::InputHistory;
 use crate::control::{Control, ControlEffect, EndSignal, ONE_SIGNAL};
-use crate::terminal::{InputLine, Key, Style};
 pub(super) use event::{ChatEffect, ChatEvent, MessageNumber};
 use messages::ChatMessages;
 use typing::{InputResult, TypedInput};

@@ -5,10 +5,10 @@ use std::time::Instant;
 use allstop_core::record::{SessionRecord, StartedCallKind};
 use allstop_core::{CallId, Usage};
 use allstop_runtime::{PriceConfig, System};
+use allstop_terminal::{StatusItem, StatusLine, Style, Styled};
 use allstop_tools::permission::{ModeSwitch, PermissionMode};
 
 use crate::host::ProcessHost;
-use crate::terminal::{StatusItem, StatusLine, Style, Styled};
 
 /// Tokens from which on they are counted in thousands.
 const THOUSANDS_FROM: u64 = 10_000;

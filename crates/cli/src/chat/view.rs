@@ -2,15 +2,15 @@
 
 use allstop_core::{Receipt, StopReason};
 use allstop_session::MessageOutcome;
+use allstop_terminal::{
+    InputLine, OutputPriority, OutputQueue, StatusLine, Style, Styled, TextRole, styled,
+};
 
 use crate::display::{
     LiveOptions, LiveView, RECEIPT_WIDTH_DEFAULT, denial, is_worth_showing, render_receipt,
     stop_reason_in_words, stopped_by,
 };
 use crate::host::ProcessHost;
-use crate::terminal::{
-    InputLine, OutputPriority, OutputQueue, StatusLine, Style, Styled, TextRole, styled,
-};
 
 /// The view of a chat.
 #[derive(Debug)]

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use allstop_runtime::config::{ProjectFile, ProjectFileLook};
 use allstop_runtime::{ComposedPrompt, Config, PromptTools};
+use allstop_terminal::OutputPriority;
 use anyhow::Context as _;
 
 use crate::args::{ConfigAction, ConfigArgs, ConfigShowArgs};
@@ -13,7 +14,6 @@ use crate::host::ProcessHost;
 use crate::project_trust::TrustAnswer;
 use crate::start::options::config_of;
 use crate::start::{StartVoice, project};
-use crate::terminal::OutputPriority;
 
 /// Stands where a value may hold a key.
 const HIDDEN: &str = "(hidden)";

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use allstop_core::error_chain;
+use allstop_terminal::OutputPriority;
 use anyhow::Context as _;
 use clap::{Command, CommandFactory as _};
 use clap_mangen::Man;
@@ -10,7 +11,6 @@ use clap_mangen::Man;
 use crate::args::{Cli, ManArgs};
 use crate::error::CliError;
 use crate::host::ProcessHost;
-use crate::terminal::OutputPriority;
 
 /// Runs the command.
 pub(crate) fn man(args: &ManArgs, host: &ProcessHost) -> Result<u8, CliError> {

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use allstop_core::{SessionId, Usage};
 use allstop_log::Log;
+use allstop_terminal::{OutputPriority, Style, Styled, TextRole, duration, styled};
 
 use super::sessions;
 use super::untold_sessions::{LeftSession, UntoldSessions, untold_sessions};
 use crate::args::PsArgs;
-use crate::display::{duration, to_stop, work_line};
+use crate::display::{to_stop, work_line};
 use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::remote::{
@@ -19,7 +20,6 @@ use crate::remote::{
 };
 use crate::shell_command::SameFlags;
 use crate::short_id::short;
-use crate::terminal::{OutputPriority, Style, Styled, TextRole, styled};
 
 /// Time between two looks of `--watch`.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);

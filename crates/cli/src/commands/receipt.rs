@@ -1,6 +1,7 @@
 //! `allstop receipt`: the receipt of the last stop of a session, from the log.
 
 use allstop_log::read_session;
+use allstop_terminal::OutputPriority;
 
 use super::sessions::{open, resolve};
 use crate::args::ReceiptArgs;
@@ -8,7 +9,6 @@ use crate::display::{RECEIPT_WIDTH_DEFAULT, render_full_receipt, render_receipt}
 use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::shell_command::SameFlags;
-use crate::terminal::OutputPriority;
 
 /// Runs the command and gives its exit code.
 ///

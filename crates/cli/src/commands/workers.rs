@@ -11,18 +11,18 @@ use allstop_scope::{RootOptions, Scope};
 use allstop_task::{
     ClusterOptions, DeadLetter, TaskManager, TaskOptions, TaskParts, TaskStoreError, WorkerInfo,
 };
+use allstop_terminal::{OutputPriority, Style, Styled, TextRole, TextTable};
 use anyhow::Context as _;
 use serde::Serialize;
 
 use crate::args::{WorkersAction, WorkersArgs};
-use crate::display::{TextTable, age};
+use crate::display::age;
 use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::serve::cluster::nats_options;
 use crate::serve::echo::EchoAgent;
 use crate::shell_command::SameFlags;
 use crate::short_id::{is_meant, short};
-use crate::terminal::{OutputPriority, Style, Styled, TextRole};
 
 /// Runs the command and gives its exit code.
 ///

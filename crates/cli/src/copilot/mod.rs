@@ -10,6 +10,7 @@ use allstop_core::{Cause, CauseKind, Extent};
 use allstop_jsonrpc::FrameError;
 use allstop_runtime::{ModelChoice, System, SystemOptions};
 use allstop_scope::{FORCE_MAX, GRACE_DEFAULT, Scope, ScopeOptions, StopRequest, WorkHandle};
+use allstop_terminal::OutputPriority;
 use allstop_tools::permission::{FixedAnswer, PermissionAnswer};
 use anyhow::Context as _;
 
@@ -23,7 +24,6 @@ use crate::start::options::{Given, config_of, system};
 use crate::start::project;
 use crate::start::{self, StartFailure, StartStage};
 use crate::supervise::Supervisor;
-use crate::terminal::OutputPriority;
 
 /// Variable with the token that clients on a port have to send. The SDKs set it.
 const TOKEN_VARIABLE: &str = "COPILOT_CONNECTION_TOKEN";

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use allstop_core::Receipt;
 use allstop_core::counted::counted;
+use allstop_terminal::{OutputPriority, OutputQueue, Style, Styled, Symbol, TextRole, styled};
 use serde_json::{Map, Value, json};
 
 use super::proof::{Before, DemoProof};
 use crate::display::{RECEIPT_WIDTH_DEFAULT, render_receipt};
 use crate::host::ProcessHost;
-use crate::terminal::{OutputPriority, OutputQueue, Style, Styled, Symbol, TextRole, styled};
 
 /// Columns of sentences where there is no terminal to ask.
 const TEXT_WIDTH_DEFAULT: usize = 80;

@@ -1,9 +1,8 @@
 //! The change of a file for people: its size, and its diff in colours.
 
 use allstop_core::counted::counted;
+use allstop_terminal::{Style, Styled, TextRole, styled, without_tabs};
 use allstop_tools::{DiffLineKind, FileChange};
-
-use crate::terminal::{Style, Styled, TextRole, styled, without_tabs};
 
 /// Lines of a diff that the transcript shows: about a screen. The question before the call shows all.
 const LINES_MAX: usize = 40;

@@ -9,14 +9,12 @@ use allstop_core::receipt::{ItemKind, ItemState, NotStoppedReason, ReceiptItem};
 use allstop_core::record::CallOutcome;
 use allstop_core::terminal_text::is_unsafe;
 use allstop_core::{CallId, Cause, CauseKind, Effect, Extent, Receipt, Timestamp};
-use allstop_tools::CallProgress;
+use allstop_terminal::{
+    Environment, InputLine, OutputPriority, OutputQueue, OutputStreams, RunningClock, RunningLine,
+    RunningProgress, Style, TestScreen, TextRole, TextTable, styled,
+};
 
 use super::*;
-use crate::terminal::test_screen::TestScreen;
-use crate::terminal::{
-    Environment, InputLine, OutputPriority, OutputQueue, OutputStreams, RunningClock, RunningLine,
-    Style, TextRole, styled,
-};
 
 const STYLE: Style = Style::new(true, true);
 
@@ -105,7 +103,11 @@ fn lines_that_change_are_harmless() {
     output.stdout().show_running(vec![RunningLine {
         label: styled!["running ", HOSTILE],
         clock: RunningClock::Since(Instant::now()),
-        progress: CallProgress::checked(1.0, Some(2.0), Some(HOSTILE)),
+        progress: Some(RunningProgress {
+            share: Some(0.5),
+            amounts: HOSTILE.to_owned(),
+            message: Some(HOSTILE.into()),
+        }),
         tail: vec![styled!["writes ", HOSTILE]],
         style: STYLE,
     }]);

@@ -5,11 +5,11 @@ use std::time::SystemTime;
 use allstop_agent::AgentEvent;
 use allstop_core::Timestamp;
 use allstop_runtime::{EventLine, EventSchema, EventsMissed, StreamEvent, WatchStreamEvent};
+use allstop_terminal::{OutputPriority, OutputQueue};
 use allstop_tools::mcp::McpStatusEvent;
 use serde_json::Value;
 
 use super::watch::EventView;
-use crate::terminal::{OutputPriority, OutputQueue};
 
 /// Writes events as lines of JSON.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! Views for people and programs: receipts, the live view, the stream of JSON, tables, and the words for all of them.
 //!
-//! Views are pushed into an [`OutputQueue`](crate::terminal::OutputQueue) and never written from here, so nothing holds
+//! Views are pushed into an [`OutputQueue`](allstop_terminal::OutputQueue) and never written from here, so nothing holds
 //! the process up, and text from outside cannot drive a terminal.
 
 mod change;
@@ -9,10 +9,8 @@ mod hostile_tests;
 mod instructions;
 mod json_stream;
 mod live;
-mod markdown;
 mod project_file;
 mod receipt;
-mod table;
 mod watch;
 mod words;
 
@@ -25,9 +23,8 @@ pub(crate) use receipt::{
     RECEIPT_WIDTH_DEFAULT, is_worth_showing, render_full_receipt, render_receipt, stopped_by,
     work_line,
 };
-pub(crate) use table::TextTable;
 pub(crate) use watch::EventView;
 pub(crate) use words::{
-    age, call as call_label, denial, duration, found as found_in_run, found_in_chat, milliseconds,
-    plain, stop_reason as stop_reason_in_words, to_stop, whole_seconds,
+    age, call as call_label, denial, found as found_in_run, found_in_chat, milliseconds, plain,
+    stop_reason as stop_reason_in_words, to_stop,
 };

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use allstop_core::counted::counted;
 use allstop_core::message::Arguments;
 use allstop_core::receipt::{EndMethod, EndProof, ItemKind, NotStoppedReason};
 use allstop_core::{StopReason, Timestamp};
 use allstop_runtime::UnendedWork;
+use allstop_terminal::duration;
 use serde_json::Value;
 
 /// A word of the vocabulary without its underscores.
@@ -102,25 +102,6 @@ pub(super) fn whole_milliseconds(ms: u64) -> String {
     match ms {
         0..1_000 => format!("{ms} ms"),
         _ => duration(Duration::from_millis(ms)),
-    }
-}
-
-/// A duration in the two units that matter.
-pub(crate) fn duration(duration: Duration) -> String {
-    let seconds = duration.as_secs();
-    match seconds {
-        0..60 => format!("{:.1} s", duration.as_secs_f64()),
-        60..3_600 => format!("{} min {:02} s", seconds / 60, seconds % 60),
-        3_600..86_400 => format!("{} h {:02} min", seconds / 3_600, seconds / 60 % 60),
-        _ => counted(seconds / 86_400, "day", "days"),
-    }
-}
-
-/// The same, in whole seconds: it changes once a second.
-pub(crate) fn whole_seconds(elapsed: Duration) -> String {
-    match elapsed.as_secs() {
-        seconds @ 0..60 => format!("{seconds} s"),
-        seconds => duration(Duration::from_secs(seconds)),
     }
 }
 

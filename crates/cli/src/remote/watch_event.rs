@@ -8,7 +8,7 @@ use allstop_core::ids::QuestionId;
 use allstop_tools::PermissionAnswer;
 use serde::{Deserialize, Serialize};
 
-use crate::terminal::ShownQuestion;
+use crate::questions::ShownQuestion;
 
 /// One event for a watcher.
 #[derive(Debug, Clone, Serialize, Deserialize)]

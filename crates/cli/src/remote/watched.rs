@@ -20,7 +20,7 @@ use super::turn_picture::{TurnFacts, TurnPicture};
 use super::watch_event::WatchEvent;
 use crate::chat::recorded;
 use crate::display::{is_worth_showing, stopped_by};
-use crate::terminal::ShownQuestion;
+use crate::questions::ShownQuestion;
 
 /// Events that a watcher may lag behind before it misses the oldest: some seconds of an answer. Output of a call may be long: more
 /// would take hundreds of megabytes where a watcher is suspended.

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use allstop_core::StopReason;
 use allstop_runtime::{Envelope, OpenSession, QuestionRecipient};
 use allstop_scope::{GRACE_DEFAULT, WorkCx};
+use allstop_terminal::QuestionPrompt;
 use allstop_tools::Prompter;
 use allstop_tools::permission::FixedAnswer;
 
@@ -29,7 +30,7 @@ use crate::remote::TerminalSession;
 use crate::shell_command::SameFlags;
 use crate::start::{self, NamedSession, Opened, Opening, StartFailure};
 use crate::supervise::Supervisor;
-use crate::terminal::{JobControl, QuestionPrompt};
+use crate::suspend::job_control;
 use absent_prompter::AbsentPrompter;
 use questions::RunQuestions;
 use receipt_file::ReceiptFile;
@@ -123,7 +124,7 @@ async fn drive(
     tell_opened(view, &open, &flags);
     let session = &open.session;
     view.questions = prompt.map(|prompt| RunQuestions::new(prompt, session.clone()));
-    let job = JobControl::install().map_err(CliError::from)?;
+    let job = job_control().map_err(CliError::from)?;
     let remote = TerminalSession::listen("run", session, &system, host.scopes());
     remote
         .listener

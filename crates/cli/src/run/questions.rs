@@ -6,10 +6,11 @@ use allstop_agent::AgentEvent;
 use allstop_core::CallId;
 use allstop_core::ids::QuestionId;
 use allstop_session::{OpenQuestion, Session};
+use allstop_terminal::{PromptReply, QuestionPrompt};
 use allstop_tools::PermissionAnswer;
 
 use crate::display::call_label;
-use crate::terminal::{PromptReply, QuestionPrompt, SessionQuestions};
+use crate::questions::{SessionQuestions, permission_of};
 
 /// The questions of a run at the terminal.
 #[derive(Debug)]
@@ -26,7 +27,7 @@ impl RunQuestions {
     pub(super) fn new(prompt: QuestionPrompt, session: Session) -> Self {
         Self {
             session,
-            questions: prompt.session_questions(),
+            questions: SessionQuestions::at(&prompt),
             prompt,
             labels: HashMap::new(),
         }
@@ -82,6 +83,7 @@ impl RunQuestions {
     pub(super) fn reply(&mut self, reply: PromptReply) {
         match reply {
             PromptReply::Answer(number, answer) => {
+                let answer = permission_of(&answer);
                 self.questions.answer(number, &answer, &self.session);
             }
             PromptReply::ShowMore(number) => {

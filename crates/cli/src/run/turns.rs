@@ -9,6 +9,7 @@ use allstop_session::{
     FollowUp, LiveEvents, MessageDeadline, MessageOutcome, NewMessage, Session, SessionEvent,
     SessionEventKind, SessionStop, StopTarget,
 };
+use allstop_terminal::JobControl;
 use allstop_tools::mcp::McpStatusEvents;
 
 use super::view::RunView;
@@ -18,7 +19,6 @@ use crate::display::EventView as _;
 use crate::remote::{RemoteStop, TerminalSession};
 use crate::shell_command::SameFlags;
 use crate::supervise::Supervisor;
-use crate::terminal::JobControl;
 
 /// A run under way.
 pub(super) struct RunTurns<'a, 'b> {

@@ -6,6 +6,9 @@ use allstop_agent::AgentEvent;
 use allstop_core::StopReason;
 use allstop_runtime::Envelope;
 use allstop_session::{OpenQuestion, Session};
+use allstop_terminal::{
+    JobChange, OutputPriority, OutputQueue, PromptReply, Styled, TextRole, styled,
+};
 use allstop_tools::mcp::McpStatusEvent;
 
 use super::absent_prompter::AbsentPrompter;
@@ -19,9 +22,7 @@ use crate::display::{
 use crate::host::ProcessHost;
 use crate::shell_command::SameFlags;
 use crate::short_id::short;
-use crate::terminal::{
-    self, JobChange, OutputPriority, OutputQueue, PromptReply, Styled, TextRole, styled,
-};
+use crate::suspend::suspend_session;
 
 /// Output of a run.
 pub(super) struct RunView<'a> {
@@ -117,7 +118,7 @@ impl<'a> RunView<'a> {
             JobChange::Suspend => {
                 let queue = queue.map(|queue| (queue, self.host.terminal.style(true)));
                 let give_back = || questions.into_iter().for_each(RunQuestions::suspend);
-                terminal::suspend(session, queue, give_back);
+                suspend_session(session, queue, give_back);
             }
             JobChange::Resumed => {
                 questions.into_iter().for_each(RunQuestions::resume);

@@ -10,11 +10,11 @@ use allstop_process::{Keepers, this_process};
 use allstop_runtime::{StartError, StoreChoice, SystemStore};
 use allstop_scope::FORCE_MAX;
 use allstop_task::{ClusterOptions, LeaseChange};
+use allstop_terminal::{OutputPriority, OutputQueue};
 use tokio::sync::watch;
 
 use crate::args::{ExecutionArgs, NatsArgs};
 use crate::error::CliError;
-use crate::terminal::{OutputPriority, OutputQueue};
 
 /// Tasks that a worker runs at the same time by default: most of them wait for a model.
 pub(super) const CONCURRENCY: usize = 16;

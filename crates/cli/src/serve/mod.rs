@@ -20,6 +20,7 @@ use allstop_core::receipt::ItemKind;
 use allstop_core::{Cause, CauseKind, Extent, HumanDuration};
 use allstop_scope::{FORCE_MAX, GRACE_DEFAULT, StopRequest, WorkSpec};
 use allstop_task::ShutdownReport;
+use allstop_terminal::OutputPriority;
 
 use tokio::time::timeout;
 
@@ -33,7 +34,6 @@ use crate::remote::{OwnedSessions, RemoteListener};
 use crate::start::options::Given;
 use crate::start::{self, StartFailure, StartStage};
 use crate::supervise::Supervisor;
-use crate::terminal::OutputPriority;
 use agent::AgentChoice;
 use cluster::StoreConnection;
 use open::{RunningServer, ServerArgs, open_server};

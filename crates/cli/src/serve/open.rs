@@ -9,6 +9,7 @@ use allstop_process::Keepers;
 use allstop_runtime::{System, SystemStore};
 use allstop_scope::{Scope, ScopeOptions};
 use allstop_task::{TaskManager, TaskOptions, WhenFull};
+use allstop_terminal::OutputQueue;
 use anyhow::Context as _;
 
 use super::agent::{AgentChoice, OpenAgent};
@@ -21,7 +22,6 @@ use super::push;
 use super::traces::TraceExporter;
 use crate::args::{EndpointArgs, ExecutionArgs};
 use crate::error::CliError;
-use crate::terminal::OutputQueue;
 
 /// A server that takes requests.
 pub(super) struct RunningServer {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use allstop_agent::{TurnError, TurnErrorKind};
 use allstop_runtime::config::{ProjectFile, ProjectFileLook};
 use allstop_scope::Scope;
+use allstop_terminal::{LinePrompt, Styled, TextRole, styled};
 
 use super::{StartFailure, StartStage, StartVoice, begin, read};
 use crate::args::{ModelArgs, ProjectConfigChoice};
@@ -14,7 +15,6 @@ use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::project_trust::{TrustAnswer, TrustStore};
 use crate::supervise::Supervisor;
-use crate::terminal::{LinePrompt, Styled, TextRole, styled};
 
 /// State of a project's configuration before anybody is asked.
 enum ProjectState {

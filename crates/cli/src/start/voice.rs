@@ -1,7 +1,8 @@
 //! Lines that a start says before anything is shown: which model was chosen, and which file was not read.
 
+use allstop_terminal::{OutputPriority, OutputQueue, Style, TextRole};
+
 use crate::host::ProcessHost;
-use crate::terminal::{OutputPriority, OutputQueue, Style, TextRole};
 
 /// Standard error of a start. It may be used on the thread that reads the configuration.
 #[derive(Debug, Clone)]

@@ -10,6 +10,7 @@ use std::time::SystemTime;
 
 use allstop_core::Receipt;
 use allstop_scope::GRACE_DEFAULT;
+use allstop_terminal::{OutputPriority, Style};
 use serde_json::json;
 
 use crate::args::{SERVER_DEFAULT, TasksArgs, TasksCommand};
@@ -21,7 +22,6 @@ use crate::host::{ProcessHost, variable};
 use crate::shell_quote::quoted;
 use crate::short_id::short;
 use crate::supervise::Supervisor;
-use crate::terminal::{OutputPriority, Style};
 use client::{RequestError, TaskServer};
 use find::{FoundTask, find, newest};
 use wire::TaskEndInfo;
@@ -85,7 +85,7 @@ impl<'a> TaskPrinter<'a> {
         }
     }
 
-    fn lines(&self, lines: impl Into<crate::terminal::Styled>) {
+    fn lines(&self, lines: impl Into<allstop_terminal::Styled>) {
         let stdout = self.host.output.stdout();
         stdout.lines(lines, OutputPriority::Last);
     }

@@ -1,12 +1,12 @@
 //! Tasks for people.
 
 use allstop_core::Timestamp;
+use allstop_terminal::{Style, Styled, TextRole, TextTable, styled};
 
 use super::find::FoundTask;
 use super::wire::{ServerTask, ServerTaskState, TaskEndInfo};
-use crate::display::{TextTable, age, render_receipt};
+use crate::display::{age, render_receipt};
 use crate::short_id::short;
-use crate::terminal::{Style, Styled, TextRole, styled};
 
 /// Letters of a message in the list.
 const MESSAGE_COLUMNS: usize = 48;

@@ -4,6 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use allstop_core::error_chain;
+use allstop_terminal::{Styled, styled};
 use futures::StreamExt as _;
 use reqwest::Response;
 use sse_stream::{Sse, SseStream};
@@ -13,7 +14,6 @@ use super::find::{FoundTask, find};
 use super::wire::{ServerEvent, ServerTaskState, TaskEndInfo};
 use super::{CANCELLED, TaskPrinter, view};
 use crate::error::CliError;
-use crate::terminal::{Styled, styled};
 
 /// Pause before a lost connection is made again, at first and at most.
 const PAUSE_MIN: Duration = Duration::from_millis(250);
@@ -182,7 +182,7 @@ impl TaskWatch<'_> {
         })?;
         if self.as_json {
             let stdout = self.printer.host.output.stdout();
-            stdout.json(data, crate::terminal::OutputPriority::Last);
+            stdout.json(data, allstop_terminal::OutputPriority::Last);
         }
         self.last_event = event.id.clone().or(self.last_event.take());
         self.show(parsed);

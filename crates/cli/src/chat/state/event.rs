@@ -1,12 +1,12 @@
 //! Events that the chat's state handles, and the effects that it returns.
 
 use allstop_core::Cause;
+use allstop_terminal::{Key, TerminalQuestion};
 use allstop_tools::PermissionAnswer;
 
 use super::super::command::ChatCommand;
 use super::super::complete::CompletionNames;
 use crate::control::EndSignal;
-use crate::terminal::{Key, TerminalQuestion};
 
 /// Number of a message in this chat: 1, 2, 3 …
 pub(in crate::chat) type MessageNumber = u64;

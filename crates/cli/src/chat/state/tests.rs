@@ -1,11 +1,11 @@
 //! Decisions, without a runtime and without a terminal.
 
+use allstop_terminal::{Key, Styled, TerminalQuestion};
 use allstop_tools::PermissionAnswer;
 
 use super::*;
 use crate::chat::command::TypedTarget;
 use crate::chat::complete::CompletionNames;
-use crate::terminal::{Key, Styled, TerminalQuestion};
 
 const GRACE: Duration = Duration::from_secs(2);
 

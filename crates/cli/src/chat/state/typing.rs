@@ -2,17 +2,16 @@
 
 use std::time::Instant;
 
+use allstop_terminal::{
+    EditResult, HistorySearch, InputHistory, InputLine, Key, LineEditor, QuestionQueue,
+    QuestionReply, SearchStep, Style, TerminalQuestion, TextRole, styled,
+};
 use allstop_tools::PermissionAnswer;
 
 use super::super::command::TypedLine;
 use super::super::complete::{Completed, CompletionNames, complete};
-use super::super::history::InputHistory;
-use super::super::history_search::{HistorySearch, SearchStep};
 use super::event::ChatEffect;
-use crate::terminal::{
-    EditResult, InputLine, Key, LineEditor, QuestionQueue, QuestionReply, Style, TerminalQuestion,
-    TextRole, styled,
-};
+use crate::questions::permission_of;
 
 /// Result of a key.
 #[derive(Debug)]
@@ -140,8 +139,8 @@ impl TypedInput {
         }
         if !self.questions.is_empty() {
             return match self.questions.press(key, now) {
-                Some(QuestionReply::AnswerResult(number, answer)) => {
-                    InputResult::Answer(number, answer)
+                Some(QuestionReply::Answered(number, answer)) => {
+                    InputResult::Answer(number, permission_of(&answer))
                 }
                 Some(QuestionReply::ShowMore(number)) => InputResult::ShowMore(number),
                 Some(QuestionReply::Other(line)) if line.trim().starts_with('/') => {

@@ -8,6 +8,7 @@ mod row;
 use std::sync::Arc;
 
 use allstop_runtime::{Config, SystemOptions};
+use allstop_terminal::OutputPriority;
 use allstop_tools::PermissionAnswer;
 use allstop_tools::permission::FixedAnswer;
 use serde::Serialize;
@@ -17,7 +18,6 @@ use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::start::options::{Given, choose_default, config_of, system};
 use crate::start::{StartVoice, project};
-use crate::terminal::OutputPriority;
 use row::{CheckState, DoctorRow};
 
 /// Result, as `--json` gives it.

@@ -1,10 +1,9 @@
 //! A line of `allstop doctor`.
 
+use allstop_terminal::{Style, Styled, Symbol, TextRole, TextTable, styled};
 use serde::Serialize;
 
-use crate::display::TextTable;
 use crate::error::CliError;
-use crate::terminal::{Style, Styled, Symbol, TextRole, styled};
 
 /// Result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

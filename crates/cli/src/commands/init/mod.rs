@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use allstop_scope::GRACE_DEFAULT;
+use allstop_terminal::{LinePrompt, Styled, TextRole, styled};
 use allstop_tools::permission::PermissionMode;
 
 use crate::args::InitArgs;
@@ -16,7 +17,6 @@ use crate::exit::Exit;
 use crate::host::{ProcessHost, variable};
 use crate::start::default_model::DEFAULT_MODELS;
 use crate::supervise::Supervisor;
-use crate::terminal::{LinePrompt, Styled, TextRole, styled};
 use choices::{MODES, ModelSource, mode_in_words, text};
 
 /// Runs the command.

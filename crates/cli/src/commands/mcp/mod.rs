@@ -7,18 +7,17 @@ use std::path::PathBuf;
 use allstop_model::provider::without_secrets;
 use allstop_runtime::Config;
 use allstop_runtime::config::McpServerSection;
+use allstop_terminal::{OutputPriority, Styled, TextRole, TextTable};
 use allstop_tools::mcp::{McpServerConfig, McpTransport};
 use toml_edit::{Array, DocumentMut, Item, Table, value};
 
 use crate::args::{McpAction, McpAddArgs, McpArgs};
 use crate::config_edit::edit;
-use crate::display::TextTable;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::host::ProcessHost;
 use crate::shell_quote::quoted;
 use crate::start::project;
-use crate::terminal::{OutputPriority, Styled, TextRole};
 pub(crate) use try_out::{McpTrial, McpTrials};
 
 /// Runs the command.

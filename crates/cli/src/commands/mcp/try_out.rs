@@ -7,19 +7,19 @@ use allstop_core::counted::counted;
 use allstop_core::{Cause, CauseKind, Extent, Receipt};
 use allstop_runtime::{Config, StoreChoice, mcp_servers};
 use allstop_scope::{GRACE_DEFAULT, Scope, StopRequest};
+use allstop_terminal::{OutputPriority, Styled, Symbol, TextRole, duration, styled};
 use allstop_tools::PermissionAnswer;
 use allstop_tools::mcp::{McpServer, McpServers, McpState};
 use allstop_tools::permission::FixedAnswer;
 
 use super::unknown;
 use crate::control::{Control, ControlEffect};
-use crate::display::{RECEIPT_WIDTH_DEFAULT, duration, render_receipt};
+use crate::display::{RECEIPT_WIDTH_DEFAULT, render_receipt};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::host::ProcessHost;
 use crate::start::options::{Given, system};
 use crate::supervise::Supervisor;
-use crate::terminal::{OutputPriority, Styled, Symbol, TextRole, styled};
 
 /// Result of a start.
 pub(crate) struct McpTrial {

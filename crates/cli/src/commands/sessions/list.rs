@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 
 use allstop_log::Log;
+use allstop_terminal::{Styled, TextRole, styled};
 use serde::Serialize;
 
 use super::error::SessionsError;
@@ -10,7 +11,6 @@ use super::find::newest_first;
 use super::list_row::SessionRow;
 use super::view::json;
 use super::{Printed, View};
-use crate::terminal::{Styled, TextRole, styled};
 
 /// Sessions shown where nobody asks for more: about a screen, and each is read from its last compaction on.
 const SHOWN_DEFAULT: usize = 20;

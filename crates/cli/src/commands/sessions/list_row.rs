@@ -9,12 +9,12 @@ use allstop_core::{SessionId, StopReason, Timestamp, error_chain};
 use allstop_log::session::{decode, stream_of};
 use allstop_log::{Log, LogError, SessionError, SessionSummary, Version, read_session_end};
 use allstop_runtime::unended_work;
+use allstop_terminal::TextRole;
 use serde::Serialize;
 
 use crate::display::{age, stop_reason_in_words};
 use crate::host::ProcessHost;
 use crate::short_id::short;
-use crate::terminal::TextRole;
 
 /// Records at the beginning of a session among which its first prompt is: the opening, its settings, and notes on work.
 const FIRST_RECORDS: usize = 8;

@@ -22,6 +22,7 @@ use allstop_core::{SessionId, Timestamp};
 use allstop_log::{Log, MemoryLog};
 use allstop_runtime::{Config, StoreChoice, open_store};
 use allstop_scope::{RootOptions, Scope};
+use allstop_terminal::{OutputPriority, Style, Styled};
 
 pub(crate) use self::complete::session_completions;
 use self::error::SessionsError;
@@ -32,7 +33,6 @@ use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::shell_command::SameFlags;
 use crate::start::project;
-use crate::terminal::{OutputPriority, Style, Styled};
 
 /// Runs the command and gives its exit code.
 ///

@@ -1,12 +1,12 @@
 //! `sessions rm`.
 
 use allstop_log::{Log, read_session, remove_session};
+use allstop_terminal::styled;
 
 use super::Printed;
 use super::error::SessionsError;
 use super::find::find;
 use super::view::Work;
-use crate::terminal::styled;
 
 /// Removes one after another; the first that cannot be removed ends it. All are found before the first is removed, so
 /// that a typing error removes nothing.

@@ -3,6 +3,7 @@
 use allstop_core::counted::counted;
 use allstop_core::record::Attachment;
 use allstop_log::{Log, read_session};
+use allstop_terminal::{Styled, Symbol, TextRole, styled};
 
 use super::error::SessionsError;
 use super::find::find;
@@ -10,7 +11,6 @@ use super::view::{RecordedCall, SessionReport, TurnReport, UnknownCall, Work, js
 use super::{Printed, View};
 use crate::display::{age, call_label, plain, render_full_receipt, stop_reason_in_words, to_stop};
 use crate::shell_command::SameFlags;
-use crate::terminal::{Styled, Symbol, TextRole, styled};
 
 pub(super) async fn show(
     log: &dyn Log,

@@ -7,6 +7,7 @@ mod open;
 use allstop_core::receipt::NothingToStop;
 use allstop_core::{CallId, Receipt, SessionId, StopReason};
 use allstop_session::StopTarget;
+use allstop_terminal::{OutputPriority, Styled, TextRole};
 use serde::Serialize;
 
 use super::open_session::{ask_processes, given_id, meant, no_session, stops_in};
@@ -17,7 +18,6 @@ use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::remote::{RemoteExtent, RemoteStopParams};
 use crate::short_id::{LAST, short};
-use crate::terminal::{OutputPriority, Styled, TextRole};
 use left_work::LeftWork;
 
 /// Result for one session, as `--json` gives it.

@@ -2,14 +2,17 @@
 
 mod view;
 
+use allstop_terminal::{JobChange, PromptReply};
+
 use super::open_session::{AskedProcesses, ask_processes, given_id, meant, no_session};
 use crate::args::WatchArgs;
 use crate::control::EndSignal;
 use crate::error::CliError;
 use crate::host::ProcessHost;
+use crate::questions::permission_of;
 use crate::remote::{AnswerParams, RemoteError};
 use crate::short_id::LAST;
-use crate::terminal::{self, JobChange, JobControl, PromptReply};
+use crate::suspend::{job_control, suspend_watch};
 use view::WatchView;
 
 /// Runs the command and gives its exit code.
@@ -36,7 +39,7 @@ pub(crate) async fn watch(args: &WatchArgs, host: &ProcessHost) -> Result<u8, Cl
     let mut events = attached.map_err(|error| CliError::failure(error.to_string()))?;
     let mut view = WatchView::new(args, &target, host);
     view.begin(&target);
-    let mut job = JobControl::install()?;
+    let mut job = job_control()?;
     let by = format!("allstop watch in process {}", std::process::id());
     loop {
         tokio::select! {
@@ -50,13 +53,13 @@ pub(crate) async fn watch(args: &WatchArgs, host: &ProcessHost) -> Result<u8, Cl
                 });
             }
             change = job.next() => match change {
-                JobChange::Suspend => terminal::suspend_watch(view.queue(), || view.give_back()),
+                JobChange::Suspend => suspend_watch(view.queue(), || view.give_back()),
                 JobChange::Resumed => view.resumed(),
                 JobChange::Resized => view.redraw(),
             },
             reply = view.next_reply() => {
                 let (number, answer) = match reply {
-                    PromptReply::Answer(number, answer) => (number, answer),
+                    PromptReply::Answer(number, answer) => (number, permission_of(&answer)),
                     PromptReply::ShowMore(number) => {
                         view.show_more(number);
                         continue;

@@ -4,21 +4,21 @@ use std::time::{Duration, Instant};
 
 use allstop_core::SessionId;
 use allstop_runtime::WatchStreamEvent;
+use allstop_terminal::{
+    OutputPriority, OutputQueue, PromptReply, QuestionPrompt, RestHint, Style, Styled, TextRole,
+    duration, styled,
+};
 use allstop_tools::PermissionAnswer;
 
 use crate::args::WatchArgs;
 use crate::commands::open_session::OpenTarget;
 use crate::display::{
-    EventView as _, JsonStream, LiveOptions, LiveView, RECEIPT_WIDTH_DEFAULT, duration,
-    render_receipt,
+    EventView as _, JsonStream, LiveOptions, LiveView, RECEIPT_WIDTH_DEFAULT, render_receipt,
 };
 use crate::host::ProcessHost;
+use crate::questions::{SessionQuestions, ShownQuestion, UnansweredQuestion};
 use crate::remote::{RemoteError, WatchEvent, WatcherAnswer};
 use crate::short_id::short;
-use crate::terminal::{
-    OutputPriority, OutputQueue, PromptReply, QuestionPrompt, RestHint, SessionQuestions,
-    ShownQuestion, Style, Styled, TextRole, UnansweredQuestion, styled,
-};
 
 /// View of a watch.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl WatchView {
             QuestionPrompt::of_process(output, &host.terminal)
         };
         let questions = match &prompt {
-            Some(prompt) => prompt.session_questions(),
+            Some(prompt) => SessionQuestions::at(prompt),
             None => SessionQuestions::new(queue.clone(), style, RestHint::InText),
         };
         Self {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::{CallId, FinishReason, SessionId, TurnNumber};
+use allstop_terminal::{FlushResult, OutputStreams};
 
 use super::*;
-use crate::terminal::{FlushResult, OutputStreams};
 
 const LONG: Duration = Duration::from_secs(20);
 

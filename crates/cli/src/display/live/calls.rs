@@ -7,14 +7,14 @@ use allstop_core::CallId;
 use allstop_core::message::Arguments;
 use allstop_core::receipt::ItemState;
 use allstop_core::record::CallOutcome;
+use allstop_terminal::{
+    OutputPriority, OutputQueue, OutputTail, RunningClock, RunningLine, RunningProgress, Style,
+    Styled, Symbol, TextRole, styled,
+};
 use allstop_tools::{CallProgress, DiffLine, FileChange};
 
 use super::super::change::{change_counts, change_lines};
 use super::super::words;
-use super::output_tail::OutputTail;
-use crate::terminal::{
-    OutputPriority, OutputQueue, RunningClock, RunningLine, Style, Styled, Symbol, TextRole, styled,
-};
 
 /// Columns that a call may take where there is no terminal that says how many it has.
 const COLUMNS_DEFAULT: usize = 100;
@@ -51,7 +51,7 @@ struct CallLine {
     label: Styled,
     since: Option<Instant>,
     output: OutputTail,
-    progress: Option<CallProgress>,
+    progress: Option<RunningProgress>,
     /// The lines of a change that a question has shown.
     asked: Option<Vec<DiffLine>>,
 }
@@ -172,7 +172,7 @@ impl CallLines {
     /// A running call reports its progress.
     pub(super) fn progress(&mut self, id: &CallId, progress: &CallProgress) {
         if let Some(call) = self.known.iter_mut().find(|call| call.id == *id) {
-            call.progress = Some(progress.clone());
+            call.progress = Some(running_progress(progress));
             self.show();
         }
     }
@@ -358,5 +358,13 @@ impl CallLines {
         });
         let lines = model.chain(calls).chain(stopping);
         self.queue.show_running(lines.collect());
+    }
+}
+
+fn running_progress(progress: &CallProgress) -> RunningProgress {
+    RunningProgress {
+        share: progress.share(),
+        amounts: progress.amounts(),
+        message: progress.message.clone(),
     }
 }

@@ -5,7 +5,6 @@
 //! streamed, or a guardrail has refused, is never in a file. Where standard error is none, each call has a line at its start and one at its end.
 
 mod calls;
-mod output_tail;
 mod text;
 
 use std::sync::Arc;
@@ -13,16 +12,17 @@ use std::time::Instant;
 
 use allstop_agent::AgentEvent;
 use allstop_core::StopReason;
+use allstop_terminal::{
+    AnswerFormat, AnswerStream, Environment, OutputPriority, OutputQueue, OutputStreams, Style,
+    Symbol, TextRole, styled,
+};
 use allstop_tools::{EffectPreview, PermissionQuestion};
 
 use self::calls::{CallEnd, CallLines};
 use self::text::{Rest, StepText};
-use super::markdown::{AnswerFormat, AnswerStream};
+
 use super::watch::EventView;
 use super::words;
-use crate::terminal::{
-    Environment, OutputPriority, OutputQueue, OutputStreams, Style, Symbol, TextRole, styled,
-};
 
 /// Options of the live view.
 #[derive(Debug, Clone)]

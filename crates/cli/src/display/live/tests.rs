@@ -8,9 +8,9 @@ use allstop_agent::UnfinishedCall;
 use allstop_core::receipt::{EndMethod, EndProof, Evidence, ItemState, NotStoppedReason};
 use allstop_core::record::CallOutcome;
 use allstop_core::{CallId, Cause, CauseKind, Effect, FinishReason, TurnNumber, Usage};
+use allstop_terminal::TestScreen;
 
 use super::*;
-use crate::terminal::test_screen::TestScreen;
 
 const LONG: Duration = Duration::from_secs(20);
 

@@ -3,11 +3,11 @@
 use allstop_core::Effect;
 use allstop_core::counted::counted;
 use allstop_core::receipt::{EndMethod, ItemKind, ItemState, Millis, ReceiptItem};
+use allstop_terminal::{Style, Styled, TextRole, styled};
 
 use super::super::words;
 use super::is_outside;
 use super::row::{pids, sign};
-use crate::terminal::{Style, Styled, TextRole, styled};
 
 /// Lines from which on items are one line although their work differs: as many as one looks at.
 const LINES_MAX: usize = 12;

@@ -9,10 +9,10 @@ mod sentence;
 use allstop_core::counted::{counted, grouped};
 use allstop_core::receipt::{ConversationEffect, ItemState, NotStoppedReason, ReceiptItem};
 use allstop_core::{CauseKind, Receipt};
+use allstop_terminal::{Style, Styled, Symbol, TextRole, styled};
 
 use self::row::{Columns, Row};
 use super::words;
-use crate::terminal::{Style, Styled, Symbol, TextRole, styled};
 pub(crate) use sentence::stopped_by;
 
 /// Columns of a receipt that is written where there is no terminal to ask.

@@ -3,10 +3,10 @@
 use allstop_core::Effect;
 use allstop_core::counted::counted;
 use allstop_core::receipt::{ItemState, NotStoppedReason, ReceiptItem};
+use allstop_terminal::{Style, Styled, Symbol, TextRole, styled};
 
 use super::super::words;
 use super::is_outside;
-use crate::terminal::{Style, Styled, Symbol, TextRole, styled};
 
 /// Columns that a name may take: a command longer than that is told apart by its id.
 const NAME_COLUMNS: usize = 36;

@@ -4,16 +4,16 @@ mod candidate;
 mod picker;
 
 use allstop_core::SessionId;
+use allstop_terminal::{
+    Environment, InputMode, InputReader, JobChange, OutputPriority, OutputQueue, TerminalDevice,
+};
 use anyhow::Context as _;
 
 pub(crate) use self::candidate::SessionCandidate;
 use self::picker::{PickStep, SessionPicker};
 use crate::error::CliError;
 use crate::supervise::Supervisor;
-use crate::terminal::{
-    Environment, InputMode, InputReader, JobChange, JobControl, OutputPriority, OutputQueue,
-    TerminalDevice, suspend_idle,
-};
+use crate::suspend::{job_control, suspend_idle};
 
 /// Rows of a terminal that does not say how many it has.
 const ROWS_DEFAULT: usize = 24;
@@ -50,7 +50,7 @@ pub(crate) async fn pick(
     };
     let in_lines = mode == InputMode::Lines;
     let mut reader = InputReader::new(device, mode).context("cannot use the terminal")?;
-    let mut job = JobControl::install()?;
+    let mut job = job_control()?;
     let mut picker = SessionPicker::new(candidates);
     reader.take();
     if in_lines {

@@ -1,9 +1,9 @@
 //! State of a choice among sessions, without a terminal: what each key does, and what is shown.
 
 use allstop_core::SessionId;
+use allstop_terminal::{EditResult, InputLine, Key, LineEditor, Style, Styled, TextRole, styled};
 
 use super::candidate::SessionCandidate;
-use crate::terminal::{EditResult, InputLine, Key, LineEditor, Style, Styled, TextRole, styled};
 
 /// Sessions that are shown at once on a high terminal; the others come by Down or by typing.
 const SHOWN_MAX: usize = 8;

@@ -1,0 +1,64 @@
+//! Content of a question: the call, and the change that it would make.
+
+use allstop_terminal::{QuestionContent, QuestionLine, Style, TextRole, escape_question};
+use allstop_tools::EffectPreview;
+
+use super::shown_question::ShownQuestion;
+use crate::display::{change_counts, change_role};
+
+/// The content of a question. `call`: the id of its call, escaped.
+pub(super) fn question_content(
+    question: &ShownQuestion,
+    call: &str,
+    style: Style,
+) -> QuestionContent {
+    let mut subject = question.subject.clone();
+    let lines = question_lines(question, &mut subject, style);
+    QuestionContent {
+        subject,
+        call: call.to_owned(),
+        asker: question.asker.clone(),
+        lines,
+    }
+}
+
+/// The lines below the title, to which a change adds its size and the file that a link leads to.
+fn question_lines(
+    question: &ShownQuestion,
+    subject: &mut String,
+    style: Style,
+) -> Vec<QuestionLine> {
+    let mut lines = Vec::new();
+    let warning = |text: &str| QuestionLine::new(Some(TextRole::Warning), text);
+    match question.preview.as_deref() {
+        Some(EffectPreview::Change(change)) => {
+            let asked = question.path.as_deref();
+            if asked.is_some_and(|asked| asked.trim_start_matches("./") != change.path) {
+                let path = escape_question(&change.path);
+                *subject = format!("{subject} (the file {path})");
+            }
+            subject.push_str(&change_counts(change, style));
+            for line in &change.lines {
+                let text = format!("{}{}", line.kind.sign(), line.text);
+                lines.push(QuestionLine::new(change_role(line.kind), &text));
+            }
+            if change.lines_left_out > 0 {
+                lines.push(warning(&format!(
+                    "{} more lines are too many to show; they are in the call's arguments",
+                    change.lines_left_out
+                )));
+            }
+            lines.extend(change.note.as_deref().map(warning));
+            if !change.lines.is_empty() {
+                return lines;
+            }
+        }
+        Some(EffectPreview::Unavailable { reason }) => {
+            lines.push(warning(&format!("no preview: {reason}")));
+        }
+        None => {}
+    }
+    let arguments = question.argument_lines.iter().cloned();
+    lines.extend(arguments.map(QuestionLine::of_escaped));
+    lines
+}

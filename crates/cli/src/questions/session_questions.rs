@@ -1,0 +1,189 @@
+//! The questions of a session at the terminal: shown, answered in the session, and their results.
+
+use std::collections::HashMap;
+
+use allstop_core::CallId;
+use allstop_core::ids::QuestionId;
+use allstop_session::{AnswerResult, OpenQuestion, Session, SessionEventKind};
+use allstop_terminal::{
+    OutputPriority, OutputQueue, QuestionPrompt, QuestionText, RestHint, Style, TerminalQuestion,
+    TextRole, escape_question, styled,
+};
+use allstop_tools::PermissionAnswer;
+use futures::FutureExt as _;
+
+use super::question_lines::question_content;
+use super::shown_question::ShownQuestion;
+
+/// Questions of a session that have no answer yet.
+#[derive(Debug)]
+pub(crate) struct SessionQuestions {
+    queue: OutputQueue,
+    style: Style,
+    rest: RestHint,
+    unanswered: HashMap<u64, UnansweredQuestion>,
+    asked: u64,
+}
+
+/// A question that is shown and has no answer yet.
+#[derive(Debug)]
+pub(crate) struct UnansweredQuestion {
+    pub(crate) id: QuestionId,
+    /// The call that it is about.
+    call: String,
+    text: QuestionText,
+}
+
+impl SessionQuestions {
+    /// No question yet; they are shown through `queue`.
+    pub(crate) fn new(queue: OutputQueue, style: Style, rest: RestHint) -> Self {
+        Self {
+            queue,
+            style,
+            rest,
+            unanswered: HashMap::new(),
+            asked: 0,
+        }
+    }
+
+    /// No question yet; they are shown above a prompt.
+    pub(crate) fn at(prompt: &QuestionPrompt) -> Self {
+        Self::new(prompt.queue().clone(), prompt.style(), prompt.rest_hint())
+    }
+
+    /// Shows a question; `None` if it is shown already. `label` gives the label of a call of this conversation.
+    pub(crate) fn ask(
+        &mut self,
+        question: OpenQuestion,
+        session: &Session,
+        label: impl FnOnce(&CallId) -> Option<String>,
+    ) -> Option<TerminalQuestion> {
+        self.show(ShownQuestion::of(question, session, label))
+    }
+
+    /// Shows a question of any session; `None` if it is shown already.
+    pub(crate) fn show(&mut self, question: ShownQuestion) -> Option<TerminalQuestion> {
+        let mut shown = self.unanswered.values();
+        if shown.any(|shown| shown.id == question.id) {
+            return None;
+        }
+        self.asked += 1;
+        // As in the rest of a question, nothing may be invisible.
+        let call = escape_question(question.call_id.as_str()).into_owned();
+        let size = self.queue.size();
+        let content = question_content(&question, &call, self.style);
+        let mut text = QuestionText::new(content, (self.style, self.rest), size);
+        let page = text.first_page(size);
+        self.queue.lines(page, OutputPriority::Must);
+        let rows_left = text.rows_left();
+        let unanswered = UnansweredQuestion {
+            id: question.id,
+            call: call.clone(),
+            text,
+        };
+        self.unanswered.insert(self.asked, unanswered);
+        Some(TerminalQuestion {
+            number: self.asked,
+            call,
+            always: question.always,
+            rows_left,
+        })
+    }
+
+    /// Shows the next page of a question. Returns the number of its rows that are left.
+    pub(crate) fn show_more(&mut self, number: u64) -> usize {
+        let Some(question) = self.unanswered.get_mut(&number) else {
+            return 0;
+        };
+        let page = question.text.next_page(self.queue.size());
+        self.queue.lines(page, OutputPriority::Must);
+        question.text.rows_left()
+    }
+
+    /// Compares with the session after events were missed: its open questions, and the shown ones that are closed.
+    pub(crate) fn catch_up(&self, session: &Session) -> (Vec<OpenQuestion>, Vec<QuestionId>) {
+        let mut open = Vec::new();
+        // The first events of a subscription are the open questions.
+        let mut events = session.subscribe(None);
+        while let Some(Ok(Some(event))) = events.next().now_or_never()
+            && let SessionEventKind::PermissionAsked(question) = event.kind
+        {
+            open.push(question);
+        }
+        let is_closed = |id: &QuestionId| open.iter().all(|question| question.id != *id);
+        let shown = self.unanswered.values().map(|shown| shown.id.clone());
+        let closed = shown.filter(is_closed).collect();
+        (open, closed)
+    }
+
+    /// Gives the session an answer from the terminal.
+    pub(crate) fn answer(&mut self, number: u64, answer: &PermissionAnswer, session: &Session) {
+        let Some(question) = self.unanswered.remove(&number) else {
+            return;
+        };
+        let is_taken = session.answer(&question.id, answer.clone()) == AnswerResult::Taken;
+        self.show_answer(&question, answer, is_taken);
+    }
+
+    /// Takes out a question that is being answered here.
+    pub(crate) fn take(&mut self, number: u64) -> Option<UnansweredQuestion> {
+        self.unanswered.remove(&number)
+    }
+
+    /// Shows the answer that was given here. `is_taken`: it was the first.
+    pub(crate) fn show_answer(
+        &self,
+        question: &UnansweredQuestion,
+        answer: &PermissionAnswer,
+        is_taken: bool,
+    ) {
+        let said = if is_taken {
+            answer_in_words(answer)
+        } else {
+            "too late: the question was answered, or a stop took it away".to_owned()
+        };
+        self.show_result(question, &said);
+    }
+
+    /// Shows that a question was answered elsewhere, there `by` whom, or withdrawn: then there is no answer. Its number,
+    /// unless it was answered here.
+    pub(crate) fn closed(
+        &mut self,
+        id: &QuestionId,
+        answer: Option<&PermissionAnswer>,
+        by: Option<&str>,
+    ) -> Option<u64> {
+        let mut unanswered = self.unanswered.iter();
+        let number = *unanswered.find(|(_, question)| question.id == *id)?.0;
+        let question = self.unanswered.remove(&number)?;
+        let mut said = answer.map_or("withdrawn".to_owned(), answer_in_words);
+        if let Some(by) = by {
+            said.extend([", answered by ", by]);
+        }
+        self.show_result(&question, &said);
+        Some(number)
+    }
+
+    /// Shows the result of a question; with its call where others are open.
+    fn show_result(&self, question: &UnansweredQuestion, said: &str) {
+        let of = if self.unanswered.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", question.call)
+        };
+        let line = self.queue.fitted(styled!["  ", said, of]);
+        let line = self.style.paint(TextRole::Dim, line);
+        self.queue.lines(line, OutputPriority::Must);
+    }
+}
+
+fn answer_in_words(answer: &PermissionAnswer) -> String {
+    match answer {
+        PermissionAnswer::AllowOnce => "yes, once".to_owned(),
+        PermissionAnswer::AllowForSession => "yes, always".to_owned(),
+        PermissionAnswer::Deny {
+            reason: Some(reason),
+        } => format!("no: {reason}"),
+        PermissionAnswer::Deny { reason: None } | PermissionAnswer::Unanswered => "no".to_owned(),
+    }
+}

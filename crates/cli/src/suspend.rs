@@ -1,0 +1,73 @@
+//! Ctrl-Z: the process is suspended, and names first the work that is not.
+//!
+//! Commands of tools have separate process groups, so the terminal's signal does not reach them: they run on, and so do
+//! deadlines. The person reads so, because a stop is answered only after `fg`.
+
+use allstop_core::receipt::ReceiptItem;
+use allstop_session::{Session, StopTarget};
+use allstop_terminal::{JobControl, OutputQueue, Style, suspend};
+use anyhow::Context as _;
+
+/// Takes over the signals of job control and of the window.
+///
+/// # Errors
+/// If they cannot be listened for.
+pub(crate) fn job_control() -> anyhow::Result<JobControl> {
+    JobControl::install().context("cannot listen for signals")
+}
+
+/// Suspends a process that runs a session, after `before`.
+pub(crate) fn suspend_session(
+    session: &Session,
+    queue: Option<(&OutputQueue, Style)>,
+    before: impl FnOnce(),
+) {
+    let text = || {
+        let preview = session.preview(&StopTarget::TurnAndBackground);
+        describe_suspension(preview.items())
+    };
+    suspend(queue, text, before);
+}
+
+/// Suspends a process that only watches.
+pub(crate) fn suspend_watch(queue: (&OutputQueue, Style), before: impl FnOnce()) {
+    let text = || "suspended; the session goes on · fg watches it again".to_owned();
+    suspend(Some(queue), text, before);
+}
+
+/// Suspends a process that runs nothing.
+pub(crate) fn suspend_idle(queue: (&OutputQueue, Style), before: impl FnOnce()) {
+    suspend(Some(queue), || describe_suspension(&[]), before);
+}
+
+fn describe_suspension(items: &[ReceiptItem]) -> String {
+    let has_processes = |item: &&ReceiptItem| item.containment.is_some();
+    let name = |item: &ReceiptItem| format!("{} ({})", item.name, item.id);
+    let runs_on: Vec<String> = items.iter().filter(has_processes).map(name).collect();
+    match runs_on.as_slice() {
+        [] => "suspended · fg brings Allstop back".to_owned(),
+        _ => format!(
+            "suspended · still running, with its deadlines: {} · fg brings Allstop back",
+            runs_on.join(", ")
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use allstop_core::receipt::{Containment, ItemKind, ItemState, NotStoppedReason};
+
+    use super::*;
+
+    #[test]
+    fn only_what_has_processes_is_named() {
+        let state = || ItemState::StillRunning {
+            why: NotStoppedReason::NotConfirmed,
+        };
+        let model = ReceiptItem::new(ItemKind::ModelCall, "step_1", "gpt-x", state());
+        let mut shell = ReceiptItem::new(ItemKind::ToolCall, "call_1", "shell", state());
+        assert!(!describe_suspension(std::slice::from_ref(&model)).contains("still running"));
+        shell.containment = Some(Containment::Keeper);
+        assert!(describe_suspension(&[model, shell]).contains("deadlines: shell (call_1) ·"));
+    }
+}

@@ -1,0 +1,70 @@
+//! A call to a person who looks elsewhere: something has ended, or waits for an answer.
+
+use super::text::escape;
+
+/// Text for a person, as a terminal can give it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AttentionCall {
+    /// The text. It is escaped before it is shown.
+    pub text: String,
+    /// Way in which the terminal calls.
+    pub way: AttentionWay,
+}
+
+/// Way in which a terminal calls a person.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum AttentionWay {
+    /// The bell, which every terminal has.
+    #[default]
+    Bell,
+    /// A notification of the desktop: the sequence OSC 9, first of iTerm2.
+    Notification,
+}
+
+impl AttentionWay {
+    /// The way of a terminal with these variables: only those that are known to take OSC 9 get it.
+    pub(super) fn of(program: &str, term: &str, in_tmux: bool) -> Self {
+        let takes_osc = matches!(program, "iTerm.app" | "WezTerm" | "ghostty")
+            || matches!(term, "xterm-kitty" | "xterm-ghostty" | "foot");
+        if takes_osc && !in_tmux {
+            Self::Notification
+        } else {
+            Self::Bell
+        }
+    }
+}
+
+impl AttentionCall {
+    pub(super) fn write(&self, to: &mut String) {
+        match self.way {
+            AttentionWay::Bell => to.push('\u{7}'),
+            AttentionWay::Notification => {
+                to.extend(["\u{1b}]9;", &*escape::line(&self.text), "\u{7}"]);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_terminals_that_take_the_sequence_get_it() {
+        let notified = |program, term, in_tmux| {
+            AttentionWay::of(program, term, in_tmux) == AttentionWay::Notification
+        };
+        assert!(notified("iTerm.app", "xterm-256color", false));
+        assert!(notified("", "xterm-kitty", false));
+        assert!(!notified("iTerm.app", "screen-256color", true));
+        assert!(!notified("", "xterm-256color", false));
+        let mut written = String::new();
+        let call = AttentionCall {
+            text: "a\u{7}b\u{1b}]".to_owned(),
+            way: AttentionWay::Notification,
+        };
+        call.write(&mut written);
+        assert_eq!(written.matches('\u{7}').count(), 1);
+        assert_eq!(written.matches('\u{1b}').count(), 1);
+    }
+}

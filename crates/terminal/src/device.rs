@@ -1,0 +1,113 @@
+//! The terminal that a person sits at.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, IsTerminal, Read as _, Write as _};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
+use rustix::termios::{QueueSelector, tcflush, tcgetpgrp, ttyname};
+
+/// Interval at which a background process checks if it has come to the foreground.
+const BACKGROUND_POLL: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 200_000_000,
+};
+
+/// A terminal, opened for this alone: that it does not block is seen by nobody else who has it open.
+#[derive(Debug)]
+pub struct TerminalDevice {
+    file: File,
+}
+
+impl TerminalDevice {
+    /// The terminal of this process, if a person is probably there: standard input or standard error is a terminal.
+    /// A process whose streams are all redirected is run by a program, even where it still has a terminal.
+    pub fn of_process() -> Option<Self> {
+        let (stdin, stderr) = (io::stdin().is_terminal(), io::stderr().is_terminal());
+        if !stdin && !stderr {
+            return None;
+        }
+        let controlling = Self::open(Path::new("/dev/tty")).ok();
+        controlling.or_else(|| {
+            // No controlling terminal, as in some containers: then the one that both streams are.
+            let name = (stdin && stderr).then(|| ttyname(io::stdin(), Vec::new()).ok())??;
+            Self::open(Path::new(std::ffi::OsStr::from_bytes(name.to_bytes()))).ok()
+        })
+    }
+
+    /// Opens a terminal by its path.
+    ///
+    /// # Errors
+    /// If the file cannot be opened, or is no terminal.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(flags.bits().cast_signed())
+            .open(path)?;
+        if file.is_terminal() {
+            Ok(Self { file })
+        } else {
+            Err(io::ErrorKind::InvalidInput.into())
+        }
+    }
+
+    /// The same terminal, to write to.
+    pub(super) fn to_file(&self) -> Option<File> {
+        self.file.try_clone().ok()
+    }
+
+    /// True if the person would answer a read; in the background a signal would stop the process instead.
+    pub(super) fn is_foreground(&self) -> bool {
+        match tcgetpgrp(&self.file) {
+            // nix: rustix cannot express the group 0 of a process whose group is outside of its pid namespace.
+            Ok(foreground) => foreground.as_raw_pid() == nix::unistd::getpgrp().as_raw(),
+            // Not the controlling terminal: there is no background.
+            Err(_) => true,
+        }
+    }
+
+    /// Waits until something is typed, or `wake` can be read. Returns true if something is typed; in the background it
+    /// does not look, because the text may be for another process.
+    pub(super) fn wait_typed(&self, wake: &UnixStream) -> bool {
+        let is_foreground = self.is_foreground();
+        let mut fds = [
+            PollFd::new(wake, PollFlags::IN),
+            PollFd::new(&self.file, PollFlags::IN),
+        ];
+        let ready = if is_foreground {
+            poll(&mut fds, None)
+        } else {
+            poll(fds.split_at_mut(1).0, Some(&BACKGROUND_POLL))
+        };
+        is_foreground && ready.is_ok() && !fds[1].revents().is_empty()
+    }
+
+    /// Discards typed text that nobody has read.
+    pub(super) fn forget_typed(&self) {
+        // A terminal that is gone answers the question itself.
+        let _gone = tcflush(&self.file, QueueSelector::IFlush);
+    }
+
+    /// Writes what there is room for; never waits.
+    pub(super) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        (&self.file).write(bytes)
+    }
+
+    /// Reads what is there; never waits.
+    pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        (&self.file).read(buffer)
+    }
+}
+
+impl AsFd for TerminalDevice {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}

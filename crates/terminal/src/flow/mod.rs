@@ -1,0 +1,177 @@
+//! Text that is broken into rows when it is written: the writer thread knows the width of the terminal at that moment.
+//!
+//! Invariants:
+//! 1. No row relies on the terminal to break it: each is narrower than the terminal, for every width that any terminal
+//!    gives its letters ([`widest`](super::text::widest)). Terminals disagree on emoji and on joined letters, so such a
+//!    row may end a few columns earlier than it had to.
+//! 2. A grapheme cluster is never split, and a word only where it is longer than a row.
+//! 3. Each row ends the colours that it begins: what is cut between two rows leaves no half sequence.
+
+mod row_break;
+mod table;
+
+use std::fmt::Write as _;
+
+use anstyle::Style as TextStyle;
+
+use super::text::{Styled, escape};
+pub use row_break::RowBreak;
+use row_break::break_rows;
+pub(crate) use row_break::last_boundary;
+pub use table::{CellAlign, FlowTable};
+
+/// Share of a row that a prefix may take: a deeper one is left out, so that text has room.
+const PREFIX_SHARE: usize = 2;
+/// Columns of a rule at most: longer ones say no more.
+const RULE_COLUMNS_MAX: usize = 60;
+
+/// A piece of text in one style, escaped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Span {
+    text: String,
+    style: TextStyle,
+}
+
+impl Span {
+    /// A piece of one line, whatever is in it: tabs are blanks, and everything else that is unsafe is escaped.
+    pub fn new(text: &str, style: TextStyle) -> Self {
+        let text = text.replace('\t', "    ");
+        Self {
+            text: escape::line(&text).into_owned(),
+            style,
+        }
+    }
+
+    /// A piece without a style.
+    pub fn plain(text: &str) -> Self {
+        Self::new(text, TextStyle::new())
+    }
+
+    /// The text, escaped.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+/// A line that is broken into rows, with what stands before each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FlowLine {
+    /// Prefix of the first row.
+    pub first: Vec<Span>,
+    /// Prefix of the other rows.
+    pub rest: Vec<Span>,
+    /// The line.
+    pub text: Vec<Span>,
+    /// Places at which it may be broken.
+    pub breaks: RowBreak,
+}
+
+/// A part of a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FlowPart {
+    /// A line.
+    Line(FlowLine),
+    /// A table, or some rows of one.
+    Table(FlowTable),
+    /// A rule across the text.
+    Rule {
+        /// Text before it.
+        prefix: Vec<Span>,
+        /// One column of it.
+        dash: Span,
+    },
+}
+
+/// A text that is not complete yet, drawn below the text that is.
+pub trait OpenText: Send + Sync + std::fmt::Debug {
+    /// The text as it is now.
+    fn parts(&self) -> Vec<FlowPart>;
+}
+
+impl FlowPart {
+    /// Its rows, each without an end of line.
+    pub(crate) fn rows(&self, columns: usize) -> Vec<Styled> {
+        // The last column stays free: some terminals wrap as soon as it is written.
+        let room = columns.saturating_sub(1).max(1);
+        match self {
+            Self::Line(line) => line.rows(room),
+            Self::Table(table) => table.rows(room),
+            Self::Rule { prefix, dash } => {
+                let left = room.saturating_sub(width_of(prefix)).max(1);
+                let dashes = Span {
+                    text: dash.text.repeat(left.min(RULE_COLUMNS_MAX)),
+                    style: dash.style,
+                };
+                vec![row(prefix, &[dashes])]
+            }
+        }
+    }
+
+    /// Its rows, for a test to look at.
+    #[cfg(test)]
+    pub(crate) fn shown(&self, columns: usize) -> Vec<String> {
+        let rows = self.rows(columns).into_iter();
+        rows.map(Styled::into_string).collect()
+    }
+
+    /// Bytes that it takes in a queue, about.
+    pub(crate) fn len(&self) -> usize {
+        let of = |spans: &[Span]| spans.iter().map(|span| span.text.len()).sum::<usize>();
+        match self {
+            Self::Line(line) => of(&line.text) + 1,
+            Self::Table(table) => table.len(),
+            Self::Rule { .. } => RULE_COLUMNS_MAX,
+        }
+    }
+}
+
+impl FlowLine {
+    fn rows(&self, room: usize) -> Vec<Styled> {
+        let prefix = width_of(&self.first).max(width_of(&self.rest));
+        let none: &[Span] = &[];
+        let (first, rest, room) = if prefix * PREFIX_SHARE > room {
+            (none, none, room)
+        } else {
+            (&*self.first, &*self.rest, room - prefix)
+        };
+        let rows = break_rows(&self.text, room, self.breaks);
+        let prefixes = std::iter::once(first).chain(std::iter::repeat(rest));
+        let rows = prefixes.zip(&rows);
+        rows.map(|(prefix, text)| row(prefix, text)).collect()
+    }
+}
+
+/// Columns that spans take at most.
+fn width_of(spans: &[Span]) -> usize {
+    spans
+        .iter()
+        .map(|span| row_break::widest_of(&span.text))
+        .sum()
+}
+
+/// One row, with its colours. Blanks at its end are left out.
+fn row(prefix: &[Span], text: &[Span]) -> Styled {
+    let mut row = String::new();
+    let mut spans: Vec<&Span> = prefix.iter().chain(text).collect();
+    while spans
+        .last()
+        .is_some_and(|span| span.text.trim_end().is_empty())
+    {
+        spans.pop();
+    }
+    let last = spans.len().saturating_sub(1);
+    for (at, span) in spans.into_iter().enumerate() {
+        let text = if at == last {
+            span.text.trim_end()
+        } else {
+            &span.text
+        };
+        if span.style.is_plain() {
+            row.push_str(text);
+        } else {
+            // Writing to a string cannot fail.
+            let _ = write!(row, "{}{text}{:#}", span.style, span.style);
+        }
+    }
+    Styled::of_escaped(row)
+}

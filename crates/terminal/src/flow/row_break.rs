@@ -1,0 +1,159 @@
+//! Breaking a line into rows: between words where it can, and never within a grapheme cluster.
+
+use unicode_segmentation::{GraphemeCursor, UnicodeSegmentation as _};
+
+use super::super::text::widest;
+use super::Span;
+
+/// Places at which a line may be broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowBreak {
+    /// Between words, as Unicode defines it; within a word only if it is longer than a row.
+    Words,
+    /// Anywhere: code, where a blank counts.
+    Anywhere,
+}
+
+/// The most columns that any terminal gives a text.
+pub(super) fn widest_of(text: &str) -> usize {
+    text.chars().map(widest).sum()
+}
+
+/// The rows of a line, each at most so many columns wide, unless a single cluster is wider. At least one.
+pub(super) fn break_rows(line: &[Span], room: usize, breaks: RowBreak) -> Vec<Vec<Span>> {
+    let text: String = line.iter().map(|span| span.text.as_str()).collect();
+    let mut rows = Vec::new();
+    for (start, end) in row_ranges(&text, room, breaks) {
+        rows.push(slice(line, start, end));
+    }
+    rows
+}
+
+fn row_ranges(text: &str, room: usize, breaks: RowBreak) -> Vec<(usize, usize)> {
+    if widest_of(text) <= room {
+        return vec![(0, text.len())];
+    }
+    let mut may_break = match breaks {
+        RowBreak::Words => Some(unicode_linebreak::linebreaks(text).peekable()),
+        RowBreak::Anywhere => None,
+    };
+    let mut rows = Vec::new();
+    let (mut start, mut width) = (0, 0);
+    // The last place to break, and the columns before it.
+    let mut last: Option<(usize, usize)> = None;
+    for (at, cluster) in text.grapheme_indices(true) {
+        if let Some(places) = &mut may_break {
+            while places.next_if(|(place, _)| *place < at).is_some() {}
+            // An address stays whole.
+            let is_word = places.peek().is_some_and(|(place, _)| *place == at);
+            if at > start && is_word && !text[..at].ends_with('/') {
+                last = Some((at, width));
+            }
+        }
+        let more = widest_of(cluster);
+        // Blanks between words may hang over the end: they are left out there.
+        let hangs = breaks == RowBreak::Words && cluster == " ";
+        if width + more > room && at > start && !hangs {
+            let (end, used) = last.take().unwrap_or((at, width));
+            rows.push((start, end));
+            (start, width) = (end, width - used);
+        }
+        width += more;
+    }
+    rows.push((start, text.len()));
+    rows
+}
+
+fn slice(line: &[Span], start: usize, end: usize) -> Vec<Span> {
+    let mut begin = 0;
+    let mut row = Vec::new();
+    for span in line {
+        let (from, to) = (start.max(begin), end.min(begin + span.text.len()));
+        if from < to {
+            row.push(Span {
+                text: span.text[from - begin..to - begin].to_owned(),
+                style: span.style,
+            });
+        }
+        begin += span.text.len();
+    }
+    row
+}
+
+/// The last place in a text where it can be cut, although more follows that is not known: behind the last blank, else
+/// before the last cluster; its end if it is one cluster.
+pub(crate) fn last_boundary(text: &str) -> usize {
+    if let Some(blank) = text.rfind(' ').filter(|at| at + 1 < text.len()) {
+        return blank + 1;
+    }
+    let mut cursor = GraphemeCursor::new(text.len(), text.len(), true);
+    match cursor.prev_boundary(text, 0) {
+        Ok(Some(at)) if at > 0 => at,
+        _ => text.len(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FAMILY: &str = "👩\u{200d}👩\u{200d}👧\u{200d}👦";
+
+    fn rows(text: &str, room: usize, breaks: RowBreak) -> Vec<String> {
+        let line = [Span::plain(text)];
+        let rows = break_rows(&line, room, breaks);
+        let text = |row: Vec<Span>| row.iter().map(|span| span.text.as_str()).collect();
+        rows.into_iter().map(text).collect()
+    }
+
+    #[test]
+    fn words_stay_whole() {
+        assert_eq!(
+            rows("one two three", 8, RowBreak::Words),
+            ["one two ", "three"]
+        );
+        assert_eq!(rows("one two  ", 7, RowBreak::Words), ["one two  "]);
+        assert_eq!(
+            rows("a abcdefgh i", 4, RowBreak::Words),
+            ["a ", "abcd", "efgh ", "i"]
+        );
+        assert_eq!(
+            rows("你好，世界", 4, RowBreak::Words),
+            ["你", "好，", "世界"]
+        );
+        assert_eq!(rows("", 4, RowBreak::Words), [""]);
+    }
+
+    #[test]
+    fn code_is_broken_at_the_end_of_the_row() {
+        assert_eq!(
+            rows("ab  cd  ef", 4, RowBreak::Anywhere),
+            ["ab  ", "cd  ", "ef"]
+        );
+    }
+
+    #[test]
+    fn clusters_are_never_split() {
+        let flags = "🇩🇪🇫🇷🇯🇵";
+        assert_eq!(rows(flags, 4, RowBreak::Anywhere), ["🇩🇪", "🇫🇷", "🇯🇵"]);
+        let families = format!("{FAMILY}{FAMILY}");
+        assert_eq!(rows(&families, 9, RowBreak::Anywhere), [FAMILY, FAMILY]);
+        assert_eq!(
+            rows("e\u{301}e\u{301}e\u{301}", 2, RowBreak::Words),
+            ["e\u{301}e\u{301}", "e\u{301}"]
+        );
+        assert_eq!(
+            rows(&families, 3, RowBreak::Words),
+            [FAMILY, FAMILY],
+            "wider than the row"
+        );
+    }
+
+    #[test]
+    fn a_text_without_an_end_is_cut_between_clusters() {
+        assert_eq!(last_boundary("one two"), 4);
+        assert_eq!(last_boundary("abc"), 2);
+        assert_eq!(last_boundary(&format!("a{FAMILY}")), 1);
+        assert_eq!(last_boundary(FAMILY), FAMILY.len());
+    }
+}

@@ -1,0 +1,203 @@
+//! History of typed lines, in a file beside the store.
+//!
+//! The file is read before the chat begins and written by a separate thread, so a disk that hangs does not block typing.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use rustyline::config::Config;
+use rustyline::history::{FileHistory, History as _, SearchDirection};
+
+use super::history_search::HistoryMatch;
+
+/// Lines that are kept: some weeks of work, in a file that loads at once.
+const LINES_MAX: usize = 1_000;
+/// A line that is longer is not kept: nobody goes back to a pasted file.
+const LINE_BYTES_MAX: usize = 16 * 1024;
+
+/// Lines that may wait to be written: more than anybody types while a disk is busy. What comes then is not kept.
+const WAITING_MAX: usize = 64;
+
+/// History of typed lines.
+pub struct InputHistory {
+    lines: FileHistory,
+    /// To the thread that writes them.
+    writer: Option<SyncSender<String>>,
+    /// Number of the line that is shown; `None`: the draft.
+    at: Option<usize>,
+    /// The text that was being typed when the way back began.
+    draft: String,
+}
+
+impl std::fmt::Debug for InputHistory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("InputHistory")
+            .field("lines", &self.lines.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// File of the history, as it was read, and the lines that are to be appended.
+pub struct HistoryFile {
+    path: PathBuf,
+    lines: FileHistory,
+    waiting: Receiver<String>,
+}
+
+impl std::fmt::Debug for HistoryFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HistoryFile")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+impl HistoryFile {
+    /// Appends lines until nobody types any more. Blocks as the disk does.
+    pub fn write(mut self) {
+        while let Ok(line) = self.waiting.recv() {
+            // With private permissions: what people say to a model is nobody else's.
+            if self.lines.add(&line).unwrap_or(false)
+                && let Err(error) = self.lines.append(&self.path)
+            {
+                tracing::warn!(file = %self.path.display(), %error, "the history cannot be written");
+            }
+        }
+    }
+}
+
+fn read(file: Option<&Path>) -> FileHistory {
+    let config = Config::builder()
+        .max_history_size(LINES_MAX)
+        .map(|config| config.history_ignore_space(true).build());
+    let mut lines = FileHistory::with_config(&config.unwrap_or_default());
+    if let Some(file) = file.filter(|file| file.exists())
+        && let Err(error) = lines.load(file)
+    {
+        tracing::warn!(file = %file.display(), %error, "the history cannot be read");
+    }
+    lines
+}
+
+impl InputHistory {
+    /// The history that this file holds, if it can be read, and what appends to it. Blocks as the disk does.
+    pub fn load(file: PathBuf) -> (Self, HistoryFile) {
+        let (writer, waiting) = sync_channel(WAITING_MAX);
+        let past = Self {
+            lines: read(Some(&file)),
+            writer: Some(writer),
+            ..Self::in_memory()
+        };
+        let written = HistoryFile {
+            lines: read(Some(&file)),
+            path: file,
+            waiting,
+        };
+        (past, written)
+    }
+
+    /// The history from now on, kept nowhere else.
+    pub fn in_memory() -> Self {
+        Self {
+            lines: read(None),
+            writer: None,
+            at: None,
+            draft: String::new(),
+        }
+    }
+
+    /// A line was sent: it is the last of the past.
+    pub fn add(&mut self, line: &str) {
+        self.at = None;
+        if line.len() > LINE_BYTES_MAX || !self.lines.add(line).unwrap_or(false) {
+            return;
+        }
+        if let Some(writer) = &self.writer {
+            // Full: the disk hangs, and the line is not kept.
+            drop(writer.try_send(line.to_owned()));
+        }
+    }
+
+    /// The line before; the one that is being typed now comes back at the end of the way.
+    pub fn back(&mut self, typed: &str) -> Option<String> {
+        let next = match self.at {
+            None => {
+                typed.clone_into(&mut self.draft);
+                self.lines.len().checked_sub(1)?
+            }
+            Some(at) => at.checked_sub(1)?,
+        };
+        self.at = Some(next);
+        self.line(next)
+    }
+
+    /// The line after.
+    pub fn forward(&mut self) -> Option<String> {
+        let next = self.at? + 1;
+        if next < self.lines.len() {
+            self.at = Some(next);
+            return self.line(next);
+        }
+        self.at = None;
+        Some(std::mem::take(&mut self.draft))
+    }
+
+    /// The newest line up to this one that contains the query.
+    pub fn find(&self, query: &str, from: Option<usize>) -> Option<HistoryMatch> {
+        let last = self.lines.len().checked_sub(1)?;
+        let from = from.unwrap_or(last);
+        let found = self.lines.search(query, from, SearchDirection::Reverse);
+        let found = found.ok()??;
+        Some(HistoryMatch {
+            index: found.idx,
+            line: found.entry.into_owned(),
+            at: found.pos,
+        })
+    }
+
+    fn line(&self, at: usize) -> Option<String> {
+        let found = self.lines.get(at, SearchDirection::Forward).ok()??;
+        Some(found.entry.into_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn the_way_back_ends_where_it_began() {
+        let mut past = InputHistory::in_memory();
+        past.add("one");
+        past.add("two");
+        past.add("two");
+        assert_eq!(past.back("draft").as_deref(), Some("two"));
+        assert_eq!(past.back("two").as_deref(), Some("one"), "twice is once");
+        assert_eq!(past.back("one"), None);
+        assert_eq!(past.forward().as_deref(), Some("two"));
+        assert_eq!(past.forward().as_deref(), Some("draft"));
+        assert_eq!(past.forward(), None);
+    }
+
+    #[test]
+    fn it_is_the_users_own_bounded_and_there_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("chat.history");
+        let all: Vec<usize> = (0..LINES_MAX + 10).collect();
+        for some in all.chunks(WAITING_MAX) {
+            let (mut past, written) = InputHistory::load(file.clone());
+            for number in some {
+                past.add(&format!("line\n{number}"));
+            }
+            drop(past);
+            written.write();
+        }
+        let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let (mut again, _) = InputHistory::load(file);
+        assert_eq!(again.lines.len(), LINES_MAX);
+        assert_eq!(again.back("").as_deref(), Some("line\n1009"));
+    }
+}

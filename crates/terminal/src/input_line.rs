@@ -1,0 +1,195 @@
+//! The line that a person types into: how it looks in so many columns.
+
+use allstop_core::terminal_text::is_unsafe;
+use unicode_width::UnicodeWidthStr as _;
+
+use super::text::{Style, Styled, TextRole, widest};
+
+/// Rows of typed text that are shown at once; of more, those around the cursor.
+const ROWS_MAX: usize = 10;
+/// Columns that typed text gets at least beside its sign.
+const TEXT_COLUMNS_MIN: usize = 10;
+
+/// The line that a person types into, and what stands right above it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InputLine {
+    /// Lines above it that belong to it, each cut to the width, and as many as have room.
+    pub above: Vec<Styled>,
+    /// The sign in front of it.
+    pub prefix: Styled,
+    /// Typed text; may have several lines.
+    pub text: String,
+    /// Place of the cursor in the text, in bytes.
+    pub cursor: usize,
+    /// Colours and symbols.
+    pub style: Style,
+    /// The terminal shows typed text by itself: only the prefix is written, and nothing is drawn again.
+    pub is_echoed: bool,
+}
+
+/// It, drawn.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct DrawnInput {
+    pub(super) rows: Vec<String>,
+    pub(super) cursor_row: usize,
+    pub(super) cursor_column: usize,
+}
+
+impl InputLine {
+    pub(super) fn draw(&self, columns: usize, screen_rows: usize) -> DrawnInput {
+        // The last column stays free: some terminals wrap as soon as it is written.
+        let room = columns.saturating_sub(1).max(2);
+        let (head, prefix) = self.head(room);
+        let indent = prefix.widest();
+        let mut rows = vec![String::new()];
+        let mut column = indent;
+        let mut cursor = None;
+        for (at, c) in self.text.char_indices() {
+            let shown = shown(c);
+            // A row fits on every terminal; where they differ, the cursor stands where most have it.
+            let width = widest(shown);
+            let breaks = c != '\n' && column > indent && column + width > room;
+            if breaks {
+                rows.push(String::new());
+                column = indent;
+            }
+            if at == self.cursor {
+                cursor = Some(end_of(&rows));
+            }
+            if c == '\n' {
+                rows.push(String::new());
+                column = indent;
+            } else if let Some(row) = rows.last_mut() {
+                row.push(shown);
+                column += width;
+            }
+        }
+        let (mut cursor_row, typed_columns) = cursor.unwrap_or_else(|| end_of(&rows));
+        let cursor_column = indent + typed_columns;
+
+        let most = ROWS_MAX.min(screen_rows / 2).max(1);
+        let first = (cursor_row + 1).saturating_sub(most);
+        let rows: Vec<String> = rows
+            .into_iter()
+            .enumerate()
+            .skip(first)
+            .take(most)
+            .map(|(at, row)| match at {
+                0 => self.style.paint(TextRole::Strong, &prefix).into_string() + &row,
+                _ => format!("{:indent$}{row}", ""),
+            })
+            .collect();
+        cursor_row -= first;
+        let above = screen_rows.saturating_sub(rows.len() + head.len() + 1);
+        let above = self.above.iter().take(above);
+        let mark = self.style.pick("…", "...");
+        let mut all: Vec<String> = above
+            .map(|line| line.cut(room, mark).into_string())
+            .collect();
+        let head = head.into_iter();
+        all.extend(head.map(|line| self.style.paint(TextRole::Strong, line).into_string()));
+        cursor_row += all.len();
+        all.extend(rows);
+        DrawnInput {
+            rows: all,
+            cursor_row,
+            cursor_column,
+        }
+    }
+
+    /// The sign in front of the text; a long one stands in separate rows.
+    fn head(&self, room: usize) -> (Vec<Styled>, Styled) {
+        if self.prefix.widest() + TEXT_COLUMNS_MIN.min(room / 2) <= room {
+            return (Vec::new(), self.prefix.clone());
+        }
+        // The sign at its end stays with the text.
+        let (words, sign) = match self.prefix.as_str().trim_end().rsplit_once(' ') {
+            Some((words, sign)) if sign.chars().count() == 1 && room > TEXT_COLUMNS_MIN => {
+                (Styled::text(words), Styled::text(&format!("{sign} ")))
+            }
+            _ => (self.prefix.clone(), Styled::default()),
+        };
+        let lines = words.wrap(room).into_iter();
+        let cut = lines.map(|line| line.cut(room, self.style.pick("…", "...")));
+        (cut.collect(), sign)
+    }
+}
+
+/// The end of the last row.
+fn end_of(rows: &[String]) -> (usize, usize) {
+    let last = rows.last().map_or(0, |row| row.width());
+    (rows.len().saturating_sub(1), last)
+}
+
+/// A letter as it may stand on a terminal: what was pasted can hold anything.
+fn shown(c: char) -> char {
+    match c {
+        '\t' => ' ',
+        c if is_unsafe(c) => '?',
+        c => c,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(text: &str, cursor: usize, columns: usize, rows: usize) -> DrawnInput {
+        let entry = InputLine {
+            above: Vec::new(),
+            prefix: "> ".into(),
+            text: text.to_owned(),
+            cursor,
+            style: Style::default(),
+            is_echoed: false,
+        };
+        entry.draw(columns, rows)
+    }
+
+    #[test]
+    fn long_text_wraps_and_the_cursor_is_where_it_belongs() {
+        let all = drawn("abcdefgh", 8, 8, 24);
+        assert_eq!(all.rows, ["> abcde", "  fgh"]);
+        assert_eq!((all.cursor_row, all.cursor_column), (1, 5));
+        let middle = drawn("abcdefgh", 2, 8, 24);
+        assert_eq!((middle.cursor_row, middle.cursor_column), (0, 4));
+        assert_eq!(drawn("", 0, 80, 24).rows, ["> "]);
+        let broken = drawn("abcdefgh", 5, 8, 24);
+        assert_eq!((broken.cursor_row, broken.cursor_column), (1, 2));
+    }
+
+    #[test]
+    fn pasted_lines_stand_below_each_other_and_only_those_around_the_cursor() {
+        assert_eq!(drawn("a\nb", 0, 80, 24).rows, ["> a", "  b"]);
+        let long = drawn("1\n2\n3\n4\n5", 9, 80, 6);
+        assert_eq!(long.rows, ["  3", "  4", "  5"]);
+        assert_eq!((long.cursor_row, long.cursor_column), (2, 3));
+    }
+
+    /// A row that the terminal breaks once more is one too many to take away.
+    #[test]
+    fn no_row_is_wider_than_the_terminal() {
+        let mut entry = InputLine {
+            above: vec!["  waits: 👩‍👩‍👧‍👦👩‍👩‍👧‍👦👩‍👩‍👧‍👦".into()],
+            prefix: "  [y]es, once  [a]lways: this very command  [n]o > ".into(),
+            text: "y".to_owned(),
+            cursor: 1,
+            style: Style::default(),
+            is_echoed: false,
+        };
+        let drawn = entry.draw(24, 24);
+        for row in &drawn.rows {
+            assert!(Styled::text(row).widest() < 24, "{row}");
+        }
+        assert_eq!(drawn.rows.last().map(String::as_str), Some("> y"));
+        entry.prefix = "> ".into();
+        entry.text = "👩‍👩‍👧‍👦👩‍👩‍👧‍👦👩‍👩‍👧‍👦".to_owned();
+        entry.cursor = entry.text.len();
+        assert_eq!(entry.draw(24, 24).rows.len(), 3);
+    }
+
+    #[test]
+    fn what_is_pasted_cannot_drive_the_terminal() {
+        assert_eq!(drawn("a\x1b[2J\tb", 0, 80, 24).rows, ["> a?[2J b"]);
+    }
+}

@@ -1,0 +1,124 @@
+//! A terminal for programs that run for long, print while they work, and have to stay responsive.
+//!
+//! The crate is usable alone. It knows neither agents nor sessions; from `allstop-core` it takes the definition of the
+//! characters that must not reach a terminal.
+//!
+//! # The parts
+//!
+//! - **Output.** [`OutputStreams`] are standard output and standard error, each an [`OutputQueue`]: a bounded queue with a
+//!   writer thread. A push never waits. A reader that does not read costs at most the text that has no room
+//!   ([`OutputPriority`]), and [`OutputStreams::flush`] ends at a limit.
+//! - **Text.** A queue takes [`Styled`] text, JSON or an answer, and each of them is escaped on the way, so text from
+//!   outside cannot drive the terminal. The macro [`styled!`] joins pieces. [`Style`] has the colours and symbols that
+//!   [`Environment`] found for a stream; [`TextRole`] and [`Symbol`] name their meaning. [`TextTable`] aligns columns.
+//! - **The live region** below the scrolling text. The writer thread draws it from the latest values: one [`RunningLine`]
+//!   for each piece of work, the [`InputLine`], the [`StatusLine`]. No frame can be lost, and none blocks its sender.
+//! - **Text that grows.** [`AnswerStream`] takes the pieces of a Markdown text. Complete blocks leave it as [`FlowPart`]s,
+//!   which the writer thread breaks into rows for the width of that moment ([`OutputQueue::flow`]); the open block is part
+//!   of the live region. [`OutputTail`] keeps the last lines of a program's output.
+//! - **Input.** [`InputReader`] holds a [`TerminalDevice`] and reads [`Key`]s; text typed while the terminal is not held
+//!   belongs to the shell. [`LineEditor`] edits a line, [`InputHistory`] and [`HistorySearch`] bring earlier ones back.
+//! - **Questions.** [`QuestionText`] shows a question page by page, [`QuestionQueue`] decides about each key, without I/O.
+//!   [`QuestionPrompt`] joins both where nothing else is typed, [`LinePrompt`] asks for a line.
+//! - **Ctrl-Z and `fg`.** [`JobControl`] and [`suspend`]. [`AttentionCall`] calls a person who looks elsewhere.
+//!
+//! # Example
+//!
+//! A program that shows its work and writes a report:
+//!
+//! ```
+//! use std::time::{Duration, Instant};
+//!
+//! use allstop_terminal::{
+//!     Environment, FlushResult, OutputPriority, OutputStreams, RunningClock, RunningLine, Symbol, TextRole, styled,
+//! };
+//!
+//! # fn main() -> std::io::Result<()> {
+//! let environment = Environment::read(|name| std::env::var_os(name));
+//! let output = OutputStreams::of_process()?;
+//! // The terminal that a person looks at, if there is one, shows what runs.
+//! if let Some(terminal) = output.terminal() {
+//!     terminal.show_running(vec![RunningLine {
+//!         label: "cargo test".into(),
+//!         clock: RunningClock::Since(Instant::now()),
+//!         progress: None,
+//!         tail: Vec::new(),
+//!         style: environment.style(true),
+//!     }]);
+//! }
+//! let style = environment.style(false);
+//! let name = "evil\u{1b}[2J.rs"; // It is printed as text, and clears no screen.
+//! let line = styled![style.symbol(Symbol::Good), " ", style.paint(TextRole::Strong, name)];
+//! output.stdout().lines(line, OutputPriority::Must);
+//! if let Some(terminal) = output.terminal() {
+//!     terminal.show_running(Vec::new());
+//! }
+//! let flushed = output.flush(Duration::from_secs(1));
+//! assert_eq!(flushed.stdout, FlushResult::Flushed);
+//! # Ok(())
+//! # }
+//! ```
+
+mod attention;
+mod device;
+mod duration;
+mod editor;
+mod flow;
+mod history;
+mod history_search;
+mod input_line;
+mod job_control;
+mod keys;
+mod line_prompt;
+mod line_writer;
+mod live_region;
+mod markdown;
+mod narrowing;
+mod open_line;
+mod output;
+mod output_tail;
+mod progress_bar;
+mod prompt;
+mod question;
+mod question_text;
+mod queue;
+mod queue_state;
+mod reader;
+mod sink;
+mod status_line;
+#[cfg(any(test, feature = "test-screen"))]
+mod test_screen;
+mod text;
+mod text_table;
+mod writer_thread;
+
+pub use attention::{AttentionCall, AttentionWay};
+pub use device::TerminalDevice;
+pub use duration::duration;
+pub use editor::{EditResult, LineEditor};
+pub use flow::{CellAlign, FlowLine, FlowPart, FlowTable, OpenText, RowBreak, Span};
+pub use history::{HistoryFile, InputHistory};
+pub use history_search::{HistorySearch, SearchStep};
+pub use input_line::InputLine;
+pub use job_control::{JobChange, JobControl, suspend};
+pub use keys::Key;
+pub use line_prompt::LinePrompt;
+pub use live_region::{RunningClock, RunningLine};
+pub use markdown::{AnswerFormat, AnswerStream};
+pub use narrowing::Narrowing;
+pub use output::{OutputFlush, OutputStreams};
+pub use output_tail::OutputTail;
+pub use progress_bar::RunningProgress;
+pub use prompt::{PromptReply, QuestionPrompt};
+pub use question::{QuestionAnswer, QuestionQueue, QuestionReply, TerminalQuestion};
+pub use question_text::{
+    QuestionContent, QuestionLine, QuestionText, RestHint, TerminalSize, escape_question,
+};
+pub use queue::OutputQueue;
+pub use queue_state::{FlushResult, OutputPriority};
+pub use reader::{InputMode, InputReader, restore_held_terminal};
+pub use status_line::{StatusItem, StatusLine};
+#[cfg(any(test, feature = "test-screen"))]
+pub use test_screen::TestScreen;
+pub use text::{Environment, Style, Styled, Symbol, TextRole, escape, without_tabs};
+pub use text_table::TextTable;

@@ -1,0 +1,162 @@
+//! Questions that are answered by a typed line, where nothing else is typed: before a session is open.
+
+use std::collections::VecDeque;
+
+use super::device::TerminalDevice;
+use super::editor::{EditResult, LineEditor};
+use super::input_line::InputLine;
+use super::keys::Key;
+use super::output::OutputStreams;
+use super::queue::OutputQueue;
+use super::queue_state::OutputPriority;
+use super::reader::{InputMode, InputReader};
+use super::text::{Environment, Style, Styled, styled};
+
+/// Columns by which the rest of a long line is further to the right.
+const HANGING_COLUMNS: usize = 2;
+/// Columns of text below which nothing is broken between words.
+const TEXT_COLUMNS_MIN: usize = 10;
+
+/// Asks for lines. It holds the terminal while a question is open.
+#[derive(Debug)]
+pub struct LinePrompt {
+    queue: OutputQueue,
+    style: Style,
+    mode: InputMode,
+    reader: InputReader,
+    /// Keys behind an answer.
+    keys: VecDeque<Key>,
+}
+
+impl LinePrompt {
+    /// The prompt at the terminal of this process; `None` if nobody can answer there.
+    pub fn of_process(output: &OutputStreams, environment: &Environment) -> Option<Self> {
+        let device = TerminalDevice::of_process().filter(TerminalDevice::is_foreground)?;
+        let queue = match output.terminal() {
+            Some(queue) => queue.clone(),
+            None => OutputQueue::new(device.to_file()?, "tty").ok()?,
+        };
+        let mode = InputMode::of_question(environment);
+        Some(Self {
+            queue,
+            style: environment.style(true),
+            mode,
+            reader: InputReader::new(device, mode).ok()?,
+            keys: VecDeque::new(),
+        })
+    }
+
+    /// Colours and symbols of the terminal.
+    pub fn style(&self) -> Style {
+        self.style
+    }
+
+    /// Shows lines. Those that are too long are broken between words.
+    pub fn show(&self, lines: impl Into<Styled>) {
+        let columns = self.queue.columns().unwrap_or(usize::MAX);
+        let mut shown = Styled::default();
+        for line in lines.into().lines() {
+            push_wrapped(&mut shown, &line, columns);
+        }
+        self.queue.lines(shown, OutputPriority::Must);
+    }
+
+    /// Takes the terminal for a question. Call it before the question is shown: text typed before is no answer.
+    pub fn begin(&mut self) {
+        self.keys.clear();
+        self.reader.take_afresh();
+    }
+
+    /// Asks for a line; `None` if the terminal is gone, or at Ctrl-D. After a line that is no answer, ask once more: what was
+    /// typed behind that line counts.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses what was typed. Dropping the prompt gives the terminal back.
+    pub async fn ask(&mut self, prefix: Styled) -> Option<String> {
+        self.reader.take();
+        let mut line = LineEditor::default();
+        let answer = loop {
+            self.queue.show_input_line(Some(InputLine {
+                above: Vec::new(),
+                prefix: prefix.clone(),
+                text: line.text().to_owned(),
+                cursor: line.cursor(),
+                style: self.style,
+                is_echoed: self.mode == InputMode::Lines,
+            }));
+            let Some(key) = self.next_key().await else {
+                break None;
+            };
+            match line.press(if key == Key::NewLine { Key::Enter } else { key }) {
+                EditResult::Submitted(line) => break Some(line),
+                EditResult::EndOfInput => break None,
+                _ => {}
+            }
+        };
+        if self.mode == InputMode::Lines {
+            self.queue.end_echoed_line();
+        }
+        self.queue.show_input_line(None);
+        self.reader.release();
+        if let (Some(answer), InputMode::Keys { .. }) = (&answer, self.mode) {
+            // The line that was typed into is gone from the screen.
+            let mut said = prefix;
+            said.push(answer.as_str());
+            self.show(said);
+        }
+        answer
+    }
+
+    async fn next_key(&mut self) -> Option<Key> {
+        while self.keys.is_empty() {
+            self.keys.extend(self.reader.next().await?);
+        }
+        self.keys.pop_front()
+    }
+}
+
+/// Adds a line in rows of so many columns; those behind the first are further to the right.
+fn push_wrapped(shown: &mut Styled, line: &Styled, columns: usize) {
+    let text = line.as_str();
+    let indent = text.len() - text.trim_start_matches(' ').len();
+    let room = columns.saturating_sub(indent + HANGING_COLUMNS);
+    // Breaking joins blanks, and a command is shown as it is.
+    let has_gaps = text.trim_start_matches(' ').contains("  ");
+    if line.width() <= columns || room < TEXT_COLUMNS_MIN || has_gaps {
+        shown.push_line(line);
+        return;
+    }
+    for (at, row) in line.wrap(room).iter().enumerate() {
+        let columns = indent + if at == 0 { 0 } else { HANGING_COLUMNS };
+        shown.push_line(&styled![format_args!("{:columns$}", ""), row.clone()]);
+    }
+}
+
+impl Drop for LinePrompt {
+    fn drop(&mut self) {
+        self.queue.show_input_line(None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_line_is_broken_between_words_and_short_one_stays() {
+        let wrapped = |text: &str, columns| {
+            let mut shown = Styled::default();
+            push_wrapped(&mut shown, &Styled::text(text), columns);
+            shown.shown().to_owned()
+        };
+        assert_eq!(
+            wrapped("  - runs on stop: ./a  b", 18),
+            "  - runs on stop: ./a  b\n"
+        );
+        assert_eq!(
+            wrapped("  - runs on stop: ./a b", 18),
+            "  - runs on\n    stop: ./a b\n"
+        );
+        assert_eq!(wrapped("a word", 3), "a word\n");
+    }
+}

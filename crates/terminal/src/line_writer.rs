@@ -1,0 +1,50 @@
+//! Queue access for code that writes to an `io::Write`.
+
+use std::io;
+
+use super::queue::OutputQueue;
+use super::queue_state::OutputPriority;
+
+/// Pushes whole lines into a queue; a rest without an end of line is pushed at the end.
+#[derive(Debug)]
+pub struct LineWriter {
+    queue: OutputQueue,
+    line: Vec<u8>,
+}
+
+impl LineWriter {
+    pub(super) fn new(queue: OutputQueue) -> Self {
+        Self {
+            queue,
+            line: Vec::new(),
+        }
+    }
+}
+
+impl io::Write for LineWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.line.extend_from_slice(bytes);
+        if let Some(end) = memchr::memrchr(b'\n', &self.line) {
+            let rest = self.line.split_off(end + 1);
+            self.flush()?;
+            self.line = rest;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let line = std::mem::take(&mut self.line);
+        if !line.is_empty() {
+            let line = String::from_utf8_lossy(&line).into_owned();
+            self.queue.lines(line, OutputPriority::Must);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for LineWriter {
+    fn drop(&mut self) {
+        // It cannot fail: pushing never does.
+        drop(io::Write::flush(self));
+    }
+}

@@ -1,0 +1,351 @@
+//! The lines at the bottom of a terminal that change: one for each piece of running work.
+//!
+//! They are drawn by the queue's own thread from the latest value, so that a terminal that does not take them blocks
+//! nobody, and no frame can be lost between two others. (A progress library draws from whichever thread moves it.)
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use super::duration::duration;
+use super::flow::OpenText;
+use super::input_line::InputLine;
+use super::narrowing::Narrowing;
+use super::progress_bar::{RunningProgress, progress_bar};
+use super::status_line::StatusLine;
+use super::text::{Style, Styled, TextRole, styled};
+
+/// Interval between drawings of the lines that change: as often as a spinner needs to look alive.
+pub(super) const TICK: Duration = Duration::from_millis(100);
+/// Running lines drawn at most, with their output: more would push the text off a small terminal.
+const LINES_MAX: usize = 8;
+
+/// Columns from which on a stop has room for its name, its time and the key that forces.
+const STOPPING_COLUMNS_MIN: usize = 56;
+
+/// A line for running work.
+#[derive(Debug, Clone)]
+pub struct RunningLine {
+    /// Name of the work, in one line.
+    pub label: Styled,
+    /// Time that is shown behind it.
+    pub clock: RunningClock,
+    /// Its progress, shown below it.
+    pub progress: Option<RunningProgress>,
+    /// The last lines of its output, shown below it.
+    pub tail: Vec<Styled>,
+    /// Colours and symbols.
+    pub style: Style,
+}
+
+/// Time of a running line.
+#[derive(Debug, Clone, Copy)]
+pub enum RunningClock {
+    /// Time since the work began.
+    Since(Instant),
+    /// Time until a stop uses force.
+    ForceAt(Instant),
+}
+
+/// The region that is drawn at present.
+#[derive(Debug, Default)]
+pub(super) struct LiveRegion {
+    frame: RegionFrame,
+    /// It stands below a line that is not ended.
+    below_open_line: bool,
+}
+
+/// Rows that the region shows.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct RegionFrame {
+    /// Rows from the first to the last, each narrower than the terminal.
+    rows: Vec<RegionRow>,
+    /// Row and column of the cursor; none: it is below the last row.
+    cursor: Option<(usize, usize)>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct RegionRow {
+    text: String,
+    width: usize,
+}
+
+/// Parts of a frame.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RegionParts<'a> {
+    /// Text that is not complete.
+    pub(super) open: Option<&'a dyn OpenText>,
+    pub(super) running: &'a [RunningLine],
+    pub(super) input_line: Option<&'a InputLine>,
+    pub(super) status: Option<&'a StatusLine>,
+}
+
+/// A terminal, as far as drawing depends on it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RegionTerminal {
+    pub(super) columns: usize,
+    pub(super) rows: usize,
+    pub(super) narrowing: Narrowing,
+}
+
+/// Place of the cursor after the region was taken off the terminal.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum CursorPlace {
+    /// The place of the region before.
+    Region,
+    /// At the beginning of a row that is not ended: what stood there has to be written again.
+    OpenRow,
+    /// Below such a row, which stays as it is.
+    BelowOpenRow,
+}
+
+impl LiveRegion {
+    /// Takes it off a terminal. `is_one_row`: the line that is not ended still is one row.
+    ///
+    /// In a terminal that breaks lines anew the rows may be more by now. One that does not say how it behaves is taken
+    /// for one that does not: what stands above the region is safe.
+    pub(super) fn erase(
+        &mut self,
+        terminal: RegionTerminal,
+        is_one_row: bool,
+        to: &mut String,
+    ) -> CursorPlace {
+        let region = std::mem::take(self);
+        let above = region.frame.rows_above_cursor(terminal);
+        let (erased, up) = if !region.below_open_line {
+            (CursorPlace::Region, above)
+        } else if is_one_row && above + 1 < terminal.rows {
+            (CursorPlace::OpenRow, above + 1)
+        } else {
+            (CursorPlace::BelowOpenRow, above)
+        };
+        if up > 0 {
+            let _ = write!(to, "\x1b[{up}A");
+        }
+        if up > 0 || region.frame.cursor.is_some() {
+            clear_from_here(to);
+        }
+        erased
+    }
+
+    /// Draws a frame at the cursor, where no region is. `is_line_open`: the cursor stands behind text.
+    pub(super) fn draw(&mut self, frame: RegionFrame, is_line_open: bool, to: &mut String) {
+        if is_line_open {
+            to.push('\n');
+        }
+        self.below_open_line = is_line_open;
+        frame.draw_from(0, to);
+        self.frame = frame;
+    }
+
+    /// Draws a frame over this one, on a terminal that still has its size: only from the first row that differs.
+    pub(super) fn redraw(&mut self, frame: RegionFrame, to: &mut String) {
+        let old = std::mem::take(&mut self.frame);
+        if old != frame {
+            let same = old.rows.iter().zip(&frame.rows);
+            let same = same.take_while(|(old, new)| old == new).count();
+            // A row that is not there yet cannot be gone to, and the last one is drawn again to end there.
+            let last = old.rows.len().min(frame.rows.len()).saturating_sub(1);
+            let first = same.min(last);
+            let (row, _) = old.cursor_place();
+            if first < row {
+                let _ = write!(to, "\x1b[{}A", row - first);
+            } else if first > row {
+                let _ = write!(to, "\x1b[{}B", first - row);
+            }
+            clear_from_here(to);
+            frame.draw_from(first, to);
+        }
+        self.frame = frame;
+    }
+}
+
+impl RegionFrame {
+    /// The frame for a terminal of this size.
+    pub(super) fn new(parts: &RegionParts<'_>, now: Instant, terminal: RegionTerminal) -> Self {
+        let RegionTerminal {
+            columns,
+            rows: screen,
+            ..
+        } = terminal;
+        let mut below = Vec::new();
+        add_running(parts.running, now, (columns, screen), &mut below);
+        let mut cursor = None;
+        if let Some(input_line) = parts.input_line {
+            let drawn = input_line.draw(columns, screen);
+            cursor = Some((below.len() + drawn.cursor_row, drawn.cursor_column));
+            below.extend(drawn.rows.into_iter().map(RegionRow::new));
+        }
+        let status = parts.status.filter(|_| below.len() + 1 < screen);
+        below.extend(status.map(|status| RegionRow::of(&status.draw(now, columns))));
+        let mut rows: Vec<_> = match parts.open {
+            Some(open) => open
+                .parts()
+                .iter()
+                .flat_map(|part| part.rows(columns))
+                .collect(),
+            None => Vec::new(),
+        };
+        // Of more, the last ones: the others appear when they are complete.
+        let room = screen.saturating_sub(below.len() + 1);
+        let rows = rows.split_off(rows.len().saturating_sub(room));
+        let mut rows: Vec<_> = rows.iter().map(RegionRow::of).collect();
+        if let Some((row, _)) = &mut cursor {
+            *row += rows.len();
+        }
+        rows.append(&mut below);
+        Self { rows, cursor }
+    }
+
+    /// True if there is nothing to draw.
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    fn cursor_place(&self) -> (usize, usize) {
+        self.cursor.unwrap_or((self.rows.len(), 0))
+    }
+
+    /// Rows of the terminal between the first row and the cursor's.
+    fn rows_above_cursor(&self, terminal: RegionTerminal) -> usize {
+        let columns = terminal.columns.max(1);
+        let (row, column) = self.cursor_place();
+        if terminal.narrowing == Narrowing::Cuts {
+            return row;
+        }
+        let heights = self
+            .rows
+            .iter()
+            .take(row)
+            .map(|row| row.width.div_ceil(columns).max(1));
+        heights.sum::<usize>() + column / columns
+    }
+
+    fn draw_from(&self, first: usize, to: &mut String) {
+        for (at, row) in self.rows.iter().enumerate().skip(first) {
+            if at > first {
+                to.push('\n');
+            }
+            to.push_str(&row.text);
+        }
+        let Some((row, column)) = self.cursor else {
+            if !self.rows.is_empty() {
+                to.push('\n');
+            }
+            return;
+        };
+        let below = self.rows.len().saturating_sub(row + 1);
+        if below > 0 {
+            let _ = write!(to, "\x1b[{below}A");
+        }
+        to.push('\r');
+        if column > 0 {
+            let _ = write!(to, "\x1b[{column}C");
+        }
+    }
+}
+
+/// Clears the cursor's row and everything below it. tmux moves the text to its history when the whole screen is cleared
+/// from its first column: then it would stand there a second time. The row below may be gone, if the window has fewer
+/// rows by now: the cursor stays in its row.
+fn clear_from_here(to: &mut String) {
+    to.push_str("\r\x1b[2K\x1b[C\x1b[J\r");
+}
+
+impl RegionRow {
+    fn new(text: String) -> Self {
+        Self::of(&Styled::of_escaped(text))
+    }
+
+    fn of(text: &Styled) -> Self {
+        Self {
+            width: text.width(),
+            text: text.as_str().to_owned(),
+        }
+    }
+}
+
+fn add_running(
+    running: &[RunningLine],
+    now: Instant,
+    (columns, rows): (usize, usize),
+    to: &mut Vec<RegionRow>,
+) {
+    let room = LINES_MAX.min(rows.saturating_sub(2)).max(1);
+    let shown = match running.len() {
+        len if len <= room => len,
+        _ => room - 1,
+    };
+    // Output is shown where every line of work has its place.
+    let mut room_for_output = room.saturating_sub(running.len());
+    for line in running.iter().take(shown) {
+        to.push(RegionRow::of(&line.draw(now, columns)));
+        if let Some(progress) = line.progress.as_ref().filter(|_| room_for_output > 0) {
+            let bar = progress_bar(progress, line.style, columns.saturating_sub(1));
+            to.push(RegionRow::of(&bar));
+            room_for_output -= 1;
+        }
+        let left_out = line.tail.len().saturating_sub(room_for_output);
+        let tail = line.tail.get(left_out..).unwrap_or_default();
+        to.extend(
+            tail.iter()
+                .map(|output| RegionRow::of(&line.draw_output(output, columns))),
+        );
+        room_for_output -= tail.len();
+    }
+    if let Some(more) = running.len().checked_sub(shown).filter(|more| *more > 0) {
+        let more = Styled::text(&format!("  and {more} more"));
+        to.push(RegionRow::of(&more.cut(columns.saturating_sub(1), "")));
+    }
+}
+
+impl RunningLine {
+    fn draw(&self, now: Instant, columns: usize) -> Styled {
+        let mark = self.style.pick("…", "...");
+        let (elapsed, time) = match self.clock {
+            RunningClock::Since(since) => {
+                let elapsed = now.saturating_duration_since(since);
+                (elapsed, duration(elapsed))
+            }
+            RunningClock::ForceAt(force_at) => {
+                let left = force_at.saturating_duration_since(now);
+                (left, self.force_in_words(left, columns))
+            }
+        };
+        let frames = self.style.pick("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "|/-\\");
+        let count = frames.chars().count().max(1);
+        let at = (elapsed.as_millis() / TICK.as_millis()) as usize % count;
+        let frame = frames.chars().nth(at).unwrap_or(' ');
+        // The last column stays free: some terminals wrap as soon as it is written.
+        let row = columns.saturating_sub(1);
+        let time = styled![format_args!("  {time}")];
+        let room = row.saturating_sub(time.widest() + 2);
+        let time = self.style.paint(TextRole::Dim, time);
+        let frame = self.style.paint(TextRole::Warning, frame.to_string());
+        styled![frame, " ", self.label.cut(room, mark), time].cut(row, mark)
+    }
+
+    /// The time until force, with the key that forces where both have room beside a name.
+    fn force_in_words(&self, left: Duration, columns: usize) -> String {
+        if left.is_zero() {
+            return "forcing".to_owned();
+        }
+        let time = format!("force in {}", duration(left));
+        let key = format!(" {} Ctrl-C forces now", self.style.pick("·", "-"));
+        if columns < STOPPING_COLUMNS_MIN {
+            time
+        } else {
+            time + &key
+        }
+    }
+
+    fn draw_output(&self, output: &Styled, columns: usize) -> Styled {
+        let bar = self.style.pick("│", "|");
+        let row = styled!["  ", bar, " ", output];
+        let row = row.cut(columns.saturating_sub(1), self.style.pick("…", "..."));
+        self.style.paint(TextRole::Dim, row)
+    }
+}
+
+#[cfg(test)]
+#[path = "live_region_tests.rs"]
+mod tests;

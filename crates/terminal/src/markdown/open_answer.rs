@@ -1,0 +1,22 @@
+//! The part of an answer that is not complete.
+
+use super::stream::AnswerStream;
+use crate::{FlowPart, OpenText};
+
+/// A copy of what is not complete, which the writer thread draws as if the answer ended here.
+#[derive(Debug)]
+pub(super) struct OpenAnswer {
+    stream: AnswerStream,
+}
+
+impl OpenAnswer {
+    pub(super) fn new(stream: AnswerStream) -> Self {
+        Self { stream }
+    }
+}
+
+impl OpenText for OpenAnswer {
+    fn parts(&self) -> Vec<FlowPart> {
+        self.stream.clone().finish()
+    }
+}

@@ -1,0 +1,81 @@
+//! Colours and signs of an answer.
+
+use anstyle::{AnsiColor, Style as TextStyle};
+
+use super::highlight::CodeToken;
+use crate::{Span, Style};
+
+/// Colours and signs of an answer, for one terminal.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AnswerTheme {
+    style: Style,
+}
+
+impl AnswerTheme {
+    pub(super) fn new(style: Style) -> Self {
+        Self { style }
+    }
+
+    fn with(self, style: TextStyle) -> TextStyle {
+        if self.style.is_coloured() {
+            style
+        } else {
+            TextStyle::new()
+        }
+    }
+
+    pub(super) fn heading(self, level: u8) -> TextStyle {
+        let bold = TextStyle::new().bold();
+        self.with(match level {
+            1 => bold.underline().fg_color(Some(AnsiColor::Cyan.into())),
+            2 => bold.fg_color(Some(AnsiColor::Cyan.into())),
+            _ => bold,
+        })
+    }
+
+    pub(super) fn inline_code(self) -> TextStyle {
+        self.with(AnsiColor::Yellow.on_default())
+    }
+
+    pub(super) fn dim(self) -> TextStyle {
+        self.with(TextStyle::new().dimmed())
+    }
+
+    pub(super) fn code(self, token: CodeToken) -> TextStyle {
+        let plain = TextStyle::new();
+        self.with(match token {
+            CodeToken::Plain => plain,
+            CodeToken::Keyword => AnsiColor::Magenta.on_default(),
+            CodeToken::Text | CodeToken::Added => AnsiColor::Green.on_default(),
+            CodeToken::Number => AnsiColor::Yellow.on_default(),
+            CodeToken::Comment => plain.dimmed(),
+            CodeToken::Removed => AnsiColor::Red.on_default(),
+        })
+    }
+
+    pub(super) fn bullet(self) -> Span {
+        Span::new(self.style.pick("• ", "* "), self.dim())
+    }
+
+    pub(super) fn task(self, done: bool) -> Span {
+        let sign = if done { "[x] " } else { "[ ] " };
+        Span::new(sign, self.dim())
+    }
+
+    pub(super) fn quote(self) -> Span {
+        Span::new(self.style.pick("│ ", "> "), self.dim())
+    }
+
+    pub(super) fn dash(self) -> Span {
+        Span::new(self.style.pick("─", "-"), self.dim())
+    }
+
+    /// Between two cells, below the header, and where both meet.
+    pub(super) fn table_lines(self) -> [&'static str; 3] {
+        if self.style.is_unicode() {
+            [" │ ", "─", "─┼─"]
+        } else {
+            [" | ", "-", "-+-"]
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The last lines of a call's output, as a terminal would show them: without colours, and a line that was written over
+//! as it is now.
+
+use std::collections::VecDeque;
+
+use vte::{Params, Parser, Perform};
+
+/// Lines that are kept: what a failed call shows.
+const LINES_KEPT: usize = 10;
+
+/// Lines that are shown while the call runs.
+const LINES_LIVE: usize = 4;
+
+/// Characters of a line that are kept: more than a terminal is wide.
+const LINE_CHARS_MAX: usize = 500;
+
+/// The last lines of a program's output. Control sequences are interpreted or left out.
+#[derive(Default)]
+pub struct OutputTail {
+    parser: Parser,
+    screen: TailScreen,
+}
+
+impl std::fmt::Debug for OutputTail {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("OutputTail").field(&self.screen).finish()
+    }
+}
+
+#[derive(Debug, Default)]
+struct TailScreen {
+    ended: VecDeque<String>,
+    line: String,
+    chars: usize,
+    /// The next character writes over the line.
+    is_returned: bool,
+}
+
+impl OutputTail {
+    /// Takes the next piece of the output.
+    pub fn push(&mut self, output: &str) {
+        self.parser.advance(&mut self.screen, output.as_bytes());
+    }
+
+    /// The lines to show while the call runs.
+    pub fn live(&self) -> impl Iterator<Item = &str> {
+        self.last(LINES_LIVE)
+    }
+
+    /// The lines to show of a call that failed.
+    pub fn kept(&self) -> impl Iterator<Item = &str> {
+        self.last(LINES_KEPT)
+    }
+
+    fn last(&self, lines: usize) -> impl Iterator<Item = &str> {
+        let open = Some(&self.screen.line).filter(|line| !line.is_empty());
+        let all = self.screen.ended.len() + usize::from(open.is_some());
+        let shown = self.screen.ended.iter().chain(open);
+        shown.skip(all.saturating_sub(lines)).map(String::as_str)
+    }
+}
+
+impl TailScreen {
+    fn end_line(&mut self) {
+        let line = std::mem::take(&mut self.line);
+        (self.chars, self.is_returned) = (0, false);
+        if line.trim().is_empty() {
+            return;
+        }
+        if self.ended.len() == LINES_KEPT {
+            self.ended.pop_front();
+        }
+        self.ended.push_back(line);
+    }
+}
+
+impl Perform for TailScreen {
+    fn print(&mut self, c: char) {
+        if std::mem::take(&mut self.is_returned) {
+            self.line.clear();
+            self.chars = 0;
+        }
+        if self.chars < LINE_CHARS_MAX {
+            self.line.push(c);
+            self.chars += 1;
+        }
+    }
+
+    fn execute(&mut self, byte: u8) {
+        match byte {
+            b'\n' => self.end_line(),
+            b'\r' => self.is_returned = true,
+            b'\t' => self.print(' '),
+            b'\x08' => {
+                self.chars -= usize::from(self.line.pop().is_some());
+            }
+            _ => {}
+        }
+    }
+
+    /// Erasing the line begins it again, as programs do that draw progress.
+    fn csi_dispatch(
+        &mut self,
+        _params: &Params,
+        _intermediates: &[u8],
+        _ignore: bool,
+        action: char,
+    ) {
+        if action == 'K' && self.is_returned {
+            self.line.clear();
+            self.chars = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(pieces: &[&str]) -> Vec<String> {
+        let mut tail = OutputTail::default();
+        for piece in pieces {
+            tail.push(piece);
+        }
+        tail.kept().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn lines_are_as_a_terminal_shows_them() {
+        assert_eq!(kept(&["on", "e\ntw", "o"]), ["one", "two"]);
+        assert_eq!(
+            kept(&["\x1b[31mred\x1b[0m\r\n\n  \nb\x1b]0;title\x07"]),
+            ["red", "b"]
+        );
+        assert_eq!(kept(&["10 %\r", "20 %\r", "30 %"]), ["30 %"]);
+        assert_eq!(kept(&["10 %\r\x1b[Kdone\n"]), ["done"]);
+        assert_eq!(kept(&["a\tb\x08c"]), ["a c"]);
+        assert_eq!(kept(&["\x08\x08x"]), ["x"]);
+        assert_eq!(kept(&[]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn only_the_last_lines_are_kept() {
+        let lines: Vec<_> = (0..1_000).map(|line| line.to_string()).collect();
+        let lines = lines.join("\n") + "\n";
+        let all: Vec<_> = (990..1_000).map(|line| line.to_string()).collect();
+        assert_eq!(kept(&[&lines]), all);
+        let mut tail = OutputTail::default();
+        tail.push(&lines);
+        tail.push("open");
+        assert_eq!(
+            tail.live().collect::<Vec<_>>(),
+            ["997", "998", "999", "open"]
+        );
+        let long = kept(&[&"x".repeat(1_000_000)]);
+        assert_eq!(long[0].len(), LINE_CHARS_MAX);
+    }
+}

@@ -1,0 +1,203 @@
+//! The prompt of `run`: it holds the terminal while a question is open, and no longer.
+
+use std::collections::VecDeque;
+use std::io;
+use std::time::Instant;
+
+use super::device::TerminalDevice;
+use super::keys::Key;
+use super::output::OutputStreams;
+use super::question::{QuestionAnswer, QuestionQueue, QuestionReply, TerminalQuestion};
+use super::question_text::RestHint;
+use super::queue::OutputQueue;
+use super::queue_state::OutputPriority;
+use super::reader::{InputMode, InputReader};
+use super::text::{Environment, Style, TextRole};
+
+/// Reply of a person to a question of this number.
+#[derive(Debug, PartialEq)]
+pub enum PromptReply {
+    /// The answer.
+    Answer(u64, QuestionAnswer),
+    /// More of it is to be shown.
+    ShowMore(u64),
+}
+
+/// Asks questions where nothing else is typed.
+#[derive(Debug)]
+pub struct QuestionPrompt {
+    queue: OutputQueue,
+    style: Style,
+    mode: InputMode,
+    reader: InputReader,
+    /// The terminal is gone: every question is denied.
+    is_gone: bool,
+    questions: QuestionQueue,
+    /// Keys behind an answer.
+    keys: VecDeque<Key>,
+}
+
+impl QuestionPrompt {
+    /// The prompt at the terminal that this process belongs to; `None` if there is nobody to ask.
+    pub fn of_process(output: &OutputStreams, environment: &Environment) -> Option<Self> {
+        let device = TerminalDevice::of_process()?;
+        let queue = match output.terminal() {
+            Some(queue) => queue.clone(),
+            None => OutputQueue::new(device.to_file()?, "tty").ok()?,
+        };
+        Self::new(queue, device, environment).ok()
+    }
+
+    /// A prompt that writes to `queue` and reads from a terminal.
+    ///
+    /// # Errors
+    /// If the terminal is gone, or there are no descriptors or threads left.
+    fn new(
+        queue: OutputQueue,
+        device: TerminalDevice,
+        environment: &Environment,
+    ) -> io::Result<Self> {
+        let mode = InputMode::of_question(environment);
+        Ok(Self {
+            queue,
+            style: environment.style(true),
+            mode,
+            reader: InputReader::new(device, mode)?,
+            is_gone: false,
+            questions: QuestionQueue::default(),
+            keys: VecDeque::new(),
+        })
+    }
+
+    /// Output of the terminal: a question belongs there.
+    pub fn queue(&self) -> &OutputQueue {
+        &self.queue
+    }
+
+    /// Colours and symbols of the terminal.
+    pub fn style(&self) -> Style {
+        self.style
+    }
+
+    /// Place of the number of rows that a question has left.
+    pub fn rest_hint(&self) -> RestHint {
+        self.mode.rest_hint()
+    }
+
+    /// True if the terminal is gone: then the answers are not those of a person.
+    pub fn is_gone(&self) -> bool {
+        self.is_gone
+    }
+
+    /// True if a person can answer: in the background, reading would stop the whole process.
+    pub fn can_ask(&self) -> bool {
+        !self.is_gone && self.reader.device().is_foreground()
+    }
+
+    /// Takes the terminal for the questions that follow, unless it is held. Call it before a question is shown: text
+    /// typed before is no answer.
+    pub fn begin(&mut self) {
+        if self.questions.is_empty() {
+            self.keys.clear();
+            self.reader.take_afresh();
+        }
+    }
+
+    /// Opens a question that has been shown.
+    pub fn open(&mut self, question: TerminalQuestion) {
+        self.questions.open(question);
+        self.show();
+    }
+
+    /// More of a question was shown.
+    pub fn shown_more(&mut self, number: u64, rows_left: usize) {
+        self.questions.shown_more(number, rows_left);
+        self.show();
+    }
+
+    /// Closes a question that was answered elsewhere or withdrawn.
+    pub fn close(&mut self, number: u64) {
+        self.questions.close(number, Instant::now());
+        self.show();
+    }
+
+    /// The next reply. It waits for ever while no question is open.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn next(&mut self) -> PromptReply {
+        loop {
+            if self.questions.is_empty() {
+                return std::future::pending().await;
+            }
+            let now = Instant::now();
+            if let Some(number) = self.is_gone.then(|| self.questions.deny(now)).flatten() {
+                self.show();
+                return PromptReply::Answer(number, QuestionAnswer::No(String::new()));
+            }
+            while let Some(key) = self.keys.pop_front() {
+                let reply = self.press(key);
+                self.show();
+                if let Some(reply) = reply {
+                    return reply;
+                }
+            }
+            self.reader.take();
+            match self.reader.next().await {
+                Some(keys) => self.keys.extend(keys),
+                None => self.is_gone = true,
+            }
+        }
+    }
+
+    fn press(&mut self, key: Key) -> Option<PromptReply> {
+        if key.ends_line() && self.mode == InputMode::Lines {
+            self.queue.end_echoed_line();
+        }
+        match self.questions.press(key, Instant::now())? {
+            QuestionReply::Answered(number, answer) => {
+                return Some(PromptReply::Answer(number, answer));
+            }
+            QuestionReply::ShowMore(number) => return Some(PromptReply::ShowMore(number)),
+            QuestionReply::Pending => {}
+            QuestionReply::Other(_) => {
+                let said = "answer y, a, n or n REASON; v shows more; Ctrl-C stops the turn";
+                let said = self.queue.fitted(said.into());
+                let line = self.style.paint(TextRole::Dim, said);
+                self.queue.lines(line, OutputPriority::Must);
+            }
+        }
+        None
+    }
+
+    /// Draws the reply, or gives the terminal back when no question is open.
+    pub fn show(&self) {
+        let mut input_line = self.questions.input_line(self.style);
+        if let Some(input_line) = &mut input_line {
+            input_line.is_echoed = self.mode == InputMode::Lines;
+        } else {
+            self.reader.release();
+        }
+        self.queue.show_input_line(input_line);
+    }
+
+    /// Gives the terminal to the shell while the process is suspended.
+    pub fn suspend(&self) {
+        self.reader.suspend();
+    }
+
+    /// Takes the terminal again, if a question is open.
+    pub fn resume(&self) {
+        self.reader.resume();
+    }
+}
+
+impl Drop for QuestionPrompt {
+    fn drop(&mut self) {
+        self.queue.show_input_line(None);
+    }
+}
+
+#[cfg(test)]
+#[path = "prompt_tests.rs"]
+mod tests;

@@ -1,0 +1,205 @@
+//! Questions on a terminal: answered, repeated, withdrawn, and asked of nobody.
+
+use std::time::Duration;
+
+use super::*;
+use crate::test_screen::TestScreen;
+
+const LONG: Duration = Duration::from_secs(20);
+
+struct TestTerminal {
+    screen: TestScreen,
+    output: OutputStreams,
+    prompt: QuestionPrompt,
+}
+
+fn terminal() -> TestTerminal {
+    terminal_named("xterm")
+}
+
+fn terminal_named(name: &str) -> TestTerminal {
+    let screen = TestScreen::open(24, 80);
+    let output = OutputStreams::new(screen.terminal(), screen.terminal()).unwrap();
+    let environment = Environment::read(|variable| (variable == "TERM").then(|| name.into()));
+    let device = TerminalDevice::open(&screen.path).unwrap();
+    let queue = output.terminal().unwrap().clone();
+    let prompt = QuestionPrompt::new(queue, device, &environment).unwrap();
+    TestTerminal {
+        screen,
+        output,
+        prompt,
+    }
+}
+
+impl TestTerminal {
+    /// Asks as a run does.
+    fn asks(&mut self, number: u64, command: &str) {
+        self.prompt.begin();
+        let call = format!("call_{number}");
+        let line = format!("? Allow {command} ({call})");
+        self.output.stderr().lines(line, OutputPriority::Must);
+        self.prompt.open(TerminalQuestion {
+            number,
+            call,
+            always: "exactly this command".to_owned(),
+            rows_left: 0,
+        });
+    }
+}
+
+#[tokio::test]
+async fn each_answer_is_understood() {
+    for name in ["xterm", "dumb"] {
+        for (typed, answer) in [
+            ("y\n", QuestionAnswer::Yes),
+            (" YES \n", QuestionAnswer::Yes),
+            ("a\n", QuestionAnswer::Always),
+            ("no\n", QuestionAnswer::No(String::new())),
+            ("\u{4}", QuestionAnswer::No(String::new())),
+        ] {
+            let mut terminal = terminal_named(name);
+            terminal.asks(1, "shell: rm -rf x");
+            terminal.screen.wait_for("[n]o");
+            terminal.screen.type_keys(typed);
+            assert_eq!(
+                terminal.prompt.next().await,
+                PromptReply::Answer(1, answer),
+                "{typed:?}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_question_reads_like_this() {
+    let mut terminal = terminal();
+    terminal.asks(1, "shell: rm x");
+    terminal.screen.wait_for("[n]o");
+    terminal.screen.type_keys("maybe\ry\r");
+    let answer = PromptReply::Answer(1, QuestionAnswer::Yes);
+    assert_eq!(terminal.prompt.next().await, answer);
+    let queue = terminal.output.stderr();
+    queue.lines("  yes, once", OutputPriority::Must);
+    terminal.asks(2, "shell: rm y");
+    terminal.screen.type_keys("ye");
+    tokio::select! {
+        answer = terminal.prompt.next() => panic!("no answer yet: {answer:?}"),
+        () = terminal.screen.shows("> ye") => {}
+    }
+    insta::assert_snapshot!(terminal.screen.contents());
+}
+
+#[tokio::test]
+async fn a_withdrawn_question_leaves_the_terminal_to_the_shell() {
+    let mut terminal = terminal();
+    terminal.asks(1, "shell: rm x");
+    terminal.screen.wait_for("[n]o");
+    terminal.screen.type_keys("ye");
+    tokio::select! {
+        answer = terminal.prompt.next() => panic!("no answer yet: {answer:?}"),
+        () = terminal.screen.shows("> ye") => {}
+    }
+    terminal.prompt.close(1);
+    terminal
+        .screen
+        .wait_until(|screen| !screen.contains("[n]o"));
+    terminal.screen.type_keys("ls\n");
+    // The terminal shows it again, and nothing of the half word is left to it.
+    terminal.screen.wait_for("ls");
+    assert_eq!(terminal.screen.unread(), "ls\n");
+}
+
+#[tokio::test]
+async fn text_typed_before_the_question_is_no_answer() {
+    for name in ["xterm", "dumb"] {
+        let mut terminal = terminal_named(name);
+        terminal.screen.type_keys("y\n");
+        terminal.screen.wait_for("y");
+        terminal.asks(1, "shell: rm x");
+        terminal.screen.wait_for("[n]o");
+        terminal.screen.type_keys("n\n");
+        assert_eq!(
+            terminal.prompt.next().await,
+            PromptReply::Answer(1, QuestionAnswer::No(String::new()))
+        );
+    }
+}
+
+#[tokio::test]
+async fn questions_are_answered_one_after_another() {
+    for name in ["xterm", "dumb"] {
+        let mut terminal = terminal_named(name);
+        for number in 1..=3 {
+            terminal.asks(number, "shell: rm x");
+        }
+        terminal.screen.wait_for("call_1: [y]es");
+        terminal.prompt.close(1);
+        terminal.screen.wait_for("call_2: [y]es");
+        terminal.screen.type_keys("a\n");
+        let answer = terminal.prompt.next().await;
+        assert_eq!(answer, PromptReply::Answer(2, QuestionAnswer::Always));
+        terminal.screen.wait_for("call_3: [y]es");
+        terminal.screen.type_keys("\u{4}");
+        assert_eq!(
+            terminal.prompt.next().await,
+            PromptReply::Answer(3, QuestionAnswer::No(String::new()))
+        );
+    }
+}
+
+#[tokio::test]
+async fn other_output_stands_above_the_reply() {
+    let mut terminal = terminal();
+    terminal.asks(1, "shell: rm x");
+    terminal.screen.wait_for("[n]o");
+    let queue = terminal.output.stderr();
+    queue.lines("another call has ended", OutputPriority::Must);
+    terminal.screen.wait_for("another call has ended");
+    terminal.screen.wait_for("[n]o");
+    let screen = terminal.screen.contents();
+    let lines: Vec<_> = screen.lines().collect();
+    assert!(lines[1] == "another call has ended", "{screen}");
+    assert!(lines[2].contains("[n]o"), "{screen}");
+}
+
+#[tokio::test]
+async fn a_terminal_that_hangs_up_is_a_no() {
+    for name in ["xterm", "dumb"] {
+        let TestTerminal {
+            mut screen,
+            output,
+            prompt,
+        } = terminal_named(name);
+        let mut terminal = TestTerminal {
+            screen: TestScreen::open(24, 80),
+            output,
+            prompt,
+        };
+        terminal.asks(1, "shell: rm x");
+        terminal.asks(2, "shell: rm y");
+        screen.wait_for("[n]o");
+        drop(screen);
+        assert_eq!(
+            terminal.prompt.next().await,
+            PromptReply::Answer(1, QuestionAnswer::No(String::new()))
+        );
+        assert_eq!(
+            terminal.prompt.next().await,
+            PromptReply::Answer(2, QuestionAnswer::No(String::new()))
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_suspended_question_goes_on_where_it_was() {
+    let mut terminal = terminal();
+    terminal.asks(1, "shell: rm x");
+    terminal.screen.wait_for("[n]o");
+    terminal.prompt.suspend();
+    terminal.screen.type_keys("ls\n");
+    assert_eq!(terminal.screen.unread(), "ls\n");
+    terminal.prompt.resume();
+    terminal.screen.type_keys("y\r");
+    let answer = tokio::time::timeout(LONG, terminal.prompt.next()).await;
+    assert_eq!(answer.unwrap(), PromptReply::Answer(1, QuestionAnswer::Yes));
+}

@@ -1,0 +1,205 @@
+//! Questions at the terminal: open, answered, closed, and the reply that is being typed. No I/O.
+//!
+//! Invariants:
+//! 1. A key is never the answer to a question that opened after it was pressed, nor to one that is closed.
+//! 2. An answer that comes too late is held back: where messages are typed too, it is not sent as one at once.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use super::editor::{EditResult, LineEditor};
+use super::input_line::InputLine;
+use super::keys::Key;
+use super::text::{Style, Styled, TextRole, styled};
+
+/// Time after a question closes in which a reply is held back: a person who was about to answer has seen by then that the
+/// question is gone. As a message the word might stop the turn.
+const LATE_ANSWER: Duration = Duration::from_secs(2);
+
+/// Answer of a person to a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum QuestionAnswer {
+    /// Yes, this time.
+    Yes,
+    /// Yes, this time and from now on.
+    Always,
+    /// No, with the reason that was typed, without blanks around it. It is empty if none was typed.
+    No(String),
+}
+
+/// An open question, as far as its answer is concerned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TerminalQuestion {
+    /// Number of the question in this process: 1, 2, 3 …
+    pub number: u64,
+    /// The call that it is about, by the calls that it lies in.
+    pub call: String,
+    /// The calls that `always` would allow.
+    pub always: String,
+    /// Rows of it that are not on the screen yet.
+    pub rows_left: usize,
+}
+
+/// Result of a key while a question is open.
+#[derive(Debug, PartialEq)]
+pub enum QuestionReply {
+    /// No answer yet.
+    Pending,
+    /// The question of this number has its answer.
+    Answered(u64, QuestionAnswer),
+    /// More of the question of this number is to be shown.
+    ShowMore(u64),
+    /// A line that is no answer.
+    Other(String),
+}
+
+/// The open questions, answered one after the other, and the reply that is being typed.
+#[derive(Debug, Default)]
+pub struct QuestionQueue {
+    reply: LineEditor,
+    open: VecDeque<TerminalQuestion>,
+    /// Several questions were open at once: until none is, the prompt names the call.
+    names_call: bool,
+    /// When the last question closed, until an answer to it was held back.
+    closed_at: Option<Instant>,
+}
+
+impl QuestionQueue {
+    /// Opens a question.
+    pub fn open(&mut self, question: TerminalQuestion) {
+        self.open.push_back(question);
+        self.names_call |= self.open.len() > 1;
+        if self.open.len() == 1 {
+            self.reply.replace("");
+        }
+    }
+
+    /// Closes a question that was answered or withdrawn.
+    pub fn close(&mut self, number: u64, now: Instant) {
+        self.closed_at = Some(now);
+        let shown = self.open.front().map(|question| question.number);
+        self.open.retain(|question| question.number != number);
+        self.names_call &= !self.open.is_empty();
+        if shown == Some(number) {
+            // Text typed for that question is no answer to the next.
+            self.reply.replace("");
+        }
+    }
+
+    /// More of a question was shown.
+    pub fn shown_more(&mut self, number: u64, rows_left: usize) {
+        let mut open = self.open.iter_mut();
+        if let Some(question) = open.find(|question| question.number == number) {
+            question.rows_left = rows_left;
+        }
+    }
+
+    /// True if no question is open.
+    pub fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// The reply that is being typed, while a question is open.
+    pub fn reply_mut(&mut self) -> Option<&mut LineEditor> {
+        (!self.is_empty()).then_some(&mut self.reply)
+    }
+
+    /// Handles a key; `None` if no question is open. An empty line is no answer: Enter is pressed too easily.
+    pub fn press(&mut self, key: Key, now: Instant) -> Option<QuestionReply> {
+        let number = self.open.front()?.number;
+        // A reply has one line, so Ctrl-J ends it too.
+        let key = if key == Key::NewLine { Key::Enter } else { key };
+        let answer = match self.reply.press(key) {
+            EditResult::EndOfInput => QuestionAnswer::No(String::new()),
+            EditResult::Submitted(line) => match meaning_of(&line) {
+                Some(ReplyMeaning::Answer(answer)) => answer,
+                Some(ReplyMeaning::ShowMore) => return Some(QuestionReply::ShowMore(number)),
+                None if line.trim().is_empty() => return Some(QuestionReply::Pending),
+                None => return Some(QuestionReply::Other(line)),
+            },
+            _ => return Some(QuestionReply::Pending),
+        };
+        self.close(number, now);
+        Some(QuestionReply::Answered(number, answer))
+    }
+
+    /// Denies the question in front, where nobody can answer any more. Its number.
+    pub(super) fn deny(&mut self, now: Instant) -> Option<u64> {
+        let number = self.open.front()?.number;
+        self.close(number, now);
+        Some(number)
+    }
+
+    /// True if this line answers a question that has closed just now. Holds back one line only.
+    pub fn holds_back(&mut self, line: &str, now: Instant) -> bool {
+        let is_late = |closed: Instant| now < closed + LATE_ANSWER;
+        let holds = self.closed_at.is_some_and(is_late) && meaning_of(line).is_some();
+        if holds {
+            self.closed_at = None;
+        }
+        holds
+    }
+
+    /// The line that the reply is typed into; `None` if no question is open.
+    pub fn input_line(&self, style: Style) -> Option<InputLine> {
+        let question = self.open.front()?;
+        let call = if self.names_call {
+            format!("{}: ", question.call)
+        } else {
+            String::new()
+        };
+        let always = &question.always;
+        let more = if question.rows_left > 0 {
+            "  [v]iew more"
+        } else {
+            ""
+        };
+        let sign = style.pick("›", ">");
+        Some(InputLine {
+            above: rows_left_line(question.rows_left, style)
+                .into_iter()
+                .collect(),
+            prefix: styled![format!(
+                "  {call}[y]es, once  [a]lways, this session: {always}  [n]o, or n REASON{more} {sign} "
+            )],
+            text: self.reply.text().to_owned(),
+            cursor: self.reply.cursor(),
+            style,
+            is_echoed: false,
+        })
+    }
+}
+
+/// Says how much of a question is not shown yet.
+pub(super) fn rows_left_line(count: usize, style: Style) -> Option<Styled> {
+    if count == 0 {
+        return None;
+    }
+    let lines = if count == 1 { "line" } else { "lines" };
+    let (dots, dot) = (style.pick("…", "..."), style.pick("·", "-"));
+    let said = format!("  {dots} {count} more {lines} {dot} v shows more");
+    Some(style.paint(TextRole::Warning, said))
+}
+
+/// Meaning of a line while a question is open.
+enum ReplyMeaning {
+    Answer(QuestionAnswer),
+    /// More of the question is to be shown.
+    ShowMore,
+}
+
+/// The meaning of a line; `None` if it is no reply.
+fn meaning_of(line: &str) -> Option<ReplyMeaning> {
+    let line = line.trim();
+    let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    // "no, because" is said so.
+    let word = word.trim_end_matches([',', '.', ':', ';', '!']);
+    let rest = rest.trim();
+    Some(match (word.to_ascii_lowercase().as_str(), rest) {
+        ("y" | "yes", "") => ReplyMeaning::Answer(QuestionAnswer::Yes),
+        ("a" | "always", "") => ReplyMeaning::Answer(QuestionAnswer::Always),
+        ("n" | "no", reason) => ReplyMeaning::Answer(QuestionAnswer::No(reason.to_owned())),
+        ("v" | "view", "") => ReplyMeaning::ShowMore,
+        _ => return None,
+    })
+}

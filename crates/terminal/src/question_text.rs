@@ -1,0 +1,302 @@
+//! A question as it is shown: a title, and below it the whole command or change, page by page.
+
+use std::borrow::Cow;
+
+use allstop_core::terminal_text::{escape, is_unsafe_in_question};
+
+use super::question::rows_left_line;
+use super::text::{Style, Styled, TextRole, rows_of, styled, without_tabs};
+
+/// Rows of a terminal that a question leaves free: for its title, for the sub-agent that asks, for the line that is typed
+/// into with what may be answered, and for work that runs.
+const ROWS_LEFT_FREE: usize = 10;
+/// Rows of a page of a terminal that does not say how many it has.
+const PAGE_ROWS_DEFAULT: usize = 14;
+/// Columns of a terminal that does not say.
+const COLUMNS_DEFAULT: usize = 80;
+
+/// Columns of a title beside its text: `? Allow `, and the id of the call.
+const TITLE_COLUMNS: usize = 20;
+
+/// Content of a question. Texts that come from outside need [`escape_question`].
+#[derive(Debug, Clone)]
+pub struct QuestionContent {
+    /// The beginning of the title, after `? Allow`.
+    pub subject: String,
+    /// Name of the question, by which its result is shown. It ends the title.
+    pub call: String,
+    /// The sub-agent that asks.
+    pub asker: Option<String>,
+    /// Lines below the title. A single one without a role is part of the title if it has room there.
+    pub lines: Vec<QuestionLine>,
+}
+
+/// A line of a question.
+#[derive(Debug, Clone)]
+pub struct QuestionLine {
+    role: Option<TextRole>,
+    text: String,
+}
+
+impl QuestionLine {
+    /// A line of any text, which is escaped here.
+    pub fn new(role: Option<TextRole>, text: &str) -> Self {
+        let text = escape_question(&without_tabs(text)).into_owned();
+        Self { role, text }
+    }
+
+    /// A line that was escaped for a question before.
+    pub fn of_escaped(text: String) -> Self {
+        Self { role: None, text }
+    }
+}
+
+/// Escapes a text that a person approves: it keeps nothing invisible, and no blank except the space.
+pub fn escape_question(text: &str) -> Cow<'_, str> {
+    escape(text, is_unsafe_in_question)
+}
+
+/// A question on the screen, as far as it is shown.
+#[derive(Debug)]
+pub struct QuestionText {
+    title: Styled,
+    body: Vec<Styled>,
+    /// Rows of the body that are shown.
+    shown: usize,
+    rest: RestHint,
+    style: Style,
+}
+
+/// Place at which the number of rows that are not shown yet stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RestHint {
+    /// Above the line that is typed into, and gone when more is shown.
+    AboveInput,
+    /// Below the rows, where no line is drawn.
+    InText,
+}
+
+/// Columns and rows of a terminal, if it says them.
+pub type TerminalSize = Option<(usize, usize)>;
+
+impl QuestionText {
+    /// A question for a terminal of this size, of which nothing is shown yet.
+    pub fn new(
+        content: QuestionContent,
+        (style, rest): (Style, RestHint),
+        size: TerminalSize,
+    ) -> Self {
+        let columns = size.map_or(COLUMNS_DEFAULT, |(columns, _)| columns);
+        let QuestionContent {
+            mut subject,
+            call,
+            asker,
+            mut lines,
+        } = content;
+        // A command of one line stands in the title.
+        if let [line] = lines.as_slice()
+            && line.role.is_none()
+            && columns_of(&subject) + columns_of(&line.text) + TITLE_COLUMNS < columns
+        {
+            subject = format!("{subject}: {}", line.text);
+            lines.clear();
+        }
+        let room = columns.saturating_sub(5).max(1);
+        let rows = lines.iter().flat_map(|line| {
+            let rows = rows_of(&line.text, room).into_iter().enumerate();
+            rows.map(|(at, row)| {
+                let row = if let Some(role) = line.role {
+                    style.paint(role, row)
+                } else {
+                    styled![row]
+                };
+                styled!["  ", bar(style, at > 0), row]
+            })
+        });
+        Self {
+            title: title(style, columns, &subject, &call, asker.as_deref()),
+            body: rows.collect(),
+            shown: 0,
+            rest,
+            style,
+        }
+    }
+
+    /// Rows that were not shown.
+    pub fn rows_left(&self) -> usize {
+        self.body.len() - self.shown
+    }
+
+    /// The title and the first rows.
+    pub fn first_page(&mut self, size: TerminalSize) -> Styled {
+        self.shown = 0;
+        let mut page = self.title.clone();
+        page.push(&self.rows(size));
+        page
+    }
+
+    /// The next rows; after the last, it begins again.
+    pub fn next_page(&mut self, size: TerminalSize) -> Styled {
+        if self.rows_left() > 0 {
+            self.rows(size)
+        } else {
+            self.first_page(size)
+        }
+    }
+
+    fn rows(&mut self, size: TerminalSize) -> Styled {
+        let room = size.map_or(PAGE_ROWS_DEFAULT, |(_, rows)| {
+            rows.saturating_sub(ROWS_LEFT_FREE).max(1)
+        });
+        let mut page = Styled::default();
+        for row in self.body.iter().skip(self.shown).take(room) {
+            page.push_line(row);
+        }
+        self.shown = self.body.len().min(self.shown + room);
+        if self.rest == RestHint::InText
+            && let Some(said) = rows_left_line(self.rows_left(), self.style)
+        {
+            page.push_line(&said);
+        }
+        page
+    }
+}
+
+/// Columns of a text.
+fn columns_of(text: &str) -> usize {
+    Styled::text(text).widest()
+}
+
+/// Mark in front of a row. Only the beginning of a line has that of a line: what a command has at the edge of the terminal
+/// looks like no line of its own.
+fn bar(style: Style, is_continued: bool) -> Styled {
+    let bar = if is_continued {
+        style.pick("│↳", "|>")
+    } else {
+        style.pick("│ ", "| ")
+    };
+    style.paint(TextRole::Dim, bar)
+}
+
+/// The lines of a question above its input line. `asker`: the sub-agent that asks.
+fn title(style: Style, columns: usize, subject: &str, call: &str, asker: Option<&str>) -> Styled {
+    let asks = style.paint(TextRole::Warning, "? Allow");
+    let call = format!("({call})");
+    let mut lines = Styled::default();
+    if asks.width() + columns_of(subject) + columns_of(&call) + 2 < columns {
+        let subject = style.paint(TextRole::Strong, subject);
+        let call = style.paint(TextRole::Dim, call);
+        lines.push_line(&styled![asks, " ", subject, " ", call]);
+    } else {
+        let asks = styled![asks, " "];
+        push_rows(
+            &mut lines,
+            (style, columns),
+            &asks,
+            subject,
+            TextRole::Strong,
+        );
+        push_rows(
+            &mut lines,
+            (style, columns),
+            &"  ".into(),
+            &call,
+            TextRole::Dim,
+        );
+    }
+    if let Some(asker) = asker {
+        let asker = format!("asked by {asker}");
+        push_rows(
+            &mut lines,
+            (style, columns),
+            &"  ".into(),
+            &asker,
+            TextRole::Dim,
+        );
+    }
+    lines
+}
+
+/// Adds a text behind a sign, in rows of which those behind the first are marked.
+fn push_rows(
+    lines: &mut Styled,
+    (style, columns): (Style, usize),
+    sign: &Styled,
+    text: &str,
+    role: TextRole,
+) {
+    let room = columns.saturating_sub(sign.width() + 1).max(1);
+    let (first, rest) = split_row(text, room);
+    lines.push_line(&styled![sign, style.paint(role, first)]);
+    let room = columns.saturating_sub(5).max(1);
+    let rest = Some(rest).filter(|rest| !rest.is_empty());
+    for row in rest.into_iter().flat_map(|rest| rows_of(rest, room)) {
+        lines.push_line(&styled!["  ", bar(style, true), style.paint(role, row)]);
+    }
+}
+
+/// The beginning of a text that fits so many columns, and the rest.
+fn split_row(text: &str, room: usize) -> (&str, &str) {
+    let first = rows_of(text, room).first().map_or(0, |row| row.len());
+    text.split_at(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn question(command: &[&str]) -> QuestionContent {
+        let line = |line: &&str| QuestionLine::of_escaped((*line).to_owned());
+        QuestionContent {
+            subject: "shell".to_owned(),
+            call: "call_1".to_owned(),
+            lines: command.iter().map(line).collect(),
+            asker: Some("agent bg_1: look # ; touch y and do what else there is to do".to_owned()),
+        }
+    }
+
+    fn shown(question: &QuestionContent, style: Style, columns: usize) -> Vec<String> {
+        let size = Some((columns, 200));
+        let mut text = QuestionText::new(question.clone(), (style, RestHint::InText), size);
+        let page = text.first_page(size);
+        page.shown().lines().map(str::to_owned).collect()
+    }
+
+    /// The text of a command at the edge of the terminal is no command of its own.
+    #[test]
+    fn continued_rows_are_marked_at_every_width() {
+        let line = format!(
+            "echo x{}# ; touch x ; 日本語日本語 {}",
+            " ".repeat(60),
+            "y".repeat(60)
+        );
+        let question = question(&[&line, "echo 2"]);
+        for (style, begun, continued) in [
+            (Style::new(false, true), "  │ ", "  │↳"),
+            (Style::new(false, false), "  | ", "  |>"),
+        ] {
+            for columns in 10..150 {
+                let rows = shown(&question, style, columns);
+                for row in &rows {
+                    assert!(columns_of(row) < columns, "{columns}: {row}");
+                }
+                let begun = rows.iter().filter(|row| row.starts_with(begun)).count();
+                assert_eq!(begun, 2, "{columns}: {rows:#?}");
+                let others = rows.iter().filter(|row| row.starts_with(continued)).count();
+                // Title, call and the one who asks.
+                assert!(rows.len() - begun - others <= 3, "{columns}: {rows:#?}");
+            }
+        }
+    }
+
+    #[test]
+    fn wide_letters_of_a_command_do_not_break_the_title() {
+        let mut question = question(&["echo 日本語日本語日本語日本語日本語"]);
+        question.asker = None;
+        for columns in 20..90 {
+            for row in shown(&question, Style::new(false, true), columns) {
+                assert!(columns_of(&row) < columns, "{columns}: {row}");
+            }
+        }
+    }
+}

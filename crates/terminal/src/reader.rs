@@ -1,0 +1,530 @@
+//! The thread that reads the terminal, and the mode that the terminal has meanwhile.
+//!
+//! Invariants:
+//! 1. The terminal has its mode back when [`InputReader`] is dropped, and after a panic ([`restore_held_terminal`]).
+//! 2. Nothing is read while the terminal is not held: typed text then belongs to the shell. The check and the read are
+//!    one step.
+//! 3. Ctrl-C and Ctrl-Z stay signals, so that they work while this process is busy.
+//! 4. Text typed before the terminal had this mode is taken as it was typed: an Enter stays one, although the terminal
+//!    has turned it into an end of line.
+
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use parking_lot::{Condvar, Mutex};
+use rustix::event::{PollFd, Timespec, poll};
+use rustix::io::ioctl_fionread;
+use rustix::termios::{
+    InputModes, LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
+};
+use tokio::sync::mpsc;
+
+use super::device::TerminalDevice;
+use super::keys::{Key, KeyParser, SEQUENCE_MAX};
+use super::question_text::RestHint;
+use super::text::Environment;
+
+/// Bytes read at once: a screenful of a paste.
+const READ_BYTES: usize = 4 * 1024;
+/// Reads that may wait for the command: a fast paste is some of them, and text without room waits in the terminal.
+const READS_MAX: usize = 16;
+/// Pasted text comes between marks from then on, and is not taken for keys.
+const PASTE_ON: &[u8] = b"\x1b[?2004h";
+const PASTE_OFF: &[u8] = b"\x1b[?2004l";
+/// The terminal says when its window is looked at, and when no more (xterm, "FocusIn/FocusOut").
+const FOCUS_ON: &[u8] = b"\x1b[?1004h";
+const FOCUS_OFF: &[u8] = b"\x1b[?1004l";
+/// Tries to write such a mode where the terminal is busy: together far below what a person notices, and a
+/// terminal that is blocked for longer shows nothing anyway.
+const MODE_TRIES_MAX: usize = 20;
+const MODE_PAUSE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 1_000_000,
+};
+/// Ctrl-D.
+const END_OF_INPUT: u8 = 0x04;
+
+/// The terminal that was held last: a panic that ends the process drops no reader, and the hook has nothing else to find it
+/// by.
+static HELD: Mutex<Weak<SharedReader>> = Mutex::new(Weak::new());
+
+/// Gives a terminal that is held its mode back, because the process ends at once.
+pub fn restore_held_terminal() {
+    // Whoever panics may be the one who has the lock.
+    let held = HELD.try_lock().and_then(|held| held.upgrade());
+    if let Some(shared) = held {
+        shared.restore_if_held();
+    }
+}
+
+/// Mode of a terminal that is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InputMode {
+    /// Each key is read at once, and nothing is shown by the terminal itself.
+    Keys {
+        /// The terminal is asked to mark pasted text.
+        marks_pastes: bool,
+        /// The terminal is asked to say when its window is looked at.
+        tells_focus: bool,
+    },
+    /// The terminal keeps its mode: it shows what is typed and gives whole lines. For one without a cursor.
+    Lines,
+}
+
+impl InputMode {
+    /// Place of the number of rows that a question has left.
+    pub fn rest_hint(self) -> RestHint {
+        match self {
+            Self::Keys { .. } => RestHint::AboveInput,
+            Self::Lines => RestHint::InText,
+        }
+    }
+
+    /// The mode of a terminal at which only questions are answered.
+    pub(super) fn of_question(environment: &Environment) -> Self {
+        if environment.has_cursor() {
+            Self::Keys {
+                marks_pastes: true,
+                tells_focus: false,
+            }
+        } else {
+            Self::Lines
+        }
+    }
+}
+
+/// Holder of a terminal. Nothing is read until [`InputReader::take`].
+#[derive(Debug)]
+#[must_use = "dropping it gives the terminal its mode back"]
+pub struct InputReader {
+    shared: Arc<SharedReader>,
+    reads: mpsc::Receiver<TerminalRead>,
+    /// Number of the last hold: reads of earlier ones are dropped.
+    hold_number: u64,
+    parser: KeyParser,
+    /// Time until which more may come of a sequence that has begun.
+    sequence_until: Option<Instant>,
+    waker: UnixStream,
+    /// Keys that are to be read once more, before all others.
+    unread: Vec<Key>,
+}
+
+/// Bytes read at once.
+#[derive(Debug)]
+struct TerminalRead {
+    hold_number: u64,
+    bytes: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct SharedReader {
+    device: TerminalDevice,
+    /// Mode of the terminal before.
+    before: Termios,
+    /// Mode while it is held.
+    mode: InputMode,
+    /// The terminal is asked to say when its window is looked at, although `mode` does not say so.
+    tells_focus: AtomicBool,
+    wake: UnixStream,
+    state: Mutex<ReaderState>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct ReaderState {
+    hold: TerminalHold,
+    hold_number: u64,
+    /// Bytes that are still to be read of the text typed before the terminal had its mode.
+    typed_ahead: usize,
+}
+
+/// Owner of typed text.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum TerminalHold {
+    /// The shell.
+    #[default]
+    Released,
+    /// The shell, until this process is in the foreground again.
+    Suspended,
+    /// This process.
+    Taken,
+    /// The shell, for good: the reader is gone.
+    Abandoned,
+}
+
+impl InputReader {
+    /// Starts the thread that reads; it is never joined.
+    ///
+    /// # Errors
+    /// If the terminal is gone, or there are no descriptors or threads left.
+    pub fn new(device: TerminalDevice, mode: InputMode) -> io::Result<Self> {
+        let (wake, waker) = UnixStream::pair()?;
+        wake.set_nonblocking(true)?;
+        waker.set_nonblocking(true)?;
+        let before = tcgetattr(&device)?;
+        let shared = Arc::new(SharedReader {
+            device,
+            before,
+            mode,
+            tells_focus: AtomicBool::new(false),
+            wake,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let (tx, reads) = mpsc::channel(READS_MAX);
+        let reader = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("read-terminal".to_owned());
+        // Not in a scope on purpose: a person may never press a key, and no exit waits for that.
+        #[expect(clippy::disallowed_methods, reason = "no exit waits for a key")]
+        thread.spawn(move || reader.run(&tx)).map(drop)?;
+        Ok(Self {
+            shared,
+            reads,
+            hold_number: 0,
+            parser: KeyParser::default(),
+            sequence_until: None,
+            waker,
+            unread: Vec::new(),
+        })
+    }
+
+    /// The terminal.
+    pub(super) fn device(&self) -> &TerminalDevice {
+        &self.shared.device
+    }
+
+    /// Gives keys back that were not meant for this reader's user: the next one reads them first.
+    pub fn unread(&mut self, keys: impl IntoIterator<Item = Key>) {
+        self.unread.splice(0..0, keys);
+    }
+
+    /// Asks the terminal, which is held, to say when its window is looked at.
+    pub fn tell_focus(&self) {
+        if self.shared.mode != InputMode::Lines {
+            self.shared.tells_focus.store(true, Ordering::Relaxed);
+            let state = self.shared.state.lock();
+            if state.hold == TerminalHold::Taken {
+                self.shared.write(FOCUS_ON);
+            }
+        }
+    }
+
+    /// Takes the terminal, with the text that was typed before.
+    pub fn take(&mut self) {
+        let mut state = self.shared.state.lock();
+        if state.hold != TerminalHold::Taken {
+            self.hold(&mut state);
+        }
+    }
+
+    /// Takes the terminal, without the text that was typed before.
+    pub(super) fn take_afresh(&mut self) {
+        let mut state = self.shared.state.lock();
+        self.hold(&mut state);
+        self.shared.device.forget_typed();
+        state.typed_ahead = 0;
+        state.hold_number += 1;
+        self.hold_number = state.hold_number;
+        self.parser = KeyParser::default();
+        self.sequence_until = None;
+        self.unread.clear();
+    }
+
+    /// Gives the terminal back, until it is taken again.
+    pub(super) fn release(&self) {
+        self.give_back(TerminalHold::Released);
+    }
+
+    /// Gives the terminal to the shell while this process is suspended.
+    pub fn suspend(&self) {
+        if self.shared.state.lock().hold == TerminalHold::Taken {
+            self.give_back(TerminalHold::Suspended);
+        }
+    }
+
+    /// Takes the terminal again that was held when this process was suspended.
+    pub fn resume(&self) {
+        let mut state = self.shared.state.lock();
+        if state.hold != TerminalHold::Released {
+            self.hold(&mut state);
+        }
+    }
+
+    /// Sets the mode. In the background the terminal stays the shell's, until [`InputReader::resume`].
+    fn hold(&self, state: &mut ReaderState) {
+        state.hold = TerminalHold::Suspended;
+        if !self.shared.device.is_foreground() {
+            return;
+        }
+        state.hold = TerminalHold::Taken;
+        if self.shared.mode != InputMode::Lines {
+            self.shared.set(&keys_mode(&self.shared.before));
+            // Without the mode only whole lines would be counted.
+            let ahead = ioctl_fionread(&self.shared.device).unwrap_or_default();
+            state.typed_ahead = usize::try_from(ahead).unwrap_or_default();
+            self.shared.report(PASTE_ON, FOCUS_ON);
+            *HELD.lock() = Arc::downgrade(&self.shared);
+        }
+        self.shared.changed.notify_one();
+    }
+
+    fn give_back(&self, hold: TerminalHold) {
+        let before = std::mem::replace(&mut self.shared.state.lock().hold, hold);
+        self.shared.changed.notify_one();
+        // Full is as good as woken.
+        let _full = (&self.waker).write(&[0]);
+        if before == TerminalHold::Taken {
+            self.shared.restore();
+        }
+    }
+
+    /// The next keys; `None` when the terminal is gone.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn next(&mut self) -> Option<Vec<Key>> {
+        if !self.unread.is_empty() {
+            return Some(std::mem::take(&mut self.unread));
+        }
+        loop {
+            let keys = tokio::select! {
+                biased;
+                read = self.reads.recv() => {
+                    let read = read?;
+                    if read.hold_number != self.hold_number {
+                        continue;
+                    }
+                    let keys = self.parser.read(&read.bytes);
+                    let waits = self.parser.is_in_sequence();
+                    self.sequence_until = waits.then(|| Instant::now() + SEQUENCE_MAX);
+                    keys
+                }
+                () = until(self.sequence_until) => {
+                    self.sequence_until = None;
+                    self.parser.end_sequence().into_iter().collect()
+                }
+            };
+            if !keys.is_empty() {
+                return Some(keys);
+            }
+        }
+    }
+}
+
+impl Drop for InputReader {
+    fn drop(&mut self) {
+        self.give_back(TerminalHold::Abandoned);
+    }
+}
+
+/// Waits for a moment, or for ever.
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The mode in which each key is read at once.
+fn keys_mode(before: &Termios) -> Termios {
+    let mut mode = before.clone();
+    mode.local_modes -= LocalModes::ICANON | LocalModes::ECHO | LocalModes::IEXTEN;
+    // A signal would throw away what was typed before it.
+    mode.local_modes |= LocalModes::NOFLSH;
+    // Enter and Ctrl-J are two keys.
+    mode.input_modes -= InputModes::ICRNL;
+    mode.special_codes[SpecialCodeIndex::VMIN] = 1;
+    mode.special_codes[SpecialCodeIndex::VTIME] = 0;
+    mode
+}
+
+impl ReaderState {
+    /// Restores the keys that the terminal has turned into ends of line and of input.
+    fn take_ahead(&mut self, bytes: &mut [u8]) {
+        for byte in bytes.iter_mut().take(self.typed_ahead) {
+            *byte = match *byte {
+                b'\n' => b'\r',
+                0 => END_OF_INPUT,
+                other => other,
+            };
+        }
+        self.typed_ahead = self.typed_ahead.saturating_sub(bytes.len());
+    }
+}
+
+impl SharedReader {
+    fn set(&self, mode: &Termios) {
+        // A terminal that is gone has no mode.
+        let _gone = tcsetattr(&self.device, OptionalActions::Now, mode);
+    }
+
+    /// Gives the terminal its mode back, unless it has it. A lock that is held is taken for that of whoever panics.
+    fn restore_if_held(&self) {
+        let state = self.state.try_lock();
+        if state.is_none_or(|state| state.hold == TerminalHold::Taken) {
+            self.restore();
+        }
+    }
+
+    /// Gives the terminal its mode back, and asks it to report nothing more.
+    fn restore(&self) {
+        if self.mode != InputMode::Lines && self.device.is_foreground() {
+            self.set(&self.before);
+            self.report(PASTE_OFF, FOCUS_OFF);
+        }
+    }
+
+    /// Writes what the terminal is to report. It never blocks for long: without room it is left out.
+    fn report(&self, paste: &[u8], focus: &[u8]) {
+        let InputMode::Keys {
+            marks_pastes,
+            tells_focus,
+        } = self.mode
+        else {
+            return;
+        };
+        if tells_focus || self.tells_focus.load(Ordering::Relaxed) {
+            self.write(focus);
+        }
+        if marks_pastes {
+            self.write(paste);
+        }
+    }
+
+    fn write(&self, mode: &[u8]) {
+        // While the screen is being written to, the terminal has no room for anybody else.
+        for _ in 0..MODE_TRIES_MAX {
+            let Err(error) = self.device.write(mode) else {
+                return;
+            };
+            if error.kind() != io::ErrorKind::WouldBlock {
+                return;
+            }
+            let mut pause: [PollFd<'_>; 0] = [];
+            let _a_while = poll(&mut pause, Some(&MODE_PAUSE));
+        }
+    }
+
+    fn run(&self, to: &mpsc::Sender<TerminalRead>) {
+        loop {
+            {
+                let mut state = self.state.lock();
+                while state.hold != TerminalHold::Taken {
+                    if state.hold == TerminalHold::Abandoned {
+                        return;
+                    }
+                    self.changed.wait(&mut state);
+                }
+            }
+            let typed = self.device.wait_typed(&self.wake);
+            while matches!((&self.wake).read(&mut [0; 16]), Ok(1..)) {}
+            let read = {
+                let mut state = self.state.lock();
+                // It may have been sent to the background since.
+                let is_taken = state.hold == TerminalHold::Taken && self.device.is_foreground();
+                if !typed || !is_taken {
+                    continue;
+                }
+                let hold_number = state.hold_number;
+                let bytes = self.read(&mut state);
+                bytes.map(|bytes| TerminalRead { hold_number, bytes })
+            };
+            match read {
+                Some(read) if read.bytes.is_empty() => {}
+                Some(read) => {
+                    if to.blocking_send(read).is_err() {
+                        return;
+                    }
+                }
+                // Gone: the channel closes with this thread.
+                None => return,
+            }
+        }
+    }
+
+    /// Reads the bytes that are there; `None` at the end.
+    fn read(&self, state: &mut ReaderState) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; READ_BYTES];
+        match self.device.read(&mut bytes) {
+            Ok(0) if self.mode == InputMode::Lines => {
+                // Ctrl-D, or a terminal that is gone: that gives no end but one after the other.
+                state.hold = TerminalHold::Released;
+                Some(vec![END_OF_INPUT])
+            }
+            Ok(0) => None,
+            Ok(count) => {
+                bytes.truncate(count);
+                state.take_ahead(&mut bytes);
+                Some(bytes)
+            }
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Some(Vec::new()),
+                _ => None,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_screen::TestScreen;
+
+    const MODE: InputMode = InputMode::Keys {
+        marks_pastes: true,
+        tells_focus: false,
+    };
+
+    fn reader(screen: &TestScreen) -> InputReader {
+        let device = TerminalDevice::open(&screen.path).unwrap();
+        let mut reader = InputReader::new(device, MODE).unwrap();
+        reader.take();
+        reader.tell_focus();
+        reader
+    }
+
+    fn is_cooked(screen: &TestScreen) -> bool {
+        let mode = tcgetattr(screen.terminal()).unwrap();
+        mode.local_modes
+            .contains(LocalModes::ICANON | LocalModes::ECHO)
+    }
+
+    /// The process ends without dropping anything when its main thread panics.
+    #[test]
+    fn panic_gives_the_terminal_back() {
+        let mut screen = TestScreen::open(24, 80);
+        let reader = reader(&screen);
+        assert!(!is_cooked(&screen));
+        reader.shared.restore_if_held();
+        assert!(is_cooked(&screen));
+        let written = screen.written();
+        assert!(written.ends_with("\x1b[?1004l\x1b[?2004l"), "{written:?}");
+        drop(reader);
+    }
+
+    #[test]
+    fn dropped_reader_turns_focus_reports_off() {
+        let mut screen = TestScreen::open(24, 80);
+        drop(reader(&screen));
+        assert!(is_cooked(&screen));
+        let written = screen.written();
+        assert!(written.contains("\x1b[?1004h"), "{written:?}");
+        assert!(written.ends_with("\x1b[?1004l\x1b[?2004l"), "{written:?}");
+    }
+
+    #[tokio::test]
+    async fn keys_that_are_given_back_come_first() {
+        let screen = TestScreen::open(24, 80);
+        let mut reader = reader(&screen);
+        reader.unread([Key::Letter('a'), Key::Enter]);
+        assert_eq!(
+            reader.next().await,
+            Some(vec![Key::Letter('a'), Key::Enter])
+        );
+        screen.type_keys("b");
+        assert_eq!(reader.next().await, Some(vec![Key::Letter('b')]));
+    }
+}

@@ -1,0 +1,110 @@
+//! The status: one row at the bottom that never wraps. What matters least is left out where it has no room.
+
+use std::time::Instant;
+
+use super::duration::whole_seconds;
+use super::text::{Style, Styled, TextRole, styled};
+
+/// A status, from left to right.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StatusLine {
+    /// The parts.
+    pub items: Vec<StatusItem>,
+    /// Colours and symbols.
+    pub style: Style,
+}
+
+/// A part of a status.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StatusItem {
+    /// The text.
+    pub text: Styled,
+    /// Order of leaving out: the highest rank goes first.
+    pub rank: u8,
+    /// Time since then is shown behind the text.
+    pub since: Option<Instant>,
+}
+
+impl StatusLine {
+    /// True if it changes with time.
+    pub(super) fn ticks(&self) -> bool {
+        self.items.iter().any(|item| item.since.is_some())
+    }
+
+    /// The row, for a test to look at.
+    #[cfg(any(test, feature = "test-screen"))]
+    pub fn shown(&self, columns: usize) -> String {
+        self.draw(Instant::now(), columns).shown().to_owned()
+    }
+
+    pub(super) fn draw(&self, now: Instant, columns: usize) -> Styled {
+        let room = columns.saturating_sub(1);
+        let mut items: Vec<(u8, Styled)> = self
+            .items
+            .iter()
+            .map(|item| {
+                let time = item
+                    .since
+                    .map(|since| whole_seconds(now.saturating_duration_since(since)));
+                (item.rank, styled![item.text, time.unwrap_or_default()])
+            })
+            .filter(|(_, text)| !text.is_empty())
+            .collect();
+        let between = self.style.pick(" · ", " - ");
+        let width = |items: &[(u8, Styled)]| {
+            let text: usize = items.iter().map(|(_, text)| text.widest()).sum();
+            text + items.len().saturating_sub(1) * 3
+        };
+        while items.len() > 1 && width(&items) > room {
+            let ranks = items.iter().map(|(rank, _)| *rank).enumerate();
+            let Some((last, _)) = ranks.max_by_key(|(at, rank)| (*rank, *at)) else {
+                break;
+            };
+            items.remove(last);
+        }
+        let mut line = Styled::default();
+        for (at, (_, text)) in items.iter().enumerate() {
+            if at > 0 {
+                line.push(between);
+            }
+            line.push(text);
+        }
+        let line = line.cut(room, self.style.pick("…", "..."));
+        self.style.paint(TextRole::Dim, line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(texts: &[(&str, u8)]) -> StatusLine {
+        let item = |(text, rank): &(&str, u8)| StatusItem {
+            text: (*text).into(),
+            rank: *rank,
+            since: None,
+        };
+        let items = texts.iter().map(item).collect();
+        StatusLine {
+            items,
+            style: Style::new(false, true),
+        }
+    }
+
+    #[test]
+    fn what_matters_least_is_left_out_first() {
+        let line = status(&[
+            ("gpt-5-mini", 1),
+            ("~/work/allstop", 3),
+            ("ask", 0),
+            ("1.2k in", 2),
+        ]);
+        let at = |columns| line.draw(Instant::now(), columns).shown().to_owned();
+        assert_eq!(at(80), "gpt-5-mini · ~/work/allstop · ask · 1.2k in");
+        assert_eq!(at(38), "gpt-5-mini · ask · 1.2k in");
+        assert_eq!(at(20), "gpt-5-mini · ask");
+        assert_eq!(at(10), "ask");
+        assert_eq!(at(3), "a…");
+        assert!(status(&[("你好你好", 0)]).draw(Instant::now(), 6).widest() < 6);
+    }
+}

@@ -1,0 +1,257 @@
+//! Colours and symbols, decided once from plain values.
+
+use std::ffi::OsString;
+
+use anstyle::{AnsiColor, Effects};
+
+use super::super::attention::AttentionWay;
+use super::super::narrowing::Narrowing;
+use super::styled::{Styled, StyledPart, styled};
+
+/// Settings for colours and letters from the environment. Only `main` reads it.
+#[derive(Debug, Clone, Default)]
+pub struct Environment {
+    colour: Colour,
+    dumb: bool,
+    utf8: bool,
+    narrowing: Narrowing,
+    attention: AttentionWay,
+}
+
+/// Setting for colours.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Colour {
+    Never,
+    #[default]
+    OnTerminals,
+    Always,
+}
+
+impl Environment {
+    /// Reads it with the given look-up, which in a program is `std::env::var_os`.
+    pub fn read(look_up: impl Fn(&str) -> Option<OsString>) -> Self {
+        let set = |name| look_up(name).filter(|value| !value.is_empty());
+        let text = |name| set(name).map(|value| value.to_string_lossy().into_owned());
+        let (program, term) = (text("TERM_PROGRAM"), text("TERM"));
+        let (program, term) = (program.unwrap_or_default(), term.unwrap_or_default());
+        let attention = AttentionWay::of(&program, &term, set("TMUX").is_some());
+        // The first one that is set decides, as in POSIX.
+        let locale = set("LC_ALL")
+            .or_else(|| set("LC_CTYPE"))
+            .or_else(|| set("LANG"))
+            .unwrap_or_default()
+            .to_string_lossy()
+            .to_ascii_lowercase();
+        Self {
+            colour: if set("NO_COLOR").is_some() {
+                Colour::Never
+            } else if set("CLICOLOR_FORCE").is_some_and(|value| value != "0") {
+                Colour::Always
+            } else if set("CLICOLOR").is_some_and(|value| value == "0") {
+                Colour::Never
+            } else {
+                Colour::OnTerminals
+            },
+            dumb: set("TERM").is_none_or(|value| value == "dumb"),
+            utf8: locale.contains("utf-8") || locale.contains("utf8"),
+            // xterm, the console and screen cut rows; all others break them, and so does tmux, wherever it runs.
+            narrowing: match set("TERM") {
+                _ if set("TMUX").is_some() => Narrowing::Breaks,
+                _ if set("XTERM_VERSION").is_some() => Narrowing::Cuts,
+                Some(term) if term == "linux" || term == "screen" => Narrowing::Cuts,
+                _ => Narrowing::Breaks,
+            },
+            attention,
+        }
+    }
+
+    /// True if a terminal takes control sequences: the live view needs them.
+    pub fn has_cursor(&self) -> bool {
+        !self.dumb
+    }
+
+    /// Way in which the terminal calls a person.
+    pub fn attention(&self) -> AttentionWay {
+        self.attention
+    }
+
+    /// Treatment of rows by a terminal that becomes narrower.
+    pub fn narrowing(&self) -> Narrowing {
+        self.narrowing
+    }
+
+    /// The style for a stream that is, or is not, a terminal.
+    pub fn style(&self, is_terminal: bool) -> Style {
+        Style {
+            colour: match self.colour {
+                Colour::Never => false,
+                Colour::OnTerminals => is_terminal && !self.dumb,
+                Colour::Always => true,
+            },
+            unicode: self.utf8,
+        }
+    }
+}
+
+/// Meaning of a piece of text, which decides its colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TextRole {
+    /// It went well.
+    Good,
+    /// It wants attention.
+    Warning,
+    /// It is bad.
+    Bad,
+    /// It is bad, and must not be overlooked.
+    Alarm,
+    /// The main thing of its line.
+    Strong,
+    /// It can be skipped.
+    Dim,
+}
+
+/// A sign in front of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Symbol {
+    /// It is done and known.
+    Good,
+    /// It failed.
+    Bad,
+    /// Nobody knows.
+    Unknown,
+    /// It runs.
+    Running,
+    /// It ended by itself.
+    Finished,
+    /// It was stopped.
+    Stopped,
+    /// Somebody said no.
+    Denied,
+    /// It is tried again.
+    Again,
+}
+
+/// Colours and letters of one stream.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Style {
+    colour: bool,
+    unicode: bool,
+}
+
+impl Style {
+    /// A style made by hand. That of a stream is [`Environment::style`].
+    pub const fn new(colour: bool, unicode: bool) -> Self {
+        Self { colour, unicode }
+    }
+
+    /// True if text is coloured.
+    pub fn is_coloured(self) -> bool {
+        self.colour
+    }
+
+    /// True if letters outside ASCII may be drawn.
+    pub fn is_unicode(self) -> bool {
+        self.unicode
+    }
+
+    /// One of two texts, by the letters that may be drawn.
+    pub fn pick<'a>(self, unicode: &'a str, ascii: &'a str) -> &'a str {
+        if self.unicode { unicode } else { ascii }
+    }
+
+    /// The text in its colour. The last end of line of a styled text stays outside.
+    pub fn paint(self, role: TextRole, part: impl StyledPart) -> Styled {
+        let text = styled![part];
+        if !self.colour || text.is_empty() {
+            return text;
+        }
+        let plain = anstyle::Style::new();
+        let style = match role {
+            TextRole::Good => AnsiColor::Green.on_default(),
+            TextRole::Warning => AnsiColor::Yellow.on_default(),
+            TextRole::Bad => AnsiColor::Red.on_default(),
+            TextRole::Alarm => AnsiColor::Red
+                .on_default()
+                .effects(Effects::BOLD | Effects::INVERT),
+            TextRole::Strong => plain.effects(Effects::BOLD),
+            TextRole::Dim => plain.effects(Effects::DIMMED),
+        };
+        text.within(&style.to_string(), &format!("{style:#}"))
+    }
+
+    /// The failure, and the remedy.
+    pub fn failure(self, message: &str, hint: Option<&str>) -> Styled {
+        let mut lines = Styled::default();
+        let error = self.paint(TextRole::Bad, "error:");
+        lines.push_line(&styled![error, " ", Styled::text(message)]);
+        for hint in hint.iter().flat_map(|hint| hint.lines()) {
+            lines.push_line(&styled![self.paint(TextRole::Dim, "hint:"), " ", hint]);
+        }
+        lines
+    }
+
+    /// The sign, without a colour: one column wide.
+    pub fn symbol(self, symbol: Symbol) -> &'static str {
+        match symbol {
+            Symbol::Good => self.pick("✓", "+"),
+            Symbol::Bad => self.pick("✗", "x"),
+            Symbol::Unknown => "?",
+            Symbol::Running => self.pick("▶", "!"),
+            Symbol::Finished => self.pick("·", "."),
+            Symbol::Stopped => self.pick("■", "#"),
+            Symbol::Denied => self.pick("⊘", "-"),
+            Symbol::Again => self.pick("↻", "~"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(pairs: &[(&str, &str)]) -> Environment {
+        Environment::read(|name| {
+            let found = pairs.iter().find(|(key, _)| *key == name);
+            found.map(|(_, value)| OsString::from(value))
+        })
+    }
+
+    fn colour(pairs: &[(&str, &str)], is_terminal: bool) -> bool {
+        environment(pairs).style(is_terminal).colour
+    }
+
+    #[test]
+    fn colours_obey_the_environment() {
+        let xterm = ("TERM", "xterm-256color");
+        assert!(colour(&[xterm], true));
+        assert!(!colour(&[xterm], false));
+        assert!(!colour(&[xterm, ("NO_COLOR", "1")], true));
+        assert!(colour(&[xterm, ("NO_COLOR", "")], true), "empty is unset");
+        assert!(!colour(&[xterm, ("CLICOLOR", "0")], true));
+        assert!(colour(&[xterm, ("CLICOLOR_FORCE", "1")], false));
+        assert!(!colour(&[xterm, ("CLICOLOR_FORCE", "0")], false));
+        assert!(!colour(&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")], true));
+        assert!(!colour(&[("TERM", "dumb")], true));
+        assert!(!colour(&[], true), "no TERM is no terminal that is known");
+        assert!(colour(&[("TERM", "dumb"), ("CLICOLOR_FORCE", "1")], true));
+    }
+
+    #[test]
+    fn letters_obey_the_locale() {
+        let unicode = |pairs: &[_]| environment(pairs).style(true).is_unicode();
+        assert!(unicode(&[("LANG", "de_DE.UTF-8")]));
+        assert!(unicode(&[("LC_CTYPE", "C.utf8"), ("LANG", "C")]));
+        assert!(!unicode(&[("LC_ALL", "C"), ("LANG", "en_US.UTF-8")]));
+        assert!(!unicode(&[]));
+    }
+
+    #[test]
+    fn paint_closes_what_it_opens() {
+        let style = Style::new(true, true);
+        let paint = |style: Style, text: &str| style.paint(TextRole::Good, Styled::text(text));
+        assert_eq!(paint(style, "ok").as_str(), "\u{1b}[32mok\u{1b}[0m");
+        assert_eq!(paint(style, "ok\n").as_str(), "\u{1b}[32mok\u{1b}[0m\n");
+        assert!(paint(style, "").is_empty());
+        assert_eq!(paint(Style::default(), "no").as_str(), "no");
+    }
+}

@@ -1,0 +1,377 @@
+//! Text for a terminal: text from outside is escaped as it goes in, and only a style adds control sequences.
+//!
+//! A [`OutputQueue`](super::super::OutputQueue) takes nothing else, so no caller can forget it. There is no way out but a queue: a styled text cannot
+//! be formatted into a string and escaped twice.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+use super::escape;
+use super::width::widest;
+
+/// Beginning of a command behind the words of a hint.
+const COMMAND_BEHIND_WORDS: &str = ": allstop ";
+
+/// A text for a terminal. Whatever goes in as a string is escaped.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Styled {
+    text: String,
+}
+
+/// Joins parts to one line: a string is escaped, also its ends of line, and a styled text stays as it is.
+#[macro_export]
+macro_rules! styled {
+    ($($part:expr),* $(,)?) => {{
+        let mut styled = $crate::Styled::default();
+        $(styled.push(&$part);)*
+        styled
+    }};
+}
+pub(crate) use styled;
+
+/// A part of a styled text.
+pub trait StyledPart {
+    /// Appends it, escaped where it is not styled already.
+    fn push_to(&self, styled: &mut Styled);
+}
+
+impl Styled {
+    /// A text of several lines: its ends of line and tabs stay.
+    pub fn text(text: &str) -> Self {
+        let text = escape::text(text).into_owned();
+        Self { text }
+    }
+
+    /// A text that is escaped already, with control sequences of ours.
+    pub(crate) fn of_escaped(text: String) -> Self {
+        Self { text }
+    }
+
+    /// Appends a part.
+    pub fn push(&mut self, part: &(impl StyledPart + ?Sized)) {
+        part.push_to(self);
+    }
+
+    /// Appends a part, and ends the line.
+    pub fn push_line(&mut self, part: &(impl StyledPart + ?Sized)) {
+        part.push_to(self);
+        self.text.push('\n');
+    }
+
+    /// The same, within a control sequence of ours. The last end of line stays outside.
+    pub(super) fn within(mut self, begin: &str, end: &str) -> Self {
+        let is_ended = self.text.ends_with('\n');
+        self.text.truncate(self.text.len() - usize::from(is_ended));
+        self.text = format!("{begin}{}{end}", self.text);
+        if is_ended {
+            self.text.push('\n');
+        }
+        self
+    }
+
+    /// The text with its control sequences.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The text, for a test to look at.
+    #[cfg(any(test, feature = "test-screen"))]
+    pub fn shown(&self) -> &str {
+        &self.text
+    }
+
+    pub(crate) fn into_string(self) -> String {
+        self.text
+    }
+
+    /// True if there is no text.
+    pub fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    /// Its lines.
+    pub fn lines(&self) -> impl Iterator<Item = Self> {
+        self.text.lines().map(|line| Self {
+            text: line.to_owned(),
+        })
+    }
+
+    /// The same with each line but the first moved to the right.
+    pub fn hanging(&self, columns: usize) -> Self {
+        let indent = format!("\n{:columns$}", "");
+        let text = self.text.replace('\n', &indent);
+        Self { text }
+    }
+
+    /// The same without blanks at its end.
+    pub fn trim_end(mut self) -> Self {
+        self.text.truncate(self.text.trim_end().len());
+        self
+    }
+
+    /// Width in columns, as terminals measure it: by the width of letters, not by their number.
+    pub fn width(&self) -> usize {
+        if !self.text.contains('\x1b') {
+            return self.text.width();
+        }
+        let letters = letters(&self.text).filter(|(_, is_control)| !is_control);
+        letters.map(|(c, _)| c).collect::<String>().width()
+    }
+
+    /// The most columns that any terminal gives it.
+    pub fn widest(&self) -> usize {
+        let letters = letters(&self.text).filter(|(_, is_control)| !is_control);
+        letters.map(|(c, _)| widest(c)).sum()
+    }
+
+    /// The text, cut to so many columns and marked if it was. It fits on every terminal.
+    pub fn cut(&self, columns: usize, mark: &str) -> Self {
+        if self.widest() <= columns {
+            return self.clone();
+        }
+        let room = columns.saturating_sub(mark.width());
+        let mut used = 0;
+        let mut text = String::new();
+        let mut is_marked = false;
+        for (c, is_control) in letters(&self.text) {
+            used += if is_control { 0 } else { widest(c) };
+            if is_control || used <= room {
+                text.push(c);
+            } else if !is_marked {
+                text.push_str(mark);
+                is_marked = true;
+            }
+        }
+        Self { text }
+    }
+
+    /// The text, filled up with spaces to so many columns.
+    pub fn pad(&self, columns: usize) -> Self {
+        let missing = columns.saturating_sub(self.width());
+        let text = format!("{}{:missing$}", self.text, "");
+        Self { text }
+    }
+
+    /// The same, with the spaces before it.
+    pub fn pad_start(&self, columns: usize) -> Self {
+        let missing = columns.saturating_sub(self.width());
+        let text = format!("{:missing$}{}", "", self.text);
+        Self { text }
+    }
+
+    /// The text with its long lines broken between words. The rows of a line begin where the line begins.
+    pub fn fit(&self, columns: usize) -> Self {
+        let mut fit = Self::default();
+        for line in self.lines() {
+            let indent = line.text.len() - line.text.trim_start_matches(' ').len();
+            if line.width() <= columns || indent * 2 > columns {
+                fit.push_line(&line);
+                continue;
+            }
+            let indent_text = " ".repeat(indent);
+            for row in line.wrap(columns - indent) {
+                fit.push_line(&styled![indent_text, row]);
+            }
+        }
+        fit
+    }
+
+    /// The same, but for a command at the end of a line: it stands on a line of its own, to be copied as one.
+    pub(crate) fn fit_with_command(&self, columns: usize) -> Self {
+        let mut fit = Self::default();
+        for line in self.lines() {
+            let command = line.text.find(COMMAND_BEHIND_WORDS);
+            let Some(at) = command.filter(|_| line.width() > columns) else {
+                fit.push(&line.fit(columns));
+                continue;
+            };
+            let (words, command) = line.text.split_at(at + 1);
+            let [words, command] = [words, command.trim_start()].map(|text| Self {
+                text: text.to_owned(),
+            });
+            fit.push(&words.fit(columns));
+            fit.push_line(&command);
+        }
+        fit
+    }
+
+    /// The text in lines of so many columns, broken between words. A word that is longer is broken where the line ends.
+    pub fn wrap(&self, columns: usize) -> Vec<Self> {
+        let mut lines: Vec<Self> = Vec::new();
+        let words = self.text.split(' ').filter(|word| !word.is_empty());
+        for word in words.flat_map(|word| pieces(word, columns)) {
+            let word = Self {
+                text: word.to_owned(),
+            };
+            match lines.last_mut() {
+                Some(line) if line.width() + 1 + word.width() <= columns => {
+                    line.text.push(' ');
+                    line.text.push_str(&word.text);
+                }
+                _ => lines.push(word),
+            }
+        }
+        lines
+    }
+}
+
+/// A word in pieces of so many columns, at least one character each.
+fn pieces(word: &str, columns: usize) -> Vec<&str> {
+    if word.width() <= columns {
+        return vec![word];
+    }
+    let mut pieces = Vec::new();
+    let (mut start, mut width) = (0, 0);
+    for ((at, _), (c, is_control)) in word.char_indices().zip(letters(word)) {
+        let more = if is_control {
+            0
+        } else {
+            c.width().unwrap_or_default()
+        };
+        if width + more > columns && at > start {
+            pieces.push(&word[start..at]);
+            (start, width) = (at, 0);
+        }
+        width += more;
+    }
+    pieces.push(&word[start..]);
+    pieces
+}
+
+/// The characters of a text, and whether each belongs to a control sequence.
+fn letters(text: &str) -> impl Iterator<Item = (char, bool)> {
+    text.chars().scan(false, |within, c| {
+        let is_control = *within || c == '\x1b';
+        *within = is_control && c != 'm';
+        Some((c, is_control))
+    })
+}
+
+impl StyledPart for Styled {
+    fn push_to(&self, styled: &mut Styled) {
+        styled.text.push_str(&self.text);
+    }
+}
+
+impl StyledPart for str {
+    fn push_to(&self, styled: &mut Styled) {
+        styled.text.push_str(&escape::line(self));
+    }
+}
+
+impl StyledPart for String {
+    fn push_to(&self, styled: &mut Styled) {
+        self.as_str().push_to(styled);
+    }
+}
+
+impl StyledPart for Cow<'_, str> {
+    fn push_to(&self, styled: &mut Styled) {
+        (**self).push_to(styled);
+    }
+}
+
+impl StyledPart for Arc<str> {
+    fn push_to(&self, styled: &mut Styled) {
+        (**self).push_to(styled);
+    }
+}
+
+impl StyledPart for fmt::Arguments<'_> {
+    fn push_to(&self, styled: &mut Styled) {
+        self.to_string().push_to(styled);
+    }
+}
+
+impl<T: StyledPart + ?Sized> StyledPart for &T {
+    fn push_to(&self, styled: &mut Styled) {
+        (**self).push_to(styled);
+    }
+}
+
+impl From<&str> for Styled {
+    fn from(text: &str) -> Self {
+        Self::text(text)
+    }
+}
+
+impl From<String> for Styled {
+    fn from(text: String) -> Self {
+        Self::text(&text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Style, TextRole};
+
+    fn of(text: &str) -> Styled {
+        Styled::text(text)
+    }
+
+    #[test]
+    fn only_a_style_adds_control_sequences() {
+        let style = Style::new(true, true);
+        let painted = style.paint(TextRole::Good, "a\u{1b}[31mb\nc");
+        let line = styled![painted, " ", "\u{1b}[2J", format_args!("{}\r", 1)];
+        assert_eq!(
+            line.as_str(),
+            "\u{1b}[32ma\\u{1b}[31mb\\nc\u{1b}[0m \\u{1b}[2J1\\r"
+        );
+    }
+
+    #[test]
+    fn wide_letters_count_twice() {
+        assert_eq!(of("你好世界").cut(5, "…"), of("你好…"));
+        assert_eq!(of("你好世界").cut(8, "…"), of("你好世界"));
+        assert_eq!(of("你好").pad(5), of("你好 "));
+        assert_eq!(of("你好").pad_start(5), of(" 你好"));
+        assert_eq!(of("abc").cut(0, "…"), of("…"));
+    }
+
+    #[test]
+    fn control_sequences_take_no_column_and_are_closed() {
+        let painted = Style::new(true, true).paint(TextRole::Good, "abcdef");
+        assert_eq!(painted.width(), 6);
+        assert_eq!(painted.cut(4, "…").as_str(), "\u{1b}[32mabc…\u{1b}[0m");
+    }
+
+    #[test]
+    fn long_words_are_broken_at_the_end_of_the_line() {
+        assert_eq!(of("a bb ccc").wrap(4), [of("a bb"), of("ccc")]);
+        let broken = [of("a"), of("bcde"), of("fgh"), of("i")];
+        assert_eq!(of("a bcdefgh i").wrap(4), broken);
+        assert_eq!(of("日本語").wrap(1).len(), 3);
+        let painted = Style::new(true, true).paint(TextRole::Dim, "ab cdefg");
+        let rows = painted.wrap(4);
+        assert_eq!(
+            rows.iter().map(Styled::width).collect::<Vec<_>>(),
+            [2, 4, 1]
+        );
+        assert!(of("").wrap(4).is_empty());
+    }
+
+    #[test]
+    fn long_lines_fit_between_words_and_keep_their_beginning() {
+        let text = Styled::text("one two three\n  four five six\nshort");
+        let fit = text.fit(10);
+        assert_eq!(fit.shown(), "one two\nthree\n  four\n  five six\nshort\n");
+        assert_eq!(Styled::text("a  b").fit(10).shown(), "a  b\n");
+    }
+
+    #[test]
+    fn command_of_a_hint_stays_in_one_line() {
+        let fit = |text, columns| Styled::text(text).fit_with_command(columns);
+        let hint = "session 1 · to go on: allstop resume 1 --model x";
+        assert_eq!(fit(hint, 60).shown(), format!("{hint}\n"));
+        assert_eq!(
+            fit(hint, 15).shown(),
+            "session 1 · to\ngo on:\nallstop resume 1 --model x\n"
+        );
+        assert_eq!(fit("no command", 5).shown(), "no\ncomma\nnd\n");
+    }
+}
