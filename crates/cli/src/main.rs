@@ -52,18 +52,20 @@ fn main() -> ExitCode {
         return allstop_process::keeper_main();
     }
     let signals = InheritedSignals::take();
-    let cli = match last_words::parse() {
+    let cli = match args::parse() {
         Ok(cli) => cli,
         Err(code) => return code,
     };
     let wants_envelope = cli.command.wants_envelope();
-    let exhausted = move || last_words::of_start(&resources::exhausted(), wants_envelope);
+    let exhausted = move || last_words::print_start_error(&resources::exhausted(), wants_envelope);
     last_words::exit_when_this_thread_panics(Some(Box::new(exhausted)));
     let host = match resources::check()
         .and_then(|()| ProcessHost::of_process(signals, cli.command.output_file()))
     {
         Ok(host) => host,
-        Err(problem) => return ExitCode::from(last_words::of_start(&problem, wants_envelope)),
+        Err(problem) => {
+            return ExitCode::from(last_words::print_start_error(&problem, wants_envelope));
+        }
     };
     last_words::exit_when_this_thread_panics(None);
     logging::start(host.output.stderr());

@@ -1,5 +1,6 @@
 //! The command line.
 
+mod command_line;
 mod config;
 mod copilot;
 mod demo;
@@ -27,6 +28,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::short_id::LAST;
 
+pub(crate) use command_line::parse;
 pub(crate) use config::{ConfigAction, ConfigArgs, ConfigShowArgs};
 pub(crate) use copilot::CopilotArgs;
 pub(crate) use demo::DemoArgs;

@@ -100,6 +100,7 @@ impl Styled {
     }
 
     /// The same with each line but the first moved to the right.
+    #[must_use]
     pub fn hanging(&self, columns: usize) -> Self {
         let indent = format!("\n{:columns$}", "");
         let text = self.text.replace('\n', &indent);
@@ -107,6 +108,7 @@ impl Styled {
     }
 
     /// The same without blanks at its end.
+    #[must_use]
     pub fn trim_end(mut self) -> Self {
         self.text.truncate(self.text.trim_end().len());
         self
@@ -128,6 +130,7 @@ impl Styled {
     }
 
     /// The text, cut to so many columns and marked if it was. It fits on every terminal.
+    #[must_use]
     pub fn cut(&self, columns: usize, mark: &str) -> Self {
         if self.widest() <= columns {
             return self.clone();
@@ -149,6 +152,7 @@ impl Styled {
     }
 
     /// The text, filled up with spaces to so many columns.
+    #[must_use]
     pub fn pad(&self, columns: usize) -> Self {
         let missing = columns.saturating_sub(self.width());
         let text = format!("{}{:missing$}", self.text, "");
@@ -156,6 +160,7 @@ impl Styled {
     }
 
     /// The same, with the spaces before it.
+    #[must_use]
     pub fn pad_start(&self, columns: usize) -> Self {
         let missing = columns.saturating_sub(self.width());
         let text = format!("{:missing$}{}", "", self.text);
@@ -163,6 +168,7 @@ impl Styled {
     }
 
     /// The text with its long lines broken between words. The rows of a line begin where the line begins.
+    #[must_use]
     pub fn fit(&self, columns: usize) -> Self {
         let mut fit = Self::default();
         for line in self.lines() {

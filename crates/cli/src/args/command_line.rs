@@ -1,0 +1,121 @@
+//! Reading of the command line, before there are output threads.
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::process::ExitCode;
+
+use allstop_terminal::escape;
+use clap::builder::Styles;
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, Parser as _};
+
+use super::Cli;
+use crate::last_words::say;
+
+/// Exit code of wrong usage.
+const USAGE: u8 = 2;
+
+/// Reads the command line, or prints help, the version, or the error in it.
+///
+/// # Errors
+/// The exit code: that of wrong usage, or of help and version.
+pub(crate) fn parse() -> Result<Cli, ExitCode> {
+    let args = arguments(std::env::args_os().collect());
+    Cli::try_parse_from(&args).map_err(|error| {
+        // Once more without styles: all that is special in there has been written by others.
+        let command = Cli::command().styles(Styles::plain());
+        let again = command.try_get_matches_from(&args);
+        let plain = again.err().map(|error| error.render().ansi().to_string());
+        let safe = plain.as_deref().map(escape::text);
+        // Whoever has closed the stream reads nothing.
+        match (&plain, safe) {
+            (Some(plain), Some(safe)) if *plain != safe && error.use_stderr() => say(&safe),
+            (Some(plain), Some(safe)) if *plain != safe => {
+                drop(write!(std::io::stdout(), "{safe}"));
+            }
+            _ => drop(error.print()),
+        }
+        if let Some(hint) = hint(error.kind(), &args) {
+            say(&format!("\nhint: {}\n", escape::text(&hint)));
+        }
+        ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE))
+    })
+}
+
+/// Adds the subcommand that is left out.
+///
+/// The Copilot SDKs start the binary that `COPILOT_CLI_PATH` names without a subcommand. A first argument of several words
+/// is a prompt: no subcommand has a space in it. A single word is never a prompt, because a mistyped subcommand would be sent to
+/// a model.
+fn arguments(mut args: Vec<OsString>) -> Vec<OsString> {
+    let is_of_sdk = args.iter().any(|arg| arg == "--headless");
+    let first = args.get(1).map(|first| first.as_bytes());
+    if is_of_sdk && first.is_some_and(|first| first != b"copilot") {
+        args.insert(1, "copilot".into());
+    } else if first.is_some_and(is_prompt) {
+        args.insert(1, "run".into());
+    }
+    args
+}
+
+fn is_prompt(argument: &[u8]) -> bool {
+    !argument.starts_with(b"-") && argument.iter().any(u8::is_ascii_whitespace)
+}
+
+/// Advice on a first argument that is no subcommand.
+fn hint(kind: ErrorKind, args: &[OsString]) -> Option<String> {
+    let (_, given) = args.split_first()?;
+    let given: Vec<_> = given.iter().map(|word| word.to_string_lossy()).collect();
+    let first = given.first()?;
+    match kind {
+        ErrorKind::InvalidSubcommand if Cli::command().find_subcommand(&**first).is_none() => {
+            Some("a prompt follows `run`, or is in quotes: allstop run fix the tests, allstop \"fix the tests\"".to_owned())
+        }
+        ErrorKind::UnknownArgument if first.starts_with('-') => {
+            Some("flags follow the command: allstop run --yes \"fix the tests\"".to_owned())
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &[&str]) -> Vec<OsString> {
+        let all = ["allstop"].iter().chain(line);
+        all.map(OsString::from).collect()
+    }
+
+    #[test]
+    fn first_argument_of_several_words_is_a_prompt() {
+        for (given, read) in [
+            (&["fix it"][..], &["run", "fix it"][..]),
+            (&["fix it", "--yes"], &["run", "fix it", "--yes"]),
+            (&["fix"], &["fix"]),
+            (&["sesions", "list"], &["sesions", "list"]),
+            (&["run", "fix it"], &["run", "fix it"]),
+            (&["-x y"], &["-x y"]),
+            (&["--headless", "a b"], &["copilot", "--headless", "a b"]),
+            (&[], &[]),
+        ] {
+            assert_eq!(arguments(words(given)), words(read), "{given:?}");
+        }
+    }
+
+    #[test]
+    fn wrong_first_word_gets_a_hint() {
+        for (line, has_hint) in [
+            (&["fix", "the", "tests"][..], true),
+            (&["--yes", "fix it"], true),
+            (&["sessions", "lst"], false),
+            (&["run", "--nonsense", "x"], false),
+            (&["--help"], false),
+        ] {
+            let args = words(line);
+            let error = Cli::try_parse_from(&args).unwrap_err();
+            assert_eq!(hint(error.kind(), &args).is_some(), has_hint, "{line:?}");
+        }
+    }
+}
