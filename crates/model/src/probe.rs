@@ -6,13 +6,12 @@
 //! 3. A connection attempt counts as open until its future has been destroyed.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::kernel;
+use crate::kernel::{self, SocketPair};
 
 /// Longest wait for the connection's own task, which closes a dropped stream at its next poll. Half a second is a
 /// thousand times the usual time, and well below the time limit of a forced stop.
@@ -152,15 +151,6 @@ impl fmt::Debug for ConnectionProbe {
             .field("records", &state.records)
             .finish_non_exhaustive()
     }
-}
-
-/// One TCP connection, identified by its two ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct SocketPair {
-    /// Local end.
-    pub(crate) local: SocketAddr,
-    /// Remote end: the server, or a proxy.
-    pub(crate) remote: SocketAddr,
 }
 
 /// Record of all connections of one HTTP client, which serves one call at a time.

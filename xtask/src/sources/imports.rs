@@ -36,7 +36,7 @@ struct Modules {
 struct Module {
     file: PathBuf,
     uses: Vec<Import>,
-    /// Paths in code that begin with `crate`, `self` or `super`.
+    /// Paths of several names in code. Those that begin with another crate or with a type lead nowhere.
     paths: Vec<Names>,
 }
 
@@ -193,10 +193,14 @@ impl<'ast> Visit<'ast> for CodeImports<'_> {
             .iter()
             .map(|part| part.ident.to_string())
             .collect();
-        if names.len() > 1 && matches!(names[0].as_str(), "crate" | "self" | "super") {
+        if names.len() > 1 {
             self.0.paths.push(names);
         }
         visit::visit_path(self, path);
+    }
+
+    fn visit_visibility(&mut self, _: &'ast syn::Visibility) {
+        // `pub(in crate::a)` uses nothing of `a`.
     }
 
     fn visit_item_mod(&mut self, _: &'ast syn::ItemMod) {
@@ -275,12 +279,31 @@ mod tests {
                 "a",
                 "use super::{b::{self, B}, c}; fn f() { crate::d::g() }",
             ),
-            ("b", "use std::fmt; struct B;"),
+            ("b", "use std::fmt; pub(in crate::c) struct B;"),
             ("c", ""),
             ("d", ""),
         ];
         assert_eq!(imports_of(&files, "a.rs"), ["b.rs", "c.rs", "d.rs"]);
         assert!(imports_of(&files, "b.rs").is_empty());
+    }
+
+    #[test]
+    fn paths_that_begin_with_a_child_module_are_seen() {
+        let files = [
+            ("", ""),
+            (
+                "a",
+                "use child::deeper; fn f() { child::g(); deeper::h::<child::T>() }",
+            ),
+            ("a/child", ""),
+            ("a/child/deeper", "use super::super::F;"),
+        ];
+        assert_eq!(
+            imports_of(&files, "a.rs"),
+            ["a/child/deeper.rs", "a/child.rs"]
+        );
+        let only_in_code = [("", ""), ("a", "fn f() { child::g() }"), ("a/child", "")];
+        assert_eq!(imports_of(&only_in_code, "a.rs"), ["a/child.rs"]);
     }
 
     #[test]

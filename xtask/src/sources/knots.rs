@@ -11,6 +11,12 @@ use crate::workspace;
 /// Files that one circle of imports may have: a parent and two children can belong together.
 const FILES_MAX: usize = 3;
 
+/// Folders whose circles may still be larger, each with its reason.
+const EXCEPTIONS: [(&str, &str); 1] = [(
+    "crates/copilot/src/methods",
+    "the methods are being rewritten as a translation of the host; remove this line afterwards",
+)];
+
 pub(super) fn check() -> anyhow::Result<()> {
     let root = workspace::root();
     let mut complaints = Vec::new();
@@ -20,7 +26,9 @@ pub(super) fn check() -> anyhow::Result<()> {
             let file = source.join(name);
             if file.exists() {
                 let imports = imports::of_crate(&file)?;
-                complaints.extend(knots(&imports).iter().map(|knot| shown(root, knot)));
+                let knots = knots(&imports);
+                let knots = knots.iter().filter(|knot| !is_excepted(root, knot));
+                complaints.extend(knots.map(|knot| shown(root, &imports, knot)));
             }
         }
     }
@@ -63,16 +71,27 @@ fn reached<'a>(imports: &'a Imports, from: &'a Path) -> BTreeSet<&'a Path> {
     reached
 }
 
-fn shown(root: &Path, knot: &BTreeSet<&Path>) -> String {
-    let files = knot
-        .iter()
-        .map(|file| file.strip_prefix(root).unwrap_or(file));
-    let files: Vec<String> = files.map(|file| file.display().to_string()).collect();
-    format!(
-        "{} files import each other: {}",
-        files.len(),
-        files.join(", ")
-    )
+fn is_excepted(root: &Path, knot: &BTreeSet<&Path>) -> bool {
+    let lies_in = |folder: &str| knot.iter().all(|file| file.starts_with(root.join(folder)));
+    EXCEPTIONS.iter().any(|(folder, _)| lies_in(folder))
+}
+
+/// A line for each file, with the files of the circle that it imports.
+fn shown(root: &Path, imports: &Imports, knot: &BTreeSet<&Path>) -> String {
+    let name = |file: &Path| {
+        file.strip_prefix(root)
+            .unwrap_or(file)
+            .display()
+            .to_string()
+    };
+    let mut lines = vec![format!("{} files import each other:", knot.len())];
+    for file in knot {
+        let imported = imports.get(*file).into_iter().flatten();
+        let imported = imported.filter(|other| knot.contains(other.as_path()));
+        let imported: Vec<String> = imported.map(|other| name(other)).collect();
+        lines.push(format!("  {} → {}", name(file), imported.join(", ")));
+    }
+    lines.join("\n")
 }
 
 #[cfg(test)]

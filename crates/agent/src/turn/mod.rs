@@ -1,6 +1,7 @@
 //! One turn, from its start to its ending.
 
 mod calls;
+mod cx;
 mod ending;
 mod model_call;
 mod steps;
@@ -19,35 +20,20 @@ use allstop_core::{
 };
 use allstop_log::SessionError;
 use allstop_scope::{
-    Account, Deadline, EngineGuard, NotStarted, Placement, Scope, ScopeOptions, instant_after,
+    Account, Deadline, EngineGuard, Placement, Scope, ScopeOptions, instant_after,
 };
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use crate::activity::ActivityTimer;
-use crate::background::SessionBackground;
-use crate::controls::RunControls;
 use crate::error::{TurnError, TurnErrorKind};
-use crate::event::{AgentEvent, EventSink, UnfinishedCall};
+use crate::event::{AgentEvent, UnfinishedCall};
 use crate::history::RunHistory;
 use crate::hook::{self, HookCx, HookEvent, HookResult};
 use crate::outcome::{Denial, TurnOutcome};
 use crate::parts::AgentParts;
 use crate::prompt::Prompt;
-
-/// Context of a turn.
-#[derive(Clone, Copy)]
-pub(crate) struct TurnCx<'a> {
-    pub(crate) parts: &'a Arc<AgentParts>,
-    /// Scope in which the run was started.
-    pub(crate) above: &'a Scope,
-    /// Scope of the run, or the refusal if it could not be opened.
-    pub(crate) run: Result<&'a Scope, &'a NotStarted>,
-    pub(crate) controls: &'a Arc<RunControls>,
-    pub(crate) background: Option<&'a Arc<SessionBackground>>,
-    pub(crate) context: Option<&'a Arc<str>>,
-    pub(crate) events: &'a EventSink,
-}
+pub(crate) use cx::TurnCx;
 
 /// Input of a turn.
 pub(crate) struct TurnInput {

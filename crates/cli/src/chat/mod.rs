@@ -9,6 +9,7 @@ mod choice;
 mod command;
 mod complete;
 mod leave;
+mod open_chat;
 mod piped;
 pub(crate) mod recorded;
 mod state;
@@ -20,17 +21,15 @@ use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use allstop_core::Receipt;
 use allstop_core::receipt::ItemKind;
 use allstop_core::record::{StartedCall, StartedCallKind};
 use allstop_core::turn::StopPolicy;
 use allstop_runtime::config::ProjectFile;
-use allstop_runtime::{Config, Envelope, QuestionRecipient, System};
+use allstop_runtime::{Config, Envelope, QuestionRecipient};
 use allstop_scope::{GRACE_DEFAULT, Scope, WorkSpec};
 use allstop_terminal::{InputHistory, InputReader, TerminalDevice};
 use allstop_tools::PermissionAnswer;
-use allstop_tools::mcp::McpStatusEvents;
-use allstop_tools::permission::{FixedAnswer, ModeSwitch};
+use allstop_tools::permission::FixedAnswer;
 
 use crate::args::{ChatArgs, ChatWith};
 use crate::control::Control;
@@ -44,6 +43,7 @@ use crate::start::options::{self, Given};
 use crate::start::{self, NamedSession, Opened, Opening, StartFailure, StartVoice, read};
 use crate::supervise::Supervisor;
 use choice::ChatSession;
+use open_chat::{ChatInput, OpenChat};
 use view::ChatView;
 
 /// Runs the command.
@@ -139,35 +139,6 @@ fn not_opened(view: &ChatView, control: &Control, envelope: &Envelope) -> Exit {
     }
 }
 
-/// A chat that has begun.
-struct OpenChat<'a> {
-    host: &'a ProcessHost,
-    system: Arc<System>,
-    session: allstop_session::Session,
-    events: allstop_session::Subscription,
-    /// Of MCP servers.
-    news: McpStatusEvents,
-    /// Stops from other terminals.
-    remote: TerminalSession,
-    view: ChatView,
-    mode: ModeSwitch,
-    keeps_background: bool,
-    /// For the command that resumes it.
-    flags: SameFlags,
-    /// For commands on its store.
-    store_flags: SameFlags,
-    /// Flag that answers all questions.
-    answers: Option<&'static str>,
-}
-
-impl OpenChat<'_> {
-    /// Shows a receipt here, and to all who watch.
-    fn show_receipt(&self, receipt: &Arc<Receipt>) {
-        self.view.receipt(receipt);
-        self.remote.announcer().receipt(receipt);
-    }
-}
-
 fn config(
     with: &ChatWith,
     continues: bool,
@@ -198,17 +169,6 @@ struct OpenedChat {
     history: InputHistory,
     /// The terminal, if the session was chosen there.
     reader: Option<InputReader>,
-}
-
-/// Input of a chat at a terminal.
-struct ChatInput {
-    device: TerminalDevice,
-    /// Its reader, if it is held already.
-    reader: Option<InputReader>,
-    /// Lines that were typed in earlier chats.
-    history: InputHistory,
-    /// The first message, from the command line.
-    first: Option<String>,
 }
 
 async fn open(

@@ -2,11 +2,12 @@
 
 #[cfg(target_os = "linux")]
 mod diag;
+mod socket_pair;
 mod table;
 
 use std::time::Instant;
 
-use crate::probe::SocketPair;
+pub(crate) use socket_pair::SocketPair;
 
 /// True if our side holds this connection open, at a time not before `since`. `None` if the system cannot tell.
 pub(crate) fn is_open(pair: &SocketPair, since: Instant) -> Option<bool> {

@@ -8,7 +8,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 
 use super::is_held_open;
-use crate::probe::SocketPair;
+use super::socket_pair::SocketPair;
 
 /// Connections that our side holds open.
 pub(super) type OpenSockets = Arc<HashSet<SocketPair>>;

@@ -10,7 +10,8 @@ use hyper_util::client::legacy::connect::{Connection, HttpInfo};
 use parking_lot::Mutex;
 use tower::{Layer, Service};
 
-use crate::probe::{ConnectionProbe, SocketPair, SocketRecord};
+use crate::kernel::SocketPair;
+use crate::probe::{ConnectionProbe, SocketRecord};
 use crate::{ModelError, ModelErrorKind};
 
 /// Maximum idle clients, each with at most one idle connection: enough for the usual number of parallel calls.

@@ -8,7 +8,7 @@ use allstop_core::record::SessionRecord as R;
 use allstop_core::{CauseKind, Extent, Message, MessageId, StopReason, TurnNumber};
 use allstop_session::{Admission, FollowUp};
 
-use super::{ending, without_chance};
+use super::record_facts::{ending, without_chance};
 use crate::observe::{RunObservation, SentMessage, SessionObservation, ToldOutcome};
 
 /// The message that a record puts into a turn, and the turn: it caused the turn, or the turn took it.

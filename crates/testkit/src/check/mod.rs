@@ -9,6 +9,7 @@ mod delivery;
 mod left;
 mod messages;
 mod receipt;
+mod record_facts;
 mod records;
 mod stop;
 mod usage;
@@ -21,9 +22,6 @@ pub(crate) use background::background;
 pub use conversation::{conversation_of, history};
 pub use records::{endings, recovers_from_everywhere};
 pub use usage::metered;
-
-use allstop_core::record::SessionRecord;
-use allstop_core::{StopReason, TurnNumber};
 
 use crate::observe::{EvidenceKind, RunObservation};
 use {EvidenceKind as E, FailureClass as F, Invariant as I};
@@ -142,24 +140,4 @@ pub fn check(run: &RunObservation) -> Vec<Violation> {
     let applied = CHECKERS.iter().filter(|checker| checker.applies(run));
     own.chain(applied.filter_map(|checker| checker.check(run)))
         .collect()
-}
-
-/// Turn that a record ends, with the reason.
-fn ending(record: &SessionRecord) -> Option<(TurnNumber, StopReason)> {
-    match record {
-        SessionRecord::TurnCommitted { turn, .. } => Some((*turn, StopReason::Completed)),
-        SessionRecord::TurnStopped { turn, reason, .. } => Some((*turn, *reason)),
-        _ => None,
-    }
-}
-
-/// The record without run-specific fields (receipt, marker).
-fn without_chance(record: &SessionRecord) -> SessionRecord {
-    let mut record = record.clone();
-    match &mut record {
-        SessionRecord::TurnStopped { receipt, .. } => *receipt = None,
-        SessionRecord::BackgroundStarted { marker, .. } => *marker = None,
-        _ => {}
-    }
-    record
 }

@@ -6,7 +6,8 @@ use allstop_core::record::SessionRecord as R;
 use allstop_core::turn::SessionState;
 use allstop_core::{CauseKind, StopReason, Timestamp};
 
-use super::{conversation_of, ending, without_chance};
+use super::conversation::conversation_of;
+use super::record_facts::{ending, without_chance};
 use crate::observe::{APPEND, Moment, Point, RunObservation};
 
 /// Checks that turns come one after another, each with one ending that nothing of it follows, and that each call is
@@ -154,7 +155,7 @@ fn recovers_after(records: &[R], from: usize) -> Result<(), String> {
         {
             return Err(at("a second recovery has something to do".to_owned()));
         }
-        super::endings(&after).map_err(at)?;
+        endings(&after).map_err(at)?;
         if let Some(record) = next.next() {
             apply(&mut state, std::slice::from_ref(record), len)?;
         }

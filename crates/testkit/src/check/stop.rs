@@ -8,8 +8,8 @@ use allstop_core::record::SessionRecord as R;
 use allstop_core::{Cause, CauseKind, Extent, Receipt, StopReason};
 use allstop_scope::FORCE_MAX;
 
-use super::ending;
 use super::receipt::{covered, in_extent, says_running};
+use super::record_facts::ending;
 use crate::observe::{ObservedStop, RunObservation, StopAnswer};
 
 /// Everybody who waits is answered, within grace and force (invariant 1).

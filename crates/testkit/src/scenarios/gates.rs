@@ -14,7 +14,7 @@ use futures::future::BoxFuture;
 use serde_json::json;
 use tokio::time::sleep;
 
-use super::{agent, deaf};
+use super::parts::{agent, deaf};
 use crate::explore::{RunStage, Scenario};
 
 pub(super) fn all() -> [Scenario; 6] {

@@ -7,7 +7,7 @@ use allstop_core::turn::{Budget, LoopLimits, StopPolicy};
 use allstop_model::Reply;
 use serde_json::json;
 
-use super::{agent, answering, deaf};
+use super::parts::{agent, answering, deaf};
 use crate::ToolFn;
 use crate::explore::{RunStage, Scenario};
 

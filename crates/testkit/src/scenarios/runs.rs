@@ -7,7 +7,7 @@ use allstop_core::turn::StopPolicy;
 use allstop_model::{ModelError, ModelErrorKind, Pause, Reply};
 use serde_json::json;
 
-use super::{agent, answering, deaf, listening};
+use super::parts::{agent, answering, deaf, listening};
 use crate::explore::{RunStage, Scenario, Setup};
 use crate::{Behaviour, ToolFn};
 

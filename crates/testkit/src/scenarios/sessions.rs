@@ -13,7 +13,7 @@ use allstop_tools::{PermissionAnswer, PermissionPolicy};
 use serde_json::json;
 use tokio::time::sleep;
 
-use super::listening;
+use super::parts::listening;
 use super::talk::{Lines, answerer};
 use crate::explore::{RunStage, Scenario, ScriptedUser, Setup};
 

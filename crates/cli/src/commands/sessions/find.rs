@@ -5,6 +5,8 @@ use allstop_log::session::{STREAM_PREFIX, session_of};
 use allstop_log::{Log, LogError, SessionSummary, list_sessions};
 
 use super::error::SessionsError;
+use crate::error::CliError;
+use crate::shell_command::SameFlags;
 use crate::short_id::{LAST, is_meant, short};
 
 /// Similar ids that are named at most: more is a list.
@@ -79,6 +81,19 @@ pub(super) async fn find(log: &dyn Log, given: &str) -> Result<SessionId, Sessio
                 .collect(),
         }),
     }
+}
+
+/// The session with this id, or the only one that has it as a part.
+///
+/// # Cancel safety
+/// Dropping it leaves nothing behind.
+pub(crate) async fn resolve(
+    log: &dyn Log,
+    given: &str,
+    flags: &SameFlags,
+) -> Result<SessionId, CliError> {
+    let found = find(log, given).await;
+    found.map_err(|error| error.into_problem(flags))
 }
 
 fn near(wanted: &str, ids: &[SessionId]) -> Vec<String> {

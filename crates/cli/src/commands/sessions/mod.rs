@@ -10,6 +10,7 @@ mod find;
 mod list;
 mod list_row;
 pub(crate) mod pick;
+mod printed;
 mod remove;
 mod show;
 mod view;
@@ -18,15 +19,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use allstop_core::{SessionId, Timestamp};
+use allstop_core::SessionId;
 use allstop_log::{Log, MemoryLog};
 use allstop_runtime::{Config, StoreChoice, open_store};
 use allstop_scope::{RootOptions, Scope};
-use allstop_terminal::{OutputPriority, Style, Styled};
+use allstop_terminal::OutputPriority;
 
 pub(crate) use self::complete::session_completions;
 use self::error::SessionsError;
-use self::find::{find, list_number};
+use self::find::list_number;
+pub(crate) use self::find::resolve;
+use self::printed::{Printed, View};
 use crate::args::{SessionsCommand, StoreArgs};
 use crate::display::RECEIPT_WIDTH_DEFAULT;
 use crate::error::CliError;
@@ -71,19 +74,6 @@ pub(crate) async fn sessions(
         drop(std::fs::remove_dir_all(output));
     }
     Ok(0)
-}
-
-/// The session with this id, or the only one that has it as a part.
-///
-/// # Cancel safety
-/// Dropping it leaves nothing behind.
-pub(crate) async fn resolve(
-    log: &dyn Log,
-    given: &str,
-    flags: &SameFlags,
-) -> Result<SessionId, CliError> {
-    let found = find(log, given).await;
-    found.map_err(|error| error.into_problem(flags))
 }
 
 /// Id of the session that a number of the list stands for; `None` if it is no such number.
@@ -131,24 +121,6 @@ pub(crate) async fn open(
     let scope = Scope::root("store", RootOptions::current());
     let store = open_store(&choice, &scope).await?;
     Ok((store.log(), output_folder))
-}
-
-/// Style and width of the output, and the current time.
-#[derive(Debug, Clone, Copy)]
-struct View {
-    /// Colours and letters.
-    style: Style,
-    /// Columns.
-    width: usize,
-    /// Now.
-    now: Timestamp,
-}
-
-/// Output of a command.
-#[derive(Debug)]
-enum Printed {
-    Json(String),
-    Words(Styled),
 }
 
 /// Runs the command on a log. What it prints is whole or, after an error, only what came before it.

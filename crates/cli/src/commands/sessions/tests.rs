@@ -9,11 +9,12 @@ use allstop_core::receipt::{
 use allstop_core::record::{Attachment, CallOutcome, SessionRecord, StartedCall, StartedCallKind};
 use allstop_core::{
     CallId, Cause, CauseKind, Effect, Extent, Message, Receipt, SessionId, StopId, StopReason,
-    TurnNumber, Usage,
+    Timestamp, TurnNumber, Usage,
 };
 use allstop_log::session::stream_of;
 use allstop_log::{AppendId, SessionWriter, Version};
 use allstop_process::identity_of;
+use allstop_terminal::Style;
 
 use super::*;
 

@@ -3,12 +3,12 @@
 mod ended;
 mod left_work;
 mod open;
+mod results;
 
 use allstop_core::receipt::NothingToStop;
-use allstop_core::{CallId, Receipt, SessionId, StopReason};
+use allstop_core::{CallId, SessionId};
 use allstop_session::StopTarget;
 use allstop_terminal::{OutputPriority, Styled, TextRole};
-use serde::Serialize;
 
 use super::open_session::{ask_processes, given_id, meant, no_session, stops_in};
 use super::sessions;
@@ -19,35 +19,7 @@ use crate::host::ProcessHost;
 use crate::remote::{RemoteExtent, RemoteStopParams};
 use crate::short_id::{LAST, short};
 use left_work::LeftWork;
-
-/// Result for one session, as `--json` gives it.
-#[derive(Debug, Serialize)]
-struct SessionStopLine {
-    schema: &'static str,
-    session_id: SessionId,
-    /// End of the last turn, if the session had ended before the stop.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    stop_reason: Option<StopReason>,
-    receipt: Receipt,
-}
-
-impl SessionStopLine {
-    fn new(session_id: SessionId, receipt: Receipt) -> Self {
-        Self {
-            schema: "allstop.stop/1",
-            session_id,
-            stop_reason: None,
-            receipt,
-        }
-    }
-}
-
-/// Answers of sessions, and warnings about work that could not be stopped, a line each.
-#[derive(Debug, Default)]
-struct StopResults {
-    answers: Vec<SessionStopLine>,
-    problems: Vec<String>,
-}
+use results::{SessionStopLine, StopResults};
 
 /// Runs the command and gives its exit code.
 ///

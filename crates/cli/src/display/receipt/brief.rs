@@ -6,7 +6,7 @@ use allstop_core::receipt::{EndMethod, ItemKind, ItemState, Millis, ReceiptItem}
 use allstop_terminal::{Style, Styled, TextRole, styled};
 
 use super::super::words;
-use super::is_outside;
+use super::left::is_outside;
 use super::row::{pids, sign};
 
 /// Lines from which on items are one line although their work differs: as many as one looks at.

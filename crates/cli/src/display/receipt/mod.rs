@@ -3,11 +3,12 @@
 //! Running work stands out, with its pids. The views add no claim to the receipt.
 
 mod brief;
+mod left;
 mod row;
 mod sentence;
 
 use allstop_core::counted::{counted, grouped};
-use allstop_core::receipt::{ConversationEffect, ItemState, NotStoppedReason, ReceiptItem};
+use allstop_core::receipt::{ConversationEffect, ReceiptItem};
 use allstop_core::{CauseKind, Receipt};
 use allstop_terminal::{Style, Styled, Symbol, TextRole, styled};
 
@@ -97,20 +98,6 @@ fn push_wrapped(text: &mut Styled, said: &str, role: TextRole, style: Style, wid
     for line in styled![said].wrap(width) {
         text.push_line(&style.paint(role, line));
     }
-}
-
-/// True if an item keeps its receipt from being quiet.
-fn is_left(item: &ReceiptItem) -> bool {
-    item.state.breaks_quiet() && !is_outside(item)
-}
-
-fn is_outside(item: &ReceiptItem) -> bool {
-    matches!(
-        item.state,
-        ItemState::StillRunning {
-            why: NotStoppedReason::OutsideExtent
-        }
-    )
 }
 
 fn footer(receipt: &Receipt, style: Style, width: usize) -> Styled {

@@ -6,7 +6,7 @@ use allstop_core::receipt::{ItemState, NotStoppedReason, ReceiptItem};
 use allstop_terminal::{Style, Styled, Symbol, TextRole, styled};
 
 use super::super::words;
-use super::is_outside;
+use super::left::is_outside;
 
 /// Columns that a name may take: a command longer than that is told apart by its id.
 const NAME_COLUMNS: usize = 36;

@@ -4,7 +4,7 @@ use allstop_core::receipt::{ItemKind, ItemState, NothingToStop, ReceiptItem};
 use allstop_core::{Cause, CauseKind, Extent, Receipt};
 
 use super::super::words;
-use super::{is_left, is_outside};
+use super::left::{is_left, is_outside};
 
 /// Sentence with the target, the cause, the time and the verdict.
 pub(super) fn sentence(receipt: &Receipt) -> String {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::super::answer::AnswerParts;
 use super::super::transcript::{TranscriptEntry, arguments_object, entries};
-use super::{AnswerProgress, EventDecodeError, text_at};
+use super::decoding::{AnswerProgress, EventDecodeError, text_at};
 use crate::{FinishReason, ModelRequest};
 
 /// Version of the protocol.
@@ -131,7 +131,7 @@ fn usage(counted: Option<&Value>, before: Option<Usage>) -> Option<Usage> {
             .filter_map(tokens)
             .fold(input, u64::saturating_add)
     });
-    super::usage_of(
+    super::decoding::usage_of(
         input_tokens.or(before.map(|usage| usage.input_tokens)),
         tokens("output_tokens").or(before.map(|usage| usage.output_tokens)),
     )

@@ -3,19 +3,20 @@
 #[cfg(test)]
 mod any_event_tests;
 mod chat_completions;
+mod decoding;
 mod generate_content;
 mod messages;
 mod responses;
 
-use allstop_core::Usage;
 use reqwest::RequestBuilder;
 use reqwest::header::HeaderValue;
 use serde_json::Value;
 use url::Url;
 
 use super::answer::AnswerParts;
-use super::bounded_json::{JsonError, parse};
+use super::bounded_json::parse;
 use crate::ModelRequest;
+pub(super) use decoding::{AnswerProgress, EventDecodeError};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Protocol {
@@ -27,31 +28,6 @@ pub(super) enum Protocol {
     Messages,
     /// Google's `generateContent`.
     GenerateContent,
-}
-
-/// Reason why an event cannot be decoded.
-#[derive(Debug)]
-pub(super) enum EventDecodeError {
-    Json(JsonError),
-    /// The provider's own error object.
-    Provider(Value),
-    /// The answer is longer than [`super::answer::ANSWER_BYTES_MAX`].
-    AnswerTooLong,
-    /// The arguments of the calls would weigh more than [`super::bounded_json::VALUE_BYTES_MAX`].
-    ArgumentsTooLarge,
-    /// The answer has more than [`crate::CALLS_MAX`] calls.
-    TooManyCalls,
-    /// The answer has neither text nor calls nor a finish reason.
-    EmptyAnswer,
-    /// The provider says that the model calls tools, but sent no call.
-    NoCall,
-}
-
-/// Completeness of an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AnswerProgress {
-    More,
-    Complete,
 }
 
 impl Protocol {
@@ -114,23 +90,6 @@ impl Protocol {
             Self::GenerateContent => generate_content::take(event, answer),
         }
     }
-}
-
-/// Text at a JSON pointer; empty if there is none.
-fn text_at<'a>(value: &'a Value, pointer: &str) -> &'a str {
-    value
-        .pointer(pointer)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-}
-
-/// Input and output tokens, if the provider counted both.
-fn usage_of(input_tokens: Option<u64>, output_tokens: Option<u64>) -> Option<Usage> {
-    Some(Usage {
-        input_tokens: input_tokens?,
-        output_tokens: output_tokens?,
-        estimated: false,
-    })
 }
 
 #[cfg(test)]

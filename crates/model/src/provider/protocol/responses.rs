@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::answer::AnswerParts;
 use super::super::transcript::{TranscriptEntry, arguments_object, entries};
-use super::{AnswerProgress, EventDecodeError, text_at, usage_of};
+use super::decoding::{AnswerProgress, EventDecodeError, text_at, usage_of};
 use crate::{FinishReason, ModelRequest};
 
 pub(super) fn body(model: &str, request: &ModelRequest) -> Value {

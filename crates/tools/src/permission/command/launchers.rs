@@ -4,7 +4,8 @@
 //! listed one reads: a `Makefile`, a hook, a configuration, a script given by its path. Doubting every unlisted program
 //! would deny even `cargo test` under `--yes` as soon as there is a denying rule.
 
-use super::{CommandWord, sed};
+use super::parsed::CommandWord;
+use super::sed;
 
 /// Their arguments or their input are commands.
 const SHELLS_AND_BUILTINS: &str = ". [[ alias ash bash bash-static bind builtin case command compgen complete coproc csh dash declare enable eval \

@@ -8,7 +8,8 @@
 //! denying rule: `cargo test` runs the programs of its tests. So a program that [`launchers`] does not list counts as
 //! one that runs nothing else, and a denying rule guards against plain forms only. It is no sandbox.
 
-use super::{CommandWord, PrefixMatch, launchers};
+use super::launchers;
+use super::parsed::{CommandWord, PrefixMatch};
 
 /// Words of shell syntax that can precede a command.
 const BEFORE_A_COMMAND: &[&str] = &[

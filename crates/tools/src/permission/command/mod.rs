@@ -9,46 +9,12 @@
 
 mod launchers;
 mod matching;
+mod parsed;
 mod parser;
 mod sed;
 
+pub(super) use parsed::{ParsedCommand, PrefixMatch};
 use parser::CommandParser;
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum ParsedCommand {
-    /// The programs that the command runs are unknown.
-    Opaque,
-    /// The command runs some or all of these simple commands, in some order.
-    Parsed {
-        commands: Vec<Vec<CommandWord>>,
-        /// True if the command has no redirection, variable or surrounding syntax.
-        is_plain: bool,
-    },
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct CommandWord {
-    text: String,
-    /// True if the shell expands the word (a glob, a tilde, braces, a variable): the program may receive different
-    /// text.
-    expands: bool,
-}
-
-impl CommandWord {
-    /// True if the word could expand to an option, also as one of several words.
-    fn may_become_option(&self) -> bool {
-        self.expands
-            && (self.text.starts_with(['*', '?', '[', '{', '-']) || self.text.contains('$'))
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum PrefixMatch {
-    No,
-    /// Uncertain.
-    Uncertain,
-    Yes,
-}
 
 impl ParsedCommand {
     pub(super) fn parse(command: &str) -> Self {

@@ -6,7 +6,7 @@
 use std::iter::Peekable;
 use std::str::Chars;
 
-use super::{CommandWord, ParsedCommand};
+use super::parsed::{CommandWord, ParsedCommand};
 
 /// State of the parser: finished commands, and the current command and word.
 #[derive(Default)]

@@ -1,6 +1,6 @@
 //! Check of `sed` scripts: the command `e` and the flag `e` of `s` run programs.
 
-use super::CommandWord;
+use super::parsed::CommandWord;
 
 /// Options without a value that do not change the meaning of the script.
 const OPTIONS: &[&str] = &[

@@ -1,0 +1,55 @@
+//! A chat that has begun, and its input.
+
+use std::sync::Arc;
+
+use allstop_core::Receipt;
+use allstop_runtime::System;
+use allstop_session::{Session, Subscription};
+use allstop_terminal::{InputHistory, InputReader, TerminalDevice};
+use allstop_tools::mcp::McpStatusEvents;
+use allstop_tools::permission::ModeSwitch;
+
+use super::view::ChatView;
+use crate::host::ProcessHost;
+use crate::remote::TerminalSession;
+use crate::shell_command::SameFlags;
+
+/// A chat that has begun.
+pub(super) struct OpenChat<'a> {
+    pub(super) host: &'a ProcessHost,
+    pub(super) system: Arc<System>,
+    pub(super) session: Session,
+    pub(super) events: Subscription,
+    /// Of MCP servers.
+    pub(super) news: McpStatusEvents,
+    /// Stops from other terminals.
+    pub(super) remote: TerminalSession,
+    pub(super) view: ChatView,
+    pub(super) mode: ModeSwitch,
+    pub(super) keeps_background: bool,
+    /// For the command that resumes it.
+    pub(super) flags: SameFlags,
+    /// For commands on its store.
+    pub(super) store_flags: SameFlags,
+    /// Flag that answers all questions.
+    pub(super) answers: Option<&'static str>,
+}
+
+impl OpenChat<'_> {
+    /// Shows a receipt here, and to all who watch.
+    pub(super) fn show_receipt(&self, receipt: &Arc<Receipt>) {
+        self.view.receipt(receipt);
+        self.remote.announcer().receipt(receipt);
+    }
+}
+
+/// Input of a chat at a terminal.
+pub(super) struct ChatInput {
+    pub(super) device: TerminalDevice,
+    /// Its reader, if it is held already.
+    pub(super) reader: Option<InputReader>,
+    /// Lines that were typed in earlier chats.
+    pub(super) history: InputHistory,
+    /// The first message, from the command line.
+    pub(super) first: Option<String>,
+}

@@ -1,0 +1,33 @@
+//! Answers of `allstop stop`.
+
+use allstop_core::{Receipt, SessionId, StopReason};
+use serde::Serialize;
+
+/// Result for one session, as `--json` gives it.
+#[derive(Debug, Serialize)]
+pub(super) struct SessionStopLine {
+    pub(super) schema: &'static str,
+    pub(super) session_id: SessionId,
+    /// End of the last turn, if the session had ended before the stop.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) stop_reason: Option<StopReason>,
+    pub(super) receipt: Receipt,
+}
+
+impl SessionStopLine {
+    pub(super) fn new(session_id: SessionId, receipt: Receipt) -> Self {
+        Self {
+            schema: "allstop.stop/1",
+            session_id,
+            stop_reason: None,
+            receipt,
+        }
+    }
+}
+
+/// Answers of sessions, and warnings about work that could not be stopped, a line each.
+#[derive(Debug, Default)]
+pub(super) struct StopResults {
+    pub(super) answers: Vec<SessionStopLine>,
+    pub(super) problems: Vec<String>,
+}

@@ -1,0 +1,48 @@
+//! Parts of the decoding of events that all protocols share.
+
+use allstop_core::Usage;
+use serde_json::Value;
+
+use super::super::bounded_json::JsonError;
+
+/// Reason why an event cannot be decoded.
+#[derive(Debug)]
+pub(in crate::provider) enum EventDecodeError {
+    Json(JsonError),
+    /// The provider's own error object.
+    Provider(Value),
+    /// The answer is longer than [`super::super::answer::ANSWER_BYTES_MAX`].
+    AnswerTooLong,
+    /// The arguments of the calls would weigh more than [`super::super::bounded_json::VALUE_BYTES_MAX`].
+    ArgumentsTooLarge,
+    /// The answer has more than [`crate::CALLS_MAX`] calls.
+    TooManyCalls,
+    /// The answer has neither text nor calls nor a finish reason.
+    EmptyAnswer,
+    /// The provider says that the model calls tools, but sent no call.
+    NoCall,
+}
+
+/// Completeness of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::provider) enum AnswerProgress {
+    More,
+    Complete,
+}
+
+/// Text at a JSON pointer; empty if there is none.
+pub(super) fn text_at<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+/// Input and output tokens, if the provider counted both.
+pub(super) fn usage_of(input_tokens: Option<u64>, output_tokens: Option<u64>) -> Option<Usage> {
+    Some(Usage {
+        input_tokens: input_tokens?,
+        output_tokens: output_tokens?,
+        estimated: false,
+    })
+}

@@ -1,0 +1,24 @@
+//! Facts about one record.
+
+use allstop_core::record::SessionRecord;
+use allstop_core::{StopReason, TurnNumber};
+
+/// Turn that a record ends, with the reason.
+pub(super) fn ending(record: &SessionRecord) -> Option<(TurnNumber, StopReason)> {
+    match record {
+        SessionRecord::TurnCommitted { turn, .. } => Some((*turn, StopReason::Completed)),
+        SessionRecord::TurnStopped { turn, reason, .. } => Some((*turn, *reason)),
+        _ => None,
+    }
+}
+
+/// The record without run-specific fields (receipt, marker).
+pub(super) fn without_chance(record: &SessionRecord) -> SessionRecord {
+    let mut record = record.clone();
+    match &mut record {
+        SessionRecord::TurnStopped { receipt, .. } => *receipt = None,
+        SessionRecord::BackgroundStarted { marker, .. } => *marker = None,
+        _ => {}
+    }
+    record
+}

@@ -1,0 +1,163 @@
+//! State of a soak that outlives a life: sessions, figures and findings.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use allstop_core::ids::SessionId;
+use allstop_log::MemoryLog;
+
+use super::retire::KeptSession;
+use crate::check::{self, FailureClass, Invariant, Violation};
+use crate::observe::RunObservation;
+use crate::random::{Random, SEED_VARIABLE};
+use crate::report::{CheckReport, Failure};
+
+/// Number of sessions at any time.
+const SESSIONS: u64 = 12;
+
+/// Records that a message may cost, everything around it included: a turn of three steps with two calls has a dozen.
+const RECORDS_A_MESSAGE_MAX: u64 = 16;
+
+/// Memory that may stay of a message. Everything of it is removed sooner or later, so growth is a leak.
+const BYTES_A_MESSAGE_MAX: u64 = 32;
+
+/// Memory that an allocator may take and not give back, whatever is asked of it.
+const SLACK_KB: u64 = 8 * 1024;
+
+/// Number of the newest actions that are shown with a failure.
+const SHOWN_MAX: usize = 24;
+
+/// State that outlives a life.
+pub(super) struct SoakState {
+    seed: u64,
+    pub(super) random: Random,
+    pub(super) log: Arc<MemoryLog>,
+    /// The clock of a life's scopes, which hold it for as long as there are any.
+    pub(super) clock: Arc<AtomicI64>,
+    pub(super) sessions: Vec<KeptSession>,
+    /// Number of sessions made so far.
+    made: u64,
+    messages: Arc<AtomicU64>,
+    pub(super) actions: u64,
+    pub(super) report: CheckReport,
+    done: VecDeque<String>,
+}
+
+impl SoakState {
+    pub(super) fn new(seed: u64) -> Self {
+        let mut state = Self {
+            seed,
+            random: Random::new(seed),
+            log: Arc::new(MemoryLog::new()),
+            clock: Arc::new(AtomicI64::new(0)),
+            sessions: Vec::new(),
+            made: 0,
+            messages: Arc::new(AtomicU64::new(0)),
+            actions: 0,
+            report: CheckReport::new(&"soak".into(), 0),
+            done: VecDeque::new(),
+        };
+        for _ in 0..SESSIONS {
+            let new = state.new_session();
+            state.sessions.push(new);
+        }
+        state
+    }
+
+    pub(super) fn new_session(&mut self) -> KeptSession {
+        self.made += 1;
+        KeptSession::new(SessionId::new(format!("s_{}", self.made)))
+    }
+
+    pub(super) fn new_message_id(
+        &self,
+    ) -> impl Fn() -> allstop_core::MessageId + Send + Sync + 'static {
+        let newest = Arc::clone(&self.messages);
+        move || {
+            let number = newest.fetch_add(1, Ordering::Relaxed) + 1;
+            allstop_core::MessageId::new(format!("m_{number}"))
+        }
+    }
+
+    pub(super) fn did(&mut self, what: String) {
+        self.done.push_back(what);
+        if self.done.len() > SHOWN_MAX {
+            self.done.pop_front();
+        }
+    }
+
+    /// Applies the checkers to a session that is closed.
+    pub(super) fn observed(&mut self, id: &SessionId, observation: &RunObservation) {
+        self.report.count("session", &"soak");
+        self.report.checked(observation);
+        self.fail(id.to_string(), check::check(observation));
+    }
+
+    /// Notes something of a life that is not as it must be.
+    pub(super) fn broken(&mut self, what: String) {
+        let violation = Violation {
+            checker: "soak",
+            invariant: Invariant::NoDetachedWork,
+            class: FailureClass::OrphanWork,
+            what,
+        };
+        let life = format!("life {}", self.figure("lives"));
+        self.fail(life, vec![violation]);
+    }
+
+    fn fail(&mut self, place: String, violations: Vec<Violation>) {
+        let replay = format!("{SEED_VARIABLE}={}", self.seed);
+        let failure = Failure::of_moment(place, replay, violations);
+        self.report.add(failure);
+    }
+
+    /// A figure of the report, to change.
+    pub(super) fn figure(&mut self, what: &'static str) -> &mut u64 {
+        self.report.figure(what)
+    }
+
+    /// Checks that records and memory are in proportion to the messages. `warm`: memory in kB and messages when
+    /// everything that is made once had been made.
+    pub(super) fn check_growth(&mut self, warm: Option<(u64, u64)>) {
+        let (records, messages) = (
+            *self.figure("records"),
+            *self.figure("messages of these records"),
+        );
+        if records > messages * RECORDS_A_MESSAGE_MAX {
+            self.broken(format!("{records} records of {messages} messages"));
+        }
+        // It was over before.
+        let Some((warm_kb, warm_messages)) = warm else {
+            return;
+        };
+        let end_kb = resident_kb();
+        *self.figure("kB resident when warm") = warm_kb;
+        *self.figure("kB resident at the end") = end_kb;
+        let messages = *self.figure("messages") - warm_messages;
+        let grew_kb = end_kb.saturating_sub(warm_kb);
+        if grew_kb > SLACK_KB + messages * BYTES_A_MESSAGE_MAX / 1024 {
+            self.broken(format!("{grew_kb} kB more after {messages} messages"));
+        }
+    }
+
+    /// The report, with what was done last where something was broken.
+    pub(super) fn into_report(mut self) -> CheckReport {
+        self.report.points = self.actions as usize;
+        if !self.report.is_clean() {
+            let done = self.done.iter().map(|done| format!("    {done}"));
+            self.report.notes.extend(done);
+        }
+        let replay = format!("the same again: {SEED_VARIABLE}={}", self.seed);
+        self.report.notes.push(replay);
+        self.report
+    }
+}
+
+/// Kilobytes that this process holds resident; 0 where the system does not say.
+pub(super) fn resident_kb() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kb = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    kb.unwrap_or_default()
+}
