@@ -12,4 +12,7 @@ pub struct ProcessIdentity {
     pub start_ticks: u64,
     /// Id of the boot (`/proc/sys/kernel/random/boot_id`).
     pub boot_id: std::sync::Arc<str>,
+    /// PID namespace in which the pid counts (inode of `/proc/PID/ns/pid`); absent in older records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid_namespace: Option<u64>,
 }

@@ -1,6 +1,7 @@
 //! Identity of a process: its pid with its start and boot, so that a reused pid is never taken for it.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::{Arc, OnceLock};
 
 use allstop_core::process::ProcessIdentity;
@@ -22,16 +23,32 @@ pub fn is_of_this_boot(identity: &ProcessIdentity) -> bool {
     identity.boot_id == boot_id()
 }
 
+/// True if a process of this identity could run and not be seen from here: its pid counts in another PID namespace. A record
+/// without a namespace is older, and counts as of this one.
+pub fn is_out_of_view(identity: &ProcessIdentity) -> bool {
+    is_of_this_boot(identity)
+        && identity.pid_namespace.is_some()
+        && identity.pid_namespace != pid_namespace()
+}
+
 pub(crate) fn identity(pid: u32, start_ticks: u64) -> ProcessIdentity {
     ProcessIdentity {
         pid,
         start_ticks,
         boot_id: boot_id(),
+        pid_namespace: pid_namespace(),
     }
 }
 
 pub(crate) fn raw_pid(pid: u32) -> Option<Pid> {
     Pid::from_raw(i32::try_from(pid).ok()?)
+}
+
+/// `None` on a system without `/proc`.
+fn pid_namespace() -> Option<u64> {
+    static NAMESPACE: OnceLock<Option<u64>> = OnceLock::new();
+    let read = || Some(fs::metadata("/proc/self/ns/pid").ok()?.ino());
+    *NAMESPACE.get_or_init(read)
 }
 
 /// Empty on a system without `/proc`.

@@ -49,7 +49,9 @@
 //!
 //! **Custom**. A [`TreeLauncher`] of the caller's own, such as the simulated system of the test kit.
 //!
-//! A process that is started through a service (a container engine, `systemd-run`, `at`) is outside every level.
+//! A process that a service starts on request (a container engine, `systemd-run`, `at`, a running `tmux` server) is outside
+//! every level. So is the child of a process that has entered another PID namespace (`nsenter`) once its parent has ended.
+//! After a stop those are found that still carry the marker; they are killed, and only `ProcessGroupEmpty` is claimed.
 //!
 //! # Invariants
 //!
@@ -90,7 +92,7 @@ use portable as platform;
 pub use containment::{ContainedTree, DetachTreeError, TreeContainment, TreeLauncher};
 pub use driver::ProcessDriver;
 pub use handle::ProcessHandle;
-pub use identity::{is_of_this_boot, this_process};
+pub use identity::{is_of_this_boot, is_out_of_view, this_process};
 pub use keeper_program::{DETACHED_OUTPUT_BYTES_MAX, KeeperProgram};
 pub use launch::launch;
 pub use launch_error::LaunchError;
@@ -101,5 +103,7 @@ pub use platform::{
 };
 pub use reattach_error::ReattachError;
 pub use spec::{ContainmentChoice, MARKER_VARIABLE, ProcessSpec};
-pub use status::{ExitInfo, ProcessSignal, ProcessStatus, ProcessWaitError, TreeMember};
+pub use status::{
+    ExitInfo, ProcessSignal, ProcessStatus, ProcessWaitError, SearchReason, TreeMember,
+};
 pub use status_channel::{StatusReceiver, StatusSender};

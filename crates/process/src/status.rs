@@ -34,6 +34,33 @@ impl ExitInfo {
     }
 }
 
+/// Reason for which processes of a tree are searched for, and not held together by a keeper.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SearchReason {
+    /// An earlier process has left the tree, and its keeper was killed.
+    KeeperGone,
+    /// A process of it has entered another PID namespace.
+    Entered,
+    /// Processes that carry its marker were found outside of it, and were killed.
+    Strays,
+}
+
+impl SearchReason {
+    fn note(self) -> &'static str {
+        match self {
+            Self::KeeperGone => {
+                "its keeper was killed before: a process that has left its group and cleared its environment is not found"
+            }
+            Self::Entered => {
+                "a process of it had entered another PID namespace: a child there that has cleared its environment is not found"
+            }
+            Self::Strays => {
+                "processes of it ran outside of its tree, were found by their environment and killed"
+            }
+        }
+    }
+}
+
 /// Facts that the driver has seen so far. It only grows: a field that is set stays as it is.
 #[derive(Debug, Clone, Default)]
 pub struct ProcessStatus {
@@ -49,6 +76,8 @@ pub struct ProcessStatus {
     pub failed: Option<Arc<LaunchError>>,
     /// True if its keeper was killed: its remaining processes are ended without it.
     pub keeper_lost: bool,
+    /// Reason why the keeper's word is not enough: then the proof of its end is a search.
+    pub searched: Option<SearchReason>,
     /// True after [`detach`](super::ProcessHandle::detach): the tree is no longer watched.
     pub detached: bool,
 }
@@ -58,7 +87,9 @@ impl ProcessStatus {
     /// swept away with SIGKILL.
     pub fn ended_by(&self, strongest: Option<EndMethod>) -> Option<EndMethod> {
         match strongest {
-            Some(_) if self.keeper_lost => Some(EndMethod::Sigkill),
+            Some(_) if self.keeper_lost || self.searched == Some(SearchReason::Strays) => {
+                Some(EndMethod::Sigkill)
+            }
             strongest => strongest,
         }
     }
@@ -73,6 +104,12 @@ impl ProcessStatus {
                 "its keeper was killed, and containment was lost: what could still be found was killed"
             }
         })
+    }
+
+    /// Note on the evidence of its end, if that is weaker than the keeper's word.
+    pub fn evidence_note(&self) -> Option<&'static str> {
+        self.keeper_lost_note()
+            .or(self.searched.map(SearchReason::note))
     }
 
     pub(crate) fn set_empty(&mut self, verified: EndProof) {

@@ -12,7 +12,7 @@ use allstop_core::receipt::EndProof;
 use parking_lot::RwLock;
 use tokio::sync::Notify;
 
-use crate::status::{ExitInfo, ProcessStatus};
+use crate::status::{ExitInfo, ProcessStatus, SearchReason};
 
 #[derive(Debug, Default)]
 struct StatusCell {
@@ -53,6 +53,14 @@ impl StatusSender {
     /// Publishes that the tree runs on without its driver.
     pub fn detached(&self) {
         self.publish(|now| now.detached = true);
+    }
+
+    pub(crate) fn searched_for(&self, reason: SearchReason) {
+        self.publish(|now| now.searched = Some(reason));
+    }
+
+    pub(crate) fn is_searched(&self) -> bool {
+        self.0.now.read().searched.is_some()
     }
 
     pub(crate) fn publish(&self, modify: impl FnOnce(&mut ProcessStatus)) {

@@ -110,8 +110,8 @@ fn account(mut registration: Registration, handle: &ProcessHandle) {
     let details = registration.details_mut();
     details.containment = Some(handle.containment());
     let how = status.ended_by(handle.strongest_signal());
-    if status.keeper_lost {
-        details.note = status.keeper_lost_note().map(Into::into);
+    if let Some(note) = status.evidence_note() {
+        details.note = Some(note.into());
         if status.empty == Some(EndProof::ProcessGroupEmpty) {
             // The claim no longer rests on the stronger level.
             details.containment = Some(Containment::GroupAndMarker);

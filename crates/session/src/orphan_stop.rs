@@ -88,28 +88,34 @@ impl SessionInner {
     }
 }
 
-/// Work that runs but cannot be verified, and is left alone.
+/// Work that runs, or may run, but cannot be verified, and is left alone.
 fn not_taken(work: &UnendedWork, why: &str) -> ReceiptItem {
     let pid = work.stop_pid();
     let end = pid.map_or(String::new(), |pid| format!("; end it: kill {pid}"));
     let mut item = running_item(work);
-    item.state = ItemState::StillRunning {
-        why: NotStoppedReason::WatcherGone,
-    };
+    if let ItemState::StillRunning { why } = &mut item.state {
+        *why = NotStoppedReason::WatcherGone;
+    }
     item.note = Some(format!("{why}{end}").into());
     item
 }
 
-/// Work without an owner that runs, as an item.
+/// Work without an owner that runs, or may run out of view, as an item.
 pub(crate) fn running_item(work: &UnendedWork) -> ReceiptItem {
-    ReceiptItem::new(
-        ItemKind::Background,
-        work.id.as_str(),
-        Arc::clone(&work.name),
+    let out_of_view = work.is_out_of_view();
+    let state = if out_of_view {
+        ItemState::Unreachable {
+            why: NotStoppedReason::WatcherGone,
+        }
+    } else {
         ItemState::StillRunning {
             why: NotStoppedReason::ProcessesLeft,
-        },
-    )
+        }
+    };
+    let (id, name) = (work.id.as_str(), Arc::clone(&work.name));
+    let mut item = ReceiptItem::new(ItemKind::Background, id, name, state);
+    item.note = out_of_view.then(|| ReattachError::OutOfView.to_string().into());
+    item
 }
 
 /// Attaches the work to a new scope, as one item of a receipt. Returns the scope and a future of the work's end.

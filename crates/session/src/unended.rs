@@ -9,7 +9,7 @@ use allstop_core::receipt::{EndMethod, ItemKind, ItemState};
 use allstop_core::record::{Attachment, BackgroundKind, SessionRecord};
 use allstop_core::turn::{RecordedWork, SessionState};
 use allstop_log::{SessionError, SessionWriter};
-use allstop_process::{ProcessHandle, is_alive, is_of_this_boot, survivor};
+use allstop_process::{ProcessHandle, is_alive, is_of_this_boot, is_out_of_view, survivor};
 use allstop_scope::{Process, Scope, WorkSpec};
 use tokio::time::Instant;
 
@@ -37,7 +37,7 @@ pub struct UnendedWork {
     pub marker: Option<Arc<str>>,
     /// File for its output.
     pub output: Option<Arc<str>>,
-    /// True if its process, its keeper or any process that it started runs. Reused pids are detected.
+    /// True if its process, its keeper or any process that it started runs, or is out of view. Reused pids are detected.
     pub alive: bool,
     /// True if the work runs only until its keeper notices that the owner is gone.
     being_killed: bool,
@@ -80,14 +80,32 @@ impl UnendedWork {
         }
     }
 
+    /// Work as recorded in the log, compared with the running processes. Reads `/proc`, which may block.
+    pub fn of_record(work: &RecordedWork) -> Self {
+        let mut work = Self::recorded(work);
+        work.check();
+        work
+    }
+
+    fn known(&self) -> impl Iterator<Item = &ProcessIdentity> {
+        self.keeper.iter().chain(&self.process)
+    }
+
     /// True if any of its processes can still exist: they belong to this boot.
     fn may_run(&self) -> bool {
-        let mut known = self.process.iter().chain(&self.keeper);
-        self.alive && known.any(is_of_this_boot)
+        self.alive && self.known().any(is_of_this_boot)
+    }
+
+    /// True if its processes are in another PID namespace: it may run, and can be neither checked nor stopped from here.
+    pub fn is_out_of_view(&self) -> bool {
+        self.alive && self.known().any(is_out_of_view)
     }
 
     /// Reads `/proc`, which may hang: never call this on a thread that is waited for without a limit.
     pub(crate) fn check(&mut self) {
+        if self.is_out_of_view() {
+            return;
+        }
         let has_survivor = self.process.as_ref().map(|main| {
             let marker = self.marker.as_deref();
             survivor(main, self.keeper.as_ref(), marker).is_some()
@@ -99,17 +117,16 @@ impl UnendedWork {
 
     /// Process whose end ends the work, if it runs: the keeper, or else the main process.
     pub fn stop_pid(&self) -> Option<u32> {
-        let mut known = self.keeper.iter().chain(&self.process);
-        Some(known.find(|known| is_alive(known))?.pid)
+        Some(self.known().find(|known| is_alive(known))?.pid)
     }
 }
 
 /// Returns the background work without an end in a session's log, compared with the running processes. If another
 /// process has the session open, this is the work of that process. Reads `/proc`, which may block.
 pub fn unended_work(state: &SessionState) -> Vec<UnendedWork> {
-    let mut found = without_end(state);
-    found.iter_mut().for_each(UnendedWork::check);
-    found
+    let works = state.background().iter();
+    let works = works.filter(|work| work.ended.is_none());
+    works.map(UnendedWork::of_record).collect()
 }
 
 fn without_end(state: &SessionState) -> Vec<UnendedWork> {

@@ -1,6 +1,5 @@
 //! Sessions that are open in the processes of this user, and the one that a word names.
 
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -52,8 +51,6 @@ pub(super) struct AskedProcesses {
     pub(super) open: Vec<OpenTarget>,
     /// Those that did not answer.
     pub(super) silent: Vec<RemoteError>,
-    /// All that were asked.
-    pub(super) pids: HashSet<u32>,
 }
 
 /// Asks all processes of this user.
@@ -66,7 +63,6 @@ pub(super) struct AskedProcesses {
 pub(super) async fn ask_processes() -> Result<AskedProcesses, CliError> {
     let mut asked = AskedProcesses::default();
     for (process, report) in processes().await.map_err(|error| failed(&error))? {
-        asked.pids.insert(process.pid);
         match report {
             Ok(report) => asked.open.extend(targets(&process, report)),
             Err(error) => asked.silent.push(error),

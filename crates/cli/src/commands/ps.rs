@@ -63,7 +63,7 @@ pub(crate) async fn ps(args: &PsArgs, host: &ProcessHost) -> Result<u8, CliError
             if let Some(log) = &log
                 && look.is_multiple_of(LOOKS_AT_STORE)
             {
-                let asked = found.iter().map(|(process, _)| process.pid).collect();
+                let asked = found.iter().map(|(process, _)| process.number).collect();
                 untold = untold_sessions(&**log, &open_in(&found), &asked).await?;
             }
             let columns = stdout.columns();
@@ -130,7 +130,12 @@ fn left_in_words(
         style.paint(TextRole::Dim, Styled::from(about.join(", ")))
     ]);
     for work in &session.work {
-        let id = styled![format_args!("  {}", work.id)];
+        let place = if work.is_out_of_view() {
+            ", in another PID namespace"
+        } else {
+            ""
+        };
+        let id = styled![format_args!("  {}{place}", work.id)];
         text.push_line(&labelled(styled![&*work.name], id, style, columns));
     }
     if let Some(said) = to_stop(session.work.len(), &flags.stop(&session.id)) {

@@ -9,6 +9,7 @@ use allstop_log::{Log, SessionError, list_sessions, read_session};
 use allstop_runtime::{UnendedWork, unended_work};
 
 use crate::error::CliError;
+use crate::remote::ProcessNumber;
 use crate::short_id::short;
 
 /// A session without an owner, with its background work that runs.
@@ -74,7 +75,7 @@ impl fmt::Display for OutOfReach {
 pub(super) async fn untold_sessions(
     log: &dyn Log,
     known: &HashSet<SessionId>,
-    asked: &HashSet<u32>,
+    asked: &HashSet<ProcessNumber>,
 ) -> Result<UntoldSessions, CliError> {
     let listed = list_sessions(log).await;
     let listed = listed.map_err(|error| CliError::failure(error.to_string()))?;
@@ -89,7 +90,7 @@ pub(super) async fn untold_sessions(
         }
         if let Some(owner) = &summary.owner {
             // What a process that was asked does not tell of is sleeping, or ending.
-            if !asked.contains(&owner.pid) {
+            if !asked.contains(&ProcessNumber::of(owner)) {
                 let (id, pid) = (summary.id, owner.pid);
                 untold.out_of_reach.push(OutOfReach { id, pid });
             }

@@ -144,10 +144,10 @@ pub(crate) fn call(name: &str, arguments: &Arguments) -> String {
 
 /// Background work that runs without this process, or has ended without it.
 pub(crate) fn found(work: &UnendedWork) -> String {
-    let runs = if work.alive {
-        "still runs"
-    } else {
-        "has ended"
+    let runs = match (work.alive, work.is_out_of_view()) {
+        (_, true) => "may still run, in another PID namespace",
+        (true, _) => "still runs",
+        (false, _) => "has ended",
     };
     format!("{} of an earlier process {runs}: {}", work.id, work.name)
 }

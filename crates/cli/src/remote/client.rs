@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
-use super::folder;
+use super::folder::{self, ProcessNumber};
 use super::peer::RemotePeer;
 use super::protocol::{
     ANSWER, AnswerParams, AnswerReport, EVENT, LIST, ProcessReport, RemoteStopParams, STOP,
@@ -67,7 +67,7 @@ pub(crate) struct UnansweredStop {
 /// A process that owns sessions.
 #[derive(Debug, Clone)]
 pub(crate) struct RemoteProcess {
-    pub(crate) pid: u32,
+    pub(crate) number: ProcessNumber,
     socket: PathBuf,
 }
 
@@ -96,11 +96,11 @@ pub(crate) async fn each_process<T>(
 ) -> io::Result<Vec<T>> {
     let then = &then;
     let found = folder::sockets()?.into_iter();
-    let asking = found.map(|(pid, socket)| async move {
-        let process = RemoteProcess { pid, socket };
+    let asking = found.map(|(number, socket)| async move {
+        let process = RemoteProcess { number, socket };
         let report = match timeout(LIST_MAX, process.list()).await {
             Ok(report) => report,
-            Err(_elapsed) => Err(RemoteError::Silent(pid)),
+            Err(_elapsed) => Err(RemoteError::Silent(number.pid)),
         };
         if let Err(RemoteError::Gone(_)) = report {
             // Left by a crash.
@@ -114,6 +114,11 @@ pub(crate) async fn each_process<T>(
 }
 
 impl RemoteProcess {
+    /// Its pid, which counts in the PID namespace of its number.
+    pub(crate) fn pid(&self) -> u32 {
+        self.number.pid
+    }
+
     async fn list(&self) -> Result<ProcessReport, RemoteError> {
         let params = serde_json::json!({});
         match self.request(LIST, &params).await {
@@ -165,7 +170,7 @@ impl RemoteProcess {
             })
         };
         let watch = timeout(LIST_MAX, watching).await;
-        watch.unwrap_or(Err(RemoteError::Silent(self.pid)))
+        watch.unwrap_or(Err(RemoteError::Silent(self.pid())))
     }
 
     /// Answers a permission question. True if this answer was the first.
@@ -178,12 +183,12 @@ impl RemoteProcess {
     pub(crate) async fn answer(&self, params: &AnswerParams) -> Result<bool, RemoteError> {
         let answering = self.request::<AnswerReport>(ANSWER, params);
         let answered = timeout(LIST_MAX, answering).await;
-        let answered = answered.unwrap_or(Err(RemoteError::Silent(self.pid)))?;
+        let answered = answered.unwrap_or(Err(RemoteError::Silent(self.pid())))?;
         Ok(answered.is_taken)
     }
 
     async fn connect(&self) -> Result<RemotePeer, RemoteError> {
-        RemotePeer::connect(self.pid, &self.socket).await
+        RemotePeer::connect(self.pid(), &self.socket).await
     }
 
     async fn request<T: DeserializeOwned>(

@@ -5,10 +5,46 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
+use allstop_core::process::ProcessIdentity;
+use allstop_process::this_process;
+
 use crate::host::variable;
 
-/// End of the name of a socket; before it stands the process id.
+/// End of the name of a socket; before it stands the number of the process.
 const SUFFIX: &str = ".sock";
+
+/// Number of a process: its pid, and the PID namespace in which it counts. Containers may share the folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct ProcessNumber {
+    pub(crate) pid: u32,
+    namespace: Option<u64>,
+}
+
+impl ProcessNumber {
+    /// Number of the process with this identity.
+    pub(crate) fn of(process: &ProcessIdentity) -> Self {
+        Self {
+            pid: process.pid,
+            namespace: process.pid_namespace,
+        }
+    }
+
+    /// Name of its socket.
+    fn socket(self) -> String {
+        let namespace = self.namespace.map_or(String::new(), |id| format!("-{id}"));
+        format!("{}{namespace}{SUFFIX}", self.pid)
+    }
+
+    fn of_socket(path: &Path) -> Option<Self> {
+        let number = path.file_name()?.to_str()?.strip_suffix(SUFFIX)?;
+        let (pid, namespace) = match number.split_once('-') {
+            Some((pid, namespace)) => (pid, Some(namespace.parse().ok()?)),
+            None => (number, None),
+        };
+        let pid = pid.parse().ok()?;
+        Some(Self { pid, namespace })
+    }
+}
 
 /// The folder of this user: `XDG_RUNTIME_DIR/allstop`, else one in `/run/user` or `/tmp`.
 fn folder() -> PathBuf {
@@ -30,8 +66,7 @@ fn folder() -> PathBuf {
 /// # Errors
 /// If the folder cannot be made, or belongs to somebody else.
 pub(super) fn own_socket() -> io::Result<PathBuf> {
-    let name = format!("{}{SUFFIX}", std::process::id());
-    Ok(socket_folder()?.join(name))
+    Ok(socket_folder()?.join(ProcessNumber::of(this_process()).socket()))
 }
 
 /// The folder, which is made if it is not there.
@@ -50,11 +85,11 @@ pub(crate) fn socket_folder() -> io::Result<PathBuf> {
     Ok(folder)
 }
 
-/// Sockets of the processes of this user, with their process ids.
+/// Sockets of the processes of this user, with their numbers.
 ///
 /// # Errors
 /// If the folder cannot be read. Without a folder there are none.
-pub(super) fn sockets() -> io::Result<Vec<(u32, PathBuf)>> {
+pub(super) fn sockets() -> io::Result<Vec<(ProcessNumber, PathBuf)>> {
     let folder = folder();
     match check(&folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -63,9 +98,7 @@ pub(super) fn sockets() -> io::Result<Vec<(u32, PathBuf)>> {
     let mut sockets = Vec::new();
     for entry in std::fs::read_dir(&folder)? {
         let path = entry?.path();
-        let name = path.file_name().and_then(|name| name.to_str());
-        let pid = name.and_then(|name| name.strip_suffix(SUFFIX)?.parse().ok());
-        sockets.extend(pid.map(|pid| (pid, path)));
+        sockets.extend(ProcessNumber::of_socket(&path).map(|number| (number, path)));
     }
     sockets.sort();
     Ok(sockets)

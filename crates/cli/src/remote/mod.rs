@@ -27,7 +27,7 @@ mod watched;
 
 pub(crate) use announcer::RemoteStop;
 pub(crate) use client::{RemoteError, RemoteProcess, each_process, processes};
-pub(crate) use folder::socket_folder;
+pub(crate) use folder::{ProcessNumber, socket_folder};
 pub(crate) use listener::RemoteListener;
 pub(crate) use owned::{ClientQuestions, OwnedSessions};
 pub(crate) use protocol::{

@@ -26,6 +26,7 @@ mod init;
 mod instructions;
 mod mcp_commands;
 mod modes;
+mod namespaces;
 mod odd_times;
 mod one_receipt;
 mod pick;

@@ -197,3 +197,23 @@ fn stop_of_all_names_a_suspended_process() {
         place.leftovers().is_empty().then_some(())
     });
 }
+
+/// The receipt of work whose keeper was killed had the words of a proof, while a process without its environment ran on.
+#[test]
+fn work_without_its_keeper_has_the_weaker_evidence() {
+    let place = Place::new();
+    let id = left_work(&place);
+    let shown = on_store(&place, &format!("sessions show {id} --json")).ok();
+    let shown: Value = serde_json::from_str(&shown.stdout).expect("JSON");
+    let keeper = shown["background"][0]["keeper"]["pid"].as_i64();
+    let keeper = rustix::process::Pid::from_raw(keeper.expect("a pid") as i32).expect("a pid");
+    rustix::process::kill_process(keeper, Signal::KILL).expect("it runs");
+    let stopped = on_store(&place, &format!("stop {id} --json")).ok();
+    let item = &receipt(&stopped)["items"][0];
+    assert_eq!(item["verified"], "process_group_empty", "{item:#}");
+    let note = item["note"].as_str().unwrap_or_default();
+    assert!(note.contains("its keeper was killed before"), "{item:#}");
+    let told = on_store(&place, &format!("receipt {id}")).ok().stdout;
+    assert!(told.contains("far as a search can find"), "{told}");
+    place.assert_nothing_runs();
+}

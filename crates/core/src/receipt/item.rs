@@ -111,7 +111,7 @@ pub enum ItemState {
         /// Reason why it was not, or could not be, ended.
         why: NotStoppedReason,
     },
-    /// A remote system was asked to stop and may still work.
+    /// It may still work: a remote system was asked to stop and has not confirmed, or its processes are out of view.
     Unreachable {
         /// The missing confirmation.
         why: NotStoppedReason,

@@ -5,7 +5,7 @@ use std::io;
 use allstop_core::process::ProcessIdentity;
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use crate::identity::{identity, is_of_this_boot, raw_pid};
+use crate::identity::{identity, is_of_this_boot, is_out_of_view, raw_pid};
 use crate::status::ProcessSignal;
 
 use super::procfs::stat;
@@ -15,9 +15,10 @@ pub fn identity_of(pid: u32) -> Option<ProcessIdentity> {
     Some(identity(pid, stat(pid)?.start_ticks))
 }
 
-/// True if this very process still runs. One that has ended and only waits to be reaped does not run.
+/// True if this very process is seen to run. One that has ended and only waits to be reaped does not run.
 pub fn is_alive(identity: &ProcessIdentity) -> bool {
     is_of_this_boot(identity)
+        && !is_out_of_view(identity)
         && stat(identity.pid)
             .is_some_and(|stat| stat.start_ticks == identity.start_ticks && !stat.is_dead())
 }
@@ -25,9 +26,10 @@ pub fn is_alive(identity: &ProcessIdentity) -> bool {
 /// Sends a signal to this very process; another one that has its pid by now is never hit.
 ///
 /// # Errors
-/// `NotFound` if it has ended, `PermissionDenied` if it belongs to another user.
+/// `NotFound` if it has ended or is out of view ([`is_out_of_view`](crate::is_out_of_view)), `PermissionDenied` if it belongs to another user.
 pub fn signal(identity: &ProcessIdentity, signal: ProcessSignal) -> io::Result<()> {
     let is_hit = is_of_this_boot(identity)
+        && !is_out_of_view(identity)
         && signal_exactly(identity.pid, identity.start_ticks, signal.into())?;
     if is_hit {
         Ok(())
@@ -67,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reused_pid_and_another_boot_are_other_processes() {
+    fn reused_pid_another_boot_and_another_namespace_are_other_processes() {
         let this = this_process().clone();
         assert_eq!(this.pid, std::process::id());
         assert!(is_alive(&this));
@@ -77,7 +79,19 @@ mod tests {
             ..this.clone()
         }));
         let boot_id = Arc::from("another");
-        assert!(!is_alive(&ProcessIdentity { boot_id, ..this }));
+        assert!(!is_alive(&ProcessIdentity {
+            boot_id,
+            ..this.clone()
+        }));
+        assert!(is_alive(&ProcessIdentity {
+            pid_namespace: None,
+            ..this.clone()
+        }));
+        let pid_namespace = Some(1);
+        assert!(!is_alive(&ProcessIdentity {
+            pid_namespace,
+            ..this
+        }));
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! The driver of a tree with a keeper: reads its reports, and ends the tree without the keeper if that is killed.
 //!
 //! Invariants:
-//! 1. `ProcessTreeEmpty` is published only after the keeper has said `empty`; or, where it was killed and its tree fell to
-//!    this process, after looks at all processes have found nothing that was adopted.
+//! 1. `ProcessTreeEmpty` is published only after the keeper has said `empty`, if no process of the tree was seen outside of it;
+//!    or, where the keeper was killed and its tree fell to this process, after looks at all processes have found nothing that
+//!    was adopted.
 //! 2. A keeper that ends without saying so takes its proof with it. If this process is no subreaper, the tree is killed by
 //!    sweeps, and only `ProcessGroupEmpty` is claimed.
 //! 3. A keeper goes back to the idle ones only after it has said that it has no child. In every other case the socket
@@ -21,7 +22,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::containment::DetachTreeError;
 use crate::identity::identity;
 use crate::launch_error::LaunchError;
-use crate::status::ExitInfo;
+use crate::status::{ExitInfo, SearchReason};
 use crate::status_channel::StatusSender;
 
 use super::keeper::protocol::{KeeperAction, KeeperReport, PATH_BYTES_MAX};
@@ -79,8 +80,9 @@ impl KeeperClient {
             match self.handle(event) {
                 NextStep::Watch => {}
                 NextStep::Empty => {
+                    let proof = self.proof_of_end().await;
                     // First, so that no handle sends anything to a keeper that serves another call.
-                    self.publish_empty(EndProof::ProcessTreeEmpty);
+                    self.publish_empty(proof);
                     self.give_back();
                     return;
                 }
@@ -127,6 +129,7 @@ impl KeeperClient {
                 self.known
                     .set(members.map(|(pid, ticks)| identity(pid, ticks)).collect());
             }
+            KeeperReport::Entered => self.status.searched_for(SearchReason::Entered),
             KeeperReport::Empty => return NextStep::Empty,
             KeeperReport::Detached => {
                 self.status.detached();

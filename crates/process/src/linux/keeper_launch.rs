@@ -109,10 +109,7 @@ impl TreeLauncher for Keepers {
             })?;
         let mut keeper = self.take(&spec.env_hidden)?;
         keeper.calls += 1;
-        let call = KeptCall {
-            socket: Arc::clone(&keeper.socket),
-            number: keeper.calls,
-        };
+        let call = KeptCall::new(Arc::clone(&keeper.socket), keeper.calls);
         let known = Arc::<KnownMembers>::default();
         // One place: a caller that detaches waits for the answer.
         let (detach_tx, detach_rx) = mpsc::channel(1);

@@ -19,7 +19,7 @@ use super::sweep::{EMPTY_SWEEPS, EmptinessProof, TreeSweep};
 use super::tree::signal_each;
 
 /// Pause between two looks for the tree of a dead keeper.
-const LOOK_REPEAT: Duration = Duration::from_millis(5);
+pub(super) const LOOK_REPEAT: Duration = Duration::from_millis(5);
 
 impl KeeperClient {
     /// Finds and ends the tree of a keeper that was killed.

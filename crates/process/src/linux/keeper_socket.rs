@@ -4,6 +4,7 @@ use std::io::{IoSlice, PipeWriter};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -26,11 +27,29 @@ const ORDER_WAIT: Duration = Duration::from_millis(100);
 pub(super) struct KeptCall {
     pub(super) socket: Arc<OwnedFd>,
     pub(super) number: u64,
+    /// True once a stop was sent.
+    stopped: Arc<AtomicBool>,
 }
 
 impl KeptCall {
+    pub(super) fn new(socket: Arc<OwnedFd>, number: u64) -> Self {
+        let stopped = Arc::default();
+        Self {
+            socket,
+            number,
+            stopped,
+        }
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
     /// Sends a command for the call.
     pub(super) fn say(&self, action: KeeperAction) {
+        if matches!(action, KeeperAction::Ask | KeeperAction::Force) {
+            self.stopped.store(true, Ordering::Release);
+        }
         let packet = KeeperCommand {
             call: self.number,
             action,

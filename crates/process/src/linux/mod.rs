@@ -16,6 +16,7 @@ mod owner_deadline;
 mod procfs;
 mod readiness;
 mod reattach;
+mod strays;
 mod sweep;
 mod tree;
 

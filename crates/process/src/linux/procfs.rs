@@ -82,6 +82,20 @@ fn parse_stat(line: &[u8]) -> Option<ProcessStat> {
     })
 }
 
+/// True if this process has entered a PID namespace: its parent is in another one, and it is not the first there.
+pub(super) fn has_entered_namespace(stat: &ProcessStat) -> bool {
+    let (parent, own) = (namespace_pids(stat.parent), namespace_pids(stat.pid));
+    !parent.is_empty() && own.len() > parent.len() && own.last() != Some(&1)
+}
+
+/// Pids of a process, from the namespace of `/proc` down to its own; none if it has ended.
+fn namespace_pids(pid: u32) -> Vec<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    let pids = line.unwrap_or_default().split_ascii_whitespace();
+    pids.filter_map(|pid| pid.parse().ok()).collect()
+}
+
 /// Visits every process that is visible from here, by its number; `false`: not all could be listed.
 ///
 /// `/proc` is listed in the order of the numbers, and each process is visited before those after it are listed. So one that

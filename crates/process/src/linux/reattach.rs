@@ -18,9 +18,9 @@ use tokio::time::sleep;
 use crate::containment::TreeContainment;
 use crate::driver::ProcessDriver;
 use crate::handle::ProcessHandle;
-use crate::identity::identity;
+use crate::identity::{identity, is_out_of_view};
 use crate::reattach_error::ReattachError;
-use crate::status::TreeMember;
+use crate::status::{SearchReason, TreeMember};
 use crate::status_channel::{StatusSender, status_channel};
 
 use super::environment::marker_of;
@@ -42,9 +42,13 @@ pub fn reattach(
     keeper: Option<&ProcessIdentity>,
     marker: Option<&Arc<str>>,
 ) -> Result<(ProcessHandle, ProcessDriver), ReattachError> {
+    if is_out_of_view(main) {
+        return Err(ReattachError::OutOfView);
+    }
     if survivor(main, keeper, marker.map(AsRef::as_ref)).is_none() {
         return Err(ReattachError::Gone);
     }
+    let was_kept = keeper.is_some();
     let keeper = keeper.filter(|keeper| is_alive(keeper));
     let main_lives = is_alive(main);
     let marker = if let Some(marker) = marker {
@@ -70,13 +74,16 @@ pub fn reattach(
     tree.known.set(vec![main.clone()]);
     let (status, receiver) = status_channel();
     status.started(main.clone());
+    if was_kept && keeper.is_none() {
+        status.searched_for(SearchReason::KeeperGone);
+    }
     let containment = Arc::new(ReattachedContainment(Arc::clone(&tree)));
     let driver = ProcessDriver::new(watch(tree, status));
     Ok((ProcessHandle::new(marker, containment, receiver), driver))
 }
 
 /// Living process of a tree that another process left: its keeper, or else its main process; if both are gone, any that
-/// carries the marker.
+/// carries the marker. One that is not in view is not found.
 pub fn survivor(
     main: &ProcessIdentity,
     keeper: Option<&ProcessIdentity>,

@@ -14,6 +14,8 @@ use std::process::ExitCode;
 #[cfg(target_os = "linux")]
 mod detaching;
 #[cfg(target_os = "linux")]
+mod entering;
+#[cfg(target_os = "linux")]
 mod failing;
 #[cfg(target_os = "linux")]
 mod hostile;
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
             losing::trials(),
             keepers::trials(),
             detaching::trials(),
+            entering::trials(),
             failing::trials(),
         ];
         libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit_code()

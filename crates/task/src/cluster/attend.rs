@@ -222,6 +222,7 @@ mod tests {
                 pid: 1,
                 start_ticks: 1,
                 boot_id: "b".into(),
+                pid_namespace: None,
             },
             worker: Some(WorkerId::new(worker)),
             at: at(),

@@ -202,5 +202,6 @@ fn identity(pid: u32) -> ProcessIdentity {
         pid,
         start_ticks: u64::from(pid),
         boot_id: "simulated".into(),
+        pid_namespace: None,
     }
 }

@@ -50,7 +50,7 @@ impl BackgroundEnd {
                 Some(ExitInfo::Code(code)) => Some(code),
                 _ => None,
             },
-            answer: status.keeper_lost_note().map(Into::into),
+            answer: status.evidence_note().map(Into::into),
         })
     }
 

@@ -153,7 +153,7 @@ impl<'a> SessionRow<'a> {
             let works = self.left_work.join(", ");
             said.push((
                 TextRole::Warning,
-                format!("still runs in the background: {works}"),
+                format!("left running in the background: {works}"),
             ));
         }
         said

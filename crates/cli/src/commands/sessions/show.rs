@@ -204,7 +204,11 @@ fn work_in_words(work: &Work<'_>, view: View) -> Styled {
             (Symbol::Unknown, TextRole::Dim, said)
         }
         (None, None, None) => {
-            let said = format!("may run{detached}; the log names no process");
+            let why = match work.process.or(work.keeper) {
+                Some(_) => "it is in another PID namespace",
+                None => "the log names no process",
+            };
+            let said = format!("may run{detached}; {why}");
             (Symbol::Unknown, TextRole::Warning, said)
         }
     };

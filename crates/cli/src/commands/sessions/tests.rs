@@ -251,6 +251,7 @@ fn redacted(text: &str) -> String {
         ("pid ", u64::from(this.pid)),
         ("pid\": ", u64::from(this.pid)),
         ("ticks\": ", this.start_ticks),
+        ("namespace\": ", this.pid_namespace.unwrap_or_default()),
     ] {
         text = text.replace(&format!("{before}{number}"), &format!("{before}[number]"));
     }

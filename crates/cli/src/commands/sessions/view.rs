@@ -9,7 +9,7 @@ use allstop_core::turn::{Conversation, RecordedWork, SessionState, TurnSummary};
 use allstop_core::{
     CallId, Cause, Message, Receipt, SessionId, StopReason, Timestamp, TurnNumber, Usage,
 };
-use allstop_process::{is_alive, survivor};
+use allstop_runtime::UnendedWork;
 use serde::Serialize;
 
 /// A session, as `sessions show --json` gives it. Every key is always there.
@@ -91,7 +91,7 @@ pub(super) struct Work<'a> {
     pub(super) turn: TurnNumber,
     pub(super) call_id: &'a CallId,
     pub(super) attachment: Attachment,
-    /// True if its process runs, according to the kernel; `null` if the log names no process.
+    /// True if its process runs, according to the kernel; `null` if the log names no process, or one that is out of view.
     pub(super) alive: Option<bool>,
     /// The process whose end ends it.
     pub(super) stop_pid: Option<u32>,
@@ -208,21 +208,21 @@ impl<'a> Work<'a> {
     /// Looks at the processes, if the log knows of no end.
     pub(super) fn of(work: &'a RecordedWork) -> Self {
         let (process, keeper) = (work.process.as_ref(), work.keeper.as_ref());
-        // The keeper lives as long as anything below it does, and ends it all; the process is only its first.
-        let known = || keeper.into_iter().chain(process);
-        let running = match work.ended {
-            Some(_) => None,
-            None => known().find(|process| is_alive(process)),
+        let unended = work.ended.is_none().then(|| UnendedWork::of_record(work));
+        let may_be_told =
+            |left: &UnendedWork| (process.is_some() || keeper.is_some()) && !left.is_out_of_view();
+        let alive = match &unended {
+            Some(left) => may_be_told(left).then_some(left.alive),
+            None => Some(false),
         };
-        let is_known = work.ended.is_some() || known().next().is_some();
         Self {
             id: &work.id,
             name: &work.name,
             turn: work.turn,
             call_id: &work.call_id,
             attachment: work.attachment,
-            alive: is_known.then(|| running.is_some() || work.ended.is_none() && is_left(work)),
-            stop_pid: running.map(|process| process.pid),
+            alive,
+            stop_pid: unended.and_then(|left| left.stop_pid()),
             process,
             keeper,
             output: work.output.as_deref(),
@@ -237,12 +237,6 @@ impl Work<'_> {
     pub(super) fn runs(&self) -> bool {
         self.ended.is_none() && self.alive == Some(true)
     }
-}
-
-/// True if any of its processes is left.
-fn is_left(work: &RecordedWork) -> bool {
-    let main = work.process.as_ref();
-    main.is_some_and(|main| survivor(main, work.keeper.as_ref(), work.marker.as_deref()).is_some())
 }
 
 /// As indented JSON with its end of line.

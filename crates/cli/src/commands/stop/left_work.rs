@@ -15,6 +15,7 @@ use super::super::untold_sessions::untold_sessions;
 use super::SessionStopLine;
 use crate::args::StopArgs;
 use crate::error::CliError;
+use crate::remote::ProcessNumber;
 use crate::short_id::short;
 
 /// Sessions with work that runs without an owner, opened here.
@@ -31,7 +32,7 @@ impl LeftWork {
         log: Arc<dyn Log>,
         scopes: RootOptions,
         known: &HashSet<SessionId>,
-        asked: &HashSet<u32>,
+        asked: &HashSet<ProcessNumber>,
     ) -> Result<(Self, Vec<String>), CliError> {
         let untold = untold_sessions(&*log, known, asked).await?;
         let mut problems = untold.problems();

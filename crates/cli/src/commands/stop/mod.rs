@@ -65,7 +65,7 @@ async fn stop_all(by: &str, args: &StopArgs, host: &ProcessHost) -> Result<StopR
             return Ok(all);
         }
     };
-    let left = LeftWork::of_store(log, host.scopes(), &asked.known, &asked.pids).await;
+    let left = LeftWork::of_store(log, host.scopes(), &asked.known, &asked.processes).await;
     match left {
         Ok((left, in_the_way)) => {
             all.problems.extend(in_the_way);

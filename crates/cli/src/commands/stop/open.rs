@@ -10,14 +10,14 @@ use super::super::ps::failed;
 use super::{SessionStopLine, StopResults};
 use crate::args::StoreArgs;
 use crate::error::CliError;
-use crate::remote::{RemoteStopParams, each_process};
+use crate::remote::{ProcessNumber, RemoteStopParams, each_process};
 
 /// Processes and sessions that were asked.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
     /// Sessions that processes have reported.
     pub(super) known: HashSet<SessionId>,
-    pub(super) pids: HashSet<u32>,
+    pub(super) processes: HashSet<ProcessNumber>,
 }
 
 /// Stops all open sessions of the store, or of every store if none is named.
@@ -63,11 +63,11 @@ pub(super) async fn stop_all(
             Ok(_of_another_store) => {}
             Err(error) => found.problems.push(error.to_string()),
         }
-        (process.pid, known, found)
+        (process.number, known, found)
     });
     let (mut all, mut asked) = (StopResults::default(), Asked::default());
-    for (pid, known, found) in each.await.map_err(|error| failed(&error))? {
-        asked.pids.insert(pid);
+    for (number, known, found) in each.await.map_err(|error| failed(&error))? {
+        asked.processes.insert(number);
         asked.known.extend(known);
         all.answers.extend(found.answers);
         all.problems.extend(found.problems);

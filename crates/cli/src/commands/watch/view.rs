@@ -77,7 +77,7 @@ impl WatchView {
             "watching session {} of allstop {} in process {}{idle} · Ctrl-C leaves, and stops nothing",
             short(target.session.as_str()),
             target.command,
-            target.process.pid,
+            target.process.pid(),
         ));
     }
 

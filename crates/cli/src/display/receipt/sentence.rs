@@ -1,6 +1,6 @@
 //! The sentence of a receipt: what was stopped, by whom, how long it took, and whether anything is left.
 
-use allstop_core::receipt::{ItemKind, ItemState, NothingToStop, ReceiptItem};
+use allstop_core::receipt::{EndProof, ItemKind, ItemState, NothingToStop, ReceiptItem};
 use allstop_core::{Cause, CauseKind, Extent, Receipt};
 
 use super::super::words;
@@ -55,16 +55,28 @@ fn verdict(items: &[ReceiptItem]) -> String {
         .iter()
         .filter(|item| matches!(item.state, ItemState::Unknown { .. }))
         .count();
-    let left = match (items.len(), outside) {
+    let of_it = match (items.len(), outside) {
         (0, _) => return "Nothing was running.".to_owned(),
-        (_, 0) => "Nothing is left running; verified.",
-        _ => "Nothing of it is left running; verified.",
+        (_, 0) => "",
+        _ => " of it",
     };
+    let evidence = if items.iter().any(is_searched) {
+        "as far as a search can find"
+    } else {
+        "verified"
+    };
+    let left = format!("Nothing{of_it} is left running; {evidence}.");
     match unknown {
-        0 => left.to_owned(),
+        0 => left,
         1 => format!("{left} One outcome is unknown."),
         _ => format!("{left} {unknown} outcomes are unknown."),
     }
+}
+
+/// True if a search has found no process of it, which some processes can escape.
+fn is_searched(item: &ReceiptItem) -> bool {
+    matches!(&item.state, ItemState::Stopped { evidence, .. }
+        if evidence.proof() == Some(EndProof::ProcessGroupEmpty))
 }
 
 /// Names what the stop covered: `turn 7 and its background work`.

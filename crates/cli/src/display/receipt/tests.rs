@@ -42,6 +42,7 @@ fn process(pid: u32) -> ProcessIdentity {
         pid,
         start_ticks: 1,
         boot_id: "boot".into(),
+        pid_namespace: None,
     }
 }
 

@@ -13,7 +13,7 @@ use super::killing::TreeKill;
 use super::order::LaunchOrder;
 use super::protocol::KeeperReport;
 use crate::linux::owner_deadline::OwnerDeadline;
-use crate::linux::procfs::{ProcessStat, stat};
+use crate::linux::procfs::{ProcessStat, has_entered_namespace, stat};
 use crate::linux::tree::descendants;
 
 /// An order, the pipe of its output, and perhaps a deadline.
@@ -188,11 +188,14 @@ pub(super) fn start_ticks(child: u32) -> Option<u64> {
     Some(stat(child)?.start_ticks)
 }
 
-/// Sends the living members to the owner.
+/// Sends the living members to the owner, and whether one has entered another PID namespace.
 pub(super) fn tell_members(owner: BorrowedFd<'_>, members: &[ProcessStat]) {
     let living = members.iter().filter(|member| !member.is_dead());
     let living = living.map(|member| (member.pid, member.start_ticks));
     say(owner, &KeeperReport::Members(living.collect()));
+    if members.iter().any(has_entered_namespace) {
+        say(owner, &KeeperReport::Entered);
+    }
 }
 
 /// Sends a report. An owner that is gone, or does not read, must not hold up the keeper.

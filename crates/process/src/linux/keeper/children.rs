@@ -5,7 +5,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
-use rustix::process::{Pid, Signal, WaitOptions, set_parent_process_death_signal, setsid, wait};
+use rustix::process::{
+    Pid, Signal, WaitOptions, getpid, getppid, set_parent_process_death_signal, setsid, wait,
+};
 
 use super::order::LaunchOrder;
 use crate::linux::procfs::ProcessStat;
@@ -29,22 +31,28 @@ pub(super) fn start(order: LaunchOrder, output: &OwnedFd) -> io::Result<u32> {
         .stdin(Stdio::null())
         .stdout(output.try_clone()?)
         .stderr(output.try_clone()?);
-    let in_new_process = || {
+    let keeper = getpid();
+    let in_new_process = move || {
         setsid()?;
-        // Only a second net, for the main process alone, in case the keeper is killed.
-        set_parent_process_death_signal(Some(Signal::KILL))?;
-        Ok(())
+        Ok(die_with(keeper)?)
     };
     #[expect(
         unsafe_code,
         reason = "the standard library has no stable way to start a child in a new session"
     )]
-    // SAFETY: between fork and exec only two system calls are made; nothing is allocated and no lock is taken.
+    // SAFETY: between fork and exec only three system calls are made; nothing is allocated and no lock is taken.
     unsafe {
         command.pre_exec(in_new_process);
     }
     // Dropping the handle neither ends nor reaps it: only `reap` does that.
     Ok(command.spawn()?.id())
+}
+
+/// Only a second net, for the main process alone, in case the keeper is killed. One that was killed before sends no signal.
+fn die_with(keeper: Pid) -> rustix::io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    let is_alive = getppid() == Some(keeper);
+    is_alive.then_some(()).ok_or(rustix::io::Errno::SRCH)
 }
 
 /// Result of reaping.
@@ -70,13 +78,27 @@ pub(super) fn reap(mut ended: impl FnMut(u32, ExitInfo)) -> ReapedChildren {
     }
 }
 
-/// Sends SIGTERM to every descendant, once, and returns them.
-pub(super) fn ask() -> Vec<ProcessStat> {
+/// Sends SIGTERM to every descendant, once. Those are told before: none has ended yet.
+pub(super) fn ask(tell: impl FnOnce(&[ProcessStat])) {
     let members = descendants(std::process::id());
+    tell(&members);
     signal_each(&members, Signal::TERM);
-    members
 }
 
 pub(super) fn unsigned(pid: Pid) -> u32 {
     pid.as_raw_nonzero().get().unsigned_abs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Killed between the fork and the request for its signal, it left a command without a keeper.
+    #[test]
+    fn nothing_begins_without_its_keeper() {
+        let parent = getppid().expect("it has one");
+        assert_eq!(die_with(parent), Ok(()));
+        assert_eq!(die_with(getpid()), Err(rustix::io::Errno::SRCH));
+        set_parent_process_death_signal(None).expect("taken back");
+    }
 }

@@ -51,12 +51,12 @@ impl TreeKill {
         if now >= self.all_at {
             // Descendants of a child that cannot be killed; all of them, if the kernel has no list of children.
             let members = descendants(std::process::id());
+            tell(&members);
             members
                 .iter()
                 .filter(|member| member.parent == std::process::id())
                 .for_each(|child| kill_child(child.pid));
             signal_each(&members, Signal::KILL);
-            tell(&members);
             self.all_at = now + self.pause;
             self.pause = KILL_ALL_MAX.min(self.pause * 2);
         }

@@ -143,7 +143,7 @@ impl KeeperLoop {
         if let Some(call) = &mut self.call
             && call.drain.is_some()
         {
-            ask();
+            ask(|_| {});
             call.kill_at.get_or_insert(Instant::now() + DETACHED_GRACE);
         }
     }
@@ -179,7 +179,7 @@ impl KeeperLoop {
             }
             (action, Some(call)) if call.number == command.call => match action {
                 KeeperAction::Start => {}
-                KeeperAction::Ask => tell_members(owner, &ask()),
+                KeeperAction::Ask => ask(|members| tell_members(owner, members)),
                 KeeperAction::Force => call.begin_killing(),
                 KeeperAction::Detach(path) => call.detach(&path, owner),
             },

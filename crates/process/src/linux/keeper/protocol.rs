@@ -24,6 +24,8 @@ pub(in crate::linux) enum KeeperReport {
     Exited(ExitInfo),
     /// The processes of the tree as they were seen now, at most [`MEMBERS_MAX`]: pids and starts.
     Members(Vec<(u32, u64)>),
+    /// A process of the tree has entered another PID namespace.
+    Entered,
     /// The keeper has no child left, and is free for another call.
     Empty,
     /// The tree is detached.
@@ -70,6 +72,7 @@ impl KeeperReport {
                 let words = members.map(|(pid, ticks)| format!(" {pid} {ticks}"));
                 format!("members{}", words.collect::<String>())
             }
+            Self::Entered => "entered".to_owned(),
             Self::Empty => "empty".to_owned(),
             Self::Detached => "detached".to_owned(),
             Self::NotDetached { errno } => format!("not-detached {errno}"),
@@ -97,6 +100,7 @@ impl KeeperReport {
                 });
                 Self::Members(pairs.collect::<Option<_>>()?)
             }
+            ["entered"] => Self::Entered,
             ["empty"] => Self::Empty,
             ["detached"] => Self::Detached,
             ["not-detached", errno] => Self::NotDetached {
@@ -153,6 +157,7 @@ mod tests {
             KeeperReport::Exited(ExitInfo::Code(3)),
             KeeperReport::Exited(ExitInfo::Signal(9)),
             KeeperReport::Exited(ExitInfo::Unknown),
+            KeeperReport::Entered,
             KeeperReport::Empty,
             KeeperReport::Detached,
             KeeperReport::NotDetached { errno: 13 },

@@ -1,0 +1,94 @@
+//! Processes of other PID namespaces, such as containers that share the home of their user.
+
+use serde_json::Value;
+
+use crate::support::{Ended, FACT_MAX, Place, Signal, eventually};
+
+const IN_NAMESPACE: &str = "unshare --user --map-root-user --pid --fork --kill-child --mount-proc";
+
+const SCRIPT: &str = r#"
+turns:
+  - when: server
+    replies:
+      - calls: [{tool: shell, arguments: {command: "echo up > up; sleep 600", background: true}}]
+      - text: It is up.
+  - when: hello
+    replies: [{text: Hello.}]
+  - when: hang
+    replies: [{text: Never., stall: first_token}]
+"#;
+
+fn on_store(place: &Place, args: &str) -> Ended {
+    let command = place.allstop().args(args).arg("--store");
+    command.arg(place.store()).end()
+}
+
+/// Regression: the work was called gone, a stop had nothing to do, and an end was recorded.
+#[test]
+fn left_work_of_another_namespace_is_unreachable() {
+    let place = Place::new();
+    let run = place.run_script(SCRIPT);
+    let run = run.args("--keep-background --json server");
+    let run = run.by_script(r#""$0" "$@" > ../envelope.json; exec sleep 600"#);
+    let mut container = run.by(IN_NAMESPACE).start();
+    let envelope: Value = eventually("the run has ended", || {
+        let text = std::fs::read_to_string(place.path("envelope.json")).ok()?;
+        serde_json::from_str(&text).ok()
+    });
+    let id = envelope["session_id"].as_str().expect("an id");
+    let listed = on_store(&place, "ps").ok().stdout;
+    assert!(
+        listed.contains("bg_1, in another PID namespace"),
+        "{listed}"
+    );
+    let hello = place
+        .run_script(SCRIPT)
+        .args(&format!("--session {id} hello"));
+    let hello = hello.end().ok().stderr;
+    let said = "bg_1 of an earlier process may still run, in another PID namespace";
+    assert!(hello.contains(said), "{hello}");
+    for which in [id, "--all"] {
+        let stopped = on_store(&place, &format!("stop {which} --json"));
+        assert_eq!(stopped.code, 1, "{stopped:?}");
+        let stopped: Value = serde_json::from_str(&stopped.stdout).expect("one line of JSON");
+        let receipt = &stopped["receipt"];
+        assert_eq!(receipt["quiet"], false, "{receipt:#}");
+        assert_eq!(receipt["items"][0]["state"], "unreachable", "{receipt:#}");
+    }
+    let shown = place.sessions().args(&format!("show {id} --json"));
+    let shown: Value = serde_json::from_str(&shown.end().ok().stdout).expect("JSON");
+    let work = &shown["background"][0];
+    assert_eq!(
+        (&work["alive"], &work["ended"]),
+        (&Value::Null, &Value::Null),
+        "{work:#}"
+    );
+    container.signal(Signal::KILL);
+    eventually("its processes have ended with it", || {
+        place.leftovers().is_empty().then_some(())
+    });
+}
+
+/// Both have pid 1. The second took the socket of the first, which could no longer be stopped.
+#[test]
+fn processes_of_two_namespaces_have_a_socket_each() {
+    let place = Place::new();
+    let hangs = |store: &str| {
+        let run = place
+            .allstop()
+            .args("run --yes --store")
+            .arg(place.path(store));
+        let run = run.arg("--model").arg(place.script(SCRIPT)).arg("hang");
+        run.by(IN_NAMESPACE).start()
+    };
+    let both = ["a.db", "b.db"].map(hangs);
+    eventually("both are listed", || {
+        let listed = on_store(&place, "ps").ok().stdout;
+        (listed.matches("run in process 1,").count() == 2).then_some(())
+    });
+    let stopped = place.allstop().args("stop --all --json").end().ok().stdout;
+    assert_eq!(stopped.lines().count(), 2, "{stopped}");
+    for run in both {
+        assert_eq!(run.end(FACT_MAX).code, 130);
+    }
+}

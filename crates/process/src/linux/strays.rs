@@ -1,0 +1,71 @@
+//! Processes of a call that its keeper has lost: a process that enters another PID namespace leaves its orphans to the first
+//! process of that one, and a daemon may start a job with the environment of the call that asked for it.
+
+use allstop_core::receipt::EndProof;
+use rustix::process::Signal;
+use tokio::time::{sleep, timeout};
+
+use crate::spec::MARKER_VARIABLE;
+use crate::status::SearchReason;
+
+use super::environment::has_variable;
+use super::keeper_client::KeeperClient;
+use super::keeper_loss::LOOK_REPEAT;
+use super::look::{ANSWER_MAX, look};
+use super::procfs::{ProcessStat, visit_processes};
+use super::sweep::EMPTY_SWEEPS;
+use super::tree::{rooted, signal_each};
+
+/// Kills the processes that carry the marker and their descendants, of those that are not older than `since_ticks`. Returns
+/// those that lived.
+fn kill_marked(marker: &str, since_ticks: u64) -> Vec<ProcessStat> {
+    let mut all = Vec::new();
+    // An absence proves no more than that a search found nothing.
+    let _is_complete = visit_processes(|stat| all.push(stat));
+    let is_marked = |stat: &ProcessStat| {
+        stat.start_ticks >= since_ticks
+            && !stat.is_kernel
+            && !stat.is_dead()
+            && has_variable(stat.pid, MARKER_VARIABLE, marker) == Some(true)
+    };
+    let mut found = rooted(&all, is_marked);
+    found.retain(|stat| !stat.is_dead() && stat.pid != std::process::id());
+    signal_each(&found, Signal::KILL);
+    found
+}
+
+impl KeeperClient {
+    /// The proof that the tree is empty, now that its keeper has no child. After a stop, processes that carry the marker are
+    /// killed until a search finds none.
+    pub(super) async fn proof_of_end(&self) -> EndProof {
+        let Some(main) = &self.main else {
+            return EndProof::ProcessTreeEmpty;
+        };
+        let mut looks_left = match (self.call.is_stopped(), self.status.is_searched()) {
+            (false, _) => 0,
+            // Nothing points to one.
+            (true, false) => 1,
+            (true, true) => EMPTY_SWEEPS,
+        };
+        while looks_left > 0 {
+            let (marker, since) = (self.marker.clone(), main.start_ticks);
+            let looking = look(move || kill_marked(&marker, since));
+            // Memory that is locked answers never.
+            let found = timeout(ANSWER_MAX, looking).await.ok().flatten();
+            let found = found.unwrap_or_default();
+            if found.is_empty() {
+                looks_left -= 1;
+            } else {
+                looks_left = EMPTY_SWEEPS;
+                self.known.set_stats(&found);
+                self.status.searched_for(SearchReason::Strays);
+                sleep(LOOK_REPEAT).await;
+            }
+        }
+        if self.status.is_searched() {
+            EndProof::ProcessGroupEmpty
+        } else {
+            EndProof::ProcessTreeEmpty
+        }
+    }
+}
