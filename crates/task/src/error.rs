@@ -132,6 +132,24 @@ pub enum TaskStoreError {
     },
 }
 
+impl From<ReadTaskError> for ExecuteError {
+    fn from(error: ReadTaskError) -> Self {
+        match error {
+            ReadTaskError::NotFound(id) => Self::NotFound(id),
+            ReadTaskError::Store(error) => Self::Store(error),
+        }
+    }
+}
+
+impl From<ReadTaskError> for CancelError {
+    fn from(error: ReadTaskError) -> Self {
+        match error {
+            ReadTaskError::NotFound(id) => Self::NotFound(id),
+            ReadTaskError::Store(error) => Self::Store(error),
+        }
+    }
+}
+
 impl From<LogError> for CancelError {
     fn from(error: LogError) -> Self {
         Self::Store(error.into())

@@ -230,7 +230,7 @@ impl TaskStream {
         self.task.as_ref()
     }
 
-    /// Appends records, all or nothing, behind those of an append that was not confirmed. Stop requests and late receipts
+    /// Appends records, all or nothing, after those of an append that was not confirmed. Stop requests and late receipts
     /// of other processes come before them.
     ///
     /// # Cancel safety

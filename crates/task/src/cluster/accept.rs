@@ -10,12 +10,11 @@ use ulid::Ulid;
 
 use super::link::PutError;
 use super::node::ClusterNode;
-use super::wake_up::WakeUp;
-use crate::error::{ExecuteError, ReadTaskError, TaskStoreError};
+use crate::error::{ExecuteError, TaskStoreError};
 use crate::manager::{AcceptedTask, TaskManager, TaskRequest, created};
 use crate::model::{MessageSender, Task, TaskMessage, TaskRecord};
 use crate::subscription::TaskSubscription;
-use crate::task_stream::{TaskStream, read_task};
+use crate::task_stream::TaskStream;
 
 const CONTEXT_PREFIX: &str = "context/";
 
@@ -68,10 +67,24 @@ fn has_message(task: &Task, id: &MessageId) -> bool {
 impl TaskManager {
     pub(crate) async fn execute_in_cluster(
         &self,
+        node: &Arc<ClusterNode>,
+        request: TaskRequest,
+    ) -> Result<AcceptedTask, ExecuteError> {
+        let place = node.requests.place()?;
+        let (manager, own) = (self.clone(), Arc::clone(node));
+        let accepted = node.requests.to_its_end("message", async move {
+            let _place = place;
+            manager.accept(&own, request).await
+        });
+        accepted.await.unwrap_or(Err(ExecuteError::ShuttingDown))
+    }
+
+    async fn accept(
+        &self,
         node: &ClusterNode,
         request: TaskRequest,
-        message: Arc<TaskMessage>,
     ) -> Result<AcceptedTask, ExecuteError> {
+        let message = Arc::new(request.message.clone());
         loop {
             if self.inner.occupancy().1 {
                 return Err(ExecuteError::ShuttingDown);
@@ -81,7 +94,7 @@ impl TaskManager {
                 None => {
                     let context = request.context();
                     let id = task_of(&request.owner, &request.message.id);
-                    let now = (self.inner.options.now)();
+                    let now = self.inner.now();
                     let record = created(&id, &context, &request, &message, now);
                     if request.context_id.is_some() {
                         node.claim_context(&context, &request.owner).await?;
@@ -91,15 +104,11 @@ impl TaskManager {
                     (id, None, record)
                 }
                 Some(id) => {
-                    let read = read_task(&*self.inner.log, id).await?;
-                    let not_found = || ExecuteError::NotFound(id.clone());
-                    let (version, task) = read.ok_or_else(not_found)?;
+                    let (version, task) = self.inner.stored(id).await?;
                     if let FollowUpDecision::IsRepeated = check_follow_up(&task, &request)? {
                         if task.awaits_execution {
                             // The first wake-up may have come long before the record.
-                            let wake_up =
-                                WakeUp::new(id, version, (self.inner.options.now)()).to_bytes();
-                            let woken = node.link().wake(wake_up).await;
+                            let woken = node.wake_for(id, version, self.inner.now()).await;
                             woken.map_err(TaskStoreError::from)?;
                         }
                         return self.repeated(id.clone()).await;
@@ -107,7 +116,7 @@ impl TaskManager {
                     let record = TaskRecord::MessageReceived {
                         message: Arc::clone(&message),
                         trace: request.trace.clone(),
-                        at: (self.inner.options.now)(),
+                        at: self.inner.now(),
                     };
                     (id.clone(), Some((version, task)), record)
                 }
@@ -155,7 +164,7 @@ impl TaskManager {
         id: TaskId,
         request: &TaskRequest,
     ) -> Result<AcceptedTask, ExecuteError> {
-        let task = self.get_with_replies(&id).await.map_err(not_read)?;
+        let task = self.get_with_replies(&id).await?;
         debug_assert!(task.owner == request.owner, "ids are hashes");
         // The node of the first may have ended before its claim.
         node.claim_context(&task.context_id, &task.owner).await?;
@@ -175,8 +184,8 @@ impl TaskManager {
             Some((version, task)) => TaskStream::behind(log, version, &task),
             None => TaskStream::new(log, id.clone(), Arc::default()),
         };
-        let wake_up = WakeUp::new(id, stream.version().next(), (self.inner.options.now)());
-        node.link().wake(wake_up.to_bytes()).await?;
+        let awaited = stream.version().next();
+        node.wake_for(id, awaited, self.inner.now()).await?;
         let max = self.inner.options.ending_write_max;
         let began = Instant::now();
         let stored = timeout(max, async {
@@ -189,7 +198,7 @@ impl TaskManager {
         stored.await.unwrap_or(Err(TaskStoreError::Indeterminate))?;
         if began.elapsed() > max / 2 {
             // The first may have come too early, and again too early.
-            node.link().wake(wake_up.to_bytes()).await?;
+            node.wake_for(id, awaited, self.inner.now()).await?;
         }
         let task = stream.task().ok_or(TaskStoreError::NoAnswer)?;
         Ok((stream.version(), Arc::clone(task)))
@@ -225,12 +234,5 @@ impl ClusterNode {
                 }
             }
         }
-    }
-}
-
-fn not_read(error: ReadTaskError) -> ExecuteError {
-    match error {
-        ReadTaskError::NotFound(id) => ExecuteError::NotFound(id),
-        ReadTaskError::Store(error) => error.into(),
     }
 }

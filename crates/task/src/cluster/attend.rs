@@ -183,61 +183,14 @@ impl ManagerInner {
 
 #[cfg(test)]
 mod tests {
-    use allstop_core::process::ProcessIdentity;
-    use allstop_core::{Cause, CauseKind, Timestamp};
+    use allstop_core::{Cause, CauseKind};
 
     use super::*;
-    use crate::model::{JsonMap, MessageSender, TaskMessage, TaskRecord, TaskState, TaskStatus};
-
-    fn at() -> Timestamp {
-        Timestamp::from_unix_ms(0)
-    }
+    use crate::model::TaskRecord;
+    use crate::model::test_tasks::{at, rested, started, task_of};
 
     fn me() -> WorkerId {
         WorkerId::new("me")
-    }
-
-    fn task_of(records: Vec<TaskRecord>) -> Task {
-        let message = TaskMessage::text("m", MessageSender::User, "do it");
-        let created = TaskRecord::TaskCreated {
-            task_id: "t".into(),
-            context_id: "c".into(),
-            owner: "alice".into(),
-            message: Arc::new(message),
-            metadata: JsonMap::new(),
-            trace: None,
-            at: at(),
-        };
-        let mut task = None;
-        for record in [created].into_iter().chain(records) {
-            Task::apply(&mut task, &record).unwrap();
-        }
-        Arc::unwrap_or_clone(task.unwrap())
-    }
-
-    fn started(epoch: u64, worker: &str) -> TaskRecord {
-        TaskRecord::ExecutionStarted {
-            epoch,
-            process: ProcessIdentity {
-                pid: 1,
-                start_ticks: 1,
-                boot_id: "b".into(),
-                pid_namespace: None,
-            },
-            worker: Some(WorkerId::new(worker)),
-            at: at(),
-        }
-    }
-
-    fn rested() -> TaskRecord {
-        TaskRecord::StatusChanged {
-            status: TaskStatus {
-                state: TaskState::InputRequired,
-                message: None,
-                at: at(),
-            },
-            metadata: JsonMap::new(),
-        }
     }
 
     fn stop() -> TaskRecord {
@@ -257,24 +210,21 @@ mod tests {
 
     #[test]
     fn task_that_nobody_had_is_claimed() {
-        assert_eq!(
-            step(&task_of(vec![]), LeaseState::Absent),
-            AttendStep::Claim
-        );
+        assert_eq!(step(&task_of([]), LeaseState::Absent), AttendStep::Claim);
     }
 
     #[test]
     fn resting_task_needs_nobody_until_somebody_wants_it_stopped() {
-        let task = task_of(vec![started(1, "other"), rested()]);
+        let task = task_of([started(1, "other"), rested()]);
         assert_eq!(step(&task, LeaseState::Ended), AttendStep::Done);
-        let task = task_of(vec![started(1, "other"), rested(), stop()]);
+        let task = task_of([started(1, "other"), rested(), stop()]);
         assert_eq!(step(&task, LeaseState::Ended), AttendStep::Claim);
         assert!(matches!(step(&task, HELD), AttendStep::Ask { .. }));
     }
 
     #[test]
     fn wake_up_waits_for_its_record() {
-        let task = task_of(vec![started(1, "other"), rested()]);
+        let task = task_of([started(1, "other"), rested()]);
         let early = next_step(Some(&task), Version(3), Version(4), &me(), |_| HELD);
         assert_eq!(early, AttendStep::AwaitRecord);
         let none = next_step(None, Version(0), Version(1), &me(), |_| HELD);
@@ -283,7 +233,7 @@ mod tests {
 
     #[test]
     fn running_task_passes_on_only_behind_the_end_of_its_owners_lease() {
-        let task = task_of(vec![started(1, "other")]);
+        let task = task_of([started(1, "other")]);
         assert!(matches!(step(&task, HELD), AttendStep::Ask { .. }));
         assert_eq!(step(&task, LeaseState::Ended), AttendStep::Claim);
         let owner = WorkerId::new("other");
@@ -302,9 +252,6 @@ mod tests {
 
     #[test]
     fn own_task_that_does_not_run_is_claimed_again() {
-        assert_eq!(
-            step(&task_of(vec![started(1, "me")]), HELD),
-            AttendStep::Claim
-        );
+        assert_eq!(step(&task_of([started(1, "me")]), HELD), AttendStep::Claim);
     }
 }

@@ -2,17 +2,12 @@
 
 use std::sync::Arc;
 
-use allstop_core::{MessageId, TaskId, Timestamp};
-use allstop_log::{LogError, Version};
+use allstop_core::{TaskId, Timestamp};
+use allstop_log::LogError;
 use serde::{Deserialize, Serialize};
 
 use super::link::PutError;
 use super::node::{ClusterNode, ENDED_TTL};
-use crate::error::{ExecuteError, TaskStoreError};
-use crate::execution::{crashed, last_message};
-use crate::manager::{ManagerInner, TaskManager, TaskRequest};
-use crate::model::{Task, TaskMessage};
-use crate::task_stream::{TaskStream, read_task};
 
 const DEAD_PREFIX: &str = "dead/";
 
@@ -30,23 +25,6 @@ pub struct DeadLetter {
     /// The task that does its work anew ([`TaskManager::redrive`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub again_as: Option<TaskId>,
-}
-
-/// Reason why nothing does the work of a dead letter anew.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum RedriveError {
-    /// Nothing of this id was set aside.
-    #[error("there is no dead letter `{0}`")]
-    NotSetAside(TaskId),
-    /// It was set aside because it cannot be read; a worker that can read it takes it by itself.
-    #[error("the task `{0}` cannot be read; a worker of a newer version may take it by itself")]
-    Unreadable(TaskId),
-    /// A worker still has it.
-    #[error("the task `{0}` has not ended: a worker has it")]
-    NotEnded(TaskId),
-    /// The new task was not accepted.
-    #[error(transparent)]
-    Execute(#[from] ExecuteError),
 }
 
 impl ClusterNode {
@@ -89,7 +67,11 @@ impl ClusterNode {
     }
 
     /// Notes the task that does its work anew. The letter goes after a day.
-    async fn note_again(&self, letter: &DeadLetter, again: &TaskId) -> Result<(), LogError> {
+    pub(crate) async fn note_again(
+        &self,
+        letter: &DeadLetter,
+        again: &TaskId,
+    ) -> Result<(), LogError> {
         let letter = DeadLetter {
             again_as: Some(again.clone()),
             ..letter.clone()
@@ -100,76 +82,5 @@ impl ClusterNode {
             Ok(_) | Err(PutError::Conflict) => Ok(()),
             Err(PutError::Unknown(error) | PutError::Failed(error)) => Err(error),
         }
-    }
-}
-
-impl TaskManager {
-    /// Starts a new task with the last message of a task that was given up, in its context and for its owner. A second
-    /// time it answers with the same task: the new message's id is made from the old task's.
-    ///
-    /// # Cancel safety
-    /// A dropped call may have started it.
-    pub async fn redrive(&self, id: &TaskId) -> Result<TaskId, RedriveError> {
-        let letters = self.dead_letters().await.map_err(ExecuteError::from)?;
-        let letter = letters.into_iter().find(|letter| letter.task == *id);
-        let letter = letter.ok_or_else(|| RedriveError::NotSetAside(id.clone()))?;
-        let read = read_task(&*self.inner.log, id).await;
-        let message = match (&letter.owner, read) {
-            (None, _) | (_, Err(TaskStoreError::Unreadable { .. })) => None,
-            (_, Err(error)) => return Err(ExecuteError::from(error).into()),
-            (_, Ok(read)) => read.and_then(|(_, task)| Some((last_message(&task)?, task))),
-        };
-        let Some((message, task)) = message else {
-            return Err(RedriveError::Unreadable(id.clone()));
-        };
-        if !task.has_ended() {
-            return Err(RedriveError::NotEnded(id.clone()));
-        }
-        let mut message = TaskMessage::clone(&message);
-        message.id = MessageId::new(format!("{id}-again"));
-        message.reference_task_ids.push(id.clone());
-        let request = TaskRequest {
-            owner: Arc::clone(&task.owner),
-            task_id: None,
-            context_id: Some(task.context_id.clone()),
-            message,
-            metadata: task.metadata.clone(),
-            trace: None,
-        };
-        let again = self.execute(request).await?.task_id;
-        if let Some(node) = &self.inner.cluster
-            && let Err(error) = node.note_again(&letter, &again).await
-        {
-            tracing::debug!(%error, task = %id, "the letter still looks as if nothing did its work");
-        }
-        Ok(again)
-    }
-}
-
-impl ManagerInner {
-    /// Fails a task whose executions have ended too many workers.
-    pub(super) async fn give_up(
-        &self,
-        node: &ClusterNode,
-        version: Version,
-        task: &Arc<Task>,
-    ) -> Result<(), TaskStoreError> {
-        let reason = format!(
-            "its execution was taken over {} times, and no worker survived it",
-            task.take_overs
-        );
-        let now = (self.options.now)();
-        let letter = DeadLetter {
-            task: task.id.clone(),
-            owner: Some(Arc::clone(&task.owner)),
-            reason: reason.as_str().into(),
-            at: now,
-            again_as: None,
-        };
-        // First: a task that has ended is not looked at again.
-        node.set_aside(&letter).await?;
-        let mut stream = TaskStream::behind(Arc::clone(&self.log), version, task);
-        let end = crashed(reason.into(), Some(task.epoch), now);
-        stream.append(vec![end]).await
     }
 }

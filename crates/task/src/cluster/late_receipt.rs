@@ -1,19 +1,17 @@
-//! Receipts of executions that this worker has lost: each is written beside the end of its task as soon as the log takes
-//! it, and until the manager shuts down.
+//! Receipts of executions that this worker has lost: each is written beside the end of its task as soon as the log takes it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::TaskId;
+use allstop_log::Log;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use super::node::ClusterNode;
 use crate::error::TaskStoreError;
-use crate::manager::ManagerInner;
-use crate::model::TaskRecord;
+use crate::model::{IllegalTaskRecord, TaskRecord};
 use crate::task_stream::{TaskStream, read_task};
 
 /// Receipts that are kept. A worker with its default places loses 16 with a lease; this is a few megabytes.
@@ -49,57 +47,48 @@ impl LateReceipts {
     fn next(&self) -> Option<(TaskId, TaskRecord)> {
         self.kept.lock().pop_front()
     }
-}
 
-impl ManagerInner {
-    /// Writes late receipts for as long as the manager works.
-    pub(super) async fn write_late_receipts(&self, node: &ClusterNode) {
-        let writing = async {
-            loop {
-                node.late_receipts.has_grown.notified().await;
-                while let Some((task, late)) = node.late_receipts.next() {
-                    self.write_or_keep(node, task, late).await;
+    /// Writes them, for as long as the future is polled. `on_written` gets each stream with its receipt.
+    pub(super) async fn write(&self, log: &Arc<dyn Log>, on_written: impl Fn(&TaskStream)) -> ! {
+        loop {
+            self.has_grown.notified().await;
+            while let Some((id, late)) = self.next() {
+                match write(log, &id, &late).await {
+                    Ok(stream) => stream.iter().for_each(&on_written),
+                    // A write before was in doubt, and has stored the receipt.
+                    Err(TaskStoreError::Illegal {
+                        source: IllegalTaskRecord::NoReceiptAwaited(_),
+                        ..
+                    }) => {}
+                    Err(
+                        error
+                        @ (TaskStoreError::Unreadable { .. } | TaskStoreError::Illegal { .. }),
+                    ) => {
+                        tracing::warn!(%error, task = %id, "the receipt of a lost execution is given up");
+                    }
+                    Err(error) => {
+                        tracing::debug!(%error, task = %id, "the receipt of a lost execution is written later");
+                        self.keep(&id, late);
+                        sleep(RETRY_EVERY).await;
+                    }
                 }
             }
-        };
-        tokio::select! {
-            () = writing => {}
-            () = self.shut_down() => {}
         }
     }
+}
 
-    async fn write_or_keep(&self, node: &ClusterNode, task: TaskId, late: TaskRecord) {
-        match self.write_late_receipt(node, &task, &late).await {
-            Ok(()) => {}
-            // A write before was in doubt, and the receipt is there.
-            Err(TaskStoreError::Illegal { .. }) => {}
-            Err(error @ TaskStoreError::Unreadable { .. }) => {
-                tracing::warn!(%error, %task, "the receipt of a lost execution is given up");
-            }
-            Err(error) => {
-                tracing::debug!(%error, %task, "the receipt of a lost execution is written later");
-                node.late_receipts.keep(&task, late);
-                sleep(RETRY_EVERY).await;
-            }
-        }
-    }
-
-    async fn write_late_receipt(
-        &self,
-        node: &ClusterNode,
-        id: &TaskId,
-        late: &TaskRecord,
-    ) -> Result<(), TaskStoreError> {
-        let Some((version, task)) = read_task(&*self.log, id).await? else {
-            return Ok(()); // The task was deleted.
-        };
-        let mut stream = TaskStream::behind(Arc::clone(&self.log), version, &task);
-        stream.append(vec![late.clone()]).await?;
-        if let Some(task) = stream.task() {
-            node.note(stream.version(), task);
-        }
-        Ok(())
-    }
+/// Writes a late receipt. `None`: the task was deleted.
+async fn write(
+    log: &Arc<dyn Log>,
+    id: &TaskId,
+    late: &TaskRecord,
+) -> Result<Option<TaskStream>, TaskStoreError> {
+    let Some((version, task)) = read_task(&**log, id).await? else {
+        return Ok(None);
+    };
+    let mut stream = TaskStream::behind(Arc::clone(log), version, &task);
+    stream.append(vec![late.clone()]).await?;
+    Ok(Some(stream))
 }
 
 #[cfg(test)]

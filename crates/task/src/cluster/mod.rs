@@ -11,27 +11,33 @@
 //! - A *question* makes the owner of a task look at it at once.
 
 mod accept;
+mod answer;
 mod attend;
 mod client_requests;
 mod dead_letter;
 mod index;
 mod late_receipt;
 mod lease;
+mod lease_keeper;
 mod link;
 mod memory_link;
 mod node;
 mod owner_question;
 mod owner_slot;
+mod redrive;
 mod stop;
 pub(crate) mod stop_delivery;
+mod stop_step;
 mod wake_up;
+mod wake_up_loop;
 mod worker;
 
-pub use dead_letter::{DeadLetter, RedriveError};
+pub use dead_letter::DeadLetter;
 pub use lease::WorkerInfo;
 pub use link::{AskedQuestion, ClusterLink, HeldWakeUp, LinkEntry, LinkFuture, PutError};
 pub use memory_link::MemoryLink;
 pub use node::{ClusterOptions, LeaseChange, LeaseHandler, RenewalHandler};
+pub use redrive::RedriveError;
 pub use stop_delivery::StopDelivery;
 
 pub(crate) use node::ClusterNode;

@@ -10,7 +10,7 @@ use allstop_log::LogError;
 use allstop_scope::Scope;
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::client_requests::ClientRequests;
 use super::index::IndexWriter;
@@ -28,6 +28,9 @@ const LEASE_DEFAULT: Duration = Duration::from_secs(20);
 
 /// Time from the stop of the work of a lost lease to the end of the lease, beyond grace and force.
 const LEASE_MARGIN_MAX: Duration = Duration::from_secs(1);
+
+/// Pause after a failure of the store.
+pub(super) const RETRY_EVERY: Duration = Duration::from_millis(500);
 
 /// Time for which an ended lease is remembered: longer than any wake-up for its tasks is delayed.
 pub(super) const ENDED_TTL: Duration = Duration::from_hours(24);
@@ -161,12 +164,19 @@ impl ClusterNode {
         Ok(answer.is_some())
     }
 
-    /// Gives the lease back. Tasks that still run here pass on when it expires.
-    pub(crate) async fn close(&self) {
+    /// Does the requests of clients to their end, gives the lease back, and writes the index, at most until then. Tasks that
+    /// still run here pass on when the lease expires.
+    pub(crate) async fn close(&self, until: Instant) {
         self.is_closing.send_replace(true);
         let mut is_closed = self.is_closed.subscribe();
-        // The sender is in this node, so the wait ends with the value.
-        let _closed = is_closed.wait_for(|is_closed| *is_closed).await;
+        // Clients may have gone away by now; their requests are done all the same.
+        let requests_done = timeout_at(until, self.requests.done());
+        let closed = async {
+            // The sender is in this node, so the wait ends with the value.
+            let _closed = is_closed.wait_for(|is_closed| *is_closed).await;
+        };
+        let _in_time = tokio::join!(requests_done, timeout_at(until, closed));
+        let _in_time = timeout_at(until, self.flush_index()).await;
     }
 
     pub(super) fn link(&self) -> &dyn ClusterLink {

@@ -135,13 +135,8 @@ impl ManagerInner {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use allstop_core::Timestamp;
-    use allstop_core::process::ProcessIdentity;
-
     use super::*;
-    use crate::model::{JsonMap, MessageSender, TaskMessage, TaskRecord};
+    use crate::model::test_tasks::{fold, started};
 
     fn slot_of(worker: &str) -> OwnerSlot {
         OwnerSlot {
@@ -152,32 +147,8 @@ mod tests {
 
     /// A task that runs at a worker, or waits for one.
     fn task_at(worker: Option<&str>) -> Task {
-        let at = Timestamp::from_unix_ms(0);
-        let created = TaskRecord::TaskCreated {
-            task_id: "t".into(),
-            context_id: "c".into(),
-            owner: "alice".into(),
-            message: Arc::new(TaskMessage::text("m", MessageSender::User, "do it")),
-            metadata: JsonMap::new(),
-            trace: None,
-            at,
-        };
-        let started = worker.map(|worker| TaskRecord::ExecutionStarted {
-            epoch: 1,
-            process: ProcessIdentity {
-                pid: 1,
-                start_ticks: 1,
-                boot_id: "b".into(),
-                pid_namespace: None,
-            },
-            worker: Some(WorkerId::new(worker)),
-            at,
-        });
-        let mut task = None;
-        for record in [created].into_iter().chain(started) {
-            Task::apply(&mut task, &record).unwrap();
-        }
-        Arc::unwrap_or_clone(task.unwrap())
+        let started = worker.map(|worker| started(1, worker));
+        fold(started.as_slice()).unwrap()
     }
 
     fn is_left_when(slot: &str, runs_at: Option<&str>, ended: &[&str]) -> bool {

@@ -13,13 +13,13 @@ use super::lease::LeaseState;
 use super::node::ClusterNode;
 use super::owner_question::{Attended, LeftStopped, OwnerQuestion, Previewed};
 use super::stop_delivery::StopDelivery;
+use super::stop_step::{StopLook, StopStep, TaskStopProgress, next_stop_step};
 use super::wake_up::WakeUp;
-use crate::error::{CancelError, ExecuteError, TaskStoreError};
-use crate::execution::{Execution, ExecutionResult};
+use crate::error::{CancelError, TaskStoreError};
 use crate::executor::ExecutorError;
-use crate::manager::{CancelOutcome, TaskManager};
+use crate::manager::{CancelOutcome, ManagerInner, TaskManager, end_here, outcome_of};
 use crate::model::{Task, TaskRecord};
-use crate::task_stream::{TaskStream, read_task, tail_updates};
+use crate::task_stream::{TaskStream, tail_updates};
 
 /// Interval in which the owner is asked again.
 const ASK_EVERY: Duration = Duration::from_millis(500);
@@ -30,109 +30,96 @@ const STALE_PAUSE: Duration = Duration::from_millis(50);
 impl TaskManager {
     pub(crate) async fn cancel_in_cluster(
         &self,
+        node: &Arc<ClusterNode>,
+        id: &TaskId,
+        cause: Cause,
+    ) -> Result<CancelOutcome, CancelError> {
+        let (manager, own, id) = (Arc::clone(&self.inner), Arc::clone(node), id.clone());
+        let stopped = node.requests.to_its_end("stop", async move {
+            manager.stop_in_cluster(&own, &id, cause).await
+        });
+        stopped.await.unwrap_or(Err(CancelError::ShuttingDown))
+    }
+}
+
+impl ManagerInner {
+    async fn stop_in_cluster(
+        self: &Arc<Self>,
         node: &ClusterNode,
         id: &TaskId,
         cause: Cause,
     ) -> Result<CancelOutcome, CancelError> {
-        let max = self.inner.root.grace() + FORCE_MAX + self.inner.options.ending_write_max;
+        let max = self.root.grace() + FORCE_MAX + self.options.ending_write_max;
         let until = Instant::now() + max;
-        let (mut is_first_look, mut is_woken, mut has_requested) = (true, false, false);
-        let mut has_seen_leases = false;
-        let mut least = Version(0);
+        let (mut progress, mut has_seen_leases) = (TaskStopProgress::default(), false);
         loop {
             // Before anything is read: a log may grow as fast as it is read, or may not be there.
-            if let Some(execution) = self.inner.execution_here(id) {
+            if let Some(execution) = self.execution_here(id) {
                 drop(execution.stop(cause.clone()).receipt().await);
                 if let Some(task) = end_here(&execution).await? {
                     return outcome_of(task);
                 }
-                is_first_look = false;
+                progress.has_seen_it_open = true;
             }
-            let read = read_task(&*self.inner.log, id).await?;
-            let (version, task) = read.ok_or_else(|| CancelError::NotFound(id.clone()))?;
-            if task.has_ended() && std::mem::take(&mut is_first_look) {
-                return match self.stop_left(node, &task, &cause).await? {
-                    Some(receipt) => Ok(CancelOutcome { task, receipt }),
-                    None => self.inner.already_ended(task, cause),
-                };
-            }
-            is_first_look = false;
-            if task.has_ended() {
-                return outcome_of(task);
-            }
-            if Instant::now() >= until {
-                if task.stop_requested.is_none() {
-                    // Others were always first to write: nobody would remember it, so it is not promised.
-                    return Err(TaskStoreError::Fenced(version).into());
-                }
-                let delivery = node.deliver_stop(&task, None).await;
-                return Err(CancelError::NotYet { task, delivery });
-            }
-            if version < least {
-                // An old answer: this stop has already seen more.
-                sleep(STALE_PAUSE).await;
-                continue;
-            }
-            least = version;
-            if !std::mem::replace(&mut has_seen_leases, true) && node.does_not_watch() {
+            let (version, task) = self.stored(id).await?;
+            if !task.has_ended()
+                && !std::mem::replace(&mut has_seen_leases, true)
+                && node.does_not_watch()
+            {
                 node.watch_leases().await?;
             }
-            // Also one whose stop is requested already: it needs no worker, and all of them may be busy.
-            if !task.is_executing
-                && node.has_no_owner(&task)
-                && let Some((execution, stop)) = self.inner.stop_at_rest(version, &task, &cause)
-            {
-                drop(stop.receipt().await);
-                if let Some(task) = end_here(&execution).await? {
-                    // No wake-up leads to the entry of this task, should this node end now.
-                    node.flush_index().await;
-                    return outcome_of(task);
+            let look = StopLook {
+                version,
+                task: &task,
+                can_end_here: node.has_no_owner(&task) && self.may_end(id),
+                is_late: Instant::now() >= until,
+            };
+            let step = next_stop_step(&progress, look);
+            progress.has_seen_it_open = true;
+            progress.version = progress.version.max(version);
+            match step {
+                StopStep::StopLeft => {
+                    return match self.stop_left(node, &task, &cause).await? {
+                        Some(receipt) => Ok(CancelOutcome { task, receipt }),
+                        None => self.already_ended(task, cause),
+                    };
                 }
-                continue;
-            }
-            if task.stop_requested.is_none() {
-                if has_requested {
+                StopStep::Answer => return outcome_of(task),
+                StopStep::Report => {
+                    let delivery = node.deliver_stop(&task, None).await;
+                    return Err(CancelError::NotYet { task, delivery });
+                }
+                StopStep::GiveUp => return Err(TaskStoreError::Fenced(version).into()),
+                StopStep::ReadAgain => sleep(STALE_PAUSE).await,
+                StopStep::EndHere => {
+                    let Some((execution, begun)) = self.stop_at_rest(version, &task, &cause) else {
+                        continue;
+                    };
+                    drop(begun.receipt().await);
+                    if let Some(task) = end_here(&execution).await? {
+                        // No wake-up leads to the entry of this task, should this node end now.
+                        node.flush_index().await;
+                        return outcome_of(task);
+                    }
+                }
+                StopStep::Refused => {
                     let error = ExecutorError::new("the canceler at the task's worker refused");
                     return Err(CancelError::Refused(error));
                 }
-                // A task that runs has a wake-up of its own.
-                if !task.is_executing {
-                    is_woken = true;
-                    // Each time: the one before may have been about another record, and be gone. It finds a worker if neither this process nor the owner lives on.
-                    let wake_up =
-                        WakeUp::new(id, version.next(), (self.inner.options.now)()).to_bytes();
-                    node.link().wake(wake_up).await?;
+                StopStep::RequestRunning | StopStep::RequestAtRest => {
+                    self.request_stop(node, version, &task, &cause, &mut progress)
+                        .await?;
                 }
-                let request = self.request_stop(version, &task, &cause);
-                let requested = if task.is_executing {
-                    // Its owner stops it while the request is written: its end has the receipt in any case.
-                    let delivery = node.deliver_stop(&task, Some(cause.clone()));
-                    tokio::join!(request, delivery).0
-                } else {
-                    request.await
-                };
-                match requested {
-                    Ok(requested) => {
-                        (has_requested, least) = (true, requested);
-                        if !task.is_executing {
-                            node.deliver_stop(&task, None).await;
-                        }
-                        self.changed_behind(id, requested).await;
+                StopStep::Ask { wakes } => {
+                    if wakes {
+                        progress.is_woken = true;
+                        node.wake_for(id, version, self.now()).await?;
                     }
-                    // The task has changed.
-                    Err(TaskStoreError::Fenced(_) | TaskStoreError::Illegal { .. }) => {}
-                    Err(error) => return Err(error.into()),
+                    progress.has_requested = true;
+                    node.deliver_stop(&task, None).await;
+                    self.changed_after(id, version).await;
                 }
-                continue;
             }
-            if !task.is_executing && !std::mem::replace(&mut is_woken, true) {
-                // Requested by somebody whose wake-up may have been for nothing.
-                let wake_up = WakeUp::new(id, version, (self.inner.options.now)()).to_bytes();
-                node.link().wake(wake_up).await?;
-            }
-            has_requested = true;
-            node.deliver_stop(&task, None).await;
-            self.changed_behind(id, version).await;
         }
     }
 
@@ -143,7 +130,7 @@ impl TaskManager {
         task: &Arc<Task>,
         cause: &Cause,
     ) -> Result<LeftStopped, LogError> {
-        let left = self.inner.stop_left_here(task, cause.clone()).await;
+        let left = self.stop_left_here(task, cause.clone()).await;
         let owner = task.worker.as_ref();
         let is_other = |owner: &&WorkerId| node.worker().as_ref() != Some(owner);
         let other = owner.filter(is_other).filter(|_| !node.has_no_owner(task));
@@ -158,26 +145,50 @@ impl TaskManager {
         Ok(answer.flatten())
     }
 
-    /// Waits for a record behind this one, until the owner is asked again.
-    async fn changed_behind(&self, id: &TaskId, version: Version) {
-        let changed = tail_updates(&*self.inner.log, id, version, 1);
+    /// Waits for a record after this one, until the owner is asked again.
+    async fn changed_after(&self, id: &TaskId, version: Version) {
+        let changed = tail_updates(&*self.log, id, version, 1);
         let _changed_or_not = timeout(ASK_EVERY, changed).await;
     }
 
-    /// Writes the request. Returns its version.
+    /// Writes the request, and asks the owner to look. A task that has changed meanwhile is read again.
     async fn request_stop(
         &self,
+        node: &ClusterNode,
         version: Version,
         task: &Arc<Task>,
         cause: &Cause,
-    ) -> Result<Version, TaskStoreError> {
-        let mut stream = TaskStream::behind(Arc::clone(&self.inner.log), version, task);
+        progress: &mut TaskStopProgress,
+    ) -> Result<(), CancelError> {
+        let mut stream = TaskStream::behind(Arc::clone(&self.log), version, task);
         let requested = TaskRecord::StopRequested {
             cause: cause.clone(),
-            at: (self.inner.options.now)(),
+            at: self.now(),
         };
-        stream.append(vec![requested]).await?;
-        Ok(stream.version())
+        let requested = if task.is_executing {
+            // It has a wake-up. Its owner stops it while the request is written: its end has the receipt in any case.
+            let delivery = node.deliver_stop(task, Some(cause.clone()));
+            tokio::join!(stream.append(vec![requested]), delivery).0
+        } else {
+            progress.is_woken = true;
+            // Each time: the one before may have been about another record, and be gone. It finds a worker if neither this
+            // process nor the owner lives on.
+            node.wake_for_next(&stream, self.now()).await?;
+            stream.append(vec![requested]).await
+        };
+        match requested {
+            Ok(()) => {
+                (progress.has_requested, progress.version) = (true, stream.version());
+                if !task.is_executing {
+                    node.deliver_stop(task, None).await;
+                }
+                self.changed_after(&task.id, stream.version()).await;
+                Ok(())
+            }
+            // The task has changed.
+            Err(TaskStoreError::Fenced(_) | TaskStoreError::Illegal { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     pub(crate) async fn preview_in_cluster(
@@ -186,12 +197,11 @@ impl TaskManager {
         id: &TaskId,
         cause: Cause,
     ) -> Result<Receipt, CancelError> {
-        let read = read_task(&*self.inner.log, id).await?;
-        let (_, task) = read.ok_or_else(|| CancelError::NotFound(id.clone()))?;
-        if let Some(preview) = self.inner.preview_here(id, cause.clone()) {
+        let (_, task) = self.stored(id).await?;
+        if let Some(preview) = self.preview_here(id, cause.clone()) {
             return Ok(preview);
         }
-        let info = self.inner.stop_info(id, cause.clone());
+        let info = self.stop_info(id, cause.clone());
         let has_work = if task.has_ended() {
             !node.has_no_owner(&task)
         } else {
@@ -223,33 +233,6 @@ impl TaskManager {
     }
 }
 
-/// The task behind the end of its execution here, which was stopped. `None`: at rest now, or another worker was first; the
-/// stop finds the new state.
-async fn end_here(execution: &Execution) -> Result<Option<Arc<Task>>, CancelError> {
-    match execution.result().await {
-        ExecutionResult::Ended(task) if task.has_ended() => return Ok(Some(task)),
-        ExecutionResult::Refused(error) => return Err(CancelError::Refused(error)),
-        ExecutionResult::Ended(_)
-        | ExecutionResult::NotConfirmed(TaskStoreError::Fenced(_) | TaskStoreError::LeaseLost)
-        | ExecutionResult::NotStarted(ExecuteError::Store(TaskStoreError::Fenced(_))) => {}
-        ExecutionResult::NotConfirmed(error)
-        | ExecutionResult::NotStarted(ExecuteError::Store(error)) => return Err(error.into()),
-        ExecutionResult::NotStarted(_) => {}
-    }
-    execution.released().await;
-    Ok(None)
-}
-
-/// The answer behind the end of a task that was stopped.
-fn outcome_of(task: Arc<Task>) -> Result<CancelOutcome, CancelError> {
-    let was_lost = task.ending.lost_execution.is_some();
-    match task.ending.receipt.clone().filter(|_| !was_lost) {
-        Some(receipt) => Ok(CancelOutcome { task, receipt }),
-        // The executor, or the loss of its worker, was first.
-        None => Err(CancelError::AlreadyEnded(task)),
-    }
-}
-
 impl ClusterNode {
     /// Wakes a worker for the record that is written next.
     pub(crate) async fn wake_for_next(
@@ -257,8 +240,18 @@ impl ClusterNode {
         stream: &TaskStream,
         now: Timestamp,
     ) -> Result<(), LogError> {
-        let wake_up = WakeUp::new(stream.id(), stream.version().next(), now);
-        self.link().wake(wake_up.to_bytes()).await
+        self.wake_for(stream.id(), stream.version().next(), now)
+            .await
+    }
+
+    pub(super) async fn wake_for(
+        &self,
+        id: &TaskId,
+        version: Version,
+        now: Timestamp,
+    ) -> Result<(), LogError> {
+        let wake_up = WakeUp::new(id, version, now).to_bytes();
+        self.link().wake(wake_up).await
     }
 
     fn has_no_owner(&self, task: &Task) -> bool {

@@ -15,8 +15,7 @@ impl ExecutionEngine {
     /// Ends an execution whose message was not accepted.
     pub(super) fn refuse(&self, error: ExecuteError, mut client: ClientAnswer) {
         if let Some((owner, message)) = &client.follow_up {
-            self.manager
-                .forget_message(owner, message, self.stream.id());
+            self.host.forget_message(owner, message, self.stream.id());
         }
         self.execution
             .finish(ExecutionResult::NotStarted(error.clone()));
@@ -30,7 +29,7 @@ impl ExecutionEngine {
         mut client: ClientAnswer,
         guard: &EngineGuard,
     ) -> Option<()> {
-        let (execution, manager) = (Arc::clone(&self.execution), Arc::clone(&self.manager));
+        let (execution, host) = (Arc::clone(&self.execution), Arc::clone(&self.host));
         let not_confirmed = || ExecutionResult::NotConfirmed(TaskStoreError::Indeterminate);
         let written = {
             let stream = &mut self.stream;
@@ -45,7 +44,7 @@ impl ExecutionEngine {
                 }
                 written
             });
-            let mut late = std::pin::pin!(sleep(manager.options.ending_write_max));
+            let mut late = std::pin::pin!(sleep(host.options().ending_write_max));
             let (mut is_late, mut is_stopped) = (false, false);
             loop {
                 tokio::select! {
@@ -63,7 +62,7 @@ impl ExecutionEngine {
                     _result = execution.result(), if !client.is_answered() => {
                         client.answer(Err(TaskStoreError::Indeterminate.into()));
                     }
-                    () = manager.shut_down() => return None,
+                    () = host.shut_down() => return None,
                 }
             }
         };
@@ -72,7 +71,7 @@ impl ExecutionEngine {
             return None;
         }
         execution.withdraw_result();
-        self.manager.note(&self.stream);
+        self.host.note(&self.stream);
         self.observe();
         execution.is_accepted.send_replace(true);
         let task = Arc::clone(self.stream.task()?);

@@ -30,7 +30,7 @@ impl ExecutionEngine {
     /// stop does not interrupt it; a shutdown of the manager does.
     pub(super) async fn end(&mut self, events: Vec<TaskRecord>, end: TaskRecord) {
         let written = self.write_or_give_up(events, end).await;
-        self.manager.note(&self.stream);
+        self.host.note(&self.stream);
         let result = match (written, self.stream.task()) {
             (Ok(()), Some(task)) => ExecutionResult::Ended(Arc::clone(task)),
             (Ok(()), None) => ExecutionResult::NotConfirmed(TaskStoreError::Indeterminate),
@@ -48,9 +48,9 @@ impl ExecutionEngine {
         events: Vec<TaskRecord>,
         end: TaskRecord,
     ) -> Result<(), TaskStoreError> {
-        let (execution, manager) = (Arc::clone(&self.execution), Arc::clone(&self.manager));
+        let (execution, host) = (Arc::clone(&self.execution), Arc::clone(&self.host));
         let mut write = std::pin::pin!(self.write_end(events, end));
-        let mut late = std::pin::pin!(sleep(manager.options.ending_write_max));
+        let mut late = std::pin::pin!(sleep(host.options().ending_write_max));
         let mut is_late = false;
         loop {
             tokio::select! {
@@ -61,7 +61,7 @@ impl ExecutionEngine {
                     let error = TaskStoreError::Indeterminate;
                     execution.finish(ExecutionResult::NotConfirmed(error));
                 }
-                () = manager.shut_down() => return Err(TaskStoreError::Indeterminate),
+                () = host.shut_down() => return Err(TaskStoreError::Indeterminate),
             }
         }
     }
@@ -120,7 +120,7 @@ impl ExecutionEngine {
                 receipt: Arc::clone(receipt),
                 at: self.now(),
             };
-            self.manager.keep_receipt(&task.id, late);
+            self.host.keep_receipt(&task.id, late);
         }
     }
 
@@ -140,10 +140,7 @@ impl ExecutionEngine {
                 if task.is_none_or(|task| task.has_ended() || task.stop_requested.is_some()) {
                     return Ok(());
                 }
-                if let Some(node) = &self.manager.cluster {
-                    // Its worker looks when somebody asks it to.
-                    node.wake_for_next(&self.stream, self.now()).await?;
-                }
+                self.host.announce(&self.stream).await?;
                 let requested = TaskRecord::StopRequested {
                     cause: cause.clone(),
                     at: self.now(),

@@ -16,12 +16,13 @@ use tokio::time::{sleep, timeout};
 use ulid::Ulid;
 
 use super::client_answer::{AcceptanceSender, ClientAnswer};
+use super::host::ExecutionHost;
 use super::lifecycle::{LifecycleEvent, crashed, failed};
 use super::repeat_pause::take_over_pause;
+use super::slot::{SlotGuard, SlotRequest};
 use super::{Execution, ExecutionResult, user_code};
 use crate::error::TaskStoreError;
 use crate::executor::{ExecutorError, TaskParts};
-use crate::manager::{ManagerInner, SlotGuard, SlotRequest};
 use crate::model::{Task, TaskMessage, TaskRecord};
 use crate::observer::ExecutionObserver;
 use crate::task_stream::TaskStream;
@@ -46,7 +47,7 @@ pub(crate) enum ExecutionJob {
 
 /// Engine of one execution.
 pub(crate) struct ExecutionEngine {
-    pub(super) manager: Arc<ManagerInner>,
+    pub(super) host: Arc<dyn ExecutionHost>,
     pub(super) execution: Arc<Execution>,
     pub(super) stream: TaskStream,
     /// Scope of the embedding program's code that runs beside the executor, and that a stop of the task leaves alone.
@@ -59,13 +60,13 @@ pub(crate) struct ExecutionEngine {
 
 impl ExecutionEngine {
     pub(crate) fn new(
-        manager: Arc<ManagerInner>,
+        host: Arc<dyn ExecutionHost>,
         execution: Arc<Execution>,
         stream: TaskStream,
         side_scope: Scope,
     ) -> Self {
         Self {
-            manager,
+            host,
             execution,
             stream,
             side_scope,
@@ -93,8 +94,8 @@ impl ExecutionEngine {
         guard.acknowledge();
         drop(guard);
         self.execution.scope.close();
-        if self.stream.is_behind() && self.manager.cluster.is_none() {
-            // Others have written, or the last append is in doubt: readers need what the store has.
+        if self.stream.is_behind() && self.execution.worker.is_none() {
+            // Others have written, or the last append is in doubt: readers of the feed need the records of the store.
             let reload = AssertUnwindSafe(self.reload()).catch_unwind().await;
             if !matches!(reload, Ok(Ok(()))) {
                 tracing::warn!(task = %self.stream.id(), "the records of a task are not read again");
@@ -133,13 +134,13 @@ impl ExecutionEngine {
 
     /// Reads the task, unless the store takes longer than a write may.
     pub(super) async fn load(&mut self) -> Result<(), TaskStoreError> {
-        let max = self.manager.options.ending_write_max;
+        let max = self.host.options().ending_write_max;
         let loaded = timeout(max, self.stream.load()).await;
         loaded.unwrap_or(Err(TaskStoreError::NoAnswer))
     }
 
     async fn reload(&mut self) -> Result<(), TaskStoreError> {
-        let max = self.manager.options.ending_write_max;
+        let max = self.host.options().ending_write_max;
         let loaded = timeout(max, self.stream.reload()).await;
         loaded.unwrap_or(Err(TaskStoreError::NoAnswer))
     }
@@ -232,7 +233,7 @@ impl ExecutionEngine {
 
     /// Stops the execution if its worker has lost its lease.
     pub(super) fn check_lease(&self) {
-        if !self.manager.may_start(&self.execution) {
+        if !self.host.may_start(self.execution.worker()) {
             let cause = Cause::new(CauseKind::LeaseLost).detail("the lease was not renewed");
             drop(self.execution.stop(cause));
         }
@@ -355,13 +356,12 @@ impl ExecutionEngine {
         task: &Arc<Task>,
         guard: &EngineGuard,
     ) -> Result<TaskParts, ExecutorError> {
-        if let Some(shared) = &self.manager.shared_parts {
+        if let Some(shared) = self.host.shared_parts() {
             return Ok(shared.clone());
         }
-        let factory = Arc::clone(&self.manager.factory);
-        let task = Arc::clone(task);
+        let (host, task) = (Arc::clone(&self.host), Arc::clone(task));
         let created = self.user_code("factory", move |_scope| async move {
-            factory.create(task).await
+            host.create_parts(task).await
         });
         let too_late = async {
             self.execution.scope.stopped().await;
@@ -384,7 +384,7 @@ impl ExecutionEngine {
         let (Some(parts), Some(task)) = (parts, self.stream.task().map(Arc::clone)) else {
             return;
         };
-        if self.manager.shared_parts.is_some() && parts.cleanup.is_none() {
+        if self.host.shared_parts().is_some() && parts.cleanup.is_none() {
             return; // The manager keeps them, so no destructor runs here.
         }
         let cleaned = self.user_code("clean-up", move |_scope| async move {
@@ -418,7 +418,7 @@ impl ExecutionEngine {
         T: Send + 'static,
         F: Future<Output = T> + Send + 'static,
     {
-        self.user_code_within(self.manager.options.user_code_max, place, make)
+        self.user_code_within(self.host.options().user_code_max, place, make)
     }
 
     /// The same within this time, if it is shorter.
@@ -432,7 +432,7 @@ impl ExecutionEngine {
         T: Send + 'static,
         F: Future<Output = T> + Send + 'static,
     {
-        let options = &self.manager.options;
+        let options = self.host.options();
         let (max, on_panic) = (max.min(options.user_code_max), options.on_panic.clone());
         let scope = self.side_scope.clone();
         async move { user_code::run(&scope, place, max, on_panic.as_ref(), make).await }.boxed()
@@ -440,7 +440,7 @@ impl ExecutionEngine {
 
     /// Begins the observation of an execution that is accepted.
     pub(super) fn observe(&mut self) {
-        let observer = self.manager.options.observer.as_ref();
+        let observer = self.host.options().observer.as_ref();
         self.observer = observer.zip(self.stream.task()).map(|(observer, task)| {
             let trace = self.execution.trace.as_deref();
             observer.accepted(task, trace)
@@ -463,7 +463,7 @@ impl ExecutionEngine {
     }
 
     pub(super) fn now(&self) -> Timestamp {
-        (self.manager.options.now)()
+        (self.host.options().now)()
     }
 
     pub(super) fn is_executing(&self) -> bool {
@@ -508,7 +508,7 @@ impl Drop for ExecutionEngine {
         if self.stream.is_behind() {
             self.stream.feed().forget();
         }
-        self.manager.release(&self.stream);
+        self.host.release(&self.stream);
         self.side_scope.close();
         self.execution.is_released.send_replace(true);
     }

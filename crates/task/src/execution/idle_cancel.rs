@@ -140,7 +140,7 @@ impl ExecutionEngine {
         cause: Cause,
         max: Duration,
     ) -> Result<Vec<TaskEvent>, ExecutorError> {
-        let (writer, mut queue) = EventWriter::new(self.manager.options.event_queue_len_max);
+        let (writer, mut queue) = EventWriter::new(self.host.options().event_queue_len_max);
         let canceler = Arc::clone(canceler);
         let receipts = self.execution.part_receipts.clone();
         let mut asked = self.user_code_within(max, "canceler", move |scope| async move {

@@ -4,6 +4,7 @@ mod acceptance;
 mod client_answer;
 mod ending;
 mod engine;
+mod host;
 mod idle_cancel;
 mod lifecycle;
 #[cfg(test)]
@@ -11,6 +12,7 @@ mod lifecycle_tests;
 mod part_receipts;
 mod repeat_pause;
 mod run_loop;
+mod slot;
 pub(crate) mod user_code;
 mod work_scope;
 
@@ -27,8 +29,10 @@ use crate::model::Task;
 
 pub(crate) use client_answer::Acceptance;
 pub(crate) use engine::{ExecutionEngine, ExecutionJob};
+pub(crate) use host::ExecutionHost;
 pub(crate) use lifecycle::crashed;
 pub use part_receipts::PartReceipts;
+pub(crate) use slot::{SlotGuard, SlotRequest, WaitingSlot};
 pub(crate) use work_scope::last_message;
 
 /// Handle of an execution: stops it, and waits for its result.

@@ -17,12 +17,12 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use super::lifecycle::{ExecutorEnd, Lifecycle, LifecycleEffect, LifecycleEvent};
+use super::slot::SlotGuard;
 use super::work_scope::{ExecutorResult, end_leftover};
 use super::{ExecutionEngine, user_code};
 use crate::error::TaskStoreError;
 use crate::event_writer::EventWriter;
 use crate::executor::{CancelCx, ExecutorReturn, ProcessorDecision, TaskParts};
-use crate::manager::SlotGuard;
 use crate::model::{NESTING_MAX, TaskEvent, TaskRecord, is_too_deep};
 
 /// A running execution.
@@ -106,7 +106,7 @@ impl ExecutionEngine {
         let Some(task) = self.stream.task().map(Arc::clone) else {
             return;
         };
-        let queue_len_max = self.manager.options.event_queue_len_max;
+        let queue_len_max = self.host.options().event_queue_len_max;
         let (writer, executor_events) = EventWriter::new(queue_len_max);
         let (_, canceler_events) = EventWriter::new(queue_len_max);
         if let Some(cause) = task.stop_requested.clone() {
@@ -161,7 +161,7 @@ impl RunLoop<'_> {
         // the task behind the event before, so there each event has its own.
         let batch_len_max = match self.parts.processor {
             Some(_) => 0,
-            None => self.engine.manager.options.event_queue_len_max,
+            None => self.engine.host.options().event_queue_len_max,
         };
         loop {
             let event = self.next_event().await;
@@ -257,7 +257,7 @@ impl RunLoop<'_> {
             RunEvent::ExecutorWrote(None) => self.executor_events.is_done = true,
             RunEvent::CancelerWrote(None) => self.canceler_events.is_done = true,
             RunEvent::Inactive => {
-                let max = self.engine.manager.options.inactivity_max;
+                let max = self.engine.host.options().inactivity_max;
                 let detail = format!("no event for {:?}", max.unwrap_or_default());
                 let cause = Cause::new(CauseKind::Inactivity).detail(detail);
                 // The loop sees the stop, and waits for its receipt there.
@@ -357,7 +357,7 @@ impl RunLoop<'_> {
         let records = std::mem::take(&mut self.unstored);
         if self.unless_interrupted(StreamStep::Append(records)).await? {
             // Lists show the new state.
-            self.engine.manager.note(&self.engine.stream);
+            self.engine.host.note(&self.engine.stream);
         }
         Ok(())
     }
@@ -477,7 +477,7 @@ impl RunLoop<'_> {
             return;
         };
         let (canceler, task) = (Arc::clone(canceler), Arc::clone(task));
-        let (events, queue) = EventWriter::new(self.engine.manager.options.event_queue_len_max);
+        let (events, queue) = EventWriter::new(self.engine.host.options().event_queue_len_max);
         self.canceler_events = EventQueue::new(queue);
         let execution = &self.engine.execution;
         let (grace, receipts) = (execution.scope.grace(), execution.part_receipts.clone());
@@ -504,7 +504,7 @@ impl RunLoop<'_> {
     }
 
     fn reset_inactivity(&mut self) {
-        let max = self.engine.manager.options.inactivity_max;
+        let max = self.engine.host.options().inactivity_max;
         self.inactive_at = max.map(|max| instant_after(Instant::now(), max));
     }
 }

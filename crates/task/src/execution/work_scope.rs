@@ -31,7 +31,7 @@ impl ExecutionEngine {
     ) -> Option<(WorkScope, WorkHandle<ExecutorResult>)> {
         let scope = self.execution.scope();
         self.check_lease();
-        let options = &self.manager.options;
+        let options = self.host.options();
         if let Some(max) = options.execution_max {
             scope.arm(Deadline {
                 at: instant_after(Instant::now(), max),
@@ -49,7 +49,7 @@ impl ExecutionEngine {
             events,
             receipts: self.execution.part_receipts.clone(),
             trace: self.trace(),
-            waker: self.manager.waker(self.stream.id()),
+            waker: Arc::clone(&self.host).waker(self.stream.id()),
             is_resumed,
         };
         let executor = Arc::clone(&parts.executor);

@@ -8,10 +8,9 @@ use allstop_core::{Cause, Extent, Receipt, StopId, TaskId};
 use allstop_scope::Stop;
 use ulid::Ulid;
 
-use super::slot_guard::SlotRequest;
 use super::table::TaskToStop;
 use super::{ManagerInner, TaskManager};
-use crate::error::{CancelError, ExecuteError, ReadTaskError};
+use crate::error::{CancelError, ExecuteError, TaskStoreError};
 use crate::execution::{Execution, ExecutionJob, ExecutionResult, user_code};
 use crate::model::{Task, TaskState};
 
@@ -34,27 +33,14 @@ impl CancelOutcome {
 }
 
 impl TaskManager {
-    /// Stops a task: its execution, or the task itself if it is at rest. A second stop joins the first. If the
-    /// execution ends or rests before the stop reaches it, the stop is decided again on the new state. If the task has
-    /// ended, this stops the work that it has left running, if there is any.
-    ///
-    /// The answer comes within grace and force, and the time for the write of the end
-    /// ([`ending_write_max`](crate::TaskOptions::ending_write_max)). A stop that is decided again takes that long once
-    /// more. [`CancelError::Store`] says that the work was stopped and its end is not confirmed: the write is repeated.
-    ///
-    /// # Cancel safety
-    /// Dropping the future does not take the stop back.
-    pub async fn cancel(&self, id: &TaskId, cause: Cause) -> Result<CancelOutcome, CancelError> {
-        if let Some(node) = &self.inner.cluster {
-            let (manager, own, id) = (self.clone(), Arc::clone(node), id.clone());
-            let stopped = node.requests.to_its_end("stop", async move {
-                manager.cancel_in_cluster(&own, &id, cause).await
-            });
-            return stopped.await.unwrap_or(Err(CancelError::ShuttingDown));
-        }
+    pub(super) async fn cancel_locally(
+        &self,
+        id: &TaskId,
+        cause: Cause,
+    ) -> Result<CancelOutcome, CancelError> {
         loop {
             let Some((execution, stop)) = self.inner.begin_stop(id, &cause)? else {
-                let task = self.get_with_replies(id).await.map_err(not_read)?;
+                let task = self.get_with_replies(id).await?;
                 let left = self.inner.stop_left_here(&task, cause.clone()).await;
                 return match left {
                     Some(receipt) => Ok(CancelOutcome { task, receipt }),
@@ -62,51 +48,10 @@ impl TaskManager {
                 };
             };
             drop(stop.receipt().await);
-            match execution.result().await {
-                ExecutionResult::Ended(task) if task.has_ended() => {
-                    return match task.ending.receipt.clone() {
-                        Some(receipt) => Ok(CancelOutcome { task, receipt }),
-                        // The executor was first.
-                        None => Err(CancelError::AlreadyEnded(task)),
-                    };
-                }
-                ExecutionResult::Refused(error) => return Err(CancelError::Refused(error)),
-                ExecutionResult::NotConfirmed(error) => return Err(error.into()),
-                ExecutionResult::NotStarted(ExecuteError::Store(error)) => {
-                    return Err(error.into());
-                }
-                // At rest now, or its message was refused: the stop finds the new state.
-                ExecutionResult::Ended(_) | ExecutionResult::NotStarted(_) => {
-                    execution.released().await;
-                }
+            if let Some(task) = end_here(&execution).await? {
+                return outcome_of(task);
             }
         }
-    }
-
-    /// The items that a stop of the task would find now.
-    ///
-    /// # Cancel safety
-    /// Cancel safe.
-    pub async fn preview(&self, id: &TaskId, cause: Cause) -> Result<Receipt, CancelError> {
-        if let Some(node) = &self.inner.cluster {
-            return self.preview_in_cluster(node, id, cause).await;
-        }
-        let target = self.inner.table.lock().stop_target(id)?;
-        let info = self.inner.stop_info(id, cause);
-        let mut items = match target {
-            TaskToStop::Running(execution) => execution.scope().running(),
-            TaskToStop::AtRest => Vec::new(),
-            TaskToStop::Ended => {
-                let left = self.inner.previewed_by_executor(id);
-                return Ok(if left.is_empty() {
-                    Receipt::of_nothing(info, NothingToStop::AlreadyEnded)
-                } else {
-                    Receipt::of_preview(info, left)
-                });
-            }
-        };
-        items.extend(self.inner.previewed_by_executor(id));
-        Ok(Receipt::of_preview(info, items))
     }
 }
 
@@ -132,6 +77,22 @@ impl ManagerInner {
         Ok(CancelOutcome { task, receipt })
     }
 
+    pub(super) fn preview_locally(
+        &self,
+        id: &TaskId,
+        cause: Cause,
+    ) -> Result<Receipt, CancelError> {
+        let target = self.table.lock().stop_target(id)?;
+        if let Some(preview) = self.preview_here(id, cause.clone()) {
+            return Ok(preview);
+        }
+        let info = self.stop_info(id, cause);
+        Ok(match target {
+            TaskToStop::Ended => Receipt::of_nothing(info, NothingToStop::AlreadyEnded),
+            _ => Receipt::of_preview(info, Vec::new()),
+        })
+    }
+
     /// Stops the execution of a task, or begins one that ends the task at rest. `None`: the task has ended.
     fn begin_stop(
         self: &Arc<Self>,
@@ -141,7 +102,10 @@ impl ManagerInner {
         let mut table = self.table.lock();
         let execution = match table.stop_target(id)? {
             TaskToStop::Ended => return Ok(None),
-            TaskToStop::Running(execution) => execution,
+            TaskToStop::Running(execution) => {
+                drop(table);
+                execution
+            }
             TaskToStop::AtRest => {
                 if table.is_closed {
                     return Err(CancelError::ShuttingDown);
@@ -151,16 +115,13 @@ impl ManagerInner {
                 let execution = Arc::clone(&scopes.execution);
                 table.enter(id, Arc::clone(&execution));
                 let feed = table.feed(id).unwrap_or_default();
-                drop(table);
-                // Before the engine runs, so that it finds the stop. A stop that comes in between joins this one.
-                let stop = execution.stop(cause.clone());
                 let job = ExecutionJob::Cancel(cause.clone());
                 // A stop has no message to accept.
-                drop(self.spawn_engine(scopes, id.clone(), feed, job, SlotRequest::NotNeeded));
-                return Ok(Some((execution, stop)));
+                drop(self.start_engine(table, scopes, id, feed, job, None));
+                execution
             }
         };
-        drop(table);
+        // One that has begun already is joined.
         let stop = execution.stop(cause.clone());
         Ok(Some((execution, stop)))
     }
@@ -187,9 +148,30 @@ impl ManagerInner {
     }
 }
 
-fn not_read(error: ReadTaskError) -> CancelError {
-    match error {
-        ReadTaskError::NotFound(id) => CancelError::NotFound(id),
-        ReadTaskError::Store(error) => CancelError::Store(error),
+/// The task after the end of its execution here, which was stopped. `None`: at rest now, or another worker was first. The
+/// stop then finds the new state.
+pub(crate) async fn end_here(execution: &Execution) -> Result<Option<Arc<Task>>, CancelError> {
+    match execution.result().await {
+        ExecutionResult::Ended(task) if task.has_ended() => return Ok(Some(task)),
+        ExecutionResult::Refused(error) => return Err(CancelError::Refused(error)),
+        ExecutionResult::Ended(_)
+        | ExecutionResult::NotConfirmed(TaskStoreError::Fenced(_) | TaskStoreError::LeaseLost)
+        | ExecutionResult::NotStarted(ExecuteError::Store(TaskStoreError::Fenced(_))) => {}
+        ExecutionResult::NotConfirmed(error)
+        | ExecutionResult::NotStarted(ExecuteError::Store(error)) => return Err(error.into()),
+        // Its message was refused.
+        ExecutionResult::NotStarted(_) => {}
+    }
+    execution.released().await;
+    Ok(None)
+}
+
+/// The answer for a task that has ended during its stop.
+pub(crate) fn outcome_of(task: Arc<Task>) -> Result<CancelOutcome, CancelError> {
+    let was_lost = task.ending.lost_execution.is_some();
+    match task.ending.receipt.clone().filter(|_| !was_lost) {
+        Some(receipt) => Ok(CancelOutcome { task, receipt }),
+        // The executor, or the loss of its worker, was first.
+        None => Err(CancelError::AlreadyEnded(task)),
     }
 }

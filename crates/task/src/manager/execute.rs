@@ -1,15 +1,16 @@
 //! Messages that start executions.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use allstop_core::{ContextId, TaskId, Timestamp};
 use ulid::Ulid;
 
-use super::slot_guard::{SlotGuard, SlotRequest, WaitingSlot};
 use super::slots::SlotAnswer;
 use super::{ManagerInner, TaskManager};
-use crate::error::{ExecuteError, ReadTaskError};
-use crate::execution::{Acceptance, Execution, ExecutionJob};
+use crate::error::ExecuteError;
+use crate::execution::{
+    Acceptance, Execution, ExecutionHost, ExecutionJob, SlotGuard, SlotRequest, WaitingSlot,
+};
 use crate::feed::TaskFeed;
 use crate::model::{JsonMap, TaskMessage, TaskRecord};
 use crate::subscription::TaskSubscription;
@@ -61,21 +62,11 @@ enum RequestAdmission {
 }
 
 impl TaskManager {
-    /// Accepts a message and starts its execution.
-    ///
-    /// # Cancel safety
-    /// Dropping the future stops nothing: the message is accepted or refused as if the caller still waited.
-    pub async fn execute(&self, request: TaskRequest) -> Result<AcceptedTask, ExecuteError> {
+    pub(super) async fn execute_locally(
+        &self,
+        request: TaskRequest,
+    ) -> Result<AcceptedTask, ExecuteError> {
         let message = Arc::new(request.message.clone());
-        if let Some(node) = &self.inner.cluster {
-            let place = node.requests.place()?;
-            let (manager, own) = (self.clone(), Arc::clone(node));
-            let accepted = node.requests.to_its_end("message", async move {
-                let _place = place;
-                manager.execute_in_cluster(&own, request, message).await
-            });
-            return accepted.await.unwrap_or(Err(ExecuteError::ShuttingDown));
-        }
         loop {
             match self.inner.admit(&request, &message)? {
                 RequestAdmission::Wait(execution) => execution.released().await,
@@ -106,11 +97,7 @@ impl TaskManager {
     }
 
     pub(crate) async fn repeated(&self, task_id: TaskId) -> Result<AcceptedTask, ExecuteError> {
-        let subscription = self.subscribe_to_execution(&task_id, None).await;
-        let subscription = subscription.map_err(|error| match error {
-            ReadTaskError::NotFound(id) => ExecuteError::NotFound(id),
-            ReadTaskError::Store(error) => error.into(),
-        })?;
+        let subscription = self.subscribe_to_execution(&task_id, None).await?;
         Ok(AcceptedTask {
             task_id,
             is_repeated: true,
@@ -127,7 +114,7 @@ impl ManagerInner {
         message: &Arc<TaskMessage>,
     ) -> Result<RequestAdmission, ExecuteError> {
         // Before the lock: the clock is the embedding program's.
-        let now = (self.options.now)();
+        let now = self.now();
         let owner = &request.owner;
         let mut table = self.table.lock();
         if table.is_closed || table.is_draining {
@@ -180,9 +167,8 @@ impl ManagerInner {
             };
             (table.feed(&id).unwrap_or_default(), job)
         };
-        drop(table);
-        let slot = self.slot_request(answer, owner);
-        let acceptance = self.spawn_engine(scopes, id.clone(), Arc::clone(&feed), job, slot);
+        let slot = Some((answer, owner));
+        let acceptance = self.start_engine(table, scopes, &id, Arc::clone(&feed), job, slot);
         Ok(RequestAdmission::Started(id, feed, acceptance))
     }
 
@@ -192,11 +178,12 @@ impl ManagerInner {
         answer: SlotAnswer,
         owner: &Arc<str>,
     ) -> SlotRequest {
-        let (manager, owner) = (Arc::downgrade(self), Arc::clone(owner));
+        let manager = Arc::downgrade(self);
+        let (host, owner): (Weak<dyn ExecutionHost>, _) = (manager, Arc::clone(owner));
         match answer {
-            SlotAnswer::Granted => SlotRequest::Granted(SlotGuard::new(manager, owner)),
+            SlotAnswer::Granted => SlotRequest::Granted(SlotGuard::new(host, owner)),
             SlotAnswer::Waiting(grant) => {
-                SlotRequest::Waiting(WaitingSlot::new(grant, manager, owner))
+                SlotRequest::Waiting(WaitingSlot::new(grant, host, owner))
             }
             SlotAnswer::Full(_) => SlotRequest::NotNeeded,
         }

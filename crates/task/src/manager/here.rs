@@ -7,7 +7,6 @@ use allstop_log::Version;
 use allstop_scope::Stop;
 
 use super::ManagerInner;
-use super::slot_guard::SlotRequest;
 use crate::execution::{Execution, ExecutionJob};
 use crate::feed::TaskFeed;
 use crate::model::Task;
@@ -53,9 +52,7 @@ impl ManagerInner {
             return Some(execution);
         }
         // The loss of a lease stops what is in the table, so nothing enters it behind that.
-        if let (Some(node), Some(_)) = (&self.cluster, &worker)
-            && node.worker() != worker
-        {
+        if !self.coordinator.may_start(worker.as_ref()) {
             return None;
         }
         let stop = task.stop_requested.clone().filter(|_| !task.is_executing);
@@ -68,27 +65,23 @@ impl ManagerInner {
         let execution = Arc::clone(&scopes.execution);
         let feed = Arc::new(TaskFeed::default());
         feed.set_read(version, task);
-        let (job, slot) = match stop {
-            Some(cause) => (ExecutionJob::Cancel(cause), None),
+        let (job, slot) = if let Some(cause) = stop {
+            (ExecutionJob::Cancel(cause), None)
+        } else {
             // Accepted tasks are never refused, whatever the length of the queue.
-            None => (
-                ExecutionJob::FromLog,
-                Some(table.slots.request_always(&task.owner)),
-            ),
+            let answer = table.slots.request_always(&task.owner);
+            (ExecutionJob::FromLog, Some((answer, &task.owner)))
         };
         table.enter_taken(task, Arc::clone(&execution), &feed);
-        drop(table);
-        if let ExecutionJob::Cancel(cause) = &job {
-            // Before the engine runs, so that it finds the stop.
-            drop(execution.stop(cause.clone()));
-        }
-        let slot = match slot {
-            Some(answer) => self.slot_request(answer, &task.owner),
-            None => SlotRequest::NotNeeded,
-        };
-        // Nobody waits for its acceptance: that was when its message was stored.
-        drop(self.spawn_engine(scopes, task.id.clone(), feed, job, slot));
+        // Its acceptance has no recipient: that was when its message was stored.
+        drop(self.start_engine(table, scopes, &task.id, feed, job, slot));
         Some(execution)
+    }
+
+    /// True if this process may end a task at rest that no worker has.
+    pub(crate) fn may_end(&self, id: &TaskId) -> bool {
+        let table = self.table.lock();
+        !table.is_closed && table.execution(id).is_none()
     }
 
     /// Begins to end a task at rest that no worker has, as it was read at this version.
@@ -107,10 +100,9 @@ impl ManagerInner {
         let feed = Arc::new(TaskFeed::default());
         feed.set_read(version, task);
         table.enter_taken(task, Arc::clone(&execution), &feed);
-        drop(table);
-        let stop = execution.stop(cause.clone());
         let job = ExecutionJob::Cancel(cause.clone());
-        drop(self.spawn_engine(scopes, task.id.clone(), feed, job, SlotRequest::NotNeeded));
+        drop(self.start_engine(table, scopes, &task.id, feed, job, None));
+        let stop = execution.stop(cause.clone());
         Some((execution, stop))
     }
 

@@ -1,14 +1,16 @@
 //! The manager of the tasks of one store.
 
 mod cancel;
+mod coordinator;
 mod execute;
 mod here;
+mod host;
 mod left_work;
 mod list;
+mod operations;
 mod read;
 mod recover;
 mod shutdown;
-mod slot_guard;
 mod slots;
 mod table;
 mod wake;
@@ -16,29 +18,28 @@ mod wake;
 use std::fmt;
 use std::sync::Arc;
 
-use allstop_core::{MessageId, TaskId, WorkerId};
-use allstop_log::{Log, StreamLock};
+use allstop_core::{TaskId, Timestamp, WorkerId};
+use allstop_log::Log;
 use allstop_scope::{NotStarted, Scope, ScopeOptions};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{oneshot, watch};
 
-use crate::cluster::ClusterNode;
-use crate::execution::{Acceptance, Execution, ExecutionEngine, ExecutionJob};
+use crate::execution::{Acceptance, Execution, ExecutionEngine, ExecutionJob, SlotRequest};
 use crate::executor::{TaskParts, TaskPartsFactory};
 use crate::feed::TaskFeed;
-use crate::model::TaskRecord;
 use crate::options::TaskOptions;
 use crate::task_stream::TaskStream;
 
 pub use cancel::CancelOutcome;
+pub(crate) use cancel::{end_here, outcome_of};
 pub(crate) use execute::created;
 pub use execute::{AcceptedTask, TaskRequest};
 pub use list::{ListFilter, TaskPage, TaskPosition, TaskSummary};
 pub use shutdown::ShutdownReport;
 
+use coordinator::Coordinator;
+use slots::SlotAnswer;
 use table::TaskTable;
-
-pub(crate) use slot_guard::{SlotGuard, SlotRequest};
 
 /// Manager of the tasks of one store. Clones are the same manager.
 ///
@@ -58,55 +59,36 @@ pub(crate) struct ManagerInner {
     pub(crate) options: TaskOptions,
     table: Mutex<TaskTable>,
     is_shut_down: watch::Sender<bool>,
-    /// Keeps other processes from managing the same tasks; `None` in a cluster.
-    _lock: Option<StreamLock>,
-    /// `None`: this process manages the tasks alone.
-    pub(crate) cluster: Option<Arc<ClusterNode>>,
+    pub(crate) coordinator: Coordinator,
     /// True once no message is accepted any more.
     is_draining: watch::Sender<bool>,
 }
 
 impl ManagerInner {
-    /// Notes the task behind a confirmed append.
-    pub(crate) fn note(&self, stream: &TaskStream) {
-        match (stream.task(), &self.cluster) {
-            (Some(task), None) => self.table.lock().note(task, stream.feed()),
-            (Some(task), Some(node)) => node.note(stream.version(), task),
-            (None, _) => {}
-        }
+    pub(crate) fn new(
+        log: Arc<dyn Log>,
+        root: Scope,
+        factory: Arc<dyn TaskPartsFactory>,
+        options: TaskOptions,
+        table: TaskTable,
+        coordinator: Coordinator,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            log,
+            root,
+            shared_parts: factory.shared_parts(),
+            factory,
+            options,
+            table: Mutex::new(table),
+            is_shut_down: watch::Sender::new(false),
+            coordinator,
+            is_draining: watch::Sender::new(false),
+        })
     }
 
-    /// Removes an execution of which nothing runs any more.
-    pub(crate) fn release(&self, stream: &TaskStream) {
-        self.note(stream);
-        self.table.lock().release(stream.id());
-    }
-
-    /// Forgets a message that was not accepted: sent again, it is new.
-    pub(crate) fn forget_message(&self, owner: &Arc<str>, message: &MessageId, of: &TaskId) {
-        self.table.lock().forget_message(owner, message, of);
-    }
-
-    /// Resolves when a shutdown has ended: nobody waits for a write any more.
-    pub(crate) async fn shut_down(&self) {
-        let mut is_shut_down = self.is_shut_down.subscribe();
-        // The sender is in this manager, so the wait ends with the value.
-        let _set = is_shut_down.wait_for(|is_shut_down| *is_shut_down).await;
-    }
-
-    /// True unless the worker of the execution has lost its lease.
-    pub(crate) fn may_start(&self, execution: &Execution) -> bool {
-        let (Some(node), Some(worker)) = (&self.cluster, execution.worker()) else {
-            return true;
-        };
-        node.worker().as_ref() == Some(worker)
-    }
-
-    /// Keeps the late receipt of an execution that another worker ends, until it can be written.
-    pub(crate) fn keep_receipt(&self, task: &TaskId, late: TaskRecord) {
-        if let Some(node) = &self.cluster {
-            node.late_receipts.keep(task, late);
-        }
+    /// Time for records.
+    pub(crate) fn now(&self) -> Timestamp {
+        (self.options.now)()
     }
 
     /// Scopes of a new execution.
@@ -123,21 +105,31 @@ impl ManagerInner {
         })
     }
 
-    /// Runs the engine of an execution that is in the table. Not under the table's lock: a runtime that has ended drops
-    /// the engine at once, which takes the execution out again.
-    fn spawn_engine(
+    /// Starts the engine of an execution that is in the table. A stop is in it before its engine runs; without an answer it
+    /// needs no slot. Not under the table's lock: a runtime that has ended drops the engine at once, which takes the
+    /// execution out again, and so does a place in the queue.
+    fn start_engine(
         self: &Arc<Self>,
+        table: MutexGuard<'_, TaskTable>,
         new: NewExecution,
-        id: TaskId,
+        id: &TaskId,
         feed: Arc<TaskFeed>,
         job: ExecutionJob,
-        slot: SlotRequest,
+        slot: Option<(SlotAnswer, &Arc<str>)>,
     ) -> Acceptance {
-        let stream = TaskStream::new(Arc::clone(&self.log), id, feed);
+        drop(table);
+        if let ExecutionJob::Cancel(cause) = &job {
+            drop(new.execution.stop(cause.clone()));
+        }
+        let slot = slot.map_or(SlotRequest::NotNeeded, |(answer, owner)| {
+            self.slot_request(answer, owner)
+        });
+        let stream = TaskStream::new(Arc::clone(&self.log), id.clone(), feed);
         let scope = new.execution.scope().clone();
-        let engine = ExecutionEngine::new(Arc::clone(self), new.execution, stream, new.side_scope);
+        let engine =
+            ExecutionEngine::new(Arc::clone(self) as _, new.execution, stream, new.side_scope);
         let (accepted_tx, accepted) = oneshot::channel();
-        // The engine belongs to its scope; nobody waits for its value.
+        // The engine belongs to its scope; no value is waited for.
         drop(scope.spawn_engine(engine.run(job, slot, accepted_tx)));
         accepted
     }

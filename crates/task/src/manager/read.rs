@@ -5,10 +5,9 @@ use std::sync::Arc;
 use allstop_core::TaskId;
 use allstop_log::Version;
 
-use super::TaskManager;
 use super::list::{ListFilter, TaskPage, TaskPosition};
-use crate::cluster::{DeadLetter, WorkerInfo};
-use crate::error::{ReadTaskError, TaskStoreError};
+use super::{ManagerInner, TaskManager};
+use crate::error::ReadTaskError;
 use crate::feed::TaskFeed;
 use crate::model::Task;
 use crate::subscription::TaskSubscription;
@@ -35,24 +34,8 @@ impl TaskManager {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn get_with_replies(&self, id: &TaskId) -> Result<Arc<Task>, ReadTaskError> {
-        let (_, _, task) = self.current(id).await?;
+        let (_, _, task) = self.inner.current(id).await?;
         Ok(task)
-    }
-
-    async fn current(
-        &self,
-        id: &TaskId,
-    ) -> Result<(Option<Arc<TaskFeed>>, Version, Arc<Task>), ReadTaskError> {
-        let not_found = || ReadTaskError::NotFound(id.clone());
-        if self.inner.cluster.is_some() {
-            let read = read_task(&*self.inner.log, id).await?;
-            let (version, task) = read.ok_or_else(not_found)?;
-            return Ok((None, version, task));
-        }
-        let feed = self.inner.table.lock().feed(id).ok_or_else(not_found)?;
-        let current = current_task(&*self.inner.log, id, &feed).await?;
-        let (version, task) = current.ok_or_else(not_found)?;
-        Ok((Some(feed), version, task))
     }
 
     /// Number of a task's last event.
@@ -60,7 +43,7 @@ impl TaskManager {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn last_event(&self, id: &TaskId) -> Result<Version, ReadTaskError> {
-        let (_, version, _) = self.current(id).await?;
+        let (_, version, _) = self.inner.current(id).await?;
         Ok(version)
     }
 
@@ -96,7 +79,7 @@ impl TaskManager {
         from: Option<Version>,
         is_over: impl Fn(&Task) -> bool,
     ) -> Result<TaskSubscription, ReadTaskError> {
-        let (feed, version, task) = self.current(id).await?;
+        let (feed, version, task) = self.inner.current(id).await?;
         let log = Arc::clone(&self.inner.log);
         let is_over = is_over(&task);
         Ok(match from {
@@ -107,54 +90,38 @@ impl TaskManager {
             None => TaskSubscription::from_snapshot(log, feed, version, task, is_over),
         })
     }
+}
 
-    /// Dead letters of the cluster: tasks that ended too many workers, and wake-ups that nobody can read.
-    ///
-    /// # Cancel safety
-    /// Cancel safe.
-    pub async fn dead_letters(&self) -> Result<Vec<DeadLetter>, TaskStoreError> {
-        match &self.inner.cluster {
-            Some(node) => Ok(node.dead_letters().await?),
-            None => Ok(Vec::new()),
-        }
+impl ManagerInner {
+    /// The task as the log has it.
+    pub(crate) async fn stored(&self, id: &TaskId) -> Result<(Version, Arc<Task>), ReadTaskError> {
+        let read = read_task(&*self.log, id).await?;
+        read.ok_or_else(|| ReadTaskError::NotFound(id.clone()))
     }
 
-    /// Workers of the cluster that have a lease.
-    ///
-    /// # Cancel safety
-    /// Cancel safe.
-    pub async fn workers(&self) -> Result<Vec<WorkerInfo>, TaskStoreError> {
-        match &self.inner.cluster {
-            Some(node) => Ok(node.watch_leases().await?),
-            None => Ok(Vec::new()),
-        }
+    pub(super) async fn current_locally(
+        &self,
+        id: &TaskId,
+    ) -> Result<(Option<Arc<TaskFeed>>, Version, Arc<Task>), ReadTaskError> {
+        let not_found = || ReadTaskError::NotFound(id.clone());
+        let feed = self.table.lock().feed(id).ok_or_else(not_found)?;
+        let current = current_task(&*self.log, id, &feed).await?;
+        let (version, task) = current.ok_or_else(not_found)?;
+        Ok((Some(feed), version, task))
     }
 
-    /// A page of at most `limit` tasks behind a position. A filter by owner alone costs as much as the page; every other
-    /// filter looks at all tasks, in steps between which other requests have their turn.
-    ///
-    /// In a cluster every list reads the entries of the owner, or of all owners, and may be a moment behind.
-    ///
-    /// # Cancel safety
-    /// Cancel safe.
-    ///
-    /// # Errors
-    /// In a cluster, if the servers do not answer.
-    pub async fn list(
+    pub(super) fn list_locally(
         &self,
         filter: &ListFilter,
         behind: Option<&TaskPosition>,
         limit: usize,
-    ) -> Result<TaskPage, TaskStoreError> {
-        if let Some(node) = &self.inner.cluster {
-            return Ok(node.list(filter, behind, limit).await?);
-        }
-        let known_total = self.inner.table.lock().known_total(filter);
+    ) -> TaskPage {
+        let known_total = self.table.lock().known_total(filter);
         // The total is counted from the newest task on.
         let mut position = known_total.and(behind.cloned());
         let (mut tasks, mut counted) = (Vec::new(), 0);
         loop {
-            let table = self.inner.table.lock();
+            let table = self.table.lock();
             let mut last = None;
             for task in table.newest_first(position.as_ref()).take(SCAN_LEN_MAX) {
                 last = Some(task);
@@ -173,6 +140,6 @@ impl TaskManager {
             }
         }
         let total = known_total.unwrap_or(counted);
-        Ok(TaskPage::first(tasks, limit, total))
+        TaskPage::first(tasks, limit, total)
     }
 }

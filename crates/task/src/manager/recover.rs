@@ -6,9 +6,8 @@ use allstop_core::TaskId;
 use allstop_log::{LockAttempt, Log, StreamName, Version};
 use allstop_scope::{NotStarted, Scope, ScopeOptions};
 use futures::{Stream, StreamExt as _, TryStreamExt as _, stream};
-use parking_lot::Mutex;
-use tokio::sync::watch;
 
+use super::coordinator::Coordinator;
 use super::slots::ExecutionSlots;
 use super::table::TaskTable;
 use super::{ManagerInner, TaskManager};
@@ -63,18 +62,8 @@ impl TaskManager {
             }
         }
         drop(reads);
-        let inner = Arc::new(ManagerInner {
-            log,
-            root,
-            shared_parts: factory.shared_parts(),
-            factory,
-            options,
-            table: Mutex::new(table),
-            is_shut_down: watch::Sender::new(false),
-            _lock: Some(lock),
-            cluster: None,
-            is_draining: watch::Sender::new(false),
-        });
+        let coordinator = Coordinator::Local { _lock: lock };
+        let inner = ManagerInner::new(log, root, factory, options, table, coordinator);
         for (task, feed) in interrupted {
             inner.continue_after_crash(&task, feed);
         }
@@ -92,11 +81,9 @@ impl ManagerInner {
         // Accepted tasks are never refused, whatever the length of the queue.
         let answer = table.slots.request_always(&task.owner);
         table.enter(&task.id, Arc::clone(&scopes.execution));
-        drop(table);
-        let slot = self.slot_request(answer, &task.owner);
-        let job = ExecutionJob::FromLog;
-        // Nobody waits for its acceptance: that was before the crash.
-        drop(self.spawn_engine(scopes, task.id.clone(), feed, job, slot));
+        let (job, slot) = (ExecutionJob::FromLog, Some((answer, &task.owner)));
+        // Its acceptance has no recipient: that was before the crash.
+        drop(self.start_engine(table, scopes, &task.id, feed, job, slot));
     }
 }
 
@@ -120,18 +107,9 @@ impl TaskManager {
             running_per_owner_max: None,
             ..options.clone()
         };
-        let inner = Arc::new(ManagerInner {
-            log,
-            root,
-            shared_parts: factory.shared_parts(),
-            factory,
-            table: Mutex::new(TaskTable::new(ExecutionSlots::new(&of_this_worker))),
-            options,
-            is_shut_down: watch::Sender::new(false),
-            _lock: None,
-            cluster: Some(Arc::clone(&node)),
-            is_draining: watch::Sender::new(false),
-        });
+        let table = TaskTable::new(ExecutionSlots::new(&of_this_worker));
+        let coordinator = Coordinator::Cluster(Arc::clone(&node));
+        let inner = ManagerInner::new(log, root, factory, options, table, coordinator);
         inner.start_node(&node)?;
         Ok(Self { inner })
     }

@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::receipt::{ItemKind, ReceiptItem};
-use allstop_core::{Cause, CauseKind, Receipt, WorkerId};
+use allstop_core::{Cause, CauseKind, Receipt};
 use futures::future::join_all;
 use tokio::time::{Instant, timeout_at};
 
 use super::{ManagerInner, TaskManager};
-use crate::error::TaskStoreError;
 use crate::execution::{Execution, ExecutionResult};
 
 /// Account of a shutdown.
@@ -52,17 +51,6 @@ impl TaskManager {
         }
     }
 
-    /// Resolves when another process has asked this one to take no more tasks. Never, unless it is a worker of a cluster.
-    ///
-    /// # Cancel safety
-    /// Cancel safe.
-    pub async fn asked_to_drain(&self) {
-        match &self.inner.cluster {
-            Some(node) => node.drained().await,
-            None => std::future::pending().await,
-        }
-    }
-
     /// Resolves when another process has asked this one to take no more tasks, and none is left here. Never, unless it is
     /// a worker of a cluster.
     ///
@@ -71,17 +59,6 @@ impl TaskManager {
     pub async fn drained_from_elsewhere(&self) {
         self.asked_to_drain().await;
         self.drain().await;
-    }
-
-    /// Asks a worker of the cluster to take no more tasks. False: it does not answer.
-    ///
-    /// # Cancel safety
-    /// Dropping the future may have asked it.
-    pub async fn drain_worker(&self, worker: &WorkerId) -> Result<bool, TaskStoreError> {
-        match &self.inner.cluster {
-            Some(node) => Ok(node.drain_worker(worker).await?),
-            None => Ok(false),
-        }
     }
 
     /// Takes no more messages, stops every execution with cause `shutdown`, and waits at most this long for the
@@ -118,13 +95,7 @@ impl TaskManager {
         // Collected first: every stop has begun before the first wait.
         let stopping: Vec<_> = stopping.collect();
         let ended = join_all(stopping).await;
-        if let Some(node) = &self.inner.cluster {
-            // Clients may have gone away by now; their requests are done all the same.
-            let requests_done = timeout_at(until, node.requests.done());
-            let closed = timeout_at(until, node.close());
-            let _in_time = tokio::join!(requests_done, closed);
-            let _in_time = timeout_at(until, node.flush_index()).await;
-        }
+        self.inner.coordinator.close(until).await;
         self.inner.is_shut_down.send_replace(true);
         ShutdownReport {
             not_stored: ended.iter().filter(|(_, is_stored)| !is_stored).count(),

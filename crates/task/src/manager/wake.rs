@@ -6,14 +6,12 @@ use allstop_core::TaskId;
 use futures::future::BoxFuture;
 
 use super::ManagerInner;
-use super::slot_guard::SlotRequest;
 use super::table::TaskToStop;
+use crate::cluster::ClusterNode;
 use crate::execution::{Execution, ExecutionJob};
-use crate::task_stream::read_task;
-use crate::waker::TaskWaker;
 
 /// Answer of the table to a wake.
-enum WakeAdmission {
+pub(super) enum WakeAdmission {
     /// The task runs: look again after the end of this execution.
     Behind(Arc<Execution>),
     /// The task continues now, has ended, or cannot continue.
@@ -21,18 +19,7 @@ enum WakeAdmission {
 }
 
 impl ManagerInner {
-    /// A handle for the executor of a task.
-    pub(crate) fn waker(self: &Arc<Self>, task: &TaskId) -> TaskWaker {
-        let manager = Arc::downgrade(self);
-        let wake_after = move |task, ended| {
-            if let Some(manager) = manager.upgrade() {
-                manager.wake_after(task, ended);
-            }
-        };
-        TaskWaker::new(task.clone(), Arc::new(wake_after))
-    }
-
-    fn wake_after(self: Arc<Self>, task: TaskId, ended: BoxFuture<'static, ()>) {
+    pub(super) fn wake_after(self: Arc<Self>, task: TaskId, ended: BoxFuture<'static, ()>) {
         let (scope, manager) = (self.root.clone(), Arc::downgrade(&self));
         drop(self);
         let root = scope.clone();
@@ -58,24 +45,30 @@ impl ManagerInner {
         if let Some(execution) = self.execution_here(id) {
             return WakeAdmission::Behind(execution);
         }
-        if let Some(node) = &self.cluster {
-            let rests = match read_task(&*self.log, id).await {
-                Ok(Some((version, task))) => {
-                    let is_open = task.is_executing || task.awaits_execution;
-                    let rests = !is_open && !task.has_ended() && task.stop_requested.is_none();
-                    rests.then_some((version, task))
+        self.wake_at_rest(id).await
+    }
+
+    pub(super) async fn wake_in_cluster(
+        self: &Arc<Self>,
+        node: &ClusterNode,
+        id: &TaskId,
+    ) -> WakeAdmission {
+        match self.stored(id).await {
+            Ok((version, task)) => {
+                let is_open = task.is_executing || task.awaits_execution;
+                let rests = !is_open && !task.has_ended() && task.stop_requested.is_none();
+                if let Some(worker) = node.worker().filter(|_| rests) {
+                    self.take(version, &task, Some(worker));
                 }
-                Ok(None) => None,
-                Err(error) => {
-                    tracing::warn!(%error, task = %id, "a task at rest is not continued");
-                    None
-                }
-            };
-            if let (Some((version, task)), Some(worker)) = (rests, node.worker()) {
-                self.take(version, &task, Some(worker));
             }
-            return WakeAdmission::Done;
+            Err(error) => {
+                tracing::warn!(%error, task = %id, "a task at rest is not continued");
+            }
         }
+        WakeAdmission::Done
+    }
+
+    pub(super) fn wake_locally(self: &Arc<Self>, id: &TaskId) -> WakeAdmission {
         let mut table = self.table.lock();
         match table.stop_target(id) {
             Ok(TaskToStop::Running(execution)) => return WakeAdmission::Behind(execution),
@@ -87,10 +80,9 @@ impl ManagerInner {
         };
         table.enter(id, Arc::clone(&scopes.execution));
         let feed = table.feed(id).unwrap_or_default();
-        drop(table);
         let job = ExecutionJob::FromLog;
         // Its work has ended: it needs no slot, and the acceptance has no recipient.
-        drop(self.spawn_engine(scopes, id.clone(), feed, job, SlotRequest::NotNeeded));
+        drop(self.start_engine(table, scopes, id, feed, job, None));
         WakeAdmission::Done
     }
 }

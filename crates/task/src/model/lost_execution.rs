@@ -73,19 +73,12 @@ impl Task {
 
 #[cfg(test)]
 mod tests {
-    use allstop_core::process::ProcessIdentity;
     use allstop_core::receipt::{StopFindings, StopInfo};
-    use allstop_core::{Cause, CauseKind, Extent, StopId, Timestamp};
+    use allstop_core::{Cause, CauseKind, Extent, StopId};
 
-    use super::super::{
-        IllegalTaskRecord, JsonMap, MessageSender, TaskEnding, TaskMessage, TaskRecord, TaskState,
-        TaskStatus, decode, encode,
-    };
+    use super::super::test_tasks::{at, ended, fold, started};
+    use super::super::{IllegalTaskRecord, TaskRecord};
     use super::*;
-
-    fn at() -> Timestamp {
-        Timestamp::from_unix_ms(0)
-    }
 
     fn receipt(id: &str) -> Arc<Receipt> {
         let stop = StopInfo {
@@ -105,53 +98,6 @@ mod tests {
             receipt: receipt(worker),
             at: at(),
         }
-    }
-
-    fn started(epoch: u64, worker: &str) -> TaskRecord {
-        TaskRecord::ExecutionStarted {
-            epoch,
-            process: ProcessIdentity {
-                pid: 1,
-                start_ticks: 1,
-                boot_id: "b".into(),
-            },
-            worker: Some(WorkerId::new(worker)),
-            at: at(),
-        }
-    }
-
-    fn ended(lost_execution: Option<u64>, receipt: Option<Arc<Receipt>>) -> TaskRecord {
-        TaskRecord::TaskEnded {
-            status: TaskStatus {
-                state: TaskState::Failed,
-                message: None,
-                at: at(),
-            },
-            metadata: JsonMap::new(),
-            ending: TaskEnding {
-                receipt,
-                lost_execution,
-                ..TaskEnding::default()
-            },
-        }
-    }
-
-    /// The task after its creation and these records, each as it is stored.
-    fn fold(records: &[TaskRecord]) -> Result<Task, IllegalTaskRecord> {
-        let created = TaskRecord::TaskCreated {
-            task_id: "t".into(),
-            context_id: "c".into(),
-            owner: "alice".into(),
-            message: Arc::new(TaskMessage::text("m", MessageSender::User, "do it")),
-            metadata: JsonMap::new(),
-            trace: None,
-            at: at(),
-        };
-        let mut task = None;
-        for record in [&created].into_iter().chain(records) {
-            Task::apply(&mut task, &decode(&encode(record)).unwrap())?;
-        }
-        Ok(Arc::unwrap_or_clone(task.unwrap()))
     }
 
     fn shown(records: &[TaskRecord]) -> Option<String> {
@@ -209,7 +155,7 @@ mod tests {
             // A second one.
             (vec![a.clone(), late(1, "a"), late(1, "a")], 1),
             (vec![a.clone(), b.clone(), late(1, "a"), late(1, "a")], 1),
-            // Of another worker, or of an execution that there is not.
+            // Of another worker, or of an execution that does not exist.
             (vec![a.clone(), b.clone(), late(1, "b")], 1),
             (vec![a.clone(), late(1, "b")], 1),
             (vec![a.clone(), b.clone(), late(3, "a")], 3),

@@ -9,6 +9,8 @@ mod nesting;
 mod record;
 mod status;
 mod task;
+#[cfg(test)]
+pub(crate) mod test_tasks;
 
 pub use artifact::{Artifact, ArtifactUpdate};
 pub use codec::TaskRecordError;

@@ -53,11 +53,13 @@ impl CutWorker {
     async fn records_after(&self, version: Version) -> Vec<String> {
         let stream = StreamName::new(format!("task/{}", self.task));
         let read = self.cluster.log.read(&stream, version.next(), 100).await;
-        let json = |bytes: &[u8]| serde_json::from_slice::<serde_json::Value>(bytes).unwrap();
-        let types = read.unwrap().into_iter();
-        types
-            .map(|(_, bytes)| json(&bytes)["type"].as_str().unwrap().to_owned())
-            .collect()
+        let read = read.expect("it works").into_iter();
+        let json = |bytes: &[u8]| serde_json::from_slice(bytes).expect("JSON");
+        let types = read.map(|(_, bytes)| {
+            let record: serde_json::Value = json(&bytes);
+            record["type"].as_str().unwrap_or_default().to_owned()
+        });
+        types.collect()
     }
 }
 

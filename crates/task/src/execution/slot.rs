@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 
 use tokio::sync::oneshot;
 
-use super::ManagerInner;
+use super::host::ExecutionHost;
 
 /// A slot, or a place in the queue for one.
 pub(crate) enum SlotRequest {
@@ -18,20 +18,20 @@ pub(crate) enum SlotRequest {
 
 /// Slot of a running execution. Its drop gives it to the next one.
 pub(crate) struct SlotGuard {
-    manager: Weak<ManagerInner>,
+    host: Weak<dyn ExecutionHost>,
     owner: Arc<str>,
 }
 
 impl SlotGuard {
-    pub(super) fn new(manager: Weak<ManagerInner>, owner: Arc<str>) -> Self {
-        Self { manager, owner }
+    pub(crate) fn new(host: Weak<dyn ExecutionHost>, owner: Arc<str>) -> Self {
+        Self { host, owner }
     }
 }
 
 impl Drop for SlotGuard {
     fn drop(&mut self) {
-        if let Some(manager) = self.manager.upgrade() {
-            manager.table.lock().slots.release(&self.owner);
+        if let Some(host) = self.host.upgrade() {
+            host.release_slot(&self.owner);
         }
     }
 }
@@ -39,21 +39,17 @@ impl Drop for SlotGuard {
 /// Place in the queue for a slot.
 pub(crate) struct WaitingSlot {
     grant: oneshot::Receiver<()>,
-    manager: Weak<ManagerInner>,
+    host: Weak<dyn ExecutionHost>,
     owner: Arc<str>,
 }
 
 impl WaitingSlot {
-    pub(super) fn new(
+    pub(crate) fn new(
         grant: oneshot::Receiver<()>,
-        manager: Weak<ManagerInner>,
+        host: Weak<dyn ExecutionHost>,
         owner: Arc<str>,
     ) -> Self {
-        Self {
-            grant,
-            manager,
-            owner,
-        }
+        Self { grant, host, owner }
     }
 
     /// The slot, when it is granted.
@@ -64,7 +60,7 @@ impl WaitingSlot {
 
     fn guard(&self) -> SlotGuard {
         SlotGuard {
-            manager: Weak::clone(&self.manager),
+            host: Weak::clone(&self.host),
             owner: Arc::clone(&self.owner),
         }
     }

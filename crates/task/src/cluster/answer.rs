@@ -1,0 +1,100 @@
+//! Answers of a worker to questions.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::{TaskId, WorkerId};
+use allstop_log::Version;
+use futures::StreamExt as _;
+use tokio::time::timeout;
+
+use super::attend::{Attention, ClaimCapacity};
+use super::link::AskedQuestion;
+use super::node::ClusterNode;
+use super::owner_question::{Attended, OwnerQuestion};
+use crate::manager::ManagerInner;
+
+/// Wait of a question for the stop of an execution: the owner reads its log for it.
+const OBSERVED_MAX: Duration = Duration::from_secs(2);
+
+/// Questions that are answered at the same time.
+const QUESTIONS_MAX: usize = 256;
+
+impl ManagerInner {
+    /// Answers questions to this worker until the link fails.
+    pub(super) async fn answer_questions(
+        self: &Arc<Self>,
+        node: &Arc<ClusterNode>,
+        worker: &WorkerId,
+    ) {
+        let questions = match node.link().questions(worker).await {
+            Ok(questions) => questions,
+            Err(error) => {
+                tracing::warn!(%error, "this worker cannot be asked");
+                return;
+            }
+        };
+        questions
+            .for_each_concurrent(QUESTIONS_MAX, |asked| {
+                let (manager, own) = (Arc::clone(self), Arc::clone(node));
+                async move { manager.answer(&own, asked).await }
+            })
+            .await;
+    }
+
+    async fn answer(self: &Arc<Self>, node: &ClusterNode, asked: AskedQuestion) {
+        let answer = match serde_json::from_slice(&asked.question) {
+            Ok(OwnerQuestion::Attend { task, stop }) => {
+                if let Some(cause) = stop
+                    && let Some(execution) = self.execution_here(&task)
+                {
+                    // Its end has the receipt; its engine waits for it.
+                    drop(execution.stop(cause));
+                }
+                let attended = self.attend_to_question(node, &task).await;
+                serde_json::to_vec(&attended)
+            }
+            Ok(OwnerQuestion::Drain) => {
+                self.stop_taking();
+                node.is_drained.send_replace(true);
+                serde_json::to_vec(&Attended::Observed)
+            }
+            Ok(OwnerQuestion::StopLeft { task, cause }) => {
+                let stopped = match self.stored(&task).await {
+                    Ok((_, task)) if task.has_ended() => self.stop_left_here(&task, cause).await,
+                    _ => None,
+                };
+                serde_json::to_vec(&stopped)
+            }
+            Ok(OwnerQuestion::Preview { task, cause }) => {
+                serde_json::to_vec(&self.preview_here(&task, cause))
+            }
+            Err(_newer) => return,
+        };
+        (asked.answer)(answer.unwrap_or_default()).await;
+    }
+
+    async fn attend_to_question(self: &Arc<Self>, node: &ClusterNode, task: &TaskId) -> Attended {
+        let execution = match self.execution_here(task) {
+            Some(execution) => execution,
+            // A question comes without a place: the worker that asks has one.
+            None => match self
+                .attend(node, task, Version(0), ClaimCapacity::None)
+                .await
+            {
+                Ok(Attention::Here(execution)) => execution,
+                Ok(Attention::Done(Some((_, task)))) if task.has_ended() => {
+                    return Attended::Observed;
+                }
+                _ => return Attended::Nothing,
+            },
+        };
+        // A request that it finds stops it.
+        let _looked = timeout(OBSERVED_MAX, execution.look()).await;
+        if execution.is_stopping() || execution.is_ending() {
+            Attended::Observed
+        } else {
+            Attended::Runs
+        }
+    }
+}

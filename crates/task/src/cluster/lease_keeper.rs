@@ -1,0 +1,211 @@
+//! The lease of this worker: it is renewed, lost with its work, and got anew; and the leases of others, which are watched.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::{Cause, CauseKind, WorkerId};
+use allstop_log::LogError;
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+use ulid::Ulid;
+
+use super::attend::LOOK_AGAIN;
+use super::lease::{LeaseEntry, OwnLease, WorkerInfo, key_of};
+use super::link::PutError;
+use super::node::{ClusterNode, ENDED_TTL, RETRY_EVERY};
+use crate::manager::ManagerInner;
+
+/// Renewals without an answer that are remembered: all those of a lease, which has eight, at the pause after a failure.
+const UNCONFIRMED_MAX: u64 = 1_024;
+
+/// Pause after a renewal that conflicts with one that is under way.
+const LATE_ANSWER: Duration = Duration::from_millis(50);
+
+/// Longest wait for the answer of a lease that is given back.
+const GIVEN_BACK_MAX: Duration = Duration::from_secs(2);
+
+/// Time that work has to end by force when its lease has passed on already.
+const FORCED_MAX: Duration = Duration::from_millis(200);
+
+/// Interval of the looks at the work that a lost lease has left.
+const GONE_LOOK: Duration = Duration::from_millis(20);
+
+impl ManagerInner {
+    /// Renews the lease of this worker, and gets a new one when it was lost. Ends it when the node closes.
+    pub(super) async fn keep_lease(self: &Arc<Self>, node: &Arc<ClusterNode>) {
+        let mut is_closing = node.is_closing.subscribe();
+        loop {
+            if *is_closing.borrow() {
+                node.is_closed.send_replace(true);
+                return;
+            }
+            let id = WorkerId::new(Ulid::generate().to_string());
+            let listening = self.answer_questions(node, &id);
+            let kept = self.hold_lease(node, id.clone());
+            tokio::select! {
+                () = kept => {}
+                () = listening => {}
+            }
+            self.lose_lease(node, &id).await;
+            if !*is_closing.borrow() {
+                // Not again at once: the cause of the failure may last.
+                let _closing = timeout(RETRY_EVERY, is_closing.wait_for(|is| *is)).await;
+            }
+        }
+    }
+
+    /// Gets a lease, and renews it until it is lost or given back.
+    async fn hold_lease(&self, node: &ClusterNode, worker: WorkerId) {
+        let mut is_closing = node.is_closing.subscribe();
+        let mut info = WorkerInfo {
+            id: worker.clone(),
+            name: Arc::clone(&node.options.name),
+            lease_ms: u64::try_from(node.times.length.as_millis()).unwrap_or(u64::MAX),
+            concurrency: node.options.concurrency,
+            running: 0,
+            is_draining: false,
+            since: self.now(),
+            renewal: 0,
+        };
+        let key = key_of(&worker);
+        let mut revision = 0;
+        // Renewals that were sent and not confirmed, with the moments before they were.
+        let mut unconfirmed = HashMap::new();
+        loop {
+            (info.running, info.is_draining) = self.occupancy();
+            info.renewal += 1;
+            let sent_at = Instant::now();
+            let stop_at = match node.own_lease() {
+                Some(lease) => lease.stop_at(node.times),
+                None => sent_at + node.times.length,
+            };
+            let value = serde_json::to_vec(&LeaseEntry::Held(info.clone())).unwrap_or_default();
+            // Without a store, for as long as there is no lease, this would grow.
+            unconfirmed.retain(|renewal, _| renewal + UNCONFIRMED_MAX > info.renewal);
+            unconfirmed.insert(info.renewal, sent_at);
+            let put = node
+                .link()
+                .put(&key, value, Some(revision), Some(ENDED_TTL));
+            let pause = match timeout_at(stop_at, put).await {
+                Err(_elapsed) => return,
+                Ok(Ok(renewed)) => {
+                    revision = renewed;
+                    unconfirmed.clear();
+                    node.set_lease(Some(OwnLease {
+                        worker: worker.clone(),
+                        sent_at,
+                    }));
+                    node.times.renew_every()
+                }
+                Ok(Err(PutError::Conflict)) => {
+                    match timeout_at(stop_at, node.link().entry(&key)).await {
+                        Err(_elapsed) => return,
+                        // A lease under its own key is its own: a renewal whose answer was lost.
+                        Ok(Ok(Some(found))) => match serde_json::from_slice(&found.value) {
+                            Ok(LeaseEntry::Held(held)) => {
+                                revision = found.revision;
+                                if let Some(sent_at) = unconfirmed.remove(&held.renewal) {
+                                    let worker = worker.clone();
+                                    node.set_lease(Some(OwnLease { worker, sent_at }));
+                                }
+                                LATE_ANSWER
+                            }
+                            _ => return,
+                        },
+                        // An old answer, or none: the next attempt decides.
+                        Ok(_) => LATE_ANSWER,
+                    }
+                }
+                Ok(Err(PutError::Unknown(error) | PutError::Failed(error))) => {
+                    tracing::warn!(%error, "the lease of this worker is not renewed");
+                    RETRY_EVERY
+                }
+            };
+            let next = (Instant::now() + pause).min(stop_at_of(node).unwrap_or(stop_at));
+            tokio::select! {
+                biased;
+                _closing = is_closing.wait_for(|is| *is) => break,
+                () = sleep_until(next) => {}
+            }
+            if stop_at_of(node).is_some_and(|at| at <= Instant::now()) {
+                return;
+            }
+        }
+        if !self.executions_of(&worker).is_empty() {
+            return; // Their tasks pass on when the lease expires, and not before.
+        }
+        let value = serde_json::to_vec(&LeaseEntry::Ended).unwrap_or_default();
+        let ended = node
+            .link()
+            .put(&key, value, Some(revision), Some(ENDED_TTL));
+        if !matches!(timeout(GIVEN_BACK_MAX, ended).await, Ok(Ok(_))) {
+            tracing::warn!(
+                "the lease of this worker is not given back; it passes on when it expires"
+            );
+        }
+    }
+
+    /// Stops what this worker runs: others may take it over soon. Its tasks get no end here.
+    async fn lose_lease(&self, node: &ClusterNode, worker: &WorkerId) {
+        let Some(lease) = node.own_lease() else {
+            return;
+        };
+        node.set_lease(None);
+        let executions = self.executions_of(worker);
+        // A worker that closes without work has given it back.
+        if !(executions.is_empty() && *node.is_closing.borrow()) {
+            node.lost_lease(executions.len());
+        }
+        if executions.is_empty() {
+            return;
+        }
+        tracing::warn!(%worker, tasks = executions.len(), "the lease is lost: the tasks of this worker are stopped");
+        let gone_at = lease.sent_at + node.times.gone_after();
+        let is_late = gone_at <= Instant::now();
+        for execution in &executions {
+            let cause = Cause::new(CauseKind::LeaseLost).detail("the lease was not renewed");
+            // Its engine waits for the receipt.
+            let stop = execution.stop(cause);
+            if is_late {
+                // This process was paused for longer than its lease.
+                stop.force();
+            }
+        }
+        let until = gone_at.max(Instant::now() + FORCED_MAX);
+        let runs = || {
+            executions
+                .iter()
+                .any(|execution| !execution.scope().is_quiet())
+        };
+        while runs() && Instant::now() < until {
+            sleep(GONE_LOOK).await;
+        }
+        if let Some(on_overdue) = node.options.on_overdue.as_ref().filter(|_| runs()) {
+            on_overdue();
+        }
+    }
+}
+
+impl ClusterNode {
+    /// Reads all leases, and ends those whose time has passed.
+    async fn end_overdue(&self) -> Result<(), LogError> {
+        self.watch_leases().await?;
+        for (worker, revision) in self.overdue_leases() {
+            self.end_lease(&worker, revision).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn keep_watching(&self) -> ! {
+        loop {
+            if let Err(error) = self.end_overdue().await {
+                tracing::debug!(%error, "the leases are not read");
+            }
+            sleep(self.times.renew_every().min(LOOK_AGAIN)).await;
+        }
+    }
+}
+
+fn stop_at_of(node: &ClusterNode) -> Option<Instant> {
+    node.own_lease().map(|lease| lease.stop_at(node.times))
+}

@@ -1,0 +1,101 @@
+//! Tasks that have ended too many workers: they are given up, and their work is done anew on request.
+
+use std::sync::Arc;
+
+use allstop_core::{MessageId, TaskId};
+use allstop_log::Version;
+
+use super::dead_letter::DeadLetter;
+use super::node::ClusterNode;
+use crate::error::{ExecuteError, TaskStoreError};
+use crate::execution::{crashed, last_message};
+use crate::manager::{ManagerInner, TaskManager, TaskRequest};
+use crate::model::{Task, TaskMessage};
+use crate::task_stream::{TaskStream, read_task};
+
+/// Reason why nothing does the work of a dead letter anew.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum RedriveError {
+    /// Nothing of this id was set aside.
+    #[error("there is no dead letter `{0}`")]
+    NotSetAside(TaskId),
+    /// It was set aside because it cannot be read; a worker that can read it takes it by itself.
+    #[error("the task `{0}` cannot be read; a worker of a newer version may take it by itself")]
+    Unreadable(TaskId),
+    /// A worker still has it.
+    #[error("the task `{0}` has not ended: a worker has it")]
+    NotEnded(TaskId),
+    /// The new task was not accepted.
+    #[error(transparent)]
+    Execute(#[from] ExecuteError),
+}
+
+impl TaskManager {
+    /// Starts a new task with the last message of a task that was given up, in its context and for its owner. A second
+    /// time it answers with the same task: the new message's id is made from the old task's.
+    ///
+    /// # Cancel safety
+    /// A dropped call may have started it.
+    pub async fn redrive(&self, id: &TaskId) -> Result<TaskId, RedriveError> {
+        let letters = self.dead_letters().await.map_err(ExecuteError::from)?;
+        let letter = letters.into_iter().find(|letter| letter.task == *id);
+        let letter = letter.ok_or_else(|| RedriveError::NotSetAside(id.clone()))?;
+        let read = read_task(&*self.inner.log, id).await;
+        let message = match (&letter.owner, read) {
+            (None, _) | (_, Err(TaskStoreError::Unreadable { .. })) => None,
+            (_, Err(error)) => return Err(ExecuteError::from(error).into()),
+            (_, Ok(read)) => read.and_then(|(_, task)| Some((last_message(&task)?, task))),
+        };
+        let Some((message, task)) = message else {
+            return Err(RedriveError::Unreadable(id.clone()));
+        };
+        if !task.has_ended() {
+            return Err(RedriveError::NotEnded(id.clone()));
+        }
+        let mut message = TaskMessage::clone(&message);
+        message.id = MessageId::new(format!("{id}-again"));
+        message.reference_task_ids.push(id.clone());
+        let request = TaskRequest {
+            owner: Arc::clone(&task.owner),
+            task_id: None,
+            context_id: Some(task.context_id.clone()),
+            message,
+            metadata: task.metadata.clone(),
+            trace: None,
+        };
+        let again = self.execute(request).await?.task_id;
+        let noted = self.inner.coordinator.note_again(&letter, &again).await;
+        if let Err(error) = noted {
+            tracing::debug!(%error, task = %id, "the letter still looks as if nothing did its work");
+        }
+        Ok(again)
+    }
+}
+
+impl ManagerInner {
+    /// Fails a task whose executions have ended too many workers.
+    pub(super) async fn give_up(
+        &self,
+        node: &ClusterNode,
+        version: Version,
+        task: &Arc<Task>,
+    ) -> Result<(), TaskStoreError> {
+        let reason = format!(
+            "its execution was taken over {} times, and no worker survived it",
+            task.take_overs
+        );
+        let now = self.now();
+        let letter = DeadLetter {
+            task: task.id.clone(),
+            owner: Some(Arc::clone(&task.owner)),
+            reason: reason.as_str().into(),
+            at: now,
+            again_as: None,
+        };
+        // First: a task that has ended is not looked at again.
+        node.set_aside(&letter).await?;
+        let mut stream = TaskStream::behind(Arc::clone(&self.log), version, task);
+        let end = crashed(reason.into(), Some(task.epoch), now);
+        stream.append(vec![end]).await
+    }
+}

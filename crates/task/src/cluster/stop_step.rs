@@ -1,0 +1,236 @@
+//! The next step of a stop in a cluster, decided without a runtime.
+
+use allstop_log::Version;
+
+use crate::model::Task;
+
+/// Progress of a stop: its steps and looks so far.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct TaskStopProgress {
+    /// True once it has seen the task before its end.
+    pub has_seen_it_open: bool,
+    /// True once it has sent a wake-up.
+    pub is_woken: bool,
+    /// True once the log has its request, or the request of another stop.
+    pub has_requested: bool,
+    /// The last version that it knows of.
+    pub version: Version,
+}
+
+/// The task as a stop finds it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StopLook<'a> {
+    /// Version at which the task was read.
+    pub version: Version,
+    pub task: &'a Task,
+    /// True if no worker has the task, and this process may end it.
+    pub can_end_here: bool,
+    /// True if the time of the stop is over.
+    pub is_late: bool,
+}
+
+/// Next step of a stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StopStep {
+    /// The task had ended before: stop the work that it has left running.
+    StopLeft,
+    /// The task has ended since: answer with its end.
+    Answer,
+    /// Answer how far the request has come.
+    Report,
+    /// Others were always first to write. No process would remember the stop, so it is not promised.
+    GiveUp,
+    /// The answer of the log is older than a known version: read it again.
+    ReadAgain,
+    /// No worker has the task, which is at rest: end it here. If that is not possible, decide again.
+    EndHere,
+    /// The request has gone without an end: the canceler has refused.
+    Refused,
+    /// Write the request between the records of the owner, and ask the owner to stop it.
+    RequestRunning,
+    /// Write the request to a task at rest, after a wake-up for its record.
+    RequestAtRest,
+    /// Ask the owner again, after a wake-up for the request if there may be none.
+    Ask { wakes: bool },
+}
+
+/// Decides about the next step of a stop.
+pub(super) fn next_stop_step(progress: &TaskStopProgress, look: StopLook<'_>) -> StopStep {
+    let task = look.task;
+    if task.has_ended() {
+        return if progress.has_seen_it_open {
+            StopStep::Answer
+        } else {
+            StopStep::StopLeft
+        };
+    }
+    let is_requested = task.stop_requested.is_some();
+    match (look.is_late, is_requested) {
+        (true, true) => return StopStep::Report,
+        (true, false) => return StopStep::GiveUp,
+        (false, _) => {}
+    }
+    if look.version < progress.version {
+        return StopStep::ReadAgain;
+    }
+    // Also one whose stop is requested already: it needs no worker, and all of them may be busy.
+    if !task.is_executing && look.can_end_here {
+        return StopStep::EndHere;
+    }
+    match (is_requested, task.is_executing) {
+        (false, _) if progress.has_requested => StopStep::Refused,
+        (false, true) => StopStep::RequestRunning,
+        (false, false) => StopStep::RequestAtRest,
+        // A task that runs has a wake-up already. For another one, that of the request may have been for nothing.
+        (true, is_executing) => StopStep::Ask {
+            wakes: !is_executing && !progress.is_woken,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use allstop_core::{Cause, CauseKind};
+
+    use super::*;
+    use crate::model::TaskRecord;
+    use crate::model::test_tasks::{at, ended, rested, started, task_of};
+
+    fn requested() -> TaskRecord {
+        TaskRecord::StopRequested {
+            cause: Cause::new(CauseKind::User),
+            at: at(),
+        }
+    }
+
+    fn running() -> Task {
+        task_of([started(1, "other")])
+    }
+
+    fn resting() -> Task {
+        task_of([started(1, "other"), rested()])
+    }
+
+    fn running_requested() -> Task {
+        task_of([started(1, "other"), requested()])
+    }
+
+    fn resting_requested() -> Task {
+        task_of([started(1, "other"), rested(), requested()])
+    }
+
+    fn over() -> Task {
+        task_of([started(1, "other"), ended(None, None)])
+    }
+
+    fn look(task: &Task) -> StopLook<'_> {
+        StopLook {
+            version: Version(9),
+            task,
+            can_end_here: false,
+            is_late: false,
+        }
+    }
+
+    fn step(progress: &TaskStopProgress, task: &Task) -> StopStep {
+        next_stop_step(progress, look(task))
+    }
+
+    fn step_without_owner(progress: &TaskStopProgress, task: &Task) -> StopStep {
+        let can_end_here = true;
+        next_stop_step(
+            progress,
+            StopLook {
+                can_end_here,
+                ..look(task)
+            },
+        )
+    }
+
+    /// Every progress there is, at this version.
+    fn every_progress() -> impl Iterator<Item = TaskStopProgress> {
+        (0..8).map(|bits: u8| TaskStopProgress {
+            has_seen_it_open: bits & 1 > 0,
+            is_woken: bits & 2 > 0,
+            has_requested: bits & 4 > 0,
+            version: Version(9),
+        })
+    }
+
+    #[test]
+    fn end_is_the_answer_unless_it_was_there_before() {
+        for progress in every_progress() {
+            let expected = if progress.has_seen_it_open {
+                StopStep::Answer
+            } else {
+                StopStep::StopLeft
+            };
+            assert_eq!(step(&progress, &over()), expected, "{progress:?}");
+        }
+    }
+
+    #[test]
+    fn late_stop_is_promised_only_if_its_request_is_durable() {
+        let late = |progress: &TaskStopProgress, task: &Task| {
+            let is_late = true;
+            next_stop_step(
+                progress,
+                StopLook {
+                    is_late,
+                    ..look(task)
+                },
+            )
+        };
+        for progress in every_progress() {
+            for requested in [running_requested(), resting_requested()] {
+                assert_eq!(late(&progress, &requested), StopStep::Report);
+            }
+            for open in [running(), resting()] {
+                assert_eq!(late(&progress, &open), StopStep::GiveUp);
+            }
+        }
+    }
+
+    #[test]
+    fn old_answer_decides_nothing() {
+        let progress = TaskStopProgress {
+            version: Version(10),
+            has_requested: true,
+            ..TaskStopProgress::default()
+        };
+        for task in [running(), resting(), running_requested()] {
+            assert_eq!(step_without_owner(&progress, &task), StopStep::ReadAgain);
+        }
+    }
+
+    #[test]
+    fn task_at_rest_without_an_owner_ends_here() {
+        for progress in every_progress() {
+            for task in [resting(), resting_requested(), task_of([])] {
+                assert_eq!(step_without_owner(&progress, &task), StopStep::EndHere);
+            }
+            for task in [running(), running_requested()] {
+                assert_ne!(step_without_owner(&progress, &task), StopStep::EndHere);
+            }
+        }
+    }
+
+    #[test]
+    fn request_is_written_once_and_its_disappearance_is_a_refusal() {
+        let mut progress = TaskStopProgress::default();
+        assert_eq!(step(&progress, &running()), StopStep::RequestRunning);
+        assert_eq!(step(&progress, &resting()), StopStep::RequestAtRest);
+        progress.has_requested = true;
+        assert_eq!(step(&progress, &resting()), StopStep::Refused);
+    }
+
+    #[test]
+    fn request_of_another_stop_to_a_task_at_rest_gets_one_wake_up() {
+        let mut progress = TaskStopProgress::default();
+        let ask = |wakes| StopStep::Ask { wakes };
+        assert_eq!(step(&progress, &running_requested()), ask(false));
+        assert_eq!(step(&progress, &resting_requested()), ask(true));
+        progress.is_woken = true;
+        assert_eq!(step(&progress, &resting_requested()), ask(false));
+    }
+}

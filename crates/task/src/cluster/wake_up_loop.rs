@@ -1,0 +1,246 @@
+//! Wake-ups: one worker at a time has a wake-up. It attends to the task, and takes the wake-up away or gives it back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::TaskId;
+use allstop_core::receipt::ItemKind;
+use allstop_log::{LogError, Version};
+use allstop_scope::WorkSpec;
+use tokio::sync::Semaphore;
+use tokio::time::sleep;
+
+use super::attend::{Attention, ClaimCapacity, LOOK_AGAIN};
+use super::dead_letter::DeadLetter;
+use super::link::HeldWakeUp;
+use super::node::{ClusterNode, RETRY_EVERY};
+use super::wake_up::WakeUp;
+use crate::error::TaskStoreError;
+use crate::execution::ExecutionResult;
+use crate::manager::ManagerInner;
+
+/// Pause of a wake-up whose task this version cannot read.
+const UNREADABLE_PAUSE: Duration = Duration::from_mins(1);
+
+/// Pauses for the record of a wake-up: 10 ms, twice as long each time, at most this. After so many deliveries, and hours
+/// ([`WakeUp::awaits_record`]), it is taken away: much later than any write that was sent before can still arrive.
+const RECORD_PAUSE_MAX: Duration = Duration::from_mins(1);
+const RECORD_DELIVERIES_MAX: u64 = 200;
+
+/// Interval in which a worker without a free place looks at a wake-up that no other takes: to stop a task, or to give it up,
+/// needs none, and all workers may be busy for hours.
+const LOOK_WITHOUT_PLACE: Duration = Duration::from_millis(500);
+
+/// Pause of a wake-up that needs a place. Short: another worker may have one.
+const PLACE_PAUSE: Duration = Duration::from_millis(250);
+
+/// Shortest pause of a task whose owner has no slot, half of the first one; the longest is 64 times as long.
+const SLOT_PAUSE_MIN: Duration = Duration::from_millis(125);
+
+impl ManagerInner {
+    /// Takes wake-ups, as many at a time as the worker runs executions, and now and then one more.
+    pub(super) async fn take_wake_ups(self: &Arc<Self>, node: &Arc<ClusterNode>) {
+        let places = Arc::new(Semaphore::new(node.options.concurrency));
+        let mut is_closing = node.is_closing.subscribe();
+        loop {
+            let place = tokio::select! {
+                biased;
+                place = Arc::clone(&places).acquire_owned() => place.ok(),
+                () = sleep(LOOK_WITHOUT_PLACE) => None,
+            };
+            if *is_closing.borrow() || self.occupancy().1 {
+                return;
+            }
+            if node.worker().is_none() {
+                sleep(RETRY_EVERY).await;
+                continue;
+            }
+            let next = tokio::select! {
+                biased;
+                _closing = is_closing.wait_for(|is| *is) => return,
+                () = self.draining() => return,
+                next = next_wake_up(node, place.is_some()) => next,
+            };
+            let held = match next {
+                Ok(Some(held)) => held,
+                Ok(None) => continue,
+                Err(error) => {
+                    tracing::debug!(%error, "no wake-up can be read");
+                    sleep(RETRY_EVERY).await;
+                    continue;
+                }
+            };
+            let (manager, own) = (Arc::clone(self), Arc::clone(node));
+            // One may have become free while it waited for a wake-up.
+            let place = place.or_else(|| Arc::clone(&places).try_acquire_owned().ok());
+            let capacity = match place {
+                Some(_) => ClaimCapacity::Place,
+                None => ClaimCapacity::None,
+            };
+            let spec = WorkSpec::new(ItemKind::Future, "wake-up");
+            let handled = node.scope.spawn(spec, move |cx| async move {
+                tokio::select! {
+                    _stopped = cx.stopped_at("wake-up") => {}
+                    () = manager.handle(&own, &*held, capacity) => {}
+                }
+                drop(place);
+            });
+            if handled.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Attends to the task of a wake-up, and takes the wake-up away when the task needs no worker.
+    async fn handle(
+        self: &Arc<Self>,
+        node: &ClusterNode,
+        held: &dyn HeldWakeUp,
+        capacity: ClaimCapacity,
+    ) {
+        let Some(wake_up) = WakeUp::from_bytes(held.payload()) else {
+            let text: String = String::from_utf8_lossy(held.payload())
+                .chars()
+                .take(64)
+                .collect();
+            let name = TaskId::new(text);
+            let aside = self.set_aside(node, &name, "a wake-up that cannot be read");
+            return settle(held, aside.await).await;
+        };
+        loop {
+            let attending = self.attend(node, &wake_up.task, Version(wake_up.version), capacity);
+            let attention = match while_held(held, attending).await {
+                Ok(attention) => attention,
+                Err(
+                    error @ (TaskStoreError::Unreadable { .. } | TaskStoreError::Illegal { .. }),
+                ) => {
+                    let reason = error.to_string();
+                    if let Err(error) = self.set_aside(node, &wake_up.task, &reason).await {
+                        tracing::debug!(%error, "a dead letter is written later");
+                    }
+                    // A worker of a newer version may be able to read it.
+                    return give_back(held, UNREADABLE_PAUSE).await;
+                }
+                Err(error) => {
+                    tracing::debug!(%error, task = %wake_up.task, "a task is looked at later");
+                    return give_back(held, LOOK_AGAIN).await;
+                }
+            };
+            match attention {
+                Attention::Done(task) => {
+                    let indexed = match &task {
+                        Some((version, task)) => node.index_now(*version, task).await,
+                        None => Ok(()),
+                    };
+                    return settle(held, indexed).await;
+                }
+                Attention::Later(pause) => return give_back(held, pause).await,
+                Attention::AwaitPlace => return give_back(held, PLACE_PAUSE).await,
+                Attention::AwaitSlot => {
+                    return give_back(held, slot_pause(held.deliveries())).await;
+                }
+                Attention::AwaitRecord => {
+                    let is_late = held.deliveries() >= RECORD_DELIVERIES_MAX;
+                    if is_late && !wake_up.awaits_record(self.now()) {
+                        return settle(held, Ok(())).await;
+                    }
+                    return give_back(held, record_pause(held.deliveries())).await;
+                }
+                Attention::Here(execution) => {
+                    let permit = execution.await_release();
+                    if permit.is_none() && !execution.is_ending() {
+                        // A duplicate, which needs no place of this worker.
+                        return give_back(held, LOOK_AGAIN).await;
+                    }
+                    while_held(held, execution.released()).await;
+                    let result = execution.present_result();
+                    if !matches!(result, Some(ExecutionResult::Ended(_))) {
+                        // The obstacle to its end may last.
+                        return give_back(held, LOOK_AGAIN).await;
+                    }
+                }
+                Attention::GiveUp(version, task) => {
+                    if let Err(error) = self.give_up(node, version, &task).await {
+                        tracing::debug!(%error, task = %task.id, "a dead letter is written later");
+                        return give_back(held, LOOK_AGAIN).await;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn set_aside(
+        &self,
+        node: &ClusterNode,
+        task: &TaskId,
+        reason: &str,
+    ) -> Result<(), LogError> {
+        tracing::warn!(%task, reason, "now a dead letter");
+        let letter = DeadLetter {
+            task: task.clone(),
+            owner: None,
+            reason: reason.into(),
+            at: self.now(),
+            again_as: None,
+        };
+        node.set_aside(&letter).await
+    }
+}
+
+/// The next wake-up for a worker with a place. Without one, only a wake-up that no other worker takes, if there is one.
+async fn next_wake_up(
+    node: &ClusterNode,
+    has_place: bool,
+) -> Result<Option<Box<dyn HeldWakeUp>>, LogError> {
+    if has_place {
+        node.link().next_wake_up().await.map(Some)
+    } else {
+        node.link().waiting_wake_up().await
+    }
+}
+
+/// Pause of a wake-up whose record is not there at this delivery.
+fn record_pause(delivery: u64) -> Duration {
+    let doublings = u32::try_from(delivery.min(16)).unwrap_or_default();
+    let pause = Duration::from_millis(5) * 2_u32.pow(doublings);
+    pause.min(RECORD_PAUSE_MAX)
+}
+
+/// Pause of a wake-up whose owner has no slot: with the deliveries so far it grows, so that many that wait cost little.
+fn slot_pause(delivery: u64) -> Duration {
+    let doublings = u32::try_from(delivery.min(6)).unwrap_or_default();
+    SLOT_PAUSE_MIN * 2_u32.pow(doublings)
+}
+
+/// Keeps a wake-up from others while something is done about it.
+async fn while_held<T>(held: &dyn HeldWakeUp, work: impl Future<Output = T>) -> T {
+    let mut work = std::pin::pin!(work);
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            () = sleep(held.hold_every()) => {
+                if let Err(error) = held.hold().await {
+                    tracing::debug!(%error, "a wake-up may come to others");
+                }
+            }
+        }
+    }
+}
+
+/// Takes a wake-up away if the steps before that are done.
+async fn settle(held: &dyn HeldWakeUp, done: Result<(), LogError>) {
+    let taken = match done {
+        Ok(()) => held.take_away().await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = taken {
+        tracing::debug!(%error, "a wake-up comes again");
+    }
+}
+
+async fn give_back(held: &dyn HeldWakeUp, pause: Duration) {
+    if let Err(error) = held.later(pause).await {
+        tracing::debug!(%error, "a wake-up comes again when it is held no longer");
+    }
+}
