@@ -1,6 +1,5 @@
-//! The server: the sessions that its clients have open, by id.
+//! The server: its clients share the open sessions of a system.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -9,9 +8,9 @@ use allstop_core::receipt::ItemKind;
 use allstop_core::{Cause, Receipt, SessionId};
 use allstop_runtime::System;
 use allstop_scope::{Scope, WorkHandle, WorkSpec};
+use allstop_session::{Session, SessionRegistry};
 use allstop_tools::PermissionAnswer;
 use futures::future::join_all;
-use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::connection::{Client, ClientId};
@@ -45,56 +44,8 @@ struct ServerInner {
     connections: Scope,
     options: CopilotOptions,
     clients: AtomicU64,
-    sessions: Mutex<HashMap<SessionId, SessionSlot>>,
     /// Cancelled when a client has asked the server to shut down.
     shutdown: CancellationToken,
-}
-
-#[derive(Debug)]
-enum SessionSlot {
-    /// Somebody opens, closes or deletes it; the token is cancelled behind that.
-    Reserved(CancellationToken),
-    Open(Arc<HostedSession>),
-}
-
-/// Right to open, close or delete a session: nobody else does meanwhile.
-#[derive(Debug)]
-pub(crate) struct SessionReservation {
-    server: CopilotServer,
-    id: SessionId,
-    released: CancellationToken,
-}
-
-impl SessionReservation {
-    pub(crate) fn id(&self) -> &SessionId {
-        &self.id
-    }
-
-    /// Makes the session known.
-    pub(crate) fn opened(self, session: &Arc<HostedSession>) {
-        let mut sessions = self.server.inner.sessions.lock();
-        sessions.insert(self.id.clone(), SessionSlot::Open(Arc::clone(session)));
-    }
-}
-
-impl Drop for SessionReservation {
-    fn drop(&mut self) {
-        let mut sessions = self.server.inner.sessions.lock();
-        if matches!(sessions.get(&self.id), Some(SessionSlot::Reserved(_))) {
-            sessions.remove(&self.id);
-        }
-        drop(sessions);
-        self.released.cancel();
-    }
-}
-
-/// Result of a look for a session.
-#[derive(Debug)]
-pub(crate) enum FoundSession<T> {
-    /// It is not open here, and is reserved now.
-    NotOpen(SessionReservation),
-    /// It is open: the result of the function that was called with it.
-    Open(T),
 }
 
 impl CopilotServer {
@@ -107,7 +58,6 @@ impl CopilotServer {
                 connections,
                 options,
                 clients: AtomicU64::new(0),
-                sessions: Mutex::default(),
                 shutdown: CancellationToken::new(),
             }),
         }
@@ -141,54 +91,18 @@ impl CopilotServer {
         self.inner.shutdown.cancel();
     }
 
+    pub(crate) fn registry(&self) -> &SessionRegistry {
+        self.inner.system.registry()
+    }
+
+    /// The session with this id, if its clients can use it.
     pub(crate) fn open_session(&self, id: &SessionId) -> Option<Arc<HostedSession>> {
-        match self.inner.sessions.lock().get(id)? {
-            SessionSlot::Open(session) => Some(Arc::clone(session)),
-            SessionSlot::Reserved(_) => None,
-        }
+        self.registry().find(id)?.part()
     }
 
-    pub(crate) fn open_sessions(&self) -> Vec<Arc<HostedSession>> {
-        let sessions = self.inner.sessions.lock();
-        let open = sessions.values().filter_map(|slot| match slot {
-            SessionSlot::Open(session) => Some(Arc::clone(session)),
-            SessionSlot::Reserved(_) => None,
-        });
-        open.collect()
-    }
-
-    /// Looks for a session at once. The future waits while somebody opens or closes it. `use_open` runs before anybody can
-    /// close the session.
-    pub(crate) fn find_session<T: Send + 'static>(
-        &self,
-        id: &SessionId,
-        use_open: impl Fn(&Arc<HostedSession>) -> T + Send + 'static,
-    ) -> impl Future<Output = FoundSession<T>> + Send + 'static {
-        let (server, id) = (self.clone(), id.clone());
-        let mut looked = server.look(&id, &use_open);
-        async move {
-            loop {
-                match looked {
-                    Ok(found) => return found,
-                    Err(released) => released.cancelled().await,
-                }
-                looked = server.look(&id, &use_open);
-            }
-        }
-    }
-
-    /// An error has the token of the reservation in the way.
-    fn look<T>(
-        &self,
-        id: &SessionId,
-        use_open: impl Fn(&Arc<HostedSession>) -> T,
-    ) -> Result<FoundSession<T>, CancellationToken> {
-        let mut sessions = self.inner.sessions.lock();
-        match sessions.get(id) {
-            Some(SessionSlot::Open(session)) => Ok(FoundSession::Open(use_open(session))),
-            Some(SessionSlot::Reserved(released)) => Err(released.clone()),
-            None => Ok(FoundSession::NotOpen(self.reserve(&mut sessions, id))),
-        }
+    fn open_sessions(&self) -> Vec<Arc<HostedSession>> {
+        let open = self.registry().list();
+        open.iter().filter_map(Session::part).collect()
     }
 
     /// Runs work on a session in the server's own scope: a client that goes while it waits does not leave half a session.
@@ -203,20 +117,6 @@ impl CopilotServer {
         running.ok()
     }
 
-    fn reserve(
-        &self,
-        sessions: &mut HashMap<SessionId, SessionSlot>,
-        id: &SessionId,
-    ) -> SessionReservation {
-        let released = CancellationToken::new();
-        sessions.insert(id.clone(), SessionSlot::Reserved(released.clone()));
-        SessionReservation {
-            server: self.clone(),
-            id: id.clone(),
-            released,
-        }
-    }
-
     /// Begins to stop all work of a session and to close it: it can be resumed. `None` if it is not open, or not to be
     /// closed. Dropping the handle takes nothing back.
     pub(crate) fn close_session_if(
@@ -225,16 +125,13 @@ impl CopilotServer {
         is_to_close: impl Fn(&HostedSession) -> bool,
         cause: Cause,
     ) -> Option<WorkHandle<Arc<Receipt>>> {
-        let (session, reservation) = {
-            let mut sessions = self.inner.sessions.lock();
-            let session = match sessions.get(id)? {
-                SessionSlot::Open(session) if is_to_close(session) => Arc::clone(session),
-                SessionSlot::Open(_) | SessionSlot::Reserved(_) => return None,
-            };
-            (session, self.reserve(&mut sessions, id))
-        };
+        let hosted = |session: &Session| session.part::<HostedSession>();
+        let is_chosen = |session: &Session| hosted(session).is_some_and(|own| is_to_close(&own));
+        let (session, reservation) = self.registry().reserve_open(id, is_chosen)?;
+        // From now on no client finds it.
+        let hosted = session.take_part::<HostedSession>()?;
         self.run_whole(format!("close of session {id}"), async move {
-            let receipt = session.close(cause).await;
+            let receipt = hosted.close(cause).await;
             drop(reservation);
             receipt
         })

@@ -27,8 +27,7 @@ pub use stream::{
     EventLine, EventSchema, EventsMissed, McpServerEvent, StreamEvent, StreamLine, WatchStreamEvent,
 };
 pub use system::{
-    BUILTIN_SCRIPTS, BuiltinScript, InterruptedTurn, ModelChoice, OnSessionOpen, OpenSession,
-    QuestionRecipient, SessionSetup, SessionTools, StoreChoice, System, SystemOptions,
-    SystemPrompt, SystemStore, UnendedWork, is_secret_variable, mcp_servers, open_model,
-    open_store, unended_work,
+    BUILTIN_SCRIPTS, BuiltinScript, InterruptedTurn, ModelChoice, OpenSession, QuestionRecipient,
+    SessionSetup, SessionTools, StoreChoice, System, SystemOptions, SystemPrompt, SystemStore,
+    UnendedWork, is_secret_variable, mcp_servers, open_model, open_store, unended_work,
 };

@@ -17,15 +17,19 @@ use crate::command::CommandQueue;
 use crate::events::EventHub;
 use crate::follow_up::FollowUp;
 use crate::orphans::OrphanList;
+use crate::parts::SessionParts;
 use crate::questions::Questions;
 use crate::queue::MessageQueue;
 use crate::queued_turn::QueuedTurn;
+use crate::registry::SessionRegistry;
 use crate::source::SessionHost;
 use crate::stop_list::StopList;
 
 /// A session: the parts that its handles and its owner share.
 pub(crate) struct SessionInner {
     pub(crate) host: Arc<SessionHost>,
+    registry: SessionRegistry,
+    pub(crate) parts: SessionParts,
     pub(crate) id: SessionId,
     pub(crate) hub: Arc<EventHub>,
     pub(crate) questions: Arc<Questions>,
@@ -83,7 +87,12 @@ pub(crate) struct AwakeSession {
 }
 
 impl SessionInner {
-    pub(crate) fn new(host: Arc<SessionHost>, id: SessionId, position: LogPosition) -> Arc<Self> {
+    pub(crate) fn new(
+        host: Arc<SessionHost>,
+        registry: SessionRegistry,
+        id: SessionId,
+        position: LogPosition,
+    ) -> Arc<Self> {
         let hub = Arc::new(EventHub::default());
         let options = &host.options;
         Arc::new(Self {
@@ -105,6 +114,8 @@ impl SessionInner {
             completed: Notify::new(),
             ended: SetOnce::new(),
             host,
+            registry,
+            parts: SessionParts::default(),
             id,
         })
     }
@@ -118,6 +129,13 @@ impl SessionInner {
         Ok(Box::new(writer))
     }
 
+    /// Notes that the session has ended for good. It may be known already.
+    pub(crate) fn end(&self) {
+        self.registry.leave(self);
+        self.parts.end();
+        drop(self.ended.set(()));
+    }
+
     pub(crate) fn label(&self) -> String {
         format!("session/{}", self.id)
     }
@@ -127,6 +145,12 @@ impl SessionInner {
             format!("{}/background", self.label()),
             ScopeOptions::default(),
         )
+    }
+}
+
+impl Drop for SessionInner {
+    fn drop(&mut self) {
+        self.registry.leave(self);
     }
 }
 

@@ -45,6 +45,8 @@
 //! background work with the next message, or at once ([`OnBackgroundEnd`]).
 //!
 //! # Modules
+//! - `registry` is the list of the open sessions of a system, with reservations of their ids; `parts` are values that servers
+//!   attach to them.
 //! - `intake` accepts messages and commands from handles; `queue` decides what happens with a message, synchronously and
 //!   without a runtime; `queued_turn` is one queued turn, which a stop covers from the moment of sending.
 //! - `inner` is the state that handles and owner share; `owner` is the owner's task; `events` are for subscribers.
@@ -62,9 +64,11 @@ mod message;
 mod orphan_stop;
 mod orphans;
 mod owner;
+mod parts;
 mod questions;
 mod queue;
 mod queued_turn;
+mod registry;
 mod session;
 mod sessions;
 mod source;
@@ -85,8 +89,9 @@ pub use follow_up::{FollowUp, InvalidFollowUp};
 pub use message::{MessageDeadline, MessageHandle, MessageOutcome, NewMessage, SendError};
 pub use questions::AnswerResult;
 pub use queue::{Admission, MessageRefused};
+pub use registry::{OnOpen, ReserveResult, SessionRegistry, SessionReservation};
 pub use session::{Session, WAIT_DEFAULT};
-pub use sessions::{OnOpen, OpenError, Sessions};
+pub use sessions::{OpenError, Sessions};
 pub use source::{AgentRequest, AgentSource, OnBackgroundEnd, SessionAgent, SessionOptions};
 pub use stop_handle::SessionStop;
 pub use stop_plan::StopTarget;

@@ -39,6 +39,11 @@ impl Session {
         &self.inner.id
     }
 
+    /// Name of its model, for people.
+    pub fn model_name(&self) -> Option<&str> {
+        self.inner.host.source.model_name()
+    }
+
     /// Sends a message. On return it has its place: a stop of its turn covers it even before the turn begins.
     ///
     /// Waiting messages are kept in memory only: a crash loses them, and rolls back the running turn.

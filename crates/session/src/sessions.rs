@@ -8,6 +8,7 @@ use allstop_log::{Log, SessionError, SessionWriter};
 use allstop_scope::{NotStarted, Scope};
 
 use crate::inner::{LogPosition, SessionInner};
+use crate::registry::SessionRegistry;
 use crate::session::Session;
 use crate::source::{AgentSource, SessionHost, SessionOptions};
 use crate::unended::{self, UnendedWork};
@@ -16,11 +17,8 @@ use crate::unended::{self, UnendedWork};
 #[derive(Clone)]
 pub struct Sessions {
     pub(crate) host: Arc<SessionHost>,
-    on_open: Option<OnOpen>,
+    registry: SessionRegistry,
 }
-
-/// Recipient of sessions that are opened.
-pub type OnOpen = Arc<dyn Fn(&Session) + Send + Sync>;
 
 /// Reason for which a session was not opened.
 #[derive(Debug, thiserror::Error)]
@@ -48,15 +46,20 @@ impl Sessions {
                 source,
                 options,
             }),
-            on_open: None,
+            registry: SessionRegistry::default(),
         }
     }
 
-    /// Calls this function with each session that is opened from now on, before its first message. It must not wait.
+    /// Enters the sessions that are opened from now on in this registry, which other [`Sessions`] may share.
     #[must_use]
-    pub fn on_open(mut self, on_open: OnOpen) -> Self {
-        self.on_open = Some(on_open);
+    pub fn in_registry(mut self, registry: SessionRegistry) -> Self {
+        self.registry = registry;
         self
+    }
+
+    /// The registry of the open sessions.
+    pub fn registry(&self) -> &SessionRegistry {
+        &self.registry
     }
 
     /// Creates a session. Without an id it gets a new one; `folder` is its working directory.
@@ -106,12 +109,11 @@ impl Sessions {
             last_turn: TurnNumber(writer.state().next_turn().0 - 1),
             version: writer.version(),
         };
-        let inner = SessionInner::new(Arc::clone(&self.host), writer.id().clone(), position);
+        let host = Arc::clone(&self.host);
+        let inner = SessionInner::new(host, self.registry.clone(), writer.id().clone(), position);
         inner.start_with(writer, left)?;
         let session = Session { inner };
-        if let Some(on_open) = &self.on_open {
-            on_open(&session);
-        }
+        self.registry.enter(&session);
         Ok(session)
     }
 }

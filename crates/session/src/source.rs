@@ -28,6 +28,11 @@ pub trait AgentSource: Send + Sync + fmt::Debug {
     /// # Cancel safety
     /// The future is dropped if a stop of the session is first.
     fn agent(&self, request: AgentRequest) -> BoxFuture<'_, Result<SessionAgent, TurnError>>;
+
+    /// Name of the agents' model, for people. `None`: not known.
+    fn model_name(&self) -> Option<&str> {
+        None
+    }
 }
 
 /// Parts of a session for the creation of its agent.

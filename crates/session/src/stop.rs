@@ -36,7 +36,7 @@ impl SessionInner {
             state.queue.close();
             drop(state);
             self.hub.close();
-            drop(self.ended.set(()));
+            self.end();
             return self.nothing_to_stop(&request, NothingToStop::AlreadyEnded);
         }
         if plan.is_empty() {

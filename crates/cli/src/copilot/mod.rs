@@ -147,7 +147,6 @@ async fn open(
     supervisor: &mut Supervisor,
 ) -> Result<RunningCopilot, StartFailure> {
     let given = Given::of(host);
-    let on_session_open = sessions.on_session_open(ClientQuestions::AnybodyAnswers);
     let port = (!args.stdio).then_some(args.port);
     let options = CopilotOptions {
         version: env!("CARGO_PKG_VERSION").into(),
@@ -155,9 +154,7 @@ async fn open(
         unasked: unasked(&args),
     };
     let system_options = start::read(given.scopes.clone(), supervisor, move |_cx| {
-        let mut options = read(&args, given)?;
-        options.on_session_open = Some(on_session_open);
-        Ok(options)
+        Ok(read(&args, given)?)
     })
     .await?;
     let grace = system_options.config.deadlines.grace;
@@ -169,7 +166,14 @@ async fn open(
         scope: &root,
         grace: None,
     };
-    let opening = open_server(root.clone(), system_options, options, access, port);
+    let opening = open_server(
+        root.clone(),
+        sessions.clone(),
+        system_options,
+        options,
+        access,
+        port,
+    );
     let opening = start::begin(&root, "start of the server", opening);
     let opened = stage.wait(opening, start::late_store).await?;
     Ok(opened.ok_or_stopped()??)
@@ -199,6 +203,7 @@ fn read(args: &CopilotArgs, given: Given) -> Result<SystemOptions, CliError> {
 
 async fn open_server(
     root: Scope,
+    sessions: OwnedSessions,
     system_options: SystemOptions,
     options: CopilotOptions,
     access: ConnectionAccess,
@@ -208,6 +213,7 @@ async fn open_server(
     let agent = child("agent").context("a scope for the agent")?;
     let connections = child("connections").context("a scope for the connections")?;
     let system = Arc::new(System::open_in(agent.clone(), system_options).await?);
+    sessions.take_clients(system.registry(), ClientQuestions::AnybodyAnswers);
     system.start_servers().await?;
     let server = CopilotServer::new(Arc::clone(&system), connections.clone(), options);
     let (serving, address) = match port {

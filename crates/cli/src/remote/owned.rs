@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use allstop_core::receipt::ItemKind;
 use allstop_core::{SessionId, Timestamp};
-use allstop_runtime::OnSessionOpen;
-use allstop_scope::{RootOptions, Scope, WorkSpec};
-use allstop_session::{Session, SessionStop, StopTarget};
+use allstop_scope::{NotStarted, RootOptions, Scope, WorkSpec};
+use allstop_session::{Session, SessionRegistry, SessionStop, StopTarget};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
@@ -36,15 +35,23 @@ struct OwnedInner {
     /// File of the store, once it is open.
     store: OnceLock<PathBuf>,
     started_at: Timestamp,
-    /// In the order in which they were opened.
-    open: Mutex<Vec<Arc<OwnedSession>>>,
+    /// Set before the process listens.
+    sessions: OnceLock<SessionsOfProcess>,
     /// Places of watchers.
     watchers: Arc<Semaphore>,
     /// Holds the followers.
     scope: Scope,
 }
 
-/// An open session.
+#[derive(Debug)]
+enum SessionsOfProcess {
+    /// The only session, also after its end.
+    Terminal(Arc<OwnedSession>),
+    /// Open sessions that have an [`OwnedSession`] as their part.
+    Clients(SessionRegistry),
+}
+
+/// A session, as other processes see it.
 #[derive(Debug)]
 pub(super) struct OwnedSession {
     pub(super) session: Session,
@@ -54,7 +61,6 @@ pub(super) struct OwnedSession {
     /// Lock during the acceptance of a stop from elsewhere, until it is told: behind it each stop is told that has
     /// ended anything.
     pub(super) accepting: Mutex<()>,
-    model: String,
 }
 
 /// Side that opened a session, and closes it.
@@ -83,7 +89,7 @@ impl OwnedSessions {
             folder,
             store: OnceLock::new(),
             started_at: (scopes.now)(),
-            open: Mutex::default(),
+            sessions: OnceLock::new(),
             watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
             scope: Scope::root("requests of other processes", scopes),
         }))
@@ -97,26 +103,39 @@ impl OwnedSessions {
         }
     }
 
-    /// Adds the session of the terminal, which gets the stops that come from elsewhere.
-    pub(super) fn add_of_terminal(
+    /// Takes the session of the terminal, which gets the stops that come from elsewhere.
+    pub(super) fn take_terminal(
         &self,
         session: &Session,
-        model: &str,
     ) -> (Arc<OwnedSession>, mpsc::Receiver<RemoteStop>) {
         let (tx, stops) = mpsc::channel(STOPS_MAX);
-        let owned = self.add(session, model, SessionHolder::Terminal(tx));
+        let (owned, _following) = self.follow(session, SessionHolder::Terminal(tx));
+        let of_terminal = SessionsOfProcess::Terminal(Arc::clone(&owned));
+        // A terminal has one session.
+        drop(self.0.sessions.set(of_terminal));
         (owned, stops)
     }
 
-    /// Adds each session that a client opens.
-    pub(crate) fn on_session_open(&self, questions: ClientQuestions) -> OnSessionOpen {
+    /// Takes the sessions that clients open. Call it before the first of them is opened.
+    pub(crate) fn take_clients(&self, registry: &SessionRegistry, questions: ClientQuestions) {
+        let of_clients = SessionsOfProcess::Clients(registry.clone());
+        // A process opens one system.
+        drop(self.0.sessions.set(of_clients));
         let owned = self.clone();
-        Arc::new(move |session, model| {
-            owned.add(session, model, SessionHolder::Client(questions));
-        })
+        registry.subscribe(Arc::new(move |session| {
+            let (owned, following) = owned.follow(session, SessionHolder::Client(questions));
+            if following.is_ok() {
+                session.set_part(owned);
+            }
+        }));
     }
 
-    fn add(&self, session: &Session, model: &str, holder: SessionHolder) -> Arc<OwnedSession> {
+    /// Follows the events of a session for watchers.
+    fn follow(
+        &self,
+        session: &Session,
+        holder: SessionHolder,
+    ) -> (Arc<OwnedSession>, Result<(), NotStarted>) {
         let (announcer, announcements) = mpsc::channel(ANNOUNCEMENTS_MAX);
         let is_of_client = matches!(holder, SessionHolder::Client(_));
         let owned = Arc::new(OwnedSession {
@@ -125,10 +144,8 @@ impl OwnedSessions {
             holder,
             announcer: Announcer::new(announcer),
             accepting: Mutex::default(),
-            model: model.to_owned(),
         });
-        self.0.open.lock().push(Arc::clone(&owned));
-        let (sessions, followed) = (self.clone(), Arc::clone(&owned));
+        let followed = Arc::clone(&owned);
         let events = session.observe();
         let spec = WorkSpec::new(ItemKind::Future, "events for watchers");
         let following = self.0.scope.spawn(spec, move |cx| async move {
@@ -136,28 +153,29 @@ impl OwnedSessions {
                 _stopped = cx.stopped_at("events for watchers") => {}
                 () = followed.watched.follow(events, announcements) => {}
             }
-            sessions.remove(&followed);
         });
-        if following.is_err() {
-            self.remove(&owned);
+        (owned, following.map(drop))
+    }
+
+    /// All sessions, in the order in which they were opened.
+    fn all(&self) -> Vec<Arc<OwnedSession>> {
+        match self.0.sessions.get() {
+            None => Vec::new(),
+            Some(SessionsOfProcess::Terminal(owned)) => vec![Arc::clone(owned)],
+            Some(SessionsOfProcess::Clients(registry)) => {
+                let open = registry.list();
+                open.iter().filter_map(Session::part).collect()
+            }
         }
-        owned
     }
 
-    fn remove(&self, owned: &Arc<OwnedSession>) {
-        let mut open = self.0.open.lock();
-        open.retain(|other| !Arc::ptr_eq(other, owned));
-    }
-
-    fn open(&self) -> Vec<Arc<OwnedSession>> {
-        self.0.open.lock().clone()
-    }
-
-    /// The session with this id. One that a client has closed and opened again is the later one.
     pub(super) fn find(&self, id: &SessionId) -> Option<Arc<OwnedSession>> {
-        let open = self.0.open.lock();
-        let found = open.iter().rev().find(|owned| owned.session.id() == id);
-        found.cloned()
+        match self.0.sessions.get()? {
+            SessionsOfProcess::Terminal(owned) => {
+                (owned.session.id() == id).then(|| Arc::clone(owned))
+            }
+            SessionsOfProcess::Clients(registry) => registry.find(id)?.part(),
+        }
     }
 
     /// A place for a watcher, if one is free.
@@ -173,7 +191,7 @@ impl OwnedSessions {
     /// Report of what this process does. A session that sleeps has no work, and anybody can open it.
     pub(super) fn report(&self) -> ProcessReport {
         let inner = &self.0;
-        let open = self.open().into_iter();
+        let open = self.all().into_iter();
         let awake = open.filter(|owned| owned.session.is_awake());
         ProcessReport {
             pid: std::process::id(),
@@ -187,7 +205,7 @@ impl OwnedSessions {
 
     /// Tells watchers that nothing follows.
     pub(super) fn finish(&self) {
-        for owned in self.open() {
+        for owned in self.all() {
             owned.announcer.finish();
         }
     }
@@ -242,7 +260,7 @@ impl OwnedSession {
         });
         OwnedSessionReport {
             session_id: session.id().clone(),
-            model: self.model.clone(),
+            model: session.model_name().unwrap_or_default().to_owned(),
             is_busy: session.is_busy(),
             quiet_ms: whole_ms(self.watched.quiet_for()),
             questions: questions.map(|open| open.question.text).collect(),

@@ -30,7 +30,7 @@ impl TerminalSession {
     ) -> Self {
         let sessions = OwnedSessions::new(command, system.folder().to_owned(), scopes);
         sessions.set_store(system.store_file());
-        let (owned, stops) = sessions.add_of_terminal(session, system.model_name());
+        let (owned, stops) = sessions.take_terminal(session);
         Self {
             listener: RemoteListener::listen(sessions),
             owned,

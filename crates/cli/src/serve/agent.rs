@@ -61,7 +61,6 @@ impl AgentChoice {
         args: &ExecutionArgs,
         concurrency: usize,
         given: Given,
-        sessions: &OwnedSessions,
     ) -> Result<Self, CliError> {
         let cluster = cluster::store(args)?;
         if let Some(store) = cluster.clone().filter(|_| concurrency == 0) {
@@ -98,12 +97,9 @@ impl AgentChoice {
                 };
                 let prompter = FixedAnswer(answer.unwrap_or(PermissionAnswer::Unanswered));
                 let record = args.model.record.clone();
-                let mut system = system(store, record, given, config, Arc::new(prompter));
-                system.on_session_open =
-                    Some(sessions.on_session_open(ClientQuestions::ClientAnswers));
-                let system = Box::new(system);
+                let system = system(store, record, given, config, Arc::new(prompter));
                 Ok(Self::Model {
-                    system,
+                    system: Box::new(system),
                     asks,
                     background_max: args.background_wait.map(Duration::from),
                 })
@@ -149,11 +145,12 @@ impl AgentChoice {
         }
     }
 
-    /// Opens the store and starts the MCP servers, in this scope.
+    /// Opens the store and starts the MCP servers, in this scope. `sessions` takes the sessions.
     pub(super) async fn open(
         self,
         scope: Scope,
         store_scope: &Scope,
+        sessions: &OwnedSessions,
     ) -> Result<OpenAgent, CliError> {
         match self {
             Self::None { store, .. } => Ok(OpenAgent {
@@ -176,6 +173,7 @@ impl AgentChoice {
                 background_max,
             } => {
                 let system = System::open_in(scope, *system).await?;
+                sessions.take_clients(system.registry(), ClientQuestions::ClientAnswers);
                 system.start_servers().await?;
                 warn_of_servers(&system);
                 let default = AgentExecutorOptions::default();

@@ -157,9 +157,9 @@ async fn open(
     host: &ProcessHost,
     supervisor: &mut Supervisor,
 ) -> Result<(RunningServer, String), StartFailure> {
-    let (given, sessions) = (Given::of(host), sessions.clone());
+    let given = Given::of(host);
     let (args, agent) = start::read(given.scopes.clone(), supervisor, move |_cx| {
-        let agent = AgentChoice::read(&args.execution, args.concurrency(), given, &sessions);
+        let agent = AgentChoice::read(&args.execution, args.concurrency(), given);
         Ok((args, agent?))
     })
     .await?;
@@ -175,7 +175,7 @@ async fn open(
         scope: &root,
         grace: None,
     };
-    let starting = open_server(root.clone(), args, agent);
+    let starting = open_server(root.clone(), args, agent, sessions.clone());
     let starting = start::begin(&root, "start of the server", starting);
     let server = stage.wait(starting, start::late_store).await?;
     Ok((server.ok_or_stopped()??, in_words))

@@ -22,6 +22,7 @@ use super::push;
 use super::traces::TraceExporter;
 use crate::args::{EndpointArgs, ExecutionArgs};
 use crate::error::CliError;
+use crate::remote::OwnedSessions;
 
 /// A server that takes requests.
 pub(super) struct RunningServer {
@@ -73,6 +74,7 @@ pub(super) async fn open_server(
     root: Scope,
     args: ServerArgs,
     agent: AgentChoice,
+    sessions: OwnedSessions,
 ) -> Result<RunningServer, CliError> {
     let bound = match &args.endpoint {
         Some(endpoint) => Some(BoundEndpoint::bind(&root, endpoint).await?),
@@ -88,7 +90,9 @@ pub(super) async fn open_server(
         parts,
         store,
         system,
-    } = agent.open(agent_scope.clone(), &store_scope).await?;
+    } = agent
+        .open(agent_scope.clone(), &store_scope, &sessions)
+        .await?;
     let metrics = TaskMetrics::default();
     let (concurrency, execution) = (args.concurrency(), &args.execution);
     let traces = execution

@@ -193,7 +193,6 @@ pub(crate) fn system(
         prompter,
         hidden_variables,
         owner: ProcessHost::owner(),
-        on_session_open: None,
     }
 }
 

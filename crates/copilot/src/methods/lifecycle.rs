@@ -7,7 +7,7 @@ use allstop_core::{Cause, CauseKind, SessionId};
 use allstop_jsonrpc::RpcError;
 use allstop_log::session::{decode, stream_of};
 use allstop_log::{Log, LogError, SessionSummary, Version, list_sessions, remove_session};
-use futures::FutureExt as _;
+use allstop_session::{ReserveResult, Session};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -15,7 +15,6 @@ use serde_json::{Value, json};
 use super::ids::usable_id;
 use super::{MethodAnswer, MethodCx, MethodResult, large, later, read, whole};
 use crate::hosted::HostedSession;
-use crate::server::FoundSession;
 use crate::translate::history;
 
 /// Records of one read.
@@ -70,19 +69,23 @@ pub(super) fn delete(
 ) -> Result<MethodAnswer, RpcError> {
     let id = id_of(params)?;
     let server = cx.server.clone();
-    let mut found = server.find_session(&id, |_| ()).boxed();
+    let has_clients = |session: &Session| session.part::<HostedSession>().is_some();
+    let mut found = server.registry().reserve(&id, has_clients);
     let deleting = async move {
         let cause = Cause::new(CauseKind::User).by("copilot").detail("deleted");
         let reservation = loop {
             match found.await {
-                FoundSession::NotOpen(reservation) => break reservation,
-                FoundSession::Open(()) => {
+                ReserveResult::Reserved(reservation) => break reservation,
+                ReserveResult::Open(false) => {
+                    return json!({ "success": false, "error": format!("session {id} is in use") });
+                }
+                ReserveResult::Open(true) => {
                     if let Some(closing) = server.close_session_if(&id, |_| true, cause.clone()) {
                         let _closed_or_lost = closing.await;
                     }
                 }
             }
-            found = server.find_session(&id, |_| ()).boxed();
+            found = server.registry().reserve(&id, has_clients);
         };
         let removed = remove_session(&**server.system().log(), &id).await;
         drop(reservation);

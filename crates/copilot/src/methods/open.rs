@@ -8,6 +8,7 @@ use allstop_jsonrpc::RpcError;
 use allstop_log::Version;
 use allstop_model::Model;
 use allstop_runtime::{ModelChoice, StartError, StartErrorKind, SystemPrompt};
+use allstop_session::{ReserveResult, Session, SessionReservation};
 use allstop_tools::{TOOL_NAME_LEN_MAX, is_valid_tool_name};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -19,7 +20,7 @@ use crate::connection::Client;
 use crate::hosted::{
     ClientWishes, DeclaredTool, HostedSession, OpenMode, SessionChoice, ToolSelection,
 };
-use crate::server::{CopilotServer, FoundSession, SessionReservation};
+use crate::server::CopilotServer;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -117,32 +118,43 @@ fn begin(
     let choice = Arc::new(choice_of(cx.server, params)?);
     let (server, client) = (cx.server.clone(), Arc::clone(cx.client));
     let (of_client, chosen) = (Arc::clone(&client), Arc::clone(&choice));
-    let found = server.find_session(&id, move |session| {
-        let is_resumed = mode == OpenMode::Resume;
-        if is_resumed {
-            if let Some(declared) = chosen.declared.clone() {
-                session.declare(declared);
-            }
-            session.attach(&of_client, &chosen, None);
-        }
-        is_resumed
-    });
+    let join = move |session: &Session| join(session, mode, &of_client, &chosen);
+    let found = server.registry().reserve(&id, join);
     Ok(later(async move {
         match found.await {
-            FoundSession::NotOpen(reservation) => {
+            ReserveResult::Reserved(reservation) => {
                 let opening = opened(server.clone(), client, choice, mode, reservation);
                 let opening = server.run_whole(format!("opening of session {id}"), opening);
                 whole(opening).await??;
             }
-            FoundSession::Open(true) => {}
-            FoundSession::Open(false) => {
-                return Err(RpcError::invalid_params(format!(
-                    "session {id} exists: resume it, or choose another id"
-                )));
-            }
+            ReserveResult::Open(joined) => joined?,
         }
         Ok(json!({ "sessionId": id }))
     }))
+}
+
+/// Adds a client to an open session.
+fn join(
+    session: &Session,
+    mode: OpenMode,
+    client: &Arc<Client>,
+    choice: &SessionChoice,
+) -> Result<(), RpcError> {
+    let id = session.id();
+    if mode == OpenMode::Create {
+        return Err(RpcError::invalid_params(format!(
+            "session {id} exists: resume it, or choose another id"
+        )));
+    }
+    let hosted = session.part::<HostedSession>();
+    let hosted = hosted.ok_or_else(|| {
+        RpcError::invalid_params(format!("session {id} is open, and not for clients"))
+    })?;
+    if let Some(declared) = choice.declared.clone() {
+        hosted.declare(declared);
+    }
+    hosted.attach(client, choice, None);
+    Ok(())
 }
 
 /// Opens a reserved session for its first client.
@@ -158,7 +170,8 @@ async fn opened(
     let session = session.map_err(|error| refusal(&error))?;
     let from = (mode == OpenMode::Create).then_some(Version(1));
     session.attach(&client, &choice, from);
-    reservation.opened(&session);
+    session.session.set_part(Arc::clone(&session));
+    drop(reservation);
     // It may have gone before the session was there to be left.
     if client.output.is_closed() && session.detach(client.id) {
         session.begin_unattended(&server);

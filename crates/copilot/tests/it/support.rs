@@ -64,7 +64,6 @@ impl TestServer {
             scopes: RootOptions::current(),
             prompter: Arc::new(FixedAnswer(PermissionAnswer::Unanswered)),
             hidden_variables: Vec::new(),
-            on_session_open: None,
             owner: None,
         };
         let root = options.root();

@@ -1,15 +1,14 @@
-//! Sessions of contexts: one handle for each context in use, shared by its tasks.
+//! Sessions of contexts: each context has one session, which its tasks share.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::{ContextId, SessionId, error_chain};
 use allstop_log::SessionError;
-use allstop_session::{MessageHandle, NewMessage, OpenError, Session, Sessions, Subscription};
+use allstop_session::{
+    MessageHandle, NewMessage, OpenError, ReserveResult, Session, Sessions, Subscription,
+};
 use allstop_task::ExecutorError;
-use parking_lot::Mutex;
-use tokio::sync::OwnedMutexGuard;
 use tokio::time::sleep;
 
 use super::AgentExecutorOptions;
@@ -31,11 +30,7 @@ pub(super) struct ContextSessions {
     open_max: usize,
     /// True if other processes use the same sessions.
     is_shared: bool,
-    slots: Mutex<HashMap<SessionId, ContextSlot>>,
 }
-
-/// The session of one context; `None` while it is not open. Its lock is held while the session opens or closes.
-type ContextSlot = Arc<tokio::sync::Mutex<Option<Session>>>;
 
 impl ContextSessions {
     pub(super) fn new(
@@ -48,7 +43,6 @@ impl ContextSessions {
             folder,
             open_max: options.sessions_open_max,
             is_shared: options.shares_sessions,
-            slots: Mutex::default(),
         }
     }
 
@@ -60,8 +54,7 @@ impl ContextSessions {
     /// # Cancel safety
     /// Cancel safe: the next call opens the session.
     pub(super) async fn session(&self, context: &ContextId) -> Result<Session, ExecutorError> {
-        let mut slot = self.lock_slot(context).await?;
-        self.opened(&mut slot, context).await
+        self.with_session(context, Session::clone).await
     }
 
     /// Sends a message to the session of a context, and subscribes to the session first.
@@ -76,108 +69,62 @@ impl ContextSessions {
         context: &ContextId,
         message: NewMessage,
     ) -> Result<(Session, Subscription, MessageHandle), ExecutorError> {
-        // Under the lock: an idle session is not closed in between.
-        let mut slot = self.lock_slot(context).await?;
-        let session = self.opened(&mut slot, context).await?;
-        let events = session.subscribe(None);
-        let sent = session.send(message).map_err(|error| failed(&error))?;
-        Ok((session, events, sent))
+        let send = move |session: &Session| {
+            let events = session.subscribe(None);
+            let sent = session.send(message.clone());
+            let sent = sent.map_err(|error| failed(&error))?;
+            Ok((session.clone(), events, sent))
+        };
+        self.with_session(context, send).await?
     }
 
-    async fn lock_slot(
+    /// Uses the session of a context, which is opened if it is not open. It is not closed in between.
+    async fn with_session<T: Send + 'static>(
         &self,
         context: &ContextId,
-    ) -> Result<OwnedMutexGuard<Option<Session>>, ExecutorError> {
+        use_open: impl Fn(&Session) -> T + Clone + Send + 'static,
+    ) -> Result<T, ExecutorError> {
         let id = session_id_of(context)?;
-        self.close_idle(&id).await;
-        let slot = Arc::clone(self.slots.lock().entry(id).or_default());
-        Ok(slot.lock_owned().await)
-    }
-
-    async fn opened(
-        &self,
-        slot: &mut Option<Session>,
-        context: &ContextId,
-    ) -> Result<Session, ExecutorError> {
-        if let Some(session) = slot {
-            if !session.is_closed() {
-                return Ok(session.clone());
-            }
-            // Somebody has closed it. Its owner has the lock of the log until its end.
-            session.close().await;
+        let registry = self.sessions.registry();
+        if let Some((idle, _reservation)) = registry.reserve_idle(self.open_max, &id, is_idle) {
+            idle.close().await;
         }
-        let id = session_id_of(context)?;
-        let mut opened = self.open(id.clone()).await;
-        while self.is_shared
-            && let Err(OpenError::Session(SessionError::InUse { .. })) = opened
-        {
+        match registry.reserve(&id, use_open.clone()).await {
+            ReserveResult::Open(used) => Ok(used),
+            ReserveResult::Reserved(_reservation) => {
+                let session = self.open(&id).await.map_err(|error| failed(&error))?;
+                registry.keep(&session);
+                // Before the reservation is released: requests that came later wait for it.
+                Ok(use_open(&session))
+            }
+        }
+    }
+
+    async fn open(&self, id: &SessionId) -> Result<Session, OpenError> {
+        loop {
+            let opened = match self.sessions.resume(id.clone()).await {
+                Err(OpenError::Session(SessionError::NotFound(_))) => {
+                    self.sessions.create(Some(id.clone()), &*self.folder).await
+                }
+                opened => opened,
+            };
+            let is_in_use = matches!(opened, Err(OpenError::Session(SessionError::InUse { .. })));
+            if !(is_in_use && self.is_shared) {
+                return opened;
+            }
             // The turns of a context run one after another, whichever process they are in.
             sleep(IN_USE_PAUSE).await;
-            opened = self.open(id.clone()).await;
-        }
-        let session = opened.map_err(|error| failed(&error))?;
-        Ok(slot.insert(session).clone())
-    }
-
-    async fn open(&self, id: SessionId) -> Result<Session, OpenError> {
-        match self.sessions.resume(id.clone()).await {
-            Err(OpenError::Session(SessionError::NotFound(_))) => {
-                self.sessions.create(Some(id), &*self.folder).await
-            }
-            opened => opened,
         }
     }
 
-    /// Closes the session of a context if nobody uses it here, so that another process can open it.
+    /// Closes the session of a context if it is idle, so that another process can open it.
     pub(super) async fn close_unused(&self, context: &ContextId) {
         let Ok(id) = session_id_of(context) else {
             return;
         };
-        let Some(slot) = self.slots.lock().get(&id).map(Arc::clone) else {
-            return;
-        };
-        let mut slot = slot.lock_owned().await;
-        if let Some(session) = slot.take_if(|session| is_idle(session)) {
-            session.close().await;
+        if let Some((idle, _reservation)) = self.sessions.registry().reserve_open(&id, is_idle) {
+            idle.close().await;
         }
-        drop(slot);
-        self.forget_unused(&id);
-    }
-
-    /// Removes the slot of a context that nobody refers to.
-    fn forget_unused(&self, id: &SessionId) {
-        let mut slots = self.slots.lock();
-        // New references are made under this lock only. An open session keeps its slot.
-        if slots.get(id).is_some_and(|slot| {
-            Arc::strong_count(slot) == 1 && slot.try_lock().is_ok_and(|slot| slot.is_none())
-        }) {
-            slots.remove(id);
-        }
-    }
-
-    /// Closes an idle session if too many are open. `needed` stays open.
-    async fn close_idle(&self, needed: &SessionId) {
-        let found = {
-            let slots = self.slots.lock();
-            if slots.len() < self.open_max || slots.contains_key(needed) {
-                return;
-            }
-            slots.iter().find_map(|(id, slot)| {
-                // Whoever is about to send holds the lock.
-                let idle = slot.clone().try_lock_owned().ok()?;
-                idle.as_ref()
-                    .is_none_or(is_idle)
-                    .then(|| (id.clone(), idle))
-            })
-        };
-        let Some((id, mut idle)) = found else {
-            return;
-        };
-        if let Some(session) = idle.take() {
-            session.close().await;
-        }
-        drop(idle);
-        self.forget_unused(&id);
     }
 }
 

@@ -22,6 +22,7 @@ use allstop_model::provider::KeyLookup;
 use allstop_model::{Model, ProviderModel, ProviderOptions, RecordingModel};
 use allstop_process::ContainmentChoice;
 use allstop_scope::Scope;
+use allstop_session::SessionRegistry;
 use allstop_tools::mcp::McpServers;
 use allstop_tools::{PermissionPolicy, Prompter};
 use tokio::sync::oneshot;
@@ -32,7 +33,7 @@ pub(crate) use builtin_script::{builtin_script, names_in_words};
 pub use hidden::is_secret_variable;
 pub use mcp::mcp_servers;
 pub(crate) use options::script_of;
-pub use options::{ModelChoice, OnSessionOpen, StoreChoice, SystemOptions};
+pub use options::{ModelChoice, StoreChoice, SystemOptions};
 pub use parts::{SystemStore, open_model, open_store};
 pub use sessions::{InterruptedTurn, OpenSession};
 pub use setup::{QuestionRecipient, SessionSetup, SessionTools, SystemPrompt};
@@ -70,7 +71,8 @@ pub(crate) struct SystemParts {
     /// True if each session has to choose a model.
     lacks_model: bool,
     cleanup: Arc<cleanup::CleanupThreads>,
-    on_session_open: Option<OnSessionOpen>,
+    /// All open sessions, whatever opened them.
+    registry: SessionRegistry,
 }
 
 impl SystemParts {
@@ -158,7 +160,6 @@ impl System {
             owner,
             hidden_variables,
             keys,
-            on_session_open,
             ..
         } = options;
         let named_model = config.model.name.as_deref().map(options::name_anywhere);
@@ -180,7 +181,7 @@ impl System {
             named_model,
             lacks_model,
             cleanup: Arc::new(cleanup::CleanupThreads::new(scopes)),
-            on_session_open,
+            registry: SessionRegistry::default(),
         };
         Ok(Self {
             scope: root,
@@ -206,6 +207,11 @@ impl System {
     /// background work.
     pub fn scope(&self) -> &Scope {
         &self.scope
+    }
+
+    /// The registry of its open sessions.
+    pub fn registry(&self) -> &SessionRegistry {
+        &self.parts.registry
     }
 
     /// The store.

@@ -9,7 +9,6 @@ use allstop_model::Model;
 use allstop_model::provider::KeyLookup;
 use allstop_nats::NatsOptions;
 use allstop_scope::{RootOptions, Scope};
-use allstop_session::Session;
 use allstop_tools::Prompter;
 
 use crate::config::{Config, ModelConfig};
@@ -41,12 +40,7 @@ pub struct SystemOptions {
     pub hidden_variables: Vec<std::ffi::OsString>,
     /// Process that the log names as the owner of the turns.
     pub owner: Option<ProcessIdentity>,
-    /// Called with each session that is opened, and with the name of its model, before its first message. It must not wait.
-    pub on_session_open: Option<OnSessionOpen>,
 }
-
-/// Recipient of sessions that are opened, with the names of their models.
-pub type OnSessionOpen = Arc<dyn Fn(&Session, &str) + Send + Sync>;
 
 impl SystemOptions {
     /// Creates the root scope of the system, with the grace of the configuration.

@@ -205,7 +205,6 @@ impl System {
         options: SessionOptions,
     ) -> Sessions {
         let parts = &self.parts;
-        let model = Arc::clone(setup.model.as_ref().unwrap_or(&parts.model));
         let source = Arc::new(SystemAgents {
             parts: Arc::clone(parts),
             setup,
@@ -217,10 +216,7 @@ impl System {
         };
         let log = Arc::clone(&parts.log);
         let sessions = Sessions::new(log, self.scope().clone(), source, options);
-        match parts.on_session_open.clone() {
-            Some(tell) => sessions.on_open(Arc::new(move |session| tell(session, model.name()))),
-            None => sessions,
-        }
+        sessions.in_registry(parts.registry.clone())
     }
 }
 
@@ -256,6 +252,11 @@ impl AgentSource for SystemAgents {
             let making = making.map_err(|refused| open::stopped(&refused))?;
             making.await.map_err(open::bug)?
         })
+    }
+
+    fn model_name(&self) -> Option<&str> {
+        let model = self.setup.model.as_ref();
+        Some(model.unwrap_or(&self.parts.model).name())
     }
 }
 

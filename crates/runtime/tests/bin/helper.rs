@@ -76,7 +76,6 @@ async fn own(args: &[&str]) -> Result<(), Failure> {
         },
         prompter: Arc::new(FixedAnswer(PermissionAnswer::AllowOnce)),
         hidden_variables: Vec::new(),
-        on_session_open: None,
         owner: identity_of(std::process::id()),
     };
     let system = System::open(options).await?;

@@ -81,7 +81,6 @@ impl Place {
             },
             prompter: Arc::new(FixedAnswer(PermissionAnswer::AllowOnce)),
             hidden_variables: Vec::new(),
-            on_session_open: None,
             owner: identity_of(std::process::id()),
         }
     }

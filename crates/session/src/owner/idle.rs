@@ -179,7 +179,7 @@ impl SessionOwner {
         drop(state);
         self.inner.hub.close();
         // Already set if the session was closed twice.
-        drop(self.inner.ended.set(()));
+        self.inner.end();
     }
 
     /// Waits for a pending open, which holds the session lock and may append records: until it ends, the closed session

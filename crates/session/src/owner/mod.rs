@@ -165,7 +165,6 @@ impl Drop for OwnerLostGuard {
             let message = queued.message().cloned();
             queued.state.resolve(MessageOutcome::failed(message, error));
         }
-        // Already set if the session was closed while it slept.
-        drop(self.inner.ended.set(()));
+        self.inner.end();
     }
 }

@@ -9,6 +9,7 @@ mod follow_ups;
 mod longer;
 mod outcome_now;
 mod questions;
+mod registry;
 mod steered;
 mod store;
 mod stored_receipts;

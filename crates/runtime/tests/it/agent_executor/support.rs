@@ -132,7 +132,7 @@ impl AgentTasks {
         );
         let opened = Arc::<OnceLock<Session>>::default();
         let first = Arc::clone(&opened);
-        let sessions = sessions.on_open(Arc::new(move |session| {
+        sessions.registry().subscribe(Arc::new(move |session| {
             let _only_the_first = first.set(session.clone());
         }));
         let executor = AgentExecutor::new(sessions, "/tmp", options);

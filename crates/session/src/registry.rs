@@ -1,0 +1,336 @@
+//! Registry of the open sessions of a system. It is the only list of them, whichever command or protocol opens them.
+//!
+//! [`Sessions`](crate::Sessions) enters each session that it opens. A session leaves when it has ended, or with its last
+//! handle. A server that opens and closes sessions by their ids reserves the id first.
+//!
+//! Invariants:
+//! 1. An id has at most one reservation. While it exists, and while a closed session writes its results, requests for the
+//!    id wait, and proceed in their order.
+//! 2. A function that uses an open session runs under the lock, so no close begins in between.
+//! 3. A subscriber is called once with each open session.
+//!
+//! The lock comes before that of a session. The last handle of a session takes it, so handles are dropped outside of it.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use allstop_core::SessionId;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use crate::inner::SessionInner;
+use crate::session::Session;
+
+/// Function that is called with each session that is opened, before its first message. It must not wait.
+pub type OnOpen = Arc<dyn Fn(&Session) + Send + Sync>;
+
+/// The open sessions of a system. Clones are the same registry.
+#[derive(Clone, Default)]
+pub struct SessionRegistry(Arc<Mutex<RegistryState>>);
+
+#[derive(Default)]
+struct RegistryState {
+    slots: HashMap<SessionId, RegistrySlot>,
+    subscribers: Vec<OnOpen>,
+    /// Number of sessions that were opened.
+    opened: u64,
+}
+
+#[derive(Default)]
+struct RegistrySlot {
+    entry: Option<RegistryEntry>,
+    is_reserved: bool,
+    waiting: VecDeque<Box<dyn WaitingRequest>>,
+}
+
+struct RegistryEntry {
+    /// Place in the order of the openings.
+    number: u64,
+    session: Weak<SessionInner>,
+    /// Handle that keeps the session here while it sleeps.
+    kept: Option<Session>,
+}
+
+/// Right to open, close or delete a session: no other part of the system does meanwhile. A drop releases it. Then requests
+/// that wait use the session if it is open, else the first of them gets the reservation.
+#[derive(Debug)]
+#[must_use = "a drop releases the reservation"]
+pub struct SessionReservation {
+    registry: SessionRegistry,
+    id: SessionId,
+}
+
+/// Result of [`SessionRegistry::reserve`].
+#[derive(Debug)]
+pub enum ReserveResult<T> {
+    /// The session is not open, and its id is reserved now.
+    Reserved(SessionReservation),
+    /// The session is open. Result of the function that was called with it.
+    Open(T),
+}
+
+impl SessionRegistry {
+    /// The session with this id, also while it is being opened or closed.
+    pub fn find(&self, id: &SessionId) -> Option<Session> {
+        self.0.lock().slots.get(id)?.session()
+    }
+
+    /// All sessions, in the order of their openings.
+    pub fn list(&self) -> Vec<Session> {
+        let mut open: Vec<_> = {
+            let state = self.0.lock();
+            let entries = state.slots.values().filter_map(|slot| slot.entry.as_ref());
+            let open = entries.filter_map(|entry| Some((entry.number, entry.session()?)));
+            open.collect()
+        };
+        open.sort_by_key(|(number, _)| *number);
+        open.into_iter().map(|(_, session)| session).collect()
+    }
+
+    /// Calls a function with each session that is open now, and with each one that is opened later.
+    pub fn subscribe(&self, on_open: OnOpen) {
+        let open: Vec<_> = {
+            let mut state = self.0.lock();
+            state.subscribers.push(Arc::clone(&on_open));
+            let slots = state.slots.values();
+            slots.filter_map(RegistrySlot::session).collect()
+        };
+        open.iter().for_each(|session| on_open(session));
+    }
+
+    /// Uses an open session, or reserves its id. The request has its place on return of this call; the future waits while
+    /// the session is being opened or closed. `use_open` must not wait, nor call this registry.
+    ///
+    /// # Cancel safety
+    /// Dropping the future withdraws the request.
+    pub fn reserve<T, F>(
+        &self,
+        id: &SessionId,
+        use_open: F,
+    ) -> impl Future<Output = ReserveResult<T>> + Send + use<T, F>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Session) -> T + Send + 'static,
+    {
+        let (tx, rx) = oneshot::channel();
+        let request = Box::new(ReserveRequest { tx, use_open });
+        let mut state = self.0.lock();
+        let slot = state.slots.entry(id.clone()).or_default();
+        slot.waiting.push_back(request);
+        drop(state);
+        self.pass_on(id);
+        let registry = self.clone();
+        async move {
+            let result = rx.await;
+            drop(registry);
+            result.expect("a request that waits keeps its sender")
+        }
+    }
+
+    /// Reserves an open session for its close, if `is_chosen`. `None`: it is not open, or reserved. `is_chosen` must not
+    /// wait, nor call this registry.
+    pub fn reserve_open(
+        &self,
+        id: &SessionId,
+        is_chosen: impl FnOnce(&Session) -> bool,
+    ) -> Option<(Session, SessionReservation)> {
+        let session;
+        let mut state = self.0.lock();
+        let slot = state.slots.get_mut(id)?;
+        session = slot.session()?;
+        if slot.is_reserved || !is_chosen(&session) {
+            return None;
+        }
+        slot.is_reserved = true;
+        drop(state);
+        Some((session, self.reservation(id)))
+    }
+
+    /// Keeps an open session here until it has ended, though it sleeps and has no other handle.
+    pub fn keep(&self, session: &Session) {
+        let mut state = self.0.lock();
+        let slot = state.slots.get_mut(session.id());
+        let entry = slot.and_then(|slot| slot.entry.as_mut());
+        if let Some(entry) = entry.filter(|entry| entry.is_of(&session.inner)) {
+            entry.kept = Some(session.clone());
+        }
+    }
+
+    /// Reserves a kept session for its close, if `kept_max` are kept. `None`: there are fewer, `needed` is open, or no
+    /// session `is_idle`.
+    pub fn reserve_idle(
+        &self,
+        kept_max: usize,
+        needed: &SessionId,
+        is_idle: impl Fn(&Session) -> bool,
+    ) -> Option<(Session, SessionReservation)> {
+        let mut state = self.0.lock();
+        if state.slots.len() < kept_max || state.slots.contains_key(needed) {
+            return None;
+        }
+        let kept = state.slots.values().filter(|slot| slot.kept().is_some());
+        if kept.count() < kept_max {
+            return None;
+        }
+        let mut slots = state.slots.values_mut();
+        let session = slots.find_map(|slot| {
+            let idle = slot
+                .kept()
+                .filter(|kept| !slot.is_reserved && is_idle(kept));
+            let idle = idle.cloned();
+            slot.is_reserved |= idle.is_some();
+            idle
+        })?;
+        drop(state);
+        let reservation = self.reservation(session.id());
+        Some((session, reservation))
+    }
+
+    /// Enters a session that was opened.
+    pub(crate) fn enter(&self, session: &Session) {
+        let mut state = self.0.lock();
+        state.opened += 1;
+        let entry = RegistryEntry {
+            number: state.opened,
+            session: Arc::downgrade(&session.inner),
+            kept: None,
+        };
+        let slot = state.slots.entry(session.id().clone()).or_default();
+        let former = slot.entry.replace(entry);
+        let subscribers = state.subscribers.clone();
+        drop(state);
+        drop(former);
+        for on_open in subscribers {
+            on_open(session);
+        }
+    }
+
+    /// Removes a session that has ended, or that has no handle.
+    pub(crate) fn leave(&self, session: &SessionInner) {
+        let mut state = self.0.lock();
+        let slot = state.slots.get_mut(&session.id);
+        let left = slot.and_then(|slot| slot.entry.take_if(|entry| entry.is_of(session)));
+        drop(state);
+        drop(left);
+        self.pass_on(&session.id);
+    }
+
+    /// Lets the requests for an id proceed that may.
+    fn pass_on(&self, id: &SessionId) {
+        let session;
+        let mut state = self.0.lock();
+        let Some(slot) = state.slots.get_mut(id).filter(|slot| !slot.is_reserved) else {
+            return;
+        };
+        session = slot.session();
+        match &session {
+            // They proceed at its end.
+            Some(session) if session.is_closed() => {}
+            Some(session) => {
+                for request in slot.waiting.drain(..) {
+                    request.use_open(session);
+                }
+            }
+            None => {
+                while let Some(request) = slot.waiting.pop_front() {
+                    if !request.is_withdrawn() {
+                        slot.is_reserved = true;
+                        drop(state);
+                        request.reserved(self.reservation(id));
+                        return;
+                    }
+                }
+                state.slots.remove(id);
+            }
+        }
+    }
+
+    fn reservation(&self, id: &SessionId) -> SessionReservation {
+        SessionReservation {
+            registry: self.clone(),
+            id: id.clone(),
+        }
+    }
+}
+
+impl RegistrySlot {
+    fn session(&self) -> Option<Session> {
+        self.entry.as_ref()?.session()
+    }
+
+    fn kept(&self) -> Option<&Session> {
+        self.entry.as_ref()?.kept.as_ref()
+    }
+}
+
+impl RegistryEntry {
+    fn session(&self) -> Option<Session> {
+        let inner = self.session.upgrade()?;
+        Some(Session { inner })
+    }
+
+    fn is_of(&self, session: &SessionInner) -> bool {
+        std::ptr::eq(self.session.as_ptr(), session)
+    }
+}
+
+impl SessionReservation {
+    /// The reserved id.
+    pub fn id(&self) -> &SessionId {
+        &self.id
+    }
+}
+
+impl Drop for SessionReservation {
+    fn drop(&mut self) {
+        let mut state = self.registry.0.lock();
+        if let Some(slot) = state.slots.get_mut(&self.id) {
+            slot.is_reserved = false;
+        }
+        drop(state);
+        self.registry.pass_on(&self.id);
+    }
+}
+
+/// A request that waits for an id.
+trait WaitingRequest: Send {
+    /// True if its future was dropped.
+    fn is_withdrawn(&self) -> bool;
+
+    fn use_open(self: Box<Self>, session: &Session);
+
+    fn reserved(self: Box<Self>, reservation: SessionReservation);
+}
+
+struct ReserveRequest<T, F> {
+    tx: oneshot::Sender<ReserveResult<T>>,
+    use_open: F,
+}
+
+impl<T: Send, F: FnOnce(&Session) -> T + Send> WaitingRequest for ReserveRequest<T, F> {
+    fn is_withdrawn(&self) -> bool {
+        self.tx.is_closed()
+    }
+
+    fn use_open(self: Box<Self>, session: &Session) {
+        if !self.is_withdrawn() {
+            let result = (self.use_open)(session);
+            drop(self.tx.send(ReserveResult::Open(result)));
+        }
+    }
+
+    fn reserved(self: Box<Self>, reservation: SessionReservation) {
+        // Withdrawn just now: the reservation passes on.
+        drop(self.tx.send(ReserveResult::Reserved(reservation)));
+    }
+}
+
+impl fmt::Debug for SessionRegistry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let len = self.0.lock().slots.len();
+        f.debug_struct("SessionRegistry")
+            .field("len", &len)
+            .finish_non_exhaustive()
+    }
+}
