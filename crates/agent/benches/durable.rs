@@ -61,7 +61,7 @@ fn main() -> ExitCode {
         sessions += 1;
         let id = SessionId::from(format!("s{sessions}"));
         let (log, at) = (Arc::clone(&log), Timestamp::from_unix_ms(0));
-        let stream = runtime.block_on(SessionWriter::create(log, id, at, "/"));
+        let stream = runtime.block_on(SessionWriter::create(log, id, at, "/", None));
         let history = RunHistory::Logged(Box::new(stream.expect("a session")));
         let request = RunRequest::new(history, "go");
         let (took, outcome) = timed(|| {

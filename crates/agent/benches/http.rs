@@ -146,7 +146,7 @@ async fn genai_turn(client: Client, target: ServiceTarget) {
 
 async fn allstop_turn(agent: Agent, scope: Scope, n: usize) {
     let (id, at) = (SessionId::from(n.to_string()), Timestamp::from_unix_ms(0));
-    let session = SessionWriter::create(Arc::new(MemoryLog::new()), id, at, "/").await;
+    let session = SessionWriter::create(Arc::new(MemoryLog::new()), id, at, "/", None).await;
     let history = RunHistory::Logged(Box::new(session.expect("a session in memory")));
     let run = agent.start(&scope, RunRequest::new(history, "go"), EventSink::none());
     let outcome = run.finish().await.expect("a finished run");

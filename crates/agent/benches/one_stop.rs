@@ -73,7 +73,7 @@ fn stop(runtime: &Runtime, hearing: Hearing) -> impl FnMut() -> Duration {
 
 async fn stop_turn(agent: &Agent, root: &Scope, running: &mut UnboundedReceiver<()>) -> Duration {
     let (id, at) = (SessionId::from("s"), Timestamp::from_unix_ms(0));
-    let stream = SessionWriter::create(Arc::new(MemoryLog::new()), id, at, "/").await;
+    let stream = SessionWriter::create(Arc::new(MemoryLog::new()), id, at, "/", None).await;
     let history = RunHistory::Logged(Box::new(stream.expect("a session in memory")));
     let scope = root.child("session", ScopeOptions::default());
     let scope = scope.expect("nothing is stopped");

@@ -141,7 +141,7 @@ fn agent(begun: UnboundedSender<()>) -> Agent {
 
 async fn history(log: &Arc<MemoryLog>, n: usize) -> RunHistory {
     let (id, at) = (SessionId::from(n.to_string()), Timestamp::from_unix_ms(0));
-    let session = SessionWriter::create(Arc::clone(log) as _, id, at, "/").await;
+    let session = SessionWriter::create(Arc::clone(log) as _, id, at, "/", None).await;
     RunHistory::Logged(Box::new(session.expect("a session in memory")))
 }
 

@@ -93,7 +93,7 @@ fn agent() -> Agent {
 
 async fn logged() -> RunHistory {
     let (id, at) = (SessionId::from("s"), Timestamp::from_unix_ms(0));
-    let stream = SessionWriter::create(Arc::new(MemoryLog::new()), id, at, "/").await;
+    let stream = SessionWriter::create(Arc::new(MemoryLog::new()), id, at, "/", None).await;
     RunHistory::Logged(Box::new(stream.expect("a session in memory")))
 }
 

@@ -102,7 +102,7 @@ fn long_turn(turn: TurnNumber) -> Vec<Vec<SessionRecord>> {
 }
 
 fn create(log: Arc<dyn Log>) -> SessionWriter {
-    let session = SessionWriter::create(log, "s".into(), at(), "/work");
+    let session = SessionWriter::create(log, "s".into(), at(), "/work", None);
     let opened = futures::executor::block_on(session);
     opened.expect("the log is empty")
 }

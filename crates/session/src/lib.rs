@@ -89,7 +89,7 @@ pub use follow_up::{FollowUp, InvalidFollowUp};
 pub use message::{MessageDeadline, MessageHandle, MessageOutcome, NewMessage, SendError};
 pub use questions::AnswerResult;
 pub use queue::{Admission, MessageRefused};
-pub use registry::{OnOpen, ReserveResult, SessionRegistry, SessionReservation};
+pub use registry::{ReserveResult, SessionRegistry, SessionReservation};
 pub use session::{Session, WAIT_DEFAULT};
 pub use sessions::{OpenError, Sessions};
 pub use source::{AgentRequest, AgentSource, OnBackgroundEnd, SessionAgent, SessionOptions};

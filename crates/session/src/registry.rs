@@ -1,4 +1,4 @@
-//! Registry of the open sessions of a system. It is the only list of them, whichever command or protocol opens them.
+//! Registry of the open sessions of a system: the only list, for every command and protocol.
 //!
 //! [`Sessions`](crate::Sessions) enters each session that it opens. A session leaves when it has ended, or with its last
 //! handle. A server that opens and closes sessions by their ids reserves the id first.
@@ -22,8 +22,7 @@ use tokio::sync::oneshot;
 use crate::inner::SessionInner;
 use crate::session::Session;
 
-/// Function that is called with each session that is opened, before its first message. It must not wait.
-pub type OnOpen = Arc<dyn Fn(&Session) + Send + Sync>;
+type OnOpen = Arc<dyn Fn(&Session) + Send + Sync>;
 
 /// The open sessions of a system. Clones are the same registry.
 #[derive(Clone, Default)]
@@ -88,15 +87,19 @@ impl SessionRegistry {
         open.into_iter().map(|(_, session)| session).collect()
     }
 
-    /// Calls a function with each session that is open now, and with each one that is opened later.
-    pub fn subscribe(&self, on_open: OnOpen) {
+    /// Calls a function with each session that is open now, and with each one that is opened later, before its first
+    /// message. The function must not wait.
+    pub fn subscribe(&self, on_open: impl Fn(&Session) + Send + Sync + 'static) {
+        let on_open: OnOpen = Arc::new(on_open);
         let open: Vec<_> = {
             let mut state = self.0.lock();
             state.subscribers.push(Arc::clone(&on_open));
             let slots = state.slots.values();
             slots.filter_map(RegistrySlot::session).collect()
         };
-        open.iter().for_each(|session| on_open(session));
+        for session in &open {
+            on_open(session);
+        }
     }
 
     /// Uses an open session, or reserves its id. The request has its place on return of this call; the future waits while
@@ -225,7 +228,7 @@ impl SessionRegistry {
         };
         session = slot.session();
         match &session {
-            // They proceed at its end.
+            // The requests proceed after the end of this session.
             Some(session) if session.is_closed() => {}
             Some(session) => {
                 for request in slot.waiting.drain(..) {

@@ -79,7 +79,7 @@ impl Sessions {
         let log = Arc::clone(&self.host.log);
         let options = &self.host.options;
         let (now, settings) = ((options.now)(), options.settings.clone());
-        let writer = SessionWriter::create_with(log, id, now, folder, settings).await?;
+        let writer = SessionWriter::create(log, id, now, folder, settings).await?;
         self.opened(writer, Vec::new())
     }
 
@@ -111,9 +111,14 @@ impl Sessions {
         };
         let host = Arc::clone(&self.host);
         let inner = SessionInner::new(host, self.registry.clone(), writer.id().clone(), position);
-        inner.start_with(writer, left)?;
         let session = Session { inner };
+        // First, because a session whose owner ends at once leaves the registry.
         self.registry.enter(&session);
+        if let Err(refused) = session.inner.start_with(writer, left) {
+            session.inner.hub.close();
+            session.inner.end();
+            return Err(refused.into());
+        }
         Ok(session)
     }
 }

@@ -42,7 +42,7 @@ async fn history() -> RunHistory {
 
 async fn history_on(log: Arc<dyn Log>) -> RunHistory {
     let id = SessionId::from("s1");
-    let session = SessionWriter::create(log, id, Timestamp::from_unix_ms(0), "/tmp").await;
+    let session = SessionWriter::create(log, id, Timestamp::from_unix_ms(0), "/tmp", None).await;
     RunHistory::Logged(Box::new(session.expect("a session in memory")))
 }
 

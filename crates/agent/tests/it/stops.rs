@@ -331,9 +331,10 @@ async fn stop_during_a_retry_delay_is_quiet_at_once() {
 async fn dropped_run_stops_with_cause_disconnect_and_logs_a_receipt() {
     let log = Arc::new(allstop_log::MemoryLog::new());
     let at = allstop_core::Timestamp::from_unix_ms(0);
-    let session = allstop_log::SessionWriter::create(Arc::clone(&log) as _, "s1".into(), at, "/")
-        .await
-        .unwrap();
+    let session =
+        allstop_log::SessionWriter::create(Arc::clone(&log) as _, "s1".into(), at, "/", None)
+            .await
+            .unwrap();
     let model = model(vec![Reply::text("x").pause(Pause::Forever)]);
     let (sink, mut events) = EventSink::channel();
     let request = RunRequest::new(RunHistory::Logged(Box::new(session)), "go");

@@ -25,7 +25,13 @@ fn user() -> Cause {
 async fn faulty() -> (Arc<FaultyLog>, RunHistory) {
     let log = Arc::new(FaultyLog::new(Arc::new(MemoryLog::new())));
     let at = Timestamp::from_unix_ms(0);
-    let session = SessionWriter::create(Arc::clone(&log) as _, SessionId::from("s1"), at, "/tmp");
+    let session = SessionWriter::create(
+        Arc::clone(&log) as _,
+        SessionId::from("s1"),
+        at,
+        "/tmp",
+        None,
+    );
     let session = session.await.expect("a session in memory");
     (log, RunHistory::Logged(Box::new(session)))
 }

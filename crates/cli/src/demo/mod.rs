@@ -206,7 +206,7 @@ impl DemoStage {
         let id = SessionId::from("demo");
         let now = Timestamp::from(std::time::SystemTime::now());
         let log = Arc::new(MemoryLog::new());
-        let writer = SessionWriter::create(log, id, now, folder.to_string_lossy())
+        let writer = SessionWriter::create(log, id, now, folder.to_string_lossy(), None)
             .await
             .context("a session in memory")?;
         let session = root

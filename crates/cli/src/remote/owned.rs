@@ -122,12 +122,12 @@ impl OwnedSessions {
         // A process opens one system.
         drop(self.0.sessions.set(of_clients));
         let owned = self.clone();
-        registry.subscribe(Arc::new(move |session| {
+        registry.subscribe(move |session| {
             let (owned, following) = owned.follow(session, SessionHolder::Client(questions));
             if following.is_ok() {
                 session.set_part(owned);
             }
-        }));
+        });
     }
 
     /// Follows the events of a session for watchers.

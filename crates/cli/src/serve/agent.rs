@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use allstop_core::HumanDuration;
 use allstop_runtime::{
-    AgentExecutorOptions, QuestionRecipient, StoreChoice, System, SystemOptions, SystemStore,
-    open_store,
+    AgentExecutorOptions, QuestionRecipient, SessionSetup, StoreChoice, System, SystemOptions,
+    SystemStore, open_store,
 };
 use allstop_scope::{GRACE_DEFAULT, RootOptions, Scope};
 use allstop_task::TaskParts;
@@ -182,7 +182,11 @@ impl AgentChoice {
                     shares_sessions: matches!(system.store(), SystemStore::Nats(_)),
                     ..default
                 };
-                let executor = system.agent_executor(asks, options);
+                let setup = SessionSetup {
+                    recipient: asks,
+                    ..SessionSetup::default()
+                };
+                let executor = system.agent_executor(setup, options);
                 Ok(OpenAgent {
                     name: "allstop",
                     description: format!(

@@ -98,8 +98,9 @@ pub(crate) async fn open(
     }
     let mode = ModeSwitch::new(configured_mode);
     let setup = SessionSetup {
+        recipient: asks,
         mode: Some(mode.clone()),
-        ..SessionSetup::configured(asks)
+        ..SessionSetup::default()
     };
     let opening = open_session(Arc::clone(&system), id, setup);
     let opening = begin(&root, "opening the session", opening);
@@ -118,8 +119,8 @@ async fn open_session(
     setup: SessionSetup,
 ) -> Result<OpenSession, StartFailure> {
     Ok(match id {
-        Some(id) => system.resume_session_with(id, setup).await?,
-        None => system.new_session_with(None, setup).await?,
+        Some(id) => system.resume_session(id, setup).await?,
+        None => system.new_session(None, setup).await?,
     })
 }
 

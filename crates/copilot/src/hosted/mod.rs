@@ -97,7 +97,7 @@ impl HostedSession {
     /// Opens a session.
     ///
     /// # Errors
-    /// As [`System::new_session_with`] and [`System::resume_session_with`].
+    /// As [`System::new_session`] and [`System::resume_session`].
     pub(crate) async fn open(
         server: &CopilotServer,
         id: SessionId,
@@ -123,17 +123,18 @@ impl HostedSession {
             host_events: host_events.clone(),
         };
         let setup = SessionSetup {
+            recipient: QuestionRecipient::Subscribers,
             model: choice.model.clone(),
             folder,
             system_prompt: choice.system_prompt.clone(),
             tools: Some(Arc::new(ChosenTools(Arc::clone(&tools)))),
             hooks: vec![Arc::new(hooks)],
             follow_up: Some(FollowUp::Enqueue),
-            ..SessionSetup::configured(QuestionRecipient::Subscribers)
+            ..SessionSetup::default()
         };
         let opened = match mode {
-            OpenMode::Create => system.new_session_with(Some(id), setup).await?,
-            OpenMode::Resume => system.resume_session_with(id, setup).await?,
+            OpenMode::Create => system.new_session(Some(id), setup).await?,
+            OpenMode::Resume => system.resume_session(id, setup).await?,
         };
         let label = format!("session/{}/clients", opened.session.id());
         let scope = server.connections().child(label, ScopeOptions::default());

@@ -75,28 +75,13 @@ impl fmt::Debug for SessionWriter {
 }
 
 impl SessionWriter {
-    /// Creates a session and takes its lock. `folder` is its working folder.
+    /// Creates a session, takes its lock and records its settings. `folder` is its working folder.
     ///
     /// **Cancel safety**: dropping it may leave a session without turns, which [`SessionWriter::resume`] can open.
     ///
     /// # Errors
     /// [`SessionError::Exists`], [`SessionError::InUse`], or a failure of the store.
     pub async fn create(
-        log: Arc<dyn Log>,
-        id: SessionId,
-        at: Timestamp,
-        folder: impl Into<Arc<str>>,
-    ) -> Result<Self, SessionError> {
-        Self::create_with(log, id, at, folder, None).await
-    }
-
-    /// Creates a session like [`SessionWriter::create`], and records its settings.
-    ///
-    /// **Cancel safety**: as for [`SessionWriter::create`].
-    ///
-    /// # Errors
-    /// As for [`SessionWriter::create`].
-    pub async fn create_with(
         log: Arc<dyn Log>,
         id: SessionId,
         at: Timestamp,

@@ -87,7 +87,7 @@ async fn append(log: &SqliteLog, name: &str, per_append: u64, count: u64) -> Res
 
 async fn own(log: Arc<dyn Log>, id: &str, is_open: bool) -> Result<SessionWriter, Failure> {
     let (at, turn) = (Timestamp::from_unix_ms(0), TurnNumber(1));
-    let mut session = SessionWriter::create(Arc::clone(&log), id.into(), at, "/work").await?;
+    let mut session = SessionWriter::create(Arc::clone(&log), id.into(), at, "/work", None).await?;
     let owner = log.lock_owner(&stream_of(&id.into())).await?;
     let started = SessionRecord::TurnStarted {
         turn,

@@ -100,7 +100,7 @@ pub(crate) async fn stored(log: &dyn Log, id: &str) -> Vec<SessionRecord> {
 #[tokio::test]
 async fn state_is_the_fold_of_the_stored_records() {
     let log = memory();
-    let mut session = SessionWriter::create(log.clone(), "s".into(), at(), "/work")
+    let mut session = SessionWriter::create(log.clone(), "s".into(), at(), "/work", None)
         .await
         .unwrap();
     run_turn(&mut session, 1).await;
@@ -126,7 +126,7 @@ async fn state_is_the_fold_of_the_stored_records() {
 #[tokio::test]
 async fn resume_ends_the_turn_that_a_crash_left_open() {
     let log = memory();
-    let mut session = SessionWriter::create(log.clone(), "s".into(), at(), "/work")
+    let mut session = SessionWriter::create(log.clone(), "s".into(), at(), "/work", None)
         .await
         .unwrap();
     run_turn(&mut session, 1).await;
@@ -160,7 +160,7 @@ async fn resume_works_after_the_store_was_dropped_in_mid_turn() {
     let folder = tempfile::tempdir().unwrap();
     let open = || SqliteLog::open(folder.path().join("store.db"));
     let log = Arc::new(open().await.unwrap());
-    let mut session = SessionWriter::create(log, "s".into(), at(), "/work")
+    let mut session = SessionWriter::create(log, "s".into(), at(), "/work", None)
         .await
         .unwrap();
     run_turn(&mut session, 1).await;
@@ -192,7 +192,7 @@ async fn resume_when_free(log: Arc<dyn Log>) -> SessionWriter {
 #[tokio::test]
 async fn session_has_one_owner_at_a_time() {
     let log = memory();
-    let session = SessionWriter::create(log.clone(), "s".into(), at(), "/work")
+    let session = SessionWriter::create(log.clone(), "s".into(), at(), "/work", None)
         .await
         .unwrap();
     let second = SessionWriter::resume(log.clone(), "s".into(), at()).await;
@@ -209,7 +209,7 @@ async fn session_has_one_owner_at_a_time() {
             .await
             .is_ok()
     );
-    let again = SessionWriter::create(log.clone(), "s".into(), at(), "/work").await;
+    let again = SessionWriter::create(log.clone(), "s".into(), at(), "/work", None).await;
     assert!(matches!(again, Err(SessionError::Exists(_))));
     let unknown = SessionWriter::resume(log.clone(), "t".into(), at()).await;
     assert!(matches!(unknown, Err(SessionError::NotFound(_))));
@@ -225,7 +225,7 @@ async fn session_has_one_owner_at_a_time() {
 #[tokio::test]
 async fn illegal_records_are_not_written() {
     let log = memory();
-    let mut session = SessionWriter::create(log.clone(), "s".into(), at(), "/work")
+    let mut session = SessionWriter::create(log.clone(), "s".into(), at(), "/work", None)
         .await
         .unwrap();
     session.append(vec![turn_started(1)]).await.unwrap();
@@ -243,7 +243,7 @@ async fn illegal_records_are_not_written() {
 #[tokio::test]
 async fn writer_is_fenced_after_another_has_appended() {
     let log = memory();
-    let mut session = SessionWriter::create(log.clone(), "s".into(), at(), "/work")
+    let mut session = SessionWriter::create(log.clone(), "s".into(), at(), "/work", None)
         .await
         .unwrap();
     log.append(
@@ -268,13 +268,13 @@ async fn writer_is_fenced_after_another_has_appended() {
 #[tokio::test]
 async fn sessions_are_listed_read_and_removed_without_opening() {
     let log = memory();
-    let mut used = SessionWriter::create(log.clone(), "b".into(), at(), "/work")
+    let mut used = SessionWriter::create(log.clone(), "b".into(), at(), "/work", None)
         .await
         .unwrap();
     run_turn(&mut used, 1).await;
     used.append(vec![turn_started(2)]).await.unwrap();
     drop(
-        SessionWriter::create(log.clone(), "a".into(), at(), "/work")
+        SessionWriter::create(log.clone(), "a".into(), at(), "/work", None)
             .await
             .unwrap(),
     );
@@ -323,7 +323,7 @@ async fn settings_are_recorded_when_they_change_and_survive_a_compaction() {
     let at = Timestamp::from_unix_ms(0);
     let id = SessionId::from("s");
     let first = Some(settings("one"));
-    let mut session = SessionWriter::create_with(Arc::clone(&log), id.clone(), at, "/f", first)
+    let mut session = SessionWriter::create(Arc::clone(&log), id.clone(), at, "/f", first)
         .await
         .unwrap();
     assert_eq!(session.version(), Version(2));

@@ -58,7 +58,7 @@ fn background_started(number: u32) -> SessionRecord {
 }
 
 async fn long_session(log: Arc<dyn Log>) -> SessionWriter {
-    let created = SessionWriter::create(log, "s".into(), at(), "/work").await;
+    let created = SessionWriter::create(log, "s".into(), at(), "/work", None).await;
     let mut session = created.unwrap();
     session.append(whole_turn(1)).await.unwrap();
     let works = (1..=3).map(background_started).collect();
@@ -98,7 +98,7 @@ async fn list_finds_an_end_far_back_in_both_stores() {
     let sqlite = SqliteLog::open(folder.path().join("store.db")).await;
     let stores: [Arc<dyn Log>; 2] = [Arc::new(MemoryLog::new()), Arc::new(sqlite.unwrap())];
     for log in stores {
-        let created = SessionWriter::create(log.clone(), "s".into(), at(), "/work").await;
+        let created = SessionWriter::create(log.clone(), "s".into(), at(), "/work", None).await;
         let mut session = created.unwrap();
         run_turn(&mut session, 1).await;
         session.append(vec![turn_started(2)]).await.unwrap();

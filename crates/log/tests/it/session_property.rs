@@ -119,7 +119,7 @@ fn nonsense(state: &SessionState) -> Vec<SessionRecord> {
 
 async fn run(doings: Vec<(Do, Vec<Fault>, bool)>) {
     let log = Arc::new(Unsteady::default());
-    let mut session = SessionWriter::create(log.clone(), "s".into(), at(), "/work")
+    let mut session = SessionWriter::create(log.clone(), "s".into(), at(), "/work", None)
         .await
         .unwrap();
     let mut books = Books {

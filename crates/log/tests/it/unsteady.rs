@@ -103,7 +103,7 @@ async fn lost_answer_is_retried_and_nothing_is_written_twice() {
         vec![Fault::WrittenButAnswerLost, Fault::NotWrittenAndAnswerLost],
     ] {
         let log = Arc::new(Unsteady::default());
-        let mut session = SessionWriter::create(log.clone(), "s".into(), at(), "/work")
+        let mut session = SessionWriter::create(log.clone(), "s".into(), at(), "/work", None)
             .await
             .unwrap();
         *log.faults.lock() = faults;
@@ -115,7 +115,7 @@ async fn lost_answer_is_retried_and_nothing_is_written_twice() {
 #[tokio::test]
 async fn silent_store_is_reported_and_settled_by_the_next_append() {
     let log = Arc::new(Unsteady::default());
-    let mut session = SessionWriter::create(log.clone(), "s".into(), at(), "/work")
+    let mut session = SessionWriter::create(log.clone(), "s".into(), at(), "/work", None)
         .await
         .unwrap();
     *log.faults.lock() = vec![Fault::WrittenButAnswerLost; 3];
@@ -132,7 +132,7 @@ async fn silent_store_is_reported_and_settled_by_the_next_append() {
 #[tokio::test]
 async fn a_dropped_append_is_settled_by_the_next() {
     let log = Arc::new(Unsteady::default());
-    let mut session = SessionWriter::create(log.clone(), "s".into(), at(), "/work")
+    let mut session = SessionWriter::create(log.clone(), "s".into(), at(), "/work", None)
         .await
         .unwrap();
     *log.faults.lock() = vec![Fault::WrittenAndNeverAnswers];
@@ -148,7 +148,7 @@ async fn a_dropped_append_is_settled_by_the_next() {
 #[tokio::test]
 async fn full_store_leaves_the_session_unchanged_and_usable() {
     let log = Arc::new(Unsteady::default());
-    let mut session = SessionWriter::create(log.clone(), "s".into(), at(), "/work")
+    let mut session = SessionWriter::create(log.clone(), "s".into(), at(), "/work", None)
         .await
         .unwrap();
     let before = session.state().clone();
@@ -162,7 +162,7 @@ async fn full_store_leaves_the_session_unchanged_and_usable() {
 #[tokio::test]
 async fn full_store_after_a_lost_answer_does_not_mean_unwritten() {
     let log = Arc::new(Unsteady::default());
-    let mut session = SessionWriter::create(log.clone(), "s".into(), at(), "/work")
+    let mut session = SessionWriter::create(log.clone(), "s".into(), at(), "/work", None)
         .await
         .unwrap();
     *log.faults.lock() = vec![Fault::Full, Fault::Full, Fault::WrittenButAnswerLost];
@@ -177,7 +177,7 @@ async fn full_store_after_a_lost_answer_does_not_mean_unwritten() {
 #[tokio::test]
 async fn unwritten_records_are_returned() {
     let log = Arc::new(Unsteady::default());
-    let mut session = SessionWriter::create(log.clone(), "s".into(), at(), "/work")
+    let mut session = SessionWriter::create(log.clone(), "s".into(), at(), "/work", None)
         .await
         .unwrap();
     *log.faults.lock() = vec![Fault::Full];
@@ -203,7 +203,7 @@ async fn unwritten_records_are_returned() {
 #[tokio::test]
 async fn turn_without_an_ending_is_ended_before_the_next() {
     let log = Arc::new(Unsteady::default());
-    let mut session = SessionWriter::create(log.clone(), "s".into(), at(), "/work")
+    let mut session = SessionWriter::create(log.clone(), "s".into(), at(), "/work", None)
         .await
         .unwrap();
     session.append(vec![turn_started(1)]).await.unwrap();

@@ -147,7 +147,7 @@ async fn living_process_without_presence_holds_no_session() {
     assert!(owner.is_some());
     let (log, at): (Arc<dyn Log>, _) = (Arc::new(log), Timestamp::from_unix_ms(0));
     let id = SessionId::new("s");
-    let created = SessionWriter::create(Arc::clone(&log), id.clone(), at, "/tmp").await;
+    let created = SessionWriter::create(Arc::clone(&log), id.clone(), at, "/tmp", None).await;
     let mut session = created.unwrap();
     let started = SessionRecord::TurnStarted {
         turn: TurnNumber(1),

@@ -71,7 +71,7 @@ pub(crate) struct SystemParts {
     /// True if each session has to choose a model.
     lacks_model: bool,
     cleanup: Arc<cleanup::CleanupThreads>,
-    /// All open sessions, whatever opened them.
+    /// All open sessions.
     registry: SessionRegistry,
 }
 

@@ -17,7 +17,7 @@ use allstop_session::{
 };
 use futures::future::BoxFuture;
 
-use super::setup::{QuestionRecipient, SessionSetup};
+use super::setup::SessionSetup;
 use super::spill::SpillFolder;
 use super::{System, SystemParts, UnendedWork, open};
 use crate::agent_executor::{AgentExecutor, AgentExecutorOptions};
@@ -60,27 +60,11 @@ impl System {
     /// Creates a session, with a new id unless one is given. The session never sleeps, since its opener waits for it.
     ///
     /// # Errors
-    /// A session with this id already exists, or the store failed.
+    /// A session with this id already exists, the folder cannot be used, or the store failed.
     ///
     /// # Cancel safety
     /// Dropping the future may leave a session without a turn.
     pub async fn new_session(
-        &self,
-        id: Option<SessionId>,
-        recipient: QuestionRecipient,
-    ) -> Result<OpenSession, StartError> {
-        self.new_session_with(id, SessionSetup::configured(recipient))
-            .await
-    }
-
-    /// Creates a session with parts that its opener chooses. As [`System::new_session`] otherwise.
-    ///
-    /// # Errors
-    /// As [`System::new_session`], or the folder cannot be used.
-    ///
-    /// # Cancel safety
-    /// As [`System::new_session`].
-    pub async fn new_session_with(
         &self,
         id: Option<SessionId>,
         setup: SessionSetup,
@@ -106,22 +90,6 @@ impl System {
     /// # Cancel safety
     /// Dropping the future leaves the session unchanged or recovered.
     pub async fn resume_session(
-        &self,
-        id: SessionId,
-        recipient: QuestionRecipient,
-    ) -> Result<OpenSession, StartError> {
-        self.resume_session_with(id, SessionSetup::configured(recipient))
-            .await
-    }
-
-    /// Opens an existing session with parts that its opener chooses. As [`System::resume_session`] otherwise.
-    ///
-    /// # Errors
-    /// As [`System::resume_session`].
-    ///
-    /// # Cancel safety
-    /// As [`System::resume_session`].
-    pub async fn resume_session_with(
         &self,
         id: SessionId,
         setup: SessionSetup,
@@ -159,7 +127,7 @@ impl System {
     /// of the task to its client.
     pub fn agent_executor(
         &self,
-        recipient: QuestionRecipient,
+        setup: SessionSetup,
         options: AgentExecutorOptions,
     ) -> AgentExecutor {
         let sessions = SessionOptions {
@@ -167,8 +135,7 @@ impl System {
             on_background_end: OnBackgroundEnd::Note,
             ..self.parts.config.session.options()
         };
-        let setup = Arc::new(SessionSetup::configured(recipient));
-        let sessions = self.sessions_with(setup, None, sessions);
+        let sessions = self.sessions_with(Arc::new(setup), None, sessions);
         AgentExecutor::new(sessions, self.parts.folder.to_string_lossy(), options)
     }
 

@@ -16,16 +16,17 @@ use crate::config::Config;
 use crate::prompt::{ComposedPrompt, PromptTools};
 
 /// Recipient of permission questions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum QuestionRecipient {
     /// Subscribers of the session.
     Subscribers,
     /// The prompter of the system.
+    #[default]
     Prompter,
 }
 
 /// Parts of a session that its opener chooses. What it leaves out comes from the configuration.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct SessionSetup {
     /// Recipient of permission questions.
     pub recipient: QuestionRecipient,
@@ -43,22 +44,6 @@ pub struct SessionSetup {
     pub follow_up: Option<FollowUp>,
     /// Mode of its permissions, which its opener may change.
     pub mode: Option<ModeSwitch>,
-}
-
-impl SessionSetup {
-    /// A session as the configuration has it.
-    pub fn configured(recipient: QuestionRecipient) -> Self {
-        Self {
-            recipient,
-            model: None,
-            folder: None,
-            system_prompt: SystemPrompt::default(),
-            tools: None,
-            hooks: Vec::new(),
-            follow_up: None,
-            mode: None,
-        }
-    }
 }
 
 /// Choice of a system prompt.
@@ -120,7 +105,7 @@ mod tests {
         let of = |choice: SystemPrompt| {
             let setup = SessionSetup {
                 system_prompt: choice,
-                ..SessionSetup::configured(QuestionRecipient::Prompter)
+                ..SessionSetup::default()
             };
             let prompt = setup.prompt(&config, place.path(), Timestamp::from_unix_ms(0));
             (prompt.text.unwrap(), prompt.instructions.files.len())

@@ -19,7 +19,7 @@ use allstop_log::AppendId;
 use allstop_log::session::{encode, stream_of};
 use allstop_model::{Reply, ScriptedModel};
 use allstop_process::{ContainmentChoice, KeeperProgram, Keepers, identity_of, keeper_main};
-use allstop_runtime::{Config, ModelChoice, QuestionRecipient, StoreChoice, System, SystemOptions};
+use allstop_runtime::{Config, ModelChoice, SessionSetup, StoreChoice, System, SystemOptions};
 use allstop_scope::RootOptions;
 use allstop_tools::PermissionAnswer;
 use allstop_tools::permission::FixedAnswer;
@@ -80,7 +80,7 @@ async fn own(args: &[&str]) -> Result<(), Failure> {
     };
     let system = System::open(options).await?;
     let open = system
-        .new_session(Some(session.into()), QuestionRecipient::Prompter)
+        .new_session(Some(session.into()), SessionSetup::default())
         .await?;
     let session = open.session;
     session.send("go")?.outcome().await;

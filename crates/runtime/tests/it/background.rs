@@ -7,7 +7,7 @@ use allstop_core::receipt::ItemState;
 use allstop_core::record::SessionRecord;
 use allstop_model::Reply;
 use allstop_process::ProcessSignal;
-use allstop_runtime::{OpenSession, QuestionRecipient, System, unended_work};
+use allstop_runtime::{OpenSession, SessionSetup, System, unended_work};
 use allstop_scope::StopRequest;
 use allstop_session::{BackgroundDetachError, Session};
 use serde_json::json;
@@ -23,7 +23,7 @@ async fn with_background(place: &Place, command: &str) -> (System, Session) {
     ];
     let system = place.system("", replies).await;
     let open = system
-        .new_session(Some("s1".into()), QuestionRecipient::Prompter)
+        .new_session(Some("s1".into()), SessionSetup::default())
         .await;
     let session = open.expect("a new session").session;
     let sent = session.send("go").expect("the message is taken");
@@ -33,7 +33,7 @@ async fn with_background(place: &Place, command: &str) -> (System, Session) {
 }
 
 async fn resumed(system: &System) -> OpenSession {
-    let open = system.resume_session("s1".into(), QuestionRecipient::Prompter);
+    let open = system.resume_session("s1".into(), SessionSetup::default());
     within(open).await.expect("the session is there")
 }
 
@@ -186,7 +186,7 @@ async fn work_without_a_keeper_is_not_detached() {
     options.scopes.containment = allstop_process::ContainmentChoice::GroupAndMarker;
     let system = System::open(options).await.unwrap();
     let open = system
-        .new_session(Some("s1".into()), QuestionRecipient::Prompter)
+        .new_session(Some("s1".into()), SessionSetup::default())
         .await;
     let session = open.unwrap().session;
     within(session.send("go").unwrap().outcome()).await;

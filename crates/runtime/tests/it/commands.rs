@@ -6,7 +6,7 @@ use allstop_agent::{AgentEvent, TurnErrorKind};
 use allstop_core::StopReason;
 use allstop_core::receipt::ItemState;
 use allstop_model::Reply;
-use allstop_runtime::QuestionRecipient;
+use allstop_runtime::SessionSetup;
 use allstop_session::{SessionEventKind, StopTarget};
 use serde_json::{Value, json};
 
@@ -169,7 +169,7 @@ async fn stop_during_a_hook_is_not_a_denial() {
         let token = token();
         let config = hook(moment, &format!("setsid sleep {token} & sleep {token}"));
         let system = place.system(&config, listing()).await;
-        let session = system.new_session(None, QuestionRecipient::Prompter).await;
+        let session = system.new_session(None, SessionSetup::default()).await;
         let session = session.unwrap().session;
         let sent = session.send("go").unwrap();
         wait_until("the hook runs", || sleepers(&token) == 2).await;
@@ -258,7 +258,7 @@ async fn event_too_long_for_a_variable_is_in_a_file() {
 async fn events_report_a_denied_call() {
     let place = Place::new();
     let system = place.system(&hook("tool_start", "exit 2"), listing()).await;
-    let session = system.new_session(None, QuestionRecipient::Prompter).await;
+    let session = system.new_session(None, SessionSetup::default()).await;
     let session = session.unwrap().session;
     let mut events = session.watch();
     within(session.send("go").unwrap().outcome()).await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use allstop_core::receipt::ItemState;
 use allstop_model::Reply;
 use allstop_process::{ProcessSignal, is_alive, signal};
-use allstop_runtime::QuestionRecipient;
+use allstop_runtime::SessionSetup;
 
 use crate::{HELPER, Place, owner_answers, sleepers, state_of, token, wait_until, within};
 
@@ -57,7 +57,7 @@ async fn attached_work_ends_with_its_owner_and_is_recorded() {
     owner.kill();
     // Resumes at once: the keeper may still be ending the work.
     let system = place.system("", vec![Reply::text("again")]).await;
-    let open = within(system.resume_session("s1".into(), QuestionRecipient::Prompter))
+    let open = within(system.resume_session("s1".into(), SessionSetup::default()))
         .await
         .unwrap();
     assert_eq!(sleepers(&token), 0);
@@ -83,7 +83,7 @@ async fn work_recorded_as_detached_but_killed_is_found() {
     owner.kill();
     wait_until("its keeper kills it", || sleepers(&token) == 0).await;
     let system = place.system("", vec![Reply::text("again")]).await;
-    let open = within(system.resume_session("s1".into(), QuestionRecipient::Prompter))
+    let open = within(system.resume_session("s1".into(), SessionSetup::default()))
         .await
         .unwrap();
     assert_eq!(open.found.len(), 1);
@@ -105,7 +105,7 @@ async fn work_that_survives_a_kill_during_detaching_is_found() {
         let was_let_go = rest.trim() == "kept";
 
         let system = place.system("", vec![Reply::text("again")]).await;
-        let open = within(system.resume_session("s1".into(), QuestionRecipient::Prompter))
+        let open = within(system.resume_session("s1".into(), SessionSetup::default()))
             .await
             .unwrap();
         let [found] = open.found.as_slice() else {

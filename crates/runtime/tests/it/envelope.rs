@@ -9,7 +9,7 @@ use allstop_core::receipt::{
 };
 use allstop_core::{Cause, CauseKind, Extent, StopReason, Timestamp, Usage};
 use allstop_model::{Pause, Reply};
-use allstop_runtime::{Envelope, QuestionRecipient};
+use allstop_runtime::{Envelope, SessionSetup};
 use allstop_session::{SessionEventKind, StopTarget};
 use insta::assert_json_snapshot;
 use serde_json::json;
@@ -31,7 +31,7 @@ async fn completed_run_of_two_turns() {
         .system("[permissions]\ndeny = [\"write\"]", replies)
         .await;
     let open = system
-        .new_session(Some("s1".into()), QuestionRecipient::Prompter)
+        .new_session(Some("s1".into()), SessionSetup::default())
         .await;
     let session = open.unwrap().session;
     let mut outcomes = Vec::new();
@@ -78,7 +78,7 @@ async fn stopped_run() {
     let replies = vec![Reply::text("I think").pause(Pause::Forever)];
     let system = place.system("", replies).await;
     let open = system
-        .new_session(Some("s1".into()), QuestionRecipient::Prompter)
+        .new_session(Some("s1".into()), SessionSetup::default())
         .await;
     let session = open.unwrap().session;
     let mut events = session.watch();

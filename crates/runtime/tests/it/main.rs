@@ -25,7 +25,7 @@ use allstop_log::session::{decode, stream_of};
 use allstop_log::{Version, read_session};
 use allstop_model::{Reply, ScriptedModel};
 use allstop_process::{ContainmentChoice, KeeperProgram, Keepers, identity_of};
-use allstop_runtime::{Config, ModelChoice, QuestionRecipient, StoreChoice, System, SystemOptions};
+use allstop_runtime::{Config, ModelChoice, SessionSetup, StoreChoice, System, SystemOptions};
 use allstop_scope::RootOptions;
 use allstop_session::{MessageOutcome, Session};
 use allstop_tools::PermissionAnswer;
@@ -99,7 +99,7 @@ fn user() -> Cause {
 
 /// Runs one turn in a new session, and closes the session.
 async fn one_turn(system: &System, prompt: &str) -> Arc<MessageOutcome> {
-    let open = system.new_session(None, QuestionRecipient::Prompter).await;
+    let open = system.new_session(None, SessionSetup::default()).await;
     let session = open.expect("a new session").session;
     let sent = session.send(prompt).expect("the message is taken");
     let outcome = sent.outcome().await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use allstop_core::Extent;
 use allstop_model::Reply;
-use allstop_runtime::{QuestionRecipient, StartErrorKind, System};
+use allstop_runtime::{SessionSetup, StartErrorKind, System};
 use allstop_scope::StopRequest;
 use allstop_session::StopTarget;
 use serde_json::json;
@@ -49,7 +49,7 @@ async fn turn_calls_a_server_tool_and_close_ends_the_server() {
     let (place, config) = place();
     let system = within(open(&place, &config)).await;
     assert_eq!(system.mcp().all()[0].state().to_string(), "ready");
-    let session = system.new_session(None, QuestionRecipient::Prompter).await;
+    let session = system.new_session(None, SessionSetup::default()).await;
     let session = session.unwrap().session;
     let mut events = session.watch();
     let outcome = within(session.send("go").unwrap().outcome()).await;
@@ -69,7 +69,7 @@ async fn turn_calls_a_server_tool_and_close_ends_the_server() {
 async fn stop_of_a_turn_does_not_end_the_server() {
     let (place, config) = place();
     let system = within(open(&place, &config)).await;
-    let session = system.new_session(None, QuestionRecipient::Prompter).await;
+    let session = system.new_session(None, SessionSetup::default()).await;
     let session = session.unwrap().session;
     let _receipt = within(session.stop(&StopTarget::Session, user()).receipt()).await;
     assert_eq!(system.mcp().all()[0].state().to_string(), "ready");

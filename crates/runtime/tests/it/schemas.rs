@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use allstop_core::Receipt;
 use allstop_model::Reply;
 use allstop_runtime::{
-    Config, Envelope, EventLine, EventSchema, EventsMissed, McpServerEvent, QuestionRecipient,
+    Config, Envelope, EventLine, EventSchema, EventsMissed, McpServerEvent, SessionSetup,
     StreamEvent, StreamLine,
 };
 use allstop_session::SessionEventKind;
@@ -110,7 +110,7 @@ async fn events_of_a_run_are_valid() {
         Reply::text("done"),
     ];
     let system = place.system("", replies).await;
-    let session = system.new_session(None, QuestionRecipient::Prompter).await;
+    let session = system.new_session(None, SessionSetup::default()).await;
     let session = session.unwrap().session;
     let mut events = session.watch();
     let outcome = within(session.send("go").unwrap().outcome()).await;

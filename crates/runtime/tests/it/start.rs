@@ -9,7 +9,7 @@ use allstop_log::StreamName;
 use allstop_log::Version;
 use allstop_model::Reply;
 use allstop_runtime::{
-    Config, ModelChoice, QuestionRecipient, StartError, StartErrorKind, StoreChoice, System,
+    Config, ModelChoice, SessionSetup, StartError, StartErrorKind, StoreChoice, System,
     SystemOptions,
 };
 use allstop_session::SessionEventKind;
@@ -148,7 +148,7 @@ async fn folder_allowed_to_read_cannot_be_written() {
     let system = place
         .system(&config, vec![calls, Reply::text("Done.")])
         .await;
-    let session = system.new_session(None, QuestionRecipient::Prompter).await;
+    let session = system.new_session(None, SessionSetup::default()).await;
     let session = session.unwrap().session;
     let mut events = session.watch();
     let turn = within(session.send("go").unwrap().outcome()).await;
@@ -223,7 +223,7 @@ async fn sessions() {
         .await
         .unwrap();
     let unknown = system
-        .resume_session("s1".into(), QuestionRecipient::Prompter)
+        .resume_session("s1".into(), SessionSetup::default())
         .await
         .unwrap_err();
     assert_eq!(
@@ -231,14 +231,14 @@ async fn sessions() {
         "there is no session `s1`"
     );
     let open = system
-        .new_session(Some("s1".into()), QuestionRecipient::Prompter)
+        .new_session(Some("s1".into()), SessionSetup::default())
         .await
         .unwrap();
     let other = System::open(place.options("", Some(script())))
         .await
         .unwrap();
     let in_use = other
-        .resume_session("s1".into(), QuestionRecipient::Prompter)
+        .resume_session("s1".into(), SessionSetup::default())
         .await
         .unwrap_err();
     assert_eq!(
@@ -250,7 +250,7 @@ async fn sessions() {
     );
     within(open.session.close()).await;
     let exists = system
-        .new_session(Some("s1".into()), QuestionRecipient::Prompter)
+        .new_session(Some("s1".into()), SessionSetup::default())
         .await
         .unwrap_err();
     assert_eq!(
@@ -259,7 +259,7 @@ async fn sessions() {
     );
     let before = versions(&system).await;
     let open = system
-        .resume_session("s1".into(), QuestionRecipient::Prompter)
+        .resume_session("s1".into(), SessionSetup::default())
         .await
         .unwrap();
     assert!(open.interrupted.is_none() && open.found.is_empty());

@@ -197,7 +197,7 @@ async fn resume_after_crash(
     keeper: Option<ProcessIdentity>,
 ) -> (Scope, Sessions, Session) {
     let at = Timestamp::from_unix_ms(0);
-    let crashed = SessionWriter::create(Arc::clone(log) as _, "s1".into(), at, "/tmp").await;
+    let crashed = SessionWriter::create(Arc::clone(log) as _, "s1".into(), at, "/tmp", None).await;
     let command = SessionRecord::BackgroundStarted {
         id: "bg_1".into(),
         turn: TurnNumber(1),

@@ -2,18 +2,20 @@
 
 use std::sync::Arc;
 
-use allstop_core::SessionId;
-use allstop_log::SessionError;
+use allstop_core::{Extent, SessionId};
+use allstop_log::{MemoryLog, SessionError};
 use allstop_model::Reply;
+use allstop_scope::StopRequest;
 use allstop_session::{
     OpenError, ReserveResult, Session, SessionOptions, SessionReservation, StopTarget,
 };
+use allstop_testkit::{FaultyLog, LogFault};
 use futures::FutureExt as _;
 use futures::future::join_all;
 use parking_lot::Mutex;
 use tokio::task::yield_now;
 
-use crate::support::{Fixture, agent, fixture, in_order, user};
+use crate::support::{Fixture, agent, fixture, fixture_in, in_order, user};
 
 async fn open_fixture() -> Fixture {
     let agent = agent(&in_order(vec![Reply::text("hello")])).build();
@@ -46,7 +48,7 @@ async fn second_opener_uses_the_session_of_the_first() {
     let mut second = Box::pin(registry.reserve(&id(), Session::clone));
     assert!((&mut second).now_or_never().is_none());
     let opened = fixture.sessions.create(Some(id()), "/tmp").await.unwrap();
-    // Others find it already, but whoever asked for the id waits for the release.
+    // The session can be found already, but a request for its id waits for the release.
     assert!(registry.find(&id()).is_some());
     assert!((&mut second).now_or_never().is_none());
     drop(first);
@@ -160,14 +162,49 @@ async fn subscriber_sees_each_open_session_once() {
     let registry = fixture.sessions.registry();
     let seen = Arc::<Mutex<Vec<String>>>::default();
     let noted = Arc::clone(&seen);
-    registry.subscribe(Arc::new(move |session| {
+    registry.subscribe(move |session| {
         assert_eq!(session.last_turn().0, 0, "before its first message");
         noted.lock().push(session.id().to_string());
-    }));
+    });
     let opened = fixture.sessions.create(Some(id()), "/tmp").await.unwrap();
     assert_eq!(*seen.lock(), ["s1", "s2"]);
     opened.close().await;
     fixture.close().await;
+}
+
+/// A stop of all work comes while the store creates the session.
+#[tokio::test(start_paused = true)]
+async fn session_that_a_stop_refuses_leaves_the_registry() {
+    let log = Arc::new(FaultyLog::new(Arc::new(MemoryLog::new())));
+    let fixture = fixture_in(
+        Arc::clone(&log) as _,
+        agent(&in_order(Vec::new())).build(),
+        SessionOptions::default(),
+    )
+    .await;
+    let registry = fixture.sessions.registry();
+    let part = Arc::new("part");
+    let attached = Arc::clone(&part);
+    registry.subscribe(move |session| {
+        let held = (session.clone(), Arc::clone(&attached));
+        session.set_part(Arc::new(held));
+    });
+    log.fail_at("session_opened", LogFault::Hold);
+    let stop = async {
+        log.reached().await;
+        let all = StopRequest::new(Extent::Process, user());
+        drop(fixture.root.stop(all).receipt().await);
+        log.release().await;
+    };
+    let (refused, ()) = tokio::join!(fixture.sessions.create(Some(id()), "/tmp"), stop);
+    assert!(matches!(refused, Err(OpenError::Stopped(_))), "{refused:?}");
+    fixture.session.closed().await;
+    assert!(registry.list().is_empty());
+    assert_eq!(
+        Arc::strong_count(&part),
+        2,
+        "the subscriber has the last one"
+    );
 }
 
 /// A session without a handle leaves once it sleeps, unless it is kept. An idle one makes room for another.
@@ -184,7 +221,7 @@ async fn kept_session_stays_until_it_makes_room() {
     drop((dropped, fixture.session));
     yield_now().await;
     let open: Vec<_> = registry.list().iter().map(|s| s.id().clone()).collect();
-    assert_eq!(open, [kept.clone()]);
+    assert_eq!(open, std::slice::from_ref(&kept));
     let idle = |session: &Session| !session.is_busy();
     assert!(
         registry.reserve_idle(2, &id(), idle).is_none(),

@@ -81,7 +81,7 @@ fn usage(input_tokens: u64, output_tokens: u64) -> Usage {
 async fn open(log: &MemoryLog, id: &str) -> SessionWriter {
     let id = SessionId::from(id);
     let log = Arc::new(log.clone());
-    SessionWriter::create(log, id, at(0), "/home/me/project\u{1b}[2J")
+    SessionWriter::create(log, id, at(0), "/home/me/project\u{1b}[2J", None)
         .await
         .unwrap()
 }

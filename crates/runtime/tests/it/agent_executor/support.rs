@@ -132,9 +132,9 @@ impl AgentTasks {
         );
         let opened = Arc::<OnceLock<Session>>::default();
         let first = Arc::clone(&opened);
-        sessions.registry().subscribe(Arc::new(move |session| {
+        sessions.registry().subscribe(move |session| {
             let _only_the_first = first.set(session.clone());
-        }));
+        });
         let executor = AgentExecutor::new(sessions, "/tmp", options);
         let parts = Arc::new(change(executor.parts()));
         let log = Arc::clone(&logs.tasks);

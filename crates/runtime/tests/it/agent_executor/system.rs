@@ -5,7 +5,7 @@ use std::sync::Arc;
 use allstop_core::ContextId;
 use allstop_log::MemoryLog;
 use allstop_model::Reply;
-use allstop_runtime::{AgentExecutorOptions, QuestionRecipient};
+use allstop_runtime::{AgentExecutorOptions, QuestionRecipient, SessionSetup};
 use allstop_task::{TaskManager, TaskOptions, TaskRequest, TaskState};
 use serde_json::json;
 
@@ -21,7 +21,10 @@ async fn cancel_of_a_task_kills_the_processes_of_its_shell() {
     let config = "[permissions]\nallow = [\"shell\"]\n";
     let system = place.system(config, replies).await;
     let executor = system.agent_executor(
-        QuestionRecipient::Subscribers,
+        SessionSetup {
+            recipient: QuestionRecipient::Subscribers,
+            ..SessionSetup::default()
+        },
         AgentExecutorOptions::default(),
     );
     let manager = TaskManager::open(
@@ -51,13 +54,16 @@ async fn context_of_a_client_never_opens_a_session_of_somebody_else() {
     let system = place
         .system("", vec![Reply::text("private"), Reply::text("public")])
         .await;
-    let open = system.new_session(None, QuestionRecipient::Prompter).await;
+    let open = system.new_session(None, SessionSetup::default()).await;
     let session = open.unwrap().session;
     let id = session.id().clone();
     soon(session.send("my secret").unwrap().outcome()).await;
     drop(session.close().await);
     let executor = system.agent_executor(
-        QuestionRecipient::Subscribers,
+        SessionSetup {
+            recipient: QuestionRecipient::Subscribers,
+            ..SessionSetup::default()
+        },
         AgentExecutorOptions::default(),
     );
     let manager = TaskManager::open(

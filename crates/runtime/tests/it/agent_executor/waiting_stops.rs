@@ -7,7 +7,7 @@ use allstop_core::Receipt;
 use allstop_core::receipt::ItemKind;
 use allstop_log::MemoryLog;
 use allstop_model::{ModelError, ModelErrorKind, Reply};
-use allstop_runtime::{AgentExecutorOptions, QuestionRecipient, System};
+use allstop_runtime::{AgentExecutorOptions, QuestionRecipient, SessionSetup, System};
 use allstop_task::{TaskManager, TaskOptions, TaskRequest, TaskState, WhenFull};
 use serde_json::json;
 
@@ -31,7 +31,10 @@ fn replies(command: &str) -> Vec<Reply> {
 
 async fn manager_of(system: &System, options: TaskOptions) -> TaskManager {
     let executor = system.agent_executor(
-        QuestionRecipient::Subscribers,
+        SessionSetup {
+            recipient: QuestionRecipient::Subscribers,
+            ..SessionSetup::default()
+        },
         AgentExecutorOptions::default(),
     );
     let (log, scope) = (Arc::new(MemoryLog::new()), system.scope().clone());

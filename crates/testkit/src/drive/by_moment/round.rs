@@ -172,7 +172,7 @@ async fn run(parts: &RealParts, planned: PlannedRound) -> RunObservation {
         _ => None,
     };
     let agent = parts.agent(&background, deadline, planned.stop_policy);
-    let session = SessionWriter::create(Arc::clone(&log), session_id(), now(), "/random");
+    let session = SessionWriter::create(Arc::clone(&log), session_id(), now(), "/random", None);
     let session = session.await.expect("a new session");
     let request = RunRequest {
         history: RunHistory::Logged(Box::new(session)),

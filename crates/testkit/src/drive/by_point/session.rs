@@ -123,7 +123,7 @@ pub(super) async fn next_of_store(
 
 /// Writes the records that an earlier process left.
 async fn prepare(log: &Arc<dyn Log>, play: &SessionPlay) {
-    let stream = SessionWriter::create(Arc::clone(log), session_id(), made_at(), "/explored");
+    let stream = SessionWriter::create(Arc::clone(log), session_id(), made_at(), "/explored", None);
     let mut stream = stream.await.expect("a new session");
     if !play.left_behind.is_empty() {
         let records = play.left_behind.clone();

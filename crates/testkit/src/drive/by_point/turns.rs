@@ -44,7 +44,8 @@ pub(super) async fn run_turns(
         }
         None => None,
     };
-    let session = SessionWriter::create(Arc::clone(&log), session_id(), made_at(), "/explored");
+    let session =
+        SessionWriter::create(Arc::clone(&log), session_id(), made_at(), "/explored", None);
     let session = session.await.expect("a new session");
     stage.watch.points.open();
     stage.watch.points.reach(Moment::Before, "run", "");
