@@ -11,7 +11,7 @@ use crate::{exec, workspace};
 
 /// Crates from the bottom up: each may depend only on crates before it. Includes planned crates; a crate that is
 /// missing here cannot be added.
-const ORDER: [&str; 22] = [
+const ORDER: [&str; 23] = [
     "core",
     "process",
     "scope",
@@ -26,6 +26,7 @@ const ORDER: [&str; 22] = [
     "runtime",
     "jsonrpc",
     "terminal",
+    "host",
     "a2a",
     "copilot",
     "acp",

@@ -1,10 +1,10 @@
 //! Connections: each is work of a scope, so a stop of the server ends them and accounts for them.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::receipt::ItemKind;
+use allstop_host::accept_connections;
 use allstop_scope::{Scope, WorkCx, WorkSpec};
 use axum::Router;
 use axum::middleware::from_fn_with_state;
@@ -14,8 +14,7 @@ use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use crate::connection_activity::{ConnectionActivity, count_request};
 use crate::tls::ServerTls;
@@ -51,50 +50,19 @@ impl Default for ServerOptions {
     }
 }
 
-/// Pause after a failed accept: the usual reason, too many open files, passes when a connection ends.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-
-/// Serves connections until a stop covers `scope`. Then it accepts no more, and each connection ends behind the answer
-/// that it is sending.
+/// Serves connections until a stop covers `scope`. Then it accepts no more, and each connection ends after the answer that
+/// it is sending.
 ///
 /// # Cancel safety
 /// Dropping the future stops accepting; connections go on in their scope.
 pub async fn serve(listener: TcpListener, router: Router, scope: Scope, options: ServerOptions) {
-    let slots = Arc::new(Semaphore::new(options.connections_max));
-    loop {
-        let accepted = tokio::select! {
-            biased;
-            () = scope.stopped() => return,
-            accepted = accept(&listener, &slots) => accepted,
-        };
-        let (stream, peer, slot) = accepted;
-        let (router, options, connections) = (router.clone(), options.clone(), scope.clone());
-        let spec = WorkSpec::new(ItemKind::Future, format!("connection of {peer}"));
-        let served = scope.spawn(spec, |cx| async move {
-            serve_stream(stream, router, connections, cx, &options).await;
-            drop(slot);
-        });
-        if served.is_err() {
-            return;
-        }
-    }
-}
-
-async fn accept(
-    listener: &TcpListener,
-    slots: &Arc<Semaphore>,
-) -> (TcpStream, SocketAddr, tokio::sync::OwnedSemaphorePermit) {
-    loop {
-        let slot = Arc::clone(slots).acquire_owned().await;
-        let slot = slot.expect("the semaphore is never closed");
-        match listener.accept().await {
-            Ok((stream, peer)) => return (stream, peer, slot),
-            Err(error) => {
-                tracing::warn!(%error, "a connection is not accepted");
-                sleep(ACCEPT_PAUSE).await;
-            }
-        }
-    }
+    let (connections, options) = (scope.clone(), Arc::new(options));
+    let connections_max = options.connections_max;
+    let serve_one = move |stream, cx| {
+        let (router, options) = (router.clone(), Arc::clone(&options));
+        serve_stream(stream, router, connections.clone(), cx, options)
+    };
+    accept_connections(listener, scope, connections_max, serve_one).await;
 }
 
 async fn serve_stream(
@@ -102,14 +70,10 @@ async fn serve_stream(
     router: Router,
     scope: Scope,
     cx: WorkCx,
-    options: &ServerOptions,
+    options: Arc<ServerOptions>,
 ) {
-    // Answers are small; without this the last part of one waits for the client's acknowledgement.
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "TCP_NODELAY");
-    }
     let Some(tls) = &options.tls else {
-        return serve_connection(stream, router, scope, cx, options).await;
+        return serve_connection(stream, router, scope, cx, &options).await;
     };
     let handshake = timeout(options.head_time_max, tls.acceptor().accept(stream));
     let shaken = tokio::select! {
@@ -118,7 +82,7 @@ async fn serve_stream(
         shaken = handshake => shaken,
     };
     match shaken {
-        Ok(Ok(stream)) => serve_connection(stream, router, scope, cx, options).await,
+        Ok(Ok(stream)) => serve_connection(stream, router, scope, cx, &options).await,
         Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
         Err(_elapsed) => tracing::debug!("a TLS handshake took too long"),
     }

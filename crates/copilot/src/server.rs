@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use allstop_core::receipt::ItemKind;
 use allstop_core::{Cause, Receipt, SessionId};
+use allstop_host::finish_work;
 use allstop_runtime::System;
-use allstop_scope::{Scope, WorkHandle, WorkSpec};
+use allstop_scope::{Scope, WorkHandle};
 use allstop_session::{Session, SessionRegistry};
 use allstop_tools::PermissionAnswer;
 use futures::future::join_all;
@@ -105,18 +105,6 @@ impl CopilotServer {
         open.iter().filter_map(Session::part).collect()
     }
 
-    /// Runs work on a session in the server's own scope: a client that goes while it waits does not leave half a session.
-    /// `None` if the server is being stopped.
-    pub(crate) fn run_whole<T: Send + 'static>(
-        &self,
-        name: String,
-        work: impl Future<Output = T> + Send + 'static,
-    ) -> Option<WorkHandle<T>> {
-        let spec = WorkSpec::new(ItemKind::Future, name);
-        let running = self.inner.connections.spawn_begun(spec, |_cx| work);
-        running.ok()
-    }
-
     /// Begins to stop all work of a session and to close it: it can be resumed. `None` if it is not open, or not to be
     /// closed. Dropping the handle takes nothing back.
     pub(crate) fn close_session_if(
@@ -130,11 +118,15 @@ impl CopilotServer {
         let (session, reservation) = self.registry().reserve_open(id, is_chosen)?;
         // From now on no client finds it.
         let hosted = session.take_part::<HostedSession>()?;
-        self.run_whole(format!("close of session {id}"), async move {
-            let receipt = hosted.close(cause).await;
-            drop(reservation);
-            receipt
-        })
+        finish_work(
+            self.connections(),
+            format!("close of session {id}"),
+            async move {
+                let receipt = hosted.close(cause).await;
+                drop(reservation);
+                receipt
+            },
+        )
     }
 
     /// Detaches a client that is gone from all sessions. Each session that it leaves alone is closed after a time.

@@ -3,13 +3,11 @@
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
 
 use allstop_core::receipt::ItemKind;
-use allstop_scope::WorkSpec;
+use allstop_host::accept_connections;
+use allstop_scope::{WorkCx, WorkSpec};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use super::connection::RemoteConnection;
@@ -19,9 +17,6 @@ use super::owned::OwnedSessions;
 /// Connections at a time: more wait to be accepted. A stop keeps its connection until it has the receipt, so there is room for
 /// many, and for the descriptors of the tools below the usual limit of 1,024.
 const CONNECTIONS_MAX: usize = 256;
-
-/// Pause after a connection that was not accepted: descriptors may be free again.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// A socket on which stops come in. Dropping it removes the socket.
 #[derive(Debug)]
@@ -51,11 +46,11 @@ impl RemoteListener {
         let socket = bind().and_then(|(listener, file)| {
             let (sessions, in_flight) = (owned.clone(), in_flight.clone());
             let spec = WorkSpec::new(ItemKind::Future, "socket for stops");
-            let accepting = owned.scope().spawn(spec, move |cx| async move {
-                tokio::select! {
-                    _stopped = cx.stopped_at("socket for stops") => {}
-                    () = accept(&listener, &sessions, &in_flight) => {}
-                }
+            let scope = owned.scope().clone();
+            let accepting = owned.scope().spawn(spec, move |_cx| {
+                let serve_one =
+                    move |stream, cx| serve(stream, cx, sessions.clone(), in_flight.clone());
+                accept_connections(listener, scope, CONNECTIONS_MAX, serve_one)
             });
             accepting.map_err(io::Error::other)?;
             Ok(file)
@@ -105,35 +100,14 @@ fn bind_in(path: &Path) -> io::Result<UnixListener> {
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
-async fn accept(listener: &UnixListener, owned: &OwnedSessions, in_flight: &TaskTracker) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-            return;
-        };
-        let stream = match listener.accept().await {
-            Ok((stream, _address)) => stream,
-            Err(error) => {
-                tracing::warn!(%error, "a connection is not accepted");
-                tokio::time::sleep(ACCEPT_AGAIN).await;
-                continue;
-            }
-        };
-        if !is_own_user(&stream) {
-            continue;
-        }
-        let connection = RemoteConnection::new(owned.clone(), in_flight.clone());
-        let spec = WorkSpec::new(ItemKind::Future, "request of another process");
-        let spawned = owned.scope().spawn(spec, |cx| async move {
-            tokio::select! {
-                _stopped = cx.stopped_at("request of another process") => {}
-                () = connection.serve(stream) => {}
-            }
-            drop(place);
-        });
-        if spawned.is_err() {
-            return;
-        }
+async fn serve(stream: UnixStream, cx: WorkCx, owned: OwnedSessions, in_flight: TaskTracker) {
+    if !is_own_user(&stream) {
+        return;
+    }
+    let connection = RemoteConnection::new(owned, in_flight);
+    tokio::select! {
+        _stopped = cx.stopped_at("request of another process") => {}
+        () = connection.serve(stream) => {}
     }
 }
 

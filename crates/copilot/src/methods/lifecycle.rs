@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use allstop_core::record::SessionRecord;
 use allstop_core::{Cause, CauseKind, SessionId};
+use allstop_host::finish_work;
 use allstop_jsonrpc::RpcError;
 use allstop_log::session::{decode, stream_of};
 use allstop_log::{Log, LogError, SessionSummary, Version, list_sessions, remove_session};
@@ -94,9 +95,8 @@ pub(super) fn delete(
             Err(error) => json!({ "success": false, "error": error.to_string() }),
         }
     };
-    let deleting = cx
-        .server
-        .run_whole("deletion of a session".to_owned(), deleting);
+    let name = "deletion of a session".to_owned();
+    let deleting = finish_work(cx.server.connections(), name, deleting);
     Ok(later(whole(deleting)))
 }
 

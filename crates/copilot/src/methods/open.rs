@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use allstop_host::finish_work;
 use allstop_jsonrpc::RpcError;
 use allstop_log::Version;
 use allstop_model::Model;
@@ -124,8 +125,8 @@ fn begin(
         match found.await {
             ReserveResult::Reserved(reservation) => {
                 let opening = opened(server.clone(), client, choice, mode, reservation);
-                let opening = server.run_whole(format!("opening of session {id}"), opening);
-                whole(opening).await??;
+                let name = format!("opening of session {id}");
+                whole(finish_work(server.connections(), name, opening)).await??;
             }
             ReserveResult::Open(joined) => joined?,
         }

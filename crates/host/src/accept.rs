@@ -1,0 +1,103 @@
+//! The accept loop.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::receipt::ItemKind;
+use allstop_scope::{Scope, WorkCx, WorkSpec};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::sleep;
+
+/// Pause after a connection that was not accepted: the usual reason, too many open files, passes when another one ends.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Socket that accepts connections.
+pub trait Listener: Send + Sync {
+    /// A connection.
+    type Stream: Send + 'static;
+
+    /// Accepts the next connection. Returns it with its name for receipts.
+    ///
+    /// # Errors
+    /// If the system has no connection to give.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    fn accept(&self) -> impl Future<Output = io::Result<(Self::Stream, String)>> + Send;
+}
+
+impl Listener for TcpListener {
+    type Stream = TcpStream;
+
+    async fn accept(&self) -> io::Result<(TcpStream, String)> {
+        let (stream, peer) = self.accept().await?;
+        // Answers are small; without this the last part of one waits for the peer's acknowledgement.
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "TCP_NODELAY");
+        }
+        Ok((stream, format!("connection of {peer}")))
+    }
+}
+
+impl Listener for UnixListener {
+    type Stream = UnixStream;
+
+    async fn accept(&self) -> io::Result<(UnixStream, String)> {
+        let (stream, _unnamed) = self.accept().await?;
+        Ok((stream, "connection of another process".to_owned()))
+    }
+}
+
+/// Accepts connections until a stop covers `scope`. Each is served as work of the scope, at most `connections_max` at a
+/// time; more wait in the system's queue.
+///
+/// # Cancel safety
+/// Dropping the future stops accepting; connections continue in their scope.
+pub async fn accept_connections<L, F>(
+    listener: L,
+    scope: Scope,
+    connections_max: usize,
+    serve: impl Fn(L::Stream, WorkCx) -> F + Send,
+) where
+    L: Listener,
+    F: Future<Output = ()> + Send + 'static,
+{
+    let places = Arc::new(Semaphore::new(connections_max));
+    loop {
+        let (stream, name, place) = tokio::select! {
+            biased;
+            () = scope.stopped() => return,
+            accepted = accept(&listener, &places) => accepted,
+        };
+        let spec = WorkSpec::new(ItemKind::Future, name);
+        let served = scope.spawn(spec, |cx| {
+            let serving = serve(stream, cx);
+            async move {
+                serving.await;
+                drop(place);
+            }
+        });
+        if served.is_err() {
+            return;
+        }
+    }
+}
+
+async fn accept<L: Listener>(
+    listener: &L,
+    places: &Arc<Semaphore>,
+) -> (L::Stream, String, OwnedSemaphorePermit) {
+    loop {
+        let place = Arc::clone(places).acquire_owned().await;
+        let place = place.expect("the semaphore is never closed");
+        match listener.accept().await {
+            Ok((stream, name)) => return (stream, name, place),
+            Err(error) => {
+                tracing::warn!(%error, "a connection is not accepted");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! Work that ends whole.
+
+use allstop_core::receipt::ItemKind;
+use allstop_scope::{Scope, WorkHandle, WorkSpec};
+
+/// Begins work in the scope of a server, such as the opening of a session. It runs to its end although the client that
+/// waits for it leaves: dropping the handle ends nothing. `None` if the server is being stopped.
+pub fn finish_work<T: Send + 'static>(
+    scope: &Scope,
+    name: String,
+    work: impl Future<Output = T> + Send + 'static,
+) -> Option<WorkHandle<T>> {
+    let spec = WorkSpec::new(ItemKind::Future, name);
+    scope.spawn_begun(spec, |_cx| work).ok()
+}
