@@ -20,6 +20,7 @@ mod remote;
 mod resources;
 mod run;
 mod serve;
+mod server_loop;
 mod shell_command;
 mod shell_quote;
 mod short_id;

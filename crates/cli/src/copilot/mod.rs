@@ -2,8 +2,9 @@
 
 mod endpoint;
 
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
 
 use allstop_copilot::{ConnectionAccess, CopilotOptions, CopilotServer};
 use allstop_core::{Cause, CauseKind, Extent};
@@ -15,11 +16,11 @@ use allstop_tools::permission::{FixedAnswer, PermissionAnswer};
 use anyhow::Context as _;
 
 use crate::args::CopilotArgs;
-use crate::control::{Control, ControlEffect};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::host::{ProcessHost, variable};
-use crate::remote::{ClientQuestions, OwnedSessions, RemoteListener};
+use crate::remote::{ClientQuestions, OwnedSessions};
+use crate::server_loop::{HostedServer, run_server};
 use crate::start::options::{Given, config_of, system};
 use crate::start::project;
 use crate::start::{self, StartFailure, StartStage};
@@ -34,95 +35,74 @@ struct RunningCopilot {
     system: Arc<System>,
     agent: Scope,
     connections: Scope,
-    /// Resolves when the clients are gone: on standard input and output only.
     /// Ends with the client on standard input and output: with the reason, if that one sent what cannot be read.
     serving: WorkHandle<Option<FrameError>>,
+    /// The reason, if it has ended with one.
+    malformed: Option<FrameError>,
     address: Option<String>,
 }
 
 /// Serves until the client is gone, asks for a shutdown, or a signal comes.
 pub(crate) async fn copilot(args: CopilotArgs, host: &ProcessHost) -> Result<Exit, CliError> {
     let access = access(&args)?;
-    let mut supervisor = Supervisor::new(host.signals()?, Control::new(GRACE_DEFAULT));
-    let sessions = OwnedSessions::new("copilot", host.folder.clone(), host.scopes());
-    let running = match open(args, access, &sessions, host, &mut supervisor).await {
-        Ok(running) => running,
-        Err(StartFailure::Usage(problem)) => return Err(problem),
-        Err(StartFailure::Ended(envelope)) => match envelope.error {
-            Some(error) => {
-                let problem = CliError::failure(error.message);
-                return Err(CliError {
-                    hint: error.hint,
-                    ..problem
-                });
-            }
-            None => return Ok(exit(&supervisor)),
-        },
+    let opened = async |sessions: &OwnedSessions, supervisor: &mut Supervisor| {
+        open(args, access, sessions, host, supervisor).await
     };
-    let RunningCopilot {
-        server,
-        system,
-        agent,
-        connections,
-        mut serving,
-        address,
-    } = running;
-    if let Some(address) = &address {
-        // The SDKs wait for this line.
-        host.output.stdout().answer(address, OutputPriority::Must);
+    run_server("copilot", host, opened).await
+}
+
+impl HostedServer for RunningCopilot {
+    type Report = ();
+
+    /// The SDKs wait for this line.
+    fn addresses(&self) -> Option<&str> {
+        self.address.as_deref()
     }
-    sessions.set_store(system.store_file());
-    let remote = RemoteListener::listen(sessions);
-    if let Some(problem) = remote.problem() {
-        tracing::warn!("{problem}");
+
+    fn store_file(&self) -> Option<PathBuf> {
+        self.system.store_file()
     }
-    let mut malformed = None;
-    let (cause, is_asked) = loop {
+
+    fn tell(&self, line: &str) {
+        tracing::warn!("{line}");
+    }
+
+    async fn ended(&mut self) -> Cause {
         tokio::select! {
             biased;
-            effect = supervisor.next() => match effect {
-                ControlEffect::Stop(cause) | ControlEffect::Force(cause) => break (cause, false),
-                ControlEffect::Exit => break (Cause::new(CauseKind::Shutdown), false),
-                ControlEffect::Nothing => {}
-            },
-            () = server.shutdown_requested() => {
-                break (Cause::new(CauseKind::Shutdown).detail("the client asked for it"), true);
+            () = self.server.shutdown_requested() => {
+                Cause::new(CauseKind::Shutdown).detail("the client asked for it")
             }
-            gone = &mut serving => {
-                malformed = gone.ok().flatten();
-                break (Cause::new(CauseKind::Disconnect).detail("the client is gone"), true);
+            gone = &mut self.serving => {
+                self.malformed = gone.ok().flatten();
+                Cause::new(CauseKind::Disconnect).detail("the client is gone")
             }
         }
-    };
-    if is_asked {
-        supervisor.control.end(Instant::now());
     }
-    let force = |_hurry: ControlEffect| {
+
+    /// Turns of clients have no end to wait for.
+    async fn drain(&self, _cause: &Cause) {}
+
+    fn force(&self, cause: &Cause) {
         let request = StopRequest::new(Extent::Process, cause.clone());
-        agent.stop(request).force();
-    };
-    let stopping = async {
-        let _receipts = server.close(&cause).await;
+        self.agent.stop(request).force();
+    }
+
+    async fn stop(&self, cause: &Cause, _left: Duration) {
+        let _receipts = self.server.close(cause).await;
         let short = || StopRequest::new(Extent::Process, cause.clone()).grace(FORCE_MAX / 10);
-        let (agent, connections) = (agent.stop(short()), connections.stop(short()));
+        let (agent, connections) = (self.agent.stop(short()), self.connections.stop(short()));
         drop(tokio::join!(agent.receipt(), connections.receipt()));
-        system.close().await;
-        // Who has asked for a stop from another terminal has its receipt before this process is gone.
-        remote.answered().await;
-    };
-    let in_time = supervisor.wait_to_exit(stopping, force).await;
-    if in_time.is_none() {
-        tracing::warn!("the time is over: what still runs ends with the process");
+        self.system.close().await;
     }
-    if let Some(error) = malformed {
+
+    fn report(&self, (): ()) {}
+
+    fn problem(self) -> Option<CliError> {
+        let error = self.malformed?;
         let problem = format!("the client sent what cannot be read: {error}");
-        return Err(CliError::failure(problem));
+        Some(CliError::failure(problem))
     }
-    Ok(if is_asked {
-        Exit::from(0)
-    } else {
-        exit(&supervisor)
-    })
 }
 
 /// Right of the clients. On a port anybody on this machine could run commands without a token.
@@ -226,14 +206,7 @@ async fn open_server(
         agent,
         connections,
         serving,
+        malformed: None,
         address,
     })
-}
-
-fn exit(supervisor: &Supervisor) -> Exit {
-    let control = &supervisor.control;
-    Exit {
-        code: control.exit_code(control.stop_reason()),
-        output_wait: control.output_wait(Instant::now()),
-    }
 }

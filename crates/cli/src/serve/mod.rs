@@ -12,25 +12,25 @@ mod open;
 mod push;
 mod traces;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use allstop_agent::TurnError;
 use allstop_core::receipt::ItemKind;
-use allstop_core::{Cause, CauseKind, Extent, HumanDuration};
-use allstop_scope::{FORCE_MAX, GRACE_DEFAULT, StopRequest, WorkSpec};
+use allstop_core::{Cause, CauseKind, Extent, HumanDuration, Receipt};
+use allstop_scope::{FORCE_MAX, StopRequest, WorkSpec};
 use allstop_task::ShutdownReport;
 use allstop_terminal::OutputPriority;
 
 use tokio::time::timeout;
 
 use crate::args::{ServeArgs, WorkerArgs};
-use crate::control::{Control, ControlEffect};
 use crate::display::{RECEIPT_WIDTH_DEFAULT, render_receipt};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::host::ProcessHost;
-use crate::remote::{OwnedSessions, RemoteListener};
+use crate::remote::OwnedSessions;
+use crate::server_loop::{HostedServer, run_server};
 use crate::start::options::Given;
 use crate::start::{self, StartFailure, StartStage};
 use crate::supervise::Supervisor;
@@ -79,75 +79,23 @@ pub(crate) async fn work(args: WorkerArgs, host: &ProcessHost) -> Result<Exit, C
 }
 
 async fn run(args: ServerArgs, host: &ProcessHost) -> Result<Exit, CliError> {
-    let mut supervisor = Supervisor::new(host.signals()?, Control::new(GRACE_DEFAULT));
     let command = match args.endpoint {
         Some(_) => "serve",
         None => "worker",
     };
-    let sessions = OwnedSessions::new(command, host.folder.clone(), host.scopes());
-    let (server, agent) = match open(args, &sessions, host, &mut supervisor).await {
-        Ok(open) => open,
-        Err(StartFailure::Usage(problem)) => return Err(problem),
-        Err(StartFailure::Ended(envelope)) => match envelope.error {
-            Some(TurnError { message, hint, .. }) => {
-                let problem = CliError::failure(message);
-                return Err(CliError { hint, ..problem });
-            }
-            None => return Ok(stopped(&supervisor)),
-        },
-    };
-    // For scripts: with port 0 only these lines tell the addresses.
-    host.output
-        .stdout()
-        .answer(&server.addresses, OutputPriority::Must);
-    tell(host, &agent);
-    let system = server.system.as_ref();
-    sessions.set_store(system.and_then(allstop_runtime::System::store_file));
-    let remote = RemoteListener::listen(sessions);
-    remote.problem().iter().for_each(|said| tell(host, said));
-    let mut connection = StoreConnection::of(&server.store);
-    let mut is_draining = false;
-    let cause = loop {
-        let effect = tokio::select! {
-            biased;
-            effect = supervisor.next() => effect,
-            change = connection.changed() => {
-                tell(host, change);
-                continue;
-            }
-            () = server.manager.asked_to_drain(), if !is_draining => {
-                is_draining = true;
-                tell(host, DRAINING);
-                continue;
-            }
-            () = server.manager.drained_from_elsewhere() => {
-                if !is_draining {
-                    // It was done before this loop heard of it.
-                    tell(host, DRAINING);
-                }
-                tell(host, "drained");
-                let cause = Cause::new(CauseKind::Shutdown).detail("drained");
-                // Its tasks had all the time that they needed.
-                shut_down(host, &mut supervisor, &server, None, cause).await;
-                answered(&remote, &mut supervisor).await;
-                return Ok(Exit::from(0));
-            }
+    let opened = async |sessions: &OwnedSessions, supervisor: &mut Supervisor| {
+        let (server, agent) = open(args, sessions, host, supervisor).await?;
+        let connection = StoreConnection::of(&server.store);
+        let serving = TaskServer {
+            host,
+            server,
+            connection,
+            is_draining: false,
         };
-        match effect {
-            ControlEffect::Stop(cause) | ControlEffect::Force(cause) => break cause,
-            ControlEffect::Exit => break Cause::new(CauseKind::Shutdown),
-            ControlEffect::Nothing => {}
-        }
+        serving.tell(&agent);
+        Ok(serving)
     };
-    shut_down(host, &mut supervisor, &server, server.drain, cause).await;
-    answered(&remote, &mut supervisor).await;
-    Ok(stopped(&supervisor))
-}
-
-/// Waits until who has asked for a stop from another terminal has its receipt.
-async fn answered(remote: &RemoteListener, supervisor: &mut Supervisor) {
-    let answered = remote.answered();
-    let _answered_or_late = supervisor.wait_to_exit(answered, |_| {}).await;
+    run_server(command, host, opened).await
 }
 
 /// Reads flags and files, then starts the server. A signal ends it in every stage.
@@ -181,46 +129,85 @@ async fn open(
     Ok((server.ok_or_stopped()??, in_words))
 }
 
-/// Stops the tasks, then the background work of their sessions and the connections: a client that waits gets the end of
-/// its task.
-async fn shut_down(
-    host: &ProcessHost,
-    supervisor: &mut Supervisor,
-    server: &RunningServer,
-    drain: Option<Duration>,
-    cause: Cause,
-) {
-    server.readiness.set(false);
-    let mut is_hurried = false;
-    if let Some(max) = drain {
-        let max_text = HumanDuration(max);
-        tell(host, &format!("draining for at most {max_text}: {cause}"));
-        tokio::select! {
-            biased;
-            // A second signal, or the exit.
-            _hurry = supervisor.next() => is_hurried = true,
-            _drained = timeout(max, server.manager.drain()) => {}
+/// A server or worker in its main loop.
+struct TaskServer<'a> {
+    host: &'a ProcessHost,
+    server: RunningServer,
+    connection: StoreConnection,
+    /// True if the line about the drain was shown.
+    is_draining: bool,
+}
+
+impl TaskServer<'_> {
+    fn tell_drain(&mut self) {
+        if !self.is_draining {
+            self.is_draining = true;
+            self.tell(DRAINING);
         }
     }
-    tell(host, &format!("stopping: {cause}"));
-    // The ends are written in this time; the rest is for what follows them.
-    let left = supervisor.control.time_left(Instant::now());
-    let within = left.saturating_sub((FORCE_MAX / 4).min(left / 2));
-    let end = Instant::now() + left;
-    let force = |_hurry: ControlEffect| {
-        for scope in [&server.tasks, &server.agent] {
+}
+
+impl HostedServer for TaskServer<'_> {
+    /// Ends of tasks, and the receipt of the background work of their sessions.
+    type Report = (ShutdownReport, Arc<Receipt>);
+
+    fn addresses(&self) -> Option<&str> {
+        Some(&self.server.addresses)
+    }
+
+    fn store_file(&self) -> Option<PathBuf> {
+        self.server.system.as_ref()?.store_file()
+    }
+
+    fn tell(&self, line: &str) {
+        let stderr = self.host.output.stderr();
+        stderr.lines(line.to_owned(), OutputPriority::Must);
+    }
+
+    async fn ended(&mut self) -> Cause {
+        loop {
+            let manager = &self.server.manager;
+            tokio::select! {
+                biased;
+                change = self.connection.changed() => self.tell(change),
+                () = manager.asked_to_drain(), if !self.is_draining => self.tell_drain(),
+                () = manager.drained_from_elsewhere() => {
+                    // The drain may end before this loop learns of its begin.
+                    self.tell_drain();
+                    self.tell("drained");
+                    return Cause::new(CauseKind::Shutdown).detail("drained");
+                }
+            }
+        }
+    }
+
+    async fn drain(&self, cause: &Cause) {
+        self.server.readiness.set(false);
+        if let Some(max) = self.server.drain {
+            let max_text = HumanDuration(max);
+            self.tell(&format!("draining for at most {max_text}: {cause}"));
+            let _drained_or_late = timeout(max, self.server.manager.drain()).await;
+        }
+    }
+
+    fn force(&self, cause: &Cause) {
+        for scope in [&self.server.tasks, &self.server.agent] {
             let order = StopRequest::new(Extent::Process, cause.clone());
             scope.stop(order).force();
         }
-    };
-    if is_hurried {
-        force(ControlEffect::Nothing);
     }
-    let stopping = async {
-        let report = server
-            .manager
-            .shutdown(within, "the server shuts down")
-            .await;
+
+    /// Stops the tasks, then the background work of their sessions and the connections: a client that waits gets the end
+    /// of its task.
+    async fn stop(&self, cause: &Cause, left: Duration) -> Self::Report {
+        let server = &self.server;
+        server.readiness.set(false);
+        self.tell(&format!("stopping: {cause}"));
+        // The ends are written in this time; the rest is for the work after them.
+        let within = left.saturating_sub((FORCE_MAX / 4).min(left / 2));
+        let end = Instant::now() + left;
+        let report = server.manager.shutdown(within, "the server shuts down");
+        let report = report.await;
         // Background work can outlive its task: it has the usual grace, if there is time.
         let left = end.saturating_duration_since(Instant::now());
         let grace = server.agent.grace().min(left.saturating_sub(FORCE_MAX));
@@ -232,7 +219,7 @@ async fn shut_down(
             tokio::join!(background.receipt(), connections.receipt(), push.receipt());
         if let Some(system) = &server.system {
             if let Some(Err(why)) = system.save_recording().await {
-                tell(host, &why);
+                self.tell(&why);
             }
             system.close().await;
         } else {
@@ -248,21 +235,20 @@ async fn shut_down(
             }
         }
         (report, background)
-    };
-    match supervisor.wait_to_exit(stopping, force).await {
-        Some((report, background)) => {
-            tell(host, &summary(&report));
-            if !background.items().is_empty() {
-                let stderr = host.output.stderr();
-                let style = host.terminal.style(stderr.is_terminal());
-                let receipt = render_receipt(&background, style, RECEIPT_WIDTH_DEFAULT);
-                stderr.lines(receipt, OutputPriority::Must);
-            }
+    }
+
+    fn report(&self, (report, background): Self::Report) {
+        self.tell(&summary(&report));
+        if !background.items().is_empty() {
+            let stderr = self.host.output.stderr();
+            let style = self.host.terminal.style(stderr.is_terminal());
+            let receipt = render_receipt(&background, style, RECEIPT_WIDTH_DEFAULT);
+            stderr.lines(receipt, OutputPriority::Must);
         }
-        None => tell(
-            host,
-            "the time is over: what still runs ends with the process",
-        ),
+    }
+
+    fn problem(self) -> Option<CliError> {
+        None
     }
 }
 
@@ -280,20 +266,6 @@ fn summary(report: &ShutdownReport) -> String {
         0 => format!("{tasks}; {left}"),
         count => format!("{tasks}; {left}, the end of {count} is not stored"),
     }
-}
-
-fn stopped(supervisor: &Supervisor) -> Exit {
-    let control = &supervisor.control;
-    Exit {
-        code: control.exit_code(control.stop_reason()),
-        output_wait: control.output_wait(Instant::now()),
-    }
-}
-
-fn tell(host: &ProcessHost, line: &str) {
-    host.output
-        .stderr()
-        .lines(line.to_owned(), OutputPriority::Must);
 }
 
 #[cfg(test)]

@@ -1,0 +1,144 @@
+//! Main loop of a server, for each protocol: the start, requests until a signal or the end of the server, the drain, the
+//! stop, and the exit with a code.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use allstop_core::{Cause, CauseKind};
+use allstop_scope::GRACE_DEFAULT;
+
+use crate::control::{Control, ControlEffect};
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::host::ProcessHost;
+use crate::remote::{OwnedSessions, RemoteListener};
+use crate::start::StartFailure;
+use crate::supervise::Supervisor;
+use crate::terminal::OutputPriority;
+
+/// A server that takes requests.
+pub(crate) trait HostedServer {
+    /// Result of the stop.
+    type Report;
+
+    /// Lines on standard output: with port 0 only these name the addresses.
+    fn addresses(&self) -> Option<&str>;
+
+    /// File of its store, if it is one.
+    fn store_file(&self) -> Option<PathBuf>;
+
+    /// Shows a line to the operator.
+    fn tell(&self, line: &str);
+
+    /// Resolves when the server ends by itself: the process then exits with code 0.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    async fn ended(&mut self) -> Cause;
+
+    /// Lets running work end by itself before a stop, for a limited time.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    async fn drain(&self, cause: &Cause);
+
+    /// Forces the stop.
+    fn force(&self, cause: &Cause);
+
+    /// Stops all work within the time that is left until the exit, and closes the store.
+    ///
+    /// # Cancel safety
+    /// Dropping the future does not take the stop back.
+    async fn stop(&self, cause: &Cause, left: Duration) -> Self::Report;
+
+    /// Shows the result of the stop.
+    fn report(&self, report: Self::Report);
+
+    /// Error of a server that has ended by itself, if it is one for the user.
+    fn problem(self) -> Option<CliError>;
+}
+
+/// Opens a server, and serves until it has ended or a signal comes.
+pub(crate) async fn run_server<S: HostedServer>(
+    command: &'static str,
+    host: &ProcessHost,
+    open: impl AsyncFnOnce(&OwnedSessions, &mut Supervisor) -> Result<S, StartFailure>,
+) -> Result<Exit, CliError> {
+    let mut supervisor = Supervisor::new(host.signals()?, Control::new(GRACE_DEFAULT));
+    let sessions = OwnedSessions::new(command, host.folder.clone(), host.scopes());
+    let mut server = match open(&sessions, &mut supervisor).await {
+        Ok(server) => server,
+        Err(StartFailure::Usage(problem)) => return Err(problem),
+        Err(StartFailure::Ended(envelope)) => match envelope.error {
+            Some(error) => {
+                let problem = CliError::failure(error.message);
+                let hint = error.hint;
+                return Err(CliError { hint, ..problem });
+            }
+            None => return Ok(exit(&supervisor)),
+        },
+    };
+    if let Some(addresses) = server.addresses() {
+        let stdout = host.output.stdout();
+        stdout.answer(addresses, OutputPriority::Must);
+    }
+    sessions.set_store(server.store_file());
+    let remote = RemoteListener::listen(sessions);
+    if let Some(problem) = remote.problem() {
+        server.tell(&problem);
+    }
+    let (cause, has_ended) = loop {
+        tokio::select! {
+            biased;
+            effect = supervisor.next() => match effect {
+                ControlEffect::Stop(cause) | ControlEffect::Force(cause) => break (cause, false),
+                ControlEffect::Exit => break (Cause::new(CauseKind::Shutdown), false),
+                ControlEffect::Nothing => {}
+            },
+            cause = server.ended() => break (cause, true),
+        }
+    };
+    shut_down(&server, &mut supervisor, &cause, has_ended).await;
+    // A terminal that has asked for a stop gets its receipt before this process is gone.
+    let answered = remote.answered();
+    let _answered_or_late = supervisor.wait_to_exit(answered, |_| {}).await;
+    match server.problem() {
+        Some(problem) => Err(problem),
+        None if has_ended => Ok(Exit::from(0)),
+        None => Ok(exit(&supervisor)),
+    }
+}
+
+async fn shut_down(
+    server: &impl HostedServer,
+    supervisor: &mut Supervisor,
+    cause: &Cause,
+    has_ended: bool,
+) {
+    if !has_ended {
+        let is_hurried = tokio::select! {
+            biased;
+            // A second signal, or the exit.
+            _hurry = supervisor.next() => true,
+            () = server.drain(cause) => false,
+        };
+        if is_hurried {
+            server.force(cause);
+        }
+    }
+    let left = supervisor.control.time_left(Instant::now());
+    let stopping = server.stop(cause, left);
+    let force = |_hurry: ControlEffect| server.force(cause);
+    match supervisor.wait_to_exit(stopping, force).await {
+        Some(report) => server.report(report),
+        None => server.tell("the time is over: what still runs ends with the process"),
+    }
+}
+
+fn exit(supervisor: &Supervisor) -> Exit {
+    let control = &supervisor.control;
+    Exit {
+        code: control.exit_code(control.stop_reason()),
+        output_wait: control.output_wait(Instant::now()),
+    }
+}
