@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use allstop_core::{Cause, CauseKind};
 use allstop_scope::GRACE_DEFAULT;
+use allstop_terminal::OutputPriority;
 
 use crate::control::{Control, ControlEffect};
 use crate::error::CliError;
@@ -14,7 +15,6 @@ use crate::host::ProcessHost;
 use crate::remote::{OwnedSessions, RemoteListener};
 use crate::start::StartFailure;
 use crate::supervise::Supervisor;
-use crate::terminal::OutputPriority;
 
 /// A server that takes requests.
 pub(crate) trait HostedServer {

@@ -11,7 +11,6 @@ use allstop_core::{Cause, CauseKind, Extent};
 use allstop_jsonrpc::FrameError;
 use allstop_runtime::{ModelChoice, System, SystemOptions};
 use allstop_scope::{FORCE_MAX, GRACE_DEFAULT, Scope, ScopeOptions, StopRequest, WorkHandle};
-use allstop_terminal::OutputPriority;
 use allstop_tools::permission::{FixedAnswer, PermissionAnswer};
 use anyhow::Context as _;
 
