@@ -19,7 +19,7 @@ pub(in crate::provider) enum EventDecodeError {
     TooManyCalls,
     /// The answer has neither text nor calls nor a finish reason.
     EmptyAnswer,
-    /// The provider says that the model calls tools, but sent no call.
+    /// The finish reason is a tool call, but the provider sent no call.
     NoCall,
 }
 

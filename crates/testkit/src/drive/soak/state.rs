@@ -22,7 +22,7 @@ const RECORDS_A_MESSAGE_MAX: u64 = 16;
 /// Memory that may stay of a message. Everything of it is removed sooner or later, so growth is a leak.
 const BYTES_A_MESSAGE_MAX: u64 = 32;
 
-/// Memory that an allocator may take and not give back, whatever is asked of it.
+/// Memory that an allocator may take and not give back.
 const SLACK_KB: u64 = 8 * 1024;
 
 /// Number of the newest actions that are shown with a failure.
@@ -94,7 +94,7 @@ impl SoakState {
         self.fail(id.to_string(), check::check(observation));
     }
 
-    /// Notes something of a life that is not as it must be.
+    /// Records a failure of a life.
     pub(super) fn broken(&mut self, what: String) {
         let violation = Violation {
             checker: "soak",
@@ -127,7 +127,7 @@ impl SoakState {
         if records > messages * RECORDS_A_MESSAGE_MAX {
             self.broken(format!("{records} records of {messages} messages"));
         }
-        // It was over before.
+        // The soak ended before it was warm.
         let Some((warm_kb, warm_messages)) = warm else {
             return;
         };
@@ -141,7 +141,7 @@ impl SoakState {
         }
     }
 
-    /// The report, with what was done last where something was broken.
+    /// The report. After a failure it lists the last actions.
     pub(super) fn into_report(mut self) -> CheckReport {
         self.report.points = self.actions as usize;
         if !self.report.is_clean() {
@@ -154,7 +154,7 @@ impl SoakState {
     }
 }
 
-/// Kilobytes that this process holds resident; 0 where the system does not say.
+/// Resident kilobytes of this process; 0 if the system does not report them.
 pub(super) fn resident_kb() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
