@@ -11,12 +11,6 @@ use crate::workspace;
 /// Files that one circle of imports may have: a parent and two children can belong together.
 const FILES_MAX: usize = 3;
 
-/// Folders whose circles may still be larger, each with its reason.
-const EXCEPTIONS: [(&str, &str); 1] = [(
-    "crates/copilot/src/methods",
-    "the methods are being rewritten as a translation of the host; remove this line afterwards",
-)];
-
 pub(super) fn check() -> anyhow::Result<()> {
     let root = workspace::root();
     let mut complaints = Vec::new();
@@ -27,8 +21,7 @@ pub(super) fn check() -> anyhow::Result<()> {
             if file.exists() {
                 let imports = imports::of_crate(&file)?;
                 let knots = knots(&imports);
-                let knots = knots.iter().filter(|knot| !is_excepted(root, knot));
-                complaints.extend(knots.map(|knot| shown(root, &imports, knot)));
+                complaints.extend(knots.iter().map(|knot| shown(root, &imports, knot)));
             }
         }
     }
@@ -69,11 +62,6 @@ fn reached<'a>(imports: &'a Imports, from: &'a Path) -> BTreeSet<&'a Path> {
         );
     }
     reached
-}
-
-fn is_excepted(root: &Path, knot: &BTreeSet<&Path>) -> bool {
-    let lies_in = |folder: &str| knot.iter().all(|file| file.starts_with(root.join(folder)));
-    EXCEPTIONS.iter().any(|(folder, _)| lies_in(folder))
 }
 
 /// A line for each file, with the files of the circle that it imports.

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::{MethodAnswer, MethodCx, open_session, read};
+use super::method::{MethodAnswer, MethodCx, open_session, read};
 use crate::translate::{HostEvent, UNANSWERED};
 
 #[derive(Deserialize)]

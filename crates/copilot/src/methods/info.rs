@@ -7,7 +7,7 @@ use allstop_jsonrpc::RpcError;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::{MethodAnswer, MethodCx, read};
+use super::method::{MethodAnswer, MethodCx, read};
 
 /// Version of the protocol that the SDKs check.
 const PROTOCOL_VERSION: u32 = 3;

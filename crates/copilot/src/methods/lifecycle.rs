@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::ids::usable_id;
-use super::{MethodAnswer, MethodCx, MethodResult, large, later, read, whole};
+use super::method::{MethodAnswer, MethodCx, MethodResult, large, later, read, whole};
 use crate::hosted::HostedSession;
 use crate::translate::history;
 

@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
-use super::{MethodAnswer, MethodCx, MethodResult, later, open_session, read};
+use super::method::{MethodAnswer, MethodCx, MethodResult, later, open_session, read};
 use crate::event::CopilotEvent;
 use crate::hosted::HostedSession;
 use crate::translate::{HostEvent, PersistedEvent};

@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::ids::usable_id;
-use super::{MethodAnswer, MethodCx, later, read, whole};
+use super::method::{MethodAnswer, MethodCx, later, read, whole};
 use crate::connection::Client;
 use crate::hosted::{
     ClientWishes, DeclaredTool, HostedSession, OpenMode, SessionChoice, ToolSelection,

@@ -5,8 +5,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::method::{MethodAnswer, MethodCx, open_session, read};
 use super::stops::runs_attached_background;
-use super::{MethodAnswer, MethodCx, open_session, read};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::{MethodAnswer, MethodCx, later, open_session, read, whole};
+use super::method::{MethodAnswer, MethodCx, later, open_session, read, whole};
 use crate::hosted::{FeedHandle, HostedSession};
 use crate::translate::HostEvent;
 

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::{MethodAnswer, MethodCx, later, open_session, read};
+use super::method::{MethodAnswer, MethodCx, later, open_session, read};
 
 /// Bytes of output in a report of progress.
 const OUTPUT_BYTES_MAX: usize = 4 * 1024;

@@ -1,0 +1,73 @@
+//! Parts of all methods: context, answers, and the reading of parameters.
+
+use std::sync::Arc;
+
+use allstop_core::SessionId;
+use allstop_jsonrpc::RpcError;
+use allstop_scope::WorkHandle;
+use futures::future::BoxFuture;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::surrogates::without_lone_surrogates;
+use crate::connection::Client;
+use crate::hosted::HostedSession;
+use crate::server::CopilotServer;
+
+pub(crate) type MethodResult = Result<Value, RpcError>;
+
+/// Answer of a method.
+pub(crate) enum MethodAnswer {
+    Now(MethodResult),
+    Later(BoxFuture<'static, MethodResult>),
+    /// The same, and it may be large: one at a time for each client, once it has read the earlier ones.
+    Large(BoxFuture<'static, MethodResult>),
+}
+
+/// Context of a request.
+pub(crate) struct MethodCx<'a> {
+    pub server: &'a CopilotServer,
+    pub client: &'a Arc<Client>,
+}
+
+/// Reads the parameters.
+pub(super) fn read<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T, RpcError> {
+    let text = params.map_or("{}", RawValue::get);
+    let text = without_lone_surrogates(text);
+    let mut json = serde_json::Deserializer::from_str(&text);
+    serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let message = match error.path().to_string().as_str() {
+            "." => error.inner().to_string(),
+            path => format!("`{path}`: {}", error.inner()),
+        };
+        RpcError::invalid_params(message)
+    })
+}
+
+/// The open session of this id.
+pub(super) fn open_session(cx: &MethodCx<'_>, id: &str) -> Result<Arc<HostedSession>, RpcError> {
+    let found = cx.server.open_session(&SessionId::new(id));
+    found.ok_or_else(|| {
+        RpcError::invalid_params(format!(
+            "session {id:?} is not open here: create it, or resume it"
+        ))
+    })
+}
+
+/// The result of work that runs in the server's own scope.
+pub(super) async fn whole<T>(work: Option<WorkHandle<T>>) -> Result<T, RpcError> {
+    let done = match work {
+        Some(work) => work.await.ok(),
+        None => None,
+    };
+    done.ok_or_else(|| RpcError::overloaded("the server is being stopped"))
+}
+
+pub(super) fn large(answer: impl Future<Output = MethodResult> + Send + 'static) -> MethodAnswer {
+    MethodAnswer::Large(Box::pin(answer))
+}
+
+pub(super) fn later(answer: impl Future<Output = MethodResult> + Send + 'static) -> MethodAnswer {
+    MethodAnswer::Later(Box::pin(answer))
+}
