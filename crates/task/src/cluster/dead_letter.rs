@@ -22,7 +22,7 @@ pub struct DeadLetter {
     pub reason: Arc<str>,
     /// Time at which it was set aside.
     pub at: Timestamp,
-    /// The task that does its work anew ([`TaskManager::redrive`]).
+    /// The task that does its work anew ([`TaskManager::redrive`](crate::TaskManager::redrive)).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub again_as: Option<TaskId>,
 }
