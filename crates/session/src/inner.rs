@@ -21,14 +21,13 @@ use crate::parts::SessionParts;
 use crate::questions::Questions;
 use crate::queue::MessageQueue;
 use crate::queued_turn::QueuedTurn;
-use crate::registry::SessionRegistry;
 use crate::source::SessionHost;
 use crate::stop_list::StopList;
 
 /// A session: the parts that its handles and its owner share.
 pub(crate) struct SessionInner {
     pub(crate) host: Arc<SessionHost>,
-    registry: SessionRegistry,
+    leave: LeaveRegistry,
     pub(crate) parts: SessionParts,
     pub(crate) id: SessionId,
     pub(crate) hub: Arc<EventHub>,
@@ -41,6 +40,9 @@ pub(crate) struct SessionInner {
     pub(crate) ended: SetOnce<()>,
     pub(crate) state: Mutex<LockedState>,
 }
+
+/// Removes a session from its registry.
+pub(crate) type LeaveRegistry = Box<dyn Fn(&SessionInner) + Send + Sync>;
 
 /// End of the log, known without opening it.
 #[derive(Debug, Clone, Copy)]
@@ -89,7 +91,7 @@ pub(crate) struct AwakeSession {
 impl SessionInner {
     pub(crate) fn new(
         host: Arc<SessionHost>,
-        registry: SessionRegistry,
+        leave: LeaveRegistry,
         id: SessionId,
         position: LogPosition,
     ) -> Arc<Self> {
@@ -114,7 +116,7 @@ impl SessionInner {
             completed: Notify::new(),
             ended: SetOnce::new(),
             host,
-            registry,
+            leave,
             parts: SessionParts::default(),
             id,
         })
@@ -131,7 +133,7 @@ impl SessionInner {
 
     /// Notes that the session has ended for good. It may be known already.
     pub(crate) fn end(&self) {
-        self.registry.leave(self);
+        (self.leave)(self);
         self.parts.end();
         drop(self.ended.set(()));
     }
@@ -150,7 +152,7 @@ impl SessionInner {
 
 impl Drop for SessionInner {
     fn drop(&mut self) {
-        self.registry.leave(self);
+        (self.leave)(self);
     }
 }
 

@@ -40,7 +40,7 @@ struct RegistryState {
 struct RegistrySlot {
     entry: Option<RegistryEntry>,
     is_reserved: bool,
-    waiting: VecDeque<Box<dyn WaitingRequest>>,
+    waiting: VecDeque<Box<dyn ReservationWaiter>>,
 }
 
 struct RegistryEntry {
@@ -297,7 +297,7 @@ impl Drop for SessionReservation {
 }
 
 /// A request that waits for an id.
-trait WaitingRequest: Send {
+trait ReservationWaiter: Send {
     /// True if its future was dropped.
     fn is_withdrawn(&self) -> bool;
 
@@ -311,7 +311,7 @@ struct ReserveRequest<T, F> {
     use_open: F,
 }
 
-impl<T: Send, F: FnOnce(&Session) -> T + Send> WaitingRequest for ReserveRequest<T, F> {
+impl<T: Send, F: FnOnce(&Session) -> T + Send> ReservationWaiter for ReserveRequest<T, F> {
     fn is_withdrawn(&self) -> bool {
         self.tx.is_closed()
     }

@@ -1,5 +1,6 @@
 //! Handle to a session.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,6 +43,21 @@ impl Session {
     /// Name of its model, for people.
     pub fn model_name(&self) -> Option<&str> {
         self.inner.host.source.model_name()
+    }
+
+    /// Attaches a part until the session has ended, in the place of one of that type.
+    pub fn set_part<T: Any + Send + Sync>(&self, part: Arc<T>) {
+        self.inner.parts.set(part);
+    }
+
+    /// The attached part of a type.
+    pub fn part<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        self.inner.parts.get()
+    }
+
+    /// Detaches the part of a type.
+    pub fn take_part<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        self.inner.parts.take()
     }
 
     /// Sends a message. On return it has its place: a stop of its turn covers it even before the turn begins.

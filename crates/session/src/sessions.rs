@@ -109,8 +109,9 @@ impl Sessions {
             last_turn: TurnNumber(writer.state().next_turn().0 - 1),
             version: writer.version(),
         };
-        let host = Arc::clone(&self.host);
-        let inner = SessionInner::new(host, self.registry.clone(), writer.id().clone(), position);
+        let (host, registry) = (Arc::clone(&self.host), self.registry.clone());
+        let leave = Box::new(move |session: &SessionInner| registry.leave(session));
+        let inner = SessionInner::new(host, leave, writer.id().clone(), position);
         let session = Session { inner };
         // First, because a session whose owner ends at once leaves the registry.
         self.registry.enter(&session);

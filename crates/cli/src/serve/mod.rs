@@ -86,7 +86,7 @@ async fn run(args: ServerArgs, host: &ProcessHost) -> Result<Exit, CliError> {
     let opened = async |sessions: &OwnedSessions, supervisor: &mut Supervisor| {
         let (server, agent) = open(args, sessions, host, supervisor).await?;
         let connection = StoreConnection::of(&server.store);
-        let serving = TaskServer {
+        let serving = HostedTasks {
             host,
             server,
             connection,
@@ -130,7 +130,7 @@ async fn open(
 }
 
 /// A server or worker in its main loop.
-struct TaskServer<'a> {
+struct HostedTasks<'a> {
     host: &'a ProcessHost,
     server: RunningServer,
     connection: StoreConnection,
@@ -138,7 +138,7 @@ struct TaskServer<'a> {
     is_draining: bool,
 }
 
-impl TaskServer<'_> {
+impl HostedTasks<'_> {
     fn tell_drain(&mut self) {
         if !self.is_draining {
             self.is_draining = true;
@@ -147,7 +147,7 @@ impl TaskServer<'_> {
     }
 }
 
-impl HostedServer for TaskServer<'_> {
+impl HostedServer for HostedTasks<'_> {
     /// Ends of tasks, and the receipt of the background work of their sessions.
     type Report = (ShutdownReport, Arc<Receipt>);
 
