@@ -18,6 +18,7 @@ mod exec;
 mod explore;
 mod gates;
 mod links;
+mod minimal;
 mod mutants;
 mod parts;
 mod sources;
@@ -34,6 +35,7 @@ Developer commands of this repository.
                                    cargo xtask test ladder --no-capture     and show what they print
     cargo xtask gates            format, sources, crate arrows, links, licences, clippy, docs; no tests
     cargo xtask sources          type names, doc lines and import cycles of the sources
+    cargo xtask minimal          checks the binary without features, which compiles dependencies again
     cargo xtask parts            fetch what tests need from outside and print where it is
     cargo xtask explore ARGS...  stops an agent at every point of every scenario, in every way:
                                    cargo xtask explore --kill               kills processes too
@@ -52,8 +54,8 @@ and A2A with its client for JavaScript.
 ";
 
 /// The subcommands, for the check that the documents name only commands that exist.
-const SUBCOMMANDS: [&str; 8] = [
-    "test", "gates", "sources", "parts", "explore", "bench", "mutants", "help",
+const SUBCOMMANDS: [&str; 9] = [
+    "test", "gates", "sources", "minimal", "parts", "explore", "bench", "mutants", "help",
 ];
 
 fn main() -> ExitCode {
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
     let done = match command {
         "test" => test::run(rest).map(|()| ExitCode::SUCCESS),
         "gates" => gates::run().map(|()| ExitCode::SUCCESS),
+        "minimal" => minimal::run().map(|()| ExitCode::SUCCESS),
         "parts" => parts::run().map(|()| ExitCode::SUCCESS),
         "sources" => sources::run().map(|()| ExitCode::SUCCESS),
         "explore" => explore::run(rest),

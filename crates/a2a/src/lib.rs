@@ -14,6 +14,7 @@ mod connection_activity;
 mod errors;
 mod events;
 mod from_wire;
+#[cfg(feature = "grpc")]
 mod grpc;
 mod legacy;
 mod limits;
@@ -40,6 +41,7 @@ pub use access::{
 pub use card::{
     AgentDescription, BearerScheme, SERVER_EXTENSION, agent_card, extended_agent_card, secured_card,
 };
+#[cfg(feature = "grpc")]
 pub use grpc::grpc_router;
 pub use ipnet::IpNet;
 pub use push::{

@@ -2,24 +2,19 @@
 
 use std::time::Duration;
 
-use axum::body::{Body, Bytes, to_bytes};
+use axum::body::{Bytes, to_bytes};
 use axum::extract::Request;
 use axum::http::StatusCode;
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use a2a_server::jsonrpc::MAX_REQUEST_BODY_BYTES;
-use allstop_core::json_text::{has_reserved_key, has_reserved_words};
-use tonic::Status;
+use allstop_core::json_text::has_reserved_key;
 
 /// Longest time for a body. The largest body needs 350 kB/s, which any client has; one that sends a byte a second to
 /// hold a connection open is cut off.
 const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// Bytes before a gRPC message: a flag, and the length.
-const GRPC_PREFIX_BYTES: usize = 5;
-
-const RESERVED_KEY: &str =
+pub(crate) const RESERVED_KEY: &str =
     "an object has a key that is reserved: it begins with `$serde_json::private::`";
 
 /// Request whose body was read.
@@ -33,7 +28,10 @@ pub(crate) enum BodyRefusal {
     ReservedKey,
 }
 
-async fn read_whole(request: Request, bytes_max: usize) -> Result<WholeRequest, BodyRefusal> {
+pub(crate) async fn read_whole(
+    request: Request,
+    bytes_max: usize,
+) -> Result<WholeRequest, BodyRefusal> {
     let (parts, body) = request.into_parts();
     match tokio::time::timeout(BODY_TIME_MAX, to_bytes(body, bytes_max)).await {
         Ok(Ok(bytes)) => Ok(WholeRequest::from_parts(parts, bytes)),
@@ -42,7 +40,7 @@ async fn read_whole(request: Request, bytes_max: usize) -> Result<WholeRequest, 
     }
 }
 
-fn too_large() -> String {
+pub(crate) fn too_large() -> String {
     format!("the body must be sent whole and have at most {MAX_REQUEST_BODY_BYTES} bytes")
 }
 
@@ -62,22 +60,5 @@ impl IntoResponse for BodyRefusal {
             Self::TooSlow => StatusCode::REQUEST_TIMEOUT.into_response(),
             Self::ReservedKey => (StatusCode::BAD_REQUEST, RESERVED_KEY).into_response(),
         }
-    }
-}
-
-/// The same for gRPC, where each operation takes one message.
-pub(crate) async fn read_grpc_body(request: Request, next: Next) -> Response {
-    let read = read_whole(request, MAX_REQUEST_BODY_BYTES + GRPC_PREFIX_BYTES).await;
-    match read {
-        // Keys of its data become keys of JSON in the log. They have no escapes here; text with these words is refused too.
-        Ok(request) if has_reserved_words(request.body()) => {
-            Status::invalid_argument(RESERVED_KEY).into_http()
-        }
-        Ok(request) => next.run(request.map(Body::from)).await,
-        Err(BodyRefusal::TooLarge) => Status::resource_exhausted(too_large()).into_http(),
-        Err(BodyRefusal::TooSlow) => {
-            Status::deadline_exceeded("the message did not come in time").into_http()
-        }
-        Err(BodyRefusal::ReservedKey) => Status::invalid_argument(RESERVED_KEY).into_http(),
     }
 }

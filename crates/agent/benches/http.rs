@@ -1,13 +1,15 @@
-//! Streamed turns over HTTP, sixteen in flight, compared with bare loops over the same provider crate and over reqwest.
+//! Streamed turns over HTTP, sixteen in flight, compared with a bare loop over reqwest.
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "the baselines and the server spawn barely"
+    reason = "the baseline and the server spawn barely"
 )]
 
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use allstop_agent::{Agent, EventSink, RunHistory, RunRequest};
+use allstop_bench::{BenchSuite, Figure, timed};
 use allstop_core::{SessionId, StopReason, Timestamp};
 use allstop_log::{MemoryLog, SessionWriter};
 use allstop_model::{ProviderModel, ProviderOptions};
@@ -17,11 +19,7 @@ use allstop_tools::ToolRegistry;
 use axum::body::Bytes;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use futures::StreamExt as _;
-use genai::chat::{ChatMessage, ChatOptions, ChatRequest, ChatStreamEvent, Tool, ToolResponse};
-use genai::resolver::{AuthData, Endpoint};
-use genai::{Client, ModelIden, ServiceTarget, adapter::AdapterKind};
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 
@@ -108,42 +106,6 @@ fn echo_schema() -> Value {
     json!({"type": "function", "function": {"name": "echo", "description": "echo", "parameters": {"type": "object"}}})
 }
 
-async fn genai_turn(client: Client, target: ServiceTarget) {
-    let options = ChatOptions::default()
-        .with_capture_content(true)
-        .with_capture_tool_calls(true)
-        .with_capture_usage(true);
-    let tool = Tool::new("echo")
-        .with_description("echo")
-        .with_schema(json!({"type": "object"}));
-    let mut request = ChatRequest::new(vec![ChatMessage::user("go")]).with_tools(vec![tool]);
-    loop {
-        let answer = client
-            .exec_chat_stream(target.clone(), request.clone(), Some(&options))
-            .await;
-        let mut stream = answer.expect("an answer").stream;
-        let mut end = None;
-        while let Some(event) = stream.next().await {
-            if let ChatStreamEvent::End(ended) = event.expect("an event") {
-                end = Some(ended);
-            }
-        }
-        let end = end.expect("an end");
-        let calls = end.captured_into_tool_calls().unwrap_or_default();
-        if calls.is_empty() {
-            return;
-        }
-        let results: Vec<ToolResponse> = calls
-            .iter()
-            .map(|call| ToolResponse::new(call.call_id.clone(), call.fn_arguments.to_string()))
-            .collect();
-        request = request.append_message(ChatMessage::from(calls));
-        for result in results {
-            request = request.append_message(ChatMessage::from(result));
-        }
-    }
-}
-
 async fn allstop_turn(agent: Agent, scope: Scope, n: usize) {
     let (id, at) = (SessionId::from(n.to_string()), Timestamp::from_unix_ms(0));
     let session = SessionWriter::create(Arc::new(MemoryLog::new()), id, at, "/", None).await;
@@ -167,7 +129,8 @@ async fn many<F: Future<Output = ()> + Send + 'static>(turn: impl Fn(usize) -> F
         .await;
 }
 
-fn http(c: &mut Criterion) {
+fn main() -> ExitCode {
+    let mut suite = BenchSuite::from_args();
     let server: Runtime = Builder::new_current_thread()
         .enable_all()
         .build()
@@ -186,31 +149,15 @@ fn http(c: &mut Criterion) {
         .build()
         .expect("threads");
 
-    let mut group = c.benchmark_group("64 turns over HTTP, 16 in flight");
-    group
-        .throughput(Throughput::Elements(TURNS as u64))
-        .sample_size(20);
-
     let client = reqwest::Client::builder()
         .http1_only()
         .build()
         .expect("a client");
     let shared: Arc<str> = url.as_str().into();
-    group.bench_function("bare loop over reqwest", |b| {
-        b.to_async(&runtime)
-            .iter(|| many(|_| reqwest_turn(client.clone(), Arc::clone(&shared))));
-    });
-
-    let target = ServiceTarget {
-        endpoint: Endpoint::from_owned(url.clone()),
-        auth: AuthData::from_single("key"),
-        model: ModelIden::new(AdapterKind::OpenAI, "m"),
+    let bare_loop = || {
+        let turns = many(|_| reqwest_turn(client.clone(), Arc::clone(&shared)));
+        timed(|| runtime.block_on(turns)).0
     };
-    let client = Client::new().expect("a client");
-    group.bench_function("bare loop over genai", |b| {
-        b.to_async(&runtime)
-            .iter(|| many(|_| genai_turn(client.clone(), target.clone())));
-    });
 
     let options = ProviderOptions {
         base_url: Some(url),
@@ -222,12 +169,13 @@ fn http(c: &mut Criterion) {
     tools.register(Arc::new(echo)).expect("one tool");
     let agent = Agent::builder(Arc::new(model)).tools(tools).build();
     let scope = runtime.block_on(async { Scope::root("bench", RootOptions::current()) });
-    group.bench_function("allstop, memory log", |b| {
-        b.to_async(&runtime)
-            .iter(|| many(|n| allstop_turn(agent.clone(), scope.clone(), n)));
-    });
-    group.finish();
+    let in_memory = || {
+        let turns = many(|n| allstop_turn(agent.clone(), scope.clone(), n));
+        timed(|| runtime.block_on(turns)).0
+    };
+    suite.run(
+        Figure::new("64 turns over HTTP, 16 in flight, memory log", in_memory)
+            .against("bare loop over reqwest", bare_loop),
+    );
+    suite.finish()
 }
-
-criterion_group!(benches, http);
-criterion_main!(benches);

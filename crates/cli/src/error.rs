@@ -30,6 +30,16 @@ impl CliError {
         }
     }
 
+    /// Something that this program was built without.
+    pub(crate) fn not_built(subject: &str, feature: &str) -> Self {
+        Self::usage(format!(
+            "{subject}: this program was built without the feature `{feature}`"
+        ))
+        .hint(format!(
+            "use a released `allstop`, or build it with `--features {feature}`"
+        ))
+    }
+
     /// A failure.
     pub(crate) fn failure(message: impl Into<String>) -> Self {
         Self {

@@ -1,10 +1,18 @@
 //! The `allstop` command: the only reader of environment and home, and the only one that exits.
+#![cfg_attr(
+    not(feature = "nats"),
+    allow(
+        dead_code,
+        reason = "some functions serve the demo on several nodes alone"
+    )
+)]
 
 mod args;
 mod chat;
 mod commands;
 mod config_edit;
 mod control;
+#[cfg(feature = "copilot")]
 mod copilot;
 mod demo;
 mod display;
@@ -122,10 +130,13 @@ fn dispatch(cli: Cli, host: &ProcessHost) -> Result<Exit, CliError> {
             .block_on(commands::receipt::receipt(&args, host))
             .map(Exit::from),
         CliCommand::Serve(args) => host.block_on(serve::serve(*args, host)),
+        #[cfg(feature = "nats")]
         CliCommand::Worker(args) => host.block_on(serve::work(*args, host)),
+        #[cfg(feature = "nats")]
         CliCommand::Workers(args) => host
             .block_on(commands::workers::workers(&args, host))
             .map(Exit::from),
+        #[cfg(feature = "copilot")]
         CliCommand::Copilot(args) => host.block_on(copilot::copilot(*args, host)),
         CliCommand::Tasks(args) => host.block_on(tasks::tasks(args, host)),
         CliCommand::Demo(args) => host.block_on(demo::demo(args, host)),

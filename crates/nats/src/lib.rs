@@ -7,25 +7,22 @@
 //! The promise depends on the servers: an acknowledged append is on a quorum of the replicas. It survives a power loss of
 //! all of them only with `sync_interval: always` in their configuration.
 
-mod append;
-mod append_message;
-mod attempts;
-mod connect;
-mod errors;
-mod fetch;
-mod link;
-mod log;
-mod options;
-mod positions;
-mod presence;
-mod publish;
-mod store;
-mod stream_lock;
-mod streams;
-mod subject;
-mod tail;
+//!
+//! Without the feature `client` there are only the options and the errors: in a program without it, opening the
+//! log fails with that reason.
 
-pub use connect::ConnectError;
-pub use link::NatsLink;
-pub use log::NatsLog;
+mod connect_error;
+mod options;
+
+pub use connect_error::ConnectError;
 pub use options::NatsOptions;
+
+#[cfg(feature = "client")]
+mod client;
+#[cfg(feature = "client")]
+pub use client::NatsLog;
+
+#[cfg(not(feature = "client"))]
+mod no_client;
+#[cfg(not(feature = "client"))]
+pub use no_client::AbsentNatsLog as NatsLog;

@@ -173,6 +173,9 @@ impl From<ConnectError> for StartError {
             ConnectError::Streams(_) => {
                 Some("check that most of the servers run and see each other; try again")
             }
+            ConnectError::NotBuilt => {
+                Some("use a released `allstop`, or build it with `--features nats`")
+            }
             // Their texts say what to do.
             ConnectError::PayloadTooSmall { .. }
             | ConnectError::OtherLimits(_)

@@ -13,6 +13,7 @@ pub mod nats_server;
 pub mod observe;
 pub mod openai_server;
 pub mod own_loopback;
+mod published_schema;
 mod random;
 mod report;
 pub mod scenarios;
@@ -36,6 +37,7 @@ pub mod explore {
 }
 
 pub use faulty_log::{FaultyLog, LogFault};
+pub use published_schema::PublishedSchema;
 pub use random::Random;
 pub use simulated_system::{Behaviour, SimulatedSystem, SystemEvent, SystemEventKind, TreeView};
 pub use stop_safe::StopSafe;

@@ -1,16 +1,16 @@
 //! Reading of the command line, before there are output threads.
 
 use std::ffi::OsString;
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::ExitCode;
 
-use allstop_terminal::escape;
-use clap::builder::Styles;
+use allstop_terminal::{Environment, Styled, TextRole, escape};
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser as _};
 
 use super::Cli;
+use crate::host::variable;
 use crate::last_words::say;
 
 /// Exit code of wrong usage.
@@ -23,24 +23,36 @@ const USAGE: u8 = 2;
 pub(crate) fn parse() -> Result<Cli, ExitCode> {
     let args = arguments(std::env::args_os().collect());
     Cli::try_parse_from(&args).map_err(|error| {
-        // Once more without styles: all that is special in there has been written by others.
-        let command = Cli::command().styles(Styles::plain());
-        let again = command.try_get_matches_from(&args);
-        let plain = again.err().map(|error| error.render().ansi().to_string());
-        let safe = plain.as_deref().map(escape::text);
-        // Whoever has closed the stream reads nothing.
-        match (&plain, safe) {
-            (Some(plain), Some(safe)) if *plain != safe && error.use_stderr() => say(&safe),
-            (Some(plain), Some(safe)) if *plain != safe => {
-                drop(write!(std::io::stdout(), "{safe}"));
-            }
-            _ => drop(error.print()),
+        // Some of it has been written by others.
+        let text = error.render().to_string();
+        let text = escape::text(&text);
+        if error.use_stderr() {
+            say(&text);
+        } else {
+            // A reader that has closed the stream reads nothing.
+            drop(std::io::stdout().write_all(with_headings(&text).as_bytes()));
         }
         if let Some(hint) = hint(error.kind(), &args) {
             say(&format!("\nhint: {}\n", escape::text(&hint)));
         }
         ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE))
     })
+}
+
+/// The help as terminals show it: its headings stand out.
+fn with_headings(help: &str) -> String {
+    let is_terminal = std::io::stdout().is_terminal();
+    let style = Environment::read(variable).style(is_terminal);
+    let lines = help.split_inclusive('\n').map(|line| {
+        let heading = line.ends_with(":\n") && !line.starts_with(' ');
+        let line = Styled::from(line.to_owned());
+        if heading {
+            style.paint(TextRole::Strong, line)
+        } else {
+            line
+        }
+    });
+    lines.map(|line| line.as_str().to_owned()).collect()
 }
 
 /// Adds the subcommand that is left out.
@@ -63,12 +75,24 @@ fn is_prompt(argument: &[u8]) -> bool {
     !argument.starts_with(b"-") && argument.iter().any(u8::is_ascii_whitespace)
 }
 
+/// The feature of a command that this program was built without.
+fn missing_feature(command: &str) -> Option<&'static str> {
+    match command {
+        "copilot" if !cfg!(feature = "copilot") => Some("copilot"),
+        "worker" | "workers" if !cfg!(feature = "nats") => Some("nats"),
+        _ => None,
+    }
+}
+
 /// Advice on a first argument that is no subcommand.
 fn hint(kind: ErrorKind, args: &[OsString]) -> Option<String> {
     let (_, given) = args.split_first()?;
     let given: Vec<_> = given.iter().map(|word| word.to_string_lossy()).collect();
     let first = given.first()?;
     match kind {
+        ErrorKind::InvalidSubcommand if let Some(feature) = missing_feature(first) => Some(format!(
+            "this program was built without the feature `{feature}`: use a released `allstop`, or build it with `--features {feature}`"
+        )),
         ErrorKind::InvalidSubcommand if Cli::command().find_subcommand(&**first).is_none() => {
             Some("a prompt follows `run`, or is in quotes: allstop run fix the tests, allstop \"fix the tests\"".to_owned())
         }

@@ -4,7 +4,18 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-pub(super) const DEMO_HELP: &str = "\
+use super::execution::HAS_NATS;
+
+pub(super) const DEMO_HELP: &str = if HAS_NATS {
+    CLUSTER_HELP
+} else {
+    "A shell tree that ignores SIGTERM, a stalled HTTP stream and a blocking thread are stopped at once, in 3 seconds."
+};
+
+#[cfg(feature = "nats")]
+pub(super) const ABOUT_WITH_CLUSTER: &str = "Stop a turn that does everything wrong, show the receipt, and prove it; --cluster: on several nodes";
+
+const CLUSTER_HELP: &str = "\
 Without --cluster: one turn on this machine. A shell tree that ignores SIGTERM, a stalled HTTP stream and a blocking \
 thread are stopped at once. It takes 3 seconds.
 
@@ -29,10 +40,10 @@ pub(crate) struct DemoArgs {
     #[arg(long, conflicts_with = "cluster")]
     pub(crate) wedged: bool,
     /// Run on several nodes: stop a task of another node, kill a worker, kill a server
-    #[arg(long)]
+    #[arg(long, hide = !HAS_NATS)]
     pub(crate) cluster: bool,
     /// The program of the NATS servers [default: `nats-server` in PATH]
-    #[arg(long, value_name = "PATH", requires = "cluster")]
+    #[arg(long, value_name = "PATH", requires = "cluster", hide = !HAS_NATS)]
     pub(crate) nats_server: Option<PathBuf>,
     /// Print the receipt and the proofs as JSON
     #[arg(long)]

@@ -8,13 +8,16 @@ use clap::{Args, ValueEnum};
 
 use super::{ModelArgs, PermissionArgs, StoreArgs, at_least_one, deadline};
 
+/// False if this program was built without the client of NATS.
+pub(super) const HAS_NATS: bool = cfg!(feature = "nats");
+
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ExecutionArgs {
     /// Agent that runs the tasks
     #[arg(long, value_name = "NAME", default_value = "model")]
     pub(crate) agent: TaskAgent,
     /// Collector of OpenTelemetry traces over HTTP (`http://127.0.0.1:4318`). A trace continues that of the caller
-    #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_ENDPOINT")]
+    #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_ENDPOINT", hide = !cfg!(feature = "otlp"))]
     pub(crate) otlp: Option<String>,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
@@ -62,12 +65,12 @@ pub(crate) struct ExecutionArgs {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ClusterArgs {
     /// With servers of NATS as store: tasks that this process runs at the same time [default: serve 0, worker 16]
-    #[arg(long, value_name = "N", help_heading = "Cluster")]
+    #[arg(long, value_name = "N", help_heading = "Cluster", hide = !HAS_NATS)]
     pub(crate) concurrency: Option<usize>,
     #[command(flatten)]
     pub(crate) servers: NatsArgs,
     /// Time without a sign of life after which other workers take over. The same for all of them
-    #[arg(long, value_name = "TIME", value_parser = deadline, default_value = "20s", help_heading = "Cluster")]
+    #[arg(long, value_name = "TIME", value_parser = deadline, default_value = "20s", help_heading = "Cluster", hide = !HAS_NATS)]
     pub(crate) lease: HumanDuration,
 }
 
@@ -80,6 +83,7 @@ pub(crate) struct NatsArgs {
         value_name = "PATH",
         env = "ALLSTOP_NATS_CREDS",
         help_heading = "Cluster",
+        hide = !HAS_NATS,
         global = true
     )]
     pub(crate) creds: Option<PathBuf>,
@@ -88,6 +92,7 @@ pub(crate) struct NatsArgs {
         long = "nats-ca",
         value_name = "PATH",
         help_heading = "Cluster",
+        hide = !HAS_NATS,
         global = true
     )]
     pub(crate) ca: Option<PathBuf>,
@@ -97,11 +102,12 @@ pub(crate) struct NatsArgs {
         value_name = "NAME",
         default_value = "allstop",
         help_heading = "Cluster",
+        hide = !HAS_NATS,
         global = true
     )]
     pub(crate) prefix: String,
     /// Servers that keep each record: 1, 3 or 5. Counts when the store is made
-    #[arg(long = "nats-replicas", value_name = "N", default_value_t = 1, value_parser = replicas, help_heading = "Cluster", global = true)]
+    #[arg(long = "nats-replicas", value_name = "N", default_value_t = 1, value_parser = replicas, help_heading = "Cluster", hide = !HAS_NATS, global = true)]
     pub(crate) replicas: usize,
 }
 

@@ -2,6 +2,7 @@
 
 mod command_line;
 mod config;
+#[cfg(feature = "copilot")]
 mod copilot;
 mod demo;
 mod doctor;
@@ -14,6 +15,7 @@ mod remote;
 mod serve;
 mod serve_access;
 mod tasks;
+#[cfg(feature = "nats")]
 mod worker;
 
 use std::num::{NonZeroU32, NonZeroU64};
@@ -30,6 +32,7 @@ use crate::short_id::LAST;
 
 pub(crate) use command_line::parse;
 pub(crate) use config::{ConfigAction, ConfigArgs, ConfigShowArgs};
+#[cfg(feature = "copilot")]
 pub(crate) use copilot::CopilotArgs;
 pub(crate) use demo::DemoArgs;
 pub(crate) use doctor::DoctorArgs;
@@ -41,6 +44,7 @@ pub(crate) use prompt::{PromptArgs, STDIN};
 pub(crate) use remote::{PsArgs, ReceiptArgs, StopArgs, WatchArgs};
 pub(crate) use serve::{EndpointArgs, ServeArgs};
 pub(crate) use tasks::{SERVER_DEFAULT, TasksArgs, TasksCommand};
+#[cfg(feature = "nats")]
 pub(crate) use worker::{WorkerArgs, WorkersAction, WorkersArgs};
 
 /// Runs AI agents that can be stopped at any moment. Every stop answers with a receipt: what stopped, what did not, and
@@ -74,18 +78,22 @@ pub(crate) enum CliCommand {
     #[command(after_help = serve::SERVE_HELP)]
     Serve(Box<ServeArgs>),
     /// Run tasks that the servers of a cluster accept, until a signal
+    #[cfg(feature = "nats")]
     #[command(after_help = worker::WORKER_HELP)]
     Worker(Box<WorkerArgs>),
     /// List and drain the workers of a cluster
+    #[cfg(feature = "nats")]
     #[command(after_help = worker::WORKERS_HELP)]
     Workers(WorkersArgs),
     /// Serve sessions to programs that use a GitHub Copilot SDK
+    #[cfg(feature = "copilot")]
     #[command(after_help = copilot::COPILOT_HELP)]
     Copilot(Box<CopilotArgs>),
     /// List, show, watch and stop the tasks of a server
     #[command(after_help = tasks::TASKS_HELP)]
     Tasks(TasksArgs),
-    /// Stop a turn that does everything wrong, show the receipt, and prove it; --cluster: on several nodes
+    /// Stop a turn that does everything wrong, show the receipt, and prove it
+    #[cfg_attr(feature = "nats", command(about = demo::ABOUT_WITH_CLUSTER))]
     #[command(after_help = demo::DEMO_HELP)]
     Demo(DemoArgs),
     /// List, show, resume and remove sessions

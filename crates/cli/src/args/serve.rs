@@ -21,7 +21,6 @@ Exit codes:
 Examples:
   allstop serve --model openai::gpt-5-mini
   allstop serve --agent echo
-  allstop serve --store nats://127.0.0.1:4222 (tasks run at `allstop worker`)
   curl -s http://127.0.0.1:8080/.well-known/agent-card.json
   curl -s http://127.0.0.1:8080/message:send \\
     -H 'A2A-Version: 1.0' -H 'Content-Type: application/json' \\

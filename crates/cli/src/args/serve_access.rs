@@ -46,6 +46,6 @@ pub(crate) struct ServeAccessArgs {
     #[arg(long, value_name = "N", value_parser = at_least_one::<NonZeroU32>, help_heading = "Access")]
     pub(crate) rate_limit: Option<NonZeroU32>,
     /// Separate address of gRPC; then --listen has only JSON-RPC and REST
-    #[arg(long, value_name = "ADDRESS", help_heading = "Access")]
+    #[arg(long, value_name = "ADDRESS", help_heading = "Access", hide = !cfg!(feature = "grpc"))]
     pub(crate) grpc_listen: Option<SocketAddr>,
 }

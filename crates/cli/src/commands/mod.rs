@@ -14,4 +14,5 @@ pub(crate) mod sessions;
 pub(crate) mod stop;
 mod untold_sessions;
 pub(crate) mod watch;
+#[cfg(feature = "nats")]
 pub(crate) mod workers;

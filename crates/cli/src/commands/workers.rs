@@ -136,7 +136,7 @@ async fn open(args: &WorkersArgs) -> Result<TaskManager, CliError> {
     let opened = NatsLog::open(options, &scope).await;
     let log = opened.map_err(StartError::from)?;
     let link = log.link().await.map_err(StartError::from)?;
-    let node = ClusterOptions::new(Arc::new(link));
+    let node = ClusterOptions::new(link);
     let (log, parts): (Arc<dyn Log>, _) = (Arc::new(log), Arc::new(TaskParts::of(EchoAgent)));
     let manager = TaskManager::join(log, node, scope, parts, TaskOptions::default());
     Ok(manager.context("a scope for the cluster")?)

@@ -3,6 +3,7 @@
 //! The model is scripted, the work is real. What is left afterwards is looked for in `/proc` and by the server at the
 //! other end of the connection, never in our own books.
 
+#[cfg_attr(not(feature = "nats"), path = "no_cluster.rs")]
 mod cluster;
 mod parts;
 mod proof;

@@ -33,6 +33,9 @@ pub(super) struct ServerAccess {
 
 /// Checks that a server that other machines reach authenticates its clients.
 pub(super) fn check_addresses(args: &EndpointArgs) -> Result<(), CliError> {
+    if !cfg!(feature = "grpc") && args.access.grpc_listen.is_some() {
+        return Err(CliError::not_built("--grpc-listen", "grpc"));
+    }
     if args.token_file.is_some() || args.access.jwks.is_some() {
         return Ok(());
     }

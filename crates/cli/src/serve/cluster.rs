@@ -163,7 +163,7 @@ pub(super) async fn node(
         concurrency,
         lease: args.cluster.lease.0,
         name: format!("{host}, pid {}", this_process().pid).into(),
-        ..ClusterOptions::new(Arc::new(link))
+        ..ClusterOptions::new(link)
     })
 }
 

@@ -4,9 +4,11 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+#[cfg(feature = "grpc")]
+use allstop_a2a::grpc_router;
 use allstop_a2a::{
-    A2aService, AgentDescription, PushNotifications, ServerOptions, agent_card, grpc_router,
-    http_router, restricted,
+    A2aService, AgentDescription, PushNotifications, ServerOptions, agent_card, http_router,
+    restricted,
 };
 use allstop_core::receipt::ItemKind;
 use allstop_scope::{Scope, WorkSpec};
@@ -38,6 +40,12 @@ pub(super) struct Served<'a> {
     pub(super) readiness: &'a Readiness,
     /// Scope of the connections.
     pub(super) connections: &'a Scope,
+}
+
+/// Without the feature there are no routes, and `--grpc-listen` is refused.
+#[cfg(not(feature = "grpc"))]
+fn grpc_router(_service: &Arc<A2aService>, _access: allstop_a2a::AccessControl) -> axum::Router {
+    axum::Router::new()
 }
 
 async fn bind(address: SocketAddr, flag: &str) -> Result<(TcpListener, SocketAddr), CliError> {
@@ -85,7 +93,7 @@ impl BoundEndpoint {
             description: served.description,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             http_url: format!("{scheme}://{address}"),
-            grpc_url: Some(match &tls {
+            grpc_url: cfg!(feature = "grpc").then(|| match &tls {
                 Some(_) => format!("https://{grpc_address}"),
                 None => grpc_address.to_string(),
             }),

@@ -10,6 +10,7 @@ mod metrics;
 mod observer;
 mod open;
 mod push;
+#[cfg_attr(not(feature = "otlp"), path = "no_traces.rs")]
 mod traces;
 
 use std::path::PathBuf;
@@ -24,7 +25,9 @@ use allstop_terminal::OutputPriority;
 
 use tokio::time::timeout;
 
-use crate::args::{ServeArgs, WorkerArgs};
+use crate::args::ServeArgs;
+#[cfg(feature = "nats")]
+use crate::args::WorkerArgs;
 use crate::display::{RECEIPT_WIDTH_DEFAULT, render_receipt};
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -58,6 +61,7 @@ pub(crate) async fn serve(args: ServeArgs, host: &ProcessHost) -> Result<Exit, C
 }
 
 /// Runs tasks of a cluster until a signal, or until it is drained from elsewhere.
+#[cfg(feature = "nats")]
 pub(crate) async fn work(args: WorkerArgs, host: &ProcessHost) -> Result<Exit, CliError> {
     let execution = args.execution;
     let servers = &execution.cluster.servers;

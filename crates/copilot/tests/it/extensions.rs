@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use jsonschema::Registry;
+use allstop_testkit::PublishedSchema;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -18,29 +18,11 @@ turns:
     replies: [{text: Hello.}]
 ";
 
-const SCHEMA: &str = include_str!("../../../../schemas/copilot.schema.json");
-const RECEIPT: &str = include_str!("../../../../schemas/receipt.schema.json");
-
 /// Checks a value with a definition of the published schema.
 #[track_caller]
 fn assert_valid(definition: &str, value: &Value) {
-    let schema: Value = serde_json::from_str(SCHEMA).expect("the schema is JSON");
-    let receipt: Value = serde_json::from_str(RECEIPT).expect("the schema is JSON");
-    assert!(schema["$defs"][definition].is_object(), "{definition}");
-    let registry = Registry::new()
-        .add("allstop:/copilot.schema.json", schema)
-        .and_then(|registry| registry.add("allstop:/receipt.schema.json", receipt))
-        .and_then(jsonschema::RegistryBuilder::prepare)
-        .expect("the schemas are found");
-    let reference = format!("allstop:/copilot.schema.json#/$defs/{definition}");
-    let root = json!({ "$ref": reference });
-    let validator = jsonschema::options().with_registry(&registry).build(&root);
-    let validator = validator.expect("the schema is one");
-    let errors: Vec<_> = validator
-        .iter_errors(value)
-        .map(|error| error.to_string())
-        .collect();
-    assert!(errors.is_empty(), "{definition}: {errors:#?}\n{value}");
+    let checked = PublishedSchema::of_definition("copilot", definition).check(value);
+    assert!(checked.is_ok(), "{definition}: {checked:?}");
 }
 
 #[tokio::test]

@@ -61,7 +61,7 @@ impl Servers {
         let mut options = NatsOptions::new(self.url.as_str());
         options.replicas = self.replicas;
         let log = NatsLog::open(options, &scope).await.expect("servers");
-        let link = Arc::new(log.link().await.expect("the servers have a link"));
+        let link = log.link().await.expect("the servers have a link");
         let cluster = ClusterOptions {
             concurrency,
             ..ClusterOptions::new(link)

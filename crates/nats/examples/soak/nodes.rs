@@ -25,7 +25,7 @@ pub(crate) async fn join(
     adapt: impl FnOnce(&mut ClusterOptions),
 ) -> TaskManager {
     let link = log.link().await.expect("the servers have a link");
-    let mut cluster = ClusterOptions::new(Arc::new(link));
+    let mut cluster = ClusterOptions::new(link);
     adapt(&mut cluster);
     let log: Arc<dyn Log> = Arc::new(log);
     let joined = TaskManager::join(log, cluster, scope, Arc::new(parts), TaskOptions::default());

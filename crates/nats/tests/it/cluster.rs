@@ -55,7 +55,7 @@ struct Node {
 
 async fn node(url: String, replicas: usize, concurrency: usize) -> Node {
     let log = open(url, replicas).await;
-    let link = Arc::new(log.link().await.expect("the servers have a link"));
+    let link = log.link().await.expect("the servers have a link");
     let cluster = ClusterOptions {
         concurrency,
         ..ClusterOptions::new(link)

@@ -6,7 +6,6 @@ use allstop_log::{
     AppendError, AppendId, LockAttempt, Log, LogErrorKind, RecordBytes, StreamName, Version,
 };
 use allstop_nats::{ConnectError, NatsLog, NatsOptions};
-use allstop_task::ClusterLink as _;
 use allstop_testkit::nats_server::NatsServer;
 use allstop_testkit::own_loopback::free_addresses;
 use tempfile::TempDir;

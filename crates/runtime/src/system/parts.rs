@@ -43,7 +43,7 @@ impl SystemStore {
         match self {
             Self::Sqlite(log) => Arc::new(log.clone()),
             Self::Memory(log) => Arc::new(log.clone()),
-            Self::Nats(log) => Arc::new(log.clone()),
+            Self::Nats(log) => log.as_log(),
         }
     }
 

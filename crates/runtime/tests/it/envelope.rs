@@ -11,7 +11,7 @@ use allstop_core::{Cause, CauseKind, Extent, StopReason, Timestamp, Usage};
 use allstop_model::{Pause, Reply};
 use allstop_runtime::{Envelope, SessionSetup};
 use allstop_session::{SessionEventKind, StopTarget};
-use insta::assert_json_snapshot;
+use insta::{assert_json_snapshot, assert_snapshot};
 use serde_json::json;
 
 use crate::schemas::assert_valid;
@@ -97,13 +97,10 @@ async fn stopped_run() {
         .with_exit_code(129);
     assert_valid("envelope", &envelope);
     assert!(envelope.cancel_observed);
-    assert_json_snapshot!(envelope, {
-        ".receipt.stop_id" => "[id]",
-        ".receipt.requested_at" => "[time]",
-        ".receipt.quiet_after_ms" => "[ms]",
-        ".receipt.items[].after_ms" => "[ms]",
-        ".receipts[]" => "[receipt]",
-    }, @r#"
+    assert_eq!(envelope.receipts, Vec::from_iter(envelope.receipt.clone()));
+    let mut shown = envelope.clone();
+    shown.receipts.clear();
+    assert_snapshot!(without_chance(&shown), @r#"
     {
       "schema": "allstop.run/1",
       "session_id": "s1",
@@ -158,9 +155,7 @@ async fn stopped_run() {
           "estimated": true
         }
       },
-      "receipts": [
-        "[receipt]"
-      ],
+      "receipts": [],
       "background": [],
       "error": null,
       "exit_code": 129
@@ -227,6 +222,23 @@ fn receipt_of_a_wider_stop_takes_the_place_of_the_account_of_its_turn() {
     envelope.add_receipt(Arc::new(nothing));
     assert_eq!(envelope.receipt, Some(whole));
     assert_valid("envelope", &envelope);
+}
+
+/// The envelope as JSON, without the values that each run has anew.
+fn without_chance(envelope: &Envelope) -> String {
+    let text = serde_json::to_string_pretty(envelope).expect("it is JSON");
+    let lines = text.lines().map(|line| {
+        let (key, value) = line.split_once(": ").unwrap_or((line, ""));
+        let name = match key.trim().trim_matches('"') {
+            "stop_id" => "[id]",
+            "requested_at" => "[time]",
+            "quiet_after_ms" | "after_ms" => "[ms]",
+            _ => return line.to_owned(),
+        };
+        let comma = if value.ends_with(',') { "," } else { "" };
+        format!("{key}: \"{name}\"{comma}")
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 fn receipt(why: NotStoppedReason) -> Receipt {

@@ -9,7 +9,7 @@ use rmcp::model::{
 use serde_json::Value;
 
 use super::limits::{DESCRIPTION_CHARS_MAX, SCHEMA_BYTES_MAX};
-use crate::registry::TOOL_NAME_LEN_MAX;
+use crate::registry::{ArgumentCheck, TOOL_NAME_LEN_MAX};
 
 /// A tool as its server describes it.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,7 +38,7 @@ impl McpToolDefinition {
                 "its schema is longer than {SCHEMA_BYTES_MAX} bytes"
             ));
         }
-        if let Err(error) = jsonschema::validator_for(&input_schema) {
+        if let Err(error) = ArgumentCheck::compile(&input_schema) {
             return Err(format!("its schema is invalid: {error}"));
         }
         let description = tool.description.as_deref().unwrap_or_default();

@@ -1,7 +1,10 @@
 //! Validation of a call's arguments against the tool's JSON schema, with errors that a model can act on.
 
-use jsonschema::error::{TypeKind, ValidationErrorKind};
-use jsonschema::{ValidationError, Validator};
+use std::error::Error;
+
+use boon::{
+    CompileError, Compiler, ErrorKind, SchemaIndex, Schemas, Type, UrlLoader, ValidationError,
+};
 use serde_json::Value;
 
 use crate::tool::ToolError;
@@ -10,28 +13,52 @@ use crate::tool::ToolError;
 /// context.
 const FIELDS_NAMED_MAX: usize = 5;
 
+/// Characters of a field's name in an error.
+const NAME_CHARS_MAX: usize = 64;
+
+/// Name of the schema for its own references.
+const SCHEMA_URL: &str = "allstop:/arguments";
+
 /// A compiled schema: compiled once per tool, because every call is validated.
-pub(super) struct ArgumentCheck(Validator);
+pub(crate) struct ArgumentCheck {
+    schemas: Schemas,
+    root: SchemaIndex,
+}
 
 impl ArgumentCheck {
-    /// Compiles a schema; the error is for people.
-    pub(super) fn compile(schema: &Value) -> Result<Self, String> {
-        jsonschema::validator_for(schema)
-            .map(Self)
-            .map_err(|error| error.to_string())
+    /// Compiles a schema; the error is for people. A regular expression that is none for us, such as one that looks ahead,
+    /// is left to the tool.
+    pub(crate) fn compile(schema: &Value) -> Result<Self, String> {
+        let mut schema = schema.clone();
+        loop {
+            let error = match Self::compile_all(schema.clone()) {
+                Ok(check) => return Ok(check),
+                Err(error) => error,
+            };
+            match &*error {
+                CompileError::InvalidRegex { regex, .. } if remove_pattern(&mut schema, regex) => {}
+                error => return Err(format!("{error:#}")),
+            }
+        }
+    }
+
+    fn compile_all(schema: Value) -> Result<Self, Box<CompileError>> {
+        let mut compiler = Compiler::new();
+        compiler.use_loader(Box::new(NothingElse));
+        compiler.add_resource(SCHEMA_URL, schema)?;
+        let mut schemas = Schemas::new();
+        let root = compiler.compile(SCHEMA_URL, &mut schemas)?;
+        Ok(Self { schemas, root })
     }
 
     pub(super) fn check(&self, tool: &str, arguments: &Value) -> Result<(), ToolError> {
-        if self.0.is_valid(arguments) {
+        let Err(error) = self.schemas.validate(arguments, self.root) else {
             return Ok(());
-        }
-        let mut errors = self.0.iter_errors(arguments);
-        let mut wrong: Vec<String> = errors
-            .by_ref()
-            .take(FIELDS_NAMED_MAX)
-            .map(|error| describe(&error))
-            .collect();
-        let more = errors.count();
+        };
+        let mut wrong = Vec::new();
+        describe(&error, &mut wrong);
+        let more = wrong.len().saturating_sub(FIELDS_NAMED_MAX);
+        wrong.truncate(FIELDS_NAMED_MAX);
         if more > 0 {
             wrong.push(format!("{more} more"));
         }
@@ -42,50 +69,76 @@ impl ArgumentCheck {
     }
 }
 
-/// Describes one wrong field. Leaves out values, because they may have megabytes.
-fn describe(error: &ValidationError<'_>) -> String {
-    let path = error
-        .instance_path()
-        .as_str()
-        .trim_start_matches('/')
-        .replace('/', ".");
-    let inside = if path.is_empty() {
-        String::new()
-    } else {
-        format!(" in `{path}`")
-    };
-    let subject = if path.is_empty() {
-        "the arguments".into()
-    } else {
-        format!("`{path}`")
-    };
-    match error.kind() {
-        ValidationErrorKind::Required { property } => {
-            format!(
-                "missing field `{}`{inside}",
-                property.as_str().unwrap_or_default()
-            )
+/// A schema refers to its own parts: no file and no server is read for it.
+struct NothingElse;
+
+impl UrlLoader for NothingElse {
+    fn load(&self, _: &str) -> Result<Value, Box<dyn Error>> {
+        Err("it is not in the schema".into())
+    }
+}
+
+/// Removes one `pattern` with this text. False if there is none.
+fn remove_pattern(schema: &mut Value, regex: &str) -> bool {
+    match schema {
+        Value::Object(keywords) => {
+            if keywords.get("pattern").and_then(Value::as_str) == Some(regex) {
+                keywords.remove("pattern");
+                return true;
+            }
+            keywords
+                .values_mut()
+                .any(|part| remove_pattern(part, regex))
         }
-        ValidationErrorKind::AdditionalProperties { unexpected }
-        | ValidationErrorKind::UnevaluatedProperties { unexpected } => {
-            let names: Vec<String> = unexpected
+        Value::Array(parts) => parts.iter_mut().any(|part| remove_pattern(part, regex)),
+        _ => false,
+    }
+}
+
+/// Describes each wrong field. Leaves out values, because they may have megabytes.
+fn describe(error: &ValidationError<'_, '_>, wrong: &mut Vec<String>) {
+    let path = error.instance_location.to_string();
+    let path = path.trim_start_matches('/').replace('/', ".");
+    let (subject, inside) = if path.is_empty() {
+        ("the arguments".to_owned(), String::new())
+    } else {
+        (format!("`{path}`"), format!(" in `{path}`"))
+    };
+    wrong.push(match &error.kind {
+        ErrorKind::Group
+        | ErrorKind::Schema { .. }
+        | ErrorKind::Reference { .. }
+        | ErrorKind::AllOf => {
+            for cause in &error.causes {
+                describe(cause, wrong);
+            }
+            return;
+        }
+        ErrorKind::Required { want } => {
+            let missing = want
                 .iter()
-                .take(FIELDS_NAMED_MAX)
-                .map(|name| format!("`{}`", name.chars().take(64).collect::<String>()))
-                .collect();
+                .map(|name| format!("missing field `{name}`{inside}"));
+            return wrong.extend(missing);
+        }
+        ErrorKind::AdditionalProperties { got } => {
+            let names: Vec<_> = got.iter().take(FIELDS_NAMED_MAX).map(named).collect();
             format!("unknown field {}{inside}", names.join(", "))
         }
-        ValidationErrorKind::Type { kind } => {
-            let wanted = match kind {
-                TypeKind::Single(one) => one.to_string(),
-                TypeKind::Multiple(several) => several
-                    .iter()
-                    .map(|one| one.to_string())
-                    .collect::<Vec<_>>()
-                    .join(" or "),
-            };
-            format!("{subject} must be of type {wanted}")
+        ErrorKind::Type { want, .. } => {
+            let wanted: Vec<_> = want.iter().map(|one: Type| one.to_string()).collect();
+            format!("{subject} must be of type {}", wanted.join(" or "))
         }
-        _ => format!("{subject}: {}", error.masked_with("the value")),
-    }
+        ErrorKind::Pattern { want, .. } => format!("{subject}: it does not match `{want}`"),
+        ErrorKind::Format { want, .. } => format!("{subject}: it is no {want}"),
+        ErrorKind::PropertyName { prop } => {
+            format!("{} is no name of a field{inside}", named(prop))
+        }
+        ErrorKind::FalseSchema => format!("{subject} may not be given"),
+        other => format!("{subject}: {other}"),
+    });
+}
+
+fn named(name: impl AsRef<str>) -> String {
+    let shown: String = name.as_ref().chars().take(NAME_CHARS_MAX).collect();
+    format!("`{shown}`")
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use serde_json::Value;
 
 use crate::tool::{Tool, ToolError, ToolSpec};
-use arguments::ArgumentCheck;
+pub(crate) use arguments::ArgumentCheck;
 
 /// Reason why a tool was not registered.
 #[derive(Debug, thiserror::Error)]

@@ -152,6 +152,25 @@ async fn wrong_arguments_are_named_and_the_tool_does_not_run() {
     );
 }
 
+#[test]
+fn schema_reads_no_file_and_its_expressions_may_look_ahead() {
+    let given = |schema: Value| {
+        let mut tools = ToolRegistry::new();
+        let registered = tools.register(Named::tool("t", schema));
+        registered
+            .map(|()| tools)
+            .map_err(|error| error.to_string())
+    };
+    let file = given(json!({"$ref": "file:///etc/hostname"}));
+    assert!(file.unwrap_err().contains("not in the schema"));
+    let name = json!({"type": "string", "pattern": "^(?!x)", "minLength": 2});
+    let tools =
+        given(json!({"properties": {"name": name, "pattern": {"type": "integer"}}})).unwrap();
+    let check = |arguments: Value| tools.get("t").unwrap().check_arguments(&arguments).is_ok();
+    assert!(check(json!({"name": "xx", "pattern": 1})));
+    assert!(!check(json!({"name": "x"})) && !check(json!({"pattern": "x"})));
+}
+
 #[tokio::test]
 async fn error_about_a_huge_argument_is_small() {
     let session = Session::new();

@@ -13,11 +13,11 @@ use futures::{FutureExt as _, StreamExt as _};
 use tokio::time::timeout;
 
 use super::LinkParts;
-use crate::attempts::Attempts;
-use crate::connect::ConnectError;
-use crate::errors::{self, RequestFailure};
+use crate::client::attempts::Attempts;
+use crate::client::errors::{self, RequestFailure};
+use crate::client::store::REQUEST_MAX;
+use crate::connect_error::ConnectError;
 use crate::options::NatsOptions;
-use crate::store::REQUEST_MAX;
 
 const CONSUMER: &str = "workers";
 

@@ -9,7 +9,7 @@ use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::context::{PublishError, PublishErrorKind};
 use async_nats::jetstream::stream::{RawMessageError, RawMessageErrorKind};
 
-use crate::append_message::BadMessage;
+use crate::client::append_message::BadMessage;
 
 /// Failure of one request.
 #[derive(Debug, Clone)]

@@ -12,9 +12,9 @@ use futures::{FutureExt as _, StreamExt as _};
 use tokio::time::timeout;
 
 use super::LinkParts;
-use crate::errors::{self, RequestFailure};
-use crate::store::REQUEST_MAX;
-use crate::subject::tokens_of;
+use crate::client::errors::{self, RequestFailure};
+use crate::client::store::REQUEST_MAX;
+use crate::client::subject::tokens_of;
 
 impl LinkParts {
     fn worker_subject(&self, worker: &WorkerId) -> String {

@@ -1,5 +1,8 @@
 //! The gRPC binding.
 
+mod body;
+mod legacy;
+
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -14,9 +17,8 @@ use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
 use crate::access::{AccessControl, AccessRefusal};
-use crate::legacy;
 use crate::service::A2aService;
-use crate::{limits, version};
+use crate::version;
 
 /// Most bytes of a gRPC message, as for the other bindings.
 const MESSAGE_BYTES_MAX: usize = a2a_server::jsonrpc::MAX_REQUEST_BODY_BYTES;
@@ -29,9 +31,9 @@ pub fn grpc_router(service: &Arc<A2aService>, access: AccessControl) -> axum::Ro
         .into_axum_router()
         .layer(from_fn(specified_status))
         // Not for unknown paths: on a shared port their answer is that of all bindings.
-        .route_layer(from_fn(limits::read_grpc_body))
+        .route_layer(from_fn(body::read))
         .route_layer(from_fn_with_state(access, admission))
-        .merge(legacy::grpc_router())
+        .merge(legacy::router())
         .fallback(legacy::unknown)
 }
 

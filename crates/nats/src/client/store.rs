@@ -10,10 +10,10 @@ use async_nats::jetstream::stream::Stream;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::errors::{self, RequestFailure};
+use crate::client::errors::{self, RequestFailure};
+use crate::client::positions::Positions;
+use crate::client::subject::tokens_of;
 use crate::options::NatsOptions;
-use crate::positions::Positions;
-use crate::subject::tokens_of;
 
 /// Time for one answer. A request that gets none is asked again.
 pub(crate) const REQUEST_MAX: Duration = Duration::from_secs(1);

@@ -6,9 +6,9 @@ use allstop_process::this_process;
 use async_nats::jetstream::message::PublishMessage;
 use serde::{Deserialize, Serialize};
 
-use crate::attempts::Attempts;
-use crate::errors::{self, NotPublished, place};
-use crate::store::NatsStore;
+use crate::client::attempts::Attempts;
+use crate::client::errors::{self, NotPublished, place};
+use crate::client::store::NatsStore;
 
 /// Body of a lock, and of a presence.
 #[derive(Debug, Serialize, Deserialize)]

@@ -5,11 +5,11 @@ use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::Stream;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 
-use crate::append_message::deletion_headers;
-use crate::attempts::Attempts;
-use crate::errors::{self, NotPublished, RequestFailure};
-use crate::store::NatsStore;
-use crate::subject::{filter_of, name_of};
+use crate::client::append_message::deletion_headers;
+use crate::client::attempts::Attempts;
+use crate::client::errors::{self, NotPublished, RequestFailure};
+use crate::client::store::NatsStore;
+use crate::client::subject::{filter_of, name_of};
 
 /// Questions to the servers at the same time while streams are listed.
 const LIST_QUESTIONS_MAX: usize = 64;

@@ -17,9 +17,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 use ulid::Ulid;
 
-use crate::errors::{self, place};
-use crate::store::NatsStore;
-use crate::stream_lock::{LockTaken, body_of};
+use crate::client::errors::{self, place};
+use crate::client::store::NatsStore;
+use crate::client::stream_lock::{LockTaken, body_of};
 
 /// Renewals within the time to live: two of them may fail.
 const RENEWALS: u32 = 3;

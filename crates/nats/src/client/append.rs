@@ -6,11 +6,11 @@ use allstop_log::{AppendError, AppendId, LogError, RecordBytes, StreamName, Vers
 use async_nats::jetstream::message::PublishMessage;
 use bytes::Bytes;
 
-use crate::append_message::{AppendHead, body_of, body_of_pieces};
-use crate::attempts::Attempts;
-use crate::errors::{NotPublished, RequestFailure};
-use crate::positions::Position;
-use crate::store::NatsStore;
+use crate::client::append_message::{AppendHead, body_of, body_of_pieces};
+use crate::client::attempts::Attempts;
+use crate::client::errors::{NotPublished, RequestFailure};
+use crate::client::positions::Position;
+use crate::client::store::NatsStore;
 
 /// Bytes of a message that are left to headers.
 const HEADERS_BYTES: usize = 4_096;

@@ -10,13 +10,15 @@ use allstop_log::{
     StreamName, Version,
 };
 use allstop_scope::{Scope, WorkSpec};
+use allstop_task::ClusterLink;
 use tokio::sync::watch;
 
-use crate::connect::{ConnectError, connect};
-use crate::link::NatsLink;
+use crate::client::connect::connect;
+use crate::client::link::NatsLink;
+use crate::client::presence::{Presence, PresenceHandle, PresenceRequest};
+use crate::client::store::NatsStore;
+use crate::connect_error::ConnectError;
 use crate::options::NatsOptions;
-use crate::presence::{Presence, PresenceHandle, PresenceRequest};
-use crate::store::NatsStore;
 
 /// A log on JetStream. Clones share its connection.
 #[derive(Clone)]
@@ -45,8 +47,14 @@ impl NatsLog {
     ///
     /// # Cancel safety
     /// Dropping the future opens nothing.
-    pub async fn link(&self) -> Result<NatsLink, ConnectError> {
-        NatsLink::open(Arc::clone(&self.store)).await
+    pub async fn link(&self) -> Result<Arc<dyn ClusterLink>, ConnectError> {
+        let link = NatsLink::open(Arc::clone(&self.store)).await?;
+        Ok(Arc::new(link))
+    }
+
+    /// The log for those that know no store.
+    pub fn as_log(&self) -> Arc<dyn Log> {
+        Arc::new(self.clone())
     }
 
     /// True while there is a connection to a server. It is made again by itself when it is lost.

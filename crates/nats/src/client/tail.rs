@@ -6,8 +6,8 @@ use allstop_log::{LogError, RecordBytes, StreamName, Version};
 use futures::StreamExt as _;
 use tokio::time::{sleep, timeout};
 
-use crate::errors;
-use crate::store::NatsStore;
+use crate::client::errors;
+use crate::client::store::NatsStore;
 
 /// Pause behind a message on the stream's subject: subscribers get it before a quorum has it. Each further one is twice
 /// as long.

@@ -8,9 +8,9 @@ use async_nats::jetstream::message::PublishMessage;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 
 use super::LinkParts;
-use crate::errors::NotPublished;
-use crate::store::NatsStore;
-use crate::subject::tokens_of;
+use crate::client::errors::NotPublished;
+use crate::client::store::NatsStore;
+use crate::client::subject::tokens_of;
 
 /// Questions to the servers at the same time while entries are listed.
 const LIST_QUESTIONS_MAX: usize = 64;

@@ -20,14 +20,14 @@ use async_nats::jetstream::stream::{Config, RetentionPolicy, Stream};
 use futures::FutureExt as _;
 use futures::stream::BoxStream;
 
-use crate::attempts::Attempts;
-use crate::connect::{ConnectError, common, stream};
+use crate::client::attempts::Attempts;
+use crate::client::connect::{common, stream};
+use crate::client::store::NatsStore;
+use crate::connect_error::ConnectError;
 use crate::options::NatsOptions;
-use crate::store::NatsStore;
 
-/// The link of a cluster's managers, on the servers of their log. Clones share its connection.
-#[derive(Clone)]
-pub struct NatsLink {
+/// The link of a cluster's managers, on the servers of their log.
+pub(crate) struct NatsLink {
     shared: Arc<LinkParts>,
 }
 

@@ -5,11 +5,11 @@ use async_nats::jetstream::message::StreamMessage;
 use async_nats::jetstream::stream::RawMessageError;
 use bytes::{Bytes, BytesMut};
 
-use crate::append_message::{AppendHead, MessageHead, pieces_of, records_of};
-use crate::attempts::Attempts;
-use crate::errors::{self, RequestFailure, place};
-use crate::positions::Position;
-use crate::store::NatsStore;
+use crate::client::append_message::{AppendHead, MessageHead, pieces_of, records_of};
+use crate::client::attempts::Attempts;
+use crate::client::errors::{self, RequestFailure, place};
+use crate::client::positions::Position;
+use crate::client::store::NatsStore;
 
 /// Bytes of records after which a read answers with what it has.
 const READ_BYTES_MAX: usize = 8 << 20;

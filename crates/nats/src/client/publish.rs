@@ -3,9 +3,9 @@
 use allstop_log::LogError;
 use async_nats::jetstream::message::PublishMessage;
 
-use crate::attempts::Attempts;
-use crate::errors::{self, NotPublished, RequestFailure};
-use crate::store::NatsStore;
+use crate::client::attempts::Attempts;
+use crate::client::errors::{self, NotPublished, RequestFailure};
+use crate::client::store::NatsStore;
 
 impl NatsStore {
     /// Publishes a message, and returns its sequence number.

@@ -1,0 +1,31 @@
+//! Limits of a request over gRPC.
+
+use a2a_server::jsonrpc::MAX_REQUEST_BODY_BYTES;
+use allstop_core::json_text::has_reserved_words;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::middleware::Next;
+use axum::response::Response;
+use tonic::Status;
+
+use crate::limits::{BodyRefusal, RESERVED_KEY, read_whole, too_large};
+
+/// Bytes before a gRPC message: a flag, and the length.
+const PREFIX_BYTES: usize = 5;
+
+/// Reads the whole message before anything looks at the request: each operation takes one.
+pub(super) async fn read(request: Request, next: Next) -> Response {
+    let read = read_whole(request, MAX_REQUEST_BODY_BYTES + PREFIX_BYTES).await;
+    match read {
+        // Keys of its data become keys of JSON in the log. They have no escapes here; text with these words is refused too.
+        Ok(request) if has_reserved_words(request.body()) => {
+            Status::invalid_argument(RESERVED_KEY).into_http()
+        }
+        Ok(request) => next.run(request.map(Body::from)).await,
+        Err(BodyRefusal::TooLarge) => Status::resource_exhausted(too_large()).into_http(),
+        Err(BodyRefusal::TooSlow) => {
+            Status::deadline_exceeded("the message did not come in time").into_http()
+        }
+        Err(BodyRefusal::ReservedKey) => Status::invalid_argument(RESERVED_KEY).into_http(),
+    }
+}

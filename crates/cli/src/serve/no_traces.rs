@@ -1,0 +1,34 @@
+//! Traces, in a program that was built without them.
+
+use std::time::Duration;
+
+use allstop_task::{ExecutionObserver, Task};
+
+use crate::error::CliError;
+
+pub(super) use self::{NoExecutionSpan as ExecutionSpan, NoTraceExporter as TraceExporter};
+
+/// There is none.
+#[derive(Debug, Clone)]
+pub(super) enum NoTraceExporter {}
+
+impl NoTraceExporter {
+    /// Says why there are no traces.
+    pub(super) fn new(_collector: &str) -> Result<Self, CliError> {
+        Err(CliError::not_built("--otlp", "otlp"))
+    }
+
+    pub(super) fn accepted(&self, _task: &Task, _trace: Option<&str>) -> ExecutionSpan {
+        match *self {}
+    }
+
+    pub(super) fn close(&self, _max: Duration) {
+        match *self {}
+    }
+}
+
+/// There is none.
+#[derive(Debug)]
+pub(super) enum NoExecutionSpan {}
+
+impl ExecutionObserver for NoExecutionSpan {}

@@ -1,0 +1,53 @@
+//! The published JSON schemas: output that scripts read is valid under them.
+
+use std::fmt;
+
+use boon::{Compiler, SchemaIndex, Schemas};
+use serde_json::Value;
+
+/// A compiled schema of the folder `schemas`, or a definition in one.
+pub struct PublishedSchema {
+    schemas: Schemas,
+    root: SchemaIndex,
+}
+
+impl PublishedSchema {
+    /// Compiles `schemas/NAME.schema.json`, with the files that it refers to.
+    ///
+    /// # Panics
+    /// Panics if there is no such schema, or it is none.
+    pub fn of(name: &str) -> Self {
+        Self::at(&format!("{name}.schema.json"))
+    }
+
+    /// Compiles one definition of `schemas/NAME.schema.json`.
+    ///
+    /// # Panics
+    /// Panics if there is no such definition, or it is no schema.
+    pub fn of_definition(name: &str, definition: &str) -> Self {
+        Self::at(&format!("{name}.schema.json#/$defs/{definition}"))
+    }
+
+    fn at(place: &str) -> Self {
+        let path = format!("{}/../../schemas/{place}", env!("CARGO_MANIFEST_DIR"));
+        let mut schemas = Schemas::new();
+        let root = Compiler::new().compile(&path, &mut schemas);
+        let root = root.unwrap_or_else(|error| panic!("{path}: {error:#}"));
+        Self { schemas, root }
+    }
+
+    /// Checks the value.
+    ///
+    /// # Errors
+    /// All that is wrong with it.
+    pub fn check(&self, value: &Value) -> Result<(), String> {
+        let checked = self.schemas.validate(value, self.root);
+        checked.map_err(|error| format!("{error:#} in {value:#}"))
+    }
+}
+
+impl fmt::Debug for PublishedSchema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PublishedSchema").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,45 @@
+//! `cargo xtask minimal`: the binary without its features compiles, and its help lists nothing that it lacks.
+//!
+//! No part of `cargo xtask test`: without the features of the binary, most dependencies have other features too, and are
+//! compiled again.
+
+use std::process::Command;
+
+use anyhow::bail;
+
+use crate::{exec, workspace};
+
+/// Words of the help that belong to a feature.
+const OF_FEATURES: [&str; 6] = [
+    "copilot",
+    "worker",
+    "--cluster",
+    "--nats-",
+    "--grpc-",
+    "--otlp",
+];
+
+pub(crate) fn run() -> anyhow::Result<()> {
+    let minimal = ["-p", "allstop-cli", "--no-default-features"];
+    exec::step(
+        "clippy of the minimal binary",
+        workspace::cargo()
+            .arg("clippy")
+            .args(minimal)
+            .args(["--", "-D", "warnings"]),
+    )?;
+    exec::step(
+        "build of the minimal binary",
+        workspace::cargo().arg("build").args(minimal),
+    )?;
+    let binary = workspace::target_dir()?.join("debug/allstop");
+    exec::check("help of the minimal binary", || {
+        for args in [&["--help"][..], &["serve", "--help"], &["demo", "--help"]] {
+            let help = exec::output(Command::new(&binary).args(args))?;
+            if let Some(word) = OF_FEATURES.iter().find(|word| help.contains(**word)) {
+                bail!("`allstop {}` names {word}", args.join(" "));
+            }
+        }
+        Ok(())
+    })
+}
