@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use allstop_scope::{RootOptions, Scope};
 use allstop_tools::{
-    BUILTIN_TOOLS, BackgroundHost, BackgroundRegistry, OutputFolder, ShellConfig, ToolRegistry,
-    Workspace, builtin_tools,
+    BackgroundHost, BackgroundRegistry, OutputFolder, ShellConfig, ToolRegistry, Workspace,
+    builtin_tools, names,
 };
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
@@ -76,7 +76,7 @@ impl Name<'_> {
 }
 
 fuzz_target!(|input: Input<'_>| {
-    let name = BUILTIN_TOOLS[usize::from(input.tool) % BUILTIN_TOOLS.len()];
+    let name = names::ALL[usize::from(input.tool) % names::ALL.len()];
     with_tools(|tools| {
         let tool = tools.find(name).expect("it is built in");
         let fields = tool.spec().input_schema["properties"]

@@ -26,7 +26,7 @@ pub fn is_alive(identity: &ProcessIdentity) -> bool {
 /// Sends a signal to this very process; another one that has its pid by now is never hit.
 ///
 /// # Errors
-/// `NotFound` if it has ended or is out of view ([`is_out_of_view`](crate::is_out_of_view)), `PermissionDenied` if it belongs to another user.
+/// `NotFound` if it has ended or is out of view ([`is_out_of_view`]), `PermissionDenied` if it belongs to another user.
 pub fn signal(identity: &ProcessIdentity, signal: ProcessSignal) -> io::Result<()> {
     let is_hit = is_of_this_boot(identity)
         && !is_out_of_view(identity)
