@@ -68,7 +68,7 @@ impl RunTurns<'_, '_> {
         if self.background.wait_background
             && !keeps
             && envelope.stop_reason == StopReason::Completed
-            && let Some(reason) = self.wait_background().await
+            && let Some(reason) = self.wait_background(envelope).await
         {
             envelope.stop_reason = reason;
             envelope.cause = self.supervisor.control.cause().cloned();

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use allstop_agent::{AgentEvent, TurnError, TurnErrorKind};
-use allstop_core::{Cause, CauseKind, StopReason};
+use allstop_core::{Cause, CauseKind, Extent, StopReason};
+use allstop_runtime::Envelope;
 use allstop_session::{
     FollowUp, LiveEvents, MessageDeadline, MessageOutcome, NewMessage, Session, SessionEvent,
     SessionEventKind, SessionStop, StopTarget,
@@ -101,10 +102,16 @@ impl RunTurns<'_, '_> {
     }
 
     /// Waits until no attached background work runs. The stop reason, if a stop was first.
-    pub(super) async fn wait_background(&mut self) -> Option<StopReason> {
+    pub(super) async fn wait_background(&mut self, envelope: &Envelope) -> Option<StopReason> {
         let cut = |this: &Self| Some(this.supervisor.control.stop_reason());
-        if self.stops_all() {
-            // A stop that came between the commit and this.
+        // A stop that came between the commit and this.
+        let has_stopped = |stop: &SessionStop| {
+            let mut receipts = envelope.receipts.iter();
+            let id = &stop.request().stop_id;
+            receipts.any(|receipt| receipt.stop_id() == id && receipt.names_work())
+        };
+        let stopped = self.stop.as_ref().filter(|_| self.stops_background());
+        if self.stops_all() || stopped.is_some_and(has_stopped) {
             return cut(self);
         }
         let mut works = self.session.background().into_iter();
@@ -165,7 +172,7 @@ impl RunTurns<'_, '_> {
     /// True if the stop under way covers the background work: it is not to be kept.
     pub(super) fn stops_background(&self) -> bool {
         let extent = self.stop.as_ref().map(|stop| stop.request().extent);
-        extent == Some(StopTarget::TurnAndBackground.extent())
+        matches!(extent, Some(Extent::TurnAndBackground | Extent::Session))
     }
 
     /// Returns whether the process has to exit.

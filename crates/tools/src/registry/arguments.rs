@@ -26,8 +26,8 @@ pub(crate) struct ArgumentCheck {
 }
 
 impl ArgumentCheck {
-    /// Compiles a schema; the error is for people. A regular expression that is none for us, such as one that looks ahead,
-    /// is left to the tool.
+    /// Compiles a schema; the error is for people. A `pattern` that the library cannot read, such as one that looks ahead, is
+    /// left to the tool.
     pub(crate) fn compile(schema: &Value) -> Result<Self, String> {
         let mut schema = schema.clone();
         loop {
@@ -35,9 +35,12 @@ impl ArgumentCheck {
                 Ok(check) => return Ok(check),
                 Err(error) => error,
             };
-            match &*error {
-                CompileError::InvalidRegex { regex, .. } if remove_pattern(&mut schema, regex) => {}
-                error => return Err(format!("{error:#}")),
+            let unread = match &*error {
+                CompileError::ValidationError { src, .. } => unread_pattern(src),
+                _ => None,
+            };
+            if !unread.is_some_and(|place| remove_pattern(&mut schema, &place)) {
+                return Err(format!("{error:#}"));
             }
         }
     }
@@ -78,21 +81,19 @@ impl UrlLoader for NothingElse {
     }
 }
 
-/// Removes one `pattern` with this text. False if there is none.
-fn remove_pattern(schema: &mut Value, regex: &str) -> bool {
-    match schema {
-        Value::Object(keywords) => {
-            if keywords.get("pattern").and_then(Value::as_str) == Some(regex) {
-                keywords.remove("pattern");
-                return true;
-            }
-            keywords
-                .values_mut()
-                .any(|part| remove_pattern(part, regex))
-        }
-        Value::Array(parts) => parts.iter_mut().any(|part| remove_pattern(part, regex)),
-        _ => false,
+/// Place of a regular expression in the schema that the library cannot read, as a JSON pointer.
+fn unread_pattern(error: &ValidationError<'_, '_>) -> Option<String> {
+    match error.kind {
+        ErrorKind::Format { want: "regex", .. } => Some(error.instance_location.to_string()),
+        _ => error.causes.iter().find_map(unread_pattern),
     }
+}
+
+/// Removes the `pattern` at this place. False if there is none.
+fn remove_pattern(schema: &mut Value, place: &str) -> bool {
+    let keywords = place.strip_suffix("/pattern");
+    let keywords = keywords.and_then(|place| schema.pointer_mut(place)?.as_object_mut());
+    keywords.is_some_and(|keywords| keywords.remove("pattern").is_some())
 }
 
 /// Describes each wrong field. Leaves out values, because they may have megabytes.
