@@ -224,7 +224,7 @@ fn a_stop_of_all_covers_what_an_earlier_chat_left() {
     assert!(!place.leftovers().is_empty());
     let person = Person::at(&place, place.allstop().args("sessions resume last"));
     person.sees("bg_1 of an earlier process still runs");
-    person.says("/stop all").sees("search can find.");
+    person.says("/stop all").sees("conversation unchanged");
     let listed = place.allstop().args("ps --json").end().ok();
     let listed: serde_json::Value = serde_json::from_str(&listed.stdout).expect("JSON");
     let work = &listed["sessions"][0]["work"];
