@@ -1,6 +1,7 @@
 //! Contract of every store.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use crate::{
     AppendError, AppendId, LockAttempt, LogError, LogFuture, RecordBytes, StreamLock, StreamName,
@@ -76,6 +77,18 @@ pub trait Log: Send + Sync + fmt::Debug {
 
     /// Deletes the locked stream and releases the lock. The next record of the stream has number 1 again.
     fn delete(&self, lock: StreamLock) -> LogFuture<Result<(), LogError>>;
+
+    /// Paths on this machine that hold the records; some may be missing. They hold every session, so protect them from code
+    /// that may write files. None by default.
+    fn files(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
+    /// Accepts no more requests, waits until the queued ones are done, and gives locks back. A blocked disk blocks it: to
+    /// exit in time, combine it with a timeout. Nothing by default. Dropping the future leaves the log closing.
+    fn close(&self) -> LogFuture<()> {
+        LogFuture::ready(())
+    }
 }
 
 /// True if an owner other than this process is seen to run.

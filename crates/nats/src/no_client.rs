@@ -35,9 +35,4 @@ impl AbsentNatsLog {
     pub fn connection(&self) -> watch::Receiver<bool> {
         match *self {}
     }
-
-    /// Gives all locks back.
-    pub async fn close(&self) {
-        match *self {}
-    }
 }

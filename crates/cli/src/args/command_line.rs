@@ -24,8 +24,8 @@ pub(crate) fn parse() -> Result<Cli, ExitCode> {
     let args = arguments(std::env::args_os().collect());
     Cli::try_parse_from(&args).map_err(|error| {
         // Some of it has been written by others.
-        // Without the feature `color` clap adds no escape sequence, and `to_string` would cut theirs out.
-        let text = error.render().ansi().to_string();
+        // Without escape sequences, of clap or of an argument.
+        let text = error.render().to_string();
         let text = escape::text(&text);
         if error.use_stderr() {
             say(&text);

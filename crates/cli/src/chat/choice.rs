@@ -105,7 +105,7 @@ async fn candidates(
     let (store, root) = (store.clone(), scope.clone());
     let reading = begin(&scope, "reading the sessions", async move {
         let store = open_store(&store, &root).await?;
-        let read = SessionCandidate::read_all(&*store.log(), SystemTime::now().into()).await;
+        let read = SessionCandidate::read_all(&**store.log(), SystemTime::now().into()).await;
         Ok(read.map_err(StartError::from)?)
     });
     stage.wait(reading, late_store).await?.ok_or_stopped()?

@@ -179,7 +179,7 @@ impl AgentChoice {
                 let default = AgentExecutorOptions::default();
                 let options = AgentExecutorOptions {
                     background_max: background_max.unwrap_or(default.background_max),
-                    shares_sessions: matches!(system.store(), SystemStore::Nats(_)),
+                    shares_sessions: system.store().nats().is_some(),
                     ..default
                 };
                 let setup = SessionSetup {

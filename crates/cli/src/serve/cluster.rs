@@ -85,10 +85,7 @@ pub(super) struct StoreConnection {
 impl StoreConnection {
     pub(super) fn of(store: &SystemStore) -> Self {
         Self {
-            is_connected: match store {
-                SystemStore::Nats(log) => Some(log.connection()),
-                SystemStore::Sqlite(_) | SystemStore::Memory(_) => None,
-            },
+            is_connected: store.nats().map(NatsLog::connection),
             was_connected: true,
         }
     }

@@ -227,7 +227,7 @@ impl HostedServer for HostedTasks<'_> {
             }
             system.close().await;
         } else {
-            server.store.close().await;
+            server.store.log().close().await;
         }
         if let Some(traces) = server.traces.clone() {
             let spec = WorkSpec::new(ItemKind::Thread, "last traces");

@@ -117,15 +117,15 @@ pub(super) async fn open_server(
     let tasks = child("tasks").context("a scope for the tasks")?;
     let connections = child("connections").context("a scope for the connections")?;
     let push_scope = child("push").context("a scope for the push notifications")?;
-    let (log, parts) = (store.log(), Arc::new(parts));
-    let manager = match &store {
-        SystemStore::Nats(nats) => {
+    let (log, parts) = (Arc::clone(store.log()), Arc::new(parts));
+    let manager = match store.nats() {
+        Some(nats) => {
             let node = cluster::node(nats, execution, concurrency, args.keepers, args.stderr);
             let node = node.await?;
             TaskManager::join(Arc::clone(&log), node, tasks.clone(), parts, options)
                 .context("a scope for the tasks")?
         }
-        SystemStore::Sqlite(_) | SystemStore::Memory(_) => {
+        None => {
             let manager = TaskManager::open(Arc::clone(&log), tasks.clone(), parts, options).await;
             manager.map_err(|error| {
                 let chain = error_chain(&error);
@@ -138,9 +138,9 @@ pub(super) async fn open_server(
     let addresses = match (bound, &args.endpoint) {
         (Some(bound), Some(endpoint)) => {
             // In a cluster every front end would send them.
-            let push = match &store {
-                SystemStore::Nats(_) => None,
-                _ => Some(push::open(endpoint, &manager, &log, &push_scope).await?),
+            let push = match store.nats() {
+                Some(_) => None,
+                None => Some(push::open(endpoint, &manager, &log, &push_scope).await?),
             };
             let served = Served {
                 name,

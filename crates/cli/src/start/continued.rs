@@ -116,7 +116,7 @@ pub(super) async fn open_system(
         return Ok((System::open_in(root, options).await?, None));
     };
     let store = open_store(&options.store, &root).await?;
-    let log = store.log();
+    let log = Arc::clone(store.log());
     let id = resolve(&*log, &session.name, &session.flags).await?;
     let (state, _owner) = read_session_end(&*log, &id)
         .await

@@ -103,25 +103,6 @@ impl SqliteLog {
         &self.path
     }
 
-    /// Paths of everything that belongs to the store: its file, the files that SQLite creates beside it, and the
-    /// folder of its locks. Some may be missing. They hold every session, so protect them from code that may write
-    /// files.
-    pub fn files(&self) -> Vec<PathBuf> {
-        files::paths(&self.resolved)
-    }
-
-    /// Accepts no more requests, and waits until the queued ones are done and the file is closed. A blocked disk
-    /// blocks it: to exit in time, combine it with a timeout.
-    ///
-    /// **Cancel safety**: dropping it leaves the store closing.
-    pub async fn close(&self) {
-        // The reader first, so that the writer's connection is the last one. A thread that has ended needs no command.
-        drop(self.reads.send(Box::new(StoreReader::close)).await);
-        self.reading.closed().await;
-        drop(self.writes.send(WriteCommand::Close).await);
-        self.writing.closed().await;
-    }
-
     fn closed(&self) -> LogError {
         LogError::new(LogErrorKind::Closed, self.path.display().to_string())
     }
@@ -282,6 +263,22 @@ impl Log for SqliteLog {
             let delete = WriteCommand::Delete { lock, reply };
             writes.send(delete).await.map_err(|_| closed.clone())?;
             answer.await.unwrap_or(Err(closed))
+        })
+    }
+
+    /// The file, the files that SQLite makes beside it, and the folder of its locks.
+    fn files(&self) -> Vec<PathBuf> {
+        files::paths(&self.resolved)
+    }
+
+    fn close(&self) -> LogFuture<()> {
+        let log = self.clone();
+        LogFuture::waiting(async move {
+            // The reader first, so that the writer's connection is the last one. A thread that has ended needs no command.
+            drop(log.reads.send(Box::new(StoreReader::close)).await);
+            log.reading.closed().await;
+            drop(log.writes.send(WriteCommand::Close).await);
+            log.writing.closed().await;
         })
     }
 }

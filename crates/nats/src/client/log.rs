@@ -61,14 +61,6 @@ impl NatsLog {
     pub fn connection(&self) -> watch::Receiver<bool> {
         self.store.is_connected.subscribe()
     }
-
-    /// Gives all locks back. Without it they pass on when they expire ([`NatsOptions::lock_ttl`]).
-    ///
-    /// # Cancel safety
-    /// Dropping the future does not take the request back.
-    pub async fn close(&self) {
-        self.presence.close().await;
-    }
 }
 
 impl Log for NatsLog {
@@ -143,6 +135,12 @@ impl Log for NatsLog {
             drop(lock);
             deleted
         })
+    }
+
+    /// Gives all locks back. Without it they pass on when they expire ([`NatsOptions::lock_ttl`]).
+    fn close(&self) -> LogFuture<()> {
+        let presence = self.presence.clone();
+        LogFuture::waiting(async move { presence.close().await })
     }
 }
 

@@ -148,7 +148,7 @@ impl System {
             Some(store) => store,
             None => SystemStore::open(&options.store, &root).await?,
         };
-        let mut store_files = store.files();
+        let mut store_files = store.log().files();
         store_files.extend(options.store.history_file());
         store_files.extend(options.reserved.iter().cloned());
         let SystemOptions {
@@ -166,7 +166,7 @@ impl System {
         let parts = SystemParts {
             policy: Arc::new(open::policy(&config)),
             config,
-            log: store.log(),
+            log: Arc::clone(store.log()),
             store_files,
             model,
             prompter,
@@ -231,7 +231,7 @@ impl System {
 
     /// The file of the store, if it is one.
     pub fn store_file(&self) -> Option<PathBuf> {
-        self.store.files().into_iter().next()
+        self.store.log().files().into_iter().next()
     }
 
     /// Name of the model.
@@ -308,7 +308,7 @@ impl System {
     pub async fn close(&self) {
         tokio::join!(
             self.parts.mcp.close(),
-            self.store.close(),
+            self.store.log().close(),
             self.parts.cleanup.wait()
         );
     }

@@ -1,7 +1,6 @@
 //! The parts that sessions share: the store and the model.
 
 use std::path::Path;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use allstop_log::{Log, MemoryLog, SqliteLog};
@@ -16,52 +15,36 @@ use crate::error::{StartError, StartErrorKind};
 
 /// An open store.
 #[derive(Debug, Clone)]
-pub enum SystemStore {
-    /// A file.
-    Sqlite(SqliteLog),
-    /// Memory.
-    Memory(MemoryLog),
-    /// Servers that several machines share.
-    Nats(NatsLog),
+pub struct SystemStore {
+    log: Arc<dyn Log>,
+    nats: Option<NatsLog>,
 }
 
 impl SystemStore {
     pub(super) async fn open(choice: &StoreChoice, scope: &Scope) -> Result<Self, StartError> {
-        Ok(match choice {
-            StoreChoice::Sqlite(path) => Self::Sqlite(SqliteLog::open(path).await?),
-            StoreChoice::Memory => Self::Memory(MemoryLog::new()),
+        let log: Arc<dyn Log> = match choice {
+            StoreChoice::Sqlite(path) => Arc::new(SqliteLog::open(path).await?),
+            StoreChoice::Memory => Arc::new(MemoryLog::new()),
             StoreChoice::Nats(options) => {
                 // On the heap: the connection is large, and most systems have none.
-                let opened = Box::pin(NatsLog::open((**options).clone(), scope)).await;
-                Self::Nats(opened?)
+                let opened = Box::pin(NatsLog::open((**options).clone(), scope)).await?;
+                return Ok(Self {
+                    log: opened.as_log(),
+                    nats: Some(opened),
+                });
             }
-        })
+        };
+        Ok(Self { log, nats: None })
     }
 
-    /// Its log.
-    pub fn log(&self) -> Arc<dyn Log> {
-        match self {
-            Self::Sqlite(log) => Arc::new(log.clone()),
-            Self::Memory(log) => Arc::new(log.clone()),
-            Self::Nats(log) => log.as_log(),
-        }
+    /// Its log. Close it after the last use.
+    pub fn log(&self) -> &Arc<dyn Log> {
+        &self.log
     }
 
-    /// All files that hold sessions, which the file tools must not reach.
-    pub(super) fn files(&self) -> Vec<PathBuf> {
-        match self {
-            Self::Sqlite(log) => log.files(),
-            Self::Memory(_) | Self::Nats(_) => Vec::new(),
-        }
-    }
-
-    /// Closes it. Servers get the locks of this process back.
-    pub async fn close(&self) {
-        match self {
-            Self::Nats(log) => log.close().await,
-            Self::Sqlite(log) => log.close().await,
-            Self::Memory(_) => {}
-        }
+    /// The servers that several machines share, if it is on such.
+    pub fn nats(&self) -> Option<&NatsLog> {
+        self.nats.as_ref()
     }
 }
 

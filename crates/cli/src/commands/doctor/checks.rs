@@ -104,7 +104,7 @@ pub(super) async fn store(
         let scope = Scope::root(NAME, host.scopes());
         rows.push(match open_store(&choice, &scope).await {
             Ok(store) => {
-                store.close().await;
+                store.log().close().await;
                 DoctorRow::good(NAME, format!("{shown} opens"))
             }
             Err(error) => DoctorRow::of_problem(NAME, &CliError::from(error)),

@@ -120,7 +120,7 @@ pub(crate) async fn open(
     }
     let scope = Scope::root("store", RootOptions::current());
     let store = open_store(&choice, &scope).await?;
-    Ok((store.log(), output_folder))
+    Ok((Arc::clone(store.log()), output_folder))
 }
 
 /// Runs the command on a log. What it prints is whole or, after an error, only what came before it.
