@@ -35,7 +35,7 @@ Developer commands of this repository.
                                    cargo xtask test ladder --no-capture     and show what they print
     cargo xtask gates            format, sources, crate arrows, links, licences, clippy, docs; no tests
     cargo xtask sources          type names, doc lines and import cycles of the sources
-    cargo xtask minimal          checks the binary without features, which compiles dependencies again
+    cargo xtask minimal          checks the binary alone, with its features and without, which compiles dependencies again
     cargo xtask parts            fetch what tests need from outside and print where it is
     cargo xtask explore ARGS...  stops an agent at every point of every scenario, in every way:
                                    cargo xtask explore --kill               kills processes too

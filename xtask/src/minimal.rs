@@ -1,4 +1,4 @@
-//! `cargo xtask minimal`: the binary without its features compiles, and its help lists nothing that it lacks.
+//! `cargo xtask minimal`: the binary alone compiles, also without its features, and then its help lists nothing that it lacks.
 //!
 //! No part of `cargo xtask test`: without the features of the binary, most dependencies have other features too, and are
 //! compiled again.
@@ -20,6 +20,11 @@ const OF_FEATURES: [&str; 6] = [
 ];
 
 pub(crate) fn run() -> anyhow::Result<()> {
+    // In a build of the whole workspace, tests enable features of libraries that the binary alone has not.
+    exec::step(
+        "check of the binary alone",
+        workspace::cargo().args(["check", "-p", "allstop-cli"]),
+    )?;
     let minimal = ["-p", "allstop-cli", "--no-default-features"];
     exec::step(
         "clippy of the minimal binary",

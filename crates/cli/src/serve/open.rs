@@ -118,21 +118,17 @@ pub(super) async fn open_server(
     let connections = child("connections").context("a scope for the connections")?;
     let push_scope = child("push").context("a scope for the push notifications")?;
     let (log, parts) = (Arc::clone(store.log()), Arc::new(parts));
-    let manager = match store.nats() {
-        Some(nats) => {
-            let node = cluster::node(nats, execution, concurrency, args.keepers, args.stderr);
-            let node = node.await?;
-            TaskManager::join(Arc::clone(&log), node, tasks.clone(), parts, options)
-                .context("a scope for the tasks")?
-        }
-        None => {
-            let manager = TaskManager::open(Arc::clone(&log), tasks.clone(), parts, options).await;
-            manager.map_err(|error| {
-                let chain = error_chain(&error);
-                let error = CliError::failure(format!("the tasks of the store: {chain}"));
-                error.hint("a server needs a store of its own: --store FILE, or --store :memory:")
-            })?
-        }
+    let manager = if let Some(nats) = store.nats() {
+        let node = cluster::node(nats, execution, concurrency, args.keepers, args.stderr);
+        TaskManager::join(Arc::clone(&log), node.await?, tasks.clone(), parts, options)
+            .context("a scope for the tasks")?
+    } else {
+        let manager = TaskManager::open(Arc::clone(&log), tasks.clone(), parts, options).await;
+        manager.map_err(|error| {
+            let chain = error_chain(&error);
+            let error = CliError::failure(format!("the tasks of the store: {chain}"));
+            error.hint("a server needs a store of its own: --store FILE, or --store :memory:")
+        })?
     };
     let readiness = Readiness::new(StoreConnection::of(&store));
     let addresses = match (bound, &args.endpoint) {
