@@ -21,7 +21,7 @@ impl AbsentNatsLog {
         Err(ConnectError::NotBuilt)
     }
 
-    /// The log for those that know no store.
+    /// The log, for code that knows no store.
     pub fn as_log(&self) -> Arc<dyn Log> {
         match *self {}
     }

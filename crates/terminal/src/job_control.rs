@@ -81,6 +81,6 @@ pub fn suspend(
         queue.settle(SAID_MAX);
     }
     before();
-    // It is allowed to signal itself.
+    // A process may signal itself.
     let _always = kill_process(getpid(), Signal::STOP);
 }

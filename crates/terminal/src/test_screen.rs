@@ -139,7 +139,7 @@ impl TestScreen {
         }
     }
 
-    /// Waits like `wait_for`, beside other futures.
+    /// Waits like `wait_for`, while other futures run.
     pub async fn shows(&mut self, text: &str) {
         self.until(|screen| screen.contains(text)).await;
     }

@@ -36,7 +36,7 @@ struct Modules {
 struct Module {
     file: PathBuf,
     uses: Vec<Import>,
-    /// Paths of several names in code. Those that begin with another crate or with a type lead nowhere.
+    /// Paths of several names in code. A path that begins with another crate or with a type leads nowhere.
     paths: Vec<Names>,
 }
 

@@ -12,7 +12,7 @@ use crate::host::ProcessHost;
 
 pub(super) const CLUSTER_DEMO_MAX: Duration = Duration::ZERO;
 
-/// Says why there is none.
+/// Refuses it.
 #[expect(clippy::unused_async, reason = "the demo itself awaits")]
 pub(super) async fn play(
     _host: &ProcessHost,

@@ -13,7 +13,7 @@ pub(super) use self::{NoExecutionSpan as ExecutionSpan, NoTraceExporter as Trace
 pub(super) enum NoTraceExporter {}
 
 impl NoTraceExporter {
-    /// Says why there are no traces.
+    /// Refuses the flag that asks for traces.
     pub(super) fn new(_collector: &str) -> Result<Self, CliError> {
         Err(CliError::not_built("--otlp", "otlp"))
     }

@@ -266,7 +266,7 @@ impl Log for SqliteLog {
         })
     }
 
-    /// The file, the files that SQLite makes beside it, and the folder of its locks.
+    /// The file, those of SQLite next to it, and the folder of its locks.
     fn files(&self) -> Vec<PathBuf> {
         files::paths(&self.resolved)
     }

@@ -52,7 +52,7 @@ impl NatsLog {
         Ok(Arc::new(link))
     }
 
-    /// The log for those that know no store.
+    /// The log, for code that knows no store.
     pub fn as_log(&self) -> Arc<dyn Log> {
         Arc::new(self.clone())
     }

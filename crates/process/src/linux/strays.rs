@@ -16,8 +16,8 @@ use super::procfs::{ProcessStat, visit_processes};
 use super::sweep::EMPTY_SWEEPS;
 use super::tree::{rooted, signal_each};
 
-/// Kills the processes that carry the marker and their descendants, of those that are not older than `since_ticks`. Returns
-/// those that lived.
+/// Kills the processes that carry the marker, and their descendants, unless they are older than `since_ticks`. Returns the
+/// processes that it signalled.
 fn kill_marked(marker: &str, since_ticks: u64) -> Vec<ProcessStat> {
     let mut all = Vec::new();
     // An absence proves no more than that a search found nothing.

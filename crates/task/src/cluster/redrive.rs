@@ -19,7 +19,7 @@ pub enum RedriveError {
     /// Nothing of this id was set aside.
     #[error("there is no dead letter `{0}`")]
     NotSetAside(TaskId),
-    /// It was set aside because it cannot be read; a worker that can read it takes it by itself.
+    /// This worker cannot read it and has set it aside; a worker that can read it takes it by itself.
     #[error("the task `{0}` cannot be read; a worker of a newer version may take it by itself")]
     Unreadable(TaskId),
     /// A worker still has it.

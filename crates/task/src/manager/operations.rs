@@ -34,7 +34,7 @@ impl TaskManager {
     ///
     /// The answer comes within grace and force, and the time for the write of the end
     /// ([`ending_write_max`](crate::TaskOptions::ending_write_max)). A stop that is decided again takes that long once
-    /// more. [`CancelError::Store`] says that the work was stopped and its end is not confirmed: the write is repeated.
+    /// more. [`CancelError::Store`] means: the work was stopped, and its end is not confirmed: the write is repeated.
     ///
     /// # Cancel safety
     /// Dropping the future does not take the stop back.
