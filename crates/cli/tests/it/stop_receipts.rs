@@ -139,6 +139,31 @@ fn one_piece_of_background_work_is_stopped_by_its_id() {
     place.assert_nothing_runs();
 }
 
+/// Regression: only children of the first process and of the stop's ancestors were asked for the variable of the call.
+#[test]
+fn kept_work_of_a_daemon_is_found_by_its_variable() {
+    let place = Place::new();
+    let in_work = |command: &str| {
+        let mut shell = std::process::Command::new("sh");
+        let shell = shell.args(["-c", command]).current_dir(place.work());
+        shell.spawn().expect("a shell")
+    };
+    assert!(in_work("mkfifo asked").wait().expect("it ends").success());
+    let job = place.sleeper();
+    let mut daemon = in_work(&format!(
+        "read call < asked; ALLSTOP_CALL=$call setsid {job} & echo x > begun; wait"
+    ));
+    let script = "replies: [{calls: [{tool: shell, arguments: {command: 'echo $ALLSTOP_CALL > asked; sleep 60', background: true}}]}, {text: Done.}]";
+    let id = begin(&place, script, "--keep-background hello");
+    let id = id.end(FACT_MAX).ok().session();
+    let begun = place.work().join("begun");
+    eventually("the job runs", || begun.exists().then_some(()));
+    let stopped = json(&on_store(&place, &format!("stop {id} --json")).ok());
+    assert_eq!(stopped["receipt"]["quiet"], true, "{stopped:#}");
+    daemon.wait().expect("its job has ended");
+    place.assert_nothing_runs();
+}
+
 /// Regression: the hook blocked the detach, and the work was killed.
 #[test]
 fn slow_hook_does_not_end_kept_work() {

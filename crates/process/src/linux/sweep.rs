@@ -64,6 +64,8 @@ pub(super) struct TreeSweep {
     main: ProcessIdentity,
     /// Pid of the keeper, which carries the marker, too, and is no member.
     keeper: Option<u32>,
+    /// True if every process is asked for its marker, whatever its parent: an orphan of long ago may be below any process.
+    asks_all: bool,
     /// True while the main process is not reaped.
     pinned_by_main: Mutex<bool>,
     /// Processes that were asked for their environment and have not answered: they are not asked again.
@@ -109,7 +111,10 @@ impl TreeSweep {
         keeper: Option<u32>,
         main_lives: bool,
     ) -> Self {
-        Self::new(marker, main, keeper, false, main_lives)
+        Self {
+            asks_all: true,
+            ..Self::new(marker, main, keeper, false, main_lives)
+        }
     }
 
     fn new(
@@ -127,6 +132,7 @@ impl TreeSweep {
             marker,
             main,
             keeper,
+            asks_all: false,
             pinned_by_main: Mutex::new(pinned_by_main),
             asked: Arc::default(),
             history,
@@ -156,13 +162,14 @@ impl TreeSweep {
         let mut is_unsure = false;
         let is_complete = visit_processes(|stat| {
             all.push(stat);
-            // Only an adopted process is asked for its environment: any other process is found by its parent.
-            let is_adopted = may_adopt.contains(&stat.parent) && !stat.is_kernel;
-            if is_adopted && is_younger(&stat) && !stat.is_dead() && self.is_candidate(&stat) {
+            // Any other process is found by its parent.
+            let is_adopted = may_adopt.contains(&stat.parent);
+            let is_asked = (is_adopted || self.asks_all) && !stat.is_kernel;
+            if is_asked && is_younger(&stat) && !stat.is_dead() && self.is_candidate(&stat) {
                 match self.is_marked(&stat) {
                     Some(true) => drop(marked.insert(stat.pid)),
                     Some(false) => {}
-                    None => is_unsure = true,
+                    None => is_unsure |= is_adopted,
                 }
             }
         });

@@ -142,7 +142,13 @@ fn nothing_of_an_argument_or_a_variable_is_raw() {
         ("a shell", place.allstop().arg("completions").arg(&hostile)),
     ];
     for (way, command) in ways {
-        check(way, &shown(command));
+        let shown = shown(command);
+        // Help and errors in the command line leave out sequences that begin with an escape.
+        if shown.contains("Usage: allstop") {
+            check_harmless(way, &shown);
+        } else {
+            check(way, &shown);
+        }
     }
 }
 
