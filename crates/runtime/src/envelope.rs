@@ -152,8 +152,7 @@ impl Envelope {
         }
         self.receipts
             .retain(|other| other.stop_id() != receipt.stop_id());
-        let at = receipt.request().requested_at;
-        let before = |other: &Arc<Receipt>| other.request().requested_at <= at;
+        let before = |other: &Arc<Receipt>| other.request().order() <= receipt.request().order();
         let place = self.receipts.partition_point(before);
         self.receipts.insert(place, receipt);
         self.receipt = self.receipts.last().cloned();

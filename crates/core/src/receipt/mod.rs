@@ -74,6 +74,13 @@ pub struct StopInfo {
     pub requested_at: Timestamp,
 }
 
+impl StopInfo {
+    /// The order of stops. It decides equally everywhere which of two stops of one millisecond is the last.
+    pub fn order(&self) -> (Timestamp, &StopId) {
+        (self.requested_at, &self.stop_id)
+    }
+}
+
 /// Receipt of a stop.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[must_use = "a receipt says what still runs"]

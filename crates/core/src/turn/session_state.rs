@@ -209,9 +209,8 @@ impl SessionState {
 
     /// Keeps the receipt of the latest request: one of a call comes after that of a turn that has used the log.
     fn add_receipt(&mut self, receipt: &Arc<Receipt>) {
-        let requested_at = |receipt: &Arc<Receipt>| receipt.request().requested_at;
-        let last = self.last_receipt.as_ref().map(requested_at);
-        if last.is_none_or(|last| last <= requested_at(receipt)) {
+        let last = self.last_receipt.as_ref();
+        if last.is_none_or(|last| last.request().order() <= receipt.request().order()) {
             self.last_receipt = Some(Arc::clone(receipt));
         }
     }

@@ -224,6 +224,19 @@ fn receipt_of_a_wider_stop_takes_the_place_of_the_account_of_its_turn() {
     assert_valid("envelope", &envelope);
 }
 
+/// The envelope had the one that was added last, and the log another one.
+#[test]
+fn last_of_two_stops_of_one_millisecond_does_not_depend_on_their_order() {
+    let of = |id: &str| Arc::new(receipt_of(id, NotStoppedReason::OutsideExtent));
+    for ids in [["a", "b"], ["b", "a"]] {
+        let mut envelope = Envelope::of_no_run(None, StopReason::Cancelled, None);
+        for id in ids {
+            envelope.add_receipt(of(id));
+        }
+        assert_eq!(envelope.receipt, Some(of("b")), "{ids:?}");
+    }
+}
+
 /// The envelope as JSON, without the values that each run has anew.
 fn without_chance(envelope: &Envelope) -> String {
     let text = serde_json::to_string_pretty(envelope).expect("it is JSON");
@@ -242,8 +255,12 @@ fn without_chance(envelope: &Envelope) -> String {
 }
 
 fn receipt(why: NotStoppedReason) -> Receipt {
+    receipt_of("stop", why)
+}
+
+fn receipt_of(id: &str, why: NotStoppedReason) -> Receipt {
     let request = StopInfo {
-        stop_id: "stop".into(),
+        stop_id: id.into(),
         target: "process".into(),
         extent: Extent::Process,
         cause: Cause::new(CauseKind::User),
