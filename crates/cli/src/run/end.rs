@@ -68,11 +68,16 @@ impl RunTurns<'_, '_> {
         if self.background.wait_background
             && !keeps
             && envelope.stop_reason == StopReason::Completed
-            && let Some(reason) = self.wait_background(envelope).await
         {
-            envelope.stop_reason = reason;
-            envelope.cause = self.supervisor.control.cause().cloned();
+            let mut reason = self.wait_background(envelope).await;
+            // A stop from elsewhere ends the work before this terminal has read of it.
+            self.take_stops_from_elsewhere();
             self.finish_stop(envelope).await;
+            reason = reason.or_else(|| self.reason_of_stop(envelope));
+            if let Some(reason) = reason {
+                envelope.stop_reason = reason;
+                envelope.cause = self.supervisor.control.cause().cloned();
+            }
         }
         if keeps {
             for said in

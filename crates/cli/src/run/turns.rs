@@ -103,16 +103,9 @@ impl RunTurns<'_, '_> {
 
     /// Waits until no attached background work runs. The stop reason, if a stop was first.
     pub(super) async fn wait_background(&mut self, envelope: &Envelope) -> Option<StopReason> {
-        let cut = |this: &Self| Some(this.supervisor.control.stop_reason());
         // A stop that came between the commit and this.
-        let has_stopped = |stop: &SessionStop| {
-            let mut receipts = envelope.receipts.iter();
-            let id = &stop.request().stop_id;
-            receipts.any(|receipt| receipt.stop_id() == id && receipt.names_work())
-        };
-        let stopped = self.stop.as_ref().filter(|_| self.stops_background());
-        if self.stops_all() || stopped.is_some_and(has_stopped) {
-            return cut(self);
+        if let Some(reason) = self.reason_of_stop(envelope) {
+            return Some(reason);
         }
         let mut works = self.session.background().into_iter();
         if !works.any(|work| work.is_running()) {
@@ -124,8 +117,20 @@ impl RunTurns<'_, '_> {
         let idle = self.wait(session.background_idle(), |run| run.stop.is_some());
         match idle.await {
             Some(()) => None,
-            None => cut(self),
+            None => Some(self.supervisor.control.stop_reason()),
         }
+    }
+
+    /// The stop reason, if a stop has ended the background work.
+    pub(super) fn reason_of_stop(&self, envelope: &Envelope) -> Option<StopReason> {
+        let has_stopped = |stop: &SessionStop| {
+            let mut receipts = envelope.receipts.iter();
+            let id = &stop.request().stop_id;
+            receipts.any(|receipt| receipt.stop_id() == id && receipt.names_work())
+        };
+        let stopped = self.stop.as_ref().filter(|_| self.stops_background());
+        let is_stopped = self.stops_all() || stopped.is_some_and(has_stopped);
+        is_stopped.then(|| self.supervisor.control.stop_reason())
     }
 
     /// Waits, shows what happens meanwhile, and stops what is to be stopped. `None`: the moment of the exit has come, or

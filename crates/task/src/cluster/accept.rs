@@ -196,9 +196,10 @@ impl TaskManager {
             stored
         });
         stored.await.unwrap_or(Err(TaskStoreError::Indeterminate))?;
-        if began.elapsed() > max / 2 {
-            // The first may have come too early, and again too early.
-            node.wake_for(id, awaited, self.inner.now()).await?;
+        let record = stream.version();
+        if record != awaited || began.elapsed() > max / 2 {
+            // A late receipt has the number that the first one was about, or it came too early again and again.
+            node.wake_for(id, record, self.inner.now()).await?;
         }
         let task = stream.task().ok_or(TaskStoreError::NoAnswer)?;
         Ok((stream.version(), Arc::clone(task)))

@@ -173,8 +173,15 @@ impl ManagerInner {
             progress.is_woken = true;
             // Each time: the one before may have been about another record, and be gone. It finds a worker if neither this
             // process nor the owner lives on.
+            let awaited = stream.version().next();
             node.wake_for_next(&stream, self.now()).await?;
-            stream.append(vec![requested]).await
+            let requested = stream.append(vec![requested]).await;
+            if requested.is_ok() && stream.version() != awaited {
+                // A late receipt has the number that the wake-up was about.
+                node.wake_for(&task.id, stream.version(), self.now())
+                    .await?;
+            }
+            requested
         };
         match requested {
             Ok(()) => {

@@ -353,6 +353,13 @@ mod cluster_is_safe_always {
     }
 }
 
+/// The wake-up for a message was taken away, because a late receipt had the number of its record.
+#[test]
+fn cluster_completes_the_work_of_a_seed_that_failed() {
+    let violations = simulate(33_755_763_050, None);
+    assert!(violations.is_empty(), "{violations:?}");
+}
+
 fn check_seeds(offset: u64) {
     // These tests use a core for a minute. With a low priority they do not delay tests that measure time.
     rustix::process::nice(19).expect("a process may lower its priority");
