@@ -1,4 +1,4 @@
-//! Parts that every server needs, whatever its protocol.
+//! Parts that every server needs, for any protocol.
 //!
 //! - [`accept_connections`] is the accept loop: each connection is work of a scope, so a stop of the server ends it and
 //!   accounts for it.

@@ -64,7 +64,7 @@ pub(super) struct TreeSweep {
     main: ProcessIdentity,
     /// Pid of the keeper, which carries the marker, too, and is no member.
     keeper: Option<u32>,
-    /// True if every process is asked for its marker, whatever its parent: an orphan of long ago may be below any process.
+    /// True if every process is asked for its marker, below any parent: an orphan of long ago may be below any process.
     asks_all: bool,
     /// True while the main process is not reaped.
     pinned_by_main: Mutex<bool>,
