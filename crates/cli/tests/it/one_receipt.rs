@@ -174,9 +174,10 @@ fn of_a_run_that_is_stopped() {
         let args = one_of(random, &EXTENTS);
         // A stop of the turn alone is not the last one: the end of the run stops the background work.
         let args = match (script, args) {
-            (BACKGROUND | WAITED, "--extent turn") => "",
-            // At once, the end of the session stops the hook, as a second stop.
-            (HOOK, "--now" | "--extent session --now") => "",
+            // With `--now`, the end of the session stops the hook, as a second stop.
+            (BACKGROUND | WAITED, "--extent turn") | (HOOK, "--now" | "--extent session --now") => {
+                ""
+            }
             (_, args) => args,
         };
         let told = stop_at_some_moment(&place, script, random, args);
