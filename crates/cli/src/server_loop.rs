@@ -115,6 +115,8 @@ async fn shut_down(
     cause: &Cause,
     has_ended: bool,
 ) {
+    // From here on all is bounded, also if the server ends by itself.
+    supervisor.control.end(Instant::now());
     if !has_ended {
         let is_hurried = tokio::select! {
             biased;

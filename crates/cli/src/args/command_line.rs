@@ -1,16 +1,16 @@
 //! Reading of the command line, before there are output threads.
 
 use std::ffi::OsString;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::ExitCode;
 
-use allstop_terminal::{Environment, Styled, TextRole, escape};
+use allstop_terminal::escape;
+use clap::builder::Styles;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser as _};
 
 use super::Cli;
-use crate::host::variable;
 use crate::last_words::say;
 
 /// Exit code of wrong usage.
@@ -23,37 +23,24 @@ const USAGE: u8 = 2;
 pub(crate) fn parse() -> Result<Cli, ExitCode> {
     let args = arguments(std::env::args_os().collect());
     Cli::try_parse_from(&args).map_err(|error| {
-        // Some of it has been written by others.
-        // Without escape sequences, of clap or of an argument.
-        let text = error.render().to_string();
-        let text = escape::text(&text);
-        if error.use_stderr() {
-            say(&text);
-        } else {
-            // A reader that has closed the stream reads nothing.
-            drop(std::io::stdout().write_all(with_headings(&text).as_bytes()));
+        // Once more without styles: all that is special in there has been written by others.
+        let command = Cli::command().styles(Styles::plain());
+        let again = command.try_get_matches_from(&args);
+        let plain = again.err().map(|error| error.render().ansi().to_string());
+        let safe = plain.as_deref().map(escape::text);
+        // A reader that has closed the stream reads nothing.
+        match (&plain, safe) {
+            (Some(plain), Some(safe)) if *plain != safe && error.use_stderr() => say(&safe),
+            (Some(plain), Some(safe)) if *plain != safe => {
+                drop(write!(std::io::stdout(), "{safe}"));
+            }
+            _ => drop(error.print()),
         }
         if let Some(hint) = hint(error.kind(), &args) {
             say(&format!("\nhint: {}\n", escape::text(&hint)));
         }
         ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE))
     })
-}
-
-/// The help as terminals show it: its headings stand out.
-fn with_headings(help: &str) -> String {
-    let is_terminal = std::io::stdout().is_terminal();
-    let style = Environment::read(variable).style(is_terminal);
-    let lines = help.split_inclusive('\n').map(|line| {
-        let heading = line.ends_with(":\n") && !line.starts_with(' ');
-        let line = Styled::from(line.to_owned());
-        if heading {
-            style.paint(TextRole::Strong, line)
-        } else {
-            line
-        }
-    });
-    lines.map(|line| line.as_str().to_owned()).collect()
 }
 
 /// Adds the subcommand that is left out.

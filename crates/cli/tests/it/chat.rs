@@ -225,6 +225,12 @@ fn a_stop_of_all_covers_what_an_earlier_chat_left() {
     let person = Person::at(&place, place.allstop().args("sessions resume last"));
     person.sees("bg_1 of an earlier process still runs");
     person.says("/stop all").sees("conversation unchanged");
+    let receipt = place.allstop().args("receipt last --json --store");
+    let receipt = receipt.arg(place.store()).end().ok();
+    let receipt: serde_json::Value = serde_json::from_str(&receipt.stdout).expect("JSON");
+    assert_eq!(receipt["quiet"], true, "{receipt:#}");
+    let proof = &receipt["items"][0]["verified"];
+    assert_eq!(*proof, "process_group_empty", "{receipt:#}");
     let listed = place.allstop().args("ps --json").end().ok();
     let listed: serde_json::Value = serde_json::from_str(&listed.stdout).expect("JSON");
     let work = &listed["sessions"][0]["work"];

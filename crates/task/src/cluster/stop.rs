@@ -173,15 +173,8 @@ impl ManagerInner {
             progress.is_woken = true;
             // Each time: the one before may have been about another record, and be gone. It finds a worker if neither this
             // process nor the owner lives on.
-            let awaited = stream.version().next();
-            node.wake_for_next(&stream, self.now()).await?;
-            let requested = stream.append(vec![requested]).await;
-            if requested.is_ok() && stream.version() != awaited {
-                // A late receipt has the number that the wake-up was about.
-                node.wake_for(&task.id, stream.version(), self.now())
-                    .await?;
-            }
-            requested
+            node.append_announced(&mut stream, requested, self.now())
+                .await
         };
         match requested {
             Ok(()) => {
@@ -241,14 +234,21 @@ impl ManagerInner {
 }
 
 impl ClusterNode {
-    /// Wakes a worker for the record that is written next.
-    pub(crate) async fn wake_for_next(
+    /// Appends a record after a wake-up for it. A late receipt can take the number that the wake-up is about: a second
+    /// wake-up then has the right one.
+    pub(crate) async fn append_announced(
         &self,
-        stream: &TaskStream,
+        stream: &mut TaskStream,
+        record: TaskRecord,
         now: Timestamp,
-    ) -> Result<(), LogError> {
-        self.wake_for(stream.id(), stream.version().next(), now)
-            .await
+    ) -> Result<(), TaskStoreError> {
+        let awaited = stream.version().next();
+        self.wake_for(stream.id(), awaited, now).await?;
+        stream.append(vec![record]).await?;
+        if stream.version() != awaited {
+            self.wake_for(stream.id(), stream.version(), now).await?;
+        }
+        Ok(())
     }
 
     pub(super) async fn wake_for(

@@ -140,12 +140,12 @@ impl ExecutionEngine {
                 if task.is_none_or(|task| task.has_ended() || task.stop_requested.is_some()) {
                     return Ok(());
                 }
-                self.host.announce(&self.stream).await?;
                 let requested = TaskRecord::StopRequested {
                     cause: cause.clone(),
                     at: self.now(),
                 };
-                self.stream.append(vec![requested]).await
+                let host = Arc::clone(&self.host);
+                host.append_announced(&mut self.stream, requested).await
             };
             match passed.await {
                 Ok(()) => return,

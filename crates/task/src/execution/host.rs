@@ -38,8 +38,12 @@ pub(crate) trait ExecutionHost: Send + Sync {
     /// False if this worker has lost its lease.
     fn may_start(&self, worker: Option<&WorkerId>) -> bool;
 
-    /// Announces the next record of a task to the worker that has it now.
-    fn announce<'a>(&'a self, stream: &'a TaskStream) -> BoxFuture<'a, Result<(), TaskStoreError>>;
+    /// Appends a record that is announced to the worker which has the task now.
+    fn append_announced<'a>(
+        &'a self,
+        stream: &'a mut TaskStream,
+        record: TaskRecord,
+    ) -> BoxFuture<'a, Result<(), TaskStoreError>>;
 
     /// Keeps the late receipt of an execution that another worker ends, until it can be written.
     fn keep_receipt(&self, task: &TaskId, late: TaskRecord);

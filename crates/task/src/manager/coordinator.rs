@@ -42,16 +42,17 @@ impl Coordinator {
         }
     }
 
-    /// Announces the next record of a task to the worker that has it now.
-    pub(super) async fn announce(
+    /// Appends a record that is announced to the worker which has the task now.
+    pub(super) async fn append_announced(
         &self,
-        stream: &TaskStream,
+        stream: &mut TaskStream,
+        record: TaskRecord,
         now: Timestamp,
     ) -> Result<(), TaskStoreError> {
-        if let Self::Cluster(node) = self {
-            node.wake_for_next(stream, now).await?;
+        match self {
+            Self::Local { .. } => stream.append(vec![record]).await,
+            Self::Cluster(node) => node.append_announced(stream, record, now).await,
         }
-        Ok(())
     }
 
     pub(super) fn keep_receipt(&self, task: &TaskId, late: TaskRecord) {

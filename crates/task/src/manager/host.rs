@@ -52,8 +52,14 @@ impl ExecutionHost for ManagerInner {
         self.coordinator.may_start(worker)
     }
 
-    fn announce<'a>(&'a self, stream: &'a TaskStream) -> BoxFuture<'a, Result<(), TaskStoreError>> {
-        self.coordinator.announce(stream, self.now()).boxed()
+    fn append_announced<'a>(
+        &'a self,
+        stream: &'a mut TaskStream,
+        record: TaskRecord,
+    ) -> BoxFuture<'a, Result<(), TaskStoreError>> {
+        let now = self.now();
+        let appended = self.coordinator.append_announced(stream, record, now);
+        appended.boxed()
     }
 
     fn keep_receipt(&self, task: &TaskId, late: TaskRecord) {

@@ -73,7 +73,7 @@ impl Styled {
     }
 
     /// The text with its control sequences.
-    pub fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         &self.text
     }
 
