@@ -1,4 +1,4 @@
-//! Messages that the output threads cannot print: a start for which there is no room, and panics. As everywhere, text from
+//! Messages that the output threads cannot print: a start without room for them, and panics. As everywhere, text from
 //! outside cannot drive the terminal.
 
 use std::backtrace::{Backtrace, BacktraceStatus};

@@ -34,7 +34,7 @@ impl ExitInfo {
     }
 }
 
-/// Reason for which processes of a tree are searched for, and not held together by a keeper.
+/// Reason for a search for the processes of a tree: the word of a keeper is not enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SearchReason {
     /// An earlier process has left the tree, and its keeper was killed.

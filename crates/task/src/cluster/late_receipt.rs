@@ -1,4 +1,4 @@
-//! Receipts of executions that this worker has lost: each is written beside the end of its task as soon as the log takes it.
+//! Receipts of executions that this worker has lost: each is written after the end of its task, or before it, as soon as the log takes it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

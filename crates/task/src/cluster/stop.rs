@@ -166,7 +166,7 @@ impl ManagerInner {
             at: self.now(),
         };
         let requested = if task.is_executing {
-            // It has a wake-up. Its owner stops it while the request is written: its end has the receipt in any case.
+            // A running task has a wake-up. Its owner stops it while the request is written: the end has the receipt in any case.
             let delivery = node.deliver_stop(task, Some(cause.clone()));
             tokio::join!(stream.append(vec![requested]), delivery).0
         } else {

@@ -104,7 +104,7 @@ impl ExecutionEngine {
         }
     }
 
-    /// Keeps the receipt of an execution that another worker ends, to be written beside that end.
+    /// Keeps the receipt of an execution that another worker ends, to be written with that end.
     fn keep_receipt(&self, end: &TaskRecord) {
         let TaskRecord::TaskEnded { ending, .. } = end else {
             return;

@@ -1,4 +1,4 @@
-//! Receipts of workers that have lost their lease: they come when the worker can write again, beside the end.
+//! Receipts of workers that have lost their lease: they come when the worker can write again.
 
 use std::sync::Arc;
 use std::time::Duration;
