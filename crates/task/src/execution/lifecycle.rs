@@ -58,8 +58,8 @@ pub(crate) enum LifecycleEvent {
 pub(crate) enum ExecutorEnd {
     /// It returned, and all its event writers are gone.
     Returned,
-    /// It returned an error.
-    Failed(ExecutorError),
+    /// It returned an error. With the number of the execution that it took over, if it did.
+    Failed(ExecutorError, Option<u64>),
     /// It panicked.
     Panicked,
     /// Its future was dropped by force or with its runtime.
@@ -82,10 +82,10 @@ impl ExecutorEnd {
     fn failure(&self, at: Timestamp) -> TaskRecord {
         let reason = match self {
             Self::Returned => "the executor returned without ending the task".into(),
-            Self::Failed(error) if error.is_crash() => {
-                return crashed(Arc::clone(error.message()), None, at);
+            Self::Failed(error, taken_over) if error.is_crash() => {
+                return crashed(Arc::clone(error.message()), *taken_over, at);
             }
-            Self::Failed(error) => Arc::clone(error.message()),
+            Self::Failed(error, _) => Arc::clone(error.message()),
             Self::Panicked => "the executor panicked".into(),
             Self::Dropped => "the executor was dropped".into(),
         };
@@ -146,7 +146,7 @@ impl Lifecycle {
             }
             (
                 LifecyclePhase::Stopping { error, .. },
-                LifecycleEvent::Silent(ExecutorEnd::Failed(failed)),
+                LifecycleEvent::Silent(ExecutorEnd::Failed(failed, _)),
             ) => {
                 error.get_or_insert(Arc::clone(failed.message()));
                 LifecycleEffect::None

@@ -42,7 +42,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]);
     let end = prop::sample::select(vec![
         ExecutorEnd::Returned,
-        ExecutorEnd::Failed(ExecutorError::new("broken")),
+        ExecutorEnd::Failed(ExecutorError::new("broken"), None),
         ExecutorEnd::Panicked,
         ExecutorEnd::Dropped,
     ]);

@@ -418,7 +418,7 @@ impl RunLoop<'_> {
         &self,
         end: &ExecutorEnd,
     ) -> Option<BoxFuture<'static, Option<LifecycleEvent>>> {
-        let ExecutorEnd::Failed(error) = end else {
+        let ExecutorEnd::Failed(error, _) = end else {
             return None;
         };
         let processor = Arc::clone(self.parts.processor.as_ref()?);
@@ -441,7 +441,10 @@ impl RunLoop<'_> {
         let end = match ended {
             Ok(Ok(ExecutorReturn::ContinuesElsewhere)) => return,
             Ok(Ok(ExecutorReturn::Finished)) => ExecutorEnd::Returned,
-            Ok(Err(error)) => ExecutorEnd::Failed(error),
+            Ok(Err(error)) => {
+                let taken_over = self.engine.taken_over.as_ref();
+                ExecutorEnd::Failed(error, taken_over.map(|task| task.epoch))
+            }
             Err(WorkLost::Panicked) => ExecutorEnd::Panicked,
             Err(WorkLost::Dropped | WorkLost::NoThread) => ExecutorEnd::Dropped,
         };

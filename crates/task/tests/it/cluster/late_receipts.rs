@@ -6,7 +6,7 @@ use std::time::Duration;
 use allstop_core::{CauseKind, TaskId};
 use allstop_log::{Log as _, StreamName, Version};
 use allstop_task::model::LostExecution;
-use allstop_task::{Task, TaskOptions, TaskParts, TaskState};
+use allstop_task::{ExecutorError, Task, TaskOptions, TaskParts, TaskState};
 use tokio::time::sleep;
 
 use super::line::{Line, LineState};
@@ -103,6 +103,23 @@ async fn receipt_that_comes_before_the_end_belongs_to_it() {
     let after = cut.has_ended().await;
     assert_eq!(after.ending.receipt, after.lost[0].receipt);
     assert_eq!((after.status.state, after.epoch), (TaskState::Failed, 2));
+}
+
+/// As an agent does, which can look for an answer but not repeat a turn.
+#[tokio::test(start_paused = true)]
+async fn receipt_belongs_to_an_end_by_an_executor_that_cannot_go_on() {
+    let first = endless(false);
+    let cut = CutWorker::new(&first).await;
+    let second = ScriptedExecutor::new(|cx| async move {
+        assert!(cx.is_resumed);
+        Err(ExecutorError::of_crash("the turn is lost"))
+    });
+    let _other = cut.cluster.worker(&second.resumable());
+    let before = cut.has_ended().await;
+    assert_eq!(before.ending.error.as_deref(), Some("the turn is lost"));
+    let after = cut.has_delivered().await;
+    let receipt = after.ending.receipt.as_ref().expect("the worker lives");
+    assert_eq!(receipt.cause().kind, CauseKind::LeaseLost);
 }
 
 #[tokio::test(start_paused = true)]
