@@ -11,7 +11,7 @@ use crate::{exec, workspace};
 
 /// Crates from the bottom up: each may depend only on crates before it. Includes planned crates; a crate that is
 /// missing here cannot be added.
-const ORDER: [&str; 23] = [
+const ORDER: [&str; 24] = [
     "core",
     "process",
     "scope",
@@ -27,6 +27,7 @@ const ORDER: [&str; 23] = [
     "jsonrpc",
     "terminal",
     "host",
+    "remote",
     "a2a",
     "copilot",
     "acp",

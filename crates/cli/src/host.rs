@@ -8,6 +8,7 @@ use std::time::Instant;
 use allstop_core::process::ProcessIdentity;
 use allstop_model::provider::KeyLookup;
 use allstop_process::{ContainmentChoice, KeeperProgram, Keepers, identity_of};
+use allstop_remote::SocketFolder;
 use allstop_runtime::{StoreChoice, is_secret_variable};
 use allstop_scope::RootOptions;
 use allstop_terminal::{Environment, OutputPriority, OutputStreams, Styled, TextRole};
@@ -42,6 +43,8 @@ pub(crate) struct ProcessHost {
     pub(crate) terminal: Environment,
     /// The working directory.
     pub(crate) folder: PathBuf,
+    /// Folder of the sockets for stops from other terminals.
+    pub(crate) sockets: SocketFolder,
     /// Signals, the last moment, what is shown: on the main thread, with its own clock, so that nothing that keeps
     /// the other threads busy can hold up the exit.
     main: Runtime,
@@ -84,6 +87,7 @@ impl ProcessHost {
             output_file: output_file.map(Path::to_owned),
             terminal: Environment::read(variable),
             folder,
+            sockets: SocketFolder::of_user(variable("XDG_RUNTIME_DIR").map(PathBuf::from)),
             main: Builder::new_current_thread()
                 .enable_all()
                 .build()

@@ -24,7 +24,6 @@ mod logging;
 mod output_file;
 mod project_trust;
 mod questions;
-mod remote;
 mod resources;
 mod run;
 mod serve;

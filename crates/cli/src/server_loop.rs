@@ -12,9 +12,9 @@ use crate::control::{Control, ControlEffect};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::host::ProcessHost;
-use crate::remote::{OwnedSessions, RemoteListener};
 use crate::start::StartFailure;
 use crate::supervise::Supervisor;
+use allstop_remote::{OwnedSessions, RemoteListener};
 
 /// A server that takes requests.
 pub(crate) trait HostedServer {
@@ -83,7 +83,7 @@ pub(crate) async fn run_server<S: HostedServer>(
         stdout.answer(addresses, OutputPriority::Must);
     }
     sessions.set_store(server.store_file());
-    let remote = RemoteListener::listen(sessions);
+    let remote = RemoteListener::listen(sessions, &host.sockets);
     if let Some(problem) = remote.problem() {
         server.tell(&problem);
     }

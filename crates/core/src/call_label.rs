@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use crate::message::Arguments;
 use crate::terminal_text::{escape, is_unsafe};
 
 /// Maximum length of a label, in characters: a line or two of a terminal.
 pub const LABEL_CHARS_MAX: usize = 200;
 
-/// Arguments that say what a call does: the first one that is there is the label.
+/// Arguments that say what a call does, in the order in which they say most.
 const TELLING: [&str; 5] = ["command", "path", "pattern", "url", "prompt"];
 
 /// The argument that says most about a call: the command line of a shell, the file of an edit, the prompt of an agent.
@@ -22,6 +24,29 @@ pub fn call_label(arguments: &Arguments) -> Option<Arc<str>> {
         .filter_map(|key| arguments.get(key)?.as_str());
     let label = one_line(texts.next()?);
     (!label.is_empty()).then(|| label.into())
+}
+
+/// A call in a few words: the tool, and the argument that says most about it. Not escaped.
+pub fn call_in_words(name: &str, arguments: &Arguments) -> String {
+    let value = match arguments {
+        Arguments::Malformed(_) => return format!("{name} (its arguments are not JSON)"),
+        Arguments::Json(value) => value,
+    };
+    let text_of = |key: &&str| value.get(key).and_then(Value::as_str);
+    if let Some((key, text)) = TELLING.iter().find_map(|key| Some((key, text_of(key)?))) {
+        let separator = if *key == "path" { "" } else { ":" };
+        return format!("{name}{separator} {}", text.trim());
+    }
+    let Some(named) = value.as_object().filter(|named| !named.is_empty()) else {
+        return name.to_owned();
+    };
+    let named = named.iter().map(|(key, value)| match value {
+        Value::String(text) => format!("{key}={text}"),
+        Value::Array(items) => format!("{key}=[{}]", items.len()),
+        Value::Object(_) => format!("{key}={{…}}"),
+        other => format!("{key}={other}"),
+    });
+    format!("{name} {}", named.collect::<Vec<_>>().join(", "))
 }
 
 /// One line of at most [`LABEL_CHARS_MAX`] characters, escaped for a terminal. White space, line ends too, becomes single
@@ -75,5 +100,22 @@ mod tests {
         assert_eq!(label(json!({ "command": exact })), Some(exact));
         let malformed = Arguments::Malformed("{".into());
         assert_eq!(call_label(&malformed), None);
+    }
+
+    #[test]
+    fn a_call_is_named_by_its_telling_argument() {
+        let words = |json| call_in_words("t", &Arguments::from(json));
+        assert_eq!(words(json!({"command": "ls"})), "t: ls");
+        assert_eq!(words(json!({"path": "f", "old": "x"})), "t f");
+        assert_eq!(words(json!({})), "t");
+        let other = json!({"n": 1, "city": "Bonn", "a": [1, 2], "o": {"x": 1}});
+        let shown = words(other);
+        assert!(!shown.contains('"'), "{shown}");
+        assert!(
+            shown.contains("city=Bonn") && shown.contains("a=[2]"),
+            "{shown}"
+        );
+        let malformed = call_in_words("t", &Arguments::Malformed("{".into()));
+        assert_eq!(malformed, "t (its arguments are not JSON)");
     }
 }

@@ -4,7 +4,7 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use super::StoreArgs;
-use crate::remote::RemoteExtent;
+use allstop_remote::RemoteExtent;
 
 pub(super) const STOP_HELP: &str = "\
 A session is named by its id or any unique part of it, by its number in `sessions list`, or by `last`: of the sessions that are open, the one that \

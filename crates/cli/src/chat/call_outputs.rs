@@ -5,12 +5,10 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use allstop_agent::AgentEvent;
-use allstop_core::CallId;
 use allstop_core::counted::counted;
 use allstop_core::message::Message;
 use allstop_core::turn::Conversation;
-
-use crate::display::call_label;
+use allstop_core::{CallId, call_in_words};
 
 /// Calls that are kept; older ones are in the conversation.
 const CALLS_MAX: usize = 64;
@@ -48,7 +46,7 @@ impl CallOutputs {
                 }
                 self.calls.push_back(CallOutput {
                     id: call_id.clone(),
-                    label: call_label(name, arguments),
+                    label: call_in_words(name, arguments),
                     text: String::new(),
                     runs: true,
                 });
@@ -135,7 +133,7 @@ pub(super) fn recorded_output(
                     {
                         return Some(CallOutput {
                             id: call.id.clone(),
-                            label: call_label(&call.name, &call.arguments),
+                            label: call_in_words(&call.name, &call.arguments),
                             text: result.content.to_string(),
                             runs: false,
                         });

@@ -11,7 +11,6 @@ mod complete;
 mod leave;
 mod open_chat;
 mod piped;
-pub(crate) mod recorded;
 mod state;
 mod status;
 mod transcript;
@@ -21,6 +20,7 @@ use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use allstop_core::call_in_words;
 use allstop_core::receipt::ItemKind;
 use allstop_core::record::{StartedCall, StartedCallKind};
 use allstop_core::turn::StopPolicy;
@@ -33,15 +33,15 @@ use allstop_tools::permission::FixedAnswer;
 
 use crate::args::{ChatArgs, ChatWith};
 use crate::control::Control;
-use crate::display::{call_label, found_in_chat, instructions_in_words};
+use crate::display::{found_in_chat, instructions_in_words};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::host::ProcessHost;
-use crate::remote::TerminalSession;
 use crate::shell_command::SameFlags;
 use crate::start::options::{self, Given};
 use crate::start::{self, NamedSession, Opened, Opening, StartFailure, StartVoice, read};
 use crate::supervise::Supervisor;
+use allstop_remote::{OwnedSessions, TerminalSession};
 use choice::ChatSession;
 use open_chat::{ChatInput, OpenChat};
 use view::ChatView;
@@ -91,8 +91,11 @@ pub(crate) async fn chat(args: ChatArgs, host: &ProcessHost) -> Result<Exit, Cli
     } = opened;
     let configured = system.config().store.path.as_deref();
     let store_flags = SameFlags::of_used_store(&args.with.model, &args.store, configured);
+    let owned = OwnedSessions::new("chat", system.folder().to_owned(), host.scopes());
+    let store = system.store_file();
+    let remote = TerminalSession::listen(owned, &open.session, store, &host.sockets);
     let chat = OpenChat {
-        remote: TerminalSession::listen("chat", &open.session, &system, host.scopes()),
+        remote,
         store_flags,
         answers: args.with.permissions.flag(),
         host,
@@ -284,7 +287,7 @@ fn unknown_line(call: &StartedCall) -> String {
     let StartedCallKind::Tool { arguments, effect } = &call.kind else {
         return call.name.to_string();
     };
-    let label = call_label(&call.name, arguments);
+    let label = call_in_words(&call.name, arguments);
     if effect.may_repeat() {
         format!("  ? {label}: ended without a result")
     } else {

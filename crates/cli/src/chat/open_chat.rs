@@ -11,8 +11,8 @@ use allstop_tools::permission::ModeSwitch;
 
 use super::view::ChatView;
 use crate::host::ProcessHost;
-use crate::remote::TerminalSession;
 use crate::shell_command::SameFlags;
+use allstop_remote::TerminalSession;
 
 /// A chat that has begun.
 pub(super) struct OpenChat<'a> {

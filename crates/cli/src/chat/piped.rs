@@ -6,8 +6,9 @@ use allstop_session::{FollowUp, NewMessage, SessionEvent, SessionEventKind};
 use futures::FutureExt as _;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader, Stdin};
 
-use super::{OpenChat, leave, recorded};
+use super::{OpenChat, leave};
 use crate::control::ControlEffect;
+use crate::display::recorded;
 use crate::display::{EventView as _, is_worth_showing};
 use crate::exit::Exit;
 use crate::supervise::Supervisor;

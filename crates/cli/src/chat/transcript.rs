@@ -2,10 +2,9 @@
 
 use std::fmt::Write as _;
 
+use allstop_core::call_in_words;
 use allstop_core::message::Message;
 use allstop_core::turn::Conversation;
-
-use crate::display::call_label;
 
 /// Messages of the last turns that are told when a session is resumed: enough to know what it was about.
 pub(super) const RESUMED_MESSAGES: usize = 4;
@@ -27,7 +26,7 @@ pub(super) fn tell(conversation: &Conversation, messages: usize, letters: usize)
                     let _ = writeln!(told, "{}", cut(text, letters));
                 }
                 for call in tool_calls {
-                    let label = call_label(&call.name, &call.arguments);
+                    let label = call_in_words(&call.name, &call.arguments);
                     let _ = writeln!(told, "  [{}]", cut(&label, letters).replace('\n', " "));
                 }
             }

@@ -10,8 +10,10 @@ use super::sessions::of_number;
 use crate::args::StoreArgs;
 use crate::error::CliError;
 use crate::host::ProcessHost;
-use crate::remote::{OwnedSessionReport, ProcessReport, RemoteError, RemoteProcess, processes};
 use crate::short_id::{LAST, is_meant, short};
+use allstop_remote::{
+    OwnedSessionReport, ProcessReport, RemoteError, RemoteProcess, SocketFolder, processes,
+};
 
 /// Session that is open in a process.
 pub(super) struct OpenTarget {
@@ -60,9 +62,9 @@ pub(super) struct AskedProcesses {
 ///
 /// # Cancel safety
 /// Cancel safe.
-pub(super) async fn ask_processes() -> Result<AskedProcesses, CliError> {
+pub(super) async fn ask_processes(folder: &SocketFolder) -> Result<AskedProcesses, CliError> {
     let mut asked = AskedProcesses::default();
-    for (process, report) in processes().await.map_err(|error| failed(&error))? {
+    for (process, report) in processes(folder).await.map_err(|error| failed(&error))? {
         match report {
             Ok(report) => asked.open.extend(targets(&process, report)),
             Err(error) => asked.silent.push(error),

@@ -14,12 +14,12 @@ use crate::args::PsArgs;
 use crate::display::{to_stop, work_line};
 use crate::error::CliError;
 use crate::host::ProcessHost;
-use crate::remote::{
+use crate::shell_command::SameFlags;
+use crate::short_id::short;
+use allstop_remote::{
     OwnedSessionReport, ProcessReport, RemoteError, RemoteProcess, RunningTurnReport, WorkReport,
     processes,
 };
-use crate::shell_command::SameFlags;
-use crate::short_id::short;
 
 /// Time between two looks of `--watch`.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -48,7 +48,9 @@ pub(crate) async fn ps(args: &PsArgs, host: &ProcessHost) -> Result<u8, CliError
     };
     let mut untold = UntoldSessions::default();
     for look in 0_u64.. {
-        let found = processes().await.map_err(|error| failed(&error))?;
+        let found = processes(&host.sockets)
+            .await
+            .map_err(|error| failed(&error))?;
         if args.json {
             for (_, report) in &found {
                 let line = report.as_ref().ok().map(serde_json::to_string);

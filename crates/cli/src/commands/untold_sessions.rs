@@ -9,8 +9,8 @@ use allstop_log::{Log, SessionError, list_sessions, read_session};
 use allstop_runtime::{UnendedWork, unended_work};
 
 use crate::error::CliError;
-use crate::remote::ProcessNumber;
 use crate::short_id::short;
+use allstop_remote::ProcessNumber;
 
 /// A session without an owner, with its background work that runs.
 #[derive(Debug)]

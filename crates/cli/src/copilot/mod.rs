@@ -18,12 +18,12 @@ use crate::args::CopilotArgs;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::host::{ProcessHost, variable};
-use crate::remote::{ClientQuestions, OwnedSessions};
 use crate::server_loop::{HostedServer, run_server};
 use crate::start::options::{Given, config_of, system};
 use crate::start::project;
 use crate::start::{self, StartFailure, StartStage};
 use crate::supervise::Supervisor;
+use allstop_remote::{ClientQuestions, OwnedSessions};
 
 /// Variable with the token that clients on a port have to send. The SDKs set it.
 const TOKEN_VARIABLE: &str = "COPILOT_CONNECTION_TOKEN";

@@ -11,6 +11,7 @@ mod json_stream;
 mod live;
 mod project_file;
 mod receipt;
+pub(crate) mod recorded;
 mod watch;
 mod words;
 
@@ -25,6 +26,6 @@ pub(crate) use receipt::{
 };
 pub(crate) use watch::EventView;
 pub(crate) use words::{
-    age, call as call_label, denial, found as found_in_run, found_in_chat, milliseconds, plain,
+    age, denial, found as found_in_run, found_in_chat, milliseconds, plain,
     stop_reason as stop_reason_in_words, to_stop,
 };

@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use allstop_core::message::Arguments;
 use allstop_core::receipt::{EndMethod, EndProof, ItemKind, NotStoppedReason};
 use allstop_core::{StopReason, Timestamp};
 use allstop_runtime::UnendedWork;
 use allstop_terminal::duration;
-use serde_json::Value;
 
 /// A word of the vocabulary without its underscores.
 pub(crate) fn plain(word: &str) -> String {
@@ -117,31 +115,6 @@ pub(crate) fn age(at: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// A call in a few words: the tool, and the argument that says most about it. Not escaped.
-pub(crate) fn call(name: &str, arguments: &Arguments) -> String {
-    /// In the order in which they say most.
-    const TELLING: [&str; 5] = ["command", "path", "pattern", "url", "prompt"];
-    let value = match arguments {
-        Arguments::Malformed(_) => return format!("{name} (its arguments are not JSON)"),
-        Arguments::Json(value) => value,
-    };
-    let text_of = |key: &&str| value.get(key).and_then(Value::as_str);
-    if let Some((key, text)) = TELLING.iter().find_map(|key| Some((key, text_of(key)?))) {
-        let separator = if *key == "path" { "" } else { ":" };
-        return format!("{name}{separator} {}", text.trim());
-    }
-    let Some(named) = value.as_object().filter(|named| !named.is_empty()) else {
-        return name.to_owned();
-    };
-    let named = named.iter().map(|(key, value)| match value {
-        Value::String(text) => format!("{key}={text}"),
-        Value::Array(items) => format!("{key}=[{}]", items.len()),
-        Value::Object(_) => format!("{key}={{…}}"),
-        other => format!("{key}={other}"),
-    });
-    format!("{name} {}", named.collect::<Vec<_>>().join(", "))
-}
-
 /// Background work that runs without this process, or has ended without it.
 pub(crate) fn found(work: &UnendedWork) -> String {
     let runs = match (work.alive, work.is_out_of_view()) {
@@ -207,22 +180,5 @@ mod tests {
         ] {
             assert_eq!(denial("shell", reason), said);
         }
-    }
-
-    #[test]
-    fn a_call_is_named_by_its_telling_argument() {
-        let json = |json| call("t", &Arguments::from(json));
-        assert_eq!(json(serde_json::json!({"command": "ls"})), "t: ls");
-        assert_eq!(json(serde_json::json!({"path": "f", "old": "x"})), "t f");
-        assert_eq!(json(serde_json::json!({})), "t");
-        let other = serde_json::json!({"n": 1, "city": "Bonn", "a": [1, 2], "o": {"x": 1}});
-        let shown = json(other);
-        assert!(!shown.contains('"'), "{shown}");
-        assert!(
-            shown.contains("city=Bonn") && shown.contains("a=[2]"),
-            "{shown}"
-        );
-        let malformed = call("t", &Arguments::Malformed("{".into()));
-        assert_eq!(malformed, "t (its arguments are not JSON)");
     }
 }

@@ -2,13 +2,11 @@
 
 mod question_lines;
 mod session_questions;
-mod shown_question;
 
 use allstop_terminal::QuestionAnswer;
 use allstop_tools::PermissionAnswer;
 
 pub(crate) use session_questions::{SessionQuestions, UnansweredQuestion};
-pub(crate) use shown_question::ShownQuestion;
 
 /// The permission that a person gives with an answer.
 pub(crate) fn permission_of(answer: &QuestionAnswer) -> PermissionAnswer {

@@ -1,9 +1,9 @@
 //! Content of a question: the call, and the change that it would make.
 
+use allstop_remote::ShownQuestion;
 use allstop_terminal::{QuestionContent, QuestionLine, Style, TextRole, escape_question};
 use allstop_tools::EffectPreview;
 
-use super::shown_question::ShownQuestion;
 use crate::display::{change_counts, change_role};
 
 /// The content of a question. `call`: the id of its call, escaped.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use allstop_core::CallId;
 use allstop_core::ids::QuestionId;
+use allstop_remote::ShownQuestion;
 use allstop_session::{AnswerResult, OpenQuestion, Session, SessionEventKind};
 use allstop_terminal::{
     OutputPriority, OutputQueue, QuestionPrompt, QuestionText, RestHint, Style, TerminalQuestion,
@@ -13,7 +14,6 @@ use allstop_tools::PermissionAnswer;
 use futures::FutureExt as _;
 
 use super::question_lines::question_content;
-use super::shown_question::ShownQuestion;
 
 /// Questions of a session that have no answer yet.
 #[derive(Debug)]

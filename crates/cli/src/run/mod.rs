@@ -26,12 +26,12 @@ use crate::display::{found_in_run, instructions_in_words, to_stop};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::host::ProcessHost;
-use crate::remote::TerminalSession;
 use crate::shell_command::SameFlags;
 use crate::start::{self, NamedSession, Opened, Opening, StartFailure};
 use crate::supervise::Supervisor;
 use crate::suspend::job_control;
 use absent_prompter::AbsentPrompter;
+use allstop_remote::{OwnedSessions, TerminalSession};
 use questions::RunQuestions;
 use receipt_file::ReceiptFile;
 use turns::RunTurns;
@@ -125,7 +125,8 @@ async fn drive(
     let session = &open.session;
     view.questions = prompt.map(|prompt| RunQuestions::new(prompt, session.clone()));
     let job = job_control().map_err(CliError::from)?;
-    let remote = TerminalSession::listen("run", session, &system, host.scopes());
+    let owned = OwnedSessions::new("run", system.folder().to_owned(), host.scopes());
+    let remote = TerminalSession::listen(owned, session, system.store_file(), &host.sockets);
     remote
         .listener
         .problem()

@@ -3,13 +3,12 @@
 use std::collections::HashMap;
 
 use allstop_agent::AgentEvent;
-use allstop_core::CallId;
 use allstop_core::ids::QuestionId;
+use allstop_core::{CallId, call_in_words};
 use allstop_session::{OpenQuestion, Session};
 use allstop_terminal::{PromptReply, QuestionPrompt};
 use allstop_tools::PermissionAnswer;
 
-use crate::display::call_label;
 use crate::questions::{SessionQuestions, permission_of};
 
 /// The questions of a run at the terminal.
@@ -101,7 +100,7 @@ impl RunQuestions {
                 name,
                 arguments,
             } => {
-                let label = call_label(name, arguments);
+                let label = call_in_words(name, arguments);
                 self.labels.insert(call_id.clone(), label);
             }
             AgentEvent::ToolFinished { call_id, .. } => {

@@ -17,9 +17,9 @@ use super::view::RunView;
 use crate::args::BackgroundArgs;
 use crate::control::ControlEffect;
 use crate::display::EventView as _;
-use crate::remote::{RemoteStop, TerminalSession};
 use crate::shell_command::SameFlags;
 use crate::supervise::Supervisor;
+use allstop_remote::{RemoteStop, TerminalSession};
 
 /// A run under way.
 pub(super) struct RunTurns<'a, 'b> {

@@ -20,9 +20,9 @@ use super::echo::EchoAgent;
 use crate::args::{ExecutionArgs, StoreArgs, TaskAgent};
 use crate::error::CliError;
 use crate::host::ProcessHost;
-use crate::remote::{ClientQuestions, OwnedSessions};
 use crate::start::options::{Given, config_with_model, system};
 use crate::start::project;
+use allstop_remote::{ClientQuestions, OwnedSessions};
 
 /// An agent that was chosen, and where its tasks are stored. Nothing is open.
 pub(super) enum AgentChoice {

@@ -32,12 +32,12 @@ use crate::display::{RECEIPT_WIDTH_DEFAULT, render_receipt};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::host::ProcessHost;
-use crate::remote::OwnedSessions;
 use crate::server_loop::{HostedServer, run_server};
 use crate::start::options::Given;
 use crate::start::{self, StartFailure, StartStage};
 use crate::supervise::Supervisor;
 use agent::AgentChoice;
+use allstop_remote::OwnedSessions;
 use cluster::StoreConnection;
 use open::{RunningServer, ServerArgs, open_server};
 

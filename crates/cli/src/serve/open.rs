@@ -22,7 +22,7 @@ use super::push;
 use super::traces::TraceExporter;
 use crate::args::{EndpointArgs, ExecutionArgs};
 use crate::error::CliError;
-use crate::remote::OwnedSessions;
+use allstop_remote::OwnedSessions;
 
 /// A server that takes requests.
 pub(super) struct RunningServer {

@@ -8,6 +8,7 @@ use allstop_core::record::{Attachment, BackgroundKind, SessionRecord};
 use allstop_core::{CallId, MessageId, TurnNumber};
 use allstop_log::Version;
 use allstop_tools::{BackgroundWork, PermissionAnswer, PermissionQuestion};
+use serde::{Deserialize, Serialize};
 
 use crate::unended::UnendedWork;
 
@@ -87,7 +88,7 @@ pub enum SessionEventKind {
 }
 
 /// A piece of running background work, for one line of display.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackgroundItem {
     /// Id of the work.
     pub id: BackgroundId,

@@ -10,7 +10,7 @@ use futures::FutureExt as _;
 use super::{ChatLoop, LeaveRequest};
 use crate::chat::state::{ChatEvent, MessageNumber};
 use crate::display::is_worth_showing;
-use crate::remote::RemoteStop;
+use allstop_remote::RemoteStop;
 
 /// Stops whose receipts are known to be shown: the outcome of a message that one has ended comes within a second of it,
 /// and nobody asks for so many in that time.

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use allstop_agent::AgentEvent;
-use allstop_core::CallId;
 use allstop_core::ids::QuestionId;
 use allstop_core::record::SessionRecord;
+use allstop_core::{CallId, call_in_words};
 use allstop_session::{OpenQuestion, SessionEvent, SessionEventKind};
 use allstop_tools::PermissionAnswer;
 use futures::FutureExt as _;
@@ -14,9 +14,9 @@ use futures::stream::StreamExt as _;
 
 use super::pending::FinishedWork;
 use super::{ChatLoop, KnownCall};
-use crate::chat::recorded;
 use crate::chat::state::{ChatEvent, MessageNumber};
-use crate::display::{EventView as _, call_label};
+use crate::display::EventView as _;
+use crate::display::recorded;
 
 impl ChatLoop<'_> {
     pub(super) fn session_event(&mut self, event: SessionEvent) {
@@ -123,7 +123,7 @@ impl ChatLoop<'_> {
             } => self.calls.push(KnownCall {
                 id: call_id.clone(),
                 name: Arc::clone(name),
-                label: call_label(name, arguments),
+                label: call_in_words(name, arguments),
                 runs: false,
             }),
             AgentEvent::ToolStarted { call_id, .. } => {

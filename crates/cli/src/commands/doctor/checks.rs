@@ -23,7 +23,6 @@ use crate::commands::mcp::McpTrials;
 use crate::display::milliseconds;
 use crate::error::CliError;
 use crate::host::{ProcessHost, variable};
-use crate::remote;
 use crate::shell_quote::quoted;
 
 /// Free space below which a long session may not fit, in bytes.
@@ -229,8 +228,8 @@ pub(super) async fn mcp(config: Config, file: Option<&Path>, host: &ProcessHost)
 }
 
 /// The folder of the sockets for stops from other terminals.
-pub(super) fn sockets() -> DoctorRow {
-    match remote::socket_folder() {
+pub(super) fn sockets(host: &ProcessHost) -> DoctorRow {
+    match host.sockets.make() {
         Ok(folder) => DoctorRow::good("sockets", format!("{} is private", folder.display())),
         // A run goes on without the socket.
         Err(error) => DoctorRow::warning(

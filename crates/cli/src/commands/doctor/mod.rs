@@ -39,7 +39,7 @@ pub(crate) async fn doctor(args: &DoctorArgs, host: &ProcessHost) -> Result<u8, 
     rows.extend(checks::store(&args.store, config.store.path.clone(), host).await);
     rows.push(checks::containment(host).await);
     rows.extend(checks::mcp(config, args.model.config.as_deref(), host).await);
-    rows.push(checks::sockets());
+    rows.push(checks::sockets(host));
     rows.push(checks::terminal(host));
     let ok = rows.iter().all(|row| row.state != CheckState::Bad);
     let stdout = host.output.stdout();

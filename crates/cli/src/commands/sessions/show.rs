@@ -1,5 +1,6 @@
 //! `sessions show`.
 
+use allstop_core::call_in_words;
 use allstop_core::counted::counted;
 use allstop_core::record::Attachment;
 use allstop_log::{Log, read_session};
@@ -9,7 +10,7 @@ use super::error::SessionsError;
 use super::find::find;
 use super::view::{RecordedCall, SessionReport, TurnReport, UnknownCall, Work, json};
 use super::{Printed, View};
-use crate::display::{age, call_label, plain, render_full_receipt, stop_reason_in_words, to_stop};
+use crate::display::{age, plain, render_full_receipt, stop_reason_in_words, to_stop};
 use crate::shell_command::SameFlags;
 
 pub(super) async fn show(
@@ -72,7 +73,7 @@ fn in_words(session: &SessionReport<'_>, view: View, flags: &SameFlags) -> Style
         text.push_line("");
         text.push_line(&style.paint(TextRole::Strong, "calls of the conversation"));
         for call in &session.calls {
-            text.push(&call_in_words(call, view));
+            text.push(&lines_of_call(call, view));
         }
     }
     if !session.background.is_empty() {
@@ -91,7 +92,7 @@ fn in_words(session: &SessionReport<'_>, view: View, flags: &SameFlags) -> Style
 }
 
 /// A call with its whole result.
-fn call_in_words(call: &RecordedCall<'_>, view: View) -> Styled {
+fn lines_of_call(call: &RecordedCall<'_>, view: View) -> Styled {
     let style = view.style;
     let symbol = match (call.result, call.is_error) {
         (None, _) => style.paint(TextRole::Warning, style.symbol(Symbol::Unknown)),
@@ -99,7 +100,7 @@ fn call_in_words(call: &RecordedCall<'_>, view: View) -> Styled {
         (Some(_), false) => style.paint(TextRole::Good, style.symbol(Symbol::Good)),
     };
     let mut text = Styled::default();
-    let label = call_label(call.name, call.arguments);
+    let label = call_in_words(call.name, call.arguments);
     let id = style.paint(TextRole::Dim, format_args!("({})", call.id));
     text.push_line(&styled!["  ", symbol, " ", label, " ", id]);
     let bar = style.paint(TextRole::Dim, style.pick("│", "|"));
@@ -167,7 +168,7 @@ fn turn_in_words(turn: &TurnReport<'_>, in_use: bool, view: View) -> Styled {
 fn unknown_in_words(call: &UnknownCall<'_>, view: View) -> Styled {
     let label = call
         .arguments
-        .map_or_else(|| call.name.to_owned(), |a| call_label(call.name, a));
+        .map_or_else(|| call.name.to_owned(), |a| call_in_words(call.name, a));
     // What changes nothing needs no check.
     if call.arguments.is_none() || call.effect.is_some_and(allstop_core::Effect::may_repeat) {
         return styled!["  ? ", label, "  ended without a result"];

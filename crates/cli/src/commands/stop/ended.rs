@@ -18,8 +18,8 @@ use super::{SessionStopLine, StopResults};
 use crate::args::StopArgs;
 use crate::error::CliError;
 use crate::host::ProcessHost;
-use crate::remote::RemoteExtent;
 use crate::shell_command::SameFlags;
+use allstop_remote::RemoteExtent;
 
 /// Maximum wait for a process to release its session: it is ending, or is another `allstop stop`, which takes at most its grace
 /// and force.

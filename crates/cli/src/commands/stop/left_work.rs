@@ -15,8 +15,8 @@ use super::super::untold_sessions::untold_sessions;
 use super::SessionStopLine;
 use crate::args::StopArgs;
 use crate::error::CliError;
-use crate::remote::ProcessNumber;
 use crate::short_id::short;
+use allstop_remote::ProcessNumber;
 
 /// Sessions with work that runs without an owner, opened here.
 #[derive(Debug, Default)]

@@ -16,8 +16,8 @@ use crate::args::StopArgs;
 use crate::display::{RECEIPT_WIDTH_DEFAULT, render_full_receipt, render_receipt};
 use crate::error::CliError;
 use crate::host::ProcessHost;
-use crate::remote::{RemoteExtent, RemoteStopParams};
 use crate::short_id::{LAST, short};
+use allstop_remote::{RemoteExtent, RemoteStopParams};
 use left_work::LeftWork;
 use results::{SessionStopLine, StopResults};
 
@@ -51,7 +51,8 @@ fn params(session_id: &SessionId, by: &str, args: &StopArgs) -> RemoteStopParams
 
 /// Stops all sessions. No request waits for the store, or for another process: the store may be slow, or damaged.
 async fn stop_all(by: &str, args: &StopArgs, host: &ProcessHost) -> Result<StopResults, CliError> {
-    let (mut all, asked) = open::stop_all(|session| params(session, by, args), &args.store).await?;
+    let stop = |session: &SessionId| params(session, by, args);
+    let (mut all, asked) = open::stop_all(stop, &args.store, &host.sockets).await?;
     // Work without a process has no turn.
     if args.extent == RemoteExtent::Turn {
         return Ok(all);
@@ -83,7 +84,7 @@ async fn stop_one(
     args: &StopArgs,
     host: &ProcessHost,
 ) -> Result<StopResults, CliError> {
-    let mut asked = ask_processes().await?;
+    let mut asked = ask_processes(&host.sockets).await?;
     asked.open.retain(|target| stops_in(&args.store, target));
     let id = given_id(given, &asked.open, &args.store, host).await?;
     let mut found = StopResults::default();

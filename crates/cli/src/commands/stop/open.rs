@@ -10,7 +10,7 @@ use super::super::ps::failed;
 use super::{SessionStopLine, StopResults};
 use crate::args::StoreArgs;
 use crate::error::CliError;
-use crate::remote::{ProcessNumber, RemoteStopParams, each_process};
+use allstop_remote::{ProcessNumber, RemoteStopParams, SocketFolder, each_process};
 
 /// Processes and sessions that were asked.
 #[derive(Debug, Default)]
@@ -30,9 +30,10 @@ pub(super) struct Asked {
 pub(super) async fn stop_all(
     params: impl Fn(&SessionId) -> RemoteStopParams,
     store: &StoreArgs,
+    folder: &SocketFolder,
 ) -> Result<(StopResults, Asked), CliError> {
     let params = &params;
-    let each = each_process(async |process, report| {
+    let each = each_process(folder, async |process, report| {
         let mut found = StopResults::default();
         let mut known = Vec::new();
         match report {

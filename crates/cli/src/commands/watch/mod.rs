@@ -10,9 +10,9 @@ use crate::control::EndSignal;
 use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::questions::permission_of;
-use crate::remote::{AnswerParams, RemoteError};
 use crate::short_id::LAST;
 use crate::suspend::{job_control, suspend_watch};
+use allstop_remote::{AnswerParams, RemoteError};
 use view::WatchView;
 
 /// Runs the command and gives its exit code.
@@ -25,7 +25,7 @@ pub(crate) async fn watch(args: &WatchArgs, host: &ProcessHost) -> Result<u8, Cl
         open,
         silent: problems,
         ..
-    } = ask_processes().await?;
+    } = ask_processes(&host.sockets).await?;
     let id = given_id(&args.id, &open, &args.store, host).await?;
     let Some(target) = meant(open, &id)? else {
         if args.id == LAST || !problems.is_empty() {

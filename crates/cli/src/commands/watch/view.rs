@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use allstop_core::SessionId;
+use allstop_remote::{RemoteError, ShownQuestion, WatchEvent, WatcherAnswer};
 use allstop_runtime::WatchStreamEvent;
 use allstop_terminal::{
     OutputPriority, OutputQueue, PromptReply, QuestionPrompt, RestHint, Style, Styled, TextRole,
@@ -13,11 +14,11 @@ use allstop_tools::PermissionAnswer;
 use crate::args::WatchArgs;
 use crate::commands::open_session::OpenTarget;
 use crate::display::{
-    EventView as _, JsonStream, LiveOptions, LiveView, RECEIPT_WIDTH_DEFAULT, render_receipt,
+    EventView as _, JsonStream, LiveOptions, LiveView, RECEIPT_WIDTH_DEFAULT, is_worth_showing,
+    recorded, render_receipt, stopped_by,
 };
 use crate::host::ProcessHost;
-use crate::questions::{SessionQuestions, ShownQuestion, UnansweredQuestion};
-use crate::remote::{RemoteError, WatchEvent, WatcherAnswer};
+use crate::questions::{SessionQuestions, UnansweredQuestion};
 use crate::short_id::short;
 
 /// View of a watch.
@@ -107,7 +108,12 @@ impl WatchView {
 
     /// Shows an event.
     pub(super) fn event(&mut self, event: WatchEvent) {
+        let event = match fact_in_words(&event) {
+            Some(text) => WatchEvent::Note { text },
+            None => event,
+        };
         match event {
+            WatchEvent::Receipt { receipt } if !is_worth_showing(&receipt) => return,
             WatchEvent::Asked(question) if self.stream.is_none() => return self.ask(question),
             WatchEvent::QuestionClosed { id, answer, by } if self.stream.is_none() => {
                 let answer = answer.map(PermissionAnswer::from);
@@ -164,7 +170,8 @@ impl WatchView {
                 let events = if *count == 1 { "event" } else { "events" };
                 self.note(&format!("{count} {events} missed"));
             }
-            WatchEvent::Asked(_) | WatchEvent::QuestionClosed { .. } | WatchEvent::Ended => {}
+            // Facts were put in words before.
+            _ => {}
         }
     }
 
@@ -256,11 +263,29 @@ impl WatchView {
     }
 }
 
+/// The line for an event that is a fact, as the terminal of its session shows it.
+fn fact_in_words(event: &WatchEvent) -> Option<String> {
+    match event {
+        WatchEvent::Recorded { record } => recorded::in_words(record, false),
+        WatchEvent::LateAnswer { call_id, name } => {
+            Some(recorded::late_answer_in_words(call_id, name))
+        }
+        WatchEvent::InBackground { running } => recorded::running_in_words(running),
+        WatchEvent::StopHeard { cause } => Some(format!("the turn is being {}", stopped_by(cause))),
+        _ => None,
+    }
+}
+
 fn stream_event(stream: &mut JsonStream, event: &WatchEvent) {
     stream.watched(match event {
         WatchEvent::Live { event, .. } => return stream.event(event),
         WatchEvent::Missed { count } => return stream.missed(*count),
-        WatchEvent::Ended => return,
+        // Facts were put in words before.
+        WatchEvent::Ended
+        | WatchEvent::Recorded { .. }
+        | WatchEvent::LateAnswer { .. }
+        | WatchEvent::InBackground { .. }
+        | WatchEvent::StopHeard { .. } => return,
         WatchEvent::Message { text } => WatchStreamEvent::UserMessage { text },
         WatchEvent::Note { text } => WatchStreamEvent::Note { text },
         WatchEvent::Asked(question) => WatchStreamEvent::QuestionOpened {

@@ -9,11 +9,10 @@ use allstop_agent::AgentEvent;
 use allstop_core::ids::BackgroundId;
 use allstop_core::message::Arguments;
 use allstop_core::record::SessionRecord;
-use allstop_core::{CallId, Effect, TurnNumber, Usage};
+use allstop_core::{CallId, Effect, TurnNumber, Usage, call_in_words};
 use allstop_tools::CallProgress;
 
-use super::watch_event::WatchEvent;
-use crate::display::call_label;
+use crate::watch_event::WatchEvent;
 
 /// Bytes of the answer that is under way: a longer one is shown when it is complete.
 const ANSWER_BYTES_MAX: usize = 256 * 1_024;
@@ -29,7 +28,7 @@ const BACKGROUND_MAX: usize = 256;
 
 /// Picture of the turn that runs, if one does.
 #[derive(Debug, Default)]
-pub(super) struct TurnPicture {
+pub(crate) struct TurnPicture {
     turn: Option<PicturedTurn>,
     /// Background work that was seen to start, the newest last.
     background: VecDeque<(BackgroundId, Instant)>,
@@ -37,11 +36,11 @@ pub(super) struct TurnPicture {
 
 /// Facts of the running turn for `ps`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct TurnFacts {
-    pub(super) turn: TurnNumber,
-    pub(super) age: Duration,
+pub(crate) struct TurnFacts {
+    pub(crate) turn: TurnNumber,
+    pub(crate) age: Duration,
     /// Usage of the calls that have ended.
-    pub(super) usage: Usage,
+    pub(crate) usage: Usage,
 }
 
 #[derive(Debug)]
@@ -70,7 +69,7 @@ struct PicturedCall {
 
 impl TurnPicture {
     /// A record of the session.
-    pub(super) fn record(&mut self, record: &SessionRecord, now: Instant) {
+    pub(crate) fn record(&mut self, record: &SessionRecord, now: Instant) {
         match record {
             SessionRecord::TurnStarted { turn, input, .. } => {
                 self.begin(*turn, now).message = Some(Arc::clone(input));
@@ -88,7 +87,7 @@ impl TurnPicture {
     }
 
     /// A live event of the session.
-    pub(super) fn live(&mut self, event: &AgentEvent, now: Instant) {
+    pub(crate) fn live(&mut self, event: &AgentEvent, now: Instant) {
         if let AgentEvent::TurnStarted { turn, .. } = event {
             self.begin(*turn, now).started = Some(event.clone());
             return;
@@ -153,20 +152,20 @@ impl TurnPicture {
     }
 
     /// Events were missed: the answer so far has a hole.
-    pub(super) fn missed(&mut self) {
+    pub(crate) fn missed(&mut self) {
         if let Some(turn) = &mut self.turn {
             turn.answer = None;
         }
     }
 
     /// Label of a call that has not ended.
-    pub(super) fn label(&self, id: &CallId) -> Option<String> {
+    pub(crate) fn label(&self, id: &CallId) -> Option<String> {
         let mut calls = self.turn.iter().flat_map(|turn| &turn.calls);
         let call = calls.find(|call| call.id == *id)?;
-        Some(call_label(&call.name, &call.arguments))
+        Some(call_in_words(&call.name, &call.arguments))
     }
 
-    pub(super) fn facts(&self, now: Instant) -> Option<TurnFacts> {
+    pub(crate) fn facts(&self, now: Instant) -> Option<TurnFacts> {
         let turn = self.turn.as_ref()?;
         Some(TurnFacts {
             turn: turn.number,
@@ -176,7 +175,7 @@ impl TurnPicture {
     }
 
     /// Time since the start of a call, a step or background work, by its id in receipts; `None` if it was not seen.
-    pub(super) fn age(&self, id: &str, now: Instant) -> Option<Duration> {
+    pub(crate) fn age(&self, id: &str, now: Instant) -> Option<Duration> {
         let turn = self.turn.as_ref();
         let mut calls = turn.into_iter().flat_map(|turn| &turn.calls);
         let call = calls.find(|call| call.id.as_str() == id);
@@ -195,7 +194,7 @@ impl TurnPicture {
     }
 
     /// Events that show a new watcher what the turn is doing.
-    pub(super) fn events(&self, now: Instant) -> Vec<WatchEvent> {
+    pub(crate) fn events(&self, now: Instant) -> Vec<WatchEvent> {
         let Some(turn) = &self.turn else {
             return Vec::new();
         };

@@ -21,12 +21,12 @@ use tokio::sync::{OwnedSemaphorePermit, broadcast, mpsc};
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::owned::{OwnedSession, OwnedSessions, WATCHERS_MAX};
-use super::protocol::{
+use crate::owned::{OwnedSession, OwnedSessions, WATCHERS_MAX};
+use crate::protocol::{
     ACCEPTED, ANSWER, AcceptedParams, AnswerParams, AnswerReport, EVENT, LIST, RemoteExtent,
     RemoteStopParams, STOP, StopResult, WATCH, WatchParams, WatchResult, not_open_error,
 };
-use super::watch_event::WatchEvent;
+use crate::watch_event::WatchEvent;
 
 /// A request is a session id and a few words.
 const LIMITS: FrameLimits = FrameLimits {
@@ -50,7 +50,7 @@ enum RemoteOutput {
 /// An answer that comes later.
 type LaterAnswer = BoxFuture<'static, (Responder, Value, TaskTrackerToken)>;
 
-pub(super) struct RemoteConnection {
+pub(crate) struct RemoteConnection {
     owned: OwnedSessions,
     requests: IncomingRequests,
     /// Requests without a whole answer.
@@ -68,7 +68,7 @@ struct Watch {
 }
 
 impl RemoteConnection {
-    pub(super) fn new(owned: OwnedSessions, in_flight: TaskTracker) -> Self {
+    pub(crate) fn new(owned: OwnedSessions, in_flight: TaskTracker) -> Self {
         let (output, queued) = mpsc::unbounded_channel();
         let (answers, tracker) = (output.clone(), in_flight.clone());
         let sink = Arc::new(move |answer| {
@@ -90,7 +90,7 @@ impl RemoteConnection {
     ///
     /// # Cancel safety
     /// Dropping the future drops the answers.
-    pub(super) async fn serve(mut self, stream: UnixStream) {
+    pub(crate) async fn serve(mut self, stream: UnixStream) {
         let (mut read, mut write) = stream.into_split();
         let mut decoder = FrameDecoder::new(LIMITS);
         let mut chunk = vec![0; READ_BYTES];

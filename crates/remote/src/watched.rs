@@ -16,25 +16,23 @@ use allstop_session::{LiveEvents, OpenQuestion, Session, SessionEvent, SessionEv
 use parking_lot::Mutex;
 use tokio::sync::{broadcast, mpsc};
 
-use super::turn_picture::{TurnFacts, TurnPicture};
-use super::watch_event::WatchEvent;
-use crate::chat::recorded;
-use crate::display::{is_worth_showing, stopped_by};
-use crate::questions::ShownQuestion;
+use crate::question::ShownQuestion;
+use crate::turn_picture::{TurnFacts, TurnPicture};
+use crate::watch_event::WatchEvent;
 
 /// Events that a watcher may lag behind before it misses the oldest: some seconds of an answer. Output of a call may be long: more
 /// would take hundreds of megabytes where a watcher is suspended.
 const EVENTS_KEPT_MAX: usize = 256;
 
 /// Announcements of the owner that wait for the follower, which never waits itself.
-pub(super) const ANNOUNCEMENTS_MAX: usize = 256;
+pub(crate) const ANNOUNCEMENTS_MAX: usize = 256;
 
 /// Answers from other terminals whose question is not shown as closed yet.
 const ANSWERS_MAX: usize = 64;
 
 /// A session, as its watchers see it.
 #[derive(Debug)]
-pub(super) struct WatchedSession {
+pub(crate) struct WatchedSession {
     session: Session,
     /// True if no terminal announces stops and receipts: then the session's own events tell of them.
     is_of_client: bool,
@@ -54,14 +52,14 @@ struct WatchState {
 
 /// An announcement of a terminal.
 #[derive(Debug)]
-pub(super) enum Announcement {
+pub(crate) enum Announcement {
     Tell(WatchEvent),
     /// Nothing follows.
     Finish,
 }
 
 impl WatchedSession {
-    pub(super) fn new(session: Session, is_of_client: bool) -> Self {
+    pub(crate) fn new(session: Session, is_of_client: bool) -> Self {
         Self {
             session,
             is_of_client,
@@ -76,7 +74,7 @@ impl WatchedSession {
     }
 
     /// The state of the running turn, and what follows; `None`: the session is closed.
-    pub(super) fn attach(&self) -> Option<(Vec<WatchEvent>, broadcast::Receiver<Arc<WatchEvent>>)> {
+    pub(crate) fn attach(&self) -> Option<(Vec<WatchEvent>, broadcast::Receiver<Arc<WatchEvent>>)> {
         let mut state = self.state.lock();
         if state.is_closed {
             return None;
@@ -93,23 +91,23 @@ impl WatchedSession {
     }
 
     /// Facts of the running turn.
-    pub(super) fn facts(&self) -> Option<TurnFacts> {
+    pub(crate) fn facts(&self) -> Option<TurnFacts> {
         self.state.lock().picture.facts(Instant::now())
     }
 
     /// Time since the last record of the session.
-    pub(super) fn quiet_for(&self) -> Duration {
+    pub(crate) fn quiet_for(&self) -> Duration {
         self.state.lock().active_at.elapsed()
     }
 
     /// Times since the start of pieces of work, by their ids in receipts.
-    pub(super) fn ages<'a>(&self, ids: impl Iterator<Item = &'a str>) -> Vec<Option<Duration>> {
+    pub(crate) fn ages<'a>(&self, ids: impl Iterator<Item = &'a str>) -> Vec<Option<Duration>> {
         let (state, now) = (self.state.lock(), Instant::now());
         ids.map(|id| state.picture.age(id, now)).collect()
     }
 
     /// Remembers who answers a question, until it is shown as closed.
-    pub(super) fn answering(&self, id: QuestionId, by: String) {
+    pub(crate) fn answering(&self, id: QuestionId, by: String) {
         let mut answered = self.answered.lock();
         if answered.len() == ANSWERS_MAX {
             answered.pop_front();
@@ -118,13 +116,13 @@ impl WatchedSession {
     }
 
     /// Forgets it: another answer was first.
-    pub(super) fn not_answered(&self, id: &QuestionId, by: &str) {
+    pub(crate) fn not_answered(&self, id: &QuestionId, by: &str) {
         let mut answered = self.answered.lock();
         answered.retain(|(known, who)| known != id || who != by);
     }
 
     /// Name of the answerer of a question, if it was not the terminal of the session.
-    pub(super) fn answered_by(&self, id: &QuestionId) -> Option<String> {
+    pub(crate) fn answered_by(&self, id: &QuestionId) -> Option<String> {
         let answered = self.answered.lock();
         let mut answered = answered.iter().rev();
         Some(answered.find(|(known, _)| known == id)?.1.clone())
@@ -134,7 +132,7 @@ impl WatchedSession {
     ///
     /// # Cancel safety
     /// Dropping the future ends the watch of everybody.
-    pub(super) async fn follow(
+    pub(crate) async fn follow(
         &self,
         mut events: LiveEvents,
         mut announcements: mpsc::Receiver<Announcement>,
@@ -173,14 +171,13 @@ impl WatchedSession {
                 state.picture.record(record, now);
                 state.active_at = now;
                 let receipt = receipt_of(record).filter(|_| self.is_of_client);
-                receipt.or_else(|| message_of(record)).or_else(|| {
-                    let text = recorded::in_words(record, of_message)?;
-                    Some(WatchEvent::Note { text })
-                })
+                receipt
+                    .or_else(|| message_of(record))
+                    .or_else(|| told_by_record_alone(record, of_message))
             }
             SessionEventKind::Live(AgentEvent::StopHeard { cause }) if self.is_of_client => {
-                let text = format!("the turn is being {}", stopped_by(cause));
-                Some(WatchEvent::Note { text })
+                let cause = cause.clone();
+                Some(WatchEvent::StopHeard { cause })
             }
             SessionEventKind::Live(event) => {
                 state.picture.live(event, now);
@@ -198,12 +195,12 @@ impl WatchedSession {
                 })
             }
             SessionEventKind::LateAnswer { call_id, name } => {
-                let text = recorded::late_answer_in_words(call_id, name);
-                Some(WatchEvent::Note { text })
+                let (call_id, name) = (call_id.clone(), Arc::clone(name));
+                Some(WatchEvent::LateAnswer { call_id, name })
             }
             SessionEventKind::AssistantIdle { running, .. } => {
-                let text = recorded::running_in_words(running);
-                text.map(|text| WatchEvent::Note { text })
+                let running = running.clone();
+                (!running.is_empty()).then_some(WatchEvent::InBackground { running })
             }
             SessionEventKind::Missed { count } => {
                 state.picture.missed();
@@ -241,7 +238,19 @@ fn receipt_of(record: &SessionRecord) -> Option<WatchEvent> {
         return None;
     };
     let receipt = Arc::clone(receipt);
-    is_worth_showing(&receipt).then_some(WatchEvent::Receipt { receipt })
+    Some(WatchEvent::Receipt { receipt })
+}
+
+/// A record that no other event tells of.
+fn told_by_record_alone(record: &Arc<SessionRecord>, of_message: bool) -> Option<WatchEvent> {
+    use SessionRecord::{BackgroundEnded, Compacted, TurnStopped};
+    let is_told = match **record {
+        TurnStopped { .. } => !of_message,
+        BackgroundEnded { .. } | Compacted { .. } => true,
+        _ => false,
+    };
+    let record = Arc::clone(record);
+    is_told.then_some(WatchEvent::Recorded { record })
 }
 
 /// The user's message in a record.

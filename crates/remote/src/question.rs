@@ -11,29 +11,30 @@ use serde::{Deserialize, Serialize};
 
 /// A question to show.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ShownQuestion {
-    pub(crate) id: QuestionId,
+pub struct ShownQuestion {
+    /// Its id.
+    pub id: QuestionId,
     /// The call that it is about.
-    pub(crate) call_id: CallId,
+    pub call_id: CallId,
     /// The call in one line.
-    pub(crate) text: String,
+    pub text: String,
     /// The beginning of `text`, for a display of several lines.
-    pub(crate) subject: String,
+    pub subject: String,
     /// The lines of that display: the whole command, or the other arguments. Escaped.
-    pub(crate) argument_lines: Vec<String>,
+    pub argument_lines: Vec<String>,
     /// The path that the call names.
-    pub(crate) path: Option<String>,
+    pub path: Option<String>,
     /// The change that the call would make.
-    pub(crate) preview: Option<Arc<EffectPreview>>,
+    pub preview: Option<Arc<EffectPreview>>,
     /// The calls that `always` would allow.
-    pub(crate) always: String,
+    pub always: String,
     /// The sub-agent that asks.
-    pub(crate) asker: Option<String>,
+    pub asker: Option<String>,
 }
 
 impl ShownQuestion {
     /// An open question of a session. `label` gives the label of a call of this conversation.
-    pub(crate) fn of(
+    pub fn of(
         open: OpenQuestion,
         session: &Session,
         label: impl FnOnce(&CallId) -> Option<String>,

@@ -10,9 +10,9 @@ use allstop_scope::{WorkCx, WorkSpec};
 use tokio::net::{UnixListener, UnixStream};
 use tokio_util::task::TaskTracker;
 
-use super::connection::RemoteConnection;
-use super::folder;
-use super::owned::OwnedSessions;
+use crate::connection::RemoteConnection;
+use crate::folder::SocketFolder;
+use crate::owned::OwnedSessions;
 
 /// Connections at a time: more wait to be accepted. A stop keeps its connection until it has the receipt, so there is room for
 /// many, and for the descriptors of the tools below the usual limit of 1,024.
@@ -20,7 +20,7 @@ const CONNECTIONS_MAX: usize = 256;
 
 /// A socket on which stops come in. Dropping it removes the socket.
 #[derive(Debug)]
-pub(crate) struct RemoteListener {
+pub struct RemoteListener {
     /// Requests without a whole answer.
     in_flight: TaskTracker,
     owned: OwnedSessions,
@@ -39,11 +39,11 @@ impl Drop for SocketFile {
 }
 
 impl RemoteListener {
-    /// Listens for these sessions. A process without a socket works, and cannot be stopped from elsewhere: the screen says
+    /// Listens for these sessions, on a socket in this folder. A process without a socket works, and cannot be stopped from elsewhere: the screen says
     /// why ([`RemoteListener::problem`]).
-    pub(crate) fn listen(owned: OwnedSessions) -> Self {
+    pub fn listen(owned: OwnedSessions, folder: &SocketFolder) -> Self {
         let in_flight = TaskTracker::new();
-        let socket = bind().and_then(|(listener, file)| {
+        let socket = bind(folder).and_then(|(listener, file)| {
             let (sessions, in_flight) = (owned.clone(), in_flight.clone());
             let spec = WorkSpec::new(ItemKind::Future, "socket for stops");
             let scope = owned.scope().clone();
@@ -63,7 +63,7 @@ impl RemoteListener {
     }
 
     /// The reason for which this process cannot be stopped from another terminal, in a line for people.
-    pub(crate) fn problem(&self) -> Option<String> {
+    pub fn problem(&self) -> Option<String> {
         let error = self.socket.as_ref().err()?;
         Some(format!(
             "this process cannot be stopped from another terminal: {error}"
@@ -74,7 +74,7 @@ impl RemoteListener {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub(crate) async fn answered(&self) {
+    pub async fn answered(&self) {
         self.owned.finish();
         self.in_flight.close();
         self.in_flight.wait().await;
@@ -82,8 +82,8 @@ impl RemoteListener {
     }
 }
 
-fn bind() -> io::Result<(UnixListener, SocketFile)> {
-    let path = folder::own_socket()?;
+fn bind(folder: &SocketFolder) -> io::Result<(UnixListener, SocketFile)> {
+    let path = folder.own_socket()?;
     // Of an earlier process with this id.
     match std::fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -112,7 +112,7 @@ async fn serve(stream: UnixStream, cx: WorkCx, owned: OwnedSessions, in_flight: 
 }
 
 /// True if the peer runs as the user of this process.
-pub(super) fn is_own_user(stream: &UnixStream) -> bool {
+pub(crate) fn is_own_user(stream: &UnixStream) -> bool {
     let own = rustix::process::geteuid().as_raw();
     stream.peer_cred().is_ok_and(|peer| peer.uid() == own)
 }

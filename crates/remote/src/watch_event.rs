@@ -3,22 +3,29 @@
 use std::sync::Arc;
 
 use allstop_agent::AgentEvent;
-use allstop_core::Receipt;
 use allstop_core::ids::QuestionId;
+use allstop_core::record::SessionRecord;
+use allstop_core::{CallId, Cause, Receipt};
+use allstop_session::BackgroundItem;
 use allstop_tools::PermissionAnswer;
 use serde::{Deserialize, Serialize};
 
-use crate::questions::ShownQuestion;
+use crate::question::ShownQuestion;
 
 /// One event for a watcher.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub(crate) enum WatchEvent {
+pub enum WatchEvent {
     /// A message of the user, which the running turn answers.
-    Message { text: Arc<str> },
-    /// A live event of a turn. `age_ms`: time since it happened, for one that is older than the watch.
+    Message {
+        /// The message.
+        text: Arc<str>,
+    },
+    /// A live event of a turn.
     Live {
+        /// The event.
         event: AgentEvent,
+        /// Milliseconds since it happened, for one that is older than the watch.
         #[serde(default, skip_serializing_if = "is_zero")]
         age_ms: u64,
     },
@@ -26,6 +33,7 @@ pub(crate) enum WatchEvent {
     Asked(ShownQuestion),
     /// A question was answered or withdrawn.
     QuestionClosed {
+        /// Id of the question.
         id: QuestionId,
         /// The answer; none if it was withdrawn.
         answer: Option<WatcherAnswer>,
@@ -33,14 +41,49 @@ pub(crate) enum WatchEvent {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,
     },
-    /// A line for people.
-    Note { text: String },
-    /// A stop has begun, which uses force after this time.
-    Stopping { force_in_ms: u64 },
+    /// A line that the terminal of the session shows.
+    Note {
+        /// The line.
+        text: String,
+    },
+    /// A record that no other event tells of: the end of background work, a summary of older turns, or the stop of a turn
+    /// that began by itself.
+    Recorded {
+        /// The record.
+        record: Arc<SessionRecord>,
+    },
+    /// A call answered after its end: nothing of the answer is used.
+    LateAnswer {
+        /// The call.
+        call_id: CallId,
+        /// Its tool.
+        name: Arc<str>,
+    },
+    /// A turn has ended, and this background work runs on.
+    InBackground {
+        /// The work.
+        running: Vec<BackgroundItem>,
+    },
+    /// The engine of the turn has heard of a stop.
+    StopHeard {
+        /// Cause of the stop.
+        cause: Cause,
+    },
+    /// A stop has begun.
+    Stopping {
+        /// Milliseconds until it uses force.
+        force_in_ms: u64,
+    },
     /// A stop has its receipt.
-    Receipt { receipt: Arc<Receipt> },
+    Receipt {
+        /// The receipt.
+        receipt: Arc<Receipt>,
+    },
     /// The watcher was too slow, and has missed events before this one.
-    Missed { count: u64 },
+    Missed {
+        /// Number of missed events.
+        count: u64,
+    },
     /// The session is closed: nothing follows.
     Ended,
 }
@@ -48,15 +91,21 @@ pub(crate) enum WatchEvent {
 /// Answer to a question, on the wire.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum WatcherAnswer {
+pub enum WatcherAnswer {
+    /// The call may run.
     AllowOnce,
+    /// The call may run, and others like it in this session.
     AllowForSession,
-    Deny { reason: Option<Arc<str>> },
+    /// The call must not run.
+    Deny {
+        /// Reason, for the model.
+        reason: Option<Arc<str>>,
+    },
 }
 
 impl WatcherAnswer {
     /// True if the call may run.
-    pub(crate) fn allows(&self) -> bool {
+    pub fn allows(&self) -> bool {
         !matches!(self, Self::Deny { .. })
     }
 }

@@ -12,39 +12,64 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
-use super::folder::{self, ProcessNumber};
-use super::peer::RemotePeer;
-use super::protocol::{
+use crate::folder::{ProcessNumber, SocketFolder};
+use crate::peer::RemotePeer;
+use crate::protocol::{
     ANSWER, AnswerParams, AnswerReport, EVENT, LIST, ProcessReport, RemoteStopParams, STOP,
     StopResult, WATCH, WatchParams, WatchResult,
 };
-use super::watch_event::WatchEvent;
+use crate::watch_event::WatchEvent;
 
 /// Time for a process to say what it does. One that was suspended says nothing.
 const LIST_MAX: Duration = Duration::from_secs(2);
 
 /// Failure to talk to a process.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum RemoteError {
+pub enum RemoteError {
+    /// It did not answer in time.
     #[error("process {0} does not answer: it may be suspended")]
-    Silent(u32),
+    Silent(
+        /// Its pid, as in all of these.
+        u32,
+    ),
+    /// Its socket failed.
     #[error("process {pid} cannot be reached: {error}")]
-    Io { pid: u32, error: io::Error },
+    Io {
+        /// Its pid.
+        pid: u32,
+        /// Error of the socket.
+        error: io::Error,
+    },
+    /// It answered with an error, or with what cannot be read.
     #[error("process {pid} refused: {message}")]
-    Refused { pid: u32, message: String },
+    Refused {
+        /// Its pid.
+        pid: u32,
+        /// Its message.
+        message: String,
+    },
+    /// The session is closed, or was never open there.
     #[error("process {pid} does not have the session {session} open any more")]
-    NotOpen { pid: u32, session: SessionId },
+    NotOpen {
+        /// Its pid.
+        pid: u32,
+        /// The session.
+        session: SessionId,
+    },
+    /// Nobody listens on its socket.
     #[error("process {0} has ended")]
     Gone(u32),
+    /// It closed the connection before the answer.
     #[error("process {0} closed the connection before it answered: it may be ending, look again")]
     Closed(u32),
+    /// Somebody else made the socket: it is not talked to.
     #[error("the socket of process {0} belongs to another user")]
     OtherUser(u32),
 }
 
 impl RemoteError {
     /// True if the process or the session ended before the answer came.
-    pub(crate) fn is_of_ended_session(&self) -> bool {
+    pub fn is_of_ended_session(&self) -> bool {
         match self {
             Self::Gone(_) | Self::Closed(_) | Self::NotOpen { .. } => true,
             Self::Io { error, .. } => matches!(
@@ -58,44 +83,48 @@ impl RemoteError {
 
 /// A stop without an answer.
 #[derive(Debug)]
-pub(crate) struct UnansweredStop {
-    pub(crate) error: RemoteError,
+pub struct UnansweredStop {
+    /// What is known of the process.
+    pub error: RemoteError,
     /// Id of the stop, if it was accepted.
-    pub(crate) accepted: Option<StopId>,
+    pub accepted: Option<StopId>,
 }
 
 /// A process that owns sessions.
 #[derive(Debug, Clone)]
-pub(crate) struct RemoteProcess {
-    pub(crate) number: ProcessNumber,
+pub struct RemoteProcess {
+    /// Its number.
+    pub number: ProcessNumber,
     socket: PathBuf,
 }
 
-/// All processes of this user, with what they do. Sockets of processes that have ended are removed.
+/// All processes with a socket in this folder, with what they do. Sockets of processes that have ended are removed.
 ///
 /// # Errors
 /// If the folder of the sockets cannot be read.
 ///
 /// # Cancel safety
 /// Cancel safe.
-pub(crate) async fn processes()
--> io::Result<Vec<(RemoteProcess, Result<ProcessReport, RemoteError>)>> {
-    each_process(async |process, report| (process, report)).await
+pub async fn processes(
+    folder: &SocketFolder,
+) -> io::Result<Vec<(RemoteProcess, Result<ProcessReport, RemoteError>)>> {
+    each_process(folder, async |process, report| (process, report)).await
 }
 
-/// Asks all processes of this user for their report, and calls `then` for each as soon as it has answered. Removes sockets
-/// of processes that have ended.
+/// Asks all processes with a socket in this folder for their report, and calls `then` for each as soon as it has answered.
+/// Removes sockets of processes that have ended.
 ///
 /// # Errors
 /// If the folder of the sockets cannot be read.
 ///
 /// # Cancel safety
 /// As `then`.
-pub(crate) async fn each_process<T>(
+pub async fn each_process<T>(
+    folder: &SocketFolder,
     then: impl AsyncFn(RemoteProcess, Result<ProcessReport, RemoteError>) -> T,
 ) -> io::Result<Vec<T>> {
     let then = &then;
-    let found = folder::sockets()?.into_iter();
+    let found = folder.sockets()?.into_iter();
     let asking = found.map(|(number, socket)| async move {
         let process = RemoteProcess { number, socket };
         let report = match timeout(LIST_MAX, process.list()).await {
@@ -115,7 +144,7 @@ pub(crate) async fn each_process<T>(
 
 impl RemoteProcess {
     /// Its pid, which counts in the PID namespace of its number.
-    pub(crate) fn pid(&self) -> u32 {
+    pub fn pid(&self) -> u32 {
         self.number.pid
     }
 
@@ -135,7 +164,7 @@ impl RemoteProcess {
     ///
     /// # Cancel safety
     /// Dropping the future does not take back the stop.
-    pub(crate) async fn stop(&self, params: &RemoteStopParams) -> Result<Receipt, UnansweredStop> {
+    pub async fn stop(&self, params: &RemoteStopParams) -> Result<Receipt, UnansweredStop> {
         let mut accepted = None;
         let asking = async {
             let mut peer = self.connect().await?;
@@ -156,7 +185,7 @@ impl RemoteProcess {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub(crate) async fn watch(&self, session: &SessionId) -> Result<RemoteWatch, RemoteError> {
+    pub async fn watch(&self, session: &SessionId) -> Result<RemoteWatch, RemoteError> {
         let params = WatchParams {
             session_id: session.clone(),
         };
@@ -180,7 +209,7 @@ impl RemoteProcess {
     ///
     /// # Cancel safety
     /// Dropping the future does not take back the answer.
-    pub(crate) async fn answer(&self, params: &AnswerParams) -> Result<bool, RemoteError> {
+    pub async fn answer(&self, params: &AnswerParams) -> Result<bool, RemoteError> {
         let answering = self.request::<AnswerReport>(ANSWER, params);
         let answered = timeout(LIST_MAX, answering).await;
         let answered = answered.unwrap_or(Err(RemoteError::Silent(self.pid())))?;
@@ -203,7 +232,7 @@ impl RemoteProcess {
 
 /// A session that is watched.
 #[derive(Debug)]
-pub(crate) struct RemoteWatch {
+pub struct RemoteWatch {
     peer: RemotePeer,
     /// Events that came with the answer.
     ready: VecDeque<WatchEvent>,
@@ -218,7 +247,7 @@ impl RemoteWatch {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub(crate) async fn next(&mut self) -> Result<Option<WatchEvent>, RemoteError> {
+    pub async fn next(&mut self) -> Result<Option<WatchEvent>, RemoteError> {
         if let Some(event) = self.ready.pop_front() {
             return Ok(Some(event));
         }

@@ -15,9 +15,9 @@ use serde_json::value::RawValue;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 
-use super::client::RemoteError;
-use super::listener::is_own_user;
-use super::protocol::{ACCEPTED, AcceptedParams, not_open};
+use crate::client::RemoteError;
+use crate::listener::is_own_user;
+use crate::protocol::{ACCEPTED, AcceptedParams, not_open};
 
 /// A receipt can have ten thousand items.
 const LIMITS: FrameLimits = FrameLimits {
@@ -28,13 +28,13 @@ const LIMITS: FrameLimits = FrameLimits {
 const READ_BYTES: usize = 64 * 1_024;
 
 /// Connection to a process of this user.
-pub(super) struct RemotePeer {
+pub(crate) struct RemotePeer {
     pid: u32,
     stream: UnixStream,
     decoder: FrameDecoder,
     chunk: Vec<u8>,
     /// The last stop that was accepted.
-    pub(super) accepted: Option<StopId>,
+    pub(crate) accepted: Option<StopId>,
 }
 
 impl std::fmt::Debug for RemotePeer {
@@ -46,7 +46,7 @@ impl std::fmt::Debug for RemotePeer {
 
 impl RemotePeer {
     /// Connects to a process, unless it is of another user.
-    pub(super) async fn connect(pid: u32, socket: &Path) -> Result<Self, RemoteError> {
+    pub(crate) async fn connect(pid: u32, socket: &Path) -> Result<Self, RemoteError> {
         let connected = UnixStream::connect(socket).await;
         let stream = connected.map_err(|error| match error.kind() {
             io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => RemoteError::Gone(pid),
@@ -65,7 +65,7 @@ impl RemotePeer {
     }
 
     /// Asks, and waits for the answer.
-    pub(super) async fn request<T: DeserializeOwned>(
+    pub(crate) async fn request<T: DeserializeOwned>(
         &mut self,
         method: &str,
         params: &impl Serialize,
@@ -116,7 +116,7 @@ impl RemotePeer {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub(super) async fn next_message(&mut self) -> Result<IncomingMessage, RemoteError> {
+    pub(crate) async fn next_message(&mut self) -> Result<IncomingMessage, RemoteError> {
         let pid = self.pid;
         loop {
             let frame = self.decoder.next_frame();

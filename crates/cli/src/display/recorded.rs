@@ -5,13 +5,13 @@ use allstop_core::counted::counted;
 use allstop_core::record::SessionRecord;
 use allstop_session::BackgroundItem;
 
-use crate::display::{plain, stop_reason_in_words};
+use super::words::{plain, stop_reason};
 
 /// The line for a record, if it has one. `of_message`: a message began the record's turn.
 pub(crate) fn in_words(record: &SessionRecord, of_message: bool) -> Option<String> {
     Some(match record {
         SessionRecord::TurnStopped { reason, cause, .. } if !of_message => {
-            let reason = stop_reason_in_words(*reason);
+            let reason = stop_reason(*reason);
             format!("the turn that began by itself has ended: {reason}: {cause}")
         }
         SessionRecord::BackgroundEnded {

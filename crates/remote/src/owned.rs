@@ -11,22 +11,22 @@ use allstop_session::{Session, SessionRegistry, SessionStop, StopTarget};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use super::announcer::{Announcer, RemoteStop};
-use super::protocol::{OwnedSessionReport, ProcessReport, RunningTurnReport, WorkReport, whole_ms};
-use super::watched::{ANNOUNCEMENTS_MAX, WatchedSession};
+use crate::announcer::{Announcer, RemoteStop};
+use crate::protocol::{OwnedSessionReport, ProcessReport, RunningTurnReport, WorkReport, whole_ms};
+use crate::watched::{ANNOUNCEMENTS_MAX, WatchedSession};
 
 /// Stops that wait to be shown by a terminal: they are accepted in any case.
 const STOPS_MAX: usize = 64;
 
 /// Watchers at a time: connections are left for stops.
-pub(super) const WATCHERS_MAX: usize = 16;
+pub(crate) const WATCHERS_MAX: usize = 16;
 
 /// Time for watchers to read the end of the sessions. One that does not read has to do without.
 const WATCHERS_WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// The open sessions of this process. Clones are the same sessions.
 #[derive(Debug, Clone)]
-pub(crate) struct OwnedSessions(Arc<OwnedInner>);
+pub struct OwnedSessions(Arc<OwnedInner>);
 
 #[derive(Debug)]
 struct OwnedInner {
@@ -53,14 +53,14 @@ enum SessionsOfProcess {
 
 /// A session, as other processes see it.
 #[derive(Debug)]
-pub(super) struct OwnedSession {
-    pub(super) session: Session,
-    pub(super) watched: WatchedSession,
+pub(crate) struct OwnedSession {
+    pub(crate) session: Session,
+    pub(crate) watched: WatchedSession,
     holder: SessionHolder,
-    pub(super) announcer: Announcer,
+    pub(crate) announcer: Announcer,
     /// Lock during the acceptance of a stop from elsewhere, until it is told: behind it each stop is told that has
     /// ended anything.
-    pub(super) accepting: Mutex<()>,
+    pub(crate) accepting: Mutex<()>,
 }
 
 /// Side that opened a session, and closes it.
@@ -74,7 +74,7 @@ enum SessionHolder {
 
 /// Right to answer the permission questions of a client's session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ClientQuestions {
+pub enum ClientQuestions {
     /// Anybody who watches the session has it, too.
     AnybodyAnswers,
     /// Only the client has it: it waits for the answer in a state of its own.
@@ -83,7 +83,7 @@ pub(crate) enum ClientQuestions {
 
 impl OwnedSessions {
     /// No sessions yet. `folder`: the working directory of the process.
-    pub(crate) fn new(command: &'static str, folder: PathBuf, scopes: RootOptions) -> Self {
+    pub fn new(command: &'static str, folder: PathBuf, scopes: RootOptions) -> Self {
         Self(Arc::new(OwnedInner {
             command,
             folder,
@@ -96,7 +96,7 @@ impl OwnedSessions {
     }
 
     /// Names the store of the sessions, once it is open.
-    pub(crate) fn set_store(&self, file: Option<PathBuf>) {
+    pub fn set_store(&self, file: Option<PathBuf>) {
         if let Some(file) = file {
             // A process opens one store.
             drop(self.0.store.set(file));
@@ -104,7 +104,7 @@ impl OwnedSessions {
     }
 
     /// Takes the session of the terminal, which gets the stops that come from elsewhere.
-    pub(super) fn take_terminal(
+    pub(crate) fn take_terminal(
         &self,
         session: &Session,
     ) -> (Arc<OwnedSession>, mpsc::Receiver<RemoteStop>) {
@@ -117,7 +117,7 @@ impl OwnedSessions {
     }
 
     /// Takes the sessions that clients open. Call it before the first of them is opened.
-    pub(crate) fn take_clients(&self, registry: &SessionRegistry, questions: ClientQuestions) {
+    pub fn take_clients(&self, registry: &SessionRegistry, questions: ClientQuestions) {
         let of_clients = SessionsOfProcess::Clients(registry.clone());
         // A process opens one system.
         drop(self.0.sessions.set(of_clients));
@@ -169,7 +169,7 @@ impl OwnedSessions {
         }
     }
 
-    pub(super) fn find(&self, id: &SessionId) -> Option<Arc<OwnedSession>> {
+    pub(crate) fn find(&self, id: &SessionId) -> Option<Arc<OwnedSession>> {
         match self.0.sessions.get()? {
             SessionsOfProcess::Terminal(owned) => {
                 (owned.session.id() == id).then(|| Arc::clone(owned))
@@ -179,17 +179,17 @@ impl OwnedSessions {
     }
 
     /// A place for a watcher, if one is free.
-    pub(super) fn place_of_watcher(&self) -> Option<OwnedSemaphorePermit> {
+    pub(crate) fn place_of_watcher(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.0.watchers).try_acquire_owned().ok()
     }
 
     /// Work that other processes ask for.
-    pub(super) fn scope(&self) -> &Scope {
+    pub(crate) fn scope(&self) -> &Scope {
         &self.0.scope
     }
 
     /// Report of what this process does. A session that sleeps has no work, and anybody can open it.
-    pub(super) fn report(&self) -> ProcessReport {
+    pub(crate) fn report(&self) -> ProcessReport {
         let inner = &self.0;
         let open = self.all().into_iter();
         let awake = open.filter(|owned| owned.session.is_awake());
@@ -204,7 +204,7 @@ impl OwnedSessions {
     }
 
     /// Tells watchers that nothing follows.
-    pub(super) fn finish(&self) {
+    pub(crate) fn finish(&self) {
         for owned in self.all() {
             owned.announcer.finish();
         }
@@ -214,7 +214,7 @@ impl OwnedSessions {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub(super) async fn watchers_gone(&self) {
+    pub(crate) async fn watchers_gone(&self) {
         let all = u32::try_from(WATCHERS_MAX).unwrap_or(u32::MAX);
         let gone = self.0.watchers.acquire_many(all);
         drop(tokio::time::timeout(WATCHERS_WAIT_MAX, gone).await);
@@ -223,7 +223,7 @@ impl OwnedSessions {
 
 impl OwnedSession {
     /// Shows a stop where the session is shown.
-    pub(super) fn tell_stop(&self, stop: &SessionStop, covers_turn: bool) {
+    pub(crate) fn tell_stop(&self, stop: &SessionStop, covers_turn: bool) {
         match &self.holder {
             SessionHolder::Terminal(stops) => {
                 let stop = stop.clone();
@@ -235,12 +235,12 @@ impl OwnedSession {
         }
     }
 
-    pub(super) fn is_of_client(&self) -> bool {
+    pub(crate) fn is_of_client(&self) -> bool {
         matches!(self.holder, SessionHolder::Client(_))
     }
 
     /// True if whoever watches it may answer its permission questions.
-    pub(super) fn takes_answers(&self) -> bool {
+    pub(crate) fn takes_answers(&self) -> bool {
         match self.holder {
             SessionHolder::Terminal(_) => true,
             SessionHolder::Client(questions) => questions == ClientQuestions::AnybodyAnswers,

@@ -1,0 +1,128 @@
+//! Folder of the sockets: only its user can look into it.
+
+use std::fs::{DirBuilder, Metadata};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+use allstop_core::process::ProcessIdentity;
+use allstop_process::this_process;
+
+/// End of the name of a socket; before it stands the number of the process.
+const SUFFIX: &str = ".sock";
+
+/// Number of a process: its pid, and the PID namespace in which it counts. Containers may share the folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProcessNumber {
+    /// Its pid, in its namespace.
+    pub pid: u32,
+    namespace: Option<u64>,
+}
+
+impl ProcessNumber {
+    /// Number of the process with this identity.
+    pub fn of(process: &ProcessIdentity) -> Self {
+        Self {
+            pid: process.pid,
+            namespace: process.pid_namespace,
+        }
+    }
+
+    /// Name of its socket.
+    fn socket(self) -> String {
+        let namespace = self.namespace.map_or(String::new(), |id| format!("-{id}"));
+        format!("{}{namespace}{SUFFIX}", self.pid)
+    }
+
+    fn of_socket(path: &Path) -> Option<Self> {
+        let number = path.file_name()?.to_str()?.strip_suffix(SUFFIX)?;
+        let (pid, namespace) = match number.split_once('-') {
+            Some((pid, namespace)) => (pid, Some(namespace.parse().ok()?)),
+            None => (number, None),
+        };
+        let pid = pid.parse().ok()?;
+        Some(Self { pid, namespace })
+    }
+}
+
+/// Folder of the sockets of a user. It may not exist yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SocketFolder(PathBuf);
+
+impl SocketFolder {
+    /// The folder of this user: `allstop` in `runtime_folder`, the value of `XDG_RUNTIME_DIR`, if that is an absolute path.
+    /// Else one in `/run/user` or `/tmp`.
+    pub fn of_user(runtime_folder: Option<PathBuf>) -> Self {
+        if let Some(named) = runtime_folder.filter(|path| path.is_absolute()) {
+            return Self(named.join("allstop"));
+        }
+        let user = rustix::process::geteuid().as_raw();
+        let of_user = PathBuf::from(format!("/run/user/{user}"));
+        Self(if of_user.is_dir() {
+            of_user.join("allstop")
+        } else {
+            PathBuf::from(format!("/tmp/allstop-{user}"))
+        })
+    }
+
+    /// Its path. The folder is made if it is not there.
+    ///
+    /// # Errors
+    /// If the folder cannot be made, or others than this user can look into it.
+    pub fn make(&self) -> io::Result<&Path> {
+        let folder = &*self.0;
+        if let Err(error) = DirBuilder::new().mode(0o700).create(folder)
+            && error.kind() != io::ErrorKind::AlreadyExists
+        {
+            let said = format!("the folder {} cannot be made: {error}", folder.display());
+            return Err(io::Error::new(error.kind(), said));
+        }
+        check(folder)?;
+        Ok(folder)
+    }
+
+    /// Path for the socket of this process, in a folder that only this user can look into.
+    ///
+    /// # Errors
+    /// If the folder cannot be made, or belongs to somebody else.
+    pub(crate) fn own_socket(&self) -> io::Result<PathBuf> {
+        Ok(self
+            .make()?
+            .join(ProcessNumber::of(this_process()).socket()))
+    }
+
+    /// Sockets of the processes of this user, with their numbers.
+    ///
+    /// # Errors
+    /// If the folder cannot be read. Without a folder there are none.
+    pub(crate) fn sockets(&self) -> io::Result<Vec<(ProcessNumber, PathBuf)>> {
+        match check(&self.0) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            checked => checked?,
+        }
+        let mut sockets = Vec::new();
+        for entry in std::fs::read_dir(&self.0)? {
+            let path = entry?.path();
+            sockets.extend(ProcessNumber::of_socket(&path).map(|number| (number, path)));
+        }
+        sockets.sort();
+        Ok(sockets)
+    }
+}
+
+/// A folder in `/tmp` could be one of somebody else, who would be told of all stops.
+fn check(folder: &Path) -> io::Result<()> {
+    // Of a link itself, not of what it leads to.
+    let found: Metadata = std::fs::symlink_metadata(folder)
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", folder.display())))?;
+    let is_own = found.uid() == rustix::process::geteuid().as_raw();
+    let others = found.mode() & 0o077;
+    if found.is_dir() && is_own && others == 0 {
+        return Ok(());
+    }
+    let message = format!(
+        "{} is no folder that only this user can read: remove it, or name another one in XDG_RUNTIME_DIR",
+        folder.display()
+    );
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
+}
