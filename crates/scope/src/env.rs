@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use allstop_core::{StopId, Timestamp};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::sync::{ContainmentChoice, Handle};
@@ -64,9 +65,22 @@ impl RootOptions {
             grace: GRACE_DEFAULT,
             containment: ContainmentChoice::GroupAndMarker,
             now: Arc::new(|| SystemTime::now().into()),
-            new_stop_id: Arc::new(|| StopId::new(ulid::Ulid::generate().to_string())),
+            new_stop_id: stop_ids(),
         }
     }
+}
+
+/// Makes stop ids in their order, also within a millisecond and after the clock was set back: the id decides which of two
+/// stops of one time is the later one.
+fn stop_ids() -> Arc<dyn Fn() -> StopId + Send + Sync> {
+    let ids = Mutex::new(ulid::Generator::new());
+    Arc::new(move || {
+        let mut ids = ids.lock();
+        let next = ids
+            .generate()
+            .unwrap_or_else(ulid::Overflow::commit_overflow_increment);
+        StopId::new(next.to_string())
+    })
 }
 
 impl fmt::Debug for RootOptions {

@@ -2,7 +2,7 @@
 
 use allstop_core::receipt::{ItemKind, ItemState, NotStoppedReason};
 use allstop_core::{Cause, CauseKind, Effect, Extent};
-use allstop_scope::{ScopeOptions, StopRequest, WorkSpec};
+use allstop_scope::{RootOptions, ScopeOptions, StopRequest, WorkSpec};
 
 use crate::{begun, by_user, future, root};
 
@@ -97,4 +97,12 @@ async fn a_preview_lists_what_runs_and_stops_nothing() {
     assert!(!scope.is_stopped());
     begun().await;
     assert!(scope.stop(by_user()).await.quiet());
+}
+
+/// The id decides which of two stops of one millisecond is the later one.
+#[tokio::test]
+async fn stop_ids_are_in_the_order_of_the_stops() {
+    let options = RootOptions::current();
+    let ids: Vec<_> = (0..1_000).map(|_| (options.new_stop_id)()).collect();
+    assert!(ids.is_sorted_by(|before, after| before < after));
 }
