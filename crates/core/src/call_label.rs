@@ -1,4 +1,4 @@
-//! Label of a tool call, for people: what the call does, in one line.
+//! One-line label of a tool call, for people: the work that the call does.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use crate::terminal_text::{escape, is_unsafe};
 /// Maximum length of a label, in characters: a line or two of a terminal.
 pub const LABEL_CHARS_MAX: usize = 200;
 
-/// Arguments that say what a call does, in the order in which they say most.
+/// Arguments that describe a call, the most informative first.
 const TELLING: [&str; 5] = ["command", "path", "pattern", "url", "prompt"];
 
-/// The argument that says most about a call: the command line of a shell, the file of an edit, the prompt of an agent.
-/// `None` if the arguments have none of these.
+/// The most informative argument of a call: the command line of a shell, the file of an edit, the prompt of an agent.
+/// `None` if the arguments contain none of these.
 pub fn call_label(arguments: &Arguments) -> Option<Arc<str>> {
     let Arguments::Json(arguments) = arguments else {
         return None;
@@ -26,7 +26,7 @@ pub fn call_label(arguments: &Arguments) -> Option<Arc<str>> {
     (!label.is_empty()).then(|| label.into())
 }
 
-/// A call in a few words: the tool, and the argument that says most about it. Not escaped.
+/// A call in a few words: the tool and its most informative argument. Not escaped.
 pub fn call_in_words(name: &str, arguments: &Arguments) -> String {
     let value = match arguments {
         Arguments::Malformed(_) => return format!("{name} (its arguments are not JSON)"),
@@ -49,15 +49,15 @@ pub fn call_in_words(name: &str, arguments: &Arguments) -> String {
     format!("{name} {}", named.collect::<Vec<_>>().join(", "))
 }
 
-/// One line of at most [`LABEL_CHARS_MAX`] characters, escaped for a terminal. White space, line ends too, becomes single
-/// spaces.
+/// One line of at most [`LABEL_CHARS_MAX`] characters, escaped for a terminal. Runs of white space, including line
+/// ends, become single spaces.
 fn one_line(text: &str) -> String {
     let mut label = String::new();
     for (at, word) in text.split_whitespace().enumerate() {
         if at > 0 {
             label.push(' ');
         }
-        // An escape makes a text longer, so more of it than this is not in the label.
+        // Escapes only lengthen a text, so the label never contains more of the word than this.
         let end = word.char_indices().nth(LABEL_CHARS_MAX);
         let start = end.map_or(word, |(end, _)| &word[..end]);
         label += &escape(start, is_unsafe);

@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::stop_reason::StopReason;
 
-/// Kinds of cause. All code keeps them apart: a user's cancel is never reported as a deadline.
+/// Kinds of cause. All code distinguishes them: a user's cancel is never reported as a deadline.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum CauseKind {
-    /// A user requested it.
+    /// A user requested the stop.
     User,
-    /// A newer message replaced the running one.
+    /// A newer message replaced the running message.
     Superseded,
     /// A deadline of the run, the turn, the step or the call passed.
     Deadline,
@@ -24,22 +24,22 @@ pub enum CauseKind {
     Inactivity,
     /// The budget of tokens, money or calls ran out.
     Budget,
-    /// A guardrail refused.
+    /// A guardrail refused the input or the output.
     Guardrail,
-    /// Its parent was stopped.
+    /// The parent of the work was stopped.
     Parent,
-    /// The process was asked to end.
+    /// The process was asked to exit.
     Shutdown,
     /// Another process took over the session's stream.
     LeaseLost,
-    /// The client that waited for it disconnected.
+    /// The client that waited for the work disconnected.
     Disconnect,
     /// The work failed; a crash is `failure` with the detail `crash`.
     Failure,
 }
 
 impl CauseKind {
-    /// The stop reason of a turn with this cause; `None` for `lease_lost`, because the new owner writes that ending.
+    /// The stop reason of a turn with this cause. `None` for `lease_lost`, because the new owner writes that ending.
     pub fn stop_reason(self) -> Option<StopReason> {
         Some(match self {
             Self::User | Self::Superseded | Self::Parent | Self::Disconnect => {
@@ -116,7 +116,7 @@ impl Cause {
     }
 
     /// Stop reason of a turn that ends with this cause. A lost lease gives `error`, because the turn could not
-    /// continue; its ending is written by the new owner.
+    /// continue; the new owner writes its ending.
     pub fn stop_reason(&self) -> StopReason {
         self.kind.stop_reason().unwrap_or(StopReason::Error)
     }

@@ -1,7 +1,7 @@
-//! Commit versus stop: one atomic decision. The first caller wins, and the other one learns the verdict.
+//! Commit versus stop: one atomic decision. The first caller wins; every later caller receives the verdict.
 //!
 //! A verdict for the commit only ends the race. If the commit cannot be written afterwards, the turn ends as `error`
-//! ([`PendingCommit::fail`](crate::turn::PendingCommit::fail)); a stop that came second still loses.
+//! ([`PendingCommit::fail`](crate::turn::PendingCommit::fail)), and a later stop still loses.
 
 use crate::cause::Cause;
 use crate::sync::OnceLock;
@@ -11,7 +11,7 @@ use crate::sync::OnceLock;
 #[derive(Debug, Default)]
 pub struct CommitDecision {
     verdict: OnceLock<CommitVerdict>,
-    /// True if the commit is durable, false if the store refused it; empty until the store has answered.
+    /// True if the commit is durable, false if the store refused it; empty until the store answers.
     written: OnceLock<bool>,
 }
 
@@ -66,7 +66,7 @@ impl CommitDecision {
         self.verdict.set(CommitVerdict::Stop(cause)).is_ok()
     }
 
-    /// The verdict, if there is one.
+    /// The verdict; `None` if the turn is undecided.
     pub fn verdict(&self) -> Option<&CommitVerdict> {
         self.verdict.get()
     }
@@ -84,7 +84,7 @@ impl CommitDecision {
 
     /// Records the store's answer to the commit.
     pub(crate) fn settle_commit(&self, is_written: bool) {
-        // Only the permit's holder settles a commit, and only once.
+        // Only the holder of the permit settles a commit, and only once.
         let _ = self.written.set(is_written);
     }
 

@@ -22,7 +22,7 @@ impl FinishReason {
         self != Self::Done
     }
 
-    /// A phrase that follows "the answer" in a sentence; `None` for a complete answer.
+    /// Phrase that follows "the answer" in a sentence. `None` if the answer is complete.
     pub fn cut_words(self) -> Option<&'static str> {
         match self {
             Self::Done => None,

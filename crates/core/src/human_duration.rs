@@ -19,13 +19,13 @@ pub enum DurationError {
     /// The duration is negative.
     #[error("the duration {0:?} is negative; write 500ms, 2s, 5m or 8h")]
     Negative(String),
-    /// The unit is missing, so seconds and minutes look the same.
+    /// The unit is missing, so seconds and minutes are indistinguishable.
     #[error("the duration {0:?} has no unit; write {0}ms, {0}s, {0}m or {0}h")]
     NoUnit(String),
     /// The unit is unknown.
     #[error("the duration {0:?} has an unknown unit; write 500ms, 2s, 5m or 8h")]
     Unit(String),
-    /// There is no whole number before the unit.
+    /// No whole number precedes the unit.
     #[error("{0:?} is not a duration; write 500ms, 2s, 5m or 8h")]
     Number(String),
     /// The duration is longer than 100 years.
@@ -33,7 +33,7 @@ pub enum DurationError {
     TooLong(String),
 }
 
-/// Longest duration in milliseconds: 100 years. A clock can still add it to the present time.
+/// Longest duration in milliseconds: 100 years. A clock can still add this duration to the present time.
 const DURATION_MS_MAX: u64 = 100 * 365 * 24 * 60 * 60 * 1000;
 
 impl FromStr for HumanDuration {

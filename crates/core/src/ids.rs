@@ -1,4 +1,4 @@
-//! Id types. Each id is made by its owner and passed in: this crate draws no random numbers.
+//! Id types. The owner of each id creates it and passes it in: this crate draws no random numbers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ macro_rules! string_id {
         );
 
         impl $name {
-            /// Takes the id unchecked.
+            /// Creates the id without a check.
             pub fn new(id: impl Into<Arc<str>>) -> Self {
                 Self(id.into())
             }
@@ -60,7 +60,7 @@ string_id! {
     SessionId
 }
 string_id! {
-    /// Id of one tool call, given by the model; unique within its turn.
+    /// Id of one tool call, assigned by the model; unique within its turn.
     CallId
 }
 string_id! {
@@ -85,7 +85,7 @@ string_id! {
     ContextId
 }
 string_id! {
-    /// Id of one worker of a cluster, from its first lease to the loss or return of it.
+    /// Id of one worker of a cluster, from its first lease until it loses or returns that lease.
     WorkerId
 }
 string_id! {

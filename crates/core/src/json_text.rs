@@ -1,15 +1,15 @@
-//! JSON of others, before it is read into values.
+//! Checks of untrusted JSON, before a parser reads it into values.
 
-/// Start of the keys that `serde_json` keeps for itself.
+/// Prefix of the keys that `serde_json` reserves for itself.
 const RESERVED: &[u8] = b"$serde_json::private::";
 
-/// True if an object in this JSON has a key that `serde_json` keeps for itself. Refuse such a text: it is not what it
-/// says, and can overflow the stack.
+/// True if an object in this JSON has a key that `serde_json` reserves for itself. Refuse such a text: its parsed value
+/// differs from the text, and parsing it can overflow the stack.
 ///
-/// `serde_json::Value` reads an object with the key `$serde_json::private::RawValue` as the JSON in the string behind it,
-/// and counts the depth in there from zero, whatever the limit of the text around it. Strings are looked at, not read: the
-/// JSON in them can do no harm if no key leads there. There is no recursion here, and text that is no JSON is left to its
-/// parser.
+/// `serde_json::Value` reads an object with the key `$serde_json::private::RawValue` as the JSON in the string that
+/// follows the key. The depth inside that string counts from zero, regardless of the depth limit of the enclosing text.
+/// Strings are scanned, not parsed: JSON in a string is harmless unless a reserved key precedes it. This function does
+/// not recurse. It leaves invalid JSON to its parser.
 pub fn has_reserved_key(json: &[u8]) -> bool {
     let mut rest = json;
     while let Some(string) = next_string(&mut rest) {
@@ -21,13 +21,13 @@ pub fn has_reserved_key(json: &[u8]) -> bool {
     false
 }
 
-/// True if the start of such a key is anywhere in these bytes, which are of a format without escapes.
+/// True if these bytes contain the prefix of a reserved key. For formats without escapes.
 pub fn has_reserved_words(bytes: &[u8]) -> bool {
     let words = bytes.windows(RESERVED.len());
     words.into_iter().any(|words| words == RESERVED)
 }
 
-/// The next string with its quotes; `rest` is the text behind it.
+/// The next string with its quotes. Sets `rest` to the text after the string.
 fn next_string<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let open = rest.iter().position(|byte| *byte == b'"')?;
     let text = rest.get(open..)?;
@@ -67,7 +67,7 @@ mod tests {
             (r#"{"\u0024serde_json::private::RawValue":"[]"}"#, true),
             (r#"{"$serde_json\u003a:private::RawValue"  :"[]"}"#, true),
             (r#"{"a\\":"x","$serde_json::private::RawValue":""}"#, true),
-            // A person may write about it.
+            // A reserved key in a message is ordinary text.
             (r#"{"text":"$serde_json::private::RawValue"}"#, false),
             (
                 r#"{"text":"{\"$serde_json::private::RawValue\":1}"}"#,

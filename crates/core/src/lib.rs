@@ -1,7 +1,7 @@
 //! Vocabulary, receipt and turn engine of Allstop: no I/O, no async.
 //!
 //! Start with [`receipt::Receipt`], the answer to a stop, and [`turn`], the state machine in which only a commit
-//! changes a conversation. Callers pass clocks and ids in as parameters.
+//! changes a conversation. Callers pass times and ids in as parameters.
 
 mod call_label;
 pub mod cause;

@@ -16,7 +16,7 @@ use crate::shared_text;
 pub enum Effect {
     /// Changes nothing.
     ReadOnly,
-    /// A repetition changes nothing more.
+    /// A repetition has no further effect.
     Idempotent,
     /// Can be undone.
     Compensatable,
@@ -35,12 +35,12 @@ impl Effect {
 /// A complete tool call of a model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolCall {
-    /// Id from the model, or from the adapter if the model gave none.
+    /// Id from the model, or from the adapter if the model sent none.
     pub id: CallId,
     /// The tool's name.
     #[serde(deserialize_with = "crate::shared_text::deserialize")]
     pub name: Arc<str>,
-    /// The arguments, or the model's text if it is not JSON.
+    /// The arguments, or the model's text if that text is not JSON.
     pub arguments: Arguments,
 }
 
@@ -55,7 +55,8 @@ pub enum Arguments {
     Malformed(Arc<str>),
 }
 
-/// Greatest depth of nested arguments: the limit of JSON parsers. A record with deeper ones could not be read back.
+/// Greatest depth of nested arguments: the limit of JSON parsers. A reader could not parse a record with deeper
+/// arguments.
 const ARGUMENTS_DEPTH_MAX: usize = 128;
 
 impl Arguments {
@@ -72,7 +73,8 @@ impl Arguments {
         }
     }
 
-    /// Turns arguments that are nested too deeply for a log into malformed ones: the call is rejected and never runs.
+    /// Replaces arguments that are nested too deeply for a log with malformed ones: the call is rejected and never
+    /// runs.
     pub(crate) fn bound(&mut self) {
         if let Self::Json(value) = self
             && !is_within(value, ARGUMENTS_DEPTH_MAX)
@@ -153,7 +155,7 @@ pub enum Message {
         /// The text.
         text: Arc<str>,
     },
-    /// Marker of a stop under the policy `keep`: it tells the model that a stop happened here.
+    /// Marker of a stop under the policy `keep`: it informs the model of the stop.
     StopMarker {
         /// The text.
         text: Arc<str>,
@@ -183,7 +185,7 @@ impl Message {
 }
 
 /// Hand-written for speed: serde's derive for an internally tagged enum copies all fields before it reads them, and
-/// most of a session is messages.
+/// messages are the largest part of a session.
 impl<'de> Deserialize<'de> for Message {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
@@ -247,7 +249,7 @@ pub enum InvalidHistory {
     /// A call has no result.
     #[error("the call {0} has no result")]
     MissingResult(CallId),
-    /// A result answers a call that does not exist or is already answered.
+    /// A result answers an unknown call, or a call that already has a result.
     #[error("a result answers the call {0}, which is not open")]
     StrayResult(CallId),
     /// Two open calls of one message have the same id.

@@ -1,4 +1,4 @@
-//! Identity of a process: the kernel reuses a pid, but not a pid with the same start time and boot.
+//! Identity of a process: the kernel reuses a pid, but never with the same start time and boot.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

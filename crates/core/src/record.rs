@@ -1,8 +1,8 @@
 //! Records of a session's log. The state of a session is a fold over its records ([`crate::turn::SessionState`]).
 //!
 //! The records of a turn: `turn_started` → `call_started` and `call_finished` of each call → `turn_committed` or
-//! `turn_stopped`. A reader may skip a record of unknown `type` only if the record has `"optional": true`. This
-//! version writes `settings_changed` so.
+//! `turn_stopped`. A reader may skip a record of unknown `type` only if the record contains `"optional": true`. This
+//! version writes `settings_changed` and `stopped` with that field.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub enum SessionRecord {
         /// Working folder at the opening.
         folder: Arc<str>,
     },
-    /// The session was opened with other settings than before. Optional: older versions skip it.
+    /// The session was opened with changed settings. Optional: older versions skip the record.
     SettingsChanged {
         /// Time of the opening.
         at: Timestamp,
@@ -50,10 +50,10 @@ pub enum SessionRecord {
         at: Timestamp,
         /// The user's message.
         input: Arc<str>,
-        /// The process that runs it.
+        /// The process that runs the turn.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         owner: Option<ProcessIdentity>,
-        /// Id of the message that caused the turn, if it had one.
+        /// Id of the message that caused the turn, if the message had an id.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<MessageId>,
         /// Origin of the turn.
@@ -91,7 +91,7 @@ pub enum SessionRecord {
         id: CallId,
         /// Outcome of the call.
         outcome: CallOutcome,
-        /// Usage of a model call or a sub-agent. It counts into the metered total and is never subtracted.
+        /// Usage of a model call or a sub-agent. The metered total includes it, and never subtracts it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         usage: Option<Usage>,
         /// Reason for an incomplete answer, for model calls.
@@ -131,8 +131,8 @@ pub enum SessionRecord {
         /// Usage that the turn adds to the committed total: zero under `rollback`.
         usage: Usage,
     },
-    /// A stop of other work than one turn, or of more: a call, background work, the session. A stop of a turn alone is in
-    /// that turn's ending. Optional: older versions skip it.
+    /// A stop that is not limited to one turn: of a call, background work or the session. The stop of a single turn is
+    /// in that turn's ending. Optional: older versions skip the record.
     Stopped {
         /// Receipt of the stop.
         receipt: Arc<Receipt>,
@@ -145,10 +145,10 @@ pub enum SessionRecord {
         messages_dropped: u32,
         /// Number of dropped turns. They still count against the limit of turns.
         turns_dropped: u32,
-        /// Summary in their place; absent if they were only dropped.
+        /// Summary that replaces the messages; absent if they were only dropped.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         summary: Option<Arc<str>>,
-        /// Usage of the summary call; it counts into the metered total.
+        /// Usage of the summary call; the metered total includes it.
         usage: Usage,
     },
     /// The last turn of the conversation was undone, between two turns. The effects of its calls remain.
@@ -180,16 +180,16 @@ pub enum SessionRecord {
         kind: BackgroundKind,
         /// `attached` if a session that becomes idle waits for it.
         attachment: Attachment,
-        /// Its process, if it has one: the shell itself.
+        /// Process of the work, if it has one: the shell itself.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         process: Option<ProcessIdentity>,
-        /// Keeper of its process, if there is one.
+        /// Keeper of the process, if it has one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         keeper: Option<ProcessIdentity>,
-        /// Marker in the environment of its processes. It finds them without their keeper, too.
+        /// Marker in the environment of the processes. A search for the marker also finds processes without a keeper.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         marker: Option<Arc<str>>,
-        /// Path of its output file, if there is one.
+        /// Path of the output file, if there is one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         output: Option<Arc<str>>,
     },
@@ -207,7 +207,7 @@ pub enum SessionRecord {
         /// Exit code, if there is one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         exit_code: Option<i32>,
-        /// Usage of a sub-agent; it counts into the metered total.
+        /// Usage of a sub-agent; the metered total includes it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         usage: Option<Usage>,
     },
@@ -220,7 +220,7 @@ pub enum TurnOrigin {
     /// A user's message.
     #[default]
     User,
-    /// Background work that has ended: the turn reports it to the model.
+    /// Ended background work, which the turn reports to the model.
     Background,
 }
 
@@ -245,13 +245,13 @@ pub enum BackgroundKind {
     Agent,
 }
 
-/// Tells if a session that becomes idle waits for background work.
+/// Distinguishes background work that an idle session waits for from detached work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Attachment {
-    /// The session waits for it.
+    /// The session waits for the work.
     Attached,
-    /// The session only lists it.
+    /// The session only lists the work.
     Detached,
 }
 
@@ -267,7 +267,7 @@ pub struct StartedCall {
     pub kind: StartedCallKind,
 }
 
-/// Hand-written for the reason given at the `Deserialize` of [`Message`].
+/// Hand-written for the same reason as the `Deserialize` of [`Message`].
 impl<'de> Deserialize<'de> for StartedCall {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
@@ -310,14 +310,14 @@ impl<'de> Deserialize<'de> for StartedCall {
 pub enum StartedCallKind {
     /// A model call.
     Model {
-        /// Tokens reserved before it was sent.
+        /// Tokens reserved before the call was sent.
         reserved_tokens: u64,
     },
     /// A tool call.
     Tool {
         /// Arguments of the call.
         arguments: Arguments,
-        /// Effect of repeating it.
+        /// Effect of repeating the call.
         effect: Effect,
     },
 }
@@ -332,10 +332,10 @@ pub enum CallOutcome {
     Failed,
     /// The permission policy, a person or a hook refused: the call did not run.
     Denied,
-    /// A stop ended it before it had a result.
+    /// A stop ended the call before it had a result.
     Stopped,
-    /// Its own timeout ended it.
+    /// The timeout of the call ended it.
     TimedOut,
-    /// It started and its end was not observed: after a crash, a stop, or the loss of its keeper or server.
+    /// The call started and its end was not observed: after a crash, a stop, or the loss of its keeper or server.
     Unknown,
 }

@@ -1,16 +1,16 @@
-//! Settings with which a session is opened, remembered in its log.
+//! Settings of a session, stored in its log.
 
 use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Settings with which a session was opened last, so that a later process can continue it in the same way. Never holds a
-/// key.
+/// Settings of the last opening of a session, so that a later process can continue it in the same way. The settings
+/// never contain a key.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionSettings {
-    /// The model as a person names it: a provider's name for it, or `script:` and an absolute path. Absent if it cannot
-    /// be named again without a secret.
+    /// The model as a person names it: a provider's name for it, or `script:` and an absolute path. Absent if that name
+    /// requires a secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<Arc<str>>,
     /// URL of the server that the model belongs to.
@@ -21,8 +21,8 @@ pub struct SessionSettings {
 }
 
 impl SessionSettings {
-    /// Settings with this model. A URL that may hold a password or a key (with `@` or `?`) is left out together with its
-    /// model: the model's name alone would mean a model of another server.
+    /// Settings with this model. Omits a URL that may contain a password or a key (with `@` or `?`), together with its
+    /// model: the name alone would select a model of another server.
     pub fn new(model: Option<&str>, base_url: Option<&str>, folder: &str) -> Self {
         let has_secret = base_url.is_some_and(|url| url.contains(['@', '?']));
         let kept = |text: Option<&str>| text.filter(|_| !has_secret).map(Arc::from);

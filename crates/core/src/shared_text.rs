@@ -1,5 +1,5 @@
-//! Reads text straight into an `Arc<str>`. Serde's own implementation makes a `String` first, for each id and each
-//! message of a session that is opened.
+//! Reads text directly into an `Arc<str>`. Serde's own implementation allocates a `String` first, for each id and each
+//! message of a session.
 
 use std::fmt;
 use std::sync::Arc;

@@ -29,12 +29,12 @@ pub enum StopReason {
     Timeout,
     /// A stop by a user, a newer message, a parent or a disconnect.
     Cancelled,
-    /// The process was asked to end.
+    /// The process was asked to exit.
     Shutdown,
 }
 
 impl StopReason {
-    /// The exit code of `allstop run`. A shutdown by SIGHUP exits with 129 instead: the binary knows the signal.
+    /// The exit code of `allstop run`. A shutdown by SIGHUP exits with 129 instead; the binary handles that signal.
     pub fn exit_code(self) -> u8 {
         match self {
             Self::Completed => 0,

@@ -1,13 +1,13 @@
 //! Definition of the characters that must not reach a terminal unescaped.
 //!
 //! Control sequences can hide a line, write to the clipboard or answer a question for the user. Invisible characters
-//! and those that change the direction of text can disguise a command. Code that makes text for people replaces all of
-//! them; code that sends text to programs keeps them.
+//! and direction marks can disguise a command. Code that produces text for people escapes all of these characters; code
+//! that sends text to programs keeps them.
 //!
-//! There are two sets. [`is_unsafe`] is for text that people read: it allows the joiners and variation selectors of
-//! scripts and emoji, so that `👩‍🚀` stays one letter; they cannot control a terminal, and nobody decides by such a
-//! text. [`is_unsafe_in_question`] is for text that people approve: it allows nothing invisible, and no blank except
-//! the space.
+//! There are two sets. [`is_unsafe`] is for text that people read. It allows the joiners and variation selectors of
+//! scripts and emoji, so that `👩‍🚀` stays one letter; these characters cannot control a terminal, and such a text is no
+//! basis for a decision. [`is_unsafe_in_question`] is for text that people approve. It allows no invisible character,
+//! and no blank except the space.
 
 use std::borrow::Cow;
 
@@ -24,7 +24,7 @@ pub fn is_unsafe(c: char) -> bool {
         || (is_invisible(c) && !is_joiner(c))
 }
 
-/// Like [`is_unsafe`], for text that a person approves: also joiners, variation selectors and unusual blanks.
+/// Like [`is_unsafe`], but for text that a person approves: also joiners, variation selectors and unusual blanks.
 pub fn is_unsafe_in_question(c: char) -> bool {
     is_unsafe(c) || is_joiner(c) || c == '\u{2800}' || (c.is_whitespace() && c != ' ')
 }

@@ -1,4 +1,4 @@
-//! Wall-clock time for records and receipts. Never compute durations from it: use a monotonic clock.
+//! Wall-clock time for records and receipts. Use a monotonic clock to measure durations.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[schemars(with = "String", extend("format" = "date-time"))]
 pub struct Timestamp(i64);
 
-/// Suffix of a time beyond the calendar, which a wrong clock can give: it follows the milliseconds since 1970.
+/// Suffix of a time beyond the calendar, which a wrong clock can produce. It follows the milliseconds since 1970.
 const OUTSIDE_THE_CALENDAR: &str = "ms";
 
 impl Timestamp {
@@ -37,7 +37,7 @@ impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match calendar::text(self.0) {
             Some(text) => f.write_str(text.as_str()),
-            // No panic, and still a value that can be parsed again.
+            // Avoids a panic, and the text can still be parsed.
             None => write!(f, "{}{OUTSIDE_THE_CALENDAR}", self.0),
         }
     }
@@ -74,14 +74,14 @@ impl<'de> Deserialize<'de> for Timestamp {
     }
 }
 
-/// RFC 3339. Written as `2026-11-22T14:22:46.440Z`: every record of a log has a timestamp, and this code takes a tenth of
-/// the time of a general calendar library.
+/// RFC 3339, written as `2026-11-22T14:22:46.440Z`. Every record of a log has a timestamp, and this code takes a tenth
+/// of the time of a general calendar library.
 mod calendar {
     use std::ops::Range;
 
     const LEN: usize = 24;
     const DAY_MS: i64 = 86_400_000;
-    /// From the year 1 to the last days of the year 9999, which older versions can read.
+    /// From the year 1 to the last days of the year 9999: the range that older versions can read.
     const WRITTEN_MS: Range<i64> = -62_135_596_800_000..253_402_207_200_000;
     /// Days from March 1st of the year 0, the start of the calculation, to 1970. Years begin in March here, so that a
     /// leap day is the last day of its year.
@@ -121,7 +121,8 @@ mod calendar {
         Some(CalendarText(text))
     }
 
-    /// Parses any form of RFC 3339; `None` for all else and for an invalid date. A leap second is the one before it.
+    /// Parses any form of RFC 3339. `None` for any other text and for an invalid date. A leap second becomes the
+    /// previous second.
     pub(super) fn parse(text: &str) -> Option<i64> {
         let bytes = text.as_bytes();
         let signs = [(4, b'-'), (7, b'-'), (13, b':'), (16, b':')];
@@ -171,7 +172,7 @@ mod calendar {
         minutes(number(zone, 1, 2)?, number(zone, 4, 2)?)
     }
 
-    /// The milliseconds at the beginning, if there are any, and all that follows their digits.
+    /// The milliseconds at the beginning, if there are any, and the bytes after their digits.
     fn fraction(bytes: &[u8]) -> Option<(i64, &[u8])> {
         let Some(digits) = bytes.strip_prefix(b".") else {
             return Some((0, bytes));
@@ -186,7 +187,7 @@ mod calendar {
         Some((ms, rest))
     }
 
-    /// The date of a day since 1970.
+    /// Date of a day, which is counted since 1970.
     fn date(days: i64) -> (i64, i64, i64) {
         let days = days + DAYS_TO_1970;
         let (era, of_era) = (days / DAYS_OF_400_YEARS, days % DAYS_OF_400_YEARS);
@@ -202,7 +203,7 @@ mod calendar {
         )
     }
 
-    /// The day of a date since 1970.
+    /// Day of a date, counted since 1970.
     fn days((year, month, day): (i64, i64, i64)) -> i64 {
         let (year, month) = if month > 2 {
             (year, month - 3)

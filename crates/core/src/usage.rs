@@ -12,7 +12,7 @@ pub struct Usage {
     pub input_tokens: u64,
     /// Tokens received.
     pub output_tokens: u64,
-    /// True if part of it was estimated here because the provider sent no count.
+    /// True if a part of the usage was estimated here because the provider sent no count.
     pub estimated: bool,
 }
 

@@ -22,7 +22,8 @@ impl Millis {
         self.0
     }
 
-    /// The time from a request that was made earlier by so many milliseconds; 0 if it would be negative.
+    /// Measures the time from another request, which came `by_ms` milliseconds earlier. 0 if the time would be
+    /// negative.
     pub(super) fn shifted(self, by_ms: f64) -> Self {
         Self((self.0 + by_ms).max(0.0))
     }
@@ -67,7 +68,7 @@ impl Evidence {
         self
     }
 
-    /// The verification from outside, if there is one.
+    /// The verification from outside; `None` if the work only acknowledged the stop.
     pub fn proof(&self) -> Option<EndProof> {
         self.verified
     }
@@ -82,13 +83,13 @@ impl Evidence {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum ItemState {
-    /// It ended by itself before the stop reached it.
+    /// The work ended by itself before the stop reached it.
     Finished {
-        /// Milliseconds from the request to its end; absent if there was no request.
+        /// Milliseconds from the request to the end of the work; absent if there was no request.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after_ms: Option<Millis>,
     },
-    /// The stop ended it, with evidence.
+    /// The stop ended the work, with evidence.
     Stopped {
         /// Method that ended it.
         how: EndMethod,
@@ -106,17 +107,17 @@ pub enum ItemState {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after_ms: Option<Millis>,
     },
-    /// It still runs.
+    /// The work still runs.
     StillRunning {
-        /// Reason why it was not, or could not be, ended.
+        /// Reason why the stop did not end the work.
         why: NotStoppedReason,
     },
-    /// It may still work: a remote system was asked to stop and has not confirmed, or its processes are out of view.
+    /// The work may still run: a remote system has not confirmed its stop, or the processes are out of view.
     Unreachable {
         /// The missing confirmation.
         why: NotStoppedReason,
     },
-    /// Its owner refused.
+    /// The owner of the work refused the stop.
     Refused {
         /// The owner's reason.
         why: NotStoppedReason,
@@ -124,7 +125,7 @@ pub enum ItemState {
 }
 
 impl ItemState {
-    /// Measures `after_ms` from a request that was made earlier by so many milliseconds, or later if they are negative.
+    /// Measures `after_ms` from another request, which came `by_ms` milliseconds earlier; later if `by_ms` is negative.
     pub(super) fn shift(&mut self, by_ms: f64) {
         let after_ms = match self {
             Self::Finished { after_ms } | Self::Unknown { after_ms, .. } => after_ms.as_mut(),
@@ -176,20 +177,20 @@ pub struct ReceiptItem {
     pub id: Arc<str>,
     /// Name for people: the tool of a call.
     pub name: Arc<str>,
-    /// Work of a call in one line, for people, escaped for a terminal: the command line of a shell, the prompt of an agent,
-    /// the file of an edit.
+    /// One line that describes the work of a call, for people, escaped for a terminal: the command line of a shell, the
+    /// prompt of an agent, the file of an edit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<Arc<str>>,
     /// State after the stop.
     #[serde(flatten)]
     pub state: ItemState,
-    /// Effect of repeating it, where that matters.
+    /// Effect of repeating the work; absent if it does not matter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<Effect>,
     /// Level of containment of child processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub containment: Option<Containment>,
-    /// Processes that are known to still run.
+    /// Processes that are known to be still running.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub processes: Vec<ProcessIdentity>,
     /// Tokens received after the stop was accepted, for model calls.

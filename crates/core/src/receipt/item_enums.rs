@@ -57,21 +57,21 @@ impl ItemKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EndMethod {
-    /// It saw the cancellation and ended itself.
+    /// The work saw the cancellation and ended itself.
     Acknowledged,
-    /// Its stream was dropped, which closed the connection.
+    /// The stream was dropped, which closed the connection.
     ConnectionClosed,
-    /// Its future was dropped.
+    /// The future was dropped.
     Dropped,
-    /// It was accepted but had not started, and never will: it had no effect.
+    /// The work was accepted, but never starts: it had no effect.
     NotBegun,
     /// SIGTERM sufficed.
     Sigterm,
     /// SIGKILL was needed.
     Sigkill,
-    /// The remote system reported that it ended.
+    /// The remote system reported the end of the work.
     RemoteConfirmed,
-    /// It failed by itself after the stop had reached it.
+    /// The work failed by itself after the stop had reached it.
     Failed,
 }
 
@@ -107,7 +107,7 @@ pub enum EndProof {
     ProcessGroupEmpty,
     /// The keeper, which adopts every descendant, has no children left.
     ProcessTreeEmpty,
-    /// The remote system confirmed it.
+    /// The remote system confirmed the end.
     RemoteConfirmed,
 }
 
@@ -130,21 +130,21 @@ impl EndProof {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NotStoppedReason {
-    /// The stop did not cover it.
+    /// The stop did not cover the work.
     OutsideExtent,
     /// A thread that never checks its scope cannot be forced to end.
     BlockingThread,
-    /// Its future blocks the thread that polls it, so it cannot be dropped.
+    /// The future blocks the thread that polls it, so the future cannot be dropped.
     BlocksItsThread,
-    /// Processes were still there when the time limit for forced ending passed.
+    /// Processes still ran when the time limit for forced ending passed.
     ProcessesLeft,
-    /// The remote system was asked and did not confirm.
+    /// The remote system was asked to stop the work and did not confirm.
     NotConfirmed,
-    /// Nobody can tell whether it still runs: its watcher is gone.
+    /// The watcher of the work is gone, so its state is unknown.
     WatcherGone,
     /// The engine has not acknowledged the stop: it is busy, or it is writing the ending of its turn.
     NotAcknowledged,
-    /// A dry run found it running: nothing was asked to stop.
+    /// A dry run found the work running and did not ask it to stop.
     NotAsked,
 }
 

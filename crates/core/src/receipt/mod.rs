@@ -45,7 +45,7 @@ pub enum ConversationEffect {
     Unchanged,
     /// The policy `keep` committed the user's message, the completed steps and a marker together.
     KeptCompletedSteps,
-    /// The write of the turn's ending is not confirmed: read the log later.
+    /// The write of the turn's ending is not confirmed. Read the log later.
     Unknown,
 }
 
@@ -55,11 +55,11 @@ pub enum ConversationEffect {
 pub enum NothingToStop {
     /// The target had already ended.
     AlreadyEnded,
-    /// There is no such target.
+    /// The target does not exist.
     NotFound,
 }
 
-/// A request as it was accepted: id, target, extent, cause and time of the stop.
+/// An accepted request: id, target, extent, cause and time of the stop.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StopInfo {
     /// Id of the stop.
@@ -75,7 +75,7 @@ pub struct StopInfo {
 }
 
 impl StopInfo {
-    /// The order of stops. It decides equally everywhere which of two stops of one millisecond is the last.
+    /// Sort key of stops. It orders two stops of the same millisecond identically in every process.
     pub fn order(&self) -> (Timestamp, &StopId) {
         (self.requested_at, &self.stop_id)
     }
@@ -96,7 +96,7 @@ pub struct Receipt {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     quiet_after_ms: Option<Millis>,
     cancel_observed: bool,
-    // Shared: the turn, its log and the requester each have a copy of a receipt, and the items never change.
+    // Shared, because the turn, its log and the requester each hold a copy of a receipt, and the items never change.
     items: Arc<[ReceiptItem]>,
     conversation: ConversationEffect,
     usage: Usage,
@@ -115,7 +115,7 @@ impl Receipt {
     /// Creates the receipt of a stop that was carried out. `quiet` and `cancel_observed` follow from the items.
     pub fn of_stop(request: StopInfo, findings: StopFindings) -> Self {
         let (mut quiet, mut something_left, mut engine_left) = (true, false, false);
-        // One pass: a receipt may have ten thousand items.
+        // A single pass, because a receipt may have ten thousand items.
         for item in &*findings.items {
             if !item.state.breaks_quiet() || item.state.is_outside_extent() {
                 continue;
@@ -150,8 +150,8 @@ impl Receipt {
         Self::of_nothing_stopped(request, outcome, Arc::default())
     }
 
-    /// Creates the receipt of a stop that came too late, with the work of its extent that still runs: the receipt is
-    /// quiet only if there is none.
+    /// Creates the receipt of a stop that came too late. `still_running` is the work of its extent that still runs;
+    /// without such work, the receipt is quiet.
     pub fn of_ended(request: StopInfo, still_running: Vec<ReceiptItem>) -> Self {
         Self::of_nothing_stopped(request, NothingToStop::AlreadyEnded, still_running.into())
     }
@@ -201,7 +201,8 @@ impl Receipt {
         self
     }
 
-    /// Returns the receipt with this effect on the conversation. It stays `unknown` while an engine has not acknowledged.
+    /// Returns the receipt with this effect on the conversation. The effect stays `unknown` while an engine has not
+    /// acknowledged the stop.
     pub fn with_conversation(mut self, conversation: ConversationEffect) -> Self {
         let mut items = self.items.iter();
         let is_engine_left = items.any(|item| {
@@ -221,7 +222,7 @@ impl Receipt {
         self
     }
 
-    /// Returns the receipt with more work of the extent. `quiet` and `cancel_observed` follow from all items.
+    /// Returns the receipt with additional work of the extent. `quiet` and `cancel_observed` follow from all items.
     pub fn with_items_of_extent(self, more: Vec<ReceiptItem>) -> Self {
         if more.is_empty() {
             return self;
@@ -240,7 +241,8 @@ impl Receipt {
         }
     }
 
-    /// Returns the receipt with work outside the extent added as still running, unless it names that work already.
+    /// Returns the receipt with work outside the extent added as still running. Skips work that the receipt already
+    /// lists.
     pub fn with_outside_items(mut self, outside: impl IntoIterator<Item = ReceiptItem>) -> Self {
         let is_new = |item: &ReceiptItem| {
             let same = |named: &ReceiptItem| named.kind == item.kind && named.id == item.id;
@@ -263,7 +265,8 @@ impl Receipt {
         &self.request
     }
 
-    /// True if it names work of the extent. A session reads `/proc` and its folders on threads: these count only if they hang.
+    /// True if the receipt lists work of the extent. A session reads `/proc` and its folders on threads, which count
+    /// only if they hang.
     pub fn names_work(&self) -> bool {
         let mut items = self.items.iter();
         items.any(|item| {
@@ -272,7 +275,7 @@ impl Receipt {
         })
     }
 
-    /// True if both are of one stop, with the same extent, and name the same work of it.
+    /// True if both receipts belong to one stop, with the same extent, and list the same work of that extent.
     pub fn is_of_same_work(&self, other: &Self) -> bool {
         let inside = |receipt: &Self| {
             let items = receipt.items.iter();
@@ -293,12 +296,12 @@ impl Receipt {
         &self.request.stop_id
     }
 
-    /// The cause.
+    /// The cause of the stop.
     pub fn cause(&self) -> &Cause {
         &self.request.cause
     }
 
-    /// The outcome, if the stop found nothing to do.
+    /// The outcome; `None` if the stop was carried out.
     pub fn outcome(&self) -> Option<NothingToStop> {
         self.outcome
     }
@@ -308,7 +311,7 @@ impl Receipt {
         self.preview
     }
 
-    /// True if nothing in the extent runs any more, verified for each item.
+    /// True if nothing in the extent still runs, as verified for each item.
     pub fn quiet(&self) -> bool {
         self.quiet
     }
@@ -318,12 +321,12 @@ impl Receipt {
         self.quiet_after_ms
     }
 
-    /// True if the engine acknowledged the stop and nothing of the extent still runs.
+    /// True if the engine acknowledged the stop and no work of the extent still runs.
     pub fn cancel_observed(&self) -> bool {
         self.cancel_observed
     }
 
-    /// Every item.
+    /// All items.
     pub fn items(&self) -> &[ReceiptItem] {
         &self.items
     }

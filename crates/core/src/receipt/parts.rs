@@ -10,10 +10,10 @@ impl Receipt {
     /// Creates the receipt of one stop that was carried out in parts, in parallel or one after the other. Each part
     /// has its own grace period; `quiet_after_ms` counts from this request to the quiet of the last part.
     ///
-    /// Parts that found nothing to do add only the work that they name as still running. If all parts found nothing to
-    /// do, the merged outcome says so. A part that appears twice counts once. An item that several parts name appears
-    /// once, as reported by the last part with this item in its extent. `after_ms` of all items counts from this
-    /// request; a part that began before it, which the request has joined, may have ended at its time 0.
+    /// Parts that found nothing to do contribute only the work that they list as still running. If no part found
+    /// anything to do, the merged outcome reports that. A part that appears twice counts once. An item of several parts
+    /// appears once, as reported by the last part with this item in its extent. `after_ms` of all items counts from
+    /// this request. The request may have joined a part that began earlier; its items may have ended at time 0.
     pub fn of_parts(request: StopInfo, parts: &[Arc<Self>]) -> Self {
         let parts = without_repeats(parts);
         let items: Arc<[ReceiptItem]> = items_of(&parts, &request).into();
@@ -59,7 +59,7 @@ impl Receipt {
     }
 }
 
-/// Each receipt once: two parts that joined the same stop share one receipt.
+/// Each receipt once, because two parts that joined the same stop share one receipt.
 fn without_repeats(parts: &[Arc<Receipt>]) -> Vec<&Arc<Receipt>> {
     let mut different: Vec<&Arc<Receipt>> = Vec::with_capacity(parts.len());
     for part in parts {
@@ -77,7 +77,7 @@ impl StopInfo {
     }
 }
 
-/// The items of all parts, each once. An item outside every part's extent appears as the last part names it.
+/// The items of all parts, each once. The last part determines the state of an item outside every part's extent.
 fn items_of(parts: &[&Arc<Receipt>], request: &StopInfo) -> Vec<ReceiptItem> {
     let mut items = Vec::new();
     for (at, part) in parts.iter().enumerate() {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::ids::BackgroundId;
 use crate::turn::summary::RecordedWork;
 
-/// Indexed, because a session may have started thousands.
+/// Indexed, because a session may have started thousands of pieces of background work.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct BackgroundIndex {
     works: Vec<RecordedWork>,

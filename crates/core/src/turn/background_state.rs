@@ -72,8 +72,8 @@ impl SessionState {
         self.background.all().iter().filter(ended)
     }
 
-    /// All background work, including ended work, in the order of its start. If the state began with a snapshot, work
-    /// that ended before it is here only if it is still needed.
+    /// All background work, including ended work, in the order of its start. If the state began with a snapshot, it
+    /// lacks work that ended before the snapshot and is no longer needed.
     pub fn background(&self) -> &[RecordedWork] {
         self.background.all()
     }

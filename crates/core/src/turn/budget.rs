@@ -3,11 +3,11 @@
 //! Invariants:
 //! 1. Reserved and spent tokens together never exceed the limit, except when a call uses more than its own
 //!    reservation: usage is always metered.
-//! 2. Metered usage is never given back.
-//! 3. A child's budget is reserved in its parent at the child's start, and the child's usage is subtracted from that
-//!    reservation at once. So the parent's totals always contain all that its children have spent and may still spend.
-//!    A child's call also counts as a call of its parent.
-//! 4. When nothing can spend from a child any more, its unspent tokens always return to the parent.
+//! 2. Metered usage is never refunded.
+//! 3. A child's budget is reserved in its parent at the child's start. The child's usage is subtracted from that
+//!    reservation at once. Therefore the parent's totals always include all tokens that its children have spent and may
+//!    still spend. A child's call also counts as a call of its parent.
+//! 4. When no call can spend from a child any more, its unspent tokens always return to the parent.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -23,7 +23,7 @@ pub struct BudgetLimits {
     pub calls_max: Option<u64>,
 }
 
-/// Divisor of the remaining tokens for a child: it gets at most this fraction. The rest is for its siblings and for
+/// Divisor of the remaining tokens for a child, which gets at most this fraction. The rest is for its siblings and for
 /// the parent's use of the child's answer.
 const PARTS_OF_THE_REST: u64 = 2;
 
@@ -31,7 +31,7 @@ const PARTS_OF_THE_REST: u64 = 2;
 #[derive(Debug, Default)]
 pub struct Budget {
     limits: BudgetLimits,
-    // One short critical section without waiting, because both totals are checked and changed together. The locks of a
+    // A short critical section without waiting, because both totals are checked and changed together. The locks of a
     // child and its parent are never held at the same time.
     ledger: Mutex<Ledger>,
     /// The budget in which this budget's tokens are reserved.
@@ -42,9 +42,9 @@ pub struct Budget {
 struct Ledger {
     spent_tokens: u64,
     reserved_tokens: u64,
-    /// Calls that run or have ended.
+    /// Running and ended calls.
     calls: u64,
-    /// Of a child: tokens that are still reserved for it in its parent.
+    /// Tokens that are still reserved for this budget in its parent. 0 without a parent.
     reserved_in_parent: u64,
 }
 
@@ -67,7 +67,7 @@ pub struct BudgetExceeded {
     pub limit: u64,
     /// Amount spent before this request.
     pub spent: u64,
-    /// Amount reserved by others.
+    /// Amount reserved by other calls and by children.
     pub reserved: u64,
     /// Requested amount.
     pub requested: u64,
@@ -93,7 +93,7 @@ impl BudgetExceeded {
 }
 
 impl Budget {
-    /// A budget with nothing spent.
+    /// A budget from which nothing has been spent.
     pub fn new(limits: BudgetLimits) -> Arc<Self> {
         Arc::new(Self {
             limits,
@@ -115,11 +115,12 @@ impl Budget {
         self.limits
     }
 
-    /// Creates a budget for a part of the work. Reserves half of the remaining tokens, but at most `tokens_max`, until
-    /// nothing can spend from the child any more. Without a token limit here, the child's limit is `tokens_max`.
+    /// Creates a budget for a part of the work. Reserves half of the remaining tokens, but at most `tokens_max`. The
+    /// reservation lasts until no call can spend from the child any more. Without a token limit here, the child's limit
+    /// is `tokens_max`.
     ///
     /// # Errors
-    /// If not a single token is left; the budget is then unchanged.
+    /// If no token or no call is left. The budget is then unchanged.
     pub fn child(self: &Arc<Self>, tokens_max: Option<u64>) -> Result<Arc<Self>, BudgetExceeded> {
         let mut ledger = self.ledger();
         self.check(&ledger, 1)?;
@@ -150,7 +151,7 @@ impl Budget {
     /// Reserves one call of at most this many tokens.
     ///
     /// # Errors
-    /// If it does not fit; the budget is then unchanged.
+    /// If the tokens or the call do not fit. The budget is then unchanged.
     pub fn reserve(self: &Arc<Self>, tokens: u64) -> Result<Reservation, BudgetExceeded> {
         self.begin_call(tokens)?;
         Ok(Reservation {
@@ -161,7 +162,7 @@ impl Budget {
         })
     }
 
-    /// Checks if a call of a single token would fit now, without a reservation.
+    /// Checks whether a call of a single token would fit now, without a reservation.
     ///
     /// # Errors
     /// If it would not fit.
@@ -179,7 +180,7 @@ impl Budget {
         self.ledger().reserved_tokens
     }
 
-    /// Number of calls that run or have ended.
+    /// Number of running and ended calls.
     pub fn calls(&self) -> u64 {
         self.ledger().calls
     }
@@ -192,7 +193,7 @@ impl Budget {
         }
     }
 
-    /// Counts one more call, here and in all ancestors. An ancestor already holds the tokens reserved for its child.
+    /// Counts one more call, here and in all ancestors. Each ancestor already holds the tokens reserved for its child.
     fn begin_call(&self, tokens: u64) -> Result<(), BudgetExceeded> {
         let mut ledger = self.ledger();
         self.check(&ledger, tokens)?;
@@ -266,7 +267,7 @@ impl Drop for Budget {
     }
 }
 
-/// Tokens reserved for one call. Dropping the reservation gives the unmetered tokens back.
+/// Tokens reserved for one call. Dropping the reservation returns the unmetered tokens.
 #[derive(Debug)]
 #[must_use = "a reservation that is dropped is given back"]
 pub struct Reservation {
@@ -282,13 +283,13 @@ impl Reservation {
         self.tokens
     }
 
-    /// Records the tokens that the call has used so far, so that they still count if it is dropped in mid-stream. The
+    /// Records the tokens that the call has used so far. They still count if the call is dropped in mid-stream. The
     /// recorded number never decreases.
     pub fn meter(&mut self, tokens_so_far: u64) {
         self.metered = self.metered.max(tokens_so_far);
     }
 
-    /// Ends the reservation with the actual usage of the call, more or less than reserved.
+    /// Ends the reservation with the actual usage of the call, which may be more or less than reserved.
     pub fn settle(mut self, actual: Usage) {
         self.metered = self.metered.max(actual.total_tokens());
         self.settled = true;

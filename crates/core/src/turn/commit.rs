@@ -1,4 +1,4 @@
-//! The end of a turn by commit: decide, write, publish.
+//! The end of a turn by commit: decision, write, publication.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use crate::usage::Usage;
 /// A turn that can only commit, and can no longer be stopped: append [`PendingCommit::record`], then call
 /// [`PendingCommit::publish`].
 ///
-/// If the append fails for good, [`PendingCommit::fail`] gives the turn an ending; if its outcome is unknown, call
-/// [`PendingCommit::leave_unconfirmed`]. The holder finishes the commit even if nobody waits for it.
+/// If the append fails for good, call [`PendingCommit::fail`] to end the turn. If the outcome of the append is unknown,
+/// call [`PendingCommit::leave_unconfirmed`]. The holder finishes the commit even without a waiting caller.
 #[derive(Debug)]
 #[must_use = "a commit that is neither published nor failed leaves a turn without an ending"]
 pub struct PendingCommit {
@@ -29,7 +29,7 @@ pub struct PendingCommit {
     _permit: CommitPermit,
 }
 
-/// An uncommitted draft, unchanged, with the reason.
+/// An uncommitted, unchanged draft, with the reason.
 #[derive(Debug)]
 pub struct NotCommitted {
     /// The draft, to be stopped.
@@ -41,10 +41,10 @@ pub struct NotCommitted {
 /// Reason why a draft was not committed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotCommittedReason {
-    /// The turn was stopped before.
+    /// The turn was stopped before the commit.
     #[error("stopped: {0}")]
     Stopped(Cause),
-    /// A bug of the caller: there is no final answer, or a call is open.
+    /// A bug of the caller: the final answer is missing, or a call is open.
     #[error(transparent)]
     Illegal(#[from] IllegalEvent),
     /// A bug of the caller: the decision already permitted another commit.
@@ -101,7 +101,7 @@ impl Draft {
 }
 
 impl PendingCommit {
-    /// The record of the turn's end, for the append.
+    /// Record of the turn's end, to be appended.
     pub fn record(&self) -> &SessionRecord {
         &self.record
     }
@@ -116,7 +116,7 @@ impl PendingCommit {
         &self.state
     }
 
-    /// Returns the conversation with this turn. Call it once the record is durable.
+    /// Returns the conversation with this turn. Call this function once the record is durable.
     pub fn publish(self) -> Arc<Conversation> {
         self.decision.settle_commit(true);
         match self.record {

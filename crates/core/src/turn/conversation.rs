@@ -8,30 +8,31 @@ use crate::ids::TurnNumber;
 use crate::message::{InvalidHistory, Message, check_history};
 use crate::usage::Usage;
 
-/// Committed part of a session, behind an `Arc`. A commit creates a new one.
+/// Committed part of a session, in an `Arc`. Each commit creates a new one.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Conversation {
     /// Every message, shared with drafts, requests and records.
     pub messages: Vec<Arc<Message>>,
     /// Number of turns: committed turns, and stopped turns with kept messages. Compacted turns count too.
     pub turns: u32,
-    /// Start of each turn whose messages are still here in full, in order.
+    /// Start of each turn whose messages are complete here, in order.
     pub spans: Vec<TurnSpan>,
-    /// Usage of its turns: the committed total.
+    /// Usage of the turns: the committed total.
     pub usage: Usage,
 }
 
-/// Position of one turn in a conversation: it ends at the start of the next turn.
+/// Position of one turn in a conversation. The turn ends at the start of the next turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnSpan {
     /// Number of the turn.
     pub turn: TurnNumber,
-    /// Index of its first message.
+    /// Index of the first message of the turn.
     pub start: u32,
 }
 
 impl Conversation {
-    /// Adds a turn. Moves the existing messages if nobody else holds the conversation, else clones their pointers.
+    /// Adds a turn. Moves the existing messages if this is the only handle of the conversation, otherwise clones their
+    /// pointers.
     pub(crate) fn with_turn<I>(
         self: Arc<Self>,
         turn: TurnNumber,
@@ -61,7 +62,7 @@ impl Conversation {
         Arc::new(next)
     }
 
-    /// Removes the last turn, if its messages are still here in full.
+    /// Removes the last turn, if its messages are complete here.
     pub(crate) fn without_last_turn(self: Arc<Self>) -> Arc<Self> {
         let mut next = Arc::unwrap_or_clone(self);
         if let Some(last) = next.spans.pop() {
@@ -71,7 +72,7 @@ impl Conversation {
         Arc::new(next)
     }
 
-    /// Replaces the first messages by a summary. `None` if the cut is not at the boundary of a turn.
+    /// Replaces the first messages with a summary. `None` if the cut is not at the boundary of a turn.
     pub(crate) fn compacted(
         &self,
         messages_dropped: u32,
@@ -104,7 +105,7 @@ impl Conversation {
         }))
     }
 
-    /// Checks that a provider would accept the messages: one result for each tool call.
+    /// Checks that a provider would accept the messages: each tool call has one result.
     ///
     /// # Errors
     /// Returns the first violation.

@@ -20,8 +20,8 @@ use crate::usage::Usage;
 
 /// A running turn over an immutable base.
 ///
-/// A draft never changes its base. It ends by [`Draft::commit`] or [`Draft::stop`]. Dropping it changes nothing, and
-/// the next recovery of the session writes the turn's ending.
+/// A draft never changes its base. A draft ends with [`Draft::commit`] or [`Draft::stop`]. Dropping the draft changes
+/// nothing; the next recovery of the session writes the turn's ending.
 #[derive(Debug)]
 #[must_use = "a draft that is dropped is a turn that never was"]
 pub struct Draft {
@@ -30,7 +30,7 @@ pub struct Draft {
     pub(super) state: TurnState,
     /// The user's message and the completed steps: a valid history at all times.
     pub(super) messages: Vec<Arc<Message>>,
-    /// The step whose tool calls run.
+    /// The step whose tool calls are running.
     pub(super) step: Option<OpenStep>,
     /// Usage of the answers in `messages` and `step`.
     pub(super) answered_usage: Usage,
@@ -43,7 +43,7 @@ pub struct Draft {
 /// Side facts about a tool call, in addition to its result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CallSideData {
-    /// Usage of the call itself, such as a sub-agent's; it is metered.
+    /// Usage of the call itself, such as the usage of a sub-agent. The metered total includes it.
     pub usage: Usage,
     /// Exit code of a command that ran to its end.
     pub exit_code: Option<i32>,
@@ -52,7 +52,7 @@ pub struct CallSideData {
 /// Reason why a step or a call did not start.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DraftError {
-    /// A stop or a limit refused it: the turn ends for this reason.
+    /// A stop or a limit refused the step or call. The turn ends for this reason.
     #[error(transparent)]
     Refused(#[from] StartRefusal),
     /// A bug of the caller.
@@ -66,7 +66,7 @@ impl Draft {
     /// A stop takes precedence over every limit. If a limit refuses the turn, the turn's decision becomes a stop.
     ///
     /// # Errors
-    /// Returns the refusal; [`StartRefusal::stop`] makes the turn's records from it.
+    /// Returns the refusal. [`StartRefusal::stop`] creates the turn's records from it.
     pub fn begin(
         base: Arc<Conversation>,
         start: &TurnStart,
@@ -93,8 +93,8 @@ impl Draft {
         })
     }
 
-    /// Messages for the model: the base and the draft, by pointer. Each tool call has exactly one result at all times.
-    /// A tool name or a call id that a provider could refuse is replaced.
+    /// Messages for the model: the base and the draft, as shared pointers. Each tool call always has exactly one
+    /// result. Replaces tool names and call ids that a provider could refuse.
     pub fn request_messages(&self) -> Vec<Arc<Message>> {
         let mut all = Vec::with_capacity(self.base.messages.len() + self.messages.len());
         let messages = self.base.messages.iter().chain(&self.messages);
@@ -102,11 +102,11 @@ impl Draft {
         all
     }
 
-    /// Adds a user's message between two steps: append the record, then begin the next step. After a final answer, the
-    /// message makes the turn continue.
+    /// Adds a user's message between two steps. Append the record, then begin the next step. If the message follows a
+    /// final answer, the turn continues.
     ///
     /// # Errors
-    /// Returns the refusal after a stop, or a bug: a call is open or has no result.
+    /// Returns the refusal after a stop. Also reports a bug of the caller: a call is open or has no result.
     pub fn steer(
         &mut self,
         message: MessageId,
@@ -168,7 +168,8 @@ impl Draft {
         })
     }
 
-    /// Records side facts about a running tool call. The record of the call's end contains them, however it ends.
+    /// Records side facts about a running tool call. The record of the call's end contains them, regardless of its
+    /// outcome.
     pub fn set_call_side_data(&mut self, id: CallId, note: CallSideData) {
         if note != CallSideData::default() {
             self.call_side_data.retain(|(noted, _)| *noted != id);
@@ -193,7 +194,8 @@ impl Draft {
         })
     }
 
-    /// Passes a record through the transition function. Every record passes here before the caller gets it.
+    /// Passes a record through the transition function before the caller gets it. Every record passes through this
+    /// function.
     pub(super) fn apply_record(
         &mut self,
         record: SessionRecord,

@@ -14,7 +14,7 @@ pub enum IllegalRecord {
     /// The session was opened twice.
     #[error("the session was opened twice")]
     OpenedTwice,
-    /// A turn starts while another one has no ending.
+    /// A turn started while another turn had no ending.
     #[error("turn {turn} started while turn {open} had no ending")]
     TurnStillOpen {
         /// The turn that starts.
@@ -49,10 +49,10 @@ pub enum IllegalRecord {
         /// The violation.
         source: InvalidHistory,
     },
-    /// A record that is only allowed between two turns.
+    /// The record is only allowed between two turns.
     #[error("turn {0} is running")]
     TurnUnderWay(TurnNumber),
-    /// The undone turn is not the conversation's last, or only a summary of it is left.
+    /// The undone turn is not the last turn of the conversation, or only its summary remains.
     #[error("turn {0} is not the last turn of the conversation, and cannot be undone")]
     NotTheLastTurn(TurnNumber),
     /// The dropped messages are not whole turns.
@@ -70,7 +70,7 @@ pub enum IllegalRecord {
     /// The id of the background work was used before.
     #[error("the background work {0} was started twice")]
     BackgroundStartedTwice(BackgroundId),
-    /// The record needs running background work, and this work does not run.
+    /// The record requires running background work, but this work does not run.
     #[error("the background work {0} is not running")]
     BackgroundNotRunning(BackgroundId),
 }

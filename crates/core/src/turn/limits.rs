@@ -12,16 +12,16 @@ use crate::turn::budget::{Budget, BudgetExceeded};
 pub struct TurnLimits {
     /// Maximum steps of one turn.
     pub steps_max: Option<u32>,
-    /// Maximum turns of the conversation. Counted in turns, so that a compaction does not hide any.
+    /// Maximum turns of the conversation. Turns are counted instead of messages, so that compaction does not hide any.
     pub turns_max: Option<u32>,
-    /// Budget, shared with every turn and sub-agent that spends from it.
+    /// Budget, shared with all turns and sub-agents that spend from it.
     pub budget: Option<Arc<Budget>>,
 }
 
-/// Reason why something did not start. A refusal changes nothing.
+/// Reason why a turn, a step or a call did not start. A refusal changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StartRefusal {
-    /// The turn was stopped before.
+    /// The turn was stopped before the start.
     #[error("stopped: {0}")]
     Stopped(Cause),
     /// The conversation has reached its turn limit.
@@ -52,7 +52,7 @@ impl StartRefusal {
         }
     }
 
-    /// Cause of a turn that ends with this refusal. All limits have the kind `budget`, but different stop reasons.
+    /// Cause of a turn that ends with this refusal. Each limit has the cause kind `budget`, but its own stop reason.
     pub fn cause(&self) -> Cause {
         match self {
             Self::Stopped(cause) => cause.clone(),

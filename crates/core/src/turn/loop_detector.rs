@@ -1,4 +1,4 @@
-//! Detects loops of tool calls. Each run has its own detector: users share nothing.
+//! Detects loops of tool calls. Each run has its own detector; users share no state.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -20,8 +20,8 @@ pub struct LoopLimits {
 
 impl Default for LoopLimits {
     /// Five identical calls in a row: a poll may repeat a call, but not four times. Four rounds of two alternating
-    /// calls: edit, test, edit, test with identical arguments changes nothing. 500 calls of one tool: more than an
-    /// honest search through a large repository needs.
+    /// calls: edit, test, edit, test with identical arguments changes nothing. 500 calls of one tool: more than a
+    /// legitimate search through a large repository needs.
     fn default() -> Self {
         Self {
             repeats_max: Some(5),
@@ -69,12 +69,12 @@ pub enum DetectedLoop {
 #[derive(Debug, Default)]
 pub struct LoopDetector {
     limits: LoopLimits,
-    /// The last call and the one before it: fingerprint and tool name.
+    /// The last call: fingerprint and tool name. The call before it is in the next field.
     last: Option<(u64, Arc<str>)>,
     before_last: Option<(u64, Arc<str>)>,
-    /// Length of the current row of identical calls.
+    /// Number of identical calls in the current row.
     repeats: u32,
-    /// Length of the current row of calls that equal the call before the last, but not the last.
+    /// Length of the current row of calls that equal the call before the previous one, but not the previous one.
     alternations: u32,
     per_tool: HashMap<Arc<str>, u32>,
 }
@@ -88,7 +88,7 @@ impl LoopDetector {
         }
     }
 
-    /// Records a call before it runs. Returns the loop that it completes, if any.
+    /// Records a call before it runs. Returns the loop that this call completes, if any.
     pub fn observe(&mut self, call: &ToolCall) -> Option<DetectedLoop> {
         let print = fingerprint(call);
         let is = |seen: &Option<(u64, Arc<str>)>| seen.as_ref().is_some_and(|(p, _)| *p == print);
@@ -135,7 +135,7 @@ impl LoopDetector {
     }
 }
 
-/// Hash of name and arguments. By chance, two different calls get the same one only after about 2³² different calls.
+/// Hash of name and arguments. A collision of two different calls is likely only after about 2³² different calls.
 fn fingerprint(call: &ToolCall) -> u64 {
     let mut hasher = DefaultHasher::new();
     call.name.hash(&mut hasher);

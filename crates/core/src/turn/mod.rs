@@ -1,19 +1,19 @@
 //! The turn engine: rules for the start, the calls and the end of a turn.
 //!
-//! A turn is a [`Draft`] over an immutable [`Conversation`]. It is committed once, stopped once, or dropped, which
-//! changes nothing. Everything that happens in it is recorded as [`SessionRecord`](crate::record::SessionRecord)s.
-//! Live work and recovery pass each record through the same transition function, [`TurnState::apply`].
+//! A turn is a [`Draft`] over an immutable [`Conversation`]. A turn is committed once, stopped once, or dropped, which
+//! changes nothing. [`SessionRecord`](crate::record::SessionRecord)s record all its events. Live work and recovery pass
+//! each record through the same transition function, [`TurnState::apply`].
 //!
 //! Invariants:
 //! 1. Only [`PendingCommit::publish`], a stop under [`StopPolicy::Keep`], a compaction and an undo change a
 //!    conversation.
 //! 2. Commit versus stop is one atomic decision ([`CommitDecision`](crate::decision::CommitDecision)); the loser learns
-//!    it.
+//!    the verdict.
 //! 3. A turn that started has exactly one ending, and accepts no event after it.
 //! 4. In [`Draft::request_messages`], each tool call always has exactly one result, and every name is valid.
 //! 5. Committed usage changes only with the conversation; metered usage is never subtracted.
 //!
-//! This module reads no clock and awaits nothing: times come in as parameters.
+//! This module reads no clock and awaits nothing: callers pass times in as parameters.
 
 mod background_index;
 mod background_state;

@@ -34,7 +34,7 @@ pub struct StepStart {
 pub struct ModelAnswer {
     /// Record of the model call's end.
     pub record: SessionRecord,
-    /// The action that follows.
+    /// The required action.
     pub next: NextAction,
 }
 
@@ -43,7 +43,7 @@ pub struct ModelAnswer {
 pub enum NextAction {
     /// Commit the turn: the answer was the final one.
     Commit,
-    /// Run these calls. Their ids are unique in the turn, and each needs its result before the next step.
+    /// Run these calls. Their ids are unique in the turn. Each call needs its result before the next step.
     Calls(Vec<ToolCall>),
 }
 
@@ -55,12 +55,13 @@ pub(super) struct RunningModel {
 }
 
 impl Draft {
-    /// Begins a step: checks for a stop, then the step limit, then reserves tokens for its model call.
+    /// Begins a step: checks for a stop, then checks the step limit, then reserves tokens for the model call.
     ///
     /// `model` is the model's name; `estimate_tokens` is the possible cost of the call, input and output together.
     ///
     /// # Errors
-    /// Returns the refusal, or a bug: a call of the previous step is open or has no result. Then nothing has changed.
+    /// Returns the refusal. Also reports a bug of the caller: a call of the previous step is open or has no result. The
+    /// draft is then unchanged.
     pub fn begin_step(
         &mut self,
         model: &Arc<str>,
@@ -95,8 +96,8 @@ impl Draft {
         Ok(StepStart { id, step, record })
     }
 
-    /// Records the usage of the running model call so far, so that neither the metered total nor the budget loses it
-    /// if the call is dropped in mid-stream.
+    /// Records the usage of the running model call so far. If the call is dropped in mid-stream, the metered total and
+    /// the budget still include this usage.
     pub fn meter(&mut self, usage_so_far: Usage) {
         if let Some(running) = &mut self.running_model {
             running.usage_so_far = usage_so_far;
@@ -106,7 +107,7 @@ impl Draft {
         }
     }
 
-    /// Takes a model's answer. If the answer was cut off, the next request tells the model.
+    /// Takes a model's answer. If the answer was cut off, the next request informs the model.
     ///
     /// # Errors
     /// If no model call is open, as after [`Draft::abandon_model`].
@@ -134,7 +135,7 @@ impl Draft {
             call.arguments.bound();
             bound_name(&mut call.name);
         }
-        // Each message has taken one number, so this number is free unless a model chose odd ids.
+        // Each message has taken one number, so this number is free unless the model chose unusual ids.
         let from = self.base.messages.len() + self.messages.len();
         make_ids_unique(&mut tool_calls, from, |id| self.is_taken(id));
         self.step = Some(OpenStep::new(text, tool_calls.clone(), finish));
@@ -144,8 +145,8 @@ impl Draft {
         })
     }
 
-    /// Ends a model call without a complete answer: failed, stopped, or timed out. Drops its partial output, including
-    /// a partial tool call; meters its usage.
+    /// Ends a model call without a complete answer: it failed, was stopped, or timed out. Drops the partial output,
+    /// including a partial tool call, and meters the usage.
     ///
     /// # Errors
     /// If no model call is open.
@@ -155,14 +156,14 @@ impl Draft {
         usage: Usage,
     ) -> Result<SessionRecord, IllegalEvent> {
         let outcome = match outcome {
-            // A dropped answer has not succeeded.
+            // An answer that was dropped has not succeeded.
             CallOutcome::Succeeded => CallOutcome::Stopped,
             other => other,
         };
         self.end_model(outcome, usage, None)
     }
 
-    /// True if a tool call may not have this id: the ids of this turn's model calls are reserved, and some providers
+    /// True if a tool call may not have this id. The ids of this turn's model calls are reserved, and some providers
     /// refuse a history in which an id appears twice.
     fn is_taken(&self, id: &CallId) -> bool {
         let in_base = |message: &Arc<Message>| match &**message {
@@ -174,7 +175,7 @@ impl Draft {
             || self.base.messages.iter().any(in_base)
     }
 
-    /// Ends the model call that is open at a stop, with the usage metered so far, which is an estimate.
+    /// Ends the open model call at a stop. Its usage is the usage metered so far, marked as an estimate.
     pub(super) fn drop_model(
         &mut self,
         outcome: CallOutcome,

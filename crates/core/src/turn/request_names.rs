@@ -1,8 +1,8 @@
 //! Tool names and call ids in a form that every provider accepts.
 //!
-//! A model can invent any tool name. The log keeps that name, up to a length limit; a request has a valid name
+//! A model can invent any tool name. The log keeps that name, up to a length limit. A request contains a valid name
 //! instead, because strict providers refuse a whole history with one invalid name. The mapping depends only on the
-//! name, so it is the same in each request, and in sessions from older versions.
+//! name. Therefore the valid name is identical in each request, also in sessions of older versions.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ const TOOL_NAME_LEN_MAX: usize = 64;
 /// Longest call id: the limit of the strictest common provider.
 const CALL_ID_LEN_MAX: usize = 40;
 
-/// Bytes of a tool name that the log keeps. A valid name is at most half as long; messages and receipts show the name,
-/// and a long one must not flood them.
+/// Bytes of a tool name that the log keeps. A valid name is at most half as long. The limit protects messages and
+/// receipts, which show the name.
 const STORED_NAME_BYTES_MAX: usize = 128;
 
-/// Shortens the name that a model gave.
+/// Shortens a name that a model sent.
 pub(super) fn bound_name(name: &mut Arc<str>) {
     if name.len() > STORED_NAME_BYTES_MAX {
         let end = name.floor_char_boundary(STORED_NAME_BYTES_MAX);
@@ -32,7 +32,7 @@ pub(super) fn is_valid_id(id: &CallId) -> bool {
     is_valid(id.as_str(), CALL_ID_LEN_MAX)
 }
 
-/// The message in a form that every provider accepts: shared, if it is already valid.
+/// The message in a form that every provider accepts. Shares the message if it is already valid.
 pub(super) fn for_request(message: &Arc<Message>) -> Arc<Message> {
     match &**message {
         Message::Assistant { text, tool_calls } if !tool_calls.iter().all(is_valid_call) => {
@@ -83,12 +83,12 @@ fn valid_name(name: &Arc<str>) -> Arc<str> {
     }
 }
 
-/// Hashes an invalid id, all of it: a common prefix must not make two ids equal.
+/// Hashes the whole text of an invalid id, so that ids with a common prefix stay different.
 fn valid_id(id: &CallId) -> CallId {
     if is_valid_id(id) {
         return id.clone();
     }
-    // FNV-1a. New ids are made valid on arrival, so nobody can choose ids that collide here.
+    // FNV-1a. The ids of new calls are made valid on arrival, so a model cannot choose ids that collide here.
     let hash = id
         .as_str()
         .bytes()

@@ -61,7 +61,7 @@ impl SessionState {
         Ok(state)
     }
 
-    /// Applies the next record, or refuses it and changes nothing.
+    /// Applies the next record, or refuses the record and changes nothing.
     ///
     /// # Errors
     /// If the record is not allowed here.
@@ -92,8 +92,8 @@ impl SessionState {
         }
     }
 
-    /// Checks if these records could be applied one after another, without applying them: for a writer, before it
-    /// makes them durable. The cost does not depend on the number of turns.
+    /// Checks whether these records can be applied one after another, without applying them. A writer calls this
+    /// function before it makes the records durable. The cost does not depend on the number of turns.
     ///
     /// # Errors
     /// Returns the first record that would not be allowed at its position.
@@ -130,7 +130,7 @@ impl SessionState {
             _ => None,
         });
         // Only the parts that the transitions read: the last turn, the background work with these ids (a session keeps
-        // all work that it ever had), and the conversation if a record rewrites it.
+        // all its past work), and the conversation if a record rewrites it.
         let mut probe = Self {
             opened: self.opened.clone(),
             turns: self.turns.last().cloned().into_iter().collect(),
@@ -207,7 +207,7 @@ impl SessionState {
         Ok(())
     }
 
-    /// Keeps the receipt of the latest request: one of a call comes after that of a turn that has used the log.
+    /// Keeps the receipt of the latest request. The log may list receipts in another order than their requests.
     fn add_receipt(&mut self, receipt: &Arc<Receipt>) {
         let last = self.last_receipt.as_ref();
         if last.is_none_or(|last| last.request().order() <= receipt.request().order()) {
@@ -321,7 +321,7 @@ impl SessionState {
                     return Err(IllegalRecord::NotTheLastTurn(*turn));
                 }
                 self.conversation = std::mem::take(&mut self.conversation).without_last_turn();
-                // Turns are sorted. A turn from before the snapshot is not in the list.
+                // Turns are sorted. The list does not contain turns from before the snapshot, except the last one.
                 if let Ok(place) = self.turns.binary_search_by_key(turn, |one| one.turn)
                     && let Some(summary) = self.turns.get_mut(place)
                 {
@@ -341,22 +341,22 @@ impl SessionState {
         }
     }
 
-    /// The session's id; `None` before its first record.
+    /// The session's id. `None` before the first record.
     pub fn session_id(&self) -> Option<&SessionId> {
         self.opened.as_ref().map(|opened| &opened.session_id)
     }
 
-    /// Time of the opening; `None` before the first record.
+    /// Time of the opening. `None` before the first record.
     pub fn opened_at(&self) -> Option<Timestamp> {
         self.opened.as_ref().map(|opened| opened.at)
     }
 
-    /// Working folder at the opening; `None` before the first record.
+    /// Working folder at the opening. `None` before the first record.
     pub fn folder(&self) -> Option<&Arc<str>> {
         self.opened.as_ref().map(|opened| &opened.folder)
     }
 
-    /// Settings with which the session was opened last; `None` if no opening recorded them.
+    /// Settings of the last opening that recorded them. `None` if no opening did.
     pub fn settings(&self) -> Option<&Arc<SessionSettings>> {
         self.settings.as_ref()
     }
@@ -371,18 +371,18 @@ impl SessionState {
         self.metered
     }
 
-    /// Every turn, including stopped turns, in order. If the state began with a
+    /// All turns, including stopped turns, in order. If the state began with a
     /// [snapshot](crate::turn::SessionSnapshot), the list starts with the last turn before it.
     pub fn turns(&self) -> &[TurnSummary] {
         &self.turns
     }
 
-    /// Receipt of the last stop of the session or of any part of it.
+    /// Receipt of the last stop of the session or of one of its parts.
     pub fn last_receipt(&self) -> Option<&Arc<Receipt>> {
         self.last_receipt.as_ref()
     }
 
-    /// The turn without an ending, if there is one.
+    /// The turn without an ending. `None` between two turns.
     pub fn open_turn(&self) -> Option<&TurnState> {
         self.open.as_ref()
     }

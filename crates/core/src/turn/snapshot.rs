@@ -14,9 +14,9 @@ use crate::turn::session_state::{SessionOpening, SessionState};
 use crate::turn::summary::{RecordedWork, TurnSummary};
 use crate::usage::Usage;
 
-/// Everything that later records depend on. Its size does not grow with the history: besides the conversation it holds
-/// the summary of the last turn, the receipt of the last stop, and the background work that still runs, that no turn has
-/// reported to the model yet, or that has the highest number.
+/// All data that later records depend on. Its size does not grow with the history. In addition to the conversation, it
+/// contains the summary of the last turn, the receipt of the last stop, and some background work: running work, work
+/// that no turn has reported to the model yet, and the work with the highest number.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SessionSnapshot {
     session_id: SessionId,
@@ -33,7 +33,7 @@ pub struct SessionSnapshot {
 }
 
 impl SessionState {
-    /// Snapshot of the state between two turns. `None` while a turn is open and before the first record.
+    /// Snapshot of the state between two turns. `None` if a turn is open, and before the first record.
     pub fn snapshot(&self) -> Option<SessionSnapshot> {
         let opened = self
             .opened

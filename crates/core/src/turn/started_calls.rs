@@ -7,8 +7,8 @@ use crate::ids::CallId;
 
 /// Ids of all calls that a turn has started.
 ///
-/// A writer checks each append on a copy of the turn. So a copy shares the ids with its original and keeps its own
-/// additions separately. Once the copy is dropped, the original adds to the shared set again.
+/// A writer checks each append on a copy of the turn. Therefore a copy shares the ids with its original and keeps its
+/// own additions separately. After the copy is dropped, the original adds to the shared set again.
 #[derive(Debug, Clone, Default)]
 pub(super) struct StartedCalls {
     shared: Arc<BTreeSet<CallId>>,

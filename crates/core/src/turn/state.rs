@@ -9,10 +9,10 @@
 //! ```
 //!
 //! Invariants:
-//! 1. Each call starts once and ends once; its id is not used again in its turn.
+//! 1. Each call starts once and ends once. Its id is not used again in its turn.
 //! 2. A model call runs alone; tool calls may run in parallel.
-//! 3. A turn commits only after the model has answered all messages, and ends only when none of its calls is open.
-//! 4. A turn accepts no event after its ending: late events are refused here.
+//! 3. A turn commits only after the model has answered all messages. A turn ends only when none of its calls is open.
+//! 4. A turn accepts no event after its ending: `apply` refuses late events.
 
 use crate::ids::{CallId, TurnNumber};
 use crate::record::{CallOutcome, SessionRecord, StartedCall, StartedCallKind};
@@ -43,7 +43,7 @@ pub enum TurnEvent<'a> {
 }
 
 impl<'a> TurnEvent<'a> {
-    /// The event of a record; `None` for records that do not belong to a running turn.
+    /// The event of a record. `None` if the record does not belong to a running turn.
     pub fn of(record: &'a SessionRecord) -> Option<(TurnNumber, Self)> {
         Some(match record {
             SessionRecord::CallStarted { turn, call, .. } => (*turn, Self::CallStarted(call)),
@@ -87,16 +87,16 @@ pub enum IllegalEvent {
         TurnEndKind::Stopped(reason) => reason.as_str(),
     })]
     Ended(TurnEndKind),
-    /// A call with this id has started before in this turn.
+    /// A call with this id has already started in this turn.
     #[error("the call {0} was started twice")]
     CallStartedTwice(CallId),
-    /// No such call is open: it never started, or has ended.
+    /// No call with this id is open: it never started, or has ended.
     #[error("the call {0} is not open")]
     CallNotOpen(CallId),
-    /// The event requires that all calls have ended, and this one is open.
+    /// The event requires that all calls have ended, but this call is open.
     #[error("the call {0} is still open")]
     CallOpen(CallId),
-    /// A tool call or a commit needs an answer of the model, and there is none.
+    /// A tool call or a commit requires an answer of the model, which is missing.
     #[error("the model has not answered")]
     NoAnswer,
     /// A model call ends, but none is open.
@@ -105,7 +105,7 @@ pub enum IllegalEvent {
     /// The model did not request this call, or the call already has its result.
     #[error("the call {0} was not requested, or already has its result")]
     NotAsked(CallId),
-    /// The arguments of the call are malformed: reject it, never run it.
+    /// The arguments of the call are malformed. Reject the call, never run it.
     #[error("the arguments of the call {0} are malformed")]
     MalformedArguments(CallId),
     /// A stop has the reason `completed`.
@@ -158,7 +158,7 @@ impl TurnState {
         }
     }
 
-    /// Applies an event, or refuses it and changes nothing.
+    /// Applies an event, or refuses the event and changes nothing.
     ///
     /// # Errors
     /// If the event is not allowed in this state.
@@ -171,7 +171,7 @@ impl TurnState {
             TurnEvent::CallFinished { id, outcome, usage } => self.finish_call(id, outcome, usage),
             TurnEvent::Steered => {
                 self.check_no_call_open()?;
-                // The message needs an answer.
+                // The model must answer the message.
                 self.phase = TurnPhase::Idle;
                 Ok(())
             }
@@ -180,7 +180,7 @@ impl TurnState {
         }
     }
 
-    /// Checks if the turn can end in this way now.
+    /// Checks whether the turn can end in this way now.
     pub(super) fn check_ending(&self, ending: TurnEndKind) -> Result<(), IllegalEvent> {
         if let Some(ending) = self.ending {
             return Err(IllegalEvent::Ended(ending));
@@ -258,12 +258,12 @@ impl TurnState {
         self.number
     }
 
-    /// Number of started model calls.
+    /// Number of model calls that have started.
     pub fn steps(&self) -> u32 {
         self.steps
     }
 
-    /// Usage of its calls: the metered total, which only grows.
+    /// Usage of the calls: the metered total, which only grows.
     pub fn metered(&self) -> Usage {
         self.metered
     }
@@ -273,7 +273,7 @@ impl TurnState {
         &self.open
     }
 
-    /// Id of the running model call, if there is one.
+    /// Id of the running model call. `None` if no model call runs.
     pub(super) fn open_model_call(&self) -> Option<&CallId> {
         let first = self.open.first()?;
         matches!(first.kind, StartedCallKind::Model { .. }).then_some(&first.id)
@@ -289,7 +289,7 @@ impl TurnState {
         self.started.contains(id)
     }
 
-    /// The ending, if the turn has ended.
+    /// The ending. `None` while the turn runs.
     pub fn ending(&self) -> Option<TurnEndKind> {
         self.ending
     }

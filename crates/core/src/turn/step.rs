@@ -1,4 +1,4 @@
-//! A step whose model has answered with tool calls. It joins the draft when each call has its result.
+//! A step whose model has answered with tool calls. The step joins the draft when each call has its result.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ impl OpenStep {
         }
     }
 
-    /// Index and call of this id, if the call awaits its result.
+    /// Index and call of this id. An error if no such call awaits its result.
     pub(super) fn awaiting(&self, id: &CallId) -> Result<(usize, &ToolCall), IllegalEvent> {
         let found = self.calls.iter().zip(&self.results).enumerate();
         found
@@ -58,7 +58,7 @@ impl OpenStep {
         self.results.iter().all(Option::is_some)
     }
 
-    /// Appends the messages of the step. `missing` makes the result of a call that has none.
+    /// Appends the messages of the step. `missing` creates the result of a call without one.
     pub(super) fn into_messages(
         self,
         messages: &mut Vec<Arc<Message>>,
@@ -89,8 +89,9 @@ pub(super) fn cut_note(finish: FinishReason) -> Option<Arc<Message>> {
 }
 
 /// Makes the ids of a model's calls unique: some providers send none, repeat an id within a message, or repeat the ids
-/// in each step. A valid new id stays; any other becomes `call_N`, with the first free N from `from`. An id that a
-/// provider could refuse is invalid, and so is one with a slash, which separates the parts of a sub-agent's call path.
+/// in each step. A valid new id stays. Any other id becomes `call_N`, with the first free N from `from`. An id is
+/// invalid if a provider could refuse it, or if it contains a slash, which separates the parts of a sub-agent's call
+/// path.
 pub(super) fn make_ids_unique(
     calls: &mut [ToolCall],
     from: usize,

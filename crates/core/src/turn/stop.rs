@@ -26,8 +26,8 @@ pub enum StopPolicy {
     /// Nothing stays.
     #[default]
     Rollback,
-    /// The user's message, the completed steps and a marker of the stop are committed together. The marker says how a cut
-    /// answer began.
+    /// The user's message, the completed steps and a marker of the stop are committed together. The marker contains the
+    /// beginning of a cut answer.
     Keep,
 }
 
@@ -54,22 +54,22 @@ pub struct TurnStop {
     pub at: Timestamp,
     /// Receipt of the scope, if there was work to stop.
     pub receipt: Option<Receipt>,
-    /// Text of the step that the stop has ended.
+    /// Partial text of the step that the stop has ended.
     pub partial: PartialStep,
 }
 
-/// Text that a step had received when it was stopped. Under [`StopPolicy::Keep`] the model reads it with the next message,
-/// so that it can continue.
+/// Text that a step had received when it was stopped. Under [`StopPolicy::Keep`], the next request contains this text,
+/// so that the model can continue.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PartialStep {
-    /// Beginning of the model's answer, if the stop came in the middle of it.
+    /// Beginning of the model's answer, if the stop interrupted it.
     pub answer: Option<Arc<str>>,
     /// End of the output of each call.
     pub outputs: Vec<(CallId, Arc<str>)>,
 }
 
 impl TurnStop {
-    /// A stop for this cause, with the reason that follows from it and without a receipt.
+    /// A stop for this cause, with the reason that follows from the cause, and without a receipt.
     pub fn new(cause: Cause, policy: StopPolicy, at: Timestamp) -> Self {
         let reason = cause.stop_reason();
         Self {
@@ -102,7 +102,8 @@ impl TurnStop {
 #[derive(Debug)]
 #[must_use = "its records are the turn's ending"]
 pub struct StoppedTurn {
-    /// Ends of the open calls, then the turn's ending. Empty after a lost lease: the new owner writes that ending.
+    /// Ends of the open calls, then the turn's ending. Empty after a lost lease, because the new owner writes that
+    /// ending.
     pub records: Vec<SessionRecord>,
     /// Conversation of the next turn once the records are durable: the base itself, unless messages were kept.
     pub conversation: Arc<Conversation>,
@@ -121,12 +122,12 @@ pub struct StoppedTurn {
 }
 
 impl Draft {
-    /// Ends the turn by a stop. The first cause wins: if the turn was already stopped for another cause, it ends with
-    /// that cause and its reason.
+    /// Ends the turn by a stop. The first cause wins: if the turn was already stopped for another cause, the turn ends
+    /// with that cause and its reason.
     ///
-    /// Calls that are still open end with the turn, as `stopped` if the receipt's item of the same id says so,
-    /// otherwise as `unknown`. A guardrail's stop keeps no messages: the refused text must not reach the model with
-    /// the next message. A failure before the first answer keeps none either.
+    /// Calls that are still open end with the turn. Such a call is `stopped` if the receipt's item of its id is
+    /// stopped, otherwise `unknown`. A guardrail's stop keeps no messages, because the refused text must not reach the
+    /// model with the next message. A lost lease and a failure before the first answer keep no messages either.
     pub fn stop(mut self, stop: TurnStop) -> StoppedTurn {
         let (cause, reason) = self.decide_stop(stop.cause, stop.reason);
         let records = self.end_open_calls(stop.receipt.as_ref());
@@ -201,7 +202,8 @@ impl Draft {
                 }
             });
         }
-        // The message itself may have caused a failure before the first answer. Kept, it would fail every later turn.
+        // The message itself may have caused a failure before the first answer. If it were kept, every later turn would
+        // fail.
         let is_answered = |message: &Arc<Message>| matches!(**message, Message::Assistant { .. });
         if cause.kind == CauseKind::Failure && !kept.iter().any(is_answered) {
             return Vec::new();
@@ -252,9 +254,9 @@ impl Draft {
 }
 
 impl StartRefusal {
-    /// Ends a turn that was refused before it began. Its start and its ending are the records.
+    /// Ends a turn that was refused before it began. The records are its start and its ending.
     ///
-    /// After a stop, the policy `keep` keeps the user's message; after a limit, nothing is kept.
+    /// After a stop, the policy `keep` keeps the user's message. After a limit, nothing is kept.
     pub fn stop(
         &self,
         start: &TurnStart,
@@ -353,8 +355,8 @@ impl StoppedTurn {
         }
     }
 
-    /// Corrects the effect and the receipt after a failed append: the store refused the records (`is_certain`), or may
-    /// have taken them. The kept messages are then not there, or not known to be there.
+    /// Corrects the effect and the receipt after a failed append. The store refused the records (`is_certain`), or may
+    /// have accepted them. Then the conversation lacks the kept messages, or their presence is unknown.
     pub fn not_written(&mut self, is_certain: bool) {
         self.conversation = Arc::clone(&self.base);
         if self.effect == ConversationEffect::Unchanged {
@@ -372,8 +374,8 @@ impl StoppedTurn {
     }
 }
 
-/// Marker of a stop in a conversation that keeps the stopped turn.
-/// The beginning of a cut answer is told in the marker: a message of the model is always a whole one.
+/// Marker of a stop in a conversation that keeps the stopped turn. The marker quotes the beginning of a cut answer,
+/// because each message of the model must be complete.
 pub(super) fn stop_marker(cause: &Cause, cut_answer: Option<&str>) -> Arc<Message> {
     let mut text = format!("The turn was stopped here ({}).", for_model(cause));
     if let Some(answer) = cut_answer {
@@ -383,7 +385,7 @@ pub(super) fn stop_marker(cause: &Cause, cut_answer: Option<&str>) -> Arc<Messag
     Arc::new(Message::StopMarker { text: text.into() })
 }
 
-/// The cause as text for the model: without a provider's error text, and without ids that the model has never seen.
+/// The cause as text for the model: without a provider's error text, and without ids that are unknown to the model.
 fn for_model(cause: &Cause) -> String {
     match cause.kind {
         CauseKind::Failure | CauseKind::Superseded => cause.kind.as_str().to_owned(),

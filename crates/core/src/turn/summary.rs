@@ -22,9 +22,9 @@ pub struct TurnSummary {
     pub started_at: Timestamp,
     /// Beginning of the user's message.
     pub input: Arc<str>,
-    /// The process that ran it.
+    /// The process that ran the turn.
     pub owner: Option<ProcessIdentity>,
-    /// Id of the message that caused it.
+    /// Id of the message that caused the turn.
     pub message: Option<MessageId>,
     /// Number of started model calls.
     pub steps: u32,
@@ -34,7 +34,7 @@ pub struct TurnSummary {
     pub unknown_calls: Vec<StartedCall>,
     /// True if the turn was undone.
     pub undone: bool,
-    /// The ending; `None` while the turn runs.
+    /// The ending. `None` while the turn runs.
     pub ending: Option<TurnEnding>,
 }
 
@@ -45,7 +45,7 @@ pub struct TurnEnding {
     pub at: Timestamp,
     /// The reason.
     pub reason: StopReason,
-    /// The first cause; `None` for a commit.
+    /// The first cause. `None` after a commit.
     pub cause: Option<Cause>,
     /// The receipt.
     pub receipt: Option<Arc<Receipt>>,
@@ -64,19 +64,19 @@ pub struct RecordedWork {
     pub name: Arc<str>,
     /// Kind of work.
     pub kind: BackgroundKind,
-    /// `Attached` if a session that becomes idle waits for it.
+    /// `Attached` if a session that becomes idle waits for the work.
     pub attachment: Attachment,
-    /// Its process.
+    /// Process of the work.
     pub process: Option<ProcessIdentity>,
-    /// The keeper of its process.
+    /// Keeper of the process.
     pub keeper: Option<ProcessIdentity>,
-    /// Marker in the environment of its processes.
+    /// Marker in the environment of the processes.
     pub marker: Option<Arc<str>>,
-    /// Path of its output file.
+    /// Path of the output file.
     pub output: Option<Arc<str>>,
-    /// State at the end, and exit code; `None` if the log has no end of it.
+    /// State at the end, and exit code. `None` if the log does not contain the end.
     pub ended: Option<(ItemState, Option<i32>)>,
-    /// True if a committed or kept turn has reported its end to the model.
+    /// True if a committed or kept turn has reported the end of the work to the model.
     #[serde(rename = "told")]
     pub reported: bool,
 }
@@ -84,7 +84,7 @@ pub struct RecordedWork {
 /// Characters of a turn's input in its summary: one line of a wide terminal.
 const INPUT_EXCERPT_CHARS: usize = 120;
 
-/// The beginning of a text; a short text is shared.
+/// The beginning of a text. Shares a short text.
 pub(super) fn excerpt(text: &Arc<str>) -> Arc<str> {
     match text.char_indices().nth(INPUT_EXCERPT_CHARS) {
         None => Arc::clone(text),

@@ -1,4 +1,4 @@
-//! Tool calls of a step: each begins and ends once, or gets a result without running.
+//! Tool calls of a step. Each call begins and ends once, or gets a result without running.
 
 use std::sync::Arc;
 
@@ -11,10 +11,11 @@ use crate::turn::state::IllegalEvent;
 use crate::usage::Usage;
 
 impl Draft {
-    /// Begins a tool call of the model: append the record, then run the tool.
+    /// Begins a tool call of the model. Append the record, then run the tool.
     ///
-    /// Returns the refusal, or a bug: the call awaits no result, or needs [`Draft::reject_call`] (malformed
-    /// arguments).
+    /// # Errors
+    /// Returns the refusal. Also reports a bug of the caller: the call awaits no result, or its arguments are malformed
+    /// and it needs [`Draft::reject_call`].
     pub fn begin_call(
         &mut self,
         id: &CallId,
@@ -38,7 +39,7 @@ impl Draft {
     /// Takes the result of a call that ran.
     ///
     /// # Errors
-    /// If the call is not open: it never began, or has ended.
+    /// If the call is not open, because it never began or has ended.
     pub fn finish_call(
         &mut self,
         result: ToolResult,
@@ -56,7 +57,7 @@ impl Draft {
         Ok(record)
     }
 
-    /// Answers a call that a policy, a person or a hook denied: it does not run. Append both records together.
+    /// Answers a call that a policy, a person or a hook denied; the call does not run. Append both records together.
     ///
     /// # Errors
     /// If the call awaits no result.

@@ -17,11 +17,11 @@ pub struct TurnStart {
     pub input: Arc<str>,
     /// Time of the start.
     pub at: Timestamp,
-    /// The process that runs it.
+    /// The process that runs the turn.
     pub owner: Option<ProcessIdentity>,
     /// Id of the message that caused the turn.
     pub message: Option<MessageId>,
-    /// Origin of the turn. A turn that background work caused has no message of the user.
+    /// Origin of the turn. A turn that background work caused has no user message.
     pub origin: TurnOrigin,
     /// Notes about ended background work, placed before the user's message.
     pub notes: Vec<BackgroundNote>,

@@ -248,7 +248,7 @@ fn call_refused_by_the_parent_leaves_the_child_unchanged() {
         .expect("the first had cost nothing");
 }
 
-/// An operation on a tree of budgets. The numbers select among the existing budgets and calls.
+/// An operation on a tree of budgets. The numbers select one of the existing budgets and calls.
 #[derive(Debug, Clone)]
 enum Deed {
     Child(usize, Option<u64>),

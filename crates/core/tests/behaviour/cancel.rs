@@ -1,4 +1,4 @@
-//! Cancels: when the engine sees them, and results that they never override.
+//! Cancels: the point at which the engine sees them, and results that cancels never override.
 
 use std::sync::Arc;
 
@@ -285,7 +285,7 @@ fn a_failure_before_the_first_answer_keeps_nothing() {
     let stopped = keep(session.begin("what the provider refuses"));
     assert_eq!(stopped.conversation, before);
 
-    // An answer and the effects of its calls are kept, without the provider's error text.
+    // The conversation keeps an answer and the effects of its calls, without the provider's error text.
     let mut draft = session.begin("look");
     session.ask(&mut draft, vec![call("a", "shell", serde_json::json!({}))]);
     let stopped = keep(draft);

@@ -13,7 +13,8 @@ use allstop_core::{FinishReason, Message, StopReason, TurnNumber};
 
 use crate::driver::*;
 
-/// Threads race the commit and the stop of one turn. Many rounds, because the window of a bug would be nanoseconds.
+/// Number of races between the commit and the stop of one turn. Large, because the window of a bug would be
+/// nanoseconds.
 const RACES: u32 = 100_000;
 
 #[test]

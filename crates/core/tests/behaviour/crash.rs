@@ -80,7 +80,7 @@ fn a_turn_without_an_ending_is_named_until_the_next_turn() {
     assert_eq!(state.turn_cut_off(), None);
 }
 
-/// Appends the receipt of a stop that was later than all turns.
+/// State of this log after the receipt of a stop that is later than all turns.
 fn log_with_a_late_receipt(log: &[SessionRecord]) -> SessionState {
     let request = StopInfo {
         stop_id: StopId::new("late"),

@@ -1,4 +1,4 @@
-//! A driver of the engine without I/O: a small session with a log, a conversation and a budget.
+//! Drives the engine without I/O: a small session with a log, a conversation and a budget.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use allstop_core::{
 };
 use serde_json::{Value, json};
 
-/// Time of all records: no test depends on it.
+/// Time of all records. No test depends on the value.
 pub(crate) fn at() -> Timestamp {
     Timestamp::from_unix_ms(1_790_000_000_000)
 }
@@ -80,7 +80,7 @@ impl Outcome {
     }
 }
 
-/// Stop of a turn of [`Session`]; its records are in the log.
+/// Stop of a turn of [`Session`]. The records of the stop are in the log.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) reason: StopReason,
@@ -299,7 +299,7 @@ pub(crate) fn check_request(draft: &Draft) {
     check_history(messages.iter().map(AsRef::as_ref)).expect("the request is valid");
 }
 
-/// Runs one and a half steps: one complete step, and a step with one running call and one that has not begun.
+/// Runs one and a half steps: a complete step, then a step with one running call and one call that has not begun.
 pub(crate) fn turn_in_two_tools(session: &mut Session) -> Draft {
     let mut draft = session.begin("go");
     let calls = session.ask(&mut draft, vec![call("a", "read", json!({"path": "x"}))]);

@@ -111,7 +111,7 @@ fn background_ended(id: &str) -> SessionRecord {
     }
 }
 
-/// Folds all but the last record, and expects that the last one is refused without a change of the state.
+/// Folds all records except the last one. Expects that the last record is refused and leaves the state unchanged.
 fn refuses(records: &[SessionRecord]) -> IllegalRecord {
     let (last, before) = records.split_last().expect("there is a last record");
     let mut state = SessionState::fold(before).expect("what comes before is legal");

@@ -1,4 +1,4 @@
-//! Detection of runs that repeat themselves.
+//! Detection of runs that repeat their calls.
 
 use allstop_core::ToolCall;
 use allstop_core::turn::{DetectedLoop, LoopDetector, LoopLimits};
@@ -12,7 +12,7 @@ const OFF: LoopLimits = LoopLimits {
     calls_per_tool_max: None,
 };
 
-/// Position of the first call that completes a loop, counted from one, and the loop.
+/// The first call that completes a loop: its position, counted from one, and the loop.
 fn found(limits: LoopLimits, calls: &[ToolCall]) -> Option<(usize, DetectedLoop)> {
     let mut detector = LoopDetector::new(limits);
     let mut seen = calls.iter().map(|call| detector.observe(call));

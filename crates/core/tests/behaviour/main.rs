@@ -1,6 +1,6 @@
 //! Behaviour of the turn engine: one test for each promise, named after it.
 //!
-//! `README.md` beside this file maps every behaviour of the specification to its test, here or in another crate.
+//! `README.md` in this folder maps every behaviour of the specification to its test, here or in another crate.
 
 mod bad_arguments;
 mod batches;

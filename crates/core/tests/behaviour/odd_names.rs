@@ -1,4 +1,4 @@
-//! A request never contains a name or an id for which a strict provider would refuse the whole history.
+//! A strict provider refuses a whole history for one invalid name or id. A request never contains such a name or id.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ fn odd_names() -> [String; 6] {
     ]
 }
 
-/// Checks that names match `^[a-zA-Z0-9_-]{1,64}$`; ids have at most 40 characters.
+/// Checks that names match `^[a-zA-Z0-9_-]{1,64}$` and that ids have at most 40 characters.
 fn check_request(messages: &[Arc<Message>]) {
     let is_plain = |text: &str, max: usize| {
         let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';

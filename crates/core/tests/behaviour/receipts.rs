@@ -106,7 +106,8 @@ fn times_of_a_later_part_count_from_the_first_request() {
     assert_eq!(both.items(), [ended(105)]);
 }
 
-/// The second stop of the same work was told to have taken as long as the first, into the future.
+/// Regression: the receipt of a second stop of the same work reported the duration of the first stop, which put the end
+/// into the future.
 #[test]
 fn times_of_a_part_that_began_before_the_request_count_from_the_request() {
     let ended = |after_ms: u64| {

@@ -1,4 +1,4 @@
-//! Deadlines from the engine's point of view: a decision for a stop with the cause `deadline`.
+//! Deadlines, as the engine sees them: a decision for a stop with the cause `deadline`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::driver::*;
 
 #[test]
 fn zero_and_negative_deadlines_stop_the_first_turn() {
-    // The driver stops the decision before the turn begins; a limit of the engine must not hide the deadline.
+    // The driver stops the decision before the turn begins. A limit of the engine must not hide the deadline.
     for limits in [
         TurnLimits::default(),
         TurnLimits {
@@ -35,7 +35,7 @@ fn zero_and_negative_deadlines_stop_the_first_turn() {
 
 #[test]
 fn the_deadline_is_cumulative_over_turns() {
-    // One run with two turns: the first commits, the deadline passes, and the second is refused at its start.
+    // One run with two turns. The first turn commits, the deadline passes, and the second turn is refused at its start.
     let mut session = Session::new(TurnLimits::default());
     assert_eq!(session.turn("first", usage(3, 4)), Outcome::Committed);
     let decision = Arc::new(CommitDecision::new());
@@ -129,7 +129,7 @@ fn timeout_of_the_provider_is_an_error_and_no_deadline() {
 
 #[test]
 fn engine_never_waits() {
-    // Dropping a hung call is the driver's task; stopping the turn needs no time.
+    // Dropping a hung call is the driver's task, so stopping the turn takes no time.
     let mut session = Session::new(TurnLimits::default());
     let draft = turn_in_two_tools(&mut session);
     let before = Instant::now();

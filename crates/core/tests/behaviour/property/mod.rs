@@ -1,4 +1,4 @@
-//! Any sequence of events over any number of turns, cut anywhere, then committed, stopped or crashed.
+//! Random sequences of events over several turns, cut anywhere, then committed, stopped or crashed.
 
 mod transitions;
 mod tries;
@@ -13,7 +13,7 @@ use crate::driver::*;
 use tries::{Try, tries};
 use turn::{ALL_ENDS, End, ends, run_turn};
 
-/// Limits of a session. Each run creates its budget anew, because a run uses it up.
+/// Limits of a session. Each run creates its own budget, because a run uses the budget up.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
     steps_max: Option<u32>,
@@ -107,7 +107,7 @@ proptest! {
             let records = crashed.recovery_records(at());
             let mut recovered = crashed.clone();
             for (written, record) in records.iter().enumerate() {
-                // A crash during the recovery: the next recovery writes exactly the remaining records.
+                // After a crash during the recovery, the next recovery writes exactly the remaining records.
                 prop_assert_eq!(&recovered.recovery_records(at())[..], &records[written..]);
                 recovered.apply(record).expect("recovery is legal");
             }

@@ -1,4 +1,4 @@
-//! Any sequence of events in the transition function of one turn.
+//! Random sequences of events in the transition function of one turn.
 
 use allstop_core::record::{CallOutcome, StartedCall, StartedCallKind};
 use allstop_core::turn::{TurnEvent, TurnState};

@@ -43,7 +43,7 @@ pub(super) fn ends() -> impl Strategy<Value = End> {
     ]
 }
 
-/// One ending of each kind, for a turn that is cut at a point.
+/// One ending of each kind, for a turn that is cut at any point.
 pub(super) const ALL_ENDS: [End; 7] = [
     End::Commit,
     End::CommitFails,
@@ -225,7 +225,7 @@ pub(super) fn endings(records: &[SessionRecord]) -> usize {
     records.iter().filter(is_ending).count()
 }
 
-/// Checks that the start of a call with malformed arguments is followed by its end: it is answered, never run.
+/// Checks that the end of a call with malformed arguments directly follows its start: the call is answered, never run.
 fn check_no_malformed_call_ran(records: &[SessionRecord]) {
     for (at, record) in records.iter().enumerate() {
         if let SessionRecord::CallStarted { call, .. } = record
