@@ -1,5 +1,5 @@
-//! Stopping many cooperating futures to verified quiet, against a bare tracker with a token for each. All of them have
-//! begun; the stop alone is timed, with its receipt, from the request to the last ending.
+//! Stopping many cooperating futures to verified quiet, compared to a plain tracker with a token for each future. All
+//! futures have begun. Only the stop is timed, including its receipt, from the request to the last ending.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -101,7 +101,7 @@ async fn scoped() -> Duration {
     took
 }
 
-/// True if the work observed the stop: work that had not begun would end without a measurement.
+/// True if the work observed the stop. Work that had not begun would end without a measurement.
 fn has_heard(item: &ReceiptItem) -> bool {
     matches!(
         item.state,

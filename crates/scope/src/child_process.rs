@@ -24,7 +24,7 @@ pub enum SpawnProcessError {
     Launch(#[from] LaunchError),
 }
 
-/// A running child process with all its descendants. The scope owns it: dropping this handle changes nothing.
+/// A running child process with all its descendants. The scope owns the process: dropping this handle changes nothing.
 #[derive(Debug, Clone)]
 pub struct Process {
     handle: ProcessHandle,
@@ -32,18 +32,18 @@ pub struct Process {
 }
 
 impl Scope {
-    /// Starts a child process, contained as the tree says unless `spec` says otherwise. The work ends when its last
-    /// descendant has ended, not when the process itself exits.
+    /// Starts a child process, contained as `spec` chooses. The work ends when the last descendant has ended, not when
+    /// the process itself exits.
     ///
     /// # Errors
-    /// If a stop covers this scope, it is closed, or the system refuses.
+    /// If a stop covers this scope, the scope is closed, or the system refuses.
     pub fn spawn_process(
         &self,
         work: WorkSpec,
         spec: ProcessSpec,
     ) -> Result<(Process, OutputReader), SpawnProcessError> {
-        // Registered before it is launched: a process that starts is in the extent of every later stop, and a process
-        // that a stop has overtaken does not start.
+        // Registered before it is launched. A process that starts is in the extent of every later stop. A process does
+        // not start if a stop was accepted before its registration.
         let registration = self.node().register(work, Force::AbortSoon)?;
         let (handle, driver, output) = match launch(spec) {
             Ok(launched) => launched,
@@ -66,10 +66,10 @@ impl Scope {
         Ok((Process { handle, owner }, output))
     }
 
-    /// Attaches a tree that another process left, so that a stop of this scope covers it.
+    /// Attaches a tree that another process left running, so that a stop of this scope covers it.
     ///
     /// # Errors
-    /// If a stop covers this scope, or it is closed.
+    /// If a stop covers this scope, or the scope is closed.
     pub fn attach_process(
         &self,
         work: WorkSpec,
@@ -113,12 +113,12 @@ fn account(mut registration: Registration, handle: &ProcessHandle) {
     if let Some(note) = status.evidence_note() {
         details.note = Some(note.into());
         if status.empty == Some(EndProof::ProcessGroupEmpty) {
-            // The claim no longer rests on the stronger level.
+            // The evidence comes from the weaker level.
             details.containment = Some(Containment::GroupAndMarker);
         }
     }
     if status.detached {
-        // A stop that was accepted meanwhile covers the process, and has to name it.
+        // A stop that was accepted in the meantime covers the process, and must list it.
         details.note = Some("it was detached, and keeps running".into());
     }
     registration.finish(match (status.empty, how) {
@@ -133,7 +133,7 @@ fn account(mut registration: Registration, handle: &ProcessHandle) {
 }
 
 impl Process {
-    /// The process behind it.
+    /// Handle of the process.
     pub fn handle(&self) -> &ProcessHandle {
         &self.handle
     }
@@ -141,7 +141,7 @@ impl Process {
     /// Resolves when the process itself has exited; descendants may still run.
     ///
     /// # Errors
-    /// If it never started, was detached, or is no longer watched.
+    /// If the process never started, was detached, or is no longer watched.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -149,7 +149,7 @@ impl Process {
         self.handle.wait_exited().await
     }
 
-    /// Members of its tree that run now.
+    /// Members of the tree that are running now.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -157,16 +157,16 @@ impl Process {
         self.handle.members().await
     }
 
-    /// Moves the running tree to another scope: background work that outlives its call. From now on a stop of the old
-    /// scope does not cover the tree. If a stop of the old scope was accepted first, the tree stays: nothing escapes a
-    /// stop that covers it.
+    /// Moves the running tree to another scope, as background work that outlives its call. From now on, a stop of the
+    /// old scope does not cover the tree. If a stop of the old scope was accepted first, the tree stays in the old
+    /// scope.
     ///
     /// # Errors
-    /// If a stop covers the old scope, or the other scope is stopped or closed: then the tree stays where it was.
+    /// If a stop covers the old scope, or the other scope is stopped or closed. The tree then stays in the old scope.
     pub fn adopt(&self, scope: &Scope, work: WorkSpec) -> Result<(), NotStarted> {
         let mut owner = self.owner.lock();
         let Some(old) = owner.take() else {
-            return Ok(()); // It has ended meanwhile.
+            return Ok(()); // The process has ended in the meantime.
         };
         let force = Force::Process(self.handle.clone());
         match old.move_to(scope.node(), work, force) {
@@ -182,14 +182,14 @@ impl Process {
         }
     }
 
-    /// Lets the process outlive its owner; its further output is written to a file. No scope covers it any more: the
-    /// caller keeps its [`ProcessHandle::identity`].
+    /// Lets the process outlive its owner. Its further output is written to a file. No scope covers the process any
+    /// more. Keep its [`ProcessHandle::identity`] to find it again.
     ///
     /// # Errors
-    /// If the containment cannot detach it.
+    /// If the containment cannot detach the process.
     ///
     /// # Cancel safety
-    /// Not cancel safe: dropped halfway, the process may or may not have been detached.
+    /// Not cancel safe: if the future is dropped before it completes, the process may or may not be detached.
     pub async fn detach(&self, output: &std::path::Path) -> Result<(), DetachTreeError> {
         self.handle.detach(output).await?;
         let registration = self.owner.lock().take();

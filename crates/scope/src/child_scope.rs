@@ -1,4 +1,4 @@
-//! Scopes below a scope, and the deadlines at which scopes stop by themselves.
+//! Scopes below a scope, and deadlines at which scopes stop by themselves.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,36 +16,36 @@ use crate::work::WorkSpec;
 /// Options of a new scope.
 #[derive(Debug, Default)]
 pub struct ScopeOptions {
-    /// When it stops by itself, with cause `deadline`.
+    /// Time at which the scope stops by itself, with cause `deadline`.
     pub deadline: Option<Deadline>,
-    /// Set where the scope and all in it are one item of a receipt: a tool call with what it started.
+    /// Set if the scope and all its work are one item of a receipt: a tool call with its work.
     pub unit: Option<WorkSpec>,
-    /// The turn's decision between commit and stop: a stop that comes after the commit finds nothing to do.
+    /// The turn's decision between commit and stop. A stop after the commit finds nothing to do.
     pub decision: Option<Arc<CommitDecision>>,
-    /// Its place below the scope that it is made in.
+    /// Placement relative to the parent scope.
     pub placement: Placement,
 }
 
-/// Time at which a scope stops by itself, and its name in receipts.
+/// Time at which a scope stops by itself, and the description of that stop in receipts.
 #[derive(Debug, Clone)]
 pub struct Deadline {
-    /// On tokio's clock.
+    /// Time on tokio's clock.
     pub at: Instant,
-    /// The scope that it stops, if the end of this part is the end of a scope above; `None`: its own.
+    /// Scope to stop, if the end of this scope ends a scope above. `None` stops the scope itself.
     pub stops: Option<Scope>,
-    /// `turn deadline of 2s`.
+    /// Detail of the cause, such as `turn deadline of 2s`.
     pub detail: Cow<'static, str>,
     /// Extent of the stop in the receipt.
     pub extent: Extent,
-    /// Scopes outside the extent whose work the receipt names.
+    /// Scopes outside the extent whose work the receipt lists.
     pub bystanders: Vec<Scope>,
 }
 
 impl Scope {
-    /// A scope below this one. It is stopped with this one.
+    /// Creates a scope below this one. A stop of this scope also stops the new scope.
     ///
     /// # Errors
-    /// If a stop covers this scope, or it is closed: nothing starts behind the barrier.
+    /// If a stop covers this scope, or the scope is closed.
     pub fn child(
         &self,
         label: impl Into<Arc<str>>,
@@ -64,8 +64,8 @@ impl Scope {
         Ok(child)
     }
 
-    /// Gives the scope a deadline from now on, for work whose time begins later than its scope. At most one per scope:
-    /// a second deadline replaces the first.
+    /// Sets the deadline of the scope, for work whose time begins later than its scope. A scope has at most one
+    /// deadline: a second one replaces the first.
     pub fn arm(&self, deadline: Deadline) {
         let request = StopRequest {
             extent: deadline.extent,
@@ -76,7 +76,7 @@ impl Scope {
         };
         let target = deadline.stops.unwrap_or_else(|| self.clone());
         if deadline.at <= Instant::now() {
-            // A deadline that has passed stops before anything starts, without a timer.
+            // A deadline that has passed stops the scope at once, without a timer.
             let _receipt = target.stop(request);
             return;
         }

@@ -1,4 +1,4 @@
-//! Items of receipts, made from the registries of an extent.
+//! Items of receipts, created from the registries of an extent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use tokio::time::Instant;
 use crate::cell::{EndedWork, Listed, Node, Unit, WorkEntry};
 use crate::work::{Force, WorkSpec};
 
-/// Items of the receipt of a stop: everything in its extent that ran when it was accepted.
+/// Items of the receipt of a stop: all work in its extent that was running when the stop was accepted.
 pub(crate) fn items_of_stop(nodes: &[Node], accepted_at: Instant) -> Arc<[ReceiptItem]> {
     let mut collector = Collector::of(nodes.len());
     for node in nodes {
         node.list(|unit, listed| match listed {
             Listed::EndedCount(count) => collector.expect(unit, count),
             Listed::Ended(ended) => {
-                // A wider stop that came later does not list work that ended under the narrower stop before it.
+                // A wider, later stop does not list work that ended under an earlier, narrower stop.
                 if let Some(after) = ended.at.checked_duration_since(accepted_at) {
                     collector.add(unit, ended.seq, &ended.spec, Part::ended(ended, after));
                 }
@@ -34,12 +34,12 @@ pub(crate) fn items_of_stop(nodes: &[Node], accepted_at: Instant) -> Arc<[Receip
     collector.finish()
 }
 
-/// Items that run in a scope and below it now, without engines: an engine answers for the work.
+/// Items that run in a scope and below it now, without engines, which are not work.
 pub(crate) fn items_running(scope: &Node) -> Vec<ReceiptItem> {
     list_running(scope, |_, _, _, _| {})
 }
 
-/// The same, with the engines that have not acknowledged a stop.
+/// Like [`items_running`], but with the engines that have not acknowledged a stop.
 pub(crate) fn items_left(scope: &Node) -> Vec<ReceiptItem> {
     list_running(scope, Collector::add_engine)
 }
@@ -66,14 +66,14 @@ fn list_running(
     collector.finish()
 }
 
-/// Items in the order in which their work was registered. All parts of a unit make one item.
+/// Items in the order in which their work was registered. All parts of a unit form one item.
 struct Collector {
     flat: Vec<(u64, Option<ReceiptItem>)>,
-    /// In the order in which they were listed, with the unit that each belongs to.
+    /// Parts in the order in which they were listed, each with its unit.
     parts: Vec<(Arc<Unit>, Part)>,
 }
 
-/// The part that one piece of work adds to an item.
+/// The contribution of one piece of work to an item.
 struct Part {
     state: ItemState,
     is_process: bool,
@@ -101,7 +101,7 @@ impl Part {
         let (containment, processes) = match &entry.force {
             Force::Process(process) => (
                 Some(process.containment()),
-                // As last seen: the cell is locked here, so nothing is looked up in the system.
+                // The members as last seen. The cell is locked here, so this does not query the system.
                 process.known_members(),
             ),
             _ => (None, Vec::new()),
@@ -116,7 +116,7 @@ impl Part {
         }
     }
 
-    /// Part of a call that has not begun: named like a running future, with a note.
+    /// Part of a call that has not begun: reported like a running future, with a note.
     fn waiting() -> Self {
         Self {
             note: Some("it had not begun".into()),
@@ -136,8 +136,8 @@ impl Part {
     }
 }
 
-/// Rank of a state: a unit is in the worst state of its work. Of two equal states the state of the process counts,
-/// because it says more than the state of the future that waited for the process.
+/// Rank of a state. A unit has the worst state of its work. Of two equal states, the state of a process wins, because
+/// it is more precise than the state of the future that waited for the process.
 fn severity(state: &ItemState) -> u8 {
     match state {
         ItemState::Finished { .. } => 0,
@@ -150,7 +150,7 @@ fn severity(state: &ItemState) -> u8 {
 }
 
 impl Collector {
-    /// With room for the units of about this many cells.
+    /// A collector with room for the units of about this many cells.
     fn of(nodes: usize) -> Self {
         Self {
             flat: Vec::new(),
@@ -158,14 +158,14 @@ impl Collector {
         }
     }
 
-    /// Makes room for this much work of one cell.
+    /// Reserves room for this many pieces of work of one cell.
     fn expect(&mut self, unit: Option<&Arc<Unit>>, work: usize) {
         if unit.is_none() {
             self.flat.reserve(work);
         }
     }
 
-    /// An engine that has not acknowledged the stop.
+    /// Adds an engine that has not acknowledged the stop.
     fn add_engine(&mut self, unit: Option<&Arc<Unit>>, scope: &Arc<str>, seq: u64) {
         let spec = WorkSpec::new(ItemKind::Engine, Arc::clone(scope));
         self.add(
@@ -192,7 +192,7 @@ impl Collector {
             mut flat,
             mut parts,
         } = self;
-        // Stable: parts of one unit stay in their order.
+        // A stable sort, so that the parts of one unit keep their order.
         parts.sort_by_key(|(unit, _)| unit.seq);
         for parts in parts.chunk_by_mut(|(one, _), (other, _)| one.seq == other.seq) {
             if let Some(((unit, first), others)) = parts.split_first_mut() {
@@ -200,7 +200,7 @@ impl Collector {
                 flat.push((unit.seq, Some(item)));
             }
         }
-        // Numbers are sorted instead of items, which are large: so each item is moved once.
+        // Sorts numbers instead of items, which are large, so that each item is moved once.
         let numbers = flat.iter().enumerate().map(|(at, (seq, _))| (*seq, at));
         let mut order: Vec<(u64, usize)> = numbers.collect();
         order.sort_unstable();
@@ -212,7 +212,7 @@ impl Collector {
     }
 }
 
-/// The one item of a unit, in the worst state of its parts.
+/// The single item of a unit, in the worst state of its parts.
 fn item_of_unit<'a>(
     unit: &Unit,
     first: &'a Part,
@@ -223,7 +223,7 @@ fn item_of_unit<'a>(
     let (mut worst, mut has_process) = (first, first.is_process);
     for part in others {
         part.describe(&mut item);
-        // Of two equal states that of a process counts, unless an earlier part was a process too.
+        // Of two equal states, the state of a process wins, unless an earlier part was a process too.
         if (severity(&part.state), part.is_process) > (severity(&worst.state), has_process) {
             item.state = part.state.clone();
             worst = part;
@@ -265,8 +265,8 @@ impl Part {
     }
 }
 
-/// Turns `stopped` into `unknown` where a tool's future was dropped and repeating its effect does harm: the future has
-/// verifiably ended, but its effect may have happened. Processes are accounted for separately.
+/// Changes `stopped` to `unknown` if a tool's future was dropped or failed and repeating the call is not safe. The
+/// future has verifiably ended, but its effect may have happened. Processes are accounted for separately.
 fn hide_uncertain_outcome(item: &mut ReceiptItem, has_process: bool) {
     let repeatable = item.effect.is_none_or(Effect::may_repeat);
     if let ItemState::Stopped {

@@ -1,4 +1,5 @@
-//! Environment of all scopes of one tree: runtimes, bounds, clocks and ids. Passed in, so that tests inject them.
+//! Environment of all scopes of one tree: runtimes, limits, clocks and ids. Callers pass it in, so that tests can
+//! inject their own.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,25 +12,25 @@ use tokio::time::Instant;
 
 use crate::sync::{ContainmentChoice, Handle};
 
-/// Default time between the ask and force.
+/// Default time between the ask and the force.
 pub const GRACE_DEFAULT: Duration = Duration::from_secs(2);
 
-/// Longest time of force, with the account and the writing of an ending after it. If a kill has not worked by then, the
+/// Time limit of the force, including the account and the writing of an ending. If a kill has not worked by then, the
 /// kernel cannot carry it out (a process in uninterruptible sleep), and a longer wait would not help.
 pub const FORCE_MAX: Duration = Duration::from_secs(1);
 
-/// Longest time of each of the two rounds of force: first the processes, then the futures that waited for them. Both
-/// fit into [`FORCE_MAX`], and leave time for what follows.
+/// Time limit of each of the two rounds of force: first the processes, then the futures that waited for them. Both
+/// rounds fit into [`FORCE_MAX`], and leave time for the account.
 pub(crate) const FORCE_ROUND: Duration = Duration::from_millis(350);
 
-/// The same after a second request to stop: a killed process is gone in a few milliseconds, and a user who presses
-/// Ctrl-C again wants an answer first of all.
+/// Like [`FORCE_ROUND`], but after a second request to stop. A killed process is gone in a few milliseconds, and a user
+/// who presses Ctrl-C again expects an immediate answer.
 pub(crate) const FORCE_ROUND_AT_ONCE: Duration = Duration::from_millis(50);
 
-/// Duration until a time that never comes: longer than any process lives, and short enough that no clock overflows.
+/// Duration that stands for "never": longer than any process runs, and short enough that no clock overflows.
 const NEVER: Duration = Duration::from_hours(24 * 365 * 30);
 
-/// Adds a duration of any length to an instant: `Duration::MAX` is in use for "no limit", and plain addition would
+/// Adds a duration of any length to an instant. `Duration::MAX` means "no limit", and a plain addition of it would
 /// panic.
 pub fn instant_after(from: Instant, duration: Duration) -> Instant {
     from.checked_add(duration).unwrap_or_else(|| from + NEVER)
@@ -38,22 +39,22 @@ pub fn instant_after(from: Instant, duration: Duration) -> Instant {
 /// Options of a tree of scopes.
 #[derive(Clone)]
 pub struct RootOptions {
-    /// Runs the ladder, timers and engines. Give it separate threads if work may block the threads that it runs on.
+    /// Runtime of the ladder, timers and engines. Use separate threads if work may block its own threads.
     pub control: Handle,
-    /// Runs the work: tools, hooks and other code of users.
+    /// Runtime of the work: tools, hooks and other user code.
     pub work: Handle,
-    /// Longest time of an ask.
+    /// Time limit of an ask.
     pub grace: Duration,
     /// Default containment of child processes.
     pub containment: ContainmentChoice,
     /// Wall-clock time, for receipts.
     pub now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
-    /// Makes stop ids.
+    /// Creates stop ids.
     pub new_stop_id: Arc<dyn Fn() -> StopId + Send + Sync>,
 }
 
 impl RootOptions {
-    /// Everything on the current runtime, real clocks and ids, and the containment that changes nothing process-wide.
+    /// All work on the current runtime, real clocks and ids, and the containment that changes no process-wide setting.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -107,7 +108,7 @@ impl ScopeEnv {
         }
     }
 
-    /// Numbers work in the order in which it was registered.
+    /// Numbers work in the order of its registration.
     pub(crate) fn next_seq(&self) -> u64 {
         self.seq.fetch_add(1, Ordering::Relaxed) + 1
     }

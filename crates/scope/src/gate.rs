@@ -1,9 +1,9 @@
 //! The stop barrier of one scope: registering work and checking for a stop are one step.
 //!
-//! Pure and synchronous: the caller holds the mutex of the scope's cell. Invariants:
-//! 1. After [`Gate::accept_stop`] or [`Gate::close`] nothing begins here, ever: a gate never opens again.
-//! 2. Every [`Gate::count`] is matched by exactly one [`Gate::finish`].
-//! 3. The first cause wins: a later stop leaves it as it is.
+//! The gate is pure and synchronous: the caller holds the mutex of the scope's cell. Invariants:
+//! 1. After [`Gate::accept_stop`] or [`Gate::close`], nothing begins here: a gate never opens again.
+//! 2. Exactly one [`Gate::finish`] follows each [`Gate::count`].
+//! 3. The first cause wins: a later stop does not change it.
 
 use allstop_core::Cause;
 
@@ -19,7 +19,7 @@ pub enum NotStarted {
 }
 
 impl NotStarted {
-    /// The cause, if a stop is the reason.
+    /// The cause. `None` if the scope is closed.
     pub fn cause(&self) -> Option<&Cause> {
         match self {
             Self::Stopped(cause) => Some(cause),
@@ -34,22 +34,22 @@ pub(crate) struct Gate {
     cause: Option<Cause>,
     closed: bool,
     live: usize,
-    /// True once anything has begun here.
+    /// True once any work has begun here.
     begun: bool,
 }
 
 impl Gate {
-    /// Something begins here, behind a [`Gate::check`].
+    /// Records that work begins here. Call [`Gate::check`] first.
     pub(crate) fn begin(&mut self) {
         self.begun = true;
     }
 
-    /// One more piece of work runs here or below.
+    /// Adds one piece of work, here or below.
     pub(crate) fn count(&mut self) {
         self.live += 1;
     }
 
-    /// Fails if nothing may begin now, as far as this scope knows.
+    /// Fails if nothing may begin now. Considers only this scope, not the scopes above it.
     pub(crate) fn check(&self) -> Result<(), NotStarted> {
         match &self.cause {
             Some(cause) => Err(NotStarted::Stopped(cause.clone())),
@@ -58,12 +58,12 @@ impl Gate {
         }
     }
 
-    /// True if the gate is open and nothing has passed it yet.
+    /// True if the gate is open and no work has passed it yet.
     pub(crate) fn waits(&self) -> bool {
         self.check().is_ok() && !self.begun
     }
 
-    /// One piece of work ended.
+    /// Removes one piece of work that has ended.
     pub(crate) fn finish(&mut self) {
         debug_assert!(self.live > 0, "work ended that was never registered");
         self.live -= 1;

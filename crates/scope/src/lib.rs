@@ -1,6 +1,6 @@
-//! Scopes: work that can be stopped at any moment and answers with a true receipt.
+//! Scopes: work that can be stopped at any time and reports the result in a verified receipt.
 //!
-//! Usable alone by any tokio program: make a [`Scope::root`], spawn in it, stop it, read the receipt.
+//! Any tokio program can use this crate alone: create a [`Scope::root`], spawn in it, stop it, read the receipt.
 //!
 //! ```
 //! use allstop_core::{Cause, CauseKind, Extent};
@@ -22,16 +22,16 @@
 //! ```
 //!
 //! # Stopping
-//! A stop climbs a ladder: **ask** (the token fires, processes get SIGTERM, remotes are told) → **grace** → **force**
-//! (futures are dropped, processes get SIGKILL) → **account**: whatever is left is named. It never takes longer than
-//! grace and [`FORCE_MAX`], and never claims more than was verified.
+//! A stop climbs a ladder: **ask** (the token fires, processes get SIGTERM, remotes get a request) → **grace** →
+//! **force** (futures are dropped, processes get SIGKILL) → **account**: the receipt lists all remaining work. The
+//! ladder never takes longer than grace and [`FORCE_MAX`]. The receipt never claims more than was verified.
 //!
-//! Four kinds of work are told apart by what force can do to them: futures ([`Scope::spawn`]) are dropped; child
-//! processes ([`Scope::spawn_process`]) are killed with all their descendants; threads ([`Scope::spawn_blocking`])
-//! cannot be forced, are counted and named; calls of other machines ([`Scope::register_remote`]) can only be asked.
+//! The effect of force distinguishes four kinds of work. Futures ([`Scope::spawn`]) are dropped. Child processes
+//! ([`Scope::spawn_process`]) are killed with all their descendants. Threads ([`Scope::spawn_blocking`]) cannot be
+//! forced; they are counted and listed. Calls to other machines ([`Scope::register_remote`]) can only be asked.
 
-// From below: sync, signal, env, gate and work; cell; collect and registration; scope; stop; child_scope, spawn and
-// child_process. A file imports from its own layer and those below it.
+// Layers, lowest first: sync, signal, env, gate and work; cell; collect and registration; scope; stop; child_scope,
+// spawn and child_process. A file imports only from its own layer and from lower layers.
 mod cell;
 mod child_process;
 mod child_scope;

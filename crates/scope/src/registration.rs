@@ -1,4 +1,4 @@
-//! The guard of a registered piece of work, which must be answered, and the move of work to another scope.
+//! The guard of a registered piece of work, which must be finished, and the move of work to another scope.
 
 use std::borrow::Cow;
 
@@ -6,8 +6,8 @@ use crate::cell::{Node, WorkKey};
 use crate::gate::NotStarted;
 use crate::work::{Details, Ending, Force, WorkSpec};
 
-/// A registered piece of work. It must be answered: [`Registration::finish`] says how it ended; a drop of the
-/// registration says that the work was dropped.
+/// A registered piece of work. [`Registration::finish`] records its ending. Dropping the registration records that the
+/// work was dropped.
 #[must_use = "dropping a registration says that the work was dropped"]
 pub struct Registration {
     node: Node,
@@ -26,7 +26,7 @@ impl std::fmt::Debug for Registration {
 }
 
 impl Node {
-    /// Registers a piece of work, unless the barrier is closed: one step with the check.
+    /// Registers a piece of work, unless the barrier is closed. The check and the registration are one step.
     pub(crate) fn register(
         &self,
         spec: WorkSpec,
@@ -50,26 +50,26 @@ impl Registration {
         self.key
     }
 
-    /// Details of the item beside its state.
+    /// Details of the item, in addition to its state.
     pub fn details_mut(&mut self) -> &mut Details {
         self.details.get_or_insert_default()
     }
 
-    /// Says that the work heard the stop, at this checkpoint. It still has to end.
+    /// Records that the work observed the stop, at this checkpoint. The work still has to end.
     ///
-    /// Without a stop that covers the work this changes nothing: an ask comes before its acknowledgement.
+    /// Does nothing unless a stop covers the work, because an ask precedes its acknowledgement.
     pub fn acknowledge(&self, checkpoint: impl Into<Cow<'static, str>>) {
         let _cause = self.node.acknowledge(self.key, checkpoint.into());
     }
 
-    /// Takes the work out of the registry without an ending: it has moved to another registration.
+    /// Removes the work from the registry without an ending, because another registration has taken it over.
     pub(crate) fn release(mut self) {
         self.answered = true;
         self.node.release_work(self.key);
     }
 
-    /// Moves the work to another scope. It is registered there before it is released here, so that a stop of either
-    /// finds it at any time; and work that a stop covers here stays here.
+    /// Moves the work to another scope. The work is registered in the new scope before it is released here, so a stop
+    /// of either scope always finds it. Work that a stop covers here stays here.
     pub(crate) fn move_to(
         mut self,
         node: &Node,
@@ -92,7 +92,7 @@ impl Registration {
         }
     }
 
-    /// Says how the work ended. `Returned` after [`Registration::acknowledge`] becomes `Acknowledged`.
+    /// Records the end of the work. `Returned` after [`Registration::acknowledge`] becomes `Acknowledged`.
     pub fn finish(mut self, ending: Ending) {
         self.answered = true;
         let details = self.details.take();

@@ -1,4 +1,4 @@
-//! The scope: handle of one node of the tree that work runs in, and the guard of its engine.
+//! The scope: handle of one node of the tree of work, and the guard of its engine.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::stop::StopRequest;
 use crate::sync::CancellationToken;
 use crate::work::{Force, WorkSpec};
 
-/// A cheap handle of one scope. Clones are the same scope.
+/// A cheap handle of one scope. Clones refer to the same scope.
 ///
-/// Everything runs in a scope: work is registered before it runs, and registering and checking for a stop are one
-/// step, so that nothing starts behind a stop that was accepted.
+/// All work runs in a scope. Work is registered before it runs. Registering and checking for a stop are one step, so
+/// that nothing starts after a stop was accepted.
 #[derive(Clone)]
 pub struct Scope {
     node: Node,
@@ -42,26 +42,27 @@ impl Scope {
         self.node.relabel(label.into());
     }
 
-    /// Moves this scope, with all that runs in it and below, below another scope of the same tree, in one step: from
-    /// now on stops and deadlines of the new parent cover it, and those of the former parent do not.
+    /// Moves this scope, with all work in it and below it, below another scope of the same tree, in one step. From now
+    /// on, stops and deadlines of the new parent cover this scope, and those of the former parent do not.
     ///
     /// # Errors
-    /// If a stop covers either parent, or the new one is closed: then this scope stays where it is. A stop of the new
-    /// parent that came in between may cover it all the same.
+    /// If a stop covers either parent, or the new parent is closed. The scope then stays below its former parent. A
+    /// stop of the new parent during the attempt may still cover it.
     ///
     /// # Panics
-    /// In debug builds, if the scope was not made to move, or is of another tree.
+    /// In debug builds, if the scope was not created as movable, or belongs to another tree.
     pub fn move_below(&self, to: &Self) -> Result<(), NotStarted> {
         self.node.move_below(&to.node)
     }
 
-    /// Name in receipts of the item that this scope belongs to: the id of its unit, after the ids of the units around
-    /// it: `call_1/call_2`. `None` outside of units.
+    /// Path in receipts of the item that contains this scope: the id of its unit, after the ids of the enclosing units,
+    /// such as `call_1/call_2`. `None` outside of units.
     pub fn item_path(&self) -> Option<Arc<str>> {
         Some(Arc::clone(&self.node.unit()?.path))
     }
 
-    /// The unit of this name in receipts, if it is here or below. A running unit is always found.
+    /// The unit with this path in receipts. `None` if the unit is neither here nor below. A running unit is always
+    /// found.
     pub fn find_unit(&self, path: &str) -> Option<Self> {
         self.node.find_unit(path).map(Self::of)
     }
@@ -82,7 +83,7 @@ impl Scope {
         self.node.env()
     }
 
-    /// Dry run of a stop of this scope: the items that it would find now.
+    /// Dry run of a stop of this scope: the items that a stop would find now.
     pub fn preview(&self, extent: Extent, cause: Cause) -> Receipt {
         let request = self.stop_info(&StopRequest::new(extent, cause));
         Receipt::of_preview(request, self.running())
@@ -98,7 +99,7 @@ impl Scope {
         self.node.subtree_live() == 0
     }
 
-    /// Resolves when a stop covers this scope. [`Scope::cause`] says why.
+    /// Resolves when a stop covers this scope. [`Scope::cause`] returns the cause.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -106,12 +107,12 @@ impl Scope {
         self.node.stopped()
     }
 
-    /// Resolves when a stop covers this scope, and acknowledges it at this checkpoint for the futures that run in it.
-    /// For the body of a unit, such as a tool's call, that has the scope and no [`WorkCx`](crate::WorkCx). The body
-    /// still has to return.
+    /// Resolves when a stop covers this scope, and acknowledges the stop at this checkpoint for the futures of the
+    /// scope. For the body of a unit, such as a tool call, that has the scope but no [`WorkCx`](crate::WorkCx). The
+    /// body still has to return.
     ///
     /// # Cancel safety
-    /// Cancel safe: it acknowledges only when it resolves.
+    /// Cancel safe: acknowledges only when it resolves.
     pub async fn stopped_at(&self, checkpoint: &'static str) -> Cause {
         self.stopped().await;
         self.node
@@ -124,27 +125,27 @@ impl Scope {
         self.node.is_stopped()
     }
 
-    /// Cause of the first stop; a later stop does not change it.
+    /// Cause of the first stop. A later stop does not change it. `None` without a stop.
     pub fn cause(&self) -> Option<Cause> {
         self.node.cause()
     }
 
-    /// Time until the nearest deadline of this scope and those above; `None` without a deadline.
+    /// Time until the nearest deadline of this scope and the scopes above it. `None` without a deadline.
     pub fn time_left(&self) -> Option<Duration> {
         let at = self.node.nearest_deadline()?;
         Some(at.saturating_duration_since(Instant::now()))
     }
 
-    /// True if work could start here.
+    /// Checks whether work could start here.
     ///
     /// # Errors
-    /// The reason why not. The result can be outdated at once: to start something, register it.
+    /// Returns the reason. The result can be outdated at once. To start work, register it.
     pub fn check(&self) -> Result<(), NotStarted> {
         self.node.check()
     }
 
-    /// A token for code that uses tokio-util and not this crate. Cancelling it closes no barrier and makes no receipt,
-    /// and so is no stop: therefore this is a child of the scope's token.
+    /// A token for code that uses tokio-util and not this crate. Cancelling this token closes no barrier and creates no
+    /// receipt, so it is not a stop. Therefore it is a child of the scope's token.
     pub fn token(&self) -> CancellationToken {
         self.node.token().child_token()
     }
@@ -152,16 +153,16 @@ impl Scope {
     /// Registers work that is polled inside other registered work, or that runs outside of this crate.
     ///
     /// # Errors
-    /// If a stop covers this scope, or it is closed.
+    /// If a stop covers this scope, or the scope is closed.
     pub fn register(&self, spec: WorkSpec) -> Result<Registration, NotStarted> {
         self.node.register(spec, Force::Inline)
     }
 
-    /// Registers a call of another machine. `ask` is called once when a stop covers the call, and must not block.
-    /// Unless the registration is finished with the remote's confirmation, a receipt says `unreachable`.
+    /// Registers a call to another machine. `ask` is called once when a stop covers the call, and must not block.
+    /// Unless the registration is finished with the remote's confirmation, the receipt reports `unreachable`.
     ///
     /// # Errors
-    /// If a stop covers this scope, or it is closed.
+    /// If a stop covers this scope, or the scope is closed.
     pub fn register_remote(
         &self,
         spec: WorkSpec,
@@ -170,8 +171,8 @@ impl Scope {
         self.node.register(spec, Force::Remote(Arc::new(ask)))
     }
 
-    /// Registers the engine that drives this scope: a stop waits for its acknowledgement, and `cancel_observed` depends
-    /// on that. The guard's drop says that the engine has ended.
+    /// Registers the engine that drives this scope. A stop waits for the engine's acknowledgement, and
+    /// `cancel_observed` depends on it. Dropping the guard records the end of the engine.
     pub fn attach_engine(&self) -> EngineGuard {
         self.node.attach_engine();
         EngineGuard {
@@ -179,13 +180,13 @@ impl Scope {
         }
     }
 
-    /// Closes the scope after its purpose has ended: nothing starts in it any more. Work that runs is not interrupted,
-    /// and is still covered by stops.
+    /// Closes the scope after its purpose has ended. Nothing starts in a closed scope. Running work is not interrupted,
+    /// and stops still cover it.
     pub fn close(&self) {
         self.node.close();
     }
 
-    /// Longest time of an ask in this tree.
+    /// Time limit of an ask in this tree.
     pub fn grace(&self) -> Duration {
         self.node.env().options.grace
     }
@@ -202,7 +203,7 @@ impl fmt::Debug for Scope {
     }
 }
 
-/// The engine that drives a scope. Its drop says that the engine has ended.
+/// The engine that drives a scope. Dropping the guard records the end of the engine.
 #[derive(Debug)]
 #[must_use = "dropping it says that the engine has ended"]
 pub struct EngineGuard {
@@ -210,7 +211,7 @@ pub struct EngineGuard {
 }
 
 impl EngineGuard {
-    /// Says that the engine observed the stop at a checkpoint. Changes nothing without a stop that covers the scope.
+    /// Records that the engine observed the stop at a checkpoint. Does nothing unless a stop covers the scope.
     pub fn acknowledge(&self) {
         if self.scope.node.cause().is_some() {
             self.scope.node.engine_done();

@@ -1,27 +1,28 @@
-//! A signal that is given once and stays given: like a cancellation token, without a tree of tokens.
+//! A signal that is set once and stays set: like a cancellation token, without a tree of tokens.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Notify;
 
-/// Signal that is given once. Waiters, present and later, resume. It allocates nothing.
+/// Signal that is set once. Resumes present and later waiters. Allocates nothing.
 #[derive(Debug, Default)]
 pub(crate) struct StopSignal {
     given: AtomicBool,
-    /// True if given to all that share the signal: then no waiter has to check further.
+    /// True if the signal is set for all scopes that share it. Then no waiter has to check further.
     given_to_all: AtomicBool,
     waiting: Notify,
 }
 
 impl StopSignal {
-    /// Gives the signal. A second time changes nothing.
+    /// Sets the signal and wakes the waiters. Further calls change nothing.
     pub(crate) fn give(&self) {
         if self.set() {
             self.wake();
         }
     }
 
-    /// Gives the signal without waking the waiters: [`StopSignal::wake`] has to follow. Returns whether it is new.
+    /// Sets the signal without waking the waiters. The caller must call [`StopSignal::wake`] afterwards. Returns true
+    /// if the signal was not set before.
     pub(crate) fn set(&self) -> bool {
         !self.given.swap(true, Ordering::AcqRel)
     }
@@ -31,7 +32,7 @@ impl StopSignal {
         self.waiting.notify_waiters();
     }
 
-    /// Gives the signal to all that share it, and wakes them.
+    /// Sets the signal for all scopes that share it, and wakes them.
     pub(crate) fn give_to_all(&self) {
         self.set();
         self.given_to_all.store(true, Ordering::Release);
@@ -46,15 +47,15 @@ impl StopSignal {
         self.given.load(Ordering::Acquire)
     }
 
-    /// Resolves when the signal is given.
+    /// Resolves when the signal is set.
     pub(crate) async fn given(&self) {
         self.given_to(|| self.is_given()).await;
     }
 
-    /// Resolves when the signal is given to one of those that share it: `is_mine` is checked at each wake-up.
+    /// Resolves when the signal is set for one of the scopes that share it. Checks `is_mine` at each wake-up.
     pub(crate) async fn given_to(&self, is_mine: impl Fn() -> bool) {
         loop {
-            // Made before the check: a signal that is given in between wakes it.
+            // Created before the check, so that a signal in between wakes this waiter.
             let woken = self.waiting.notified();
             if is_mine() {
                 return;

@@ -1,4 +1,4 @@
-//! Spawning in a scope: futures, which are dropped by force, and threads, which cannot be forced. Nothing else in the
+//! Spawning in a scope: futures, which force drops, and threads, which cannot be forced. No other module of the
 //! workspace spawns.
 
 use std::borrow::Cow;
@@ -21,13 +21,13 @@ use crate::work::{Ending, Force, WorkSpec};
 /// Reason why spawned work has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WorkLost {
-    /// Its future was dropped by force, or its runtime ended.
+    /// The future was dropped by force, or its runtime ended.
     #[error("the work was dropped")]
     Dropped,
-    /// It panicked.
+    /// The work panicked.
     #[error("the work panicked")]
     Panicked,
-    /// It never began: the system gave no thread for it.
+    /// The work never began, because the system provided no thread.
     #[error(
         "the system gives no more threads; end other programs, or raise the limit (`ulimit -u`)"
     )]
@@ -52,11 +52,11 @@ pub struct WorkHandle<T> {
 
 #[derive(Debug)]
 enum HandleKind<T> {
-    /// `None`: it never began.
+    /// Returns `None` if the work never began.
     Task(tokio::task::JoinHandle<Option<T>>),
     Engine(tokio::task::JoinHandle<T>),
     Thread(oneshot::Receiver<std::thread::Result<T>>),
-    /// Work that never began.
+    /// Work that never began, because the system provided no thread.
     NoThread,
 }
 
@@ -82,7 +82,7 @@ impl<T> Future for WorkHandle<T> {
     }
 }
 
-/// Context of spawned work: its view of its scope.
+/// Context of spawned work: access to its scope.
 #[derive(Debug, Clone)]
 pub struct WorkCx {
     scope: Scope,
@@ -90,24 +90,25 @@ pub struct WorkCx {
 }
 
 impl WorkCx {
-    /// The scope that it runs in.
+    /// The scope in which the work runs.
     pub fn scope(&self) -> &Scope {
         &self.scope
     }
 
-    /// Resolves when a stop covers the work, and acknowledges it at this checkpoint. The work still has to return.
+    /// Resolves when a stop covers the work, and acknowledges the stop at this checkpoint. The work still has to
+    /// return.
     ///
     /// # Cancel safety
-    /// Cancel safe: it acknowledges only when it resolves.
+    /// Cancel safe: acknowledges only when it resolves.
     pub async fn stopped_at(&self, checkpoint: &'static str) -> Cause {
         self.scope.stopped().await;
         self.hear(checkpoint)
     }
 
-    /// For loops and threads: acknowledges a stop at this checkpoint, if one covers the work.
+    /// Acknowledges a stop at this checkpoint, if a stop covers the work. For loops and threads.
     ///
     /// # Errors
-    /// The cause of the stop: return.
+    /// Returns the cause of the stop. The work must then return.
     pub fn checkpoint(&self, checkpoint: &'static str) -> Result<(), Cause> {
         if !self.scope.is_stopped() {
             return Ok(());
@@ -122,19 +123,19 @@ impl WorkCx {
             .expect("a cause is set before the signal is given")
     }
 
-    /// Says that the work observed the stop.
+    /// Records that the work observed the stop.
     pub fn acknowledge(&self, checkpoint: impl Into<Cow<'static, str>>) {
         let _cause = self.scope.node().acknowledge(self.key, checkpoint.into());
     }
 
-    /// Checkpoint at which the work observed the stop, as in the receipt; `None` if it has not yet.
+    /// Checkpoint at which the work observed the stop, as in the receipt. `None` if the work has not observed a stop.
     pub fn acknowledged(&self) -> Option<Cow<'static, str>> {
         self.scope.node().acknowledged(self.key)
     }
 }
 
 pin_project! {
-    /// A future with its registration. The future is dropped first: by the order of the fields.
+    /// A future with its registration. The order of the fields drops the future first.
     struct Tracked<F> {
         #[pin]
         future: Option<F>,
@@ -144,8 +145,8 @@ pin_project! {
 }
 
 impl<F: Future> Future for Tracked<F> {
-    /// `None`: a stop was accepted between the registration and the first poll. The work was registered in time, but
-    /// none of it has happened yet, and nothing begins behind the barrier.
+    /// `None` if a stop was accepted between the registration and the first poll. The work was registered in time, but
+    /// it has not begun, and nothing begins after the barrier is closed.
     type Output = Option<F::Output>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<F::Output>> {
@@ -159,7 +160,7 @@ impl<F: Future> Future for Tracked<F> {
             Some(future) if !overtaken => Some(std::task::ready!(future.poll(cx))),
             _ => None,
         };
-        // A future that has returned is dropped too: its destructors may take time, and the work ends after them.
+        // A future that has returned is dropped too. Its destructors may take time, and the work ends after them.
         this.future.set(None);
         if let Some(registration) = this.registration.take() {
             registration.finish(if overtaken {
@@ -174,10 +175,10 @@ impl<F: Future> Future for Tracked<F> {
 
 impl Scope {
     /// Spawns a future on the tree's work runtime. If a stop is accepted before the first poll, the future is dropped,
-    /// and its item says `not_begun`.
+    /// and its item reports `not_begun`.
     ///
     /// # Errors
-    /// If a stop covers this scope, or it is closed: then `make` is not called.
+    /// If a stop covers this scope, or the scope is closed. Then `make` is not called.
     pub fn spawn<F>(
         &self,
         spec: WorkSpec,
@@ -189,11 +190,11 @@ impl Scope {
         self.spawn_on(&self.env().options.work, spec, false, make)
     }
 
-    /// The same for work that has begun elsewhere and continues here: if a stop is accepted before the first poll here,
-    /// the future is polled all the same, and has to observe the stop.
+    /// Like [`Scope::spawn`], but for work that has begun elsewhere and continues here. If a stop is accepted before
+    /// the first poll here, the future is still polled, and must observe the stop.
     ///
     /// # Errors
-    /// If a stop covers this scope, or it is closed: then `make` is not called.
+    /// If a stop covers this scope, or the scope is closed. Then `make` is not called.
     pub fn spawn_begun<F>(
         &self,
         spec: WorkSpec,
@@ -237,16 +238,16 @@ impl Scope {
         })
     }
 
-    /// Spawns an engine, which drives a scope and answers for it, and so is not work that the scope has to stop. It
-    /// runs on the control runtime, is never forced, and must end soon after the work it drives has ended. It starts
-    /// even behind the barrier, because a turn that is refused there needs an ending too.
+    /// Spawns an engine. An engine drives a scope and answers stops for it, so a stop does not count it as work of the
+    /// scope. It runs on the control runtime, is never forced, and must end soon after the work that it drives has
+    /// ended. It starts even if the barrier is closed, because a turn that is refused then needs an ending too.
     ///
     /// Pair it with [`Scope::attach_engine`], so that stops wait for its acknowledgement.
     pub fn spawn_engine<F>(&self, engine: F) -> WorkHandle<F::Output>
     where
         F: Future<Output: Send + 'static> + Send + 'static,
     {
-        // Boxed: a task is moved whole when it is made, when it ends and when its output is taken.
+        // Boxed, because a task is moved as a whole when it is created, when it ends and when its output is taken.
         let engine = Box::pin(engine);
         #[expect(clippy::disallowed_methods, reason = "the one place that spawns")]
         let task = self.env().options.control.spawn(engine);
@@ -255,10 +256,10 @@ impl Scope {
         }
     }
 
-    /// Spawns a future on the tree's control runtime: drivers that never block their thread.
+    /// Spawns a future on the tree's control runtime, for drivers that never block their thread.
     ///
     /// # Errors
-    /// If a stop covers this scope, or it is closed: then `make` is not called.
+    /// If a stop covers this scope, or the scope is closed. Then `make` is not called.
     pub fn spawn_control<F>(
         &self,
         spec: WorkSpec,
@@ -270,12 +271,12 @@ impl Scope {
         self.spawn_on(&self.env().options.control, spec, false, make)
     }
 
-    /// Runs a closure on a new thread. A thread cannot be forced: one that never checks its [`WorkCx`] is named in the
-    /// receipt as still running, and is never joined at exit. If the system gives no thread, `run` is not called, and
-    /// the handle returns [`WorkLost::NoThread`].
+    /// Runs a closure on a new thread. A thread cannot be forced. The receipt lists a thread that never checks its
+    /// [`WorkCx`] as still running, and the thread is never joined at exit. If the system provides no thread, `run` is
+    /// not called, and the handle returns [`WorkLost::NoThread`].
     ///
     /// # Errors
-    /// If a stop covers this scope, or it is closed: then `run` is not called.
+    /// If a stop covers this scope, or the scope is closed. Then `run` is not called.
     pub fn spawn_blocking<T: Send + 'static>(
         &self,
         spec: WorkSpec,
@@ -292,7 +293,7 @@ impl Scope {
         env.thread_started();
         let body = move || {
             if registration.node().cause().is_some() {
-                // A stop was accepted while the system made the thread.
+                // A stop was accepted while the system created the thread.
                 drop(run);
                 registration.finish(Ending::NotBegun);
                 env.thread_ended();
@@ -305,7 +306,7 @@ impl Scope {
                 Ending::Panicked
             });
             env.thread_ended();
-            // Fails if the handle was dropped: the registration has the ending.
+            // Fails if the handle was dropped. The registration has the ending.
             drop(tx.send(result));
         };
         let thread = std::thread::Builder::new().name("allstop-work".to_owned());

@@ -1,7 +1,8 @@
-//! The primitives that the truth of a receipt rests on: locks, counts, wake-ups, tokens, time, tasks and processes.
+//! The primitives on which the correctness of a receipt rests: locks, counts, wake-ups, tokens, time, tasks and
+//! processes.
 //!
-//! Scopes, nodes and stops import them from here alone, so that the models in `tests/loom` can build the same source
-//! files over primitives whose every interleaving is tried.
+//! Scopes, nodes and stops import these primitives only from this module. The models in `tests/loom` build the same
+//! source files with their own primitives, and try every interleaving.
 
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -17,5 +18,5 @@ pub(crate) use tokio_util::sync::CancellationToken;
 pub(crate) use crate::signal::StopSignal;
 
 /// The largest extent whose waiters are woken before the stop returns; a turn is smaller. Waking the waiters of
-/// thousands of cells takes milliseconds, which the ladder spends instead of the caller.
+/// thousands of cells takes milliseconds. For such an extent, the ladder wakes them instead of the caller.
 pub(crate) const WOKEN_AT_ONCE_CELLS_MAX: usize = 64;

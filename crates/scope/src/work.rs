@@ -14,13 +14,13 @@ use crate::sync::{AbortHandle, ProcessHandle};
 pub struct WorkSpec {
     /// Kind of the work.
     pub kind: ItemKind,
-    /// For people.
+    /// Name for people.
     pub name: Arc<str>,
-    /// Its id in receipts; `None`: a number is generated. The name of a unit in another one has the ids of both.
+    /// Id in receipts. `None` generates a number. The path of a unit inside another unit contains the ids of both.
     pub id: Option<Arc<str>>,
-    /// Work of a call, for people: see [`call_label`](allstop_core::call_label).
+    /// Description of a call, for people: see [`call_label`](allstop_core::call_label).
     pub label: Option<Arc<str>>,
-    /// Effect of repeating the work, where an unknown outcome matters.
+    /// Effect of repeating the work. `None` if an unknown outcome does not matter.
     pub effect: Option<Effect>,
 }
 
@@ -36,28 +36,28 @@ impl WorkSpec {
         }
     }
 
-    /// The same, with this id.
+    /// Sets the id.
     #[must_use]
     pub fn id(mut self, id: impl Into<Arc<str>>) -> Self {
         self.id = Some(id.into());
         self
     }
 
-    /// The same, with a label.
+    /// Sets the label.
     #[must_use]
     pub fn label(mut self, label: Option<Arc<str>>) -> Self {
         self.label = label;
         self
     }
 
-    /// The same, with an effect.
+    /// Sets the effect.
     #[must_use]
     pub fn effect(mut self, effect: Effect) -> Self {
         self.effect = Some(effect);
         self
     }
 
-    /// Id in receipts of this work, which is number `seq` of all work.
+    /// Id in receipts of this work, which has the number `seq` among all work.
     pub(crate) fn item_id(&self, seq: u64) -> Arc<str> {
         match &self.id {
             Some(id) => Arc::clone(id),
@@ -66,7 +66,7 @@ impl WorkSpec {
     }
 }
 
-/// `future_7`, in one allocation: a receipt may have ten thousand of them.
+/// Formats an id such as `future_7` in one allocation, because a receipt may have ten thousand of them.
 fn numbered(kind: ItemKind, seq: u64) -> Arc<str> {
     // The longest kind, an underscore and 20 digits are shorter.
     let mut room = [0; 40];
@@ -81,17 +81,17 @@ fn numbered(kind: ItemKind, seq: u64) -> Arc<str> {
 /// End of a piece of work.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Ending {
-    /// It returned by itself.
+    /// The work returned by itself.
     Returned,
-    /// It observed the stop at this checkpoint, and returned.
+    /// The work observed the stop at this checkpoint, and returned.
     Acknowledged(Cow<'static, str>),
-    /// Its future was dropped.
+    /// The future was dropped.
     Dropped,
-    /// Its future was dropped before its first poll: a stop was accepted in between.
+    /// The future was dropped before its first poll, because a stop was accepted in between.
     NotBegun,
-    /// It panicked.
+    /// The work panicked.
     Panicked,
-    /// It was ended from outside.
+    /// The work was ended from outside.
     Stopped {
         /// Method that ended it.
         how: EndMethod,
@@ -100,39 +100,39 @@ pub enum Ending {
     },
     /// The remote was asked and has not confirmed.
     NotConfirmed,
-    /// Its watcher is gone, so its end is unknown.
+    /// The watcher is gone, so the end of the work is unknown.
     WatcherGone,
 }
 
 /// Means to end a piece of work by force.
 pub(crate) enum Force {
-    /// By dropping the future that it is in.
+    /// Drops the future of the work.
     Abort(AbortHandle),
-    /// By dropping the future that it is in, whose task is being made at this moment.
+    /// Drops the future of the work. Its task is being created at this moment.
     AbortSoon,
-    /// By signals.
+    /// Sends signals.
     Process(ProcessHandle),
-    /// Not at all: a thread.
+    /// None: a thread cannot be forced.
     Thread,
-    /// Not at all: another machine. The closure asks it.
+    /// None: another machine cannot be forced. The closure asks it.
     Remote(Arc<dyn Fn() + Send + Sync>),
-    /// By ending the future that it is polled in, which is registered itself.
+    /// Ends the enclosing future, which polls the work and has its own registration.
     Inline,
 }
 
 impl Force {
-    /// True if a stop has to ask the work by itself: nothing in the work observes the signal of its scope.
+    /// True if a stop has to ask the work individually, because the work does not observe the signal of its scope.
     pub(crate) fn is_asked(&self) -> bool {
         matches!(self, Self::Process(_) | Self::Remote(_))
     }
 }
 
-/// Details of an item of a receipt beside its state.
+/// Details of an item of a receipt, in addition to its state.
 #[derive(Debug, Clone, Default)]
 pub struct Details {
     /// The level of containment of a process.
     pub containment: Option<Containment>,
-    /// Tokens that came in after the stop was accepted.
+    /// Tokens received after the stop was accepted.
     pub tokens_received_after_stop: Option<u64>,
     /// Note for the reader.
     pub note: Option<Cow<'static, str>>,

@@ -1,4 +1,5 @@
-//! Acceptance of stops by a scope: the walk covers it, a second stop joins the first, and its engine acknowledges.
+//! Acceptance of stops by a scope: the walk covers the scope, a second stop joins the first, and the engine
+//! acknowledges.
 
 use std::sync::Arc;
 
@@ -10,47 +11,47 @@ use super::{CellState, EndedWork, Node, Seat, StopInProgress};
 use crate::sync::{CancellationToken, ProcessHandle};
 use crate::work::Force;
 
-/// The part of a scope in a stop that reaches it.
+/// Role of a scope in a stop that reaches it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// The stop was asked of it: here joining and ending early are decided.
+    /// The stop was requested for this scope. Joining and ending early are decided here.
     Target,
-    /// The same, once it is known that something runs there behind a closed barrier.
+    /// Like [`Role::Target`], but the barrier was already closed and work still runs there.
     ShutTarget,
-    /// One of several targets: joining and ending early are decided elsewhere, but an earlier commit counts.
+    /// One of several targets. The caller decides about joining and ending early, but an earlier commit counts.
     Together,
-    /// It is below the target, or a part that a wider stop already covers.
+    /// A scope below the target.
     Below,
 }
 
-/// The answer of a scope to a stop that was asked of it.
+/// Answer of a scope to a stop that was requested for it.
 pub(crate) enum Accepted {
-    /// It is covered now.
+    /// The stop now covers the scope.
     Covered,
-    /// The same stop has reached it before, by another way: it moves.
+    /// This stop already covers the scope, because the scope moved during the walk.
     CoveredBefore,
-    /// It can no longer be stopped: the commit was first.
+    /// The scope can no longer be stopped, because its turn committed first.
     Committed,
-    /// A stop that covers it runs: join it.
+    /// A stop that covers the scope is running. Join it.
     Join(Arc<StopInProgress>),
-    /// Its barrier was closed before, and no stop runs: it may have ended.
+    /// The barrier was closed before, and no stop is running. The scope may have ended.
     Shut,
 }
 
-/// Nodes, tokens and work that a stop's walk has found and not handled yet. Drop it outside of every lock.
+/// Nodes, tokens and work that a stop's walk has found and not handled yet. Drop this outside of every lock.
 #[derive(Default)]
 pub(crate) struct Reached {
     /// Scopes whose barrier is still open.
     pub(crate) below: Vec<Node>,
     pub(crate) tokens: Vec<CancellationToken>,
-    /// A process that is being launched is not in the list: its launcher asks it.
+    /// Without processes that are being launched: their launcher asks them.
     pub(crate) processes: Vec<ProcessHandle>,
     pub(crate) remotes: Vec<Arc<dyn Fn() + Send + Sync>>,
 }
 
 impl Node {
-    /// Closes the barrier of this scope and of those below in its cell for a stop, counts what it has to wait for, and
-    /// lists what it has to ask and the cells below, all in one step.
+    /// Closes the barrier of this scope and of the scopes below it in its cell for a stop. In the same step, counts the
+    /// work to wait for, and lists the work to ask and the cells below.
     pub(crate) fn accept(
         &self,
         stop: &Arc<StopInProgress>,
@@ -71,7 +72,7 @@ impl Node {
             return Accepted::CoveredBefore;
         }
         if matches!(role, Role::Target | Role::ShutTarget) {
-            // Not the account of a part, which climbs no ladder.
+            // Ignores the account of a part, which climbs no ladder.
             let mut covering = entries.upwards(self.seat).flat_map(|entry| &entry.stops);
             if let Some(running) = covering.find(|stop| !stop.is_done() && !stop.is_part()) {
                 return Accepted::Join(Arc::clone(running));
@@ -108,10 +109,10 @@ impl Node {
         }
         let live = entries.live(self.seat);
         stop.count().more(usize::from(live > 0));
-        // Work that ended under a stop of its own scope alone is dropped once that stop is answered.
+        // Drops work that ended under a stop of only its scope, after that stop is answered.
         ended.retain(|ended| entries.is_asked_for(ended.seat));
         if ended.is_empty() {
-            // Mostly one piece of work, or many: a growing vector would begin with room for four.
+            // Most scopes have one piece of work, or many. A growing vector would allocate room for four.
             ended.reserve_exact(live);
         }
         if *asked > 0 {
@@ -129,12 +130,12 @@ impl Node {
         let own = entries.get_mut(self.seat);
         own.keep_stop(Arc::clone(stop), |stop| stop.is_of(self));
         reached.below.extend(state.children(self.seat));
-        // Only a hint: the entry of a scope says if a stop covers it and has been announced.
+        // Only a hint: the entry of a scope records whether a stop covers the scope and has been announced.
         self.cell.signal.set();
         Accepted::Covered
     }
 
-    /// The stops that cover this scope and run, without accounts of parts, which climb no ladder.
+    /// The running stops that cover this scope, without accounts of parts, which climb no ladder.
     pub(crate) fn running_stops(&self) -> Vec<Arc<StopInProgress>> {
         let state = self.cell.state.lock();
         let covering = state.entries.upwards(self.seat);
@@ -143,7 +144,8 @@ impl Node {
         running.cloned().collect()
     }
 
-    /// The stop that covers this scope: its own if there is one, else the nearest that still runs, or has run.
+    /// The stop that covers this scope: its own stop if there is one, otherwise the nearest running stop, otherwise the
+    /// nearest ended stop.
     pub(crate) fn covering_stop(&self) -> Option<Arc<StopInProgress>> {
         let state = self.cell.state.lock();
         let covering = || {
@@ -157,7 +159,8 @@ impl Node {
         own.or_else(running).or_else(|| covering().next()).cloned()
     }
 
-    /// True once a stop that covers this scope has been announced: all that it covers has its cause by then.
+    /// True once a stop that covers this scope has been announced. By then, every scope that the stop covers has its
+    /// cause.
     pub(crate) fn is_stopped(&self) -> bool {
         let signal = &self.cell.signal;
         signal.is_given_to_all()
@@ -169,8 +172,8 @@ impl Node {
         self.cell.signal.given_to(|| self.is_stopped()).await;
     }
 
-    /// Wakes all waiters of this cell, once a stop of this scope has been announced. Waiters that it does not cover
-    /// keep waiting.
+    /// Wakes all waiters of this cell after a stop of this scope has been announced. Waiters that the stop does not
+    /// cover keep waiting.
     pub(crate) fn wake(&self) {
         if self.seat == Seat::FIRST {
             self.cell.signal.give_to_all();
@@ -179,7 +182,8 @@ impl Node {
         }
     }
 
-    /// Registers an engine of this scope: a stop waits for its acknowledgement too, and names the engine until then.
+    /// Registers an engine of this scope. A stop also waits for the engine's acknowledgement, and lists the engine
+    /// until then.
     pub(crate) fn attach_engine(&self) {
         let seq = self.env().next_seq();
         let entries = &mut self.cell.state.lock().entries;

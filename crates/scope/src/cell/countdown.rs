@@ -1,17 +1,17 @@
-//! The countdown of one stop: the number of cells in which something still runs, and the signal that nothing does.
+//! The countdown of one stop: the number of cells with running work, and the signal that none is left.
 
 use crate::sync::{AtomicUsize, Notify, Ordering};
 
-/// Counts the cells that the walk has reached and in which something runs, plus one during the walk, so that the count
-/// is zero only when everything that the stop covers has ended. Once zero it stays zero, because nothing starts behind
-/// a barrier. The work of one cell is counted in the cell, under its lock.
+/// Counts the cells that the walk has reached and that have running work, plus one during the walk. The count is zero
+/// only when all work that the stop covers has ended. A count of zero stays zero, because nothing starts after a
+/// barrier is closed. Each cell counts its own work under its lock.
 pub(crate) struct Countdown {
     remaining: AtomicUsize,
     quiet: Notify,
 }
 
 impl Countdown {
-    /// At the beginning of a walk, whose end is one [`Countdown::one_less`].
+    /// A countdown at the beginning of a walk. One [`Countdown::one_less`] ends the walk.
     pub(crate) fn of_walk() -> Self {
         Self {
             remaining: AtomicUsize::new(1),
@@ -26,7 +26,7 @@ impl Countdown {
 
     /// Subtracts a cell in which all work has ended, an engine, or the walk.
     pub(crate) fn one_less(&self) {
-        // Release: the effects of the work happen before a receipt that is made after an acquiring read of zero.
+        // Release: the effects of the work happen before a receipt that is created after an acquiring read of zero.
         if self.remaining.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.quiet.notify_one();
         }

@@ -1,9 +1,9 @@
 //! The entries of a cell: description, barrier and stops of each of its scopes.
 //!
-//! An entry stays until its cell is dropped, also after the scope has ended: it is lighter than a call in a turn's
+//! An entry stays until its cell is dropped, even after the scope has ended. It is smaller than a call in a turn's
 //! draft. Invariants:
-//! 1. Work counts in its entry and in all entries above it in the cell: an entry counts everything below it there.
-//! 2. A stop, like a cause, is kept only in the topmost entry that it covers. Entries below find it there.
+//! 1. Work counts in its entry and in all entries above it in the cell: an entry counts all work below it in the cell.
+//! 2. A stop, like a cause, is kept only in the topmost entry that it covers. Entries below look it up there.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::gate::{Gate, NotStarted};
 use crate::sync::{AbortHandle, CancellationToken, CommitDecision};
 use crate::work::WorkSpec;
 
-/// Description of a new scope, beside its label.
+/// Description of a new scope, without its label.
 #[derive(Default)]
 pub(crate) struct NodeSpec {
     pub(crate) unit: Option<WorkSpec>,
@@ -30,9 +30,9 @@ pub(crate) struct NodeSpec {
 pub(super) enum Engine {
     #[default]
     None,
-    /// It has not acknowledged. The number is its place among all work of the tree.
+    /// The engine has not acknowledged. The number is its position among all work of the tree.
     Attached(u64),
-    /// It observed the stop at a checkpoint, or had verifiably ended before.
+    /// The engine observed the stop at a checkpoint, or had verifiably ended before.
     Done,
 }
 
@@ -40,22 +40,22 @@ pub(super) struct Entry {
     above: Option<Seat>,
     pub(super) label: Arc<str>,
     pub(super) gate: Gate,
-    /// Set where the whole scope is one item of a receipt: a tool call with all that it started.
+    /// Set if the whole scope is one item of a receipt: a tool call with all its work.
     pub(super) unit: Option<Arc<Unit>>,
     /// Commit versus stop, for the scope of a turn.
     pub(super) decision: Option<Arc<CommitDecision>>,
-    /// Of this scope alone.
+    /// Deadline of this scope alone.
     pub(super) deadline: Option<Instant>,
     pub(super) deadline_timer: Option<AbortHandle>,
-    /// An engine that has to acknowledge a stop, at a named checkpoint.
+    /// An engine that must acknowledge a stop, at a named checkpoint.
     pub(super) engine: Engine,
-    /// The stops that cover the cell from here and still count: seldom more than a wide stop and the account of a part.
+    /// The stops that cover the cell from here and still count. Rarely more than a wide stop and the account of a part.
     pub(super) stops: SmallVec<[Arc<StopInProgress>; 2]>,
     /// True once a stop that is no longer kept has been announced.
     pub(super) was_stopped: bool,
-    /// Stops that came after the commit, and wait until the engine has written it.
+    /// Stops that came after the commit. They wait until the engine has written the commit.
     pub(super) late_stops: Vec<Arc<StopInProgress>>,
-    /// For code that uses tokens instead of scopes: made at the first request.
+    /// For code that uses tokens instead of scopes. Created at the first request.
     pub(super) token: Option<CancellationToken>,
 }
 
@@ -82,7 +82,7 @@ impl Entry {
         self.was_stopped || self.stops.iter().any(|stop| stop.is_announced())
     }
 
-    /// Keeps a stop. Of the finished stops only this scope's own is still needed.
+    /// Keeps a stop. Of the finished stops, only this scope's own stop is still needed.
     pub(super) fn keep_stop(
         &mut self,
         stop: Arc<StopInProgress>,
@@ -100,7 +100,7 @@ impl Entry {
     }
 }
 
-/// All entries of a cell: the one that it was made for, and those that share it.
+/// All entries of a cell: the entry of the scope that the cell was created for, and the entries that share the cell.
 pub(super) struct Entries {
     first: Entry,
     others: Vec<Entry>,
@@ -136,7 +136,7 @@ impl Entries {
         }
     }
 
-    /// This entry, and those above it in the cell.
+    /// This entry, and the entries above it in the cell.
     pub(super) fn upwards(&self, from: Seat) -> impl Iterator<Item = &Entry> {
         std::iter::successors(Some(self.get(from)), |entry| {
             entry.above.map(|seat| self.get(seat))
@@ -145,25 +145,25 @@ impl Entries {
 
     pub(super) fn is_below(&self, seat: Seat, top: Seat) -> bool {
         let mut next = Some(seat);
-        // An entry is made after the one above it.
+        // An entry is created after the entry above it.
         while let Some(seat) = next.filter(|seat| seat.0 > top.0) {
             next = self.get(seat).above;
         }
         next == Some(top)
     }
 
-    /// The seats of an entry and of those below it in the cell.
+    /// The seats of an entry and of the entries below it in the cell.
     pub(super) fn below(&self, top: Seat) -> impl Iterator<Item = Seat> + use<'_> {
         let all = top.0..=self.others.len() as u32;
         all.map(Seat).filter(move |seat| self.is_below(*seat, top))
     }
 
-    /// Cause of the first stop of a scope; it stays.
+    /// Cause of the first stop of a scope. Later stops do not change it.
     pub(super) fn cause(&self, seat: Seat) -> Option<&Cause> {
         self.upwards(seat).find_map(|entry| entry.gate.cause())
     }
 
-    /// True if work could be registered here now.
+    /// Checks whether work could be registered here now.
     pub(super) fn check(&self, seat: Seat) -> Result<(), NotStarted> {
         match self.cause(seat) {
             Some(cause) => Err(NotStarted::Stopped(cause.clone())),
@@ -181,7 +181,8 @@ impl Entries {
         self.upwards(seat).any(|entry| !entry.stops.is_empty())
     }
 
-    /// True while an account may still list ended work of this scope: its own stop runs, or a stop covers more.
+    /// True while an account may still list ended work of this scope: its own stop is running, or a stop covers more
+    /// than this scope.
     pub(super) fn is_asked_for(&self, seat: Seat) -> bool {
         let mut above = self.upwards(seat).skip(1);
         let own = &self.get(seat).stops;
@@ -194,7 +195,7 @@ impl Entries {
         self.get(seat).gate.live()
     }
 
-    /// The item of a receipt that work of this scope belongs to, as far as the cell knows.
+    /// The item of a receipt that contains work of this scope. `None` if no scope of this cell is an item.
     pub(super) fn unit(&self, seat: Seat) -> Option<&Arc<Unit>> {
         self.upwards(seat).find_map(|entry| entry.unit.as_ref())
     }
@@ -212,7 +213,7 @@ impl Entries {
         self.for_each_upwards(seat, |entry| entry.gate.finish());
     }
 
-    /// Counts down the running stops of each entry that the end of this work has emptied.
+    /// Counts down the running stops of each entry in which the last work has now ended.
     pub(super) fn ended_one(&self, seat: Seat) {
         let emptied = self.upwards(seat).filter(|entry| entry.gate.live() == 0);
         let stops = emptied.flat_map(|entry| &entry.stops);

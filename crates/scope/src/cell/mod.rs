@@ -1,12 +1,12 @@
-//! The tree of scopes. A [`Node`] is one scope; nodes that belong together, such as a run with its turn and its calls,
-//! share one [`Cell`]: one lock, one signal, one registry of work, with a light entry for each.
+//! The tree of scopes. A [`Node`] is one scope. Nodes that belong together, such as a run with its turn and its calls,
+//! share one [`Cell`]: one lock, one signal, one registry of work, and a small entry for each node.
 //!
-//! Locking: one mutex per cell, never held across an await and never while another cell's is taken. A stop walks from
-//! its target downwards, one cell at a time. It counts as accepted when the walk is done: until then a cell that the
+//! Locking: one mutex per cell, never held across an await and never while another cell's mutex is held. A stop walks
+//! from its target downwards, one cell at a time. The stop is accepted when the walk ends. Until then, a cell that the
 //! walk has not reached may still start work, which the walk then finds and covers.
 //!
-//! Cells, entries and stops hold each other: this file, [`entry`] and [`progress`]. The operations on them stand above:
-//! [`registry`] for work, [`acceptance`] for stops, [`moving`] for moves, [`queries`] for whole subtrees.
+//! Cells, entries and stops hold each other: this file, [`entry`] and [`progress`]. The other files contain operations
+//! on them: [`registry`] for work, [`acceptance`] for stops, [`moving`] for moves, [`queries`] for whole subtrees.
 
 mod acceptance;
 pub(crate) mod countdown;
@@ -39,7 +39,7 @@ pub(crate) use registry::{FuturesOf, Listed, WorkKey};
 pub(crate) use unit::Unit;
 pub(crate) use work_entry::{EndedWork, WorkEntry};
 
-/// One scope: its cell, and its seat there.
+/// One scope: its cell, and its seat in that cell.
 #[derive(Clone)]
 pub(crate) struct Node {
     cell: Arc<Cell>,
@@ -53,11 +53,11 @@ pub(crate) struct WeakNode {
     seat: Seat,
 }
 
-/// The shared part of scopes that belong together. It lives as long as one of them has a handle.
+/// The shared part of scopes that belong together. A cell exists as long as one of its scopes has a handle.
 struct Cell {
     env: Arc<ScopeEnv>,
     place: Place,
-    /// Given once a stop covers a scope here; the entries say which.
+    /// Set once a stop covers a scope of this cell. The entries record which scope.
     signal: StopSignal,
     state: Mutex<CellState>,
 }
@@ -66,16 +66,16 @@ struct CellState {
     entries: Entries,
     work: Slab<WorkEntry>,
     ended: Vec<EndedWork>,
-    /// The cells below, each with the seat that it was made at.
+    /// The cells below, each with the seat of its parent.
     children: Slab<(Seat, Weak<Cell>)>,
-    /// Number of processes and remotes, which a stop has to ask one by one.
+    /// Number of processes and remotes, which a stop must ask individually.
     asked: usize,
 }
 
 /// Place of a cell in the tree.
 ///
-/// Locking: a movable place is locked while no cell is locked but one further down; under its lock the cells of the two
-/// parents are locked one after the other.
+/// Locking: take the lock of a movable place while no cell is locked, except one cell further down. While it is held,
+/// the cells of the two parents are locked one after the other.
 enum Place {
     Root,
     Fixed(Below),
@@ -85,7 +85,7 @@ enum Place {
 struct Below {
     parent: Node,
     key: usize,
-    /// The unit that the parent belongs to, as far as its cell knows.
+    /// The unit that contains the parent. `None` if no scope of the parent's cell is in a unit.
     unit: Option<Arc<Unit>>,
 }
 
@@ -100,8 +100,7 @@ impl CellState {
         })
     }
 
-    /// The cells below this seat that are alive. Drop them outside the lock: the last handle of a child locks its
-    /// parent.
+    /// The live cells below this seat. Drop them outside the lock, because the last handle of a child locks its parent.
     fn children(&self, top: Seat) -> impl Iterator<Item = Node> {
         self.children
             .iter()
@@ -121,7 +120,7 @@ impl Node {
         }))
     }
 
-    /// The scope that a cell was made for.
+    /// The scope that a cell was created for.
     fn first_of(cell: Arc<Cell>) -> Self {
         Self {
             cell,
@@ -129,7 +128,7 @@ impl Node {
         }
     }
 
-    /// Makes a child, unless the barrier is closed: one step with the check.
+    /// Creates a child, unless the barrier is closed. The check and the creation are one step.
     pub(crate) fn child(&self, label: Arc<str>, mut spec: NodeSpec) -> Result<Self, NotStarted> {
         let placement = spec.placement;
         let unit = spec.unit.take().map(|unit| {
@@ -177,12 +176,12 @@ impl Node {
         self.cell.state.lock().entries.get_mut(self.seat).label = label;
     }
 
-    /// The cells below that are alive.
+    /// The live cells below.
     pub(crate) fn children(&self) -> Vec<Node> {
         self.cell.state.lock().children(self.seat).collect()
     }
 
-    /// The unit that this scope belongs to: its own, or the nearest above.
+    /// The unit that contains this scope: the scope itself, or the nearest unit above.
     pub(crate) fn unit(&self) -> Option<Arc<Unit>> {
         let own = self.cell.state.lock().entries.unit(self.seat).cloned();
         own.or_else(|| self.cell.place.unit())
@@ -267,7 +266,7 @@ impl WeakNode {
 }
 
 impl Below {
-    /// Below a parent, in whose cell the child has this key.
+    /// The position below a parent whose cell registers the child under this key.
     fn of(parent: Node, key: usize, there: &CellState) -> Self {
         let unit = there.entries.unit(parent.seat).cloned();
         Self { parent, key, unit }
@@ -279,7 +278,7 @@ impl Below {
 }
 
 impl Place {
-    /// Below a parent, in whose cell, which is locked, the child has this key.
+    /// The position below a parent whose cell registers the child under this key. The cell of the parent is locked.
     fn below(parent: Node, key: usize, there: &CellState, placement: Placement) -> Self {
         let below = Below::of(parent, key, there);
         if placement == Placement::Movable {
@@ -302,7 +301,7 @@ impl Place {
         self.look(|below| below.parent.clone())
     }
 
-    /// The unit that the cell lies in, at this moment.
+    /// The unit that contains the cell, at this moment.
     fn unit(&self) -> Option<Arc<Unit>> {
         let of = |below: &Below| (below.unit.clone(), below.parent.clone());
         let mut next = self.look(of);
@@ -315,7 +314,7 @@ impl Place {
         None
     }
 
-    /// Takes the cell out of the tree: its last handle is gone. Returns the scope above.
+    /// Removes the cell from the tree after its last handle is dropped. Returns the scope above.
     fn leave(&mut self) -> Option<Node> {
         let below = match std::mem::replace(self, Self::Root) {
             Self::Root => return None,
@@ -330,7 +329,7 @@ impl Place {
 impl Drop for Cell {
     fn drop(&mut self) {
         self.state.get_mut().entries.abort_timers();
-        // In a loop, because this may be the last handle of the cell above, and so on.
+        // A loop instead of recursion, because this may be the last handle of the cell above, and so on.
         let mut above = self.place.leave();
         while let Some(parent) = above {
             let last = Arc::into_inner(parent.cell);

@@ -1,7 +1,7 @@
 //! The move of a cell from one parent to another.
 //!
-//! A moving cell is always below one of the two parents, and for a moment below both: a stop of either finds it. It
-//! does not escape a stop that covers its old place. It stays registered, so that its work is still counted.
+//! A moving cell is always below one of the two parents, and briefly below both, so a stop of either parent finds it.
+//! The cell does not escape a stop that covers its old parent. The cell stays registered, so its work is still counted.
 
 use std::sync::Arc;
 
@@ -9,19 +9,20 @@ use super::{Below, Node, Place};
 use crate::gate::NotStarted;
 
 impl Node {
-    /// Moves this scope, with all below it, below another scope: from now on stops of the new parent cover it, and
-    /// those of the former parent do not.
+    /// Moves this scope, with all scopes below it, below another scope. From now on, stops of the new parent cover this
+    /// scope, and stops of the former parent do not.
     ///
     /// # Errors
-    /// If a stop covers either parent, or the new one is closed: then this scope stays where it is. A stop of the new
-    /// parent that came in between may cover it all the same.
+    /// If a stop covers either parent, or the new parent is closed. The scope then stays below its former parent. A
+    /// stop of the new parent during the attempt may still cover it.
     pub(crate) fn move_below(&self, to: &Node) -> Result<(), NotStarted> {
         let Place::Movable(place) = &self.cell.place else {
             debug_assert!(false, "this scope was not made to move");
             return Err(NotStarted::Closed);
         };
         let mut place = place.lock();
-        // Added there before it is removed here. The next stop that closes the barrier there finds it.
+        // The cell is added to the new parent before it is removed from the former parent. The next stop that closes
+        // the barrier of the new parent finds it.
         let moved = {
             let mut there = to.cell.state.lock();
             there.entries.check(to.seat)?;

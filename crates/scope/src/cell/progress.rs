@@ -1,8 +1,7 @@
-//! The shared state of one stop: the nodes that it covers, the count of those where something runs, and its one
-//! receipt.
+//! The shared state of one stop: the covered nodes, the count of cells with running work, and the single receipt.
 //!
-//! It stands beside the cells because each holds the other: a cell keeps the stops that cover it, so that a second stop
-//! can join, and a stop keeps the nodes that it covers until it is answered.
+//! The state belongs to this module because cells and stops hold each other. A cell keeps the stops that cover it, so
+//! that a second stop can join. A stop keeps the nodes that it covers until it is answered.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -16,33 +15,38 @@ use super::countdown::Countdown;
 use super::{Node, WeakNode};
 use crate::sync::{AtomicBool, Mutex, Ordering, SetOnce, StopSignal};
 
-/// Times at which the ladder goes from one rung to the next; the same for a stop and for the accounts of its parts.
+/// Times of the steps of the ladder. A stop and the accounts of its parts share them.
 #[derive(Clone)]
 pub(crate) struct Rungs {
     pub(crate) accepted_at: Instant,
     pub(crate) grace: Duration,
-    /// Given to end the grace early.
+    /// Set to end the grace early.
     pub(crate) forced: Arc<StopSignal>,
 }
 
 /// Invariants:
-/// 1. `nodes` is locked from before the stop can be seen until its walk is over: a stop that joins waits for that.
-/// 2. `done` is set before the receipt can be read, and `nodes` are dropped after it can be.
+/// 1. `nodes` is locked before the stop becomes visible and until its walk ends. A stop that joins waits for the end of
+///    the walk.
+/// 2. `done` is set before the receipt becomes readable, and `nodes` are dropped afterwards.
 pub(crate) struct StopInProgress {
     request: StopInfo,
-    /// Targets of the stop: one, or several that it stops together. Weak: the cells hold their stops.
+    /// Targets of the stop: one scope, or several scopes that it stops together. Weak, because the cells hold their
+    /// stops.
     targets: SmallVec<[WeakNode; 1]>,
-    /// The stop that this one accounts for a part of. That one climbs the ladder; this one only counts.
+    /// The wider stop, if this is the account of a part of that stop. The wider stop climbs the ladder; this one only
+    /// counts.
     wider: Option<Arc<StopInProgress>>,
-    /// True if the targets had ended or could no longer be stopped: the stop covers nothing, and waits for engines only.
+    /// True if the targets had ended or could no longer be stopped. The stop then covers nothing, and waits only for
+    /// engines.
     too_late: bool,
     rungs: Rungs,
-    /// All that it covers, until it is answered: cells hold their stops, so a longer life would be a cycle.
+    /// All covered nodes, until the stop is answered. Keeping them longer would create a cycle, because cells hold
+    /// their stops.
     nodes: Mutex<Arc<Vec<Node>>>,
-    /// The accounts of its parts, each with the bystanders that it names.
+    /// The accounts of the parts, each with the bystanders that it lists.
     parts: Mutex<Vec<(Weak<StopInProgress>, Vec<Node>)>>,
     count: Countdown,
-    /// True once all that it covers has its cause.
+    /// True once all covered scopes have their cause.
     announced: AtomicBool,
     done: AtomicBool,
     receipt: SetOnce<Arc<Receipt>>,
@@ -53,7 +57,7 @@ impl StopInProgress {
         Arc::new(Self::with(targets, request, rungs))
     }
 
-    /// A stop of what has ended, or can no longer be stopped.
+    /// A stop of targets that have ended, or can no longer be stopped.
     pub(crate) fn too_late(targets: &[&Node], request: StopInfo, rungs: Rungs) -> Arc<Self> {
         Arc::new(Self {
             too_late: true,
@@ -90,7 +94,7 @@ impl StopInProgress {
         &self.request
     }
 
-    /// Targets of the stop that are still there.
+    /// Targets of the stop that still exist.
     pub(crate) fn targets(&self) -> impl Iterator<Item = Node> {
         self.targets.iter().filter_map(WeakNode::upgrade)
     }
@@ -103,12 +107,12 @@ impl StopInProgress {
         &self.count
     }
 
-    /// True if the stop is of this scope alone.
+    /// True if this scope is the only target of the stop.
     pub(crate) fn is_of(&self, node: &Node) -> bool {
         self.is_of_all(&[node])
     }
 
-    /// True if the stop is of exactly these scopes.
+    /// True if exactly these scopes are the targets of the stop.
     pub(crate) fn is_of_all(&self, nodes: &[&Node]) -> bool {
         let has = |node: &&&Node| self.targets.iter().any(|target| *target == ***node);
         self.targets.len() == nodes.len() && nodes.iter().all(|node| has(&node))
@@ -118,12 +122,12 @@ impl StopInProgress {
         self.wider.is_some()
     }
 
-    /// The stop that this one is the account of a part of.
+    /// The wider stop. `None` unless this is the account of a part.
     pub(crate) fn wider(&self) -> Option<&Arc<Self>> {
         self.wider.as_ref()
     }
 
-    /// Makes the stop visible to all that it covers: the walk is over, and all causes are set.
+    /// Makes the stop visible to all covered scopes: the walk is over, and all causes are set.
     pub(crate) fn announce(&self) {
         self.announced.store(true, Ordering::Release);
     }
@@ -136,7 +140,7 @@ impl StopInProgress {
         self.done.load(Ordering::Acquire)
     }
 
-    /// True if the stop covers nothing, so that there is nothing to force.
+    /// True if the stop covers nothing, so no work needs to be forced.
     pub(crate) fn is_too_late(&self) -> bool {
         self.too_late
     }
@@ -145,7 +149,7 @@ impl StopInProgress {
         self.rungs.forced.give();
     }
 
-    /// Covers scopes by `walk`, which lists them. Until the walk is over nobody else sees what the stop covers.
+    /// Covers the scopes that `walk` lists. The covered scopes are visible to other threads only after the walk.
     pub(crate) fn covering<T>(&self, walk: impl FnOnce(&mut Vec<Node>) -> T) -> T {
         let mut nodes = self.nodes.lock();
         let mut reached = Vec::new();
@@ -154,12 +158,12 @@ impl StopInProgress {
         walked
     }
 
-    /// All that it covers, when the walk is over; nothing once it is answered.
+    /// All covered nodes, after the walk is over. Empty once the stop is answered.
     pub(crate) fn nodes(&self) -> Arc<Vec<Node>> {
         Arc::clone(&self.nodes.lock())
     }
 
-    /// Returns when the walk is over: then nothing starts any more in what the stop covers.
+    /// Waits for the end of the walk. Afterwards, nothing starts in the covered scopes.
     pub(crate) fn wait_for_walk(&self) {
         drop(self.nodes.lock());
     }
@@ -172,19 +176,19 @@ impl StopInProgress {
         self.receipt.get().cloned()
     }
 
-    /// Sets the receipt and drops the nodes. The accounts of parts have to be answered next:
+    /// Sets the receipt and drops the nodes. The caller must answer the accounts of parts next:
     /// [`StopInProgress::take_parts`].
     pub(crate) fn finish(&self, receipt: Receipt) {
-        // Done before the receipt is readable: a stop after that gets `already_ended`.
+        // Done before the receipt is readable, so that a later stop gets `already_ended`.
         self.done.store(true, Ordering::Release);
-        // If two callers account for a part at once, the first receipt stays.
+        // If two callers account for a part at the same time, the first receipt stays.
         drop(self.receipt.set(Arc::new(receipt)));
-        // Last: a caller that finds no nodes finds the receipt.
+        // Last, so that a caller that finds no nodes finds the receipt.
         let nodes = std::mem::take(&mut *self.nodes.lock());
         drop(nodes);
     }
 
-    /// Keeps the account of a part, with the bystanders that it names, until this stop is answered.
+    /// Keeps the account of a part, with the bystanders that it lists, until this stop is answered.
     pub(crate) fn add_part(&self, part: &Arc<Self>, bystanders: Vec<Node>) {
         let part = (Arc::downgrade(part), bystanders);
         self.parts.lock().push(part);

@@ -1,5 +1,5 @@
-//! Queries over a scope and all scopes below it, or above it: with lists instead of recursion, because scopes may be
-//! nested deeper than a stack is.
+//! Queries over a scope and all scopes below or above it. They use lists instead of recursion, because the nesting of
+//! scopes may exceed the depth of a stack.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use super::{Node, Seat};
 
 impl Node {
-    /// True if nothing runs here or below and nothing ever will, because every barrier there is closed. Once true it
-    /// stays so: a scope that is closed and empty gets neither work nor children.
+    /// True if nothing runs here or below, and nothing can start, because every barrier is closed. Once true, the
+    /// result stays true: a closed and empty scope gets neither work nor children.
     pub(crate) fn has_ended(&self) -> bool {
         let mut below = vec![self.clone()];
         while let Some(node) = below.pop() {
@@ -37,7 +37,7 @@ impl Node {
         live
     }
 
-    /// The nearest deadline, of this scope or one above.
+    /// The nearest deadline of this scope and the scopes above it.
     pub(crate) fn nearest_deadline(&self) -> Option<Instant> {
         let mut nearest = None;
         let mut next = Some(self.clone());
@@ -52,7 +52,7 @@ impl Node {
         nearest
     }
 
-    /// The unit of this path, if it is here or below.
+    /// The unit with this path. `None` if the unit is neither here nor below.
     pub(crate) fn find_unit(&self, path: &str) -> Option<Self> {
         let mut nodes = vec![self.clone()];
         while let Some(node) = nodes.pop() {
@@ -61,7 +61,7 @@ impl Node {
                 let unit = state.entries.get(*seat).unit.as_ref();
                 unit.is_some_and(|unit| *unit.path == *path)
             };
-            // The last match: an entry stays when its scope has ended, and models reuse ids.
+            // Takes the last match, because an entry stays after its scope has ended, and models reuse ids.
             if let Some(seat) = state.entries.below(node.seat).filter(is_it).last() {
                 let cell = Arc::clone(&node.cell);
                 return Some(Self { cell, seat });

@@ -1,5 +1,5 @@
-//! The registry of a cell: running work of its scopes, the means to force it, and ended work. Work enters through the
-//! barrier, and the counts of stops go down in the step that takes the work out.
+//! The registry of a cell: running work of its scopes, the means to force it, and ended work. Work passes the barrier
+//! before it is added. The step that removes work also decrements the counts of the stops.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -15,43 +15,43 @@ use crate::gate::NotStarted;
 use crate::sync::{AbortHandle, ProcessHandle};
 use crate::work::{Details, Ending, Force, WorkSpec};
 
-/// Key of one piece of work of a cell. The slot is reused after the work has ended; the number is not.
+/// Key of one piece of work of a cell. The slot is reused after the work has ended; the number is unique.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WorkKey {
     slot: usize,
     seq: u64,
 }
 
-/// Events that befell a piece of work while its task was being made.
+/// Events that reached a piece of work while its task was being created.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Meanwhile {
     pub(crate) stopped: bool,
     pub(crate) forced: bool,
 }
 
-/// Entry of a scope's list of work.
+/// Entry in a scope's list of work.
 pub(crate) enum Listed<'a> {
-    /// Number of pieces of work that follow and have ended under a stop.
+    /// Number of the following pieces of work, which have ended under a stop.
     EndedCount(usize),
-    /// It ended under a stop.
+    /// Work that ended under a stop.
     Ended(&'a EndedWork),
-    /// It runs.
+    /// Running work.
     Running(&'a WorkEntry),
     /// A call that was requested and has not begun.
     Waiting(&'a Unit),
-    /// An engine that has not acknowledged a stop: its number, and the scope that it drives.
+    /// An engine that has not acknowledged a stop: its number, and the label of the scope that it drives.
     Engine(u64, &'a Arc<str>),
 }
 
 /// The futures that a round of force drops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FuturesOf {
-    /// Only those of a scope in which no process runs.
+    /// Only futures of scopes in which no process runs.
     ScopesWithoutProcess,
     AllScopes,
 }
 
-/// The work that a round of force has to end in one cell.
+/// The work that a round of force must end in one cell.
 #[derive(Default)]
 pub(crate) struct Forcible {
     pub(crate) processes: Vec<ProcessHandle>,
@@ -59,7 +59,7 @@ pub(crate) struct Forcible {
 }
 
 impl CellState {
-    /// Takes out a piece of work, which ends here.
+    /// Removes a piece of work that ends here.
     fn take(&mut self, key: WorkKey) -> WorkEntry {
         let entry = self.work.remove(key.slot);
         self.asked -= usize::from(entry.force.is_asked());
@@ -67,7 +67,7 @@ impl CellState {
         entry
     }
 
-    /// The entry, unless that work has ended.
+    /// The entry. `None` if the work has ended.
     fn entry_mut(&mut self, key: WorkKey) -> Option<&mut WorkEntry> {
         self.work
             .get_mut(key.slot)
@@ -76,7 +76,7 @@ impl CellState {
 }
 
 impl Node {
-    /// Adds a piece of work, unless the barrier is closed: one step with the check.
+    /// Adds a piece of work, unless the barrier is closed. The check and the addition are one step.
     pub(crate) fn add_work(&self, spec: WorkSpec, force: Force) -> Result<WorkKey, NotStarted> {
         let seq = self.env().next_seq();
         let mut state = self.cell.state.lock();
@@ -94,8 +94,8 @@ impl Node {
         Ok(WorkKey { slot, seq })
     }
 
-    /// Sets the means to force a registered piece of work, once its task exists. A future that was forced meanwhile is
-    /// dropped here; the caller handles the other events that are returned.
+    /// Sets the means to force a registered piece of work, once its task exists. Drops a future that was forced in the
+    /// meantime. The caller handles the other events that are returned.
     pub(crate) fn set_force(&self, key: WorkKey, force: Force) -> Meanwhile {
         let mut state = self.cell.state.lock();
         let stopped = state.entries.cause(self.seat).is_some();
@@ -119,8 +119,8 @@ impl Node {
         Meanwhile { stopped, forced }
     }
 
-    /// Records that the work observed the stop, and returns its cause. Without a stop there is nothing to acknowledge:
-    /// an early flag would later read back as an observation.
+    /// Records that the work observed the stop, and returns its cause. Without a stop, records nothing, because the
+    /// record would later be read as an observation.
     pub(crate) fn acknowledge(&self, key: WorkKey, checkpoint: Cow<'static, str>) -> Option<Cause> {
         let mut state = self.cell.state.lock();
         let cause = state.entries.cause(self.seat)?.clone();
@@ -135,7 +135,7 @@ impl Node {
         self.cell.state.lock().entry_mut(key)?.acknowledged.clone()
     }
 
-    /// The same for all futures of this scope.
+    /// Like [`Node::acknowledge`], but for all futures of this scope.
     pub(crate) fn acknowledge_futures(&self, checkpoint: &'static str) -> Option<Cause> {
         let mut state = self.cell.state.lock();
         let cause = state.entries.cause(self.seat)?.clone();
@@ -149,7 +149,7 @@ impl Node {
     }
 
     pub(crate) fn end_work(&self, key: WorkKey, ending: Ending, details: Option<Box<Details>>) {
-        // Dropped after the lock: a remote's closure may hold the last handle of a scope below.
+        // Dropped after the lock, because a remote's closure may hold the last handle of a scope below.
         let force;
         let mut state = self.cell.state.lock();
         let entry = state.take(key);
@@ -174,7 +174,7 @@ impl Node {
         state.entries.ended_one(entry.seat);
     }
 
-    /// Takes out a piece of work that has moved to another scope: stops of this one do not cover it any more.
+    /// Removes a piece of work that has moved to another scope. Stops of this scope no longer cover it.
     pub(crate) fn release_work(&self, key: WorkKey) {
         let mut state = self.cell.state.lock();
         let released = state.take(key);
@@ -183,7 +183,8 @@ impl Node {
         drop(released);
     }
 
-    /// The same, unless a stop covers this scope: in one step with the check. A closed scope releases its work.
+    /// Like [`Node::release_work`], but fails if a stop covers this scope. The check and the removal are one step. A
+    /// closed scope releases its work.
     pub(crate) fn release_unless_stopped(&self, key: WorkKey) -> Result<(), NotStarted> {
         let mut state = self.cell.state.lock();
         if let Some(cause) = state.entries.cause(self.seat) {
@@ -195,13 +196,13 @@ impl Node {
         Ok(())
     }
 
-    /// Lists the work that ended under a stop and the work that runs, here and in the scopes below that share the cell,
-    /// each with its unit. In one step: work that ends meanwhile is in one of the two.
+    /// Lists the work that ended under a stop and the running work, here and in the scopes below that share the cell,
+    /// each with its unit. All in one step, so that work that ends concurrently is in one of the two lists.
     pub(crate) fn list(&self, mut visit: impl FnMut(Option<&Arc<Unit>>, Listed<'_>)) {
         let state = self.cell.state.lock();
         let entries = &state.entries;
         let is_here = |seat: Seat| entries.is_below(seat, self.seat);
-        // Looked up only if something is listed: the unit may be far above.
+        // Looked up only if there is an item to list, because the unit may be far above.
         let outside = OnceCell::new();
         let outside = || outside.get_or_init(|| self.cell.place.unit()).as_ref();
         let unit_of = |seat: Seat| entries.unit(seat).or_else(outside);
@@ -230,8 +231,8 @@ impl Node {
         }
     }
 
-    /// The work that a round of force has to end, here and in the scopes below that share the cell, in one step: a task
-    /// that is being made is either found here or forced by [`Node::set_force`].
+    /// The work that a round of force must end, here and in the scopes below that share the cell. All in one step: a
+    /// task that is being created is either found here or forced by [`Node::set_force`].
     pub(crate) fn forcible(&self, futures_of: FuturesOf) -> Forcible {
         let mut forcible = Forcible::default();
         let mut with_process: SmallVec<[Seat; 4]> = SmallVec::new();

@@ -1,8 +1,8 @@
-//! Scopes that are one item of a receipt each, and their names there.
+//! Scopes that are one item of a receipt each, and their paths in receipts.
 //!
-//! A unit may lie in another one: a call of an agent that is itself a call. Ids of calls are unique in one agent only,
-//! so the path of both names the inner call, `call_1/call_2`: in receipts, in events, and to stop that call alone. A
-//! unit keeps its path when it moves.
+//! A unit can contain another unit: a call of an agent that is itself a call. Ids of calls are unique only in one
+//! agent. Therefore the path of both identifies the inner call, `call_1/call_2`: in receipts, in events, and to stop
+//! that call alone. A unit keeps its path when it moves.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use crate::work::WorkSpec;
 pub(crate) struct Unit {
     pub(crate) spec: WorkSpec,
     pub(crate) seq: u64,
-    /// Its name in receipts.
+    /// Path of the unit in receipts.
     pub(crate) path: Arc<str>,
 }
 
 impl Unit {
-    /// Unit number `seq` of all work, made inside of `outer`.
+    /// A unit with the number `seq` among all work, inside of `outer`.
     pub(super) fn new(spec: WorkSpec, seq: u64, outer: Option<&Self>) -> Self {
         let id = spec.item_id(seq);
         let path = match outer {

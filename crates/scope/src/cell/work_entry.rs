@@ -1,4 +1,4 @@
-//! Entries of a cell's registry: work that runs, and work that ended under a stop, each with its state for a receipt.
+//! Entries of a cell's registry: running work, and work that ended under a stop, each with its state for a receipt.
 
 use std::borrow::Cow;
 
@@ -8,15 +8,15 @@ use tokio::time::Instant;
 use super::{Seat, Unit};
 use crate::work::{Details, Ending, Force, WorkSpec};
 
-/// Entry of work that runs.
+/// Entry of running work.
 pub(crate) struct WorkEntry {
     pub(crate) seat: Seat,
     pub(crate) seq: u64,
     pub(crate) spec: WorkSpec,
     pub(crate) force: Force,
-    /// Set by the work itself when it observed the stop.
+    /// Checkpoint at which the work observed the stop. The work sets it.
     pub(crate) acknowledged: Option<Cow<'static, str>>,
-    /// True if the work was forced while its task was being made.
+    /// True if the work was forced while its task was being created.
     pub(crate) forced: bool,
 }
 
@@ -51,11 +51,11 @@ pub(crate) struct EndedWork {
     pub(crate) was_thread: bool,
 }
 
-/// Checkpoint of a call that never began: its barrier lets nothing through.
+/// Checkpoint of a call that never began, because its barrier was closed.
 const BEFORE_ITS_START: &str = "before_its_start";
 
 impl EndedWork {
-    /// The record that a stop keeps of a call that was requested and has not begun. Other units are made when they
+    /// Record of a call that was requested and had not begun when it was stopped. Other units are created when they
     /// begin.
     pub(super) fn not_begun(call: &Unit, seat: Seat) -> Self {
         Self {
@@ -72,7 +72,7 @@ impl EndedWork {
         }
     }
 
-    /// The state for a receipt, `after` the request.
+    /// The state for a receipt; the work ended `after` this time since the request.
     pub(crate) fn state(&self, after: std::time::Duration) -> ItemState {
         let after_ms = after.into();
         let stopped = |how, evidence| ItemState::Stopped {

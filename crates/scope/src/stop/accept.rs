@@ -14,24 +14,25 @@ use crate::env::ScopeEnv;
 use crate::scope::Scope;
 
 impl Scope {
-    /// Stops this scope and everything below it. When this returns the barrier is closed; the ladder is climbed by
-    /// a task of the tree, and the receipt comes within grace and [`crate::FORCE_MAX`].
+    /// Stops this scope and everything below it. The barrier is closed when this function returns. A task of the tree
+    /// climbs the ladder, and the receipt is ready within grace and [`crate::FORCE_MAX`].
     ///
-    /// A second stop of this scope or a scope inside it joins the first; a stop of a scope above covers it too. If the
-    /// scope has ended or its turn has committed, the answer is `already_ended`, with what still runs there.
+    /// A second stop of this scope or a scope inside it joins the first. A stop of a scope above covers this scope too.
+    /// If the scope has ended or its turn has committed, the answer is `already_ended`, with the work that still runs
+    /// there.
     pub fn stop(&self, request: StopRequest) -> Stop {
         self.accept_stop_of(std::slice::from_ref(self), request)
             .begin()
     }
 
-    /// Accepts one stop of several scopes of this tree: one id, one cause, one ladder and one receipt. When this returns
-    /// their barriers are closed; [`AcceptedStop::begin`] then asks the work. This only takes the locks of cells, so it
-    /// may be called under a lock of the caller.
+    /// Accepts one stop of several scopes of this tree: one id, one cause, one ladder and one receipt. When this
+    /// function returns, their barriers are closed; [`AcceptedStop::begin`] then asks the work. This function only
+    /// takes the locks of cells, so the caller may hold a lock.
     ///
-    /// Ended scopes and scopes of committed turns are left out. If one is left, it is as if only that one was named. If a running stop covers
-    /// all that are left, this stop joins it. Otherwise this stop covers them all, even if a narrower stop of some of them
-    /// runs. If none is left, the answer is `already_ended`. This scope gives the clock, the ids, and the default name
-    /// of the target.
+    /// The stop skips ended scopes and scopes of committed turns. If one scope remains, this is a stop of that scope
+    /// alone. If a running stop covers all remaining scopes, this stop joins it. Otherwise this stop covers them all,
+    /// even if a narrower stop of some of them is running. If none remains, the answer is `already_ended`. This scope
+    /// provides the clock, the ids, and the default name of the target.
     pub fn accept_stop_of(&self, targets: &[Self], request: StopRequest) -> AcceptedStop {
         let mut open: Vec<&Node> = targets.iter().map(Self::node).collect();
         if targets.len() > 1 {
@@ -50,7 +51,7 @@ impl Scope {
                 [target] => cover(target, &shared, &request.cause, nodes),
                 _ => cover_all(&open, &shared, &request.cause, nodes),
             }?;
-            // All causes are set before the stop can be observed: each observer finds the cause.
+            // All causes are set before the stop can be observed, so each observer finds the cause.
             shared.announce();
             Ok(asks)
         });
@@ -63,7 +64,7 @@ impl Scope {
                 env: Arc::clone(self.env()),
             },
             Err(NotCovered::Join(running)) => Acceptance::Joined {
-                // A request for a part of it does not force all of it.
+                // A request for a part of the running stop does not force all of it.
                 is_forced: request.grace == Some(Duration::ZERO) && running.is_of_all(&open),
                 running,
             },
@@ -77,7 +78,7 @@ impl Scope {
         })
     }
 
-    /// A new stop of this request: its id and its time.
+    /// The accepted request of a new stop, with its id and its time.
     pub fn stop_info(&self, request: &StopRequest) -> StopInfo {
         let options = &self.env().options;
         let target = request.target.clone();
@@ -91,7 +92,7 @@ impl Scope {
     }
 }
 
-/// A stop whose barriers are closed. Dropping it begins it.
+/// A stop whose barriers are closed. Dropping this value begins the stop.
 #[must_use = "`begin` asks the work, and gives the stop"]
 pub struct AcceptedStop(Option<Acceptance>);
 
@@ -123,7 +124,7 @@ impl AcceptedStop {
         Self(Some(acceptance))
     }
 
-    /// The stop, or the running one that it has joined.
+    /// The stop, or the running stop that it has joined.
     pub fn stop(&self) -> Stop {
         let acceptance = self.0.as_ref().expect("only `begin` and the drop take it");
         let shared = match acceptance {
@@ -135,7 +136,7 @@ impl AcceptedStop {
         }
     }
 
-    /// Wakes and asks the work, and begins to climb the ladder. Call it outside of every lock.
+    /// Wakes and asks the work, and begins to climb the ladder. Call this function outside of every lock.
     pub fn begin(mut self) -> Stop {
         let acceptance = self.0.take().expect("only this and the drop take it");
         acceptance.begin()
@@ -181,7 +182,7 @@ impl Acceptance {
 
 /// Reason why the target needs no new stop.
 enum NotCovered {
-    /// A stop that covers the target runs.
+    /// A running stop covers the target.
     Join(Arc<StopInProgress>),
     /// The work of the target has ended, or can no longer be stopped.
     Ended,
@@ -210,7 +211,7 @@ fn cover(
     Ok(Asks::of(reached))
 }
 
-/// Covers several scopes like those below a wider stop, unless one running stop covers them all.
+/// Covers several scopes as a wider stop would, unless one running stop covers them all.
 fn cover_all(
     targets: &[&Node],
     shared: &Arc<StopInProgress>,
@@ -229,7 +230,7 @@ fn cover_all(
     let mut is_covered = false;
     for target in targets {
         match target.accept(shared, cause, Role::Together, &mut reached) {
-            // The engine writes its commit, which the stop does not disturb. It waits for the end of that.
+            // The engine is writing its commit. The stop does not disturb the write, and waits for its end.
             Accepted::Committed => target.watch_engines(shared),
             Accepted::CoveredBefore => {}
             Accepted::Covered | Accepted::Join(_) | Accepted::Shut => {
@@ -245,7 +246,7 @@ fn cover_all(
     }
 }
 
-/// Closes the barrier of everything below `target`, which has accepted already, and lists all that it has covered.
+/// Closes the barriers of all scopes below `target`, which has accepted already, and lists all covered nodes.
 pub(super) fn walk(
     target: &Node,
     shared: &Arc<StopInProgress>,
@@ -254,9 +255,9 @@ pub(super) fn walk(
     reached: &mut Reached,
 ) {
     nodes.push(target.clone());
-    // The latest first, so that neighbours in the tree are listed, and then woken, together.
+    // The latest first, so that neighbours in the tree are listed together, and then woken together.
     while let Some(node) = reached.below.pop() {
-        // A child keeps the cause of its own earlier stop; a wider stop only counts the child too.
+        // A child keeps the cause of an earlier stop. A wider stop only counts the child too.
         let accepted = node.accept(shared, cause, Role::Below, reached);
         if !matches!(accepted, Accepted::CoveredBefore) {
             nodes.push(node);
@@ -264,8 +265,8 @@ pub(super) fn walk(
     }
 }
 
-/// A stop of targets that have ended, or can no longer be stopped. It waits for an engine that is writing its commit, as
-/// long as the ask may take, and names the work that its turn has left running without ending it.
+/// A stop of targets that have ended, or can no longer be stopped. The stop waits for an engine that is writing its
+/// commit, at most as long as the ask. It lists the work that the turn has left running, and does not end that work.
 fn too_late(targets: &[&Node], mut info: StopInfo, rungs: Rungs) -> Arc<StopInProgress> {
     if let Some(first) = targets.iter().find_map(|target| target.covering_stop()) {
         info.stop_id = first.request().stop_id.clone();

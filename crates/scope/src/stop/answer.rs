@@ -1,5 +1,5 @@
-//! The receipt of a stop: made from the registries of the covered nodes, and given once, with the accounts of its
-//! parts.
+//! The receipt of a stop. It is created from the registries of the covered nodes, and set once, together with the
+//! accounts of the stop's parts.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use allstop_core::receipt::StopFindings;
 use crate::cell::{Node, StopInProgress};
 use crate::collect;
 
-/// Answers a stop with its receipt of this moment, and then those accounts of its parts that have no answer.
+/// Answers a stop with its receipt of this moment, then answers the unanswered accounts of its parts.
 pub(super) fn account(stop: &StopInProgress, bystanders: &[Node]) {
     let outside = bystanders.iter().flat_map(collect::items_running);
     let receipt = findings(stop, &stop.nodes()).with_outside_items(outside);
@@ -27,25 +27,25 @@ fn account_parts(stop: &StopInProgress) {
     }
 }
 
-/// Has the account of this part answered with the stop at the latest: its caller may no longer wait for it, and an
-/// account without an answer holds its nodes.
+/// Ensures that the account of this part is answered together with the stop at the latest. Its caller may no longer
+/// wait for it, and an account without an answer keeps its nodes.
 pub(super) fn add_part(stop: &StopInProgress, part: &Arc<StopInProgress>, bystanders: Vec<Node>) {
     stop.add_part(part, bystanders);
-    // Done is set before the parts are taken: either this sees it, or the stop sees the part.
+    // `done` is set before the parts are taken. Therefore either this function sees `done`, or the stop sees the part.
     if stop.is_done() {
         account_parts(stop);
     }
 }
 
-/// The receipt if there is one, else a receipt of this moment.
+/// The receipt if the stop is answered, otherwise a receipt of this moment.
 pub(super) fn account_now(stop: &StopInProgress) -> Arc<Receipt> {
-    // First the nodes, then the look for a receipt: if the nodes have been dropped already, the receipt is there.
+    // Reads the nodes before the receipt: if the nodes have been dropped already, the receipt exists.
     let nodes = stop.nodes();
     stop.try_receipt()
         .unwrap_or_else(|| Arc::new(findings(stop, &nodes)))
 }
 
-/// Receipt of this moment over these nodes, which are all that the stop covers.
+/// Receipt of this moment over these nodes, which are all nodes that the stop covers.
 fn findings(stop: &StopInProgress, nodes: &[Node]) -> Receipt {
     let request = stop.request().clone();
     if stop.is_too_late() {

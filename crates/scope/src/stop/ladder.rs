@@ -10,7 +10,7 @@ use crate::sync::{
     AbortHandle, CancellationToken, ProcessHandle, WOKEN_AT_ONCE_CELLS_MAX, sleep, sleep_until,
 };
 
-/// The ask beyond the signals of the cells: tokens of foreign code, processes, and remotes.
+/// The recipients of an ask in addition to the signals of the cells: tokens of foreign code, processes, and remotes.
 pub(super) struct Asks(Reached);
 
 impl Asks {
@@ -18,7 +18,7 @@ impl Asks {
         Self(reached)
     }
 
-    /// Outside every lock: these do I/O.
+    /// Sends the asks. Call this function outside of every lock, because it does I/O.
     pub(super) fn send(&self) {
         self.0.tokens.iter().for_each(CancellationToken::cancel);
         self.0.processes.iter().for_each(ProcessHandle::ask);
@@ -28,14 +28,14 @@ impl Asks {
     }
 }
 
-/// The signals of all that a stop covers: their waiters are woken at the latest when this is dropped.
+/// The signals of all nodes that a stop covers. Dropping this value wakes the remaining waiters.
 #[derive(Default)]
 pub(super) struct Signals {
     unwoken: Arc<Vec<Node>>,
 }
 
 impl Signals {
-    /// Of a stop that has been announced.
+    /// The signals of a stop that has been announced.
     pub(super) fn of(nodes: Arc<Vec<Node>>) -> Self {
         let mut signals = Self { unwoken: nodes };
         if signals.unwoken.len() <= WOKEN_AT_ONCE_CELLS_MAX {
@@ -57,17 +57,17 @@ impl Drop for Signals {
     }
 }
 
-/// Begins to climb, once the walk is over.
+/// Begins to climb the ladder, once the walk is over.
 pub(super) fn begin(
     env: &ScopeEnv,
     shared: &Arc<StopInProgress>,
     bystanders: Vec<Node>,
     signals: Signals,
 ) {
-    // The walk is over: what remains is what runs.
+    // The walk is over, so the remaining count is that of running work.
     shared.count().one_less();
     if shared.count().is_quiet() {
-        // Nothing ran: the answer needs no task.
+        // No work was running, so the answer needs no task.
         drop(signals);
         account(shared, &bystanders);
     } else {
@@ -81,8 +81,9 @@ pub(super) fn begin(
     }
 }
 
-/// A stop on its ladder. If the runtime shuts down before the ladder is climbed, the stop is answered with what is
-/// known by then, for waiters on other runtimes, and so that stop and cells, which hold each other, are freed.
+/// A stop on its ladder. If the runtime shuts down before the top of the ladder, the drop answers the stop with the
+/// facts known by then. Waiters on other runtimes then get an answer, and stop and cells, which hold each other, are
+/// freed.
 struct Unanswered {
     signals: Signals,
     shared: Arc<StopInProgress>,
@@ -108,8 +109,8 @@ async fn climb(mut stop: Unanswered) {
         () = rungs.forced.given() => false,
         () = sleep_until(instant_after(rungs.accepted_at, rungs.grace)) => false,
     };
-    // First the processes and the futures that wait for no process: a shell's future returns by itself, with its
-    // result, as soon as its tree is gone. Then the rest.
+    // First the processes and the futures that wait for no process. The future of a shell returns by itself, with its
+    // result, as soon as its tree is gone. The second round forces the remaining futures.
     if !asked_in_time
         && !shared.is_too_late()
         && !force_and_wait(shared, FuturesOf::ScopesWithoutProcess).await
@@ -119,7 +120,7 @@ async fn climb(mut stop: Unanswered) {
     account(shared, &stop.bystanders);
 }
 
-/// One round of force. Returns whether all is quiet.
+/// Runs one round of force. Returns true if all work has ended.
 async fn force_and_wait(shared: &StopInProgress, futures_of: FuturesOf) -> bool {
     force(&shared.nodes(), futures_of);
     let at_once = async {
@@ -137,7 +138,7 @@ async fn force_and_wait(shared: &StopInProgress, futures_of: FuturesOf) -> bool 
 fn force(nodes: &[Node], futures_of: FuturesOf) {
     for node in nodes {
         let forcible = node.forcible(futures_of);
-        // Outside the cell's lock: an abort can run the future's destructor here, which ends its registration.
+        // Outside the cell's lock, because an abort can run the future's destructor here, which ends its registration.
         forcible.futures.iter().for_each(AbortHandle::abort);
         forcible.processes.iter().for_each(ProcessHandle::force);
     }

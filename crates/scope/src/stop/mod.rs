@@ -1,8 +1,8 @@
 //! A stop: its request, and the handle that all its callers share.
 //!
-//! Its parts, in the order in which they act: [`accept`] closes the barrier of the extent, [`ladder`] asks, waits and
-//! forces, [`answer`] makes the receipt, [`part`] accounts for a part of a wider stop. Its shared state is a
-//! [`StopInProgress`], beside the cells that it covers.
+//! The submodules, in the order in which they act: [`accept`] closes the barrier of the extent, [`ladder`] asks, waits
+//! and forces, [`answer`] creates the receipt, [`part`] accounts for a part of a wider stop. The shared state of a stop
+//! is a [`StopInProgress`], which is next to the cells that it covers.
 
 mod accept;
 mod answer;
@@ -28,13 +28,13 @@ pub use part::Account;
 pub struct StopRequest {
     /// Extent of the stop in the receipt.
     pub extent: Extent,
-    /// Name of the target in the receipt; `None`: the label of the scope.
+    /// Name of the target in the receipt. `None` means the label of the scope.
     pub target: Option<Arc<str>>,
     /// Cause of the stop.
     pub cause: Cause,
-    /// Longest time of the ask; `None` for the grace of the tree. Zero forces at once.
+    /// Time limit of the ask. `None` means the grace of the tree. Zero forces at once.
     pub grace: Option<Duration>,
-    /// Scopes outside the extent whose work the receipt names.
+    /// Scopes outside the extent whose work the receipt lists.
     pub bystanders: Vec<Scope>,
 }
 
@@ -57,14 +57,14 @@ impl StopRequest {
         self
     }
 
-    /// The same, with a scope outside the extent whose work the receipt names.
+    /// Adds a scope outside the extent whose work the receipt lists.
     #[must_use]
     pub fn bystander(mut self, scope: &Scope) -> Self {
         self.bystanders.push(scope.clone());
         self
     }
 
-    /// The same, with this grace.
+    /// Sets the grace.
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = Some(grace);
@@ -72,7 +72,7 @@ impl StopRequest {
     }
 }
 
-/// A stop that was accepted. Await it for the receipt; dropping it changes nothing.
+/// An accepted stop. Await it for the receipt. Dropping it changes nothing.
 #[derive(Clone)]
 #[must_use = "the receipt says what still runs"]
 pub struct Stop {
@@ -98,25 +98,25 @@ impl Stop {
         self.shared.request()
     }
 
-    /// The receipt, when the ladder has been climbed: after at most grace and [`FORCE_MAX`](crate::FORCE_MAX).
+    /// The receipt, after the ladder is complete: after at most grace and [`FORCE_MAX`](crate::FORCE_MAX).
     ///
     /// # Cancel safety
-    /// Cancel safe: a task of the scope climbs the ladder.
+    /// Cancel safe, because a task of the tree climbs the ladder.
     pub async fn receipt(&self) -> Arc<Receipt> {
         self.shared.receipt().await
     }
 
-    /// Receipt of this moment, for callers that cannot wait: an item that has not ended is still running.
+    /// Receipt of this moment, for callers that cannot wait. Reports each item that has not ended as still running.
     pub fn account_now(&self) -> Arc<Receipt> {
         answer::account_now(&self.shared)
     }
 
-    /// True if its targets had ended, or could no longer be stopped.
+    /// True if the targets had ended, or could no longer be stopped.
     pub fn is_of_nothing(&self) -> bool {
         self.shared.is_too_late()
     }
 
-    /// The receipt, if it is there.
+    /// The receipt. `None` if the stop is not answered yet.
     pub fn try_receipt(&self) -> Option<Arc<Receipt>> {
         self.shared.try_receipt()
     }

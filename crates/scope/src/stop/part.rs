@@ -1,4 +1,4 @@
-//! The account of one part of a wider stop: the same stop, seen from one scope alone.
+//! The account of one part of a wider stop: that stop, restricted to one scope.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{Stop, accept, answer};
 use crate::cell::{Node, Reached, Role, StopInProgress};
 use crate::scope::Scope;
 
-/// Account of one part of a wider stop: the same stop, seen from one scope. It climbs no ladder.
+/// Account of one part of a wider stop: that stop, restricted to one scope. An account climbs no ladder.
 #[derive(Debug)]
 #[must_use = "the receipt says what still runs"]
 pub struct Account(AccountKind);
@@ -26,10 +26,10 @@ enum AccountKind {
 }
 
 impl Account {
-    /// The receipt: when nothing of the part runs any more, or the ladder of the stop has been climbed.
+    /// Waits for the receipt: until no work of the part runs any more, or the ladder of the stop is complete.
     ///
     /// # Cancel safety
-    /// Cancel safe: a second call keeps waiting, and returns the same receipt.
+    /// Cancel safe: a second call continues to wait, and returns the same receipt.
     pub async fn receipt(&self) -> Arc<Receipt> {
         match &self.0 {
             AccountKind::Own(stop) => stop.receipt().await,
@@ -66,7 +66,7 @@ impl Scope {
                 bystanders,
             })
         };
-        // If the covering stop is itself the account of a part, the wider stop is the one that climbs the ladder.
+        // If the covering stop is itself the account of a part, its wider stop climbs the ladder.
         let stop = Arc::clone(covering.wider().unwrap_or(&covering));
         if covering.is_of(part) {
             return Some(if covering.is_part() {
@@ -87,7 +87,7 @@ impl Scope {
             part.accept(&shared, &cause, Role::Below, &mut reached);
             accept::walk(part, &shared, &cause, nodes, &mut reached);
         });
-        // The walk is over: what remains is what runs.
+        // The walk is over, so the remaining count is that of running work.
         shared.count().one_less();
         answer::add_part(&stop, &shared, bystanders.clone());
         Some(account(shared, bystanders, stop))

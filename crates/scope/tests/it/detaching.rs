@@ -12,7 +12,7 @@ use crate::{by_user, root};
 
 const SOON: Duration = Duration::from_secs(3);
 
-/// It ignores the ask, and is detached in the grace: the receipt of the stop names it.
+/// The process ignores the ask, and is detached during the grace. The receipt of the stop lists it.
 #[tokio::test]
 async fn stop_names_a_process_that_is_detached_meanwhile() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -200,7 +200,7 @@ async fn an_early_acknowledgement_proves_nothing() {
     scope
         .spawn(future("eager"), |cx| async move {
             cx.acknowledge("before any stop");
-            // It never hears the stop, and returns by itself.
+            // This future never observes the stop, and returns by itself.
             drop(returns.await);
         })
         .unwrap();
@@ -246,7 +246,7 @@ async fn what_a_stop_overtakes_before_its_first_poll_never_begins() {
     assert!(!began.load(Ordering::Relaxed));
     assert_eq!(work.await, Err(WorkLost::Dropped));
     assert!(receipt.quiet());
-    // Nothing has happened, so nothing is unknown, whatever a repeat would do.
+    // Nothing has happened, so the outcome is known, regardless of the effect of a repetition.
     let ItemState::Stopped { how, .. } = &receipt.items()[0].state else {
         panic!("{receipt:?}")
     };
@@ -255,7 +255,7 @@ async fn what_a_stop_overtakes_before_its_first_poll_never_begins() {
 
 #[tokio::test]
 async fn a_thread_is_called_not_begun_only_if_it_never_began() {
-    // Which of the two is first is the system's to say: neither may have begun and be called not begun.
+    // The system decides which of the two is first. A thread that began is never reported as not begun.
     for _ in 0..200 {
         let scope = root();
         let began = Arc::new(AtomicBool::new(false));
@@ -282,7 +282,7 @@ async fn a_thread_is_called_not_begun_only_if_it_never_began() {
 
 #[tokio::test(start_paused = true)]
 async fn a_future_has_ended_when_what_it_holds_is_gone() {
-    /// Looks whether its scope calls itself quiet while it is still there.
+    /// Its drop records whether the scope reports quiet too early.
     struct Held {
         scope: allstop_scope::Scope,
         quiet: Arc<AtomicBool>,
@@ -298,7 +298,7 @@ async fn a_future_has_ended_when_what_it_holds_is_gone() {
         scope: scope.clone(),
         quiet: Arc::clone(&quiet),
     };
-    // A future made by hand keeps its captures when it has returned.
+    // A hand-written future keeps its captures after it has returned.
     let work = scope
         .spawn(future("by hand"), |_| {
             std::future::poll_fn(move |_| {

@@ -14,7 +14,7 @@ use allstop_scope::{SpawnProcessError, WorkSpec};
 
 use crate::{by_user, root};
 
-/// A sleep that can be found again in `/proc`.
+/// A sleep that is easy to find in `/proc`.
 fn sleep(duration: &str) -> ProcessSpec {
     ProcessSpec {
         program: "sleep".into(),
@@ -51,7 +51,7 @@ async fn what_is_launched_is_in_the_receipt_and_what_is_refused_never_ran() {
             })
         };
         go.send(()).expect("the launcher waits");
-        // From far before the launch to after it, in steps of some microseconds.
+        // From long before the launch until after it, in steps of a few microseconds.
         for _ in 0..round * 40 {
             std::hint::spin_loop();
         }

@@ -1,4 +1,4 @@
-//! Scopes through their public face, on paused time where time matters.
+//! Scopes through their public interface, on paused time where time matters.
 
 #[cfg(target_os = "linux")]
 mod detaching;
@@ -32,7 +32,7 @@ fn by_user() -> StopRequest {
 
 const GRACE: Duration = allstop_scope::GRACE_DEFAULT;
 
-/// Waits until what was spawned has been polled once: what a stop overtakes before that never begins.
+/// Waits until the spawned work has been polled once. A stop before the first poll would end it as not begun.
 async fn begun() {
     tokio::task::yield_now().await;
 }

@@ -1,4 +1,4 @@
-//! A runtime that goes away while a stop climbs its ladder: the stop is answered, and nothing of the tree stays.
+//! A runtime that shuts down while a stop climbs its ladder: the stop is answered, and the tree is freed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -15,7 +15,8 @@ fn runtime() -> Runtime {
     builder.build().expect("a thread is all it needs")
 }
 
-/// A stop that waits for work which hears nothing, and the tree's clock, which it holds for as long as it is there.
+/// A stop that waits for work that does not observe it. The returned clock belongs to the tree, which holds it until
+/// the tree is freed.
 fn stop_under_way(
     runtime: &Runtime,
     of_part: impl FnOnce(&Scope),
@@ -69,7 +70,7 @@ fn an_account_that_nobody_waits_for_keeps_nothing_of_its_tree() {
 fn a_stop_that_comes_when_its_runtime_is_gone_is_answered_at_once() {
     let runtime = runtime();
     let root = runtime.block_on(async { Scope::root("test", RootOptions::current()) });
-    // The stop would wait for it.
+    // The stop would wait for this engine.
     let engine = root.attach_engine();
     drop(runtime);
     let stop = root.stop(by_user());
@@ -98,7 +99,7 @@ fn a_wide_stop_wakes_work_elsewhere_also_without_its_ladder() {
         });
         drop(waits.expect("nothing is stopped yet"));
     }
-    // The runtime comes back to its main future now and then, and not when all else has been polled.
+    // The runtime polls its main future from time to time, not only when all other futures have been polled.
     let run_all = || {
         work.block_on(async {
             for _ in 0..PARTS {

@@ -1,4 +1,4 @@
-//! Scopes that share the cell of the one above them: to whoever uses them, scopes like any other.
+//! Scopes that share the cell of their parent scope. Users cannot distinguish them from other scopes.
 
 #![expect(
     clippy::disallowed_methods,
@@ -54,13 +54,13 @@ async fn a_stop_of_one_call_is_heard_by_no_other() {
     assert_eq!(first.await.expect("it heard"), deadline);
     let narrow = narrow.await;
     assert_eq!(ids(narrow.items()), ["call_1"]);
-    // Whoever waits beside it has been woken, and waits on.
+    // Waiters of the sibling scope have been woken, and continue to wait.
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(ids(&run.running()), ["call_2"]);
     assert!(!other.is_stopped() && !turn.is_stopped() && !run.is_stopped());
     let wide = run.stop(by_user());
     assert_eq!(second.await.expect("it heard").kind, CauseKind::User);
-    // What had ended under the narrow stop is in its receipt alone.
+    // Only the receipt of the narrow stop contains the work that ended under it.
     assert_eq!(ids(wide.await.items()), ["call_2"]);
     assert_eq!(one.cause(), Some(deadline));
 }
@@ -157,7 +157,7 @@ async fn a_token_is_cancelled_by_stops_of_its_scope_alone() {
     assert!(of_other.is_cancelled());
 }
 
-/// The narrow stop is over, and what it could not end runs on.
+/// The narrow stop is over, and its remaining work is still running.
 #[tokio::test]
 async fn an_account_below_an_answered_stop_is_of_the_stop_that_still_runs() {
     let run = root();

@@ -47,7 +47,7 @@ async fn several_scopes_have_one_stop_and_others_run_on() {
     assert_eq!(receipt.request().extent, Extent::TurnAndBackground);
     assert!(receipt.quiet() && receipt.cancel_observed());
     assert_eq!(names(&receipt), ["turn", "background"]);
-    // The turn writes its own part of the same stop.
+    // The turn writes its own part of this stop.
     let part = of_turn.receipt().await;
     assert_eq!(part.stop_id(), receipt.stop_id());
     assert_eq!(part.request().extent, Extent::Turn);
@@ -92,7 +92,7 @@ async fn scopes_that_have_ended_are_left_out() {
     assert_eq!(empty.outcome(), Some(NothingToStop::AlreadyEnded));
 }
 
-/// The barriers are closed between the two steps: the work is asked all the same.
+/// The barriers are closed between the two steps. The work is still asked.
 #[tokio::test(start_paused = true)]
 async fn stop_that_is_accepted_and_dropped_is_carried_out() {
     let (root, both) = two().await;

@@ -309,7 +309,7 @@ async fn an_engine_that_has_acknowledged_is_no_item() {
     let scope = root();
     let engine = scope.attach_engine();
     assert!(scope.running().is_empty(), "an engine is no work");
-    engine.acknowledge(); // Nothing was asked yet: this proves nothing.
+    engine.acknowledge(); // Without an ask, this acknowledgement proves nothing.
     let stop = scope.stop(by_user());
     assert!(!stop.account_now().quiet());
     engine.acknowledge();
@@ -465,6 +465,6 @@ async fn scopes_may_be_nested_deeper_than_a_stack_is() {
         chain.push(child);
     }
     assert!(chain[0].is_quiet());
-    // From the deepest up, so that no drop has another below it.
+    // From the deepest scope upwards, so that no drop triggers another drop.
     while chain.pop().is_some() {}
 }

@@ -1,12 +1,12 @@
-//! Models of the scope's own synchronisation: every interleaving of a few threads is tried.
+//! Models of the synchronisation of scopes. loom tries every interleaving of a few threads.
 //!
-//! The modules below are the crate's own source files, not copies; only what they stand on is exchanged. `sync` gives
-//! them primitives that loom sees, and a process that can be asked and killed without being one. Tokens,
-//! wake-ups and answers are doubles that keep the contract of tokio's, and time passes as fast as the scheduler likes:
-//! a grace of zero and every round of force may be over before any other thread has moved.
+//! The modules below are the crate's own source files, not copies; only their primitives are replaced. `sync` provides
+//! primitives that loom observes, and a simulated process that can be asked and killed. Tokens, wake-ups and answers
+//! are doubles that keep the contract of tokio's types. Time passes as fast as the scheduler chooses: a grace of zero
+//! and every round of force may be over before any other thread has moved.
 //!
-//! References are counted by the standard library, which loom does not see. What depends on a count, a child leaving its
-//! parent, is done under the parent's lock, which it does see.
+//! The standard library counts references, and loom does not observe these counts. The one action that depends on a
+//! count is a child that leaves its parent. It happens under the parent's lock, which loom observes.
 
 #![allow(
     dead_code,
@@ -35,7 +35,7 @@ mod scope;
 mod stop;
 #[path = "../../src/work.rs"]
 mod work;
-// What `allstop_core::decision` takes from its crate.
+// The types that `allstop_core::decision` imports from its crate.
 use allstop_core::cause;
 
 mod sync;

@@ -1,4 +1,4 @@
-//! The end of work against the account of it: an item is never lost, and never twice.
+//! The end of work against its account: an item is neither lost nor listed twice.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Registering work, and making scopes, against a stop: refused or in the receipt, and the receipt waits for it.
+//! Registering work and creating scopes, against a stop. Each is either refused or in the receipt, and the receipt
+//! waits for it.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::scope::Scope;
 use crate::sync::{AtomicBool, Ordering};
 use crate::work::Ending;
 
-/// Registers in `scope`, if it may, and ends when it has heard the stop. Returns whether it ran.
+/// Registers work in `scope`, if the barrier is open, and ends it after the stop. Returns true if the work ran.
 fn works_until_stopped(scope: &Scope, ended: &AtomicBool) -> bool {
     let Ok(registration) = scope.register(work()) else {
         return false;
@@ -25,7 +26,7 @@ fn works_until_stopped(scope: &Scope, ended: &AtomicBool) -> bool {
     true
 }
 
-/// Promises of every stop against one piece of work that may start beside it.
+/// Guarantees of every stop against one piece of work that may start concurrently.
 fn assert_refused_or_in_the_receipt(
     root: &Scope,
     start: impl FnOnce(&AtomicBool) -> bool + 'static,
@@ -47,7 +48,7 @@ fn assert_refused_or_in_the_receipt(
     assert!(receipt.quiet());
 }
 
-/// The start alone, for every interleaving: the work ends when both are through.
+/// Checks only the start, for every interleaving. The work ends after both threads are done.
 fn assert_refused_or_listed(root: &Scope, start: impl FnOnce() -> Option<Registration> + 'static) {
     let thread = spawn(start);
     let stop = root.stop(by_user());

@@ -1,4 +1,4 @@
-//! Commit against stop: exactly one wins, and everybody who asks hears of the same one, with the first cause.
+//! Commit against stop: exactly one wins, and all callers receive the same verdict, with the first cause.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Force against work that is being made: it is not lost on the way.
+//! Force against work that is being created: the work is not lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::scope::Scope;
 use crate::sync::{AbortHandle, Mutex, ProcessHandle};
 use crate::work::{Ending, Force};
 
-/// A task that holds its registration, as one that was spawned does; dropping it is the end of the work.
+/// A task that holds its registration, like a spawned task. Dropping the task ends the work.
 fn task(registration: Registration) -> AbortHandle {
     let future = Mutex::new(Some(registration));
     AbortHandle::new(move || drop(future.lock().take()))
@@ -38,7 +38,7 @@ fn a_future_that_is_being_made_is_dropped_by_a_stop_that_forces_at_once() {
     });
 }
 
-/// Starts a process as a scope does, if it may: registered first, then launched.
+/// Starts a process like a scope does, if the barrier is open: registered first, then launched.
 fn launch(scope: &Scope) -> Option<(ProcessHandle, Registration)> {
     let registration = scope.node().register(work(), Force::AbortSoon).ok()?;
     let process = ProcessHandle::new();

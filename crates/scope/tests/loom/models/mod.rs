@@ -1,4 +1,4 @@
-//! The models, a file for each rule, and what they share.
+//! The models, one file for each rule, and their shared functions.
 
 mod account;
 mod barrier;
@@ -35,13 +35,14 @@ fn every_interleaving(model: impl Fn() + Send + Sync + 'static) {
     explore(None, model);
 }
 
-/// Tries every interleaving in which no more than this many times a thread is interrupted that could have gone on: for
-/// models whose every interleaving would take too long.
+/// Tries every interleaving with at most this many preemptions of a thread. For models with too many interleavings to
+/// try them all.
 fn interruptions(most: usize, model: impl Fn() + Send + Sync + 'static) {
     explore(Some(most), model);
 }
 
-/// True if the scopes of the model share the cell of their parents, and once the model has made such scopes.
+/// True if the scopes of the model share the cell of their parents. The next static records whether the model has
+/// created such scopes.
 static SHARED: AtomicBool = AtomicBool::new(false);
 static HAS_CHILDREN: AtomicBool = AtomicBool::new(false);
 
@@ -50,7 +51,7 @@ fn explore(preemption_bound: Option<usize>, model: impl Fn() + Send + Sync + 'st
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = preemption_bound;
     let model = Arc::new(model);
-    // With a cell for each scope, and with one for all: the rules are the same.
+    // The rules apply both with one cell for each scope and with one cell for all.
     for shared in [false, true] {
         SHARED.store(shared, Ordering::Relaxed);
         let tried = Arc::new(AtomicUsize::new(0));
@@ -89,7 +90,7 @@ fn child(parent: &Scope) -> Scope {
         .expect("nothing is stopped yet")
 }
 
-/// Of a scope as this pass of the model makes them.
+/// Options of a scope, as this pass of the model creates it.
 fn options() -> ScopeOptions {
     HAS_CHILDREN.store(true, Ordering::Relaxed);
     ScopeOptions {

@@ -1,11 +1,11 @@
-//! Work that moves to another scope, against stops of either: it is in the extent of exactly one.
+//! Work that moves to another scope, against stops of either scope: exactly one of the two covers it.
 
 use super::{by_user, child, interruptions, joined, receipt_of, register, root, spawn, work};
 use crate::registration::Registration;
 use crate::scope::Scope;
 use crate::work::{Ending, Force};
 
-/// Moves it if it may, and says whether it did; then it ends.
+/// Moves the work, if allowed, then ends it. Returns true if the work was moved.
 fn move_and_end(work_of_turn: Registration, to: &Scope) -> bool {
     match work_of_turn.move_to(to.node(), work(), Force::Inline) {
         Ok(moved) => {
@@ -28,7 +28,8 @@ fn what_a_stop_of_the_old_scope_covers_does_not_slip_away() {
         let thread = spawn(move || move_and_end(registration, &background));
         let receipt = receipt_of(turn.stop(by_user()));
         let moved = joined(thread);
-        // Moved before the stop, it is no item of it; kept by the stop, it is one, whatever the order of their ends.
+        // If the work moved before the stop, it is not an item of the stop. If the stop kept it, it is an item, in any
+        // order of their ends.
         assert!(receipt.quiet());
         assert_eq!(receipt.items().len(), usize::from(!moved));
     });

@@ -1,4 +1,4 @@
-//! A scope that moves below another one, with what runs in it, against stops of either.
+//! A scope that moves below another scope with its work, against stops of either parent.
 
 use super::{by_user, child, interruptions, joined, receipt_of, register, root, spawn};
 use crate::cell::Placement;
@@ -6,7 +6,7 @@ use crate::child_scope::ScopeOptions;
 use crate::scope::Scope;
 use crate::work::Ending;
 
-/// A scope below `parent` that may move, and work in it that ends when it is told to.
+/// A movable scope below `parent`.
 fn movable(parent: &Scope) -> Scope {
     let options = ScopeOptions {
         placement: Placement::Movable,
@@ -37,7 +37,7 @@ fn what_a_stop_of_the_old_scope_covers_does_not_slip_away() {
         let moved = joined(thread);
         assert!(receipt.quiet());
         assert_eq!(receipt.items().len(), usize::from(!moved), "{receipt:?}");
-        // Whoever was covered hears of it, and whoever was not does not.
+        // A covered scope observes the stop, and a scope that is not covered does not.
         assert_eq!(agent.is_stopped(), !moved);
         assert_eq!(agent.cause().is_some(), !moved);
     });

@@ -1,4 +1,4 @@
-//! The countdown alone: quiet exactly when all have ended, and heard by whoever waits.
+//! The countdown alone: quiet exactly when all work has ended, and every waiter is woken.
 
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ fn quiet_is_heard_exactly_when_the_last_has_ended() {
     every_interleaving(|| {
         let count = Arc::new(Countdown::of_walk());
         let ended: Arc<[AtomicBool; 2]> = Arc::default();
-        // A node with one piece of work is reached, then another; the work of the first may end before.
+        // The walk reaches a node with one piece of work, then another node. The work of the first node may end before
+        // that.
         count.more(1);
         let workers = [0, 1].map(|worker| {
             if worker == 1 {

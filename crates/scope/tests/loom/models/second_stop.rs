@@ -1,4 +1,4 @@
-//! A second stop against the first one's end: the same receipt or `already_ended`, and never a hang.
+//! A second stop against the end of the first stop: the same receipt or `already_ended`, and never a hang.
 
 use std::sync::Arc;
 

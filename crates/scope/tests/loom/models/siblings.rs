@@ -1,11 +1,11 @@
-//! Two scopes side by side, with a cell for each or one for both: stops of one, of the other and of what is above.
+//! Two sibling scopes, with a cell for each or one for both: stops of one, of the other and of their parent.
 
 use super::{by_user, child, interruptions, joined, receipt_of, register, root, spawn, states};
 use crate::scope::Scope;
 use crate::sync::block_on;
 use crate::work::Ending;
 
-/// Ends its work when a stop of this scope is heard.
+/// Ends the work of this scope after a stop of the scope.
 fn ends_when_stopped(scope: &Scope) -> impl FnOnce() + 'static {
     let (scope, work) = (scope.clone(), register(scope));
     move || {
@@ -47,7 +47,8 @@ fn a_stop_of_one_and_a_stop_of_all_each_list_what_they_cover() {
         let wide = receipt_of(wide);
         let narrow = joined(narrow);
         assert!(wide.quiet() && narrow.quiet());
-        // The wide one lists the work of the narrow one unless that had ended before, or was joined and is the same.
+        // The wide stop lists the work of the narrow stop, unless that work had ended before. If it joined the narrow
+        // stop, both list the same work.
         assert!((1..=2).contains(&wide.items().len()), "{wide:?}");
         assert!(!narrow.items().is_empty(), "{narrow:?}");
     });

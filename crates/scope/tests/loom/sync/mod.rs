@@ -1,4 +1,4 @@
-//! The primitives of `src/sync.rs` as loom sees them.
+//! The primitives of `src/sync.rs`, in a form that loom observes.
 
 mod once;
 mod process;
@@ -17,7 +17,7 @@ pub(crate) use runtime::{AbortHandle, Handle, block_on, sleep, sleep_until};
 pub(crate) use signal::Notify;
 pub(crate) use stop_signal::{CancellationToken, StopSignal};
 
-/// So that models of one scope wake at once, and those of several by the ladder.
+/// Small, so that models of one scope wake at once, and models of several scopes wake by the ladder.
 pub(crate) const WOKEN_AT_ONCE_CELLS_MAX: usize = 1;
 
 /// A lock with the interface of `parking_lot`.

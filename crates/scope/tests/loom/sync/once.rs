@@ -4,10 +4,11 @@ use std::task::{Poll, Waker};
 
 use super::Mutex;
 
-/// The standard library's `OnceLock`, which loom does not have, and tokio's `SetOnce`, which can also be waited for. A
-/// set that loses has seen the winner's value, there as here.
+/// The standard library's `OnceLock`, which loom does not provide, and tokio's `SetOnce`, which also supports waiting.
+/// As with the originals, a caller whose `set` fails has seen the winner's value.
 ///
-/// The lock makes each operation one step, as the originals' contract does; their inside is not what is modelled.
+/// The lock makes each operation a single step, as the contract of the originals does. The models do not cover the
+/// implementation of the originals.
 pub(crate) struct SetOnce<T> {
     value: std::sync::OnceLock<T>,
     waiting: Mutex<Vec<Waker>>,

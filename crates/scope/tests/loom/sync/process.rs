@@ -1,4 +1,4 @@
-//! A process that is none: it counts what it is told.
+//! A simulated process, which counts its requests.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Tasks are threads of the model, and time passes as fast as the scheduler likes.
+//! Tasks are threads of the model, and time passes as fast as the scheduler chooses.
 
 use std::future::Future;
 use std::pin::pin;
@@ -9,7 +9,8 @@ use std::time::Duration;
 use loom::sync::Notify;
 use tokio::time::Instant;
 
-/// Polls a future on this thread until it is ready. loom's own counts the wakers in steps that it tries too.
+/// Polls a future on this thread until it is ready. loom's own `block_on` counts the wakers in additional steps, which
+/// loom would also try.
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     struct Parked(Notify);
     impl Wake for Parked {
@@ -44,13 +45,13 @@ impl Handle {
 pub(crate) struct JoinHandle(loom::thread::JoinHandle<()>);
 
 impl JoinHandle {
-    /// For deadlines, which no model has.
+    /// For deadlines, which no model uses.
     pub(crate) fn abort_handle(&self) -> AbortHandle {
         AbortHandle::new(|| {})
     }
 }
 
-/// Drops a task's future: where the original may do so at once, this does.
+/// Drops a task's future at once. The original may do so.
 #[derive(Clone)]
 pub(crate) struct AbortHandle(Arc<dyn Fn() + Send + Sync>);
 
@@ -64,12 +65,12 @@ impl AbortHandle {
     }
 }
 
-/// A moment that has come, or never comes: models have a grace of zero or one that outlasts them.
+/// Returns at once or never, because the grace in models is either zero or longer than the model.
 pub(crate) async fn sleep_until(at: Instant) {
     if at > Instant::now() {
         std::future::pending::<()>().await;
     }
 }
 
-/// Over at once.
+/// Returns at once.
 pub(crate) async fn sleep(_: Duration) {}

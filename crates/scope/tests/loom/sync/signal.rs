@@ -1,4 +1,4 @@
-//! tokio's `Notify`, as far as a stop uses it: one permit, which one waiter takes.
+//! The part of tokio's `Notify` that a stop uses: one permit, which one waiter takes.
 
 use std::task::{Poll, Waker};
 
@@ -21,7 +21,7 @@ impl Notify {
         }
     }
 
-    /// Everybody who waits is woken, and one of them gets the permit: whoever has given up waiting cannot lose it.
+    /// Wakes all waiters; one of them gets the permit. A waiter that has given up cannot lose the permit.
     pub(crate) fn notify_one(&self) {
         let mut state = self.state.lock();
         state.permit = true;

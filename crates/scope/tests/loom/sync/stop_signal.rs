@@ -1,7 +1,8 @@
-//! The signal of a scope, and tokio-util's `CancellationToken` for code that knows no scopes.
+//! The signal of a scope, and tokio-util's `CancellationToken` for code that does not use scopes.
 //!
-//! Their operations are single steps that loom does not see, taken with the step before them: no rule under test rests
-//! on what lies between a step of the scope and one of its signal. Both sides fence, as tokio's do by their own state.
+//! Their operations are single steps that loom does not observe; they belong to the step before them. No tested rule
+//! depends on an interleaving between a step of the scope and a step of its signal. Both sides fence, as tokio's types
+//! do with their own state.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
@@ -38,7 +39,7 @@ impl StopSignal {
         fence(Ordering::SeqCst);
         let mut state = self.state();
         let waiting = std::mem::take(&mut state.waiting);
-        // Waking is a step that loom sees: the other threads must find the signal unlocked.
+        // Waking is a step that loom observes. The other threads must find the signal unlocked.
         drop(state);
         waiting.into_iter().for_each(Waker::wake);
     }
@@ -63,7 +64,8 @@ impl StopSignal {
 
     pub(crate) async fn given_to(&self, is_mine: impl Fn() -> bool) {
         std::future::poll_fn(|cx| {
-            // Known before the look, which is a step that loom sees: the signal must not be locked meanwhile.
+            // Registers the waker before the check, which is a step that loom observes. The signal must not be locked
+            // during that step.
             self.state().waiting.push(cx.waker().clone());
             fence(Ordering::SeqCst);
             if is_mine() {
@@ -76,7 +78,7 @@ impl StopSignal {
     }
 }
 
-/// In use by no model: a scope makes one where somebody asks for it.
+/// Unused by the models: a scope creates a token only on request.
 #[derive(Clone, Default)]
 pub(crate) struct CancellationToken(Arc<StopSignal>);
 
