@@ -10,7 +10,8 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
 
-/// Pause after a connection that was not accepted: the usual reason, too many open files, passes when another one ends.
+/// Pause after a connection could not be accepted. The usual reason, too many open files, disappears when another
+/// connection ends.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Socket that accepts connections.
@@ -21,7 +22,7 @@ pub trait Listener: Send + Sync {
     /// Accepts the next connection. Returns it with its name for receipts.
     ///
     /// # Errors
-    /// If the system has no connection to give.
+    /// If the system cannot provide a connection.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -33,7 +34,7 @@ impl Listener for TcpListener {
 
     async fn accept(&self) -> io::Result<(TcpStream, String)> {
         let (stream, peer) = self.accept().await?;
-        // Answers are small; without this the last part of one waits for the peer's acknowledgement.
+        // Answers are small. Without this option, the last part of an answer waits for the peer's acknowledgement.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "TCP_NODELAY");
         }
@@ -50,11 +51,11 @@ impl Listener for UnixListener {
     }
 }
 
-/// Accepts connections until a stop covers `scope`. Each is served as work of the scope, at most `connections_max` at a
-/// time; more wait in the system's queue.
+/// Accepts connections until a stop covers `scope`. Serves each connection as work of the scope, at most
+/// `connections_max` at a time. More connections wait in the system's queue.
 ///
 /// # Cancel safety
-/// Dropping the future stops accepting; connections continue in their scope.
+/// Dropping the future stops accepting. Connections continue in their scope.
 pub async fn accept_connections<L, F>(
     listener: L,
     scope: Scope,

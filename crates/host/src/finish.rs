@@ -1,10 +1,10 @@
-//! Work that ends whole.
+//! Work that is not interrupted when its client leaves.
 
 use allstop_core::receipt::ItemKind;
 use allstop_scope::{Scope, WorkHandle, WorkSpec};
 
-/// Begins work in the scope of a server, such as the opening of a session. It runs to its end although the client that
-/// waits for it leaves: dropping the handle ends nothing. `None` if the server is being stopped.
+/// Begins work in the scope of a server, such as the opening of a session. The work runs to its end even if its client
+/// leaves, because dropping the handle ends nothing. `None` if the server is being stopped.
 pub fn finish_work<T: Send + 'static>(
     scope: &Scope,
     name: String,

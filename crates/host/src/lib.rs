@@ -1,10 +1,10 @@
 //! Parts that every server needs, for any protocol.
 //!
-//! - [`accept_connections`] is the accept loop: each connection is work of a scope, so a stop of the server ends it and
+//! - [`accept_connections`] is the accept loop. Each connection is work of a scope, so a stop of the server ends it and
 //!   accounts for it.
-//! - [`finish_work`] runs work to its end although the client that asked for it leaves.
+//! - [`finish_work`] runs work to its end, even if its client leaves.
 //!
-//! The open sessions of a server are in the registry of its system (`allstop_session::SessionRegistry`).
+//! The registry of a server's system contains the open sessions (`allstop_session::SessionRegistry`).
 
 mod accept;
 mod finish;

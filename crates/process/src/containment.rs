@@ -1,4 +1,4 @@
-//! Containment: the way to reach a process tree, and the seam by which a new level of it is added.
+//! Containment: access to a process tree, and the interface for additional levels of containment.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -16,9 +16,9 @@ use crate::spec::ProcessSpec;
 use crate::status::TreeMember;
 use crate::status_channel::StatusSender;
 
-/// Reaches the processes of one tree, without waiting. Each level of containment implements it.
+/// Reaches the processes of one tree, without waiting. Each level of containment implements this trait.
 pub trait TreeContainment: Send + Sync {
-    /// Level that receipts name.
+    /// Level in receipts.
     fn level(&self) -> Containment;
 
     /// Keeper of the tree, if it has one.
@@ -29,19 +29,19 @@ pub trait TreeContainment: Send + Sync {
     /// Sends SIGTERM to every member.
     fn ask(&self);
 
-    /// Sends SIGKILL to every member; the driver repeats it until no member is left.
+    /// Sends SIGKILL to every member. The driver repeats it until no member is left.
     fn force(&self);
 
-    /// Living members now, without the keeper. Real processes are looked at on a thread of their own.
+    /// Current living members, without the keeper. For real processes, a separate thread reads `/proc`.
     fn members(&self) -> BoxFuture<'static, Vec<TreeMember>>;
 
-    /// Members as they were last seen. Does not look at the system.
+    /// Members as last seen. Does not query the system.
     fn known_members(&self) -> Vec<ProcessIdentity>;
 
-    /// Lets the tree outlive this process, with its further output appended to a file.
+    /// Detaches the tree, so that it outlives this process. Appends its further output to a file.
     ///
     /// # Cancel safety
-    /// Once the driver has taken the request it is carried out, whether or not anyone waits for the answer.
+    /// Once the driver has received the request, the request is carried out, even if the future is dropped.
     fn detach(&self, _output_file: &Path) -> BoxFuture<'static, Result<(), DetachTreeError>> {
         std::future::ready(Err(DetachTreeError::NeedsKeeper)).boxed()
     }
@@ -52,7 +52,7 @@ pub trait TreeLauncher: fmt::Debug + Send + Sync {
     /// Starts the command. Must not block.
     ///
     /// # Errors
-    /// If it is known already that the command does not run.
+    /// If the launcher already knows that the command does not run.
     fn launch(
         self: Arc<Self>,
         spec: &ProcessSpec,
@@ -60,13 +60,13 @@ pub trait TreeLauncher: fmt::Debug + Send + Sync {
     ) -> Result<ContainedTree, LaunchError>;
 }
 
-/// A tree that was just started, as its launcher hands it out.
+/// A newly started tree, as its launcher returns it.
 pub struct ContainedTree {
-    /// Reaches its processes.
+    /// Access to the processes of the tree.
     pub containment: Arc<dyn TreeContainment>,
-    /// Watches it and publishes its status. Dropping it kills the tree.
+    /// Watches the tree and publishes its status. Dropping the driver kills the tree.
     pub driver: ProcessDriver,
-    /// Combined output of its processes.
+    /// Combined output of the processes.
     pub output: Box<dyn OutputSource>,
 }
 
@@ -78,14 +78,14 @@ impl fmt::Debug for ContainedTree {
     }
 }
 
-/// Refusal to detach a tree; it is contained as before.
+/// Refusal to detach a tree. The tree is contained as before.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DetachTreeError {
     /// Only a keeper can outlive its owner.
     #[error("only a process with a keeper can be detached")]
     NeedsKeeper,
-    /// The file for its further output could not be opened.
+    /// The file for the further output could not be opened.
     #[error("cannot write further output to {}", output_file.display())]
     OutputFile {
         /// Path of the file.

@@ -1,18 +1,18 @@
-//! The future that watches one tree; the caller of the launch spawns it.
+//! The future that watches one tree. The caller of the launch spawns it.
 
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Watches one process tree and publishes what it sees; ends when the tree is empty, or was detached.
+/// Watches one process tree and publishes its status. Ends when the tree is empty, or was detached.
 ///
-/// Spawn it. Dropping it before it has ended kills the tree: nothing runs unwatched.
+/// Spawn the driver. Dropping it before it has ended kills the tree: no tree runs unwatched.
 #[must_use = "a process is watched only while its driver is polled; dropping the driver kills the process"]
 pub struct ProcessDriver(Pin<Box<dyn Future<Output = ()> + Send>>);
 
 impl ProcessDriver {
-    /// Makes a driver of a future that watches a tree of a [`TreeLauncher`](crate::TreeLauncher). The future must kill the
-    /// tree when it is dropped early, and publish its emptiness before it ends.
+    /// Creates a driver from a future that watches a tree of a [`TreeLauncher`](crate::TreeLauncher). The future must
+    /// kill the tree when it is dropped early, and must publish the emptiness of the tree before it ends.
     pub fn new(future: impl Future<Output = ()> + Send + 'static) -> Self {
         Self(Box::pin(future))
     }

@@ -1,4 +1,4 @@
-//! Starting a command as the leader of a process group of its own.
+//! Starting a command as the leader of a new process group.
 
 use std::fs;
 use std::io::{self, PipeWriter};
@@ -35,7 +35,8 @@ pub(crate) fn spawn_group(spec: &ProcessSpec, output: PipeWriter) -> Result<Chil
     })
 }
 
-/// Error of the working directory, if that is the reason: the system reports a missing program in the same way.
+/// Error of the working directory, if the directory is the reason. The system reports a missing program in the same
+/// way.
 fn directory_error(spec: &ProcessSpec) -> Option<LaunchError> {
     let failed = |source| LaunchError::Directory {
         cwd: spec.cwd.clone(),

@@ -1,4 +1,4 @@
-//! The cheap, cloneable way to a running process tree.
+//! The cheap, cloneable handle of a running process tree.
 
 use std::fmt;
 use std::path::Path;
@@ -15,10 +15,10 @@ use crate::launch_error::LaunchError;
 use crate::status::{ExitInfo, ProcessStatus, ProcessWaitError, TreeMember};
 use crate::status_channel::{StatusClosed, StatusReceiver};
 
-/// A running process tree: signal it, wait for it, look at it.
+/// Handle of a running process tree, to signal it, wait for it, and inspect it.
 ///
-/// Clones are the same tree. Dropping the handle stops nothing; dropping the [`ProcessDriver`](crate::ProcessDriver)
-/// does.
+/// Clones refer to the same tree. Dropping the handle stops nothing; dropping the
+/// [`ProcessDriver`](crate::ProcessDriver) kills the tree.
 #[derive(Clone)]
 #[must_use = "a handle is the only way to stop the process"]
 pub struct ProcessHandle {
@@ -56,22 +56,22 @@ impl ProcessHandle {
         Self { inner, status }
     }
 
-    /// The main process; `None` while its keeper has not yet started it.
+    /// The main process. `None` until the keeper has started it.
     pub fn identity(&self) -> Option<ProcessIdentity> {
         self.status.borrow().main.clone()
     }
 
-    /// The keeper, where there is one.
+    /// The keeper. `None` if the tree has no keeper.
     pub fn keeper_identity(&self) -> Option<&ProcessIdentity> {
         self.inner.containment.keeper()
     }
 
-    /// The marker that its processes carry in their environment.
+    /// The marker in the environment of the processes.
     pub fn marker(&self) -> &Arc<str> {
         &self.inner.marker
     }
 
-    /// The level at which it is contained.
+    /// The level of containment of the tree.
     pub fn containment(&self) -> Containment {
         self.inner.containment.level()
     }
@@ -81,7 +81,7 @@ impl ProcessHandle {
         self.status.clone()
     }
 
-    /// Sends SIGTERM to every member of the tree. One that starts later does not get it.
+    /// Sends SIGTERM to every member of the tree. A member that starts later does not get the signal.
     pub fn ask(&self) {
         if self.is_over() {
             return;
@@ -90,7 +90,7 @@ impl ProcessHandle {
         self.inner.containment.ask();
     }
 
-    /// Sends SIGKILL to every member of the tree, again and again until none is left.
+    /// Sends SIGKILL to every member of the tree, repeatedly, until none is left.
     pub fn force(&self) {
         if self.is_over() {
             return;
@@ -99,7 +99,7 @@ impl ProcessHandle {
         self.inner.containment.force();
     }
 
-    /// The strongest signal that was asked for while the tree was not yet known to be empty.
+    /// The strongest signal that was requested before the tree was known to be empty.
     pub fn strongest_signal(&self) -> Option<EndMethod> {
         match self.inner.strongest.load(Ordering::Acquire) {
             0 => None,
@@ -108,7 +108,7 @@ impl ProcessHandle {
         }
     }
 
-    /// Time from the first signal to the proof that the tree is empty; `None` before that proof, and for a tree that got no
+    /// Time from the first signal to the proof that the tree is empty. `None` before that proof, and if the tree got no
     /// signal.
     pub fn stopped_after(&self) -> Option<Duration> {
         let empty_at = self.status.borrow().empty_at?;
@@ -116,12 +116,13 @@ impl ProcessHandle {
         Some(empty_at.saturating_duration_since(*first_signal))
     }
 
-    /// Proof that no process of the tree is left, if there is one by now.
+    /// Proof that no process of the tree is left. `None` before that proof.
     pub fn emptiness(&self) -> Option<EndProof> {
         self.status.borrow().empty
     }
 
-    /// Living members now, looked at on a thread of their own: about a millisecond on a machine with a few hundred processes.
+    /// Current living members. A separate thread reads `/proc`, which takes about a millisecond on a machine with a few
+    /// hundred processes.
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing.
@@ -130,15 +131,15 @@ impl ProcessHandle {
             return Vec::new();
         }
         let members = self.inner.containment.members().await;
-        // Its keeper may serve another call since.
+        // In the meantime, the keeper may serve another call.
         if self.emptiness().is_some() {
             return Vec::new();
         }
         members
     }
 
-    /// Members as they were last seen: at the start of the tree, at the end of its main process, at an ask or a force. Does
-    /// not look at the system, so it can be called anywhere.
+    /// Members as last seen: at the start of the tree, at the end of its main process, at an ask or a force. Does not
+    /// query the system, so any code can call this function.
     pub fn known_members(&self) -> Vec<ProcessIdentity> {
         if self.emptiness().is_some() {
             return Vec::new();
@@ -175,15 +176,17 @@ impl ProcessHandle {
         self.wait_for(|status| status.empty).await
     }
 
-    /// Lets the tree outlive this process: from now on its keeper writes its further output to `output_file` (appended,
-    /// up to [`DETACHED_OUTPUT_BYTES_MAX`](crate::DETACHED_OUTPUT_BYTES_MAX)), and a closed connection to its
-    /// owner no longer ends it. Output that the [`OutputReader`](crate::OutputReader) has not read by then goes to the file.
+    /// Detaches the tree, so that it outlives this process. From now on, the keeper appends further output to
+    /// `output_file` (up to [`DETACHED_OUTPUT_BYTES_MAX`](crate::DETACHED_OUTPUT_BYTES_MAX)), and a closed connection
+    /// to its owner no longer ends the tree. Output that the [`OutputReader`](crate::OutputReader) has not read by then
+    /// goes to the file.
     ///
-    /// Afterwards this process does not watch it: waits answer [`ProcessWaitError::Detached`]. Signal the keeper by its identity:
-    /// SIGTERM makes it end its tree (SIGTERM, and SIGKILL after a grace), and then itself.
+    /// Afterwards, this process does not watch the tree, and waits return [`ProcessWaitError::Detached`]. To end the
+    /// tree, signal the keeper by its identity: after SIGTERM, the keeper ends its tree (SIGTERM, and SIGKILL after a
+    /// grace), and then exits.
     ///
     /// # Cancel safety
-    /// Once the driver has taken the request it is carried out, whether or not anyone waits for the answer.
+    /// Once the driver has received the request, the request is carried out, even if the future is dropped.
     pub async fn detach(&self, output_file: &Path) -> Result<(), DetachTreeError> {
         self.inner.containment.detach(output_file).await
     }

@@ -1,4 +1,4 @@
-//! Identity of a process: its pid with its start and boot, so that a reused pid is never taken for it.
+//! Identity of a process: its pid with its start and boot, so that a reused pid is never mistaken for it.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -9,7 +9,7 @@ use rustix::process::Pid;
 
 use crate::platform::identity_of;
 
-/// Identity of this process. Without `/proc` its start is 0 and its boot is empty.
+/// Identity of this process. Without `/proc`, its start is 0 and its boot is empty.
 pub fn this_process() -> &'static ProcessIdentity {
     static THIS: OnceLock<ProcessIdentity> = OnceLock::new();
     THIS.get_or_init(|| {
@@ -18,13 +18,14 @@ pub fn this_process() -> &'static ProcessIdentity {
     })
 }
 
-/// True if a process of this identity could run: those of an earlier boot are gone, and nothing has to be looked up.
+/// True if a process of this identity could be running. Processes of an earlier boot are gone, so this function does
+/// not query the system.
 pub fn is_of_this_boot(identity: &ProcessIdentity) -> bool {
     identity.boot_id == boot_id()
 }
 
-/// True if a process of this identity could run and not be seen from here: its pid counts in another PID namespace. A record
-/// without a namespace is older, and counts as of this one.
+/// True if a process of this identity could be running but is not visible from here, because its pid belongs to another
+/// PID namespace. A record without a namespace is older, and counts as visible.
 pub fn is_out_of_view(identity: &ProcessIdentity) -> bool {
     is_of_this_boot(identity)
         && identity.pid_namespace.is_some()
@@ -44,14 +45,14 @@ pub(crate) fn raw_pid(pid: u32) -> Option<Pid> {
     Pid::from_raw(i32::try_from(pid).ok()?)
 }
 
-/// `None` on a system without `/proc`.
+/// PID namespace of this process. `None` on a system without `/proc`.
 fn pid_namespace() -> Option<u64> {
     static NAMESPACE: OnceLock<Option<u64>> = OnceLock::new();
     let read = || Some(fs::metadata("/proc/self/ns/pid").ok()?.ino());
     *NAMESPACE.get_or_init(read)
 }
 
-/// Empty on a system without `/proc`.
+/// Id of the current boot. Empty on a system without `/proc`.
 fn boot_id() -> Arc<str> {
     static BOOT_ID: OnceLock<Arc<str>> = OnceLock::new();
     let read = || fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();

@@ -11,12 +11,12 @@ use crate::platform::ProcessGroups;
 use crate::spec::{ContainmentChoice, ProcessSpec};
 use crate::status_channel::status_channel;
 
-/// Starts a command. Synchronous; it takes about as long as the system needs to start a process.
+/// Starts a command. Synchronous; takes about as long as the system needs to start a process.
 ///
-/// With a keeper, an error of the program itself is known only a moment later: ask [`ProcessHandle::wait_started`].
+/// With a keeper, an error of the program itself is known only a moment later: call [`ProcessHandle::wait_started`].
 ///
 /// # Panics
-/// Outside a tokio runtime with time and I/O enabled. A [`Custom`](ContainmentChoice::Custom) level may need less.
+/// Outside a tokio runtime with time and I/O enabled. A [`Custom`](ContainmentChoice::Custom) level may require less.
 pub fn launch(
     spec: ProcessSpec,
 ) -> Result<(ProcessHandle, ProcessDriver, OutputReader), LaunchError> {

@@ -11,16 +11,16 @@ pub enum LaunchError {
     /// The program is missing, or cannot be executed.
     #[error("cannot start {program:?}")]
     Program {
-        /// Program as it was given.
+        /// The requested program.
         program: OsString,
         /// Error of the system.
         #[source]
         source: io::Error,
     },
-    /// The working directory is missing, or is no directory.
+    /// The working directory is missing, or is not a directory.
     #[error("cannot start in the directory {}", cwd.display())]
     Directory {
-        /// Directory as it was given.
+        /// The requested directory.
         cwd: PathBuf,
         /// Error of the system.
         #[source]
@@ -29,19 +29,19 @@ pub enum LaunchError {
     /// The keeper's own program did not start.
     #[error("cannot start the keeper {}", executable.display())]
     Keeper {
-        /// Path of the keeper's program as it was given.
+        /// The configured path of the keeper's program.
         executable: PathBuf,
         /// Error of the system.
         #[source]
         source: io::Error,
     },
-    /// The keeper ended before it had reported the start of the command, which may have run.
+    /// The keeper ended before it reported the start of the command, which may have run.
     #[error("the keeper ended before it reported the start of the command, which may have run")]
     KeeperLost,
     /// The system refused a pipe, a socket or a descriptor.
     #[error("cannot set up the {what} of a process")]
     Setup {
-        /// Name of the missing part.
+        /// Name of the missing resource.
         what: &'static str,
         /// Error of the system.
         #[source]

@@ -1,8 +1,8 @@
-//! Process trees that can be ended for certain, and proved gone: the whole tree, and nothing but the tree.
+//! Process trees that can be ended completely, with proof. Only processes of the tree are ended.
 //!
 //! [`launch()`] starts a command and returns three parts: a [`ProcessHandle`] to signal it and wait for it, a
-//! [`ProcessDriver`] to spawn, which watches it, and an [`OutputReader`] for its output. [`reattach`] returns handle and
-//! driver of a tree that an earlier process left running.
+//! [`ProcessDriver`] to spawn, which watches it, and an [`OutputReader`] for its output. [`reattach`] returns handle
+//! and driver of a tree that an earlier process left running.
 //!
 //! ```
 //! use allstop_process::{ContainmentChoice, ProcessSpec, launch};
@@ -34,37 +34,39 @@
 //!
 //! # Levels of containment
 //!
-//! **Keeper** (Linux). A small helper process, the keeper, starts the command. It is a *child subreaper*: a descendant
-//! whose parent ends becomes a child of the keeper, in whatever group, session or environment it is. So the keeper knows
-//! all of them, and when the kernel says that it has no child left, the tree is empty: `EndProof::ProcessTreeEmpty` is
-//! that proof. The keeper holds a socket to its owner; when that closes, also because the owner was killed with SIGKILL,
-//! it kills the tree at once and ends. The program that embeds this crate offers the keeper: [`keeper_main`].
+//! **Keeper** (Linux). A small helper process, the keeper, starts the command. The keeper is a *child subreaper*: a
+//! descendant whose parent ends becomes a child of the keeper, in any group, session or environment. Therefore the
+//! keeper knows all descendants. When the kernel reports that the keeper has no child left, the tree is empty;
+//! `EndProof::ProcessTreeEmpty` is that proof. The keeper holds a socket to its owner. When that socket closes, even
+//! because the owner was killed with SIGKILL, the keeper kills the tree at once and exits. The program that embeds this
+//! crate provides the keeper: [`keeper_main`].
 //!
-//! **Group and marker** (Linux). For use inside another program: no helper process, and no attribute of that program is
-//! changed. The command gets a process group and a marker in its environment; sweeps of `/proc` find its members.
-//! `EndProof::ProcessGroupEmpty` says that the sweeps found none; a process that left group, session, environment and
-//! parent behind is not found. If its owner is killed with SIGKILL, the tree runs on.
+//! **Group and marker** (Linux). For use inside another program: no helper process, and no change to the attributes of
+//! that program. The command gets a process group and a marker in its environment; sweeps of `/proc` find its members.
+//! `EndProof::ProcessGroupEmpty` means that the sweeps found none. The sweeps do not find a process that has left the
+//! group, the session, the environment and the parent. If the owner is killed with SIGKILL, the tree continues to run.
 //!
 //! **Group** (elsewhere). The process group alone.
 //!
-//! **Custom**. A [`TreeLauncher`] of the caller's own, such as the simulated system of the test kit.
+//! **Custom**. The caller's own [`TreeLauncher`], such as the simulated system of the test kit.
 //!
-//! A process that a service starts on request (a container engine, `systemd-run`, `at`, a running `tmux` server) is outside
-//! every level. So is the child of a process that has entered another PID namespace (`nsenter`) once its parent has ended.
-//! After a stop those are found that still carry the marker; they are killed, and only `ProcessGroupEmpty` is claimed.
+//! A process that a service starts on request (a container engine, `systemd-run`, `at`, a running `tmux` server) is
+//! outside every level. The same applies to the child of a process that has entered another PID namespace (`nsenter`),
+//! once its parent has ended. After a stop, a sweep finds and kills such processes if they still carry the marker; then
+//! only `ProcessGroupEmpty` is claimed.
 //!
 //! # Invariants
 //!
-//! 1. A signal is sent only to a process whose pid *and* start time are those that were seen, through a descriptor that
-//!    was opened before the comparison; or to a group that a process which only the sender can reap is a member of.
+//! 1. A signal is sent only to a process whose pid *and* start time match, through a descriptor that was opened before
+//!    the comparison. A signal to a group requires a member that only the sender can reap.
 //! 2. `empty` is published once, last, and only by the proof that its value names.
-//! 3. Nothing runs unwatched: dropping the driver kills the tree, unless it was detached.
+//! 3. No tree runs unwatched: dropping the driver kills the tree, unless it was detached.
 //! 4. No descendant delays the end of the command's output.
 //!
 //! # Cancel safety
 //!
-//! Every wait and every read can be dropped without loss. A detach that the driver has taken is carried out, whether or
-//! not anyone waits for its answer. The driver itself kills the tree when it is dropped.
+//! Every wait and every read can be dropped without loss. Once the driver has received a detach, the detach is carried
+//! out, even if the future is dropped. Dropping the driver itself kills the tree.
 
 mod containment;
 mod driver;

@@ -1,8 +1,8 @@
 //! The combined output of a command: standard output and error through one pipe, in their order.
 //!
-//! A pipe ends only when its last writer closes it, and any grandchild may hold it for hours. So the end of the *output*
-//! is not the end of the *pipe*: once the main process has exited, what the pipe holds at that moment is everything that
-//! it wrote, and that many bytes are still read, without waiting.
+//! A pipe ends only when its last writer closes it, and any grandchild may keep it open for hours. Therefore the end of
+//! the *output* is not the end of the *pipe*. When the main process has exited, the bytes in the pipe include all its
+//! output. The reader still reads that many bytes, without waiting.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -21,20 +21,21 @@ use crate::status_channel::{StatusClosed, StatusReceiver};
 pub struct OutputReader {
     source: Box<dyn OutputSource>,
     status: StatusReceiver,
-    /// Bytes that were in the source when the end of each stage was first seen, less those read since.
+    /// Bytes in the source when the end of each stage was first seen, minus the bytes read since then.
     left_of: [Option<u64>; 2],
 }
 
-/// Source of the bytes of an [`OutputReader`], which is its only user. The rules for the end of the output are the same
-/// for every source.
+/// Source of the bytes of an [`OutputReader`], which is its only user. Every source follows the same rules for the end
+/// of the output.
 pub trait OutputSource: fmt::Debug + Send + Sync {
-    /// Ready when there are bytes, or when the last writer has closed the source.
+    /// Ready when bytes are available, or when the last writer has closed the source.
     fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Takes bytes after [`poll_readable`](Self::poll_readable) was ready. `0`: the last writer has closed the source.
+    /// Takes bytes after [`poll_readable`](Self::poll_readable) was ready. Returns `0` if the last writer has closed
+    /// the source.
     ///
     /// # Errors
-    /// `WouldBlock` if there are no bytes yet.
+    /// `WouldBlock` if no bytes are available yet.
     fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize>;
 
     /// Number of bytes that can be read now.
@@ -43,14 +44,15 @@ pub trait OutputSource: fmt::Debug + Send + Sync {
     /// If the system refuses.
     fn available(&self) -> io::Result<u64>;
 
-    /// Takes bytes without asking the runtime, whose readiness may not include the last ones yet. `0`: there are none.
+    /// Takes bytes without asking the runtime, whose readiness may not include the last bytes yet. Returns `0` if no
+    /// bytes are available.
     ///
     /// # Errors
     /// If the system refuses.
     fn read_now(&self, buffer: &mut [u8]) -> io::Result<usize>;
 }
 
-/// Makes the output pipe of a command.
+/// Creates the output pipe of a command.
 pub(crate) fn output_pipe() -> Result<(Box<dyn OutputSource>, PipeWriter), LaunchError> {
     let (reader, writer) = io::pipe().map_err(LaunchError::setup("output pipe"))?;
     let reader =
@@ -118,17 +120,17 @@ impl OutputReader {
         }
     }
 
-    /// Reads the output until the main process exited. `0`: there is no more, although descendants that hold the pipe may
-    /// print more later; [`read_leftovers`](Self::read_leftovers) reads that. After a detach it is `0` too.
+    /// Reads the output until the main process has exited. Returns `0` at the end of that output, and after a detach.
+    /// Descendants that hold the pipe may print more later; [`read_leftovers`](Self::read_leftovers) reads that output.
     ///
     /// # Cancel safety
-    /// Dropping the future loses nothing: bytes are taken from the pipe only by the poll that returns them.
+    /// Dropping the future loses nothing: only the poll that returns bytes takes them from the pipe.
     pub async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.read_until(OutputStage::MainExited, buffer).await
     }
 
-    /// Reads the output until no process of the tree is left: use it once [`read`](Self::read) has returned `0`, for
-    /// background work, so that it never blocks on a full pipe. `0`: there will be no more.
+    /// Reads the output until no process of the tree is left. Returns `0` if no more output will follow. For background
+    /// work, so that it never blocks on a full pipe: call this function after [`read`](Self::read) has returned `0`.
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing.
@@ -139,7 +141,7 @@ impl OutputReader {
     async fn read_until(&mut self, stage: OutputStage, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             let seen = tokio::select! {
-                // The end first: output without end must not hide it.
+                // Checks the end first, so that endless output does not hide it.
                 biased;
                 seen = self.status.wait_for(|now| stage.end(now)) => seen,
                 ready = poll_fn(|cx| self.source.poll_readable(cx)) => {
@@ -157,7 +159,8 @@ impl OutputReader {
         }
     }
 
-    /// Without waiting, and no more than was there at the end: a descendant that prints for ever delays nothing.
+    /// Reads without waiting, and at most the bytes that were available at the end. A descendant that prints for ever
+    /// therefore delays nothing.
     fn read_rest(&mut self, stage: OutputStage, buffer: &mut [u8]) -> io::Result<usize> {
         let [main, tree] = &mut self.left_of;
         let left = match stage {

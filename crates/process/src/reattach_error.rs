@@ -4,16 +4,16 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReattachError {
-    /// Neither its main process nor its keeper runs, and no process carries its marker.
+    /// Neither the main process nor the keeper runs, and no process carries the marker.
     #[error("it has ended")]
     Gone,
-    /// Its processes are in another PID namespace, and may run there: they cannot be seen from here.
+    /// The processes are in another PID namespace and may be running there, but are not visible from here.
     #[error("it is in another PID namespace, whose processes cannot be seen from here")]
     OutOfView,
-    /// The marker of its processes cannot be read: they belong to another user, or have cleared it.
+    /// The marker of the processes cannot be read: they belong to another user, or have cleared it.
     #[error("its processes cannot be told from others for certain")]
     NoMarker,
-    /// The system has no `/proc` to find them in.
+    /// The system has no `/proc` in which to find the processes.
     #[error("processes of earlier runs cannot be found on this system")]
     NotHere,
 }

@@ -1,4 +1,4 @@
-//! Specification of a launch: the command, its surroundings and its level of containment.
+//! Specification of a launch: the command, its environment and its level of containment.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ pub const MARKER_VARIABLE: &str = "ALLSTOP_CALL";
 
 /// A command to run under containment.
 ///
-/// Its standard input is `/dev/null`; its standard output and error are one pipe, so their order is kept.
+/// The command's standard input is `/dev/null`. Its standard output and error share one pipe, so their order is kept.
 #[derive(Debug, Clone)]
 pub struct ProcessSpec {
     /// Program: a path, or a name that is looked up in `PATH`.
@@ -25,19 +25,19 @@ pub struct ProcessSpec {
     pub env: Vec<(OsString, OsString)>,
     /// Variables that are not inherited: keys and other secrets.
     pub env_hidden: Vec<OsString>,
-    /// Marker that tells the processes of this call from those of any other call, ever: make it unique.
+    /// Unique marker that distinguishes the processes of this call from the processes of all other calls.
     pub marker: Arc<str>,
-    /// Level at which the tree is held together.
+    /// Level of containment of the tree.
     pub containment: ContainmentChoice,
 }
 
 /// Choice of a level of containment.
 #[derive(Debug, Clone)]
 pub enum ContainmentChoice {
-    /// A keeper process: strongest. Outside Linux a process group takes its place.
+    /// A keeper process: the strongest level. Outside Linux, a process group replaces it.
     Keeper(Arc<Keepers>),
-    /// A process group and a marker: needs no helper program, and sets no attribute of this process.
+    /// A process group and a marker: requires no helper program, and sets no attribute of this process.
     GroupAndMarker,
-    /// A launcher of the caller's own, such as the simulated system of the test kit.
+    /// The caller's own launcher, such as the simulated system of the test kit.
     Custom(Arc<dyn TreeLauncher>),
 }

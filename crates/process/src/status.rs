@@ -1,4 +1,4 @@
-//! Status of a process tree, published by its driver and read by everyone else.
+//! Status of a process tree, published by its driver and read by all other code.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use crate::launch_error::LaunchError;
 /// End of the main process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExitInfo {
-    /// It returned this code.
+    /// The process returned this code.
     Code(i32),
-    /// This signal ended it.
+    /// This signal ended the process.
     Signal(i32),
-    /// It has ended, but the keeper that could have said how was killed.
+    /// The process has ended, but its keeper was killed before it could report the exit status.
     Unknown,
 }
 
@@ -28,20 +28,20 @@ impl ExitInfo {
         }
     }
 
-    /// True if it returned 0.
+    /// True if the process returned 0.
     pub fn is_success(self) -> bool {
         self == Self::Code(0)
     }
 }
 
-/// Reason for a search for the processes of a tree: the word of a keeper is not enough.
+/// Reason for a search for the processes of a tree, because the report of a keeper is not sufficient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SearchReason {
     /// An earlier process has left the tree, and its keeper was killed.
     KeeperGone,
-    /// A process of it has entered another PID namespace.
+    /// A process of the tree has entered another PID namespace.
     Entered,
-    /// Processes that carry its marker were found outside of it, and were killed.
+    /// Processes with the marker were found outside of the tree, and were killed.
     Strays,
 }
 
@@ -61,7 +61,7 @@ impl SearchReason {
     }
 }
 
-/// Facts that the driver has seen so far. It only grows: a field that is set stays as it is.
+/// Facts that the driver has observed so far. Facts are only added: a set field never changes.
 #[derive(Debug, Clone, Default)]
 pub struct ProcessStatus {
     /// The main process, once it has started.
@@ -70,21 +70,21 @@ pub struct ProcessStatus {
     pub exited: Option<ExitInfo>,
     /// Proof that no process of the tree is left.
     pub empty: Option<EndProof>,
-    /// Time of that proof.
+    /// Time of the proof.
     pub empty_at: Option<Instant>,
-    /// Reason why it never started.
+    /// Reason why the command never started.
     pub failed: Option<Arc<LaunchError>>,
-    /// True if its keeper was killed: its remaining processes are ended without it.
+    /// True if the keeper was killed. The remaining processes are ended without the keeper.
     pub keeper_lost: bool,
-    /// Reason why the keeper's word is not enough: then the proof of its end is a search.
+    /// Reason why the keeper's report is not sufficient. A search is then the proof of the end.
     pub searched: Option<SearchReason>,
     /// True after [`detach`](super::ProcessHandle::detach): the tree is no longer watched.
     pub detached: bool,
 }
 
 impl ProcessStatus {
-    /// Strongest signal that a stop has ended it with, if `strongest` was asked for: a tree that has lost its keeper is
-    /// swept away with SIGKILL.
+    /// Strongest signal with which a stop ended the tree, if `strongest` was requested. A tree that has lost its keeper
+    /// is ended with SIGKILL.
     pub fn ended_by(&self, strongest: Option<EndMethod>) -> Option<EndMethod> {
         match strongest {
             Some(_) if self.keeper_lost || self.searched == Some(SearchReason::Strays) => {
@@ -106,7 +106,7 @@ impl ProcessStatus {
         })
     }
 
-    /// Note on the evidence of its end, if that is weaker than the keeper's word.
+    /// Note on the evidence of the end, if that evidence is weaker than the keeper's report.
     pub fn evidence_note(&self) -> Option<&'static str> {
         self.keeper_lost_note()
             .or(self.searched.map(SearchReason::note))
@@ -118,7 +118,7 @@ impl ProcessStatus {
     }
 }
 
-/// Reason why a wait can have no answer any more.
+/// Reason why a wait can no longer get an answer.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ProcessWaitError {
     /// The command never started.
@@ -127,7 +127,7 @@ pub enum ProcessWaitError {
     /// The tree was detached and is no longer watched.
     #[error("the process was detached")]
     Detached,
-    /// The driver was dropped; its tree was killed or left to its keeper to kill.
+    /// The driver was dropped. The tree was killed, or its keeper kills it.
     #[error("the driver of the process was dropped")]
     WatcherGone,
 }
@@ -155,6 +155,6 @@ impl From<ProcessSignal> for rustix::process::Signal {
 pub struct TreeMember {
     /// Identity of the process.
     pub identity: ProcessIdentity,
-    /// Command line, arguments separated by spaces; the process's name in brackets if it has no arguments.
+    /// Command line, with arguments separated by spaces. The process's name in brackets if it has no arguments.
     pub command_line: String,
 }

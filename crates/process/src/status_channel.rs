@@ -1,7 +1,7 @@
-//! The status of a tree, from its driver to everyone else.
+//! The status of a tree, from its driver to all other code.
 //!
 //! Like a watch channel of tokio, except that waiters are woken in the order in which they began to wait. Tokio wakes
-//! its receivers in random order, and then a test on paused time cannot be repeated.
+//! its receivers in random order, and a test on paused time is then not repeatable.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -21,11 +21,11 @@ struct StatusCell {
     changed: Notify,
 }
 
-/// The driver's end: publishes each fact once, and the emptiness of the tree last.
+/// The driver's end. Publishes each fact once, and the emptiness of the tree last.
 #[derive(Debug)]
 pub struct StatusSender(Arc<StatusCell>);
 
-/// The readers' end, which always has the newest status.
+/// The readers' end. Always has the newest status.
 #[derive(Debug, Clone)]
 pub struct StatusReceiver(Arc<StatusCell>);
 
@@ -50,7 +50,7 @@ impl StatusSender {
         self.publish(|now| now.set_empty(verified));
     }
 
-    /// Publishes that the tree runs on without its driver.
+    /// Publishes that the tree continues to run without its driver.
     pub fn detached(&self) {
         self.publish(|now| now.detached = true);
     }
@@ -81,13 +81,13 @@ impl Drop for StatusSender {
 pub(crate) struct StatusClosed;
 
 impl StatusReceiver {
-    /// Borrows the status of now. Drop it soon: the driver waits for its readers.
+    /// Borrows the current status. Drop it soon, because the driver waits for its readers.
     pub fn borrow(&self) -> impl Deref<Target = ProcessStatus> {
-        // A reader may ask the handle for more, which borrows again.
+        // A reader may call other methods of the handle, which borrow again.
         self.0.now.read_recursive()
     }
 
-    /// Waits until `read` finds a value.
+    /// Waits until `read` returns a value.
     ///
     /// Cancel safe: it takes nothing.
     pub(crate) async fn wait_for<T>(
@@ -95,7 +95,7 @@ impl StatusReceiver {
         read: impl Fn(&ProcessStatus) -> Option<T>,
     ) -> Result<T, StatusClosed> {
         loop {
-            // Each before the next: a change that the look misses wakes, and nothing is sent after the end.
+            // The order matters: a change that the read misses wakes this waiter, and nothing is sent after the end.
             let changed = self.0.changed.notified();
             let closed = self.0.closed.load(Ordering::Acquire);
             if let Some(value) = read(&self.0.now.read()) {

@@ -1,4 +1,4 @@
-//! The level `group_and_marker`: a process group of its own, a marker, and sweeps of `/proc`.
+//! The level `group_and_marker`: a dedicated process group, a marker, and sweeps of `/proc`.
 
 use std::io;
 use std::sync::Arc;
@@ -32,11 +32,11 @@ use super::tree::{KnownMembers, as_members, signal_each};
 #[derive(Debug)]
 pub(crate) struct ProcessGroups;
 
-/// Reaches the members of a group, and of its tree outside of the group.
+/// Reaches the members of a group, and the members of its tree outside of the group.
 pub(super) struct GroupContainment {
     pub(super) sweep: Arc<TreeSweep>,
     pub(super) known: KnownMembers,
-    /// Wakes the driver when force was asked for.
+    /// Wakes the driver after a force was requested.
     pub(super) forced: Notify,
 }
 
@@ -49,7 +49,7 @@ impl TreeContainment for GroupContainment {
         let sweep = Arc::clone(&self.sweep);
         let ask = move || signal_each(&sweep.members(), Signal::TERM);
         if begin(ask.clone()).is_none() {
-            // The system gives no thread: better late than not at all.
+            // The system provides no thread. A blocking ask is better than none.
             ask();
         }
     }
@@ -111,7 +111,8 @@ fn launch(
     })
 }
 
-/// Identity of a new child, and a descriptor that tells when it exits. Fails without a free descriptor.
+/// Identity of a new child, and a descriptor that becomes readable when the child exits. Fails without a free
+/// descriptor.
 fn identify(child: &Child) -> io::Result<(ProcessIdentity, WatchedDescriptor)> {
     let main = child
         .id()
@@ -122,7 +123,7 @@ fn identify(child: &Child) -> io::Result<(ProcessIdentity, WatchedDescriptor)> {
     Ok((identity(main.pid, main.start_ticks), descriptor))
 }
 
-/// Kills a command that nobody could watch. The unreaped child pins the number of its group.
+/// Kills a command that cannot be watched. The unreaped child pins the number of its group.
 fn kill_unidentified(spec: &ProcessSpec, child: &Child) {
     if let Some(pid) = child.id() {
         let sweep = TreeSweep::of_child(Arc::clone(&spec.marker), identity(pid, 0));
@@ -139,7 +140,7 @@ mod tests {
     use crate::spec::ContainmentChoice;
     use crate::status_channel::status_channel;
 
-    /// A launch that fails after the command has started leaves nothing of it.
+    /// A launch that fails after the command has started leaves no process of it.
     #[tokio::test]
     async fn a_command_that_cannot_be_identified_is_killed() {
         let spec = ProcessSpec {

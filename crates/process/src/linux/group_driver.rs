@@ -1,11 +1,11 @@
 //! The driver of a group: reaps the main process, repeats a force, and proves that the tree is empty.
 //!
 //! Invariants:
-//! 1. The whole group is killed in one step only while the main process, ended or not, is unreaped and so pins its
-//!    number. A force before its end keeps it unreaped until no member is left.
-//! 2. Without a force it is reaped as soon as it ends, so that waiters for its end see it.
-//! 3. Only sweeps prove that the tree is empty, [`EmptinessProof`]. The kernel's view of the group is no proof: the kernel
-//!    forgets a group whose last member has moved to another, and remembers one of zombies that nobody reaps.
+//! 1. The whole group is killed in one step only while the main process, running or ended, is unreaped and so pins its
+//!    number. After a force before its end, the main process stays unreaped until no member is left.
+//! 2. Without a force, the main process is reaped as soon as it ends, so that waiters see its end.
+//! 3. Only sweeps prove that the tree is empty, [`EmptinessProof`]. The kernel's view of the group is no proof: the
+//!    kernel forgets a group whose last member has moved to another group, and remembers a group of unreaped zombies.
 
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use super::procfs::ProcessStat;
 use super::readiness::{WatchedDescriptor, watch};
 use super::sweep::{EmptinessProof, SweepResult};
 
-/// First pause before a force is repeated: a killed process is gone within a millisecond, a sweep takes about one.
+/// First pause before a force is repeated. A killed process is gone within a millisecond, and a sweep takes about one.
 const REPEAT_MIN: Duration = Duration::from_millis(2);
 /// Longest pause before a repetition, for a process in an uninterruptible wait or of another user.
 const REPEAT_MAX: Duration = Duration::from_millis(100);
@@ -42,13 +42,13 @@ pub(super) struct GroupDriver {
     exited: bool,
     reaped: bool,
     over: bool,
-    /// Living members as the last sweep found them, once the main process has exited.
+    /// Living members according to the last sweep, after the main process has exited.
     left: Vec<WatchedDescriptor>,
     emptiness: EmptinessProof,
-    /// Set while forcing.
+    /// Set during a force.
     force_pause: Option<Duration>,
     look_at: Option<Instant>,
-    /// The look that is under way: one at a time.
+    /// The sweep in progress. At most one sweep runs at a time.
     looking: Option<BoxFuture<'static, Option<SweepResult>>>,
 }
 
@@ -56,7 +56,7 @@ enum GroupEvent {
     MainExited,
     Forced,
     LookDue,
-    /// `None`: the system gave no thread to look on.
+    /// `None` if the system provided no thread for the sweep.
     Looked(Option<SweepResult>),
 }
 
@@ -101,7 +101,7 @@ impl GroupDriver {
 
     fn handle(&mut self, event: GroupEvent) {
         match event {
-            // The handle has just killed the group; members that have left it are found now.
+            // The handle has just killed the group. The next sweep finds members that have left the group.
             GroupEvent::Forced => {
                 self.force_pause = Some(REPEAT_MIN);
                 self.look_at = Some(Instant::now());
@@ -152,7 +152,7 @@ impl GroupDriver {
         }
         self.over = self.emptiness.is_proved_by(found);
         self.left = members.iter().filter_map(watch_end).collect();
-        // Also without a force if some cannot be watched, and to confirm an empty sweep.
+        // Also repeats without a force if some members cannot be watched, and to confirm an empty sweep.
         let pause = self
             .force_pause
             .or((self.left.len() < members.len()).then_some(REPEAT_MAX));
@@ -178,7 +178,7 @@ impl GroupDriver {
         if !self.reaped {
             self.reaped = true;
             self.containment.sweep.unpin();
-            // It has exited, so this finds it. An error means that something else has reaped it.
+            // The main process has exited, so `try_wait` reaps it. An error means that other code has reaped it.
             let _status = self.child.try_wait();
         }
     }
@@ -193,7 +193,7 @@ impl Drop for GroupDriver {
     }
 }
 
-/// `None` if it has ended already.
+/// `None` if the member has already ended.
 fn watch_end(member: &ProcessStat) -> Option<WatchedDescriptor> {
     let descriptor = pidfd_open(raw_pid(member.pid)?, PidfdFlags::empty()).ok()?;
     watch(Arc::new(descriptor)).ok()

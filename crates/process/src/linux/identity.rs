@@ -1,4 +1,4 @@
-//! Processes by their identity: looked up, asked for, and signalled without ever hitting another one.
+//! Processes by their identity: looked up, and signalled without ever hitting another process.
 
 use std::io;
 
@@ -10,12 +10,12 @@ use crate::status::ProcessSignal;
 
 use super::procfs::stat;
 
-/// The process with this pid; `None` if there is none.
+/// The process with this pid. `None` if no process has it.
 pub fn identity_of(pid: u32) -> Option<ProcessIdentity> {
     Some(identity(pid, stat(pid)?.start_ticks))
 }
 
-/// True if this very process is seen to run. One that has ended and only waits to be reaped does not run.
+/// True if exactly this process is visible and running. A process that has ended and waits to be reaped is not running.
 pub fn is_alive(identity: &ProcessIdentity) -> bool {
     is_of_this_boot(identity)
         && !is_out_of_view(identity)
@@ -23,10 +23,11 @@ pub fn is_alive(identity: &ProcessIdentity) -> bool {
             .is_some_and(|stat| stat.start_ticks == identity.start_ticks && !stat.is_dead())
 }
 
-/// Sends a signal to this very process; another one that has its pid by now is never hit.
+/// Sends a signal to exactly this process, never to another process that has reused its pid.
 ///
 /// # Errors
-/// `NotFound` if it has ended or is out of view ([`is_out_of_view`]), `PermissionDenied` if it belongs to another user.
+/// `NotFound` if the process has ended or is out of view ([`is_out_of_view`]), `PermissionDenied` if it belongs to
+/// another user.
 pub fn signal(identity: &ProcessIdentity, signal: ProcessSignal) -> io::Result<()> {
     let is_hit = is_of_this_boot(identity)
         && !is_out_of_view(identity)
@@ -38,10 +39,10 @@ pub fn signal(identity: &ProcessIdentity, signal: ProcessSignal) -> io::Result<(
     }
 }
 
-/// Sends a signal to the process that has this pid *and* this start. `Ok(false)`: it has ended.
+/// Sends a signal to the process that has this pid *and* this start. `Ok(false)` if the process has ended.
 ///
-/// The descriptor is opened first and the start compared after: a descriptor stays with the process it was opened for,
-/// so what was compared is what is hit.
+/// The descriptor is opened before the start is compared. A descriptor never changes its process, so the compared
+/// process gets the signal.
 pub(super) fn signal_exactly(pid: u32, start_ticks: u64, signal: Signal) -> io::Result<bool> {
     let Some(raw) = raw_pid(pid) else {
         return Ok(false);

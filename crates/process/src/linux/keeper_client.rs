@@ -1,13 +1,14 @@
-//! The driver of a tree with a keeper: reads its reports, and ends the tree without the keeper if that is killed.
+//! The driver of a tree with a keeper. It reads the keeper's reports, and ends the tree without the keeper if the
+//! keeper is killed.
 //!
 //! Invariants:
-//! 1. `ProcessTreeEmpty` is published only after the keeper has said `empty`, if no process of the tree was seen outside of it;
-//!    or, where the keeper was killed and its tree fell to this process, after looks at all processes have found nothing that
-//!    was adopted.
-//! 2. A keeper that ends without saying so takes its proof with it. If this process is no subreaper, the tree is killed by
-//!    sweeps, and only `ProcessGroupEmpty` is claimed.
-//! 3. A keeper goes back to the idle ones only after it has said that it has no child. In every other case the socket
-//!    closes with the driver, and so the keeper kills.
+//! 1. `ProcessTreeEmpty` is published in two cases only. Either the keeper has sent `empty`, and no process of the tree
+//!    was seen outside of the tree. Or the keeper was killed, this process adopted its tree, and searches of all
+//!    processes have found no adopted process.
+//! 2. A keeper that ends without `empty` leaves no proof. If this process is no subreaper, sweeps kill the tree, and
+//!    only `ProcessGroupEmpty` is claimed.
+//! 3. A keeper becomes idle only after it has reported that it has no child. In every other case, the socket closes
+//!    with the driver, and the keeper then kills the tree.
 
 use std::ffi::OsString;
 use std::io;
@@ -44,7 +45,7 @@ pub(super) struct KeeperClient {
     pub(super) cwd: PathBuf,
     pub(super) marker: Arc<str>,
     pub(super) keepers: Arc<Keepers>,
-    /// `None` once it was given back.
+    /// `None` after the keeper was returned.
     pub(super) keeper: Option<KeeperProcess>,
     pub(super) call: KeptCall,
     pub(super) socket: Option<WatchedDescriptor>,
@@ -53,7 +54,7 @@ pub(super) struct KeeperClient {
     pub(super) main: Option<ProcessIdentity>,
     pub(super) detach_rx: mpsc::Receiver<DetachRequest>,
     pub(super) detaching: Option<DetachRequest>,
-    /// Published together with emptiness, so that a wait for emptiness is never cut short.
+    /// Published together with emptiness, so that a wait for emptiness never ends early.
     pub(super) failed: Option<LaunchError>,
 }
 
@@ -81,7 +82,7 @@ impl KeeperClient {
                 NextStep::Watch => {}
                 NextStep::Empty => {
                     let proof = self.proof_of_end().await;
-                    // First, so that no handle sends anything to a keeper that serves another call.
+                    // First, so that no handle sends a command to a keeper that serves another call.
                     self.publish_empty(proof);
                     self.give_back();
                     return;
@@ -181,7 +182,8 @@ impl KeeperClient {
 impl Drop for KeeperClient {
     fn drop(&mut self) {
         if let Some(keeper) = self.keeper.take() {
-            // Handles keep the socket open, so this ends the tree of a dropped driver. After a detach it has no effect.
+            // Handles keep the socket open, so this shutdown ends the tree of a dropped driver. After a detach, it has
+            // no effect.
             let _closed = shutdown(&keeper.socket, Shutdown::Both);
             self.keepers.reap_later(keeper);
         }
@@ -189,7 +191,7 @@ impl Drop for KeeperClient {
 }
 
 fn answer_detach(request: DetachRequest, answer: Result<(), DetachTreeError>) {
-    // The asker may have stopped waiting.
+    // The caller may have stopped waiting.
     let _unheard = request.reply.send(answer);
 }
 
@@ -202,7 +204,7 @@ fn refuse_detach(request: DetachRequest, source: io::Error) {
     answer_detach(request, Err(error));
 }
 
-/// Makes a path absolute, since the keeper has another working directory, and checks that it fits into a packet.
+/// Makes a path absolute, because the keeper has another working directory, and checks that it fits into a packet.
 fn absolute(path: &Path) -> io::Result<PathBuf> {
     let path = std::path::absolute(path)?;
     if path.as_os_str().len() > PATH_BYTES_MAX {

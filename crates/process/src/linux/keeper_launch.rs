@@ -1,4 +1,4 @@
-//! Starting a command through a keeper, and reaching its tree.
+//! Starting a command through a keeper, and access to its tree.
 
 use std::ffi::OsString;
 use std::io;
@@ -41,7 +41,7 @@ struct KeeperContainment {
 
 impl KeeperContainment {
     fn say(&self, action: KeeperAction) {
-        // In case the keeper was stopped. If it has ended, the driver sees that.
+        // The keeper may have been stopped (SIGSTOP). If it has ended, the driver notices.
         let _running = pidfd_send_signal(&self.pidfd, Signal::CONT);
         self.call.say(action);
     }
@@ -111,7 +111,7 @@ impl TreeLauncher for Keepers {
         keeper.calls += 1;
         let call = KeptCall::new(Arc::clone(&keeper.socket), keeper.calls);
         let known = Arc::<KnownMembers>::default();
-        // One place: a caller that detaches waits for the answer.
+        // Capacity one, because a caller that detaches waits for the answer.
         let (detach_tx, detach_rx) = mpsc::channel(1);
         let containment = KeeperContainment {
             call: call.clone(),
@@ -121,7 +121,7 @@ impl TreeLauncher for Keepers {
             detach_tx,
         };
         let socket = watch(Arc::clone(&keeper.socket));
-        // From here on the client owns the keeper: dropping it ends whatever was begun.
+        // From here on, the client owns the keeper. Dropping the client ends a tree that has begun.
         let mut client = KeeperClient {
             program: spec.program.clone(),
             cwd: spec.cwd.clone(),
@@ -140,7 +140,7 @@ impl TreeLauncher for Keepers {
         client.socket = Some(socket.map_err(LaunchError::setup("socket to the keeper"))?);
         let deadline = client.keepers.deadline();
         match client.call.send_order(&order, &writer, deadline) {
-            // The driver sees that it has ended.
+            // If the keeper has ended, the driver notices.
             Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => {}
             Err(errno) => return Err(LaunchError::setup("order to the keeper")(errno.into())),
         }
@@ -152,7 +152,8 @@ impl TreeLauncher for Keepers {
     }
 }
 
-/// The command with its whole environment: the present one of this process, with the changes of the specification.
+/// The command with its whole environment: the current environment of this process, with the changes of the
+/// specification.
 fn order_of(spec: &ProcessSpec) -> LaunchOrder {
     let is_set_or_hidden = |name: &OsString| {
         spec.env_hidden.contains(name)

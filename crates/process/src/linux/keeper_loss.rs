@@ -18,7 +18,7 @@ use super::readiness::watch;
 use super::sweep::{EMPTY_SWEEPS, EmptinessProof, TreeSweep};
 use super::tree::signal_each;
 
-/// Pause between two looks for the tree of a dead keeper.
+/// Pause between two searches for the tree of a dead keeper.
 pub(super) const LOOK_REPEAT: Duration = Duration::from_millis(5);
 
 impl KeeperClient {
@@ -30,7 +30,7 @@ impl KeeperClient {
         };
         let pid = keeper.identity.pid;
         keeper.kill();
-        // Its children are adopted when it has ended, which is a moment after its socket has closed.
+        // The keeper's children are adopted when it has ended, a moment after its socket has closed.
         if let Ok(ended) = watch(Arc::clone(&keeper.pidfd)) {
             drop(ended.readable().await);
         }
@@ -42,14 +42,14 @@ impl KeeperClient {
         if let Some(inherited) = self.keepers.inherited().cloned() {
             self.end_adopted(pid, inherited).await;
         } else {
-            // Killed before it said that it had started anything. If it had, the command died with it (the death signal)
-            // unless it forked at once; the marker finds what is left.
+            // The keeper was killed before it reported a start. If it had started the command, the death signal has
+            // ended that command, unless it forked at once. The marker finds the remaining processes.
             let main = main.unwrap_or_else(|| identity(pid, 0));
             self.sweep_away(main, pid).await;
         }
     }
 
-    /// Kills adopted processes until no look finds any more.
+    /// Kills adopted processes until repeated searches find none.
     async fn end_adopted(&mut self, keeper: u32, inherited: InheritedChildren) {
         let mut empty_looks = 0;
         while empty_looks < EMPTY_SWEEPS {

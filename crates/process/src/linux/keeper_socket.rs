@@ -1,4 +1,4 @@
-//! The socket of a keeper, from its owner's side: commands for one call, and reports of it.
+//! The socket of a keeper, on the owner's side: commands for one call, and its reports.
 
 use std::io::{IoSlice, PipeWriter};
 use std::mem::MaybeUninit;
@@ -19,15 +19,15 @@ use super::keeper::protocol::{KeeperAction, KeeperCommand, KeeperReport, PACKET_
 use super::owner_deadline::OwnerDeadline;
 use super::readiness::WatchedDescriptor;
 
-/// Longest wait of an order for a place in the keeper's socket, which an idle keeper empties at once.
+/// Longest wait of an order for room in the keeper's socket, which an idle keeper empties at once.
 const ORDER_WAIT: Duration = Duration::from_millis(100);
 
-/// A call, on the socket of its keeper.
+/// A call on the socket of its keeper.
 #[derive(Debug, Clone)]
 pub(super) struct KeptCall {
     pub(super) socket: Arc<OwnedFd>,
     pub(super) number: u64,
-    /// True once a stop was sent.
+    /// True once an ask or a force was sent.
     stopped: Arc<AtomicBool>,
 }
 
@@ -54,7 +54,7 @@ impl KeptCall {
             call: self.number,
             action,
         };
-        // A full socket holds hundreds of the same commands already; a closed one is seen by the driver.
+        // A full socket already holds hundreds of these commands. The driver notices a closed socket.
         let _unheard = send(
             &self.socket,
             &packet.encode(),
@@ -86,7 +86,7 @@ impl KeptCall {
         };
         match send() {
             Err(Errno::AGAIN) => {
-                // Full of commands for the call before, which the keeper is just reading.
+                // The socket is full of commands for the previous call, which the keeper is reading now.
                 let limit = Timespec::try_from(ORDER_WAIT).ok();
                 poll(
                     &mut [PollFd::new(&self.socket, PollFlags::OUT)],
@@ -99,9 +99,9 @@ impl KeptCall {
     }
 }
 
-/// Receives the next report; `None` when the keeper's end of the socket is closed.
+/// Receives the next report. `None` if the keeper's end of the socket is closed.
 ///
-/// Cancel safe: a packet is taken only by the poll that returns it.
+/// Cancel safe: only the poll that returns a packet takes it from the socket.
 pub(super) async fn hear(socket: Option<&WatchedDescriptor>) -> Option<KeeperReport> {
     let mut packet = [0; PACKET_BYTES_MAX];
     loop {

@@ -1,7 +1,7 @@
-//! Keeper processes: started when one is needed, and used for one call after another.
+//! Keeper processes: started on demand, and used for one call after another.
 //!
-//! A keeper whose tree is empty has no child, so nothing of one call is left for the next. Starting one costs more than
-//! all the rest of a short command, so those that are idle are kept, a few.
+//! A keeper with an empty tree has no child, so no process of one call remains for the next call. Starting a keeper
+//! costs more than the rest of a short command. Therefore a few idle keepers are kept.
 
 use std::ffi::OsString;
 use std::io;
@@ -25,18 +25,19 @@ use super::adopted::InheritedChildren;
 use super::identity::identity_of;
 use super::owner_deadline::OwnerDeadline;
 
-/// Most idle keepers: a model seldom asks for more commands at once. Each holds about 3 MB, most of it shared.
+/// Maximum number of idle keepers: a model seldom requests more commands at once. Each keeper uses about 3 MB, most of
+/// it shared.
 const IDLE_KEEPERS_MAX: usize = 4;
 /// Longest wait of [`Keepers::close`] for idle keepers, which only have to exit.
 const CLOSE_WAIT: Duration = Duration::from_millis(100);
 
-/// Starts keepers and holds the idle ones. One value per program; clones of the [`Arc`] share it.
+/// Starts keepers and holds the idle keepers. Create one value per program; clones of the [`Arc`] share it.
 #[derive(Debug)]
 pub struct Keepers {
     program: KeeperProgram,
     /// `Some` if this process is a subreaper.
     inherited: Option<InheritedChildren>,
-    /// Of the trees that are started from now on; none until it is set.
+    /// Deadline of the trees that are started from now on. Empty until it is set.
     deadline: OnceLock<OwnerDeadline>,
     pool: Mutex<KeeperPool>,
 }
@@ -45,24 +46,24 @@ pub struct Keepers {
 struct KeeperPool {
     closed: bool,
     idle: Vec<KeeperProcess>,
-    /// Told to end, or left to themselves: still to be reaped.
+    /// Keepers that were killed or released, and are not reaped yet.
     ending: Vec<Child>,
 }
 
-/// A running keeper. Dropping it closes its socket, whereupon it kills its tree and ends.
+/// A running keeper. Dropping this value closes the socket; the keeper then kills its tree and exits.
 #[derive(Debug)]
 pub(super) struct KeeperProcess {
     pub(super) identity: ProcessIdentity,
     pub(super) socket: Arc<OwnedFd>,
-    /// Names the process without `/proc`, and becomes readable when it ends.
+    /// Identifies the process without `/proc`, and becomes readable when the process ends.
     pub(super) pidfd: Arc<OwnedFd>,
-    /// Number of calls that it has had.
+    /// Number of calls that the keeper has served.
     pub(super) calls: u64,
     child: Child,
 }
 
 impl Keepers {
-    /// Keepers of this program, which leave the calling process as it is.
+    /// Keepers of this program, which do not change the calling process.
     pub fn new(program: KeeperProgram) -> Arc<Self> {
         Arc::new(Self {
             program,
@@ -72,9 +73,9 @@ impl Keepers {
         })
     }
 
-    /// The same, and makes the calling process a *child subreaper*: the tree of a killed keeper becomes a child of this
-    /// process, so that it can be killed and proved gone. Children that the process has now are left alone. For a program
-    /// that owns its process, and not for a library inside another program.
+    /// Like [`Keepers::new`], but makes the calling process a *child subreaper*. The tree of a killed keeper then
+    /// becomes a child of this process, which can kill it and prove its end. Present children of the process are left
+    /// alone. For a program that owns its process, and not for a library inside another program.
     ///
     /// # Errors
     /// If the system refuses.
@@ -88,16 +89,16 @@ impl Keepers {
         }))
     }
 
-    /// Puts the end of all trees off, to this time from now: the keepers kill them then, whatever this process does or does
-    /// not do meanwhile. Trees that were started before the first call have no such end, and neither have detached ones.
+    /// Postpones the end of all trees to this time from now. The keepers kill the trees then, even if this process
+    /// hangs. Trees that were started before the first call have no such end, and neither have detached trees.
     ///
     /// # Errors
-    /// If the system has no memory for it. Then the time is as it was.
+    /// If the system has no memory for the deadline. Then the deadline does not change.
     pub fn put_off_deadline(&self, left: Duration) -> io::Result<()> {
         if let Some(deadline) = self.deadline.get() {
             return deadline.put_off(left);
         }
-        // Another thread may be first; the next call puts its deadline off.
+        // Another thread may be first. The next call postpones its deadline.
         let _first = self.deadline.set(OwnerDeadline::new(left)?);
         Ok(())
     }
@@ -106,7 +107,7 @@ impl Keepers {
         self.deadline.get()
     }
 
-    /// Ends the idle keepers, and waits a moment for their end. From now on no idle keeper is kept.
+    /// Ends the idle keepers, and waits briefly for their end. From now on, no idle keeper is kept.
     pub fn close(&self) {
         let mut pool = self.pool.lock();
         pool.closed = true;
@@ -122,12 +123,12 @@ impl Keepers {
         }
     }
 
-    /// Children that this process had before, if it is a subreaper.
+    /// Earlier children of this process. `None` if it is not a subreaper.
     pub(super) fn inherited(&self) -> Option<&InheritedChildren> {
         self.inherited.as_ref()
     }
 
-    /// Takes an idle keeper, or starts one without the hidden variables.
+    /// Takes an idle keeper, or starts a keeper without the hidden variables.
     pub(super) fn take(&self, hidden: &[OsString]) -> Result<KeeperProcess, LaunchError> {
         loop {
             let idle = self.pool.lock().idle.pop();
@@ -152,7 +153,7 @@ impl Keepers {
         self.reap_later(keeper);
     }
 
-    /// Reaps a keeper once it has ended, and those before it.
+    /// Reaps this keeper once it has ended, and earlier keepers that have ended.
     pub(super) fn reap_later(&self, keeper: KeeperProcess) {
         let mut pool = self.pool.lock();
         pool.ending.push(keeper.child);
@@ -178,14 +179,14 @@ impl Keepers {
             .stdin(Stdio::from(theirs))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            // A key at the terminal does not reach it.
+            // A key at the terminal does not reach the keeper.
             .process_group(0)
             .spawn()
             .map_err(|source| LaunchError::Keeper {
                 executable: self.program.executable.clone(),
                 source,
             })?;
-        // Only this process can reap it, so it can be looked at even if it has ended.
+        // Only this process can reap the keeper, so its data can be read even if it has ended.
         let pid = child.id();
         let seen = || -> io::Result<_> {
             let gone = || io::Error::from(io::ErrorKind::NotFound);
@@ -201,7 +202,7 @@ impl Keepers {
                 child,
             }),
             Err(source) => {
-                // It ends with its socket.
+                // The keeper ends with its socket.
                 self.pool.lock().ending.push(child);
                 Err(LaunchError::setup("descriptor of the keeper")(source))
             }
@@ -217,7 +218,7 @@ impl Drop for Keepers {
 
 impl KeeperProcess {
     pub(super) fn kill(&self) {
-        // It may have ended.
+        // The keeper may have ended.
         let _gone = pidfd_send_signal(&self.pidfd, Signal::KILL);
     }
 

@@ -1,4 +1,4 @@
-//! Containment on Linux: keepers, and groups with a marker and sweeps of `/proc`.
+//! Containment on Linux: keepers, and process groups with a marker and sweeps of `/proc`.
 
 mod adopted;
 mod environment;

@@ -1,8 +1,8 @@
-//! Time at which the trees of an owner end unless it is put off: for an owner that has to stop its work by a certain time
-//! even if it is paused itself.
+//! Deadline at which the trees of an owner end, unless the owner postpones it. For an owner that must stop its work by
+//! a certain time, even if the owner itself is paused.
 //!
-//! It is a number in a file of memory, which owner and keepers share, so one write puts it off for all trees. It counts on
-//! the clock of the machine that goes on while the machine sleeps.
+//! The deadline is a number in a memory file, which owner and keepers share, so one write postpones it for all trees.
+//! The deadline uses the clock that also counts while the machine sleeps.
 
 use std::fs::File;
 use std::io;
@@ -18,7 +18,7 @@ use rustix::time::{ClockId, clock_gettime};
 pub(super) struct OwnerDeadline(File);
 
 impl OwnerDeadline {
-    /// A deadline that is this far away.
+    /// A deadline at this time from now.
     pub(super) fn new(left: Duration) -> io::Result<Self> {
         let deadline = Self(memfd_create("deadline", MemfdFlags::CLOEXEC)?.into());
         deadline.put_off(left)?;
@@ -35,13 +35,13 @@ impl OwnerDeadline {
         &self.0
     }
 
-    /// Makes it this far away from now.
+    /// Postpones the deadline to this time from now.
     pub(super) fn put_off(&self, left: Duration) -> io::Result<()> {
         let at = now_ns().saturating_add(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX));
         self.0.write_all_at(&at.to_le_bytes(), 0)
     }
 
-    /// Time until then. One that cannot be read has passed: nobody can put it off.
+    /// Time until the deadline. Zero if it cannot be read, because no owner can then postpone it.
     pub(super) fn left(&self) -> Duration {
         let mut at = [0; 8];
         match self.0.read_exact_at(&mut at, 0) {

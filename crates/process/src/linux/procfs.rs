@@ -1,4 +1,4 @@
-//! Processes as `/proc` shows them.
+//! Processes in `/proc`.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -17,15 +17,17 @@ pub(super) struct ProcessStat {
     pub(super) threads: u32,
     pub(super) start_ticks: u64,
     pub(super) is_kernel: bool,
-    /// End of its environment in its memory. 0 for a process that has none *yet*: it is set late in an exec.
+    /// End of the environment in the process's memory. 0 for a process without an environment *yet*: an exec sets it
+    /// late.
     pub(super) environment_end: u64,
 }
 
-/// A flag of the kernel's own threads in field 9, `PF_KTHREAD` in its `include/linux/sched.h`.
+/// Flag of kernel threads in field 9, `PF_KTHREAD` in the kernel's `include/linux/sched.h`.
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
 impl ProcessStat {
-    /// True if no thread of it runs. A zombie with live threads is one whose main thread alone has ended.
+    /// True if no thread of the process runs. A zombie with live threads is a process whose main thread alone has
+    /// ended.
     pub(super) fn is_dead(&self) -> bool {
         self.is_zombie() && self.threads <= 1
     }
@@ -34,21 +36,21 @@ impl ProcessStat {
         matches!(self.state, b'Z' | b'X' | b'x')
     }
 
-    /// True if it has given up its old program and has not begun the new one. A process whose memory may not be looked at
-    /// shows the same, and so does one that is about to end.
+    /// True if the process has left its old program and not begun the new one. A process whose memory may not be read
+    /// also returns true, and so does a process that is about to end.
     pub(super) fn is_in_exec(&self) -> bool {
         self.environment_end == 0 && !self.is_kernel && !self.is_dead()
     }
 
-    /// True if it is stopped (SIGSTOP, SIGTTIN, a debugger), so that SIGTERM reaches it only after SIGCONT.
+    /// True if the process is stopped (SIGSTOP, SIGTTIN, a debugger), so that SIGTERM reaches it only after SIGCONT.
     pub(super) fn is_stopped(&self) -> bool {
         matches!(self.state, b'T' | b't')
     }
 }
 
-/// One process; `None` if there is none with this pid.
+/// The process with this pid. `None` if no process has it.
 pub(super) fn stat(pid: u32) -> Option<ProcessStat> {
-    // The longest line seen is about 350 bytes: the kernel prints 52 numbers and a name of at most 64 bytes.
+    // The longest observed line has about 350 bytes. The kernel prints 52 numbers and a name of at most 64 bytes.
     let mut buffer = [0_u8; 2048];
     let mut file = fs::File::open(format!("/proc/{pid}/stat")).ok()?;
     let mut len = 0;
@@ -63,7 +65,7 @@ pub(super) fn stat(pid: u32) -> Option<ProcessStat> {
     parse_stat(buffer.get(..len)?)
 }
 
-/// Parses the line. The name, field 2, may hold spaces and brackets, so counting starts after its last bracket.
+/// Parses the line. The name, field 2, may contain spaces and brackets, so counting starts after its last bracket.
 fn parse_stat(line: &[u8]) -> Option<ProcessStat> {
     let text = String::from_utf8_lossy(line);
     let pid = text.split_ascii_whitespace().next()?.parse().ok()?;
@@ -82,13 +84,14 @@ fn parse_stat(line: &[u8]) -> Option<ProcessStat> {
     })
 }
 
-/// True if this process has entered a PID namespace: its parent is in another one, and it is not the first there.
+/// True if the process has entered a PID namespace: its parent is in another one, and it is not the first process
+/// there.
 pub(super) fn has_entered_namespace(stat: &ProcessStat) -> bool {
     let (parent, own) = (namespace_pids(stat.parent), namespace_pids(stat.pid));
     !parent.is_empty() && own.len() > parent.len() && own.last() != Some(&1)
 }
 
-/// Pids of a process, from the namespace of `/proc` down to its own; none if it has ended.
+/// Pids of a process, from the namespace of `/proc` down to its own. Empty if the process has ended.
 fn namespace_pids(pid: u32) -> Vec<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
@@ -96,13 +99,13 @@ fn namespace_pids(pid: u32) -> Vec<u32> {
     pids.filter_map(|pid| pid.parse().ok()).collect()
 }
 
-/// Visits every process that is visible from here, by its number; `false`: not all could be listed.
+/// Visits every process that is visible from here, in the order of the pids. Returns false if not all could be listed.
 ///
-/// `/proc` is listed in the order of the numbers, and each process is visited before those after it are listed. So one that
-/// has ended before its turn comes hides no child: that has a higher number, and is listed later, unless the numbers began
-/// anew in between.
+/// `/proc` is listed in the order of the pids, and each process is visited before the next ones are listed. Therefore a
+/// process that ends before its visit hides no child: the child has a higher pid, and is listed later, unless the pids
+/// wrapped around in between.
 pub(super) fn visit_processes(mut visit: impl FnMut(ProcessStat)) -> bool {
-    // Room for the longest name in `/proc` that is none of a process, and for two that are.
+    // Room for the longest name in `/proc` that is not a pid, and for two pids.
     let mut buffer = [MaybeUninit::uninit(); 64];
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(folder) = open("/proc", flags, Mode::empty()) else {
@@ -123,7 +126,8 @@ pub(super) fn visit_processes(mut visit: impl FnMut(ProcessStat)) -> bool {
     true
 }
 
-/// Arguments separated by spaces, out of the process's memory, which can hang; the name in brackets if there are none.
+/// Arguments separated by spaces, read from the process's memory, which can hang. The name in brackets if there are
+/// none.
 pub(super) fn command_line(pid: u32) -> String {
     let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let line = String::from_utf8_lossy(&bytes).replace('\0', " ");
@@ -133,7 +137,7 @@ pub(super) fn command_line(pid: u32) -> String {
     line.trim_end().to_owned()
 }
 
-/// Name that the kernel has for a process, in brackets. It is not in the process's memory, so this never hangs.
+/// Name of a process according to the kernel, in brackets. It is not in the process's memory, so this read never hangs.
 pub(super) fn short_name(pid: u32) -> String {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     format!("[{}]", name.trim())

@@ -1,8 +1,8 @@
-//! Attaching to a tree that an earlier process started and left, by the identities in the log: so that it can be stopped,
-//! with a receipt of what was seen.
+//! Attaching to a tree that an earlier process started and left, by the identities in the log. The tree can then be
+//! stopped, with a receipt of the observations.
 //!
-//! This process is not its parent, and has no socket to its keeper. So members are signalled one by one, the end is
-//! found by sweeps, and the claim is `ProcessGroupEmpty`.
+//! This process is not the parent of the tree, and has no socket to its keeper. Therefore it signals members
+//! individually, sweeps find the end, and the claim is `ProcessGroupEmpty`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,13 +30,14 @@ use super::procfs::ProcessStat;
 use super::sweep::{EmptinessProof, SweepResult, TreeSweep};
 use super::tree::{KnownMembers, as_members, descendants, signal_each};
 
-/// Pause between two looks: a sweep takes some two milliseconds.
+/// Pause between two searches. A sweep takes about two milliseconds.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Attaches to a tree that another process left. The driver only watches: dropping it ends no process of the tree.
+/// Attaches to a tree that another process left. The driver only watches: dropping the driver ends no process of the
+/// tree.
 ///
 /// # Errors
-/// If it has ended, or its processes cannot be told from others for certain.
+/// If the tree has ended, or its processes cannot be distinguished reliably from others.
 pub fn reattach(
     main: &ProcessIdentity,
     keeper: Option<&ProcessIdentity>,
@@ -82,8 +83,8 @@ pub fn reattach(
     Ok((ProcessHandle::new(marker, containment, receiver), driver))
 }
 
-/// Living process of a tree that another process left: its keeper, or else its main process; if both are gone, any that
-/// carries the marker. One that is not in view is not found.
+/// Living process of a tree that another process left: its keeper, otherwise its main process, otherwise any process
+/// with the marker. Does not find a process that is out of view.
 pub fn survivor(
     main: &ProcessIdentity,
     keeper: Option<&ProcessIdentity>,
@@ -102,10 +103,10 @@ pub fn survivor(
 
 struct ReattachedTree {
     sweep: TreeSweep,
-    /// It lives as long as one of its descendants does.
+    /// The keeper runs as long as one of its descendants does.
     keeper: Option<ProcessIdentity>,
     known: KnownMembers,
-    /// Wakes the driver when force was asked for.
+    /// Wakes the driver after a force was requested.
     forced: Notify,
 }
 
@@ -138,7 +139,7 @@ impl ReattachedContainment {
         let tree = Arc::clone(&self.0);
         let send = move || signal_each(&tree.members(), signal);
         if begin(send.clone()).is_none() {
-            // The system gives no thread: better late than not at all.
+            // The system provides no thread. A blocking signal is better than none.
             send();
         }
     }
@@ -149,7 +150,7 @@ impl TreeContainment for ReattachedContainment {
         Containment::GroupAndMarker
     }
 
-    // Not through the keeper, which would force by itself after a grace of its own.
+    // Signals the members directly, because the keeper would force by itself after its own grace.
     fn ask(&self) {
         self.signal(Signal::TERM);
     }
@@ -177,7 +178,7 @@ async fn watch(tree: Arc<ReattachedTree>, status: StatusSender) {
     loop {
         let looking = Arc::clone(&tree);
         let looked = look(move || {
-            // The keeper first: while it lives, so does a process of the tree.
+            // Checks the keeper first. While the keeper is alive, a process of the tree is alive too.
             let is_kept = looking.living_keeper().is_some();
             let found = looking.find();
             if is_forced {

@@ -1,5 +1,5 @@
-//! Processes of a call that its keeper has lost: a process that enters another PID namespace leaves its orphans to the first
-//! process of that one, and a daemon may start a job with the environment of the call that asked for it.
+//! Processes of a call that its keeper has lost. A process that enters another PID namespace leaves its orphans to the
+//! first process of that namespace. A daemon may start a job with the environment of the call that requested the job.
 
 use allstop_core::receipt::EndProof;
 use rustix::process::Signal;
@@ -16,11 +16,11 @@ use super::procfs::{ProcessStat, visit_processes};
 use super::sweep::EMPTY_SWEEPS;
 use super::tree::{rooted, signal_each};
 
-/// Kills the processes that carry the marker, and their descendants, unless they are older than `since_ticks`. Returns the
-/// processes that it signalled.
+/// Kills the processes with the marker, and their descendants, unless they are older than `since_ticks`. Returns the
+/// signalled processes.
 fn kill_marked(marker: &str, since_ticks: u64) -> Vec<ProcessStat> {
     let mut all = Vec::new();
-    // An absence proves no more than that a search found nothing.
+    // An empty result only means that a search found nothing.
     let _is_complete = visit_processes(|stat| all.push(stat));
     let is_marked = |stat: &ProcessStat| {
         stat.start_ticks >= since_ticks
@@ -35,22 +35,22 @@ fn kill_marked(marker: &str, since_ticks: u64) -> Vec<ProcessStat> {
 }
 
 impl KeeperClient {
-    /// The proof that the tree is empty, now that its keeper has no child. After a stop, processes that carry the marker are
-    /// killed until a search finds none.
+    /// The proof that the tree is empty, after its keeper has no child. After a stop, kills processes with the marker
+    /// until a search finds none.
     pub(super) async fn proof_of_end(&self) -> EndProof {
         let Some(main) = &self.main else {
             return EndProof::ProcessTreeEmpty;
         };
         let mut looks_left = match (self.call.is_stopped(), self.status.is_searched()) {
             (false, _) => 0,
-            // Nothing points to one.
+            // There is no sign of a stray process.
             (true, false) => 1,
             (true, true) => EMPTY_SWEEPS,
         };
         while looks_left > 0 {
             let (marker, since) = (self.marker.clone(), main.start_ticks);
             let looking = look(move || kill_marked(&marker, since));
-            // Memory that is locked answers never.
+            // A read of locked memory never returns.
             let found = timeout(ANSWER_MAX, looking).await.ok().flatten();
             let found = found.unwrap_or_default();
             if found.is_empty() {

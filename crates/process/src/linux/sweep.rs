@@ -1,4 +1,4 @@
-//! Finding a tree without a keeper: by its group, its session, its marker, and the children of those found.
+//! Finding a tree without a keeper: by its group, its session, its marker, and the children of its known members.
 
 use std::collections::HashSet;
 use std::iter::successors;
@@ -15,11 +15,11 @@ use super::look;
 use super::procfs::{ProcessStat, stat, visit_processes};
 use super::tree::{kill_pinned_group, rooted, signal_each};
 
-/// Empty sweeps in a row that prove an empty tree: reading `/proc` is not one step, and when the numbers of processes begin
-/// anew, one that forks and ends can be missed together with its child.
+/// Number of consecutive empty sweeps that prove an empty tree. A read of `/proc` is not atomic: when the pids wrap
+/// around, a sweep can miss both a process that forks and ends, and its child.
 pub(super) const EMPTY_SWEEPS: u32 = 2;
-/// Most empty sweeps that may be unsure. An exec takes about a millisecond; at two milliseconds a sweep this is long enough
-/// for one that stalls a while.
+/// Maximum number of empty sweeps that may be unsure. An exec takes about a millisecond and a sweep about two, so this
+/// is enough for an exec that stalls for a while.
 const UNSURE_SWEEPS_MAX: u32 = 500;
 
 /// Result of one sweep.
@@ -27,7 +27,8 @@ const UNSURE_SWEEPS_MAX: u32 = 500;
 pub(super) struct SweepResult {
     /// The living members.
     pub(super) members: Vec<ProcessStat>,
-    /// True if a process may be a member and cannot be told: in the middle of an exec it has no environment.
+    /// True if it is unknown whether some process is a member, because it is in the middle of an exec and has no
+    /// environment.
     is_unsure: bool,
 }
 
@@ -39,7 +40,7 @@ pub(super) struct EmptinessProof {
 }
 
 impl EmptinessProof {
-    /// True if this sweep, after those before it, proves that no member is left.
+    /// True if this sweep, together with the previous sweeps, proves that no member is left.
     pub(super) fn is_proved_by(&mut self, found: &SweepResult) -> bool {
         if !found.members.is_empty() {
             self.in_a_row = 0;
@@ -55,36 +56,37 @@ impl EmptinessProof {
 
 /// Searches one tree, and remembers the members that it has found.
 ///
-/// A sweep cannot find a process that was never seen before it left the group and the session, cleared or hid its
-/// environment (`ssh-agent` hides it) *and* lost its parent; nor one whose exec stalls through [`UNSURE_SWEEPS_MAX`] sweeps.
-/// Only a keeper holds on to those.
+/// A sweep cannot find a process that lost its parent, left the group and the session, *and* cleared or hid its
+/// environment (`ssh-agent` hides it) before any sweep saw it. A sweep also misses a process whose exec stalls through
+/// [`UNSURE_SWEEPS_MAX`] sweeps. Only a keeper can reach these processes.
 #[derive(Debug)]
 pub(super) struct TreeSweep {
     marker: Arc<str>,
     main: ProcessIdentity,
-    /// Pid of the keeper, which carries the marker, too, and is no member.
+    /// Pid of the keeper, which carries the marker too, but is not a member.
     keeper: Option<u32>,
-    /// True if every process is asked for its marker, below any parent: an orphan of long ago may be below any process.
+    /// True if every process is checked for its marker, below any parent. An old orphan may be below any process.
     asks_all: bool,
-    /// True while the main process is not reaped.
+    /// True until the main process may be reaped.
     pinned_by_main: Mutex<bool>,
-    /// Processes that were asked for their environment and have not answered: they are not asked again.
+    /// Processes whose environment was requested but not read yet. They are not asked again.
     asked: Arc<Mutex<HashSet<(u32, u64)>>>,
     history: Mutex<SweepHistory>,
 }
 
-/// Memory of a [`TreeSweep`]. Group and session have the main process's number, which can pass to strangers once it is
-/// free. So it counts only while that is impossible: the main process is not reaped, or a member that was seen in them is
-/// still in them.
+/// Memory of a [`TreeSweep`]. Group and session have the number of the main process. The kernel can reuse that number
+/// once it is free. Therefore the number counts only while a reuse is impossible: the main process is not reaped, or a
+/// known member of the group or session is still in it.
 #[derive(Debug)]
 struct SweepHistory {
-    /// The first sweep after the main process may have been reaped comes at once, and has nothing to compare with.
+    /// The first sweep after the main process may have been reaped follows at once, and has no earlier sweep for
+    /// comparison.
     is_first: bool,
-    /// Members of the last sweep, by pid and start: one that has since left every other sign behind is still known.
+    /// Members of the last sweep, by pid and start. A member that has since lost every other sign is still known.
     seen: HashSet<(u32, u64)>,
 }
 
-/// A process that is being asked. Dropped when it has answered, however late: then it can be asked again.
+/// A process that is being asked. The answer drops this value, however late, and the process can then be asked again.
 struct PendingAnswer(Arc<Mutex<HashSet<(u32, u64)>>>, (u32, u64));
 
 impl Drop for PendingAnswer {
@@ -94,7 +96,7 @@ impl Drop for PendingAnswer {
 }
 
 impl TreeSweep {
-    /// For a main process that the caller has yet to reap.
+    /// For a main process that the caller has not reaped yet.
     pub(super) fn of_child(marker: Arc<str>, main: ProcessIdentity) -> Self {
         Self::new(marker, main, None, true, true)
     }
@@ -104,7 +106,7 @@ impl TreeSweep {
         Self::new(marker, main, Some(keeper), false, true)
     }
 
-    /// For a tree that another process left. The number of a main process that has ended may be anybody's by now.
+    /// For a tree that another process left. Another process may now have the number of an ended main process.
     pub(super) fn of_earlier(
         marker: Arc<str>,
         main: ProcessIdentity,
@@ -139,30 +141,30 @@ impl TreeSweep {
         }
     }
 
-    /// From now on the main process may be reaped.
+    /// Records that the main process may be reaped from now on.
     pub(super) fn unpin(&self) {
         *self.pinned_by_main.lock() = false;
     }
 
-    /// The living members now.
+    /// The current living members.
     pub(super) fn members(&self) -> Vec<ProcessStat> {
         self.find().members
     }
 
-    /// The living members now, and whether these are certain to be all.
+    /// The current living members, and whether the list is certainly complete.
     pub(super) fn find(&self) -> SweepResult {
         let number = self.main.pid;
         let mut history = self.history.lock();
-        // Before the look: what was pinned then is what it shows.
+        // Read before the search, so that it applies to everything that the search shows.
         let is_pinned = *self.pinned_by_main.lock();
-        let is_younger = |stat: &ProcessStat| stat.start_ticks >= self.main.start_ticks; // nobody is older than its ancestor
+        let is_younger = |stat: &ProcessStat| stat.start_ticks >= self.main.start_ticks; // ancestors are never younger
         let may_adopt = may_adopt();
         let mut all = Vec::new();
         let mut marked = HashSet::new();
         let mut is_unsure = false;
         let is_complete = visit_processes(|stat| {
             all.push(stat);
-            // Any other process is found by its parent.
+            // Any other process is found through its parent.
             let is_adopted = may_adopt.contains(&stat.parent);
             let is_asked = (is_adopted || self.asks_all) && !stat.is_kernel;
             if is_asked && is_younger(&stat) && !stat.is_dead() && self.is_candidate(&stat) {
@@ -197,7 +199,7 @@ impl TreeSweep {
         }
     }
 
-    /// True if a process carries the marker. `None`: that cannot be told now.
+    /// True if a process carries the marker. `None` if the answer is unknown now.
     fn is_marked(&self, stat: &ProcessStat) -> Option<bool> {
         let (pid, as_seen) = (stat.pid, (stat.pid, stat.start_ticks));
         if !self.asked.lock().insert(as_seen) {
@@ -212,15 +214,15 @@ impl TreeSweep {
         answer.flatten()
     }
 
-    /// SIGKILL for these members; and for the whole group in one step, if its number is certain to be its own.
+    /// Sends SIGKILL to these members. Also kills the whole group in one step, if its number certainly belongs to it.
     pub(super) fn kill(&self, members: &[ProcessStat]) {
         self.kill_group();
         signal_each(members, Signal::KILL);
     }
 
-    /// SIGKILL for the whole group, if its number is certain to be its own. Looks at nothing.
+    /// Sends SIGKILL to the whole group, if its number certainly belongs to it. Reads nothing from `/proc`.
     pub(super) fn kill_group(&self) {
-        // Under the lock: `unpin`, which comes before the reaping, waits for it.
+        // Under the lock, so that `unpin`, which precedes the reaping, waits for the kill.
         let is_pinned = self.pinned_by_main.lock();
         if *is_pinned {
             kill_pinned_group(self.main.pid);
@@ -232,7 +234,7 @@ impl TreeSweep {
     }
 }
 
-/// Processes that may adopt a member that has lost its parents: the ancestors of this process, and the first of all.
+/// Processes that may adopt a member that has lost its parents: the ancestors of this process, and pid 1.
 fn may_adopt() -> HashSet<u32> {
     let parent = |pid: &u32| stat(*pid).map(|stat| stat.parent);
     let mut adopters: HashSet<u32> = successors(Some(std::process::id()), parent).collect();

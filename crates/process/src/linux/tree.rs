@@ -13,7 +13,7 @@ use super::identity::{is_alive, signal_exactly};
 use super::look;
 use super::procfs::{ProcessStat, command_line, short_name, visit_processes};
 
-/// The members as they were last seen by whatever watches or signals them: known without a look at the system.
+/// The members as last seen by the code that watches or signals them. Available without a query of the system.
 #[derive(Debug, Default)]
 pub(super) struct KnownMembers(Mutex<Vec<ProcessIdentity>>);
 
@@ -33,13 +33,13 @@ impl KnownMembers {
     }
 }
 
-/// Living processes of this machine that are visible from here, with their command lines. Blocks for a few milliseconds,
-/// and for as long as the memory of one of them is locked.
+/// Living processes of this machine that are visible from here, with their command lines. Blocks for a few
+/// milliseconds, and longer if the memory of a process is locked.
 pub fn all_processes() -> Vec<TreeMember> {
     listed(|_| true)
 }
 
-/// Living children of this process, with their command lines. Blocks as [`all_processes`] does.
+/// Living children of this process, with their command lines. Blocks like [`all_processes`].
 pub fn child_processes() -> Vec<TreeMember> {
     let me = std::process::id();
     listed(|stat| stat.parent == me)
@@ -58,8 +58,8 @@ fn listed(is_wanted: impl Fn(&ProcessStat) -> bool) -> Vec<TreeMember> {
     found
 }
 
-/// The processes that `is_root` names, and all their descendants. Roots first, so that a shell is asked before its
-/// children, and does not take their end for a reason to continue.
+/// The processes for which `is_root` is true, and all their descendants. Roots come first, so that a shell gets its
+/// signal before its children, and does not continue after they end.
 pub(super) fn rooted(
     all: &[ProcessStat],
     is_root: impl Fn(&ProcessStat) -> bool,
@@ -80,18 +80,18 @@ pub(super) fn rooted(
     found
 }
 
-/// The descendants of a process, itself excluded, zombies included.
+/// The descendants of a process, including zombies, without the process itself.
 pub(super) fn descendants(root: u32) -> Vec<ProcessStat> {
     let mut all = Vec::new();
-    // No caller takes an absence for a proof.
+    // No caller uses an empty result as proof.
     let _is_complete = visit_processes(|stat| all.push(stat));
     rooted(&all, |stat| stat.parent == root)
 }
 
-/// Signals each process exactly once. A stopped one is continued, or SIGTERM would not reach it.
+/// Signals each process exactly once. Continues a stopped process, because SIGTERM would not reach it otherwise.
 pub(super) fn signal_each(members: &[ProcessStat], signal: Signal) {
     for member in members.iter().filter(|member| !member.is_dead()) {
-        // A refusal (a member that changed its user) leaves it alive, and the proof of emptiness sees it.
+        // A refusal (a member that changed its user) leaves the member alive, so the proof of emptiness sees it.
         let hit = signal_exactly(member.pid, member.start_ticks, signal).unwrap_or(false);
         if hit && signal != Signal::KILL && member.is_stopped() {
             let _continued = signal_exactly(member.pid, member.start_ticks, Signal::CONT);
@@ -99,19 +99,19 @@ pub(super) fn signal_each(members: &[ProcessStat], signal: Signal) {
     }
 }
 
-/// SIGKILL for a group as one step of the kernel, against which no member can win a race by forking.
+/// Sends SIGKILL to a group in one step of the kernel, so that no member can escape by forking.
 ///
-/// The caller must know that the number cannot have passed to another group: a process that only the caller can reap is
-/// a member.
+/// The caller must know that the number cannot belong to another group: the group must have a member that only the
+/// caller can reap.
 pub(super) fn kill_pinned_group(group: u32) {
     if let Some(group) = raw_pid(group) {
-        // ESRCH or EPERM: the proof of emptiness looks for the rest of the group.
+        // On ESRCH or EPERM, the proof of emptiness finds the rest of the group.
         let _left = kill_process_group(group, Signal::KILL);
     }
 }
 
-/// The living ones with their command lines. A process that does not answer in time, and those after it, get the kernel's
-/// short name.
+/// The living members with their command lines. If a process does not answer in time, this process and all later ones
+/// get the kernel's short name.
 pub(super) fn as_members(stats: &[ProcessStat]) -> Vec<TreeMember> {
     let mut answers = true;
     let mut named = Vec::new();
@@ -126,7 +126,7 @@ pub(super) fn as_members(stats: &[ProcessStat]) -> Vec<TreeMember> {
             command_line: line.unwrap_or_else(|| short_name(pid)),
         });
     }
-    // A short one may have ended since, and its successor be on the list as well.
+    // A short-lived process may have ended since then, and its successor may be on the list too.
     named.retain(|member| is_alive(&member.identity));
     named
 }

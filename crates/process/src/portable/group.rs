@@ -1,4 +1,4 @@
-//! The level `group`: a process group of its own, and nothing else is known of the tree.
+//! The level `group`: a dedicated process group, without further knowledge of the tree.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::sync::Arc;
@@ -23,9 +23,9 @@ use crate::spec::ProcessSpec;
 use crate::status::{ExitInfo, TreeMember};
 use crate::status_channel::StatusSender;
 
-/// First pause between two looks whether a group has members: the system has no event for that.
+/// First pause between two checks of a group for members, because the system has no event for them.
 const LOOK_MIN: Duration = Duration::from_millis(2);
-/// Longest pause between two looks, for descendants that stay for long.
+/// Longest pause between two checks, for descendants that run for long.
 const LOOK_MAX: Duration = Duration::from_millis(200);
 
 /// Launches trees at this level.
@@ -34,7 +34,7 @@ pub(crate) struct PortableGroups;
 
 struct PortableGroup {
     leader: u32,
-    /// Wakes the driver when force was asked for.
+    /// Wakes the driver after a force was requested.
     forced: Notify,
 }
 
@@ -104,7 +104,7 @@ impl TreeLauncher for PortableGroups {
     }
 }
 
-/// Kills the group of a driver that is dropped early; emptied once the group is known to be empty.
+/// Kills the group of a driver that is dropped early. Set to `None` once the group is known to be empty.
 struct KillOnDrop(Option<Arc<PortableGroup>>);
 
 impl Drop for KillOnDrop {

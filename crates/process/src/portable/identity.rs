@@ -1,4 +1,4 @@
-//! Identity of processes where the system does not tell when one started.
+//! Identity of processes on systems that do not report the start time of a process.
 
 use std::io;
 
@@ -7,12 +7,12 @@ use allstop_core::process::ProcessIdentity;
 use crate::identity::{is_of_this_boot, raw_pid};
 use crate::status::{ProcessSignal, TreeMember};
 
-/// The process with this pid; `None`, since the system does not tell when it started.
+/// Always `None`, because the system does not report the start time of a process.
 pub fn identity_of(_pid: u32) -> Option<ProcessIdentity> {
     None
 }
 
-/// True if a process with this pid runs.
+/// True if a process with this pid is running.
 pub fn is_alive(identity: &ProcessIdentity) -> bool {
     is_of_this_boot(identity)
         && raw_pid(identity.pid).is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok())
@@ -21,19 +21,19 @@ pub fn is_alive(identity: &ProcessIdentity) -> bool {
 /// Sends a signal to the process with this pid.
 ///
 /// # Errors
-/// `NotFound` if it has ended, `PermissionDenied` if it belongs to another user.
+/// `NotFound` if the process has ended, `PermissionDenied` if it belongs to another user.
 pub fn signal(identity: &ProcessIdentity, signal: ProcessSignal) -> io::Result<()> {
     let pid = raw_pid(identity.pid).filter(|_| is_alive(identity));
     let pid = pid.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
     Ok(rustix::process::kill_process(pid, signal.into())?)
 }
 
-/// Living processes of this machine: empty, since there is no `/proc` to list them.
+/// Living processes of this machine. Empty, because there is no `/proc` to list them.
 pub fn all_processes() -> Vec<TreeMember> {
     Vec::new()
 }
 
-/// Living children of this process: empty, since there is no `/proc` to list them.
+/// Living children of this process. Empty, because there is no `/proc` to list them.
 pub fn child_processes() -> Vec<TreeMember> {
     Vec::new()
 }

@@ -1,4 +1,4 @@
-//! Keepers on a system that has none: a command that asks for one gets a process group.
+//! Keepers on a system without them: a command that requests a keeper gets a process group.
 
 use std::io;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::status_channel::StatusSender;
 
 use super::group::PortableGroups;
 
-/// Keepers need Linux. Elsewhere this launches process groups.
+/// Keepers require Linux. Elsewhere, this type launches process groups.
 #[derive(Debug)]
 pub struct PortableKeepers {
     _program: KeeperProgram,
@@ -23,7 +23,7 @@ impl PortableKeepers {
         Arc::new(Self { _program: program })
     }
 
-    /// The same: nothing can be adopted here.
+    /// Like [`PortableKeepers::new`], because no process can be adopted here.
     ///
     /// # Errors
     /// Never.
@@ -31,7 +31,7 @@ impl PortableKeepers {
         Ok(Self::new(program))
     }
 
-    /// Does nothing: a process group has nobody who watches a time.
+    /// Does nothing, because no process watches the deadline of a process group.
     ///
     /// # Errors
     /// Never.
@@ -39,7 +39,7 @@ impl PortableKeepers {
         Ok(())
     }
 
-    /// Ends no process, since there are no keepers.
+    /// Does nothing, because there are no keepers.
     pub fn close(&self) {}
 }
 

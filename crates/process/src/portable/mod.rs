@@ -12,7 +12,7 @@ pub use identity::{all_processes, child_processes, identity_of, is_alive, signal
 pub use keepers::PortableKeepers as Keepers;
 pub use reattach::{reattach, survivor};
 
-/// Fails at once: a keeper needs Linux.
+/// Fails at once, because a keeper requires Linux.
 pub fn keeper_main() -> ExitCode {
     ExitCode::FAILURE
 }

@@ -1,4 +1,4 @@
-//! Trees of earlier processes: without `/proc` no process can attach to them.
+//! Trees of earlier processes. Without `/proc`, no process can attach to them.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub fn reattach(
     Err(ReattachError::NotHere)
 }
 
-/// Living process of a tree that another process left: its keeper, or else its main process.
+/// Living process of a tree that another process left: its keeper, otherwise its main process.
 pub fn survivor(
     main: &ProcessIdentity,
     keeper: Option<&ProcessIdentity>,

@@ -43,7 +43,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// The main of an owner that lets its command go and ends; prints its keeper.
+/// Main function of an owner that detaches its command and exits. Prints the identity of its keeper.
 pub(crate) fn detach_and_end(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let mut next = || {
         args.next()
@@ -96,7 +96,7 @@ async fn outlives_its_owner_and_is_drained() {
     let token = token();
     let folder = tempfile::tempdir().expect("a folder");
     let (file, go) = (folder.path().join("output"), folder.path().join("go"));
-    // Prints more than a pipe holds once the owner has ended.
+    // Prints more than a pipe holds, after the owner has ended.
     let script = format!(
         "sleep TOKEN & echo ready; while [ ! -e {} ]; do sleep 0.01; done; head -c 300000 /dev/zero; echo end; wait",
         go.display()
@@ -108,7 +108,7 @@ async fn outlives_its_owner_and_is_drained() {
     let printed = || std::fs::read(&file).unwrap_or_default();
     wait_until("all is in the file", SOON, || printed().ends_with(b"end\n")).await;
     assert_eq!(printed().len(), 300_004);
-    // It ends by itself with its tree.
+    // The keeper ends by itself with its tree.
     let (sleeper, _) = running(&token)
         .into_iter()
         .find(|(_, line)| line.starts_with("sleep "))
@@ -154,7 +154,7 @@ async fn deaf_tree_ends_with_its_keeper() {
     );
 }
 
-/// The keeper sleeps while a detach and then a SIGTERM are sent to it: it wakes up to both at once.
+/// The keeper is stopped while it gets a detach and then a SIGTERM. It wakes up to both at once.
 async fn sigterm_behind_a_pending_detach_ends_the_tree() {
     let token = token();
     let folder = tempfile::tempdir().expect("a folder");
@@ -192,7 +192,8 @@ async fn sigterm_behind_a_pending_detach_ends_the_tree() {
     .await;
 }
 
-/// Its keeper was killed, and with it the shell; what that had started is left, and only its marker tells.
+/// The keeper was killed, and the shell with it. The process that the shell had started is still running, and only its
+/// marker identifies it.
 async fn reattached_without_its_keeper() {
     let token = token();
     let folder = tempfile::tempdir().expect("a folder");
@@ -250,7 +251,7 @@ async fn refused() {
         matches!(refusal, DetachTreeError::OutputFile { .. }),
         "{refusal}"
     );
-    // It is contained as before.
+    // The tree is contained as before.
     let (verified, _) = call.force_and_wait().await;
     assert_eq!(verified, proof(Containment::Keeper));
     let after = call

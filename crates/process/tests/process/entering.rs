@@ -1,4 +1,5 @@
-//! Processes that enter a PID namespace which is not below their call: its first process gets their orphans.
+//! Processes that enter a PID namespace outside of their call. The first process of that namespace adopts their
+//! orphans.
 
 use std::process::{Child, Command};
 use std::time::Duration;
@@ -31,7 +32,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// A namespace that ends with this value.
+/// A namespace that ends when this value is dropped.
 struct Namespace {
     starter: Child,
     first: u32,
@@ -67,7 +68,7 @@ impl Drop for Namespace {
     }
 }
 
-/// The tree was proved empty while the orphan ran.
+/// Regression: the tree was proved empty while the orphan was running.
 async fn orphans_are_found_by_their_marker() {
     let (namespace, token) = (Namespace::begin().await, token());
     let script = format!(
@@ -103,7 +104,7 @@ async fn a_process_that_was_seen_there_lowers_the_evidence() {
     assert_eq!(verified, EndProof::ProcessGroupEmpty);
     let searched = call.handle.status().borrow().searched;
     assert_eq!(searched, Some(SearchReason::Entered));
-    // This is the limit that the weaker evidence stands for.
+    // The weaker evidence does not cover these processes.
     for (pid, _) in running(&token) {
         kill(pid, Signal::KILL);
     }

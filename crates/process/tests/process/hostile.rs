@@ -1,4 +1,4 @@
-//! Trees that try not to be ended.
+//! Trees that resist being ended.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use crate::support::{
     assert_nothing_runs, on_both_levels, proof, run, shell, token, trial, wait_until,
 };
 
-/// Alone on two cores a keeper needs 10 to 200 ms for any of these, a sweep up to a second; but a bomb takes the processor
-/// from everyone, tests that run beside it included. What is tested is that it ends at all.
+/// Alone on two cores, a keeper needs 10 to 200 ms for each of these trees, and a sweep up to a second. But a fork bomb
+/// takes the processor from all processes, including concurrent tests. The tests check only that the tree ends at all.
 const CONVERGES_MAX: Duration = Duration::from_secs(15);
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -34,7 +34,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// Parents that stay and start children that end at once, several side by side.
+/// Several long-lived parents, which concurrently start children that end at once.
 async fn short_lived_children(level: Containment) {
     let token = token();
     let script = r#"trap "" TERM; : TOKEN; f() { echo up; while :; do (:) & (sh -c : TOKEN) & wait; done; }; f & f & f & f"#;
@@ -46,7 +46,7 @@ async fn short_lived_children(level: Containment) {
     assert_nothing_runs(&token);
 }
 
-/// Every process starts two more, down to a depth that bounds it: 2,000 at most, so that the machine survives a failure.
+/// Every process starts two more, down to a depth that limits them to 2,000, so that the machine survives a failure.
 async fn growing_bomb(level: Containment) {
     let token = token();
     let script = r#"trap "" TERM; : TOKEN; b() { [ $1 -gt 0 ] || { echo deep; sleep TOKEN; return; }; b $(($1-1)) & b $(($1-1)) & wait; }; b 9"#;
@@ -58,10 +58,10 @@ async fn growing_bomb(level: Containment) {
     assert_nothing_runs(&token);
 }
 
-/// A process that starts its successor and ends, for ever: its pid is stale by the time it is read.
+/// A process that starts its successor and ends, for ever. Its pid is stale by the time it is read.
 async fn chain_that_never_stays(level: Containment) {
     let token = token();
-    // Several, so that one of them is always between two pids.
+    // Several chains, so that one of them is always between two pids.
     let script = r#"c() { (trap "" TERM; c) & }; : TOKEN; echo up; c; c; c; exit 0"#;
     let script = format!("ulimit -s 1024; {script}");
     let mut call = run(shell(&script, &token, level));
@@ -72,8 +72,8 @@ async fn chain_that_never_stays(level: Containment) {
     assert_nothing_runs(&token);
 }
 
-/// Two sessions further, its parents gone, and most of the way in the middle of an exec, where it has no environment to
-/// be told by. Many times, because what matters is where the sweep meets it.
+/// The process leaves two sessions, loses its parents, and is mostly in the middle of an exec, where it has no
+/// environment that could identify it. Many tries, because the point at which the sweep finds the process matters.
 async fn leaves_twice_while_it_is_looked_for(level: Containment) {
     const TRIES: usize = 60;
     let mut tokens = Vec::new();
@@ -91,7 +91,7 @@ async fn leaves_twice_while_it_is_looked_for(level: Containment) {
     }
 }
 
-/// The same with a new session at every step: no group holds two of them.
+/// Like [`chain_that_never_stays`], but with a new session at every step, so that no group contains two processes.
 async fn chain_of_new_sessions() {
     let token = token();
     let script = r#"hop='setsid sh -c "$HOP" TOKEN & exit 0'; HOP=$hop; export HOP; trap "" TERM; echo up; eval "$HOP""#;

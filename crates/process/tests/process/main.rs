@@ -1,7 +1,7 @@
-//! Process containment, seen from outside: every test looks into `/proc` afterwards and not into the library's records.
+//! Process containment, checked from outside: every test reads `/proc` afterwards, not the library's records.
 //!
-//! This binary starts itself again, as a keeper and as an owner that is killed; so it has a `main` of its own, which
-//! decides that before the test harness starts.
+//! This binary also starts itself as a keeper, and as an owner that is killed. Therefore it has its own `main`, which
+//! selects the role before the test harness starts.
 
 #![expect(
     clippy::print_stdout,

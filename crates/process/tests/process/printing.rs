@@ -81,7 +81,7 @@ async fn unread_output_delays_no_kill(level: Containment) {
     let token = token();
     let mut call = run(shell("exec yes TOKEN", &token, level));
     let main = call.handle.wait_started().await.expect("it starts");
-    // `yes` never sleeps but where the pipe is full.
+    // `yes` sleeps only when the pipe is full.
     let state = || std::fs::read_to_string(format!("/proc/{}/stat", main.pid)).unwrap_or_default();
     let is_yes = || {
         running(&token)
@@ -96,7 +96,7 @@ async fn unread_output_delays_no_kill(level: Containment) {
     assert_eq!(verified, proof(level));
     assert!(took < SOON / 4, "{took:?}");
     assert_nothing_runs(&token);
-    // What was in the pipe can still be read, and then it ends.
+    // The bytes in the pipe can still be read. Then the output ends.
     let printed = call.read_all().await;
     assert!(
         printed.len() >= 4096 && printed.starts_with(&token),
@@ -110,7 +110,7 @@ async fn a_held_pipe_delays_nothing(level: Containment) {
     let script = "setsid sleep TOKEN & echo one; echo two >&2; head -c 50000 /dev/zero | tr '\\0' x; echo; echo end";
     let start = Instant::now();
     let mut call = run(shell(script, &token, level));
-    // Nobody reads until the shell has exited: all of it comes from what the pipe holds then.
+    // The test reads only after the shell has exited, so all output comes from the pipe's content at that time.
     assert_eq!(
         call.handle.wait_exited().await.expect("watched"),
         ExitInfo::Code(0)
@@ -124,12 +124,12 @@ async fn a_held_pipe_delays_nothing(level: Containment) {
 }
 
 async fn endless_background_output(level: Containment) {
-    /// Capacity of a pipe: no more can have been in it when the shell exited.
+    /// Capacity of a pipe: the maximum number of bytes in it when the shell exited.
     const PIPE_BYTES: usize = 64 * 1024;
     let token = token();
     let script = "yes TOKEN & yes TOKEN & sleep 0.05; echo last";
     let mut call = run(shell(script, &token, level));
-    // A slow reader, which the writers always outrun.
+    // A slow reader, so that the writers are always ahead.
     let mut buffer = [0; 32];
     let (mut all, mut after_exit) = (Vec::new(), 0);
     loop {
@@ -159,7 +159,7 @@ async fn leftovers_can_be_read(level: Containment) {
     let token = token();
     let folder = tempfile::tempdir().expect("a folder");
     let go = folder.path().join("go");
-    // A background child that prints once the shell is gone, and not left as a zombie either, and it is told to.
+    // A background child that prints only after the file exists and the shell is gone, also as a zombie.
     let script = "(while kill -0 $$ 2>/dev/null || [ ! -e GO ]; do sleep 0.01; done; echo later TOKEN) & echo now";
     let script = script.replace("GO", go.to_str().expect("text"));
     let mut call = run(shell(&script, &token, level));

@@ -1,4 +1,4 @@
-//! Asking, forcing, ending by itself; and what belongs to whom.
+//! Asking, forcing, and ending without a signal; also the ownership of processes.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::support::{
     wait_until,
 };
 
-/// Time of the ladder for force; a kill must take far less.
+/// Time limit of the ladder's force. A kill must take far less.
 const FORCE_MAX: Duration = Duration::from_secs(1);
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -78,7 +78,7 @@ async fn ends_by_itself(level: Containment) {
     let main = call.handle.identity().expect("it had started");
     assert!(!is_alive(&main));
     assert_nothing_runs(&token);
-    // Reaped, not left as a zombie.
+    // The process was reaped, not left as a zombie.
     assert_ne!(identity_of(main.pid), Some(main));
     // The driver ends with its tree, and a late stop changes nothing.
     call.driver
@@ -119,7 +119,7 @@ async fn deaf_tree_is_forced(level: Containment) {
     call.read_until("ready").await;
     wait_until("both sleep", FORCE_MAX, || sleepers(&token) == 2).await;
     call.handle.ask();
-    // The shell ignores SIGTERM and passes that on. Ask again as a barrier: still there.
+    // The shell ignores SIGTERM, and its children inherit that. The second ask is a barrier.
     call.handle.ask();
     assert_eq!(
         call.handle.members().await.len(),
@@ -134,7 +134,7 @@ async fn deaf_tree_is_forced(level: Containment) {
     assert_nothing_runs(&token);
 }
 
-/// Only a keeper can hold this one: no group, no session, no marker, no parent.
+/// Only a keeper can contain this process: it has no group, no session, no marker and no parent.
 async fn double_fork_with_empty_environment() {
     let token = token();
     let script = "(setsid env -i sh -c 'trap \"\" TERM; sleep TOKEN & wait' &) ; echo gone";
@@ -211,7 +211,7 @@ async fn leftovers_stay_and_are_named(level: Containment) {
         identity_of(members[0].identity.pid),
         Some(members[0].identity.clone())
     );
-    // It ends by itself, so to speak: no signal of ours, and emptiness is still seen.
+    // The tree ends without a signal of the handle, and emptiness is still seen.
     allstop_process::signal(&members[0].identity, allstop_process::ProcessSignal::Term)
         .expect("it is there");
     assert_eq!(

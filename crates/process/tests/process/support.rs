@@ -1,4 +1,4 @@
-//! Launching from a test, and looking at `/proc` without the library.
+//! Launching from a test, and reading `/proc` without the library.
 
 use std::ffi::OsString;
 use std::future::Future;
@@ -14,11 +14,11 @@ use allstop_process::{
 use libtest_mimic::{Failed, Trial};
 use tokio::task::JoinSet;
 
-/// No test takes longer, on whatever machine: a hang is a failure.
+/// Time limit of a test on any machine. A hang is a failure.
 const TEST_MAX: Duration = Duration::from_mins(1);
 
-/// A unique number to run `sleep` with, so that each test's sleepers can be told by their command line, which is there
-/// whatever they do to environment, group, session and parent.
+/// A unique duration for `sleep`. It identifies a test's sleepers by their command line, regardless of their
+/// environment, group, session and parent.
 pub(crate) fn token() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!(
@@ -39,7 +39,7 @@ pub(crate) fn keeper_program() -> KeeperProgram {
     }
 }
 
-/// Both levels, for what must hold for both.
+/// Both levels, for tests of rules that apply to both.
 pub(crate) const LEVELS: [Containment; 2] = [Containment::Keeper, Containment::GroupAndMarker];
 
 pub(crate) fn choice(level: Containment) -> ContainmentChoice {
@@ -70,7 +70,7 @@ pub(crate) fn shell(script: &str, token: &str, level: Containment) -> ProcessSpe
     }
 }
 
-/// A launched command whose driver runs; dropping it drops the driver.
+/// A launched command with a running driver. Dropping this value drops the driver.
 pub(crate) struct Running {
     pub(crate) handle: ProcessHandle,
     pub(crate) output: OutputReader,
@@ -89,7 +89,7 @@ pub(crate) fn run(spec: ProcessSpec) -> Running {
 }
 
 impl Running {
-    /// All that is printed until the main process exits.
+    /// Reads all output until the main process exits.
     pub(crate) async fn read_all(&mut self) -> String {
         let mut all = Vec::new();
         let mut buffer = [0; 4096];
@@ -106,7 +106,7 @@ impl Running {
         }
     }
 
-    /// Reads until this was printed: the barrier that says that the script has come so far.
+    /// Reads until this text was printed. The text is a barrier that shows the progress of the script.
     pub(crate) async fn read_until(&mut self, text: &str) {
         let mut all = String::new();
         let mut buffer = [0; 4096];
@@ -129,7 +129,7 @@ impl Running {
     }
 }
 
-/// Pids and command lines of everything that has this in its command line and is no zombie, keepers included.
+/// Pids and command lines of all processes with this text in their command line, including keepers, except zombies.
 pub(crate) fn running(token: &str) -> Vec<(u32, String)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc")
@@ -164,7 +164,7 @@ pub(crate) fn assert_nothing_runs(token: &str) {
     assert!(left.is_empty(), "left over: {left:?}");
 }
 
-/// Waits for something of another process, which has no event that a test could await.
+/// Waits for a change of another process, for which no event exists that a test could await.
 pub(crate) async fn wait_until(
     what: &str,
     limit: Duration,
@@ -183,7 +183,7 @@ pub(crate) fn kill(pid: u32, signal: rustix::process::Signal) {
     rustix::process::kill_process(pid, signal).expect("it is there to be signalled");
 }
 
-/// A test with a runtime of its own and a time limit.
+/// A test with its own runtime and a time limit.
 pub(crate) fn trial<F: Future<Output = ()>>(
     name: &str,
     test: impl FnOnce() -> F + Send + 'static,

@@ -1,4 +1,4 @@
-//! One call of a keeper: its command, and the tree below it until that is empty.
+//! One call of a keeper: its command, and the process tree of the command until it is empty.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -16,10 +16,10 @@ use crate::linux::owner_deadline::OwnerDeadline;
 use crate::linux::procfs::{ProcessStat, has_entered_namespace, stat};
 use crate::linux::tree::descendants;
 
-/// An order, the pipe of its output, and perhaps a deadline.
+/// An order, the pipe of its output, and optionally a deadline.
 pub(in crate::linux) const FILES_OF_ORDER_MAX: usize = 3;
 
-/// Longest pause between two looks at a deadline.
+/// Longest pause between two checks of a deadline.
 const DEADLINE_LOOK: Duration = Duration::from_secs(1);
 
 /// One call, until its tree is empty.
@@ -27,13 +27,13 @@ pub(super) struct KeeperCall {
     pub(super) number: u64,
     main: u32,
     output: OwnedFd,
-    /// True if the command has started and its identity cannot be read: it is killed, and counts as failed when its tree is
-    /// empty.
+    /// True if the command has started but its identity cannot be read. The command is then killed, and reported as
+    /// failed after its tree is empty.
     is_unidentified: bool,
     killing: Option<TreeKill>,
-    /// Time at which a detached tree that was told to end is killed.
+    /// Time at which a detached tree is killed after a SIGTERM to its keeper.
     pub(super) kill_at: Option<Instant>,
-    /// Time at which the tree is killed unless it is detached or the owner puts that off.
+    /// Time at which the tree is killed unless it is detached or the owner postpones the deadline.
     deadline: Option<OwnerDeadline>,
     pub(super) drain: Option<OutputDrain>,
 }
@@ -47,7 +47,7 @@ pub(super) enum CallStep {
 }
 
 impl KeeperCall {
-    /// Starts the command; `None` if that failed, which is reported.
+    /// Starts the command. `None` if the start failed; the failure is reported.
     pub(super) fn begin(
         number: u64,
         files: Vec<OwnedFd>,
@@ -63,7 +63,7 @@ impl KeeperCall {
             .and_then(|(output, order)| {
                 let order = LaunchOrder::from_file(order).map_err(|error| (error, false))?;
                 let cwd = order.cwd.clone();
-                // The system gives the same error for a directory and for a program that is not there.
+                // The system reports the same error for a missing directory and for a missing program.
                 let main =
                     start(order, &output).map_err(|error| (error, !Path::new(&cwd).is_dir()))?;
                 Ok((main, output))
@@ -107,7 +107,7 @@ impl KeeperCall {
         }
     }
 
-    /// Reaps, and kills if a kill has begun.
+    /// Reaps children, and kills the tree if a kill has begun.
     pub(super) fn step(&mut self, owner: BorrowedFd<'_>) -> CallStep {
         let (main, killing) = (self.main, &mut self.killing);
         let is_unidentified = self.is_unidentified;
@@ -148,12 +148,12 @@ impl KeeperCall {
         }
         let kill_at = self.kill_at;
         let kill_in = kill_at.map(|at| at.saturating_duration_since(Instant::now()));
-        // The wait does not count while the machine sleeps, and the deadline does.
+        // The wait does not count the time during which the machine sleeps, but the deadline does.
         let look_in = left.map(|left| left.min(DEADLINE_LOOK));
         CallStep::Wait(kill_in.into_iter().chain(look_in).min())
     }
 
-    /// The message to its owner when its tree is empty.
+    /// The message to the owner after the tree is empty.
     pub(super) fn last_report(&self) -> KeeperReport {
         if self.is_unidentified {
             KeeperReport::Failed {
@@ -183,12 +183,12 @@ impl KeeperCall {
     }
 }
 
-/// Start of a child that was not reaped yet. `None` if `/proc` does not tell, as without a free descriptor.
+/// Start time of an unreaped child. `None` if `/proc` does not report it, for example without a free descriptor.
 pub(super) fn start_ticks(child: u32) -> Option<u64> {
     Some(stat(child)?.start_ticks)
 }
 
-/// Sends the living members to the owner, and whether one has entered another PID namespace.
+/// Sends the living members to the owner. Also reports whether a member has entered another PID namespace.
 pub(super) fn tell_members(owner: BorrowedFd<'_>, members: &[ProcessStat]) {
     let living = members.iter().filter(|member| !member.is_dead());
     let living = living.map(|member| (member.pid, member.start_ticks));
@@ -198,7 +198,7 @@ pub(super) fn tell_members(owner: BorrowedFd<'_>, members: &[ProcessStat]) {
     }
 }
 
-/// Sends a report. An owner that is gone, or does not read, must not hold up the keeper.
+/// Sends a report. An owner that is gone, or does not read, must not block the keeper.
 pub(super) fn say(owner: BorrowedFd<'_>, report: &KeeperReport) {
     let _unheard = send(
         owner,
@@ -219,7 +219,8 @@ mod tests {
     use super::super::protocol::PACKET_BYTES_MAX;
     use super::*;
 
-    /// The command has started and `/proc` does not say when: its tree is gone before the failure is reported.
+    /// The command has started but `/proc` does not report its start time. The tree must be gone before the failure is
+    /// reported.
     #[test]
     fn a_start_that_cannot_be_told_is_killed_before_it_has_failed() {
         set_child_subreaper(Some(getpid())).unwrap();

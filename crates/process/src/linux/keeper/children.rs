@@ -14,13 +14,14 @@ use crate::linux::procfs::ProcessStat;
 use crate::linux::tree::{descendants, signal_each};
 use crate::status::ExitInfo;
 
-/// Starts the command as leader of a session of its own.
+/// Starts the command as the leader of a new session.
 ///
-/// So it has no terminal: it can neither read the user's keys nor be stopped for trying, and Ctrl-C reaches it only through
-/// a stop. And if the keeper is killed, the process that adopts the tree knows it by its session.
+/// The command therefore has no terminal: it cannot read the user's keys, is not stopped for an attempt to read them,
+/// and receives Ctrl-C only through a stop. If the keeper is killed, the process that adopts the tree recognizes it by
+/// its session.
 ///
-/// An error says that no process was started. The answer is the pid alone: the caller looks up the rest once it keeps the
-/// process already.
+/// An error means that no process was started. The function returns only the pid. The caller looks up further data once
+/// it already keeps the process.
 pub(super) fn start(order: LaunchOrder, output: &OwnedFd) -> io::Result<u32> {
     let mut command = Command::new(order.program);
     command
@@ -40,15 +41,16 @@ pub(super) fn start(order: LaunchOrder, output: &OwnedFd) -> io::Result<u32> {
         unsafe_code,
         reason = "the standard library has no stable way to start a child in a new session"
     )]
-    // SAFETY: between fork and exec only three system calls are made; nothing is allocated and no lock is taken.
+    // SAFETY: the child makes only three system calls between fork and exec; it allocates nothing and takes no lock.
     unsafe {
         command.pre_exec(in_new_process);
     }
-    // Dropping the handle neither ends nor reaps it: only `reap` does that.
+    // Dropping the handle neither ends nor reaps the child. Only `reap` does that.
     Ok(command.spawn()?.id())
 }
 
-/// Only a second net, for the main process alone, in case the keeper is killed. One that was killed before sends no signal.
+/// A second safeguard, for the main process alone, in case the keeper is killed. A keeper that is already dead sends no
+/// signal, so this checks that the keeper is alive.
 fn die_with(keeper: Pid) -> rustix::io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let is_alive = getppid() == Some(keeper);
@@ -57,13 +59,14 @@ fn die_with(keeper: Pid) -> rustix::io::Result<()> {
 
 /// Result of reaping.
 pub(super) enum ReapedChildren {
-    /// Some children live.
+    /// Some children are alive.
     Living,
-    /// The kernel says that there is no child, and so no descendant: each would have fallen to this process.
+    /// The kernel reports that this process has no child. Then it has no descendant either, because each orphan becomes
+    /// its child.
     NoChild,
 }
 
-/// Reaps every child that has ended, and hands each end to `ended`.
+/// Reaps every child that has ended, and passes each end to `ended`.
 pub(super) fn reap(mut ended: impl FnMut(u32, ExitInfo)) -> ReapedChildren {
     loop {
         match wait(WaitOptions::NOHANG) {
@@ -78,7 +81,7 @@ pub(super) fn reap(mut ended: impl FnMut(u32, ExitInfo)) -> ReapedChildren {
     }
 }
 
-/// Sends SIGTERM to every descendant, once. Those are told before: none has ended yet.
+/// Sends SIGTERM to every descendant, once. `tell` receives the descendants before the signal, while none has ended.
 pub(super) fn ask(tell: impl FnOnce(&[ProcessStat])) {
     let members = descendants(std::process::id());
     tell(&members);
@@ -93,7 +96,8 @@ pub(super) fn unsigned(pid: Pid) -> u32 {
 mod tests {
     use super::*;
 
-    /// Killed between the fork and the request for its signal, it left a command without a keeper.
+    /// Regression: a keeper that was killed between the fork and the request for the death signal left its command
+    /// running.
     #[test]
     fn nothing_begins_without_its_keeper() {
         let parent = getppid().expect("it has one");

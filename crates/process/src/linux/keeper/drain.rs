@@ -1,4 +1,4 @@
-//! The output of a detached tree: from the pipe, whose reader is gone, into a file.
+//! The output of a detached tree: copied into a file from the pipe, which its reader has closed.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::keeper_program::DETACHED_OUTPUT_BYTES_MAX;
 
-/// Default capacity of a pipe: one read empties it.
+/// Default capacity of a pipe, so that one read empties it.
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// Moves bytes from the pipe to the file, up to the cap.
@@ -16,12 +16,12 @@ pub(super) struct OutputDrain {
     pipe: File,
     file: File,
     chunk: Box<[u8]>,
-    /// Bytes that may still be written; 0 after a failed write.
+    /// Bytes that may still be written. 0 after a failed write.
     left: u64,
 }
 
 impl OutputDrain {
-    /// Opens the read end of a pipe by its write end, and the file to append to.
+    /// Opens the read end of a pipe by its write end, and the file for the output.
     pub(super) fn open(output: &OwnedFd, path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
         let non_blocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
@@ -41,7 +41,7 @@ impl OutputDrain {
         self.pipe.as_fd()
     }
 
-    /// Moves the bytes that are there now, at most one pipe's worth; `false` if there were none.
+    /// Moves the available bytes, at most the capacity of one pipe. False if no bytes were available.
     pub(super) fn step(&mut self) -> bool {
         let Ok(len @ 1..) = self.pipe.read(&mut self.chunk) else {
             return false;
@@ -50,7 +50,7 @@ impl OutputDrain {
         self.left -= keep as u64;
         let part = self.chunk.get(..keep).unwrap_or_default();
         if self.file.write_all(part).is_err() {
-            // A full disk must not block the command: later output is dropped.
+            // A full disk must not block the command, so later output is dropped.
             self.left = 0;
         } else if keep > 0 && self.left == 0 {
             let _note = self.file.write_all(b"\n[further output is not kept]\n");
@@ -58,7 +58,7 @@ impl OutputDrain {
         true
     }
 
-    /// Moves the rest, once no process is left to write more.
+    /// Moves the remaining bytes, after the last process that could write has ended.
     pub(super) fn finish(&mut self) {
         while self.step() {}
     }

@@ -1,8 +1,8 @@
 //! Killing a tree faster than it can grow.
 //!
-//! The children of a killed process become children of the keeper. So killing every child, again and again, reaches the
-//! whole tree; and it costs microseconds, where reading all of `/proc` takes milliseconds: a process that forks and ends,
-//! with a new session at each step, does not escape.
+//! The children of a killed process become children of the keeper. Therefore killing all children repeatedly reaches
+//! the whole tree. This takes microseconds, while reading all of `/proc` takes milliseconds. A process that forks and
+//! ends, with a new session at each step, does not escape.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -14,9 +14,9 @@ use crate::identity::raw_pid;
 use crate::linux::procfs::ProcessStat;
 use crate::linux::tree::{descendants, kill_pinned_group, signal_each};
 
-/// First pause before a look for all descendants, for those that killing the children has not reached.
+/// First pause before a search for all descendants, for descendants that survive the kills of children.
 const KILL_ALL_MIN: Duration = Duration::from_millis(5);
-/// Longest pause before such a look: for a process in an uninterruptible wait, or of another user.
+/// Longest pause before such a search, for a process in an uninterruptible wait or of another user.
 const KILL_ALL_MAX: Duration = Duration::from_millis(100);
 
 /// A kill that is repeated until no process is left.
@@ -36,20 +36,21 @@ impl TreeKill {
         }
     }
 
-    /// Notes that the pid of this child may be reused from now on.
+    /// Records that the pid of this child may be reused from now on.
     pub(super) fn reaped(&mut self, child: u32) {
         self.killed.remove(&child);
     }
 
-    /// Does one step and returns the time until the next, unless a child ends before. After a while it tells the members
-    /// that are still there.
+    /// Does one step, and returns the time until the next step, unless a child ends before. After a while, passes the
+    /// remaining members to `tell`.
     pub(super) fn step(&mut self, mut tell: impl FnMut(&[ProcessStat])) -> Duration {
         if self.kill_fresh_children() {
             return Duration::ZERO;
         }
         let now = Instant::now();
         if now >= self.all_at {
-            // Descendants of a child that cannot be killed; all of them, if the kernel has no list of children.
+            // Descendants of a child that cannot be killed, or all descendants if the kernel provides no list of
+            // children.
             let members = descendants(std::process::id());
             tell(&members);
             members
@@ -79,11 +80,11 @@ impl TreeKill {
     }
 }
 
-/// Kills a child and its whole group, in one step each: no member of the group can win a race by forking.
+/// Kills a child and its whole group, in one step each, so that no member of the group can escape by forking.
 ///
-/// Both numbers are certain: a child keeps its pid and stays a member of its group until it is reaped, which only this
-/// thread does. And the group holds no other process: the command was started in a session of its own, and a group never
-/// spans sessions. The child itself is killed, too, since it may leave the group just before.
+/// Both numbers are certain. A child keeps its pid and stays a member of its group until it is reaped, which only this
+/// thread does. The group contains no foreign process, because the command was started in its own session, and a group
+/// never spans sessions. The child itself is killed too, because it may have left the group just before.
 fn kill_child(child: u32) {
     let Some(pid) = raw_pid(child) else { return };
     if let Ok(group) = getpgid(Some(pid))

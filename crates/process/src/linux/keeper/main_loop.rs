@@ -1,13 +1,14 @@
-//! The keeper's loop: one thread, no runtime, asleep in `poll` unless something happens.
+//! The keeper's loop: one thread, no runtime, asleep in `poll` until an event.
 //!
 //! Invariants:
-//! 1. `empty` is said only after the kernel has said that there is no child; then, and only then, another call may begin.
+//! 1. `empty` is sent only after the kernel has reported that the keeper has no child. Another call may begin only
+//!    then.
 //! 2. Reaping happens in one place, between two steps of a kill and never during one.
-//! 3. When the socket closes before a detach, only an empty tree ends the loop, and every turn of it kills.
-//! 4. A command for one call never touches another: it names its call.
+//! 3. When the socket closes before a detach, only an empty tree ends the loop, and every iteration kills.
+//! 4. A command for one call never affects another call, because each command contains the number of its call.
 //!
-//! The tree of an owner that is gone gets no grace: no caller waits for that stop, and a recovery of the owner's work may
-//! start at once, and must not run beside it.
+//! The tree of a dead owner gets no grace. No caller waits for that stop, and a recovery of the owner's work may start
+//! at once, and must not run concurrently with the tree.
 
 use std::io::{self, IoSliceMut, Read as _};
 use std::mem::MaybeUninit;
@@ -29,11 +30,11 @@ use super::call::{CallStep, FILES_OF_ORDER_MAX, KeeperCall, say, start_ticks, te
 use super::children::ask;
 use super::protocol::{KeeperAction, KeeperCommand, PACKET_BYTES_MAX};
 
-/// Time that a detached tree has after a SIGTERM to its keeper: the ladder's usual grace.
+/// Time between a SIGTERM to the keeper of a detached tree and the kill: the ladder's usual grace.
 const DETACHED_GRACE: Duration = Duration::from_secs(2);
 
-/// Name that `ps` shows and `killall` matches: not the owner's, so that killing the owner by name spares the keeper, which
-/// then ends the tree.
+/// Name that `ps` shows and `killall` matches. The name differs from the owner's, so that killing the owner by name
+/// spares the keeper, which then ends the tree.
 const NAME: &std::ffi::CStr = c"call-keeper";
 
 /// Serves calls until the owner has closed the socket.
@@ -50,10 +51,10 @@ pub(super) fn run() -> ExitCode {
 struct KeeperLoop {
     owner: io::Stdin,
     owner_gone: bool,
-    /// Gets a byte with every signal.
+    /// Receives a byte with every signal.
     wake: UnixStream,
     told_to_end: Arc<AtomicBool>,
-    /// The call whose tree is kept; `None` while the keeper is idle.
+    /// The current call. `None` while the keeper is idle.
     call: Option<KeeperCall>,
 }
 
@@ -64,13 +65,13 @@ impl KeeperLoop {
             return Err(io::ErrorKind::InvalidInput.into()); // started by hand: there is no owner
         }
         rustix::thread::set_name(NAME)?;
-        // It serves calls of all kinds, and has inherited the secrets of the first one: the commands of a later one are of
-        // the same user, and could read them in `/proc/PID/environ`.
+        // The keeper serves calls of all kinds, and inherits the secrets of the first one. The commands of a later call
+        // run as the same user, and could read these secrets in `/proc/PID/environ`.
         set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
         let (wake, waker) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
         let told_to_end = Arc::new(AtomicBool::new(false));
-        // Handled, not ignored: a handler does not pass to the command, an ignored signal would.
+        // Handled, not ignored: the command does not inherit a handler, but it would inherit an ignored signal.
         flag::register(SIGTERM, Arc::clone(&told_to_end))?;
         for signal in [SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT] {
             pipe::register(signal, waker.try_clone()?)?;
@@ -85,7 +86,7 @@ impl KeeperLoop {
         })
     }
 
-    /// One turn of the loop. `false`: there is no tree left to keep.
+    /// Runs one iteration of the loop. Returns false if no tree is left to keep.
     fn turn(&mut self) -> bool {
         let owner = self.owner.as_fd();
         let pause = match &mut self.call {
@@ -96,7 +97,7 @@ impl KeeperLoop {
                 CallStep::Empty => {
                     let was_detached = call.drain.is_some();
                     let report = call.last_report();
-                    // With the pipe of its output.
+                    // Also drops the pipe of its output.
                     self.call = None;
                     say(owner, &report);
                     return !was_detached;
@@ -117,10 +118,11 @@ impl KeeperLoop {
         if let Some(drain) = drain {
             sources.push(PollFd::from_borrowed_fd(drain.descriptor(), PollFlags::IN));
         }
-        // An error is an interruption by a signal, whose byte the next turn finds.
+        // An error is an interruption by a signal. The next iteration reads the byte of that signal.
         let _count = poll(&mut sources, pause.as_ref());
         drop(sources);
-        // A detach that was sent before a SIGTERM is in the socket when the signal is seen, so that order keeps its effect.
+        // A detach that was sent before a SIGTERM is already in the socket when the signal is seen, so the order of the
+        // two is kept.
         let is_told_to_end = self.take_signals();
         self.hear_owner();
         if is_told_to_end {
@@ -131,14 +133,14 @@ impl KeeperLoop {
         }
     }
 
-    /// Empties the queue of signals. `true`: a SIGTERM was among them.
+    /// Empties the queue of signals. Returns true if a SIGTERM was among them.
     fn take_signals(&mut self) -> bool {
         let mut bytes = [0; 64];
         while matches!(self.wake.read(&mut bytes), Ok(1..)) {}
         self.told_to_end.swap(false, Ordering::AcqRel)
     }
 
-    /// Asks a detached tree to end, and sets the time of its kill. An owner ends an attached tree itself.
+    /// Asks a detached tree to end, and sets the time of its kill. The owner of an attached tree ends the tree itself.
     fn end_detached(&mut self) {
         if let Some(call) = &mut self.call
             && call.drain.is_some()
@@ -183,13 +185,13 @@ impl KeeperLoop {
                 KeeperAction::Force => call.begin_killing(),
                 KeeperAction::Detach(path) => call.detach(&path, owner),
             },
-            // Of a call that has ended.
+            // A command of a call that has ended.
             _ => {}
         }
     }
 }
 
-/// The next packet, with the files that came with it.
+/// The next packet, with the files that were sent with it.
 fn receive(owner: BorrowedFd<'_>, packet: &mut [u8]) -> rustix::io::Result<(usize, Vec<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_OF_ORDER_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);

@@ -1,4 +1,4 @@
-//! The keeper: the small process that holds a call's process tree together, one call after another.
+//! The keeper: the small process that contains the process tree of a call, and serves one call after another.
 
 pub(in crate::linux) mod call;
 mod children;
@@ -11,12 +11,14 @@ pub(super) mod protocol;
 use std::process::ExitCode;
 
 /// Runs a keeper: the small process that starts the commands that its owner sends, one after another, and keeps each
-/// until its tree is empty. Ends when its owner has closed their socket. Elsewhere than on Linux it fails at once.
+/// command until its process tree is empty. Ends after its owner has closed their socket. On systems other than Linux,
+/// fails at once.
 ///
-/// It expects to be started by [`launch`](crate::launch()), with that socket as standard input. Call it on the main
-/// thread, before any other has been started: it leaves the process's signals and its subreaper attribute changed.
+/// [`launch`](crate::launch()) must start the program, with that socket as standard input. Call this function on the
+/// main thread, before any other thread has been started. The function leaves the process's signals and its subreaper
+/// attribute changed.
 ///
-/// A program offers it as a hidden subcommand, decided before anything else of the program starts:
+/// A program provides the keeper as a hidden subcommand, which it checks before any of its other code starts:
 ///
 /// ```no_run
 /// use std::process::ExitCode;

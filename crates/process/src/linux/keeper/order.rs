@@ -1,4 +1,4 @@
-//! The command for a keeper to start, sent in a file of memory, since it may be longer than a packet.
+//! The command for a keeper to start. It is sent in a memory file, because it may be longer than a packet.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -14,12 +14,12 @@ pub(in crate::linux) struct LaunchOrder {
     pub(in crate::linux) cwd: OsString,
     pub(in crate::linux) program: OsString,
     pub(in crate::linux) args: Vec<OsString>,
-    /// The whole environment: nothing is inherited from the keeper.
+    /// The whole environment. The command inherits nothing from the keeper.
     pub(in crate::linux) env: Vec<(OsString, OsString)>,
 }
 
 impl LaunchOrder {
-    /// Writes the order into a file of memory, to send.
+    /// Writes the order into a memory file, which is then sent.
     pub(in crate::linux) fn to_file(&self) -> io::Result<OwnedFd> {
         let mut file = File::from(memfd_create("order", MemfdFlags::CLOEXEC)?);
         file.write_all(&self.encode()?)?;
@@ -35,7 +35,8 @@ impl LaunchOrder {
         Self::decode(&bytes).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// Words that each end with a zero byte: directory, program, the number of arguments, those, then pairs.
+    /// Encodes words that each end with a zero byte: directory, program, number of arguments, arguments, then pairs of
+    /// name and value.
     fn encode(&self) -> io::Result<Vec<u8>> {
         let count = OsString::from(self.args.len().to_string());
         let command = [&self.cwd, &self.program, &count].into_iter();

@@ -1,4 +1,4 @@
-//! Messages between keeper and owner: one packet each, so that no framing is needed.
+//! Messages between keeper and owner: one packet for each message, so that no framing is needed.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -6,27 +6,27 @@ use std::path::PathBuf;
 
 use crate::status::ExitInfo;
 
-/// The longest path that the system takes (`PATH_MAX`).
+/// The longest path that the system accepts (`PATH_MAX`).
 pub(in crate::linux) const PATH_BYTES_MAX: usize = 4096;
 /// The longest packet: such a path, and a word.
 pub(in crate::linux) const PACKET_BYTES_MAX: usize = PATH_BYTES_MAX + 64;
-/// Most members in a report: as many as a person reads, and as fit into a packet with 32 bytes each.
+/// Maximum number of members in a report: as many as a person reads. They fit into a packet with 32 bytes each.
 pub(in crate::linux) const MEMBERS_MAX: usize = 64;
 
 /// A message from the keeper.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::linux) enum KeeperReport {
-    /// The command runs, as this process that started then.
+    /// The command runs as the process with this pid and start time.
     Started { pid: u32, start_ticks: u64 },
-    /// The command could not be started: the system's error number, and whether its directory was the reason.
+    /// The command could not be started. Contains the system's error number, and whether the directory was the reason.
     Failed { errno: i32, in_directory: bool },
     /// The main process has ended.
     Exited(ExitInfo),
-    /// The processes of the tree as they were seen now, at most [`MEMBERS_MAX`]: pids and starts.
+    /// The current processes of the tree, at most [`MEMBERS_MAX`]: pids and start times.
     Members(Vec<(u32, u64)>),
     /// A process of the tree has entered another PID namespace.
     Entered,
-    /// The keeper has no child left, and is free for another call.
+    /// The keeper has no child left, and can serve another call.
     Empty,
     /// The tree is detached.
     Detached,
@@ -34,25 +34,25 @@ pub(in crate::linux) enum KeeperReport {
     NotDetached { errno: i32 },
 }
 
-/// A message from the owner: an action, and the number of its call, so that a call that has ended is not confused with
-/// the next.
+/// A message from the owner: an action, and the number of its call, so that an ended call is not confused with the
+/// next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::linux) struct KeeperCommand {
     pub(in crate::linux) call: u64,
     pub(in crate::linux) action: KeeperAction,
 }
 
-/// Action that the owner asks for.
+/// Action that the owner requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::linux) enum KeeperAction {
-    /// Start the command that comes with the packet: a pipe for its output, and a file with the
+    /// Start the command that is sent with the packet: a pipe for its output, and a file with the
     /// [`LaunchOrder`](super::order::LaunchOrder).
     Start,
     /// Send SIGTERM to all members.
     Ask,
     /// Send SIGKILL to all members, until none is left.
     Force,
-    /// Outlive the owner, with the output going to this file.
+    /// Outlive the owner, and write the output to this file.
     Detach(PathBuf),
 }
 
