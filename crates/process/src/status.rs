@@ -37,7 +37,7 @@ impl ExitInfo {
 /// Reason for a search for the processes of a tree, because the report of a keeper is not sufficient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SearchReason {
-    /// An earlier process has left the tree, and its keeper was killed.
+    /// An earlier process left the tree running, and its keeper was killed.
     KeeperGone,
     /// A process of the tree has entered another PID namespace.
     Entered,

@@ -76,7 +76,7 @@ impl Scope {
         };
         let target = deadline.stops.unwrap_or_else(|| self.clone());
         if deadline.at <= Instant::now() {
-            // A deadline that has passed stops the scope at once, without a timer.
+            // A deadline that has passed stops the scope before any work starts, without a timer.
             let _receipt = target.stop(request);
             return;
         }

@@ -135,7 +135,7 @@ impl WorkCx {
 }
 
 pin_project! {
-    /// A future with its registration. The order of the fields drops the future first.
+    /// A future with its registration. The order of the fields ensures that the future is dropped first.
     struct Tracked<F> {
         #[pin]
         future: Option<F>,

@@ -1,5 +1,5 @@
-//! Attaching to a tree that an earlier process started and left, by the identities in the log. The tree can then be
-//! stopped, with a receipt of the observations.
+//! Attaching to a tree that an earlier process started and left running, by the identities in the log. The tree can
+//! then be stopped, with a receipt of the observations.
 //!
 //! This process is not the parent of the tree, and has no socket to its keeper. Therefore it signals members
 //! individually, sweeps find the end, and the claim is `ProcessGroupEmpty`.
@@ -33,8 +33,8 @@ use super::tree::{KnownMembers, as_members, descendants, signal_each};
 /// Pause between two searches. A sweep takes about two milliseconds.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Attaches to a tree that another process left. The driver only watches: dropping the driver ends no process of the
-/// tree.
+/// Attaches to a tree that another process left running. The driver only watches: dropping the driver ends no process
+/// of the tree.
 ///
 /// # Errors
 /// If the tree has ended, or its processes cannot be distinguished reliably from others.
@@ -83,8 +83,8 @@ pub fn reattach(
     Ok((ProcessHandle::new(marker, containment, receiver), driver))
 }
 
-/// Living process of a tree that another process left: its keeper, otherwise its main process, otherwise any process
-/// with the marker. Does not find a process that is out of view.
+/// Living process of a tree that another process left running: its keeper, otherwise its main process, otherwise any
+/// process with the marker. Does not find a process that is out of view.
 pub fn survivor(
     main: &ProcessIdentity,
     keeper: Option<&ProcessIdentity>,

@@ -106,7 +106,7 @@ impl TreeSweep {
         Self::new(marker, main, Some(keeper), false, true)
     }
 
-    /// For a tree that another process left. Another process may now have the number of an ended main process.
+    /// For a tree that another process left running. Another process may now have the number of an ended main process.
     pub(super) fn of_earlier(
         marker: Arc<str>,
         main: ProcessIdentity,

@@ -22,7 +22,7 @@ pub fn reattach(
     Err(ReattachError::NotHere)
 }
 
-/// Living process of a tree that another process left: its keeper, otherwise its main process.
+/// Living process of a tree that another process left running: its keeper, otherwise its main process.
 pub fn survivor(
     main: &ProcessIdentity,
     keeper: Option<&ProcessIdentity>,

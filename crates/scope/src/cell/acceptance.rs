@@ -20,7 +20,7 @@ pub(crate) enum Role {
     ShutTarget,
     /// One of several targets. The caller decides about joining and ending early, but an earlier commit counts.
     Together,
-    /// A scope below the target.
+    /// A scope below the target, or the scope of a part that a wider stop already covers.
     Below,
 }
 

@@ -195,7 +195,8 @@ impl Entries {
         self.get(seat).gate.live()
     }
 
-    /// The item of a receipt that contains work of this scope. `None` if no scope of this cell is an item.
+    /// The item of a receipt that contains work of this scope. `None` if no entry from here upwards in the cell is an
+    /// item.
     pub(super) fn unit(&self, seat: Seat) -> Option<&Arc<Unit>> {
         self.upwards(seat).find_map(|entry| entry.unit.as_ref())
     }

@@ -85,7 +85,7 @@ enum Place {
 struct Below {
     parent: Node,
     key: usize,
-    /// The unit that contains the parent. `None` if no scope of the parent's cell is in a unit.
+    /// The unit that contains the parent, if that unit is in the parent's cell.
     unit: Option<Arc<Unit>>,
 }
 

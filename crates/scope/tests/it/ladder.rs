@@ -282,7 +282,7 @@ async fn a_thread_is_called_not_begun_only_if_it_never_began() {
 
 #[tokio::test(start_paused = true)]
 async fn a_future_has_ended_when_what_it_holds_is_gone() {
-    /// Its drop records whether the scope reports quiet too early.
+    /// Its drop records whether the scope already reports quiet.
     struct Held {
         scope: allstop_scope::Scope,
         quiet: Arc<AtomicBool>,

@@ -99,7 +99,7 @@ fn a_wide_stop_wakes_work_elsewhere_also_without_its_ladder() {
         });
         drop(waits.expect("nothing is stopped yet"));
     }
-    // The runtime polls its main future from time to time, not only when all other futures have been polled.
+    // The runtime returns to its main future at intervals, which may be before all other futures have been polled.
     let run_all = || {
         work.block_on(async {
             for _ in 0..PARTS {

@@ -62,7 +62,7 @@ impl KeeperLoop {
     fn begin() -> io::Result<Self> {
         let owner = io::stdin();
         if socket_type(&owner)? != SocketType::SEQPACKET {
-            return Err(io::ErrorKind::InvalidInput.into()); // started by hand: there is no owner
+            return Err(io::ErrorKind::InvalidInput.into()); // started by hand, without an owner
         }
         rustix::thread::set_name(NAME)?;
         // The keeper serves calls of all kinds, and inherits the secrets of the first one. The commands of a later call

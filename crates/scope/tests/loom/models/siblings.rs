@@ -47,8 +47,8 @@ fn a_stop_of_one_and_a_stop_of_all_each_list_what_they_cover() {
         let wide = receipt_of(wide);
         let narrow = joined(narrow);
         assert!(wide.quiet() && narrow.quiet());
-        // The wide stop lists the work of the narrow stop, unless that work had ended before. If it joined the narrow
-        // stop, both list the same work.
+        // The wide stop lists the work of the narrow stop, unless that work had ended before. If the narrow stop joined
+        // the wide stop, both receipts are identical.
         assert!((1..=2).contains(&wide.items().len()), "{wide:?}");
         assert!(!narrow.items().is_empty(), "{narrow:?}");
     });
