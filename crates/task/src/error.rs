@@ -19,7 +19,7 @@ pub enum ExecuteError {
     /// The task is being stopped.
     #[error("task {0} is being stopped")]
     CancellationInProgress(TaskId),
-    /// There is no such task.
+    /// The task does not exist.
     #[error("task {0} does not exist")]
     NotFound(TaskId),
     /// The task has ended.
@@ -42,7 +42,7 @@ pub enum ExecuteError {
     /// The manager is shutting down.
     #[error("the task manager is shutting down")]
     ShuttingDown,
-    /// The store failed; nothing was accepted.
+    /// The store failed. No message was accepted.
     #[error(transparent)]
     Store(#[from] TaskStoreError),
 }
@@ -50,10 +50,10 @@ pub enum ExecuteError {
 /// Reason why a stop has no receipt.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum CancelError {
-    /// There is no such task.
+    /// The task does not exist.
     #[error("task {0} does not exist")]
     NotFound(TaskId),
-    /// The task has ended, and not by a stop.
+    /// The task has ended without a stop.
     #[error("task {} has ended ({})", .0.id, .0.status.state)]
     AlreadyEnded(Arc<Task>),
     /// The canceler of a task without an execution failed. The task is unchanged.
@@ -62,16 +62,16 @@ pub enum CancelError {
     /// The manager is shutting down, and the task has no execution here.
     #[error("the task manager is shutting down")]
     ShuttingDown,
-    /// The stop is durable, and its receipt is not there yet: the worker of the task did not answer in time, or there is
-    /// none.
+    /// The stop is durable, but its receipt does not exist yet. The task's worker did not answer in time, or the task
+    /// has no worker.
     #[error("the stop of task {} is requested; its worker has not confirmed it ({})", .task.id, .delivery.as_str())]
     NotYet {
-        /// The task as it is.
+        /// The current task.
         task: Arc<Task>,
         /// Progress of the stop.
         delivery: StopDelivery,
     },
-    /// The work was stopped as far as the receipt says, and the store did not confirm the end of the task.
+    /// The work was stopped as far as its receipt describes, but the store did not confirm the end of the task.
     #[error(transparent)]
     Store(#[from] TaskStoreError),
 }
@@ -79,7 +79,7 @@ pub enum CancelError {
 /// Reason why a task cannot be read.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ReadTaskError {
-    /// There is no such task.
+    /// The task does not exist.
     #[error("task {0} does not exist")]
     NotFound(TaskId),
     /// The store failed.
@@ -87,13 +87,13 @@ pub enum ReadTaskError {
     Store(#[from] TaskStoreError),
 }
 
-/// Failure of the store under tasks.
+/// Failure of the store of the tasks.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum TaskStoreError {
-    /// The store failed; nothing was written.
+    /// The store failed. Nothing was written.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// The store did not answer: the write may have happened.
+    /// The store did not answer. The write may have been stored.
     #[error("the store has not confirmed the write")]
     Indeterminate,
     /// The store did not answer a read in time.
@@ -102,7 +102,7 @@ pub enum TaskStoreError {
     /// Another process has written to the task.
     #[error("another process has written to the task (version {0})")]
     Fenced(Version),
-    /// This worker has lost its lease: another one ends the task.
+    /// This worker has lost its lease. Another worker ends the task.
     #[error("this worker has lost its lease; another one ends the task")]
     LeaseLost,
     /// Another process manages the tasks of this store.

@@ -12,22 +12,23 @@ pub struct EventWriter {
     events: mpsc::Sender<TaskEvent>,
 }
 
-/// The execution has ended: its events are complete, and this one was not taken.
+/// The execution has ended. Its events are complete, and this event was not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the execution has ended")]
 pub struct ExecutionEnded;
 
 impl EventWriter {
-    /// An event queue of this length: the writer waits while it is full.
+    /// Creates an event queue of this length. The writer waits while the queue is full.
     pub(crate) fn new(queue_len_max: usize) -> (Self, mpsc::Receiver<TaskEvent>) {
         let (events, queue) = mpsc::channel(queue_len_max.max(1));
         (Self { events }, queue)
     }
 
-    /// Writes an event. It is stored and published in the order of the calls; clients see it once it is durable.
+    /// Writes an event. Events are stored and published in the order of the calls; clients see an event after it is
+    /// durable.
     ///
     /// # Errors
-    /// If the execution has ended. Return then.
+    /// If the execution has ended. The executor should then return.
     ///
     /// # Cancel safety
     /// Cancel safe: a dropped call has written nothing.
@@ -35,7 +36,7 @@ impl EventWriter {
         self.events.send(event).await.map_err(|_| ExecutionEnded)
     }
 
-    /// Resolves when the execution takes no more events.
+    /// Resolves when the execution accepts no more events.
     ///
     /// # Cancel safety
     /// Cancel safe.

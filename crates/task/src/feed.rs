@@ -13,19 +13,19 @@ use tokio::sync::Notify;
 
 use crate::model::{Task, TaskRecord};
 
-/// Recent records in memory: enough that a subscriber that reads at all does not read the log.
+/// Number of recent records in memory. A subscriber that keeps up never has to read the log.
 const WINDOW_LEN_MAX: usize = 256;
 
 /// A durable record and its number.
 #[derive(Debug, Clone)]
 pub struct TaskUpdate {
-    /// Number of the record in the task's stream: the cursor behind this update.
+    /// Number of the record in the task's stream, and the cursor after this update.
     pub version: Version,
     /// The record.
     pub record: Arc<TaskRecord>,
 }
 
-/// Present task and recent records of one task. Its writer and its subscribers share it.
+/// Current task and recent records of one task. The writer and the subscribers of the task share the feed.
 #[derive(Debug, Default)]
 pub(crate) struct TaskFeed {
     state: Mutex<FeedState>,
@@ -39,23 +39,23 @@ struct FeedState {
     window: VecDeque<TaskUpdate>,
 }
 
-/// Records behind a cursor.
+/// Records after a cursor.
 pub(crate) enum FeedRead {
-    /// From the window.
+    /// Records from the window.
     Updates(Vec<TaskUpdate>),
-    /// The window begins later: read the log up to this version.
+    /// The window begins after the cursor: the log must be read up to this version.
     ReadLog,
 }
 
 impl TaskFeed {
-    /// The task as it was last read or written, with its version. `None`: not read yet.
+    /// The task at its last read or write, with its version. `None` if no task was read yet.
     pub(crate) fn current(&self) -> Option<(Version, Arc<Task>)> {
         let state = self.state.lock();
         let task = state.task.as_ref()?;
         Some((state.version, Arc::clone(task)))
     }
 
-    /// Sets the task as it was read from the log, unless a later version is known.
+    /// Sets the task that was read from the log, unless a later version is known.
     pub(crate) fn set_read(&self, version: Version, task: &Arc<Task>) {
         let mut state = self.state.lock();
         if state.version < version || state.task.is_none() {
@@ -67,14 +67,14 @@ impl TaskFeed {
         self.grown.notify_waiters();
     }
 
-    /// Forgets the task: the store may have more. The next reader reads it there.
+    /// Drops the task, because the store may have more records. The next reader reads the store.
     pub(crate) fn forget(&self) {
         let mut state = self.state.lock();
         state.task = None;
         state.window.clear();
     }
 
-    /// Publishes durable records; `task` is the task behind the last of them.
+    /// Publishes durable records; `task` is the task after the last of them.
     pub(crate) fn publish(&self, records: Vec<TaskUpdate>, task: &Arc<Task>) {
         let mut state = self.state.lock();
         let Some(last) = records.last() else {
@@ -89,10 +89,10 @@ impl TaskFeed {
         self.grown.notify_waiters();
     }
 
-    /// The records behind `cursor`, once there are any.
+    /// Returns the records after `cursor`, and waits until there are some.
     pub(crate) async fn read_after(&self, cursor: Version) -> FeedRead {
         loop {
-            // Made before the look: a record that comes in between wakes it.
+            // Registered before the check, so that a record in between wakes this reader.
             let grown = self.grown.notified();
             if let Some(read) = self.try_read_after(cursor) {
                 return read;

@@ -1,18 +1,18 @@
 //! Tasks: addressable, durable work that can be stopped at any moment.
 //!
-//! A [`TaskManager`] owns the tasks of one store. A message starts an execution of its task: the [`Executor`] works in
-//! a scope and writes events; each event is a record of the task's stream, and the task is the fold of its records.
-//! Subscribers read the stream by cursor. This crate knows neither agents nor a protocol.
+//! A [`TaskManager`] owns the tasks of one store. A message starts an execution of its task. The [`Executor`] works in
+//! a scope and writes events. Each event is a record of the task's stream, and the task is the fold of its records.
+//! Subscribers read the stream by cursor. This crate depends on neither agents nor a protocol.
 //!
 //! # How an execution ends
-//! Every execution has one end: an event that its executor writes, or the record that the manager writes when the
-//! executor fails, panics, returns too early, falls silent, runs out of time or is stopped. The end of a stopped
-//! execution carries the receipt. The manager writes it outside the stopped scope, and repeats the write until the
-//! store has confirmed it.
+//! Every execution has one end: an event of its executor, or a record of the manager. The manager writes the record if
+//! the executor fails, panics, returns too early, writes no event for too long, exceeds its total time or is stopped.
+//! The end of a stopped execution contains the receipt. The manager writes this end outside the stopped scope, and
+//! repeats the write until the store confirms it.
 //!
 //! # Stopping
-//! [`TaskManager::cancel`] stops the execution's scope by the usual ladder and answers with the receipt, whether or
-//! not the executor cooperates. A task at rest is ended by its [`Canceler`], or at once.
+//! [`TaskManager::cancel`] stops the execution's scope by the usual ladder and returns the receipt, whether or not the
+//! executor cooperates. The [`Canceler`] ends a task at rest; without a canceler the manager ends it at once.
 
 mod cluster;
 mod error;

@@ -8,33 +8,33 @@ use allstop_core::Timestamp;
 
 use crate::observer::TaskObserver;
 
-/// Options of a task manager. All bounds apply to one manager.
+/// Options of a task manager. All limits apply to one manager, unless a field states otherwise.
 #[derive(Clone)]
 pub struct TaskOptions {
-    /// Time during which a second message with an id of the same owner is a repetition and starts nothing. `None`:
-    /// for ever. Zero recognises no repetitions.
+    /// Time during which a second message with the same id and owner counts as a repetition and starts nothing. `None`
+    /// means no limit. Zero disables the detection of repetitions.
     pub repetition_max: Option<Duration>,
-    /// Executions at the same time.
+    /// Maximum number of executions at the same time.
     pub running_max: Option<usize>,
-    /// Executions of one owner at the same time. In a cluster: on all workers together, if each has the same number here;
-    /// what is beyond waits, in no certain order.
+    /// Maximum number of executions of one owner at the same time. In a cluster the limit applies to all workers
+    /// together, if each worker has the same number here. Further tasks wait, and start in no particular order.
     pub running_per_owner_max: Option<usize>,
     /// Treatment of a request beyond a limit.
     pub when_full: WhenFull,
     /// Longest time between two events of an execution.
     pub inactivity_max: Option<Duration>,
-    /// Longest time of an execution.
+    /// Longest duration of an execution.
     pub execution_max: Option<Duration>,
-    /// Longest time of one call of a processor, factory, canceler or clean-up. A stop allows them the grace.
+    /// Longest duration of one call of a processor, factory, canceler or clean-up. A stop allows them the grace.
     pub user_code_max: Duration,
-    /// Longest time that callers wait for the write of a message or of an execution's end. The write itself is repeated
-    /// until it succeeds or the manager shuts down.
+    /// Longest time that callers wait for the write of a message or of an execution's end. The manager repeats the
+    /// write itself until the write succeeds or the manager shuts down.
     pub ending_write_max: Duration,
-    /// Events that an executor may write ahead of the store before it waits.
+    /// Number of events that an executor may write ahead of the store before it waits.
     pub event_queue_len_max: usize,
     /// Wall-clock time, for records.
     pub now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
-    /// Called with the place and the message of each panic of the embedding program's code.
+    /// Called with the place and the message of each panic in code of the embedding program.
     pub on_panic: Option<PanicHandler>,
     /// Observer of the executions.
     pub observer: Option<Arc<dyn TaskObserver>>,
@@ -46,19 +46,21 @@ pub type PanicHandler = Arc<dyn Fn(&'static str, &str) + Send + Sync>;
 /// Treatment of a request beyond a limit of executions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhenFull {
-    /// Refuse it. In a cluster it waits all the same: no node knows what the others run.
+    /// Refuse the request. In a cluster the request waits nevertheless, because no node knows the executions of the
+    /// other nodes.
     Refuse,
-    /// Accept it, and start it when its turn comes. Beyond this many waiting tasks it is refused.
+    /// Accept the request, and start it when a slot is free. The manager refuses a request if this many tasks wait
+    /// already.
     Queue {
-        /// Waiting tasks.
+        /// Maximum number of waiting tasks.
         len_max: usize,
     },
 }
 
-/// Waiting tasks by default: an hour of work for one machine at three tasks a second.
+/// Default length of the queue: an hour of work for one machine at three tasks a second.
 const QUEUE_LEN_MAX: usize = 10_000;
 
-/// Default of [`TaskOptions::event_queue_len_max`]: one append of this many events is as fast as one of a single event.
+/// Default of [`TaskOptions::event_queue_len_max`]. One append of this many events is as fast as one of a single event.
 const EVENT_QUEUE_LEN_MAX: usize = 64;
 
 impl Default for TaskOptions {

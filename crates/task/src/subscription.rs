@@ -11,17 +11,18 @@ use crate::feed::{FeedRead, TaskFeed, TaskUpdate};
 use crate::model::Task;
 use crate::task_stream::{READ_LEN_MAX, read_updates, tail_updates};
 
-/// Reads a task's records by cursor. A slow or absent reader costs the executor nothing and misses nothing.
+/// Reads a task's records by cursor. A slow or absent reader does not delay the executor, and a reader misses no
+/// record.
 #[derive(Debug)]
 pub struct TaskSubscription {
     task_id: TaskId,
     log: Arc<dyn Log>,
-    /// `None`: other processes may write the task, so its log is followed.
+    /// `None` if other processes may write the task: the subscription then follows the log.
     feed: Option<Arc<TaskFeed>>,
     cursor: Version,
     read: VecDeque<TaskUpdate>,
     snapshot: Option<Arc<Task>>,
-    /// Number of the last record, for a task that is over.
+    /// Number of the last record, if the task has ended.
     last: Option<Version>,
     has_ended: bool,
 }
@@ -29,7 +30,8 @@ pub struct TaskSubscription {
 /// Item of a subscription.
 #[derive(Debug, Clone)]
 pub enum SubscriptionItem {
-    /// The task when the subscription began, with the number of its last record. The first item, if there is one.
+    /// The task at the start of the subscription, with the number of its last record. If there is a snapshot, it is the
+    /// first item.
     Snapshot(Version, Arc<Task>),
     /// A later record.
     Update(TaskUpdate),
@@ -74,12 +76,12 @@ impl TaskSubscription {
         &self.task_id
     }
 
-    /// Number of the last record that was returned: a later subscription continues behind it.
+    /// Number of the last returned record. A later subscription can continue after this number.
     pub fn cursor(&self) -> Version {
         self.cursor
     }
 
-    /// The next item; `None` behind a record that ends an execution.
+    /// The next item; `None` after a record that ends an execution.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is skipped.

@@ -1,4 +1,4 @@
-//! The stream of one task: its fold and its single writer.
+//! The stream of one task: its fold and its only writer.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -16,15 +16,15 @@ use crate::model::{Task, TaskRecord, decode, encode};
 /// Prefix of the streams of tasks.
 pub(crate) const STREAM_PREFIX: &str = "task/";
 
-/// Records of one read: bounds the memory of a reader.
+/// Maximum number of records per read. This limit bounds the memory of a reader.
 pub(crate) const READ_LEN_MAX: usize = 512;
 
-/// Stream of a task.
+/// Name of the stream of a task.
 pub(crate) fn stream_of(id: &TaskId) -> StreamName {
     StreamName::new(format!("{STREAM_PREFIX}{id}"))
 }
 
-/// Reads at most `limit` records behind a cursor.
+/// Reads at most `limit` records after a cursor.
 pub(crate) async fn read_updates(
     log: &dyn Log,
     id: &TaskId,
@@ -35,7 +35,7 @@ pub(crate) async fn read_updates(
     decoded(id, read)
 }
 
-/// The same, once there is at least one.
+/// Like [`read_updates`], but waits until there is at least one record.
 pub(crate) async fn tail_updates(
     log: &dyn Log,
     id: &TaskId,
@@ -65,7 +65,7 @@ fn decoded(
         .collect()
 }
 
-/// Folds all records of a task; `None` if there are none.
+/// Folds all records of a task; `None` if there are no records.
 pub(crate) async fn read_task(
     log: &dyn Log,
     id: &TaskId,
@@ -83,7 +83,7 @@ pub(crate) async fn read_task(
     }
 }
 
-/// The records behind a cursor, and true if there were no more.
+/// Reads the records after a cursor. The flag is true if the log had no more records.
 async fn read_batch(
     log: &dyn Log,
     id: &TaskId,
@@ -93,12 +93,12 @@ async fn read_batch(
         .read(&stream_of(id), cursor.next(), READ_LEN_MAX)
         .await?;
     let bytes: usize = read.iter().map(|(_, record)| record.len()).sum();
-    // Not an empty read: a task that is written faster than it is read has none.
+    // An empty read is not the criterion: a task that grows faster than it is read never gives one.
     let is_last = read.len() < READ_LEN_MAX && bytes < READ_BYTES_MIN;
     Ok((decoded(id, read)?, is_last))
 }
 
-/// The task as its feed has it, or as the log has it: then the feed has it from now on.
+/// Returns the task from its feed, or reads it from the log and stores it in the feed.
 pub(crate) async fn current_task(
     log: &dyn Log,
     id: &TaskId,
@@ -126,14 +126,15 @@ fn apply(
     })
 }
 
-/// Single writer of a task: checks records against the fold, appends them, and publishes them once they are durable.
+/// The only writer of a task. It checks records against the fold, appends them, and publishes them after they are
+/// durable.
 #[derive(Debug)]
 pub(crate) struct TaskStream {
     id: TaskId,
     writer: StreamWriter,
     task: Option<Arc<Task>>,
     unconfirmed: Option<UnconfirmedRecords>,
-    /// Version at which another writer was found: nothing more is written.
+    /// Version at which another writer was found. This writer then appends nothing more.
     fenced_at: Option<Version>,
     feed: Arc<TaskFeed>,
 }
@@ -142,12 +143,12 @@ pub(crate) struct TaskStream {
 #[derive(Debug)]
 struct UnconfirmedRecords {
     records: Vec<Arc<TaskRecord>>,
-    /// The task behind them, once they are sent.
+    /// The task after these records; `None` until they are sent.
     task: Option<Arc<Task>>,
 }
 
 impl TaskStream {
-    /// A writer of a task that is new or not read yet.
+    /// Creates a writer of a task that is new or not read yet.
     pub(crate) fn new(log: Arc<dyn Log>, id: TaskId, feed: Arc<TaskFeed>) -> Self {
         Self {
             writer: StreamWriter::new(log, stream_of(&id), Version(0)),
@@ -159,7 +160,7 @@ impl TaskStream {
         }
     }
 
-    /// A writer of a task that was read at this version.
+    /// Creates a writer of a task that was read at this version.
     pub(crate) fn behind(log: Arc<dyn Log>, version: Version, task: &Arc<Task>) -> Self {
         let mut stream = Self::new(log, task.id.clone(), Arc::default());
         stream.feed.set_read(version, task);
@@ -167,7 +168,7 @@ impl TaskStream {
         stream
     }
 
-    /// Reads the task before the first append, unless its feed has it.
+    /// Reads the task before the first append, unless the feed has it.
     pub(crate) async fn load(&mut self) -> Result<(), TaskStoreError> {
         let log = Arc::clone(self.writer.log());
         let current = current_task(&*log, &self.id, &self.feed).await?;
@@ -175,7 +176,8 @@ impl TaskStream {
         Ok(())
     }
 
-    /// Reads the task again, for this writer and for all readers. What was not confirmed is given up: the log tells.
+    /// Reads the task again, for this writer and for all readers. Unconfirmed records are dropped: the log shows
+    /// whether they were stored.
     pub(crate) async fn reload(&mut self) -> Result<(), TaskStoreError> {
         self.feed.forget();
         let log = Arc::clone(self.writer.log());
@@ -197,12 +199,12 @@ impl TaskStream {
         }
     }
 
-    /// True if the store may have records that this writer does not know.
+    /// True if the store may have records that this writer has not read.
     pub(crate) fn is_behind(&self) -> bool {
         self.is_fenced() || !self.writer.is_settled()
     }
 
-    /// True if another process writes the task now.
+    /// True if another process now writes the task.
     pub(crate) fn is_fenced(&self) -> bool {
         self.fenced_at.is_some()
     }
@@ -225,16 +227,16 @@ impl TaskStream {
         self.writer.version()
     }
 
-    /// The task behind the last confirmed record.
+    /// The task after the last confirmed record.
     pub(crate) fn task(&self) -> Option<&Arc<Task>> {
         self.task.as_ref()
     }
 
-    /// Appends records, all or nothing, after those of an append that was not confirmed. Stop requests and late receipts
-    /// of other processes come before them.
+    /// Appends records, all or nothing. Records of an unconfirmed append come first, and before them the stop requests
+    /// and late receipts of other processes.
     ///
     /// # Cancel safety
-    /// A dropped append may have happened; the next call finishes it.
+    /// A dropped append may have stored its records; the next call finishes it.
     pub(crate) async fn append(&mut self, records: Vec<TaskRecord>) -> Result<(), TaskStoreError> {
         self.settle().await?;
         if records.is_empty() {
@@ -248,7 +250,7 @@ impl TaskStream {
         self.settle().await
     }
 
-    /// Finishes an append that was not confirmed.
+    /// Finishes an unconfirmed append.
     pub(crate) async fn settle(&mut self) -> Result<(), TaskStoreError> {
         self.check_fence()?;
         while let Some(unconfirmed) = &mut self.unconfirmed {
@@ -282,10 +284,11 @@ impl TaskStream {
         Ok(())
     }
 
-    /// Reads what other processes have written since.
+    /// Reads records that other processes have written since the last read.
     ///
     /// # Errors
-    /// [`TaskStoreError::Fenced`] if that is more than stop requests and late receipts: this writer can append nothing any more.
+    /// [`TaskStoreError::Fenced`] if there are records other than stop requests and late receipts. This writer then
+    /// cannot append any more.
     pub(crate) async fn look(&mut self) -> Result<(), TaskStoreError> {
         self.settle().await?;
         self.read_new().await.map(drop)
@@ -298,7 +301,7 @@ impl TaskStream {
         }
     }
 
-    /// Gives up what is not confirmed, for good.
+    /// Drops unconfirmed records for good.
     fn fence(&mut self, at: Version) -> TaskStoreError {
         self.unconfirmed = None;
         self.fenced_at = Some(at);
@@ -321,12 +324,12 @@ impl TaskStream {
         }
     }
 
-    /// Reads the records of others up to the version of a conflict.
+    /// Reads the records of other processes up to the version of a conflict.
     async fn read_others(&mut self, actual: Version) -> Result<(), TaskStoreError> {
         let before = self.writer.version();
         if let Err(error) = self.read_new().await {
             return Err(match error {
-                // The records of this append are kept: it is not known yet what comes before them.
+                // The records of this append are kept, because the records before them are not known yet.
                 TaskStoreError::Log(_) => TaskStoreError::NoAnswer,
                 error => error,
             });
@@ -335,10 +338,10 @@ impl TaskStream {
             return Ok(());
         }
         if actual > before {
-            // A server that has not seen them answered.
+            // The answer came from a server that does not have these records yet.
             return Err(TaskStoreError::NoAnswer);
         }
-        // The stream is shorter than this writer knows it: it was deleted, or the store has lost records.
+        // The stream is shorter than this writer's version: the stream was deleted, or the store has lost records.
         Err(self.fence(actual))
     }
 
@@ -368,7 +371,7 @@ impl TaskStream {
     }
 }
 
-/// The answer of a store that may panic: then the write may have happened.
+/// Returns the answer of a store that may panic. After a panic, the write may have been stored.
 async fn caught(
     write: impl Future<Output = Result<Version, StreamWriteError>>,
 ) -> Result<Version, StreamWriteError> {

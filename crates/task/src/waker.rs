@@ -1,4 +1,4 @@
-//! Handle by which an executor has its task continued later.
+//! Handle with which an executor continues its task later.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 /// Continues a task after the end of a future.
 pub(crate) type WakeAfter = dyn Fn(TaskId, BoxFuture<'static, ()>) + Send + Sync;
 
-/// Continues a task at rest without a message: for an executor whose work ends while the task waits for input.
+/// Continues a task at rest without a message. For an executor whose work ends while the task waits for input.
 #[derive(Clone)]
 pub struct TaskWaker {
     task: TaskId,
@@ -22,8 +22,8 @@ impl TaskWaker {
         Self { task, wake_after }
     }
 
-    /// Calls the executor again once the future resolves, if the task rests then. The last message is that of the
-    /// execution before. A stop of all tasks ends the wait.
+    /// Calls the executor again after the future resolves, if the task is then at rest. The execution gets the message
+    /// of the previous execution again. A stop of all tasks ends the wait.
     pub fn wake_after(self, ended: impl Future<Output = ()> + Send + 'static) {
         (self.wake_after)(self.task, ended.boxed());
     }

@@ -1,4 +1,4 @@
-//! Messages in a cluster: any node stores them, and a wake-up that was stored before finds a worker.
+//! Messages in a cluster: any node stores them. A wake-up, stored before the message, finds a worker.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::task_stream::TaskStream;
 
 const CONTEXT_PREFIX: &str = "context/";
 
-/// Id of the task that a message starts: the same message of the same owner starts the same task, at whichever node.
+/// Id of the task that a message starts. The same message of the same owner starts the same task on every node.
 fn task_of(owner: &str, message: &MessageId) -> TaskId {
     let mut hash = Sha256::new();
     hash.update(u64::try_from(owner.len()).unwrap_or(u64::MAX).to_be_bytes());
@@ -30,7 +30,7 @@ fn task_of(owner: &str, message: &MessageId) -> TaskId {
     TaskId::new(Ulid::from_bytes(id).to_string())
 }
 
-/// Decision about a message to a task, as it was read.
+/// Decision about a message to an existing task.
 enum FollowUpDecision {
     Store,
     IsRepeated,
@@ -122,7 +122,7 @@ impl TaskManager {
                 }
             };
             let is_new = before.is_none();
-            // Nobody can name a context that was made here before the answer: its claim need not come first.
+            // No client can name a new context before the answer, so its claim need not come first.
             let claimed = async {
                 match &own_context {
                     Some(context) => node.claim_context(context, &request.owner).await,
@@ -135,7 +135,7 @@ impl TaskManager {
             match stored {
                 Ok((version, task)) => {
                     node.index_now(version, &task).await.unwrap_or_else(|error| {
-                        // Its worker writes the entry, too.
+                        // The worker of the task also writes the entry.
                         tracing::debug!(%error, task = %id, "the entry of a task is written later");
                     });
                     let log = Arc::clone(&self.inner.log);
@@ -150,14 +150,14 @@ impl TaskManager {
                 Err(TaskStoreError::Fenced(_)) if is_new => {
                     return self.first_of(node, id, &request).await;
                 }
-                // The task has changed since: the message is decided again.
+                // The task has changed since the read: the decision is repeated.
                 Err(TaskStoreError::Fenced(_) | TaskStoreError::Illegal { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// A new task whose id is taken: by the same message.
+    /// Answers a new task whose id is taken already: the same message has created the task.
     async fn first_of(
         &self,
         node: &ClusterNode,
@@ -166,12 +166,12 @@ impl TaskManager {
     ) -> Result<AcceptedTask, ExecuteError> {
         let task = self.get_with_replies(&id).await?;
         debug_assert!(task.owner == request.owner, "ids are hashes");
-        // The node of the first may have ended before its claim.
+        // The node of the first request may have ended before its claim of the context.
         node.claim_context(&task.context_id, &task.owner).await?;
         self.repeated(id).await
     }
 
-    /// Stores the record of a message, behind a wake-up for it.
+    /// Stores a wake-up for a message, then the record of the message.
     async fn store_message(
         &self,
         node: &ClusterNode,
@@ -198,7 +198,8 @@ impl TaskManager {
         stored.await.unwrap_or(Err(TaskStoreError::Indeterminate))?;
         let record = stream.version();
         if record != awaited || began.elapsed() > max / 2 {
-            // A late receipt has the number that the first one was about, or it came too early again and again.
+            // A late receipt may have taken the record number of the first wake-up, or this wake-up was delivered too
+            // early again and again.
             node.wake_for(id, record, self.inner.now()).await?;
         }
         let task = stream.task().ok_or(TaskStoreError::NoAnswer)?;
@@ -207,7 +208,7 @@ impl TaskManager {
 }
 
 impl ClusterNode {
-    /// Gives a context to its first owner.
+    /// Assigns a context to its first owner.
     async fn claim_context(
         &self,
         context: &ContextId,
@@ -228,7 +229,7 @@ impl ClusterNode {
                 .put(&key, owner.as_bytes().to_vec(), Some(0), None);
             match put.await {
                 Ok(_) => return Ok(()),
-                // The next look tells; of an answer that may be old, the look after it.
+                // The next read shows the owner. If that answer is old, the read after it does.
                 Err(PutError::Conflict) => tokio::task::yield_now().await,
                 Err(PutError::Unknown(error) | PutError::Failed(error)) => {
                     return Err(failed(error));

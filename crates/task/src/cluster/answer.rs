@@ -14,10 +14,10 @@ use super::node::ClusterNode;
 use super::owner_question::{Attended, OwnerQuestion};
 use crate::manager::ManagerInner;
 
-/// Wait of a question for the stop of an execution: the owner reads its log for it.
+/// Longest time that an answer waits until an execution has read the records of other processes.
 const OBSERVED_MAX: Duration = Duration::from_secs(2);
 
-/// Questions that are answered at the same time.
+/// Number of questions that are answered at the same time.
 const QUESTIONS_MAX: usize = 256;
 
 impl ManagerInner {
@@ -48,7 +48,7 @@ impl ManagerInner {
                 if let Some(cause) = stop
                     && let Some(execution) = self.execution_here(&task)
                 {
-                    // Its end has the receipt; its engine waits for it.
+                    // The end of the execution contains the receipt; its engine waits for it.
                     drop(execution.stop(cause));
                 }
                 let attended = self.attend_to_question(node, &task).await;
@@ -77,7 +77,7 @@ impl ManagerInner {
     async fn attend_to_question(self: &Arc<Self>, node: &ClusterNode, task: &TaskId) -> Attended {
         let execution = match self.execution_here(task) {
             Some(execution) => execution,
-            // A question comes without a place: the worker that asks has one.
+            // A question brings no permit for an execution. The worker that asks has one.
             None => match self
                 .attend(node, task, Version(0), ClaimCapacity::None)
                 .await
@@ -89,7 +89,7 @@ impl ManagerInner {
                 _ => return Attended::Nothing,
             },
         };
-        // A request that it finds stops it.
+        // If the execution finds a stop request, the request stops it.
         let _looked = timeout(OBSERVED_MAX, execution.look()).await;
         if execution.is_stopping() || execution.is_ending() {
             Attended::Observed

@@ -1,4 +1,4 @@
-//! The next step of a worker for a task: decided without a runtime, and taken.
+//! The next step of a worker for a task: first decided without a runtime, then executed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,28 +15,28 @@ use crate::manager::ManagerInner;
 use crate::model::Task;
 use crate::task_stream::read_task;
 
-/// Pause before another look where nothing tells how long it takes.
+/// Pause before the next attempt if nothing indicates the duration of the obstacle.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Looks in a row: leases that end, and answers that change while they are read.
+/// Maximum number of consecutive reads: leases can end, and answers can change while they are read.
 const LOOKS_MAX: u32 = 4;
 
 /// Next step of a worker for a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum AttendStep {
-    /// The task needs nobody.
+    /// The task needs no worker.
     Done,
-    /// The record of the wake-up is not there yet, or never comes.
+    /// The record of the wake-up is not stored yet, or will never be.
     AwaitRecord,
-    /// Take it, or look at the execution that is here.
+    /// Claim the task, or ask its execution here to read new records.
     Claim,
-    /// Its owner may be gone: end the lease first.
+    /// The owner may no longer exist: end its lease first.
     EndLease { owner: WorkerId, revision: u64 },
-    /// Its owner has a lease: it is asked to attend to the task.
+    /// The owner has a lease: ask the owner to attend to the task.
     Ask { owner: WorkerId, left: Duration },
 }
 
-/// Decides about a task as it was read, for a wake-up about this record.
+/// Decides about a task as it was read, for a wake-up about record `awaited`.
 pub(super) fn next_step(
     task: Option<&Task>,
     version: Version,
@@ -68,36 +68,36 @@ pub(super) fn next_step(
     }
 }
 
-/// Capacity of a worker for a task that it looks at.
+/// Capacity of a worker for a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ClaimCapacity {
-    /// A place for one execution.
+    /// A permit for one execution.
     Place,
-    /// None: a task can only be stopped or given up.
+    /// No permit: the worker can only stop the task or give it up.
     None,
 }
 
 /// Result of attending to a task.
 #[derive(Debug)]
 pub(super) enum Attention {
-    /// It needs nobody; the task as it is, if there is one.
+    /// The task needs no worker. Contains the task, if it exists.
     Done(Option<(Version, Arc<Task>)>),
-    /// Its execution is here.
+    /// The task has an execution in this process.
     Here(Arc<Execution>),
-    /// Somebody is to look again after this time.
+    /// A worker should attend to the task again after this time.
     Later(Duration),
-    /// It is to be run, and there is no place for it here.
+    /// The task is to run, but this worker has no free permit.
     AwaitPlace,
-    /// Its owner has as many tasks running as allowed.
+    /// The owner has reached the limit of running tasks.
     AwaitSlot,
-    /// The record of the wake-up is not there.
+    /// The record of the wake-up is not stored.
     AwaitRecord,
-    /// It has ended too many processes.
+    /// The task has ended too many processes.
     GiveUp(Version, Arc<Task>),
 }
 
 impl ManagerInner {
-    /// Does what this worker can do about a task.
+    /// Performs the next step that this worker can take for a task.
     pub(super) async fn attend(
         self: &Arc<Self>,
         node: &ClusterNode,
@@ -138,7 +138,8 @@ impl ManagerInner {
                         Some(Attended::Observed | Attended::Runs) if task.is_executing => {
                             Ok(Attention::Later(left))
                         }
-                        // Nothing of it runs there: whoever appends first has it. Silence would not say that.
+                        // The owner runs nothing of the task, so the first append decides who gets it. A missing answer
+                        // would not prove that.
                         Some(Attended::Nothing) if !task.is_executing => {
                             self.claim(node, me, version, task, capacity).await
                         }
@@ -165,7 +166,7 @@ impl ManagerInner {
         if task.is_executing && task.take_overs >= node.options.take_overs_max {
             return Ok(Attention::GiveUp(version, Arc::clone(task)));
         }
-        // What only has to be stopped needs no place and no slot.
+        // A task that only has to be stopped needs no permit and no slot.
         if task.stop_requested.is_none() {
             if capacity == ClaimCapacity::None {
                 return Ok(Attention::AwaitPlace);

@@ -1,4 +1,4 @@
-//! Requests of clients: each is done to its end, whether its client waits for the answer or not.
+//! Requests of clients. Each request runs to its end, whether or not its client waits for the answer.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use tokio_util::task::TaskTracker;
 
 use crate::error::ExecuteError;
 
-/// Messages that are stored at the same time. Without a store each of them waits for its time to pass, and holds what its
-/// client has sent.
+/// Maximum number of messages that are stored at the same time. If the store does not answer, each message waits for
+/// its timeout and occupies memory.
 const MESSAGES_MAX: usize = 1_024;
 
-/// Requests that are under way at a node.
+/// Client requests in progress on a node.
 ///
-/// Stops have no limit: they are small, their number ends with their time, and none may wait for a place.
+/// Stops have no limit: they are small, a timeout ends each of them, and a stop must not wait for a permit.
 #[derive(Debug)]
 pub(crate) struct ClientRequests {
     scope: Scope,
@@ -24,7 +24,7 @@ pub(crate) struct ClientRequests {
 }
 
 impl ClientRequests {
-    /// Requests that run in this scope.
+    /// Creates a set of requests that run in this scope.
     pub(super) fn new(scope: Scope) -> Self {
         Self {
             scope,
@@ -33,13 +33,13 @@ impl ClientRequests {
         }
     }
 
-    /// Place of a message, for as long as it is being stored.
+    /// Acquires the permit of a message, for as long as the message is being stored.
     pub(crate) fn place(&self) -> Result<OwnedSemaphorePermit, ExecuteError> {
         let place = Arc::clone(&self.places).try_acquire_owned();
         place.map_err(|_full| ExecuteError::Full("too many messages are being stored"))
     }
 
-    /// Does a request as work of the node. `None`: the node ends first, and the request may have had its effect.
+    /// Runs a request as work of the node. `None` if the node ends first; the request may then have taken effect.
     ///
     /// # Cancel safety
     /// Dropping the future does not end the request.
@@ -60,7 +60,7 @@ impl ClientRequests {
         running.ok()?.await.ok().flatten()
     }
 
-    /// Waits for the requests that are under way. The manager takes no more before.
+    /// Waits for the requests in progress. The manager must accept no more requests before this call.
     pub(crate) async fn done(&self) {
         self.under_way.close();
         self.under_way.wait().await;

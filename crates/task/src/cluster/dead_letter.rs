@@ -1,4 +1,4 @@
-//! Dead letters: tasks that ended too many workers, and wake-ups that nobody can read.
+//! Dead letters: tasks that ended too many workers, and unreadable wake-ups.
 
 use std::sync::Arc;
 
@@ -14,22 +14,22 @@ const DEAD_PREFIX: &str = "dead/";
 /// A task or wake-up that was set aside, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeadLetter {
-    /// The task; for a wake-up that cannot be read, its first characters.
+    /// Id of the task. For an unreadable wake-up, its first characters.
     pub task: TaskId,
     /// Principal of the task, if it can be read.
     pub owner: Option<Arc<str>>,
-    /// Reason why nobody works at it.
+    /// Reason why no worker runs the task.
     pub reason: Arc<str>,
-    /// Time at which it was set aside.
+    /// Time at which the task or wake-up was set aside.
     pub at: Timestamp,
-    /// The task that does its work anew ([`TaskManager::redrive`](crate::TaskManager::redrive)).
+    /// The new task that repeats the work ([`TaskManager::redrive`](crate::TaskManager::redrive)).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub again_as: Option<TaskId>,
 }
 
 impl ClusterNode {
-    /// Sets something aside. A second time changes nothing, unless the letter before is of a worker that could not read
-    /// the task, and this one could.
+    /// Sets a task or wake-up aside. A second letter changes nothing, unless the first is from a worker that could not
+    /// read the task, and the second is from a worker that could.
     pub(super) async fn set_aside(&self, letter: &DeadLetter) -> Result<(), LogError> {
         let key = format!("{DEAD_PREFIX}{}", letter.task);
         let value = serde_json::to_vec(letter).unwrap_or_default();
@@ -57,7 +57,7 @@ impl ClusterNode {
         }
     }
 
-    /// Everything that was set aside.
+    /// Returns all dead letters.
     pub(crate) async fn dead_letters(&self) -> Result<Vec<DeadLetter>, LogError> {
         let entries = self.link().entries(DEAD_PREFIX).await?;
         let letters = entries.iter();
@@ -66,7 +66,7 @@ impl ClusterNode {
             .collect())
     }
 
-    /// Notes the task that does its work anew. The letter goes after a day.
+    /// Notes the new task that repeats the work. The letter expires after a day.
     pub(crate) async fn note_again(
         &self,
         letter: &DeadLetter,

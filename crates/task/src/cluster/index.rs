@@ -1,4 +1,4 @@
-//! The index of tasks, by owner, for lists: an entry per task, which follows its records.
+//! The index of tasks, by owner, for lists. Each task has one entry, which follows its records.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -19,13 +19,13 @@ use crate::model::Task;
 
 const INDEX_PREFIX: &str = "task/";
 
-/// Time in which changes of one task become one entry: lists may be that much behind.
+/// Time in which changes of one task are combined into one entry. Lists may lag by this time.
 const COLLECTED: Duration = Duration::from_millis(200);
 
-/// Bytes of an owner who is in keys as such.
+/// Longest owner name, in bytes, that keys contain without a hash.
 const OWNER_BYTES_MAX: usize = 128;
 
-/// Entries that are written at the same time.
+/// Number of entries that are written at the same time.
 const WRITES_MAX: usize = 16;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -34,14 +34,14 @@ struct IndexEntry {
     task: TaskSummary,
 }
 
-/// Tasks whose entries are behind. At most one per task, so it is bounded by the tasks of this node.
+/// Tasks with outdated entries. Each task is in the map at most once, so the tasks of this node bound the map.
 #[derive(Debug, Default)]
 pub(super) struct IndexWriter {
     changed: Mutex<HashMap<TaskId, IndexEntry>>,
     has_changed: Notify,
 }
 
-/// Writes the entry of a task, unless a later one is there.
+/// Writes the entry of a task, unless a later entry is stored.
 async fn write(link: &dyn ClusterLink, entry: &IndexEntry) -> Result<(), LogError> {
     let key = format!(
         "{}{}",
@@ -66,13 +66,13 @@ async fn write(link: &dyn ClusterLink, entry: &IndexEntry) -> Result<(), LogErro
     }
 }
 
-/// Owners may have any characters, and one may be the beginning of another. A long one is hashed: stores limit their
-/// keys.
+/// Prefix of an owner's keys. Owners may contain any characters, and one owner may be the beginning of another. A long
+/// owner is hashed, because stores limit the length of keys.
 pub(super) fn owner_prefix(kind: &str, owner: &str) -> String {
     if owner.len() <= OWNER_BYTES_MAX {
         format!("{kind}{}/", hex(owner.as_bytes()))
     } else {
-        // Nothing in hexadecimal begins like this.
+        // No hexadecimal text starts with this prefix.
         format!("{kind}sha256-{}/", hex(&Sha256::digest(owner)))
     }
 }
@@ -96,7 +96,7 @@ impl ClusterNode {
         write(self.link(), &entry_of(version, task)).await
     }
 
-    /// Writes entries of changed tasks for as long as the node lives.
+    /// Writes entries of changed tasks for the lifetime of the node.
     pub(super) async fn write_index(&self) -> ! {
         loop {
             self.index.has_changed.notified().await;
@@ -107,7 +107,7 @@ impl ClusterNode {
         }
     }
 
-    /// Writes the entries of changed tasks now. False: some are still to be written.
+    /// Writes the entries of changed tasks now. Returns false if some entries could not be written.
     ///
     /// # Cancel safety
     /// A dropped call leaves entries unwritten until the tasks change again.
@@ -133,7 +133,7 @@ impl ClusterNode {
         false
     }
 
-    /// A page of a list. It reads all entries of the owner, or of all owners.
+    /// Returns a page of a list. Reads all entries of the owner, or of all owners.
     pub(crate) async fn list(
         &self,
         filter: &ListFilter,

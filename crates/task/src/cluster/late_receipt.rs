@@ -1,4 +1,5 @@
-//! Receipts of executions that this worker has lost: each is written after the end of its task, or before it, as soon as the log takes it.
+//! Receipts of executions that this worker has lost. Each receipt is written as soon as the log accepts it, before or
+//! after the end of its task.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,13 +15,14 @@ use crate::error::TaskStoreError;
 use crate::model::{IllegalTaskRecord, TaskRecord};
 use crate::task_stream::{TaskStream, read_task};
 
-/// Receipts that are kept. A worker with its default places loses 16 with a lease; this is a few megabytes.
+/// Maximum number of kept receipts. A worker with the default concurrency loses 16 with a lease; this limit is a few
+/// megabytes.
 const KEPT_MAX: usize = 1_024;
 
 /// Pause after a failed write.
 const RETRY_EVERY: Duration = Duration::from_millis(500);
 
-/// Late receipts that are not written yet, the oldest first.
+/// Late receipts that are not written yet, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct LateReceipts {
     kept: Mutex<VecDeque<(TaskId, TaskRecord)>>,
@@ -28,7 +30,7 @@ pub(crate) struct LateReceipts {
 }
 
 impl LateReceipts {
-    /// Keeps a late receipt of this task until it is written. Beyond the limit the oldest one is lost.
+    /// Keeps a late receipt of this task until it is written. Beyond the limit the oldest receipt is dropped.
     pub(crate) fn keep(&self, task: &TaskId, late: TaskRecord) {
         let mut kept = self.kept.lock();
         kept.push_back((task.clone(), late));
@@ -48,14 +50,15 @@ impl LateReceipts {
         self.kept.lock().pop_front()
     }
 
-    /// Writes them, for as long as the future is polled. `on_written` gets each stream with its receipt.
+    /// Writes the kept receipts for as long as the future is polled. `on_written` gets each stream after its receipt is
+    /// written.
     pub(super) async fn write(&self, log: &Arc<dyn Log>, on_written: impl Fn(&TaskStream)) -> ! {
         loop {
             self.has_grown.notified().await;
             while let Some((id, late)) = self.next() {
                 match write(log, &id, &late).await {
                     Ok(stream) => stream.iter().for_each(&on_written),
-                    // A write before was in doubt, and has stored the receipt.
+                    // An earlier write was in doubt, and has stored the receipt.
                     Err(TaskStoreError::Illegal {
                         source: IllegalTaskRecord::NoReceiptAwaited(_),
                         ..
@@ -77,7 +80,7 @@ impl LateReceipts {
     }
 }
 
-/// Writes a late receipt. `None`: the task was deleted.
+/// Writes a late receipt. `None` if the task was deleted.
 async fn write(
     log: &Arc<dyn Log>,
     id: &TaskId,

@@ -1,9 +1,9 @@
-//! Leases of workers, decided without a runtime: the holder's side and the observer's side.
+//! Leases of workers, decided without a runtime, for the holder and for the observers.
 //!
-//! The holder counts from the moment before it *sent* the last renewal that was confirmed, and stops its work so early that
-//! nothing of it runs when the length of the lease has passed. An observer counts from the moment at which it has *seen* a
-//! renewal, which is later, on its own monotonic clock. It may end the lease when the length has passed since. It ends it
-//! by replacing the renewal that it saw: if the holder has renewed in between, that fails.
+//! The holder counts from the moment before it *sent* the last confirmed renewal. It stops its work early enough that
+//! nothing of the work runs after the length of the lease. An observer counts from the moment at which it has *seen* a
+//! renewal, which is later, on its own monotonic clock. After the length of the lease the observer may end the lease.
+//! It does so by replacing the renewal that it saw. This fails if the holder has renewed in between.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,25 +16,25 @@ use tokio::time::Instant;
 /// Prefix of the keys of leases.
 pub(super) const LEASE_PREFIX: &str = "worker/";
 
-/// Renewals in the length of a lease.
+/// Number of renewals within the length of a lease.
 const RENEWALS: u32 = 8;
 
-/// A worker as its lease names it.
+/// A worker as described by its lease.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerInfo {
     /// Id of the worker.
     pub id: WorkerId,
     /// Name for people: host and process.
     pub name: Arc<str>,
-    /// Length of its lease, in milliseconds.
+    /// Length of the lease, in milliseconds.
     pub lease_ms: u64,
-    /// Executions that it takes at the same time.
+    /// Maximum number of executions at the same time.
     pub concurrency: usize,
-    /// Executions that it has now.
+    /// Number of current executions.
     pub running: usize,
-    /// True if it takes no more.
+    /// True if the worker accepts no more tasks.
     pub is_draining: bool,
-    /// Time of its first renewal.
+    /// Time of the first renewal.
     pub since: Timestamp,
     /// Number of the renewal.
     pub renewal: u64,
@@ -45,7 +45,8 @@ pub struct WorkerInfo {
 #[serde(tag = "lease", rename_all = "snake_case")]
 pub(super) enum LeaseEntry {
     Held(WorkerInfo),
-    /// The worker has given it back, or another one has ended it. It never comes back: a worker has a new id then.
+    /// The worker has returned the lease, or another worker has ended it. An ended lease never returns: its worker gets
+    /// a new id.
     Ended,
 }
 
@@ -56,11 +57,11 @@ pub(super) fn key_of(worker: &WorkerId) -> String {
 /// Times of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LeaseTimes {
-    /// Time without a renewal after which others may end it.
+    /// Time without a renewal after which other workers may end the lease.
     pub length: Duration,
     /// Time that the work of a worker needs to stop.
     pub stopping: Duration,
-    /// Time between the end of that and the end of the lease.
+    /// Time between the end of the work and the end of the lease.
     pub margin: Duration,
 }
 
@@ -74,7 +75,7 @@ impl LeaseTimes {
         self.gone_after().saturating_sub(self.stopping)
     }
 
-    /// Time after the last confirmed renewal at which nothing may run any more.
+    /// Time after the last confirmed renewal at which no work may run any more.
     pub(super) fn gone_after(self) -> Duration {
         self.length.saturating_sub(self.margin)
     }
@@ -89,12 +90,12 @@ pub(super) struct OwnLease {
 }
 
 impl OwnLease {
-    /// Moment at which the work is to be stopped without a further renewal.
+    /// Moment at which the work is stopped, unless the lease is renewed before.
     pub(super) fn stop_at(&self, times: LeaseTimes) -> Instant {
         self.sent_at + times.stop_after()
     }
 
-    /// True if the worker may start something.
+    /// True if the worker may start an execution.
     pub(super) fn is_valid(&self, times: LeaseTimes, now: Instant) -> bool {
         now < self.stop_at(times)
     }
@@ -103,23 +104,23 @@ impl OwnLease {
 /// State of another worker's lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LeaseState {
-    /// It has none in what was read last: only a store that has none takes a first value.
+    /// The last read found no lease. Ending it succeeds only if the store has none either.
     Absent,
-    /// It renews, or its time has not passed.
+    /// The holder renews, or the length has not passed yet.
     Held {
-        /// Time after which it would have passed.
+        /// Time until the lease is overdue without a further renewal.
         left: Duration,
     },
-    /// Its time has passed since this renewal was seen.
+    /// The length has passed since this renewal was seen.
     Overdue {
         /// Revision of the renewal.
         revision: u64,
     },
-    /// It has ended.
+    /// The lease has ended.
     Ended,
 }
 
-/// Leases as this process sees them.
+/// Leases as seen by this process.
 #[derive(Debug)]
 pub(super) struct LeaseWatch {
     length: Duration,
@@ -141,7 +142,7 @@ enum SeenLease {
 pub(super) struct ReadLease {
     pub worker: WorkerId,
     pub revision: u64,
-    /// Its length, as its holder counts it. `None`: it has ended.
+    /// Length of the lease as counted by its holder. `None` if the lease has ended.
     pub length: Option<Duration>,
 }
 
@@ -164,7 +165,7 @@ impl LeaseWatch {
         {
             let seen = match (before.remove(&worker), length) {
                 (Some(SeenLease::Ended), _) | (_, None) => SeenLease::Ended,
-                // An older revision is an older answer.
+                // An older revision comes from an older answer.
                 (
                     Some(
                         held @ SeenLease::Held {
@@ -176,7 +177,7 @@ impl LeaseWatch {
                 (_, Some(length)) => SeenLease::Held {
                     revision,
                     since: at,
-                    // Processes with other settings may be among them for a while.
+                    // Workers with other settings may share the cluster for a while.
                     length: length.max(self.length),
                 },
             };
@@ -263,7 +264,7 @@ mod tests {
             worker: worker(),
             sent_at,
         };
-        // The fastest observer sees the renewal in the moment in which it is sent.
+        // The fastest observer sees the renewal at the moment at which it is sent.
         let mut watch = LeaseWatch::new(LENGTH);
         watch.read(held(7), sent_at);
         let stop_at = lease.stop_at(times);

@@ -1,4 +1,5 @@
-//! The lease of this worker: it is renewed, lost with its work, and got anew; and the leases of others, which are watched.
+//! The lease of this worker, and the leases of others. The keeper renews the own lease, stops the work when it is lost,
+//! and gets a new one. It watches the leases of other workers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,23 +16,24 @@ use super::link::PutError;
 use super::node::{ClusterNode, ENDED_TTL, RETRY_EVERY};
 use crate::manager::ManagerInner;
 
-/// Renewals without an answer that are remembered: all those of a lease, which has eight, at the pause after a failure.
+/// Number of unanswered renewals that are remembered. A lease has at most this many: it lasts eight renewals, at the
+/// pause after a failure.
 const UNCONFIRMED_MAX: u64 = 1_024;
 
-/// Pause after a renewal that conflicts with one that is under way.
+/// Pause after a renewal that conflicts with another renewal in progress.
 const LATE_ANSWER: Duration = Duration::from_millis(50);
 
-/// Longest wait for the answer of a lease that is given back.
+/// Longest wait for the answer when a lease is returned.
 const GIVEN_BACK_MAX: Duration = Duration::from_secs(2);
 
-/// Time that work has to end by force when its lease has passed on already.
+/// Time for work to end by force after its lease has expired.
 const FORCED_MAX: Duration = Duration::from_millis(200);
 
-/// Interval of the looks at the work that a lost lease has left.
+/// Interval of the checks for remaining work after the loss of a lease.
 const GONE_LOOK: Duration = Duration::from_millis(20);
 
 impl ManagerInner {
-    /// Renews the lease of this worker, and gets a new one when it was lost. Ends it when the node closes.
+    /// Renews the lease of this worker, and gets a new lease after a loss. Returns when the node closes.
     pub(super) async fn keep_lease(self: &Arc<Self>, node: &Arc<ClusterNode>) {
         let mut is_closing = node.is_closing.subscribe();
         loop {
@@ -48,13 +50,13 @@ impl ManagerInner {
             }
             self.lose_lease(node, &id).await;
             if !*is_closing.borrow() {
-                // Not again at once: the cause of the failure may last.
+                // Not at once: the cause of the failure may last.
                 let _closing = timeout(RETRY_EVERY, is_closing.wait_for(|is| *is)).await;
             }
         }
     }
 
-    /// Gets a lease, and renews it until it is lost or given back.
+    /// Gets a lease, and renews it until it is lost or returned.
     async fn hold_lease(&self, node: &ClusterNode, worker: WorkerId) {
         let mut is_closing = node.is_closing.subscribe();
         let mut info = WorkerInfo {
@@ -69,7 +71,7 @@ impl ManagerInner {
         };
         let key = key_of(&worker);
         let mut revision = 0;
-        // Renewals that were sent and not confirmed, with the moments before they were.
+        // Renewals that were sent and not confirmed, each with the moment before it was sent.
         let mut unconfirmed = HashMap::new();
         loop {
             (info.running, info.is_draining) = self.occupancy();
@@ -80,7 +82,7 @@ impl ManagerInner {
                 None => sent_at + node.times.length,
             };
             let value = serde_json::to_vec(&LeaseEntry::Held(info.clone())).unwrap_or_default();
-            // Without a store, for as long as there is no lease, this would grow.
+            // Without this limit the map grows for as long as there is neither a store nor a lease.
             unconfirmed.retain(|renewal, _| renewal + UNCONFIRMED_MAX > info.renewal);
             unconfirmed.insert(info.renewal, sent_at);
             let put = node
@@ -100,7 +102,7 @@ impl ManagerInner {
                 Ok(Err(PutError::Conflict)) => {
                     match timeout_at(stop_at, node.link().entry(&key)).await {
                         Err(_elapsed) => return,
-                        // A lease under its own key is its own: a renewal whose answer was lost.
+                        // A lease under the worker's own key belongs to this worker: the answer to a renewal was lost.
                         Ok(Ok(Some(found))) => match serde_json::from_slice(&found.value) {
                             Ok(LeaseEntry::Held(held)) => {
                                 revision = found.revision;
@@ -112,7 +114,7 @@ impl ManagerInner {
                             }
                             _ => return,
                         },
-                        // An old answer, or none: the next attempt decides.
+                        // The answer is old or missing: the next attempt decides.
                         Ok(_) => LATE_ANSWER,
                     }
                 }
@@ -145,14 +147,15 @@ impl ManagerInner {
         }
     }
 
-    /// Stops what this worker runs: others may take it over soon. Its tasks get no end here.
+    /// Stops the executions of this worker, because other workers may take them over soon. This worker writes no end
+    /// for their tasks.
     async fn lose_lease(&self, node: &ClusterNode, worker: &WorkerId) {
         let Some(lease) = node.own_lease() else {
             return;
         };
         node.set_lease(None);
         let executions = self.executions_of(worker);
-        // A worker that closes without work has given it back.
+        // A worker that closes without work has returned its lease.
         if !(executions.is_empty() && *node.is_closing.borrow()) {
             node.lost_lease(executions.len());
         }
@@ -164,7 +167,7 @@ impl ManagerInner {
         let is_late = gone_at <= Instant::now();
         for execution in &executions {
             let cause = Cause::new(CauseKind::LeaseLost).detail("the lease was not renewed");
-            // Its engine waits for the receipt.
+            // The engine of the execution waits for the receipt.
             let stop = execution.stop(cause);
             if is_late {
                 // This process was paused for longer than its lease.
@@ -187,7 +190,7 @@ impl ManagerInner {
 }
 
 impl ClusterNode {
-    /// Reads all leases, and ends those whose time has passed.
+    /// Reads all leases, and ends overdue leases.
     async fn end_overdue(&self) -> Result<(), LogError> {
         self.watch_leases().await?;
         for (worker, revision) in self.overdue_leases() {

@@ -1,4 +1,4 @@
-//! The services that the managers of a cluster share beside the log.
+//! Services that the managers of a cluster share in addition to the log.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,19 +12,19 @@ use futures::stream::BoxStream;
 /// Answer of the link.
 pub type LinkFuture<T> = BoxFuture<'static, T>;
 
-/// Services that the managers of a cluster share beside the log: entries, wake-ups and questions.
+/// Services that the managers of a cluster share in addition to the log: entries, wake-ups and questions.
 ///
-/// **Cancel safety**, for all methods: a dropped future may have had its effect.
+/// **Cancel safety**, for all methods: a dropped future may have taken effect.
 pub trait ClusterLink: Send + Sync + fmt::Debug {
-    /// The present value of a key. It may be older than an entry that was just put.
+    /// Returns the present value of a key. The value may be older than a recent put.
     fn entry(&self, key: &str) -> LinkFuture<Result<Option<LinkEntry>, LogError>>;
 
-    /// All entries whose key starts with `prefix`, which ends with a slash. They may be older than an entry that was just
-    /// put.
+    /// Returns all entries whose key starts with `prefix`, which ends with a slash. The entries may be older than a
+    /// recent put.
     fn entries(&self, prefix: &str) -> LinkFuture<Result<Vec<LinkEntry>, LogError>>;
 
-    /// Sets the value of a key if its present revision is `expected` (0: it has none; `None`: whatever it is), and returns
-    /// the new revision. Revisions grow. With `ttl` the entry goes after that time.
+    /// Sets the value of a key if its present revision is `expected`, and returns the new revision. `Some(0)` expects
+    /// no value; `None` accepts any revision. Revisions grow. With `ttl` the entry expires after that time.
     fn put(
         &self,
         key: &str,
@@ -33,16 +33,17 @@ pub trait ClusterLink: Send + Sync + fmt::Debug {
         ttl: Option<Duration>,
     ) -> LinkFuture<Result<u64, PutError>>;
 
-    /// Stores a wake-up. It is delivered until somebody takes it away, several times and in any order.
+    /// Stores a wake-up. Until a worker takes it away, it may be delivered several times and in any order.
     fn wake(&self, wake_up: Vec<u8>) -> LinkFuture<Result<(), LogError>>;
 
-    /// The next wake-up that nobody holds, once there is one.
+    /// Returns the next free wake-up, and waits until there is one.
     fn next_wake_up(&self) -> LinkFuture<Result<Box<dyn HeldWakeUp>, LogError>>;
 
-    /// A wake-up that nobody takes, although it is due: `None` if there is none, or somebody waits for the next one.
+    /// Returns a wake-up that is due and that no worker takes. `None` if there is none, or if a worker waits for the
+    /// next one.
     fn waiting_wake_up(&self) -> LinkFuture<Result<Option<Box<dyn HeldWakeUp>>, LogError>>;
 
-    /// Asks a worker. `None`: nobody answered in this time.
+    /// Asks a worker. `None` if no answer comes within `max`.
     fn ask(
         &self,
         worker: &WorkerId,
@@ -50,32 +51,32 @@ pub trait ClusterLink: Send + Sync + fmt::Debug {
         max: Duration,
     ) -> LinkFuture<Result<Option<Vec<u8>>, LogError>>;
 
-    /// The questions for a worker, from now on.
+    /// Streams the questions for a worker, from now on.
     fn questions(
         &self,
         worker: &WorkerId,
     ) -> LinkFuture<Result<BoxStream<'static, AskedQuestion>, LogError>>;
 }
 
-/// A wake-up that was delivered. It is delivered again when it is held no longer: some seconds after the last
-/// [`hold`](Self::hold), or when [`later`](Self::later) says.
+/// A delivered wake-up. It is delivered again some seconds after the last [`hold`](Self::hold), or after the pause of
+/// [`later`](Self::later).
 pub trait HeldWakeUp: Send + Sync {
-    /// The wake-up as it was stored.
+    /// The stored bytes of the wake-up.
     fn payload(&self) -> &[u8];
 
-    /// Number of its deliveries so far, this one included.
+    /// Number of deliveries so far, including this one.
     fn deliveries(&self) -> u64;
 
-    /// Interval in which [`hold`](Self::hold) keeps it from others.
+    /// Interval in which [`hold`](Self::hold) must be called to keep the wake-up from other workers.
     fn hold_every(&self) -> Duration;
 
-    /// Keeps it from others.
+    /// Keeps the wake-up from other workers.
     fn hold(&self) -> LinkFuture<Result<(), LogError>>;
 
-    /// Gives it to anybody after this time.
+    /// Makes the wake-up available to all workers after this time.
     fn later(&self, pause: Duration) -> LinkFuture<Result<(), LogError>>;
 
-    /// Takes it away for good.
+    /// Removes the wake-up for good.
     fn take_away(&self) -> LinkFuture<Result<(), LogError>>;
 }
 
@@ -84,31 +85,31 @@ pub trait HeldWakeUp: Send + Sync {
 pub struct LinkEntry {
     /// The key.
     pub key: Arc<str>,
-    /// Number of its last change.
+    /// Number of the last change of the key.
     pub revision: u64,
     /// The value.
     pub value: Vec<u8>,
 }
 
-/// Reason why a value was not put.
+/// Reason why a put failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum PutError {
     /// The key has another revision.
     #[error("the entry has changed")]
     Conflict,
-    /// It may be there.
+    /// The value may be stored.
     #[error("the outcome is unknown")]
     Unknown(#[source] LogError),
-    /// It is not there.
+    /// The value is not stored.
     #[error(transparent)]
     Failed(#[from] LogError),
 }
 
-/// A question, and the way back for its answer.
+/// A question with a callback for its answer.
 pub struct AskedQuestion {
     /// The question.
     pub question: Vec<u8>,
-    /// Sends the answer. The asker may be gone.
+    /// Sends the answer. The process that asked may have ended.
     pub answer: Box<dyn FnOnce(Vec<u8>) -> LinkFuture<()> + Send + Sync>,
 }
 

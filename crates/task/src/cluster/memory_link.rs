@@ -1,4 +1,4 @@
-//! A link in memory: several managers of one process are a cluster. For tests and simulations.
+//! A link in memory: several managers of one process form a cluster. For tests and simulations.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::link::{AskedQuestion, ClusterLink, HeldWakeUp, LinkEntry, LinkFuture, PutError};
 
-/// Time after which a wake-up that nobody holds any more is delivered again.
+/// Time after which a wake-up is delivered again if no worker holds it.
 const REDELIVERED_AFTER: Duration = Duration::from_secs(2);
 
-/// Questions that wait for one worker.
+/// Maximum number of questions that wait for one worker.
 const QUESTIONS_MAX: usize = 1_024;
 
-/// Link of the managers of one process. Clones are the same link.
+/// Link between the managers of one process. Clones share one link.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryLink(Arc<Shared>);
 
@@ -32,7 +32,7 @@ struct Shared {
     entries: Mutex<MemoryEntries>,
     queue: Mutex<Queue>,
     woken: Notify,
-    /// Number of those who wait for the next wake-up.
+    /// Number of takers that wait for the next wake-up.
     waiting: AtomicUsize,
     workers: Mutex<HashMap<WorkerId, mpsc::Sender<AskedQuestion>>>,
 }
@@ -47,7 +47,7 @@ struct MemoryEntries {
 struct Queue {
     last: u64,
     waiting: VecDeque<QueuedWakeUp>,
-    /// Delivered, with the time at which they are delivered again.
+    /// Delivered wake-ups, each with the time of its next delivery.
     held: BTreeMap<u64, (Instant, QueuedWakeUp)>,
 }
 
@@ -64,7 +64,7 @@ struct MemoryWakeUp {
     queued: QueuedWakeUp,
 }
 
-/// Somebody who waits for the next wake-up.
+/// A taker that waits for the next wake-up.
 struct WaitingTaker(Arc<Shared>);
 
 impl WaitingTaker {
@@ -81,12 +81,12 @@ impl Drop for WaitingTaker {
 }
 
 impl MemoryLink {
-    /// An empty link.
+    /// Creates an empty link.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Wake-ups that nobody has taken away.
+    /// Number of wake-ups that no worker has removed.
     pub fn wake_ups(&self) -> usize {
         let queue = self.0.queue.lock();
         queue.waiting.len() + queue.held.len()
@@ -94,7 +94,7 @@ impl MemoryLink {
 }
 
 impl Queue {
-    /// The next one, or the time at which there may be one.
+    /// Takes the next wake-up, or returns the time at which one may be due.
     fn take(&mut self, now: Instant) -> Result<QueuedWakeUp, Option<Instant>> {
         let due = self.held.iter().find(|(_, (at, _))| *at <= now);
         if let Some(number) = due.map(|(number, _)| *number)
@@ -172,7 +172,7 @@ impl ClusterLink for MemoryLink {
                 let taken = shared.queue.lock().take(Instant::now());
                 match taken {
                     Ok(queued) => {
-                        // The next taker may find one, too.
+                        // The next taker may find a wake-up too.
                         shared.woken.notify_one();
                         let shared = Arc::clone(&shared);
                         let held = MemoryWakeUp { shared, queued };
@@ -193,7 +193,7 @@ impl ClusterLink for MemoryLink {
 
     fn waiting_wake_up(&self) -> LinkFuture<Result<Option<Box<dyn HeldWakeUp>>, LogError>> {
         let shared = Arc::clone(&self.0);
-        // Those who wait have the first choice.
+        // Waiting takers have priority.
         let taken = match shared.waiting.load(Ordering::SeqCst) {
             0 => shared.queue.lock().take(Instant::now()).ok(),
             _ => None,
@@ -218,7 +218,7 @@ impl ClusterLink for MemoryLink {
             let question = AskedQuestion {
                 question,
                 answer: Box::new(move |bytes| {
-                    // The asker may be gone.
+                    // The process that asked may have ended.
                     let _unheard = answer.send(bytes);
                     ready(()).boxed()
                 }),
@@ -247,7 +247,7 @@ impl ClusterLink for MemoryLink {
 }
 
 impl MemoryWakeUp {
-    /// Changes when it is delivered again. One that was delivered again since stays as it is.
+    /// Changes the time of the next delivery. Fails if the wake-up was delivered again since.
     fn again_at(&self, at: Instant) -> Result<(), LogError> {
         match self.shared.queue.lock().held.get_mut(&self.queued.number) {
             Some((again, _)) => *again = at,

@@ -1,14 +1,14 @@
-//! Several managers over one log: any of them takes messages and stops, and each task runs on one worker.
+//! Several managers over one log: each of them accepts messages and stops, and each task runs on one worker.
 //!
-//! The log of a task is the only truth about it. A worker owns a task by its record
-//! [`ExecutionStarted`](crate::TaskRecord::ExecutionStarted), which has the next epoch; appends of an older owner are
-//! refused. Everything else is a hint or a promise of a worker about itself:
+//! The log of a task is the only truth about the task. A worker owns a task through its record
+//! [`ExecutionStarted`](crate::TaskRecord::ExecutionStarted), which has the next epoch. The log refuses appends of an
+//! older owner. Everything else is a hint, or a promise of a worker about itself:
 //!
-//! - A *wake-up* makes a worker look at a task. It is sent before the record that it is about, and only somebody who has
-//!   read a task that needs nobody takes it away.
-//! - A *lease* is the promise of a worker to stop its work by itself when it can no longer renew. Others end a lease by
-//!   replacing the very renewal that they saw for too long, so a worker that still renews keeps it.
-//! - A *question* makes the owner of a task look at it at once.
+//! - A *wake-up* makes a worker read a task. It is sent before the record that it announces. A worker removes it only
+//!   after it has read that the task needs no worker.
+//! - A *lease* is the promise of a worker to stop its work by itself when it can no longer renew. Other workers end a
+//!   lease by replacing the very renewal that they saw for too long, so a worker that still renews keeps its lease.
+//! - A *question* makes the owner of a task read the task at once.
 
 mod accept;
 mod answer;

@@ -1,4 +1,4 @@
-//! This process as a node of the cluster: its lease, and what it knows of the others.
+//! This process as a node of the cluster: its own lease, and the leases of other workers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,17 +22,17 @@ use super::lease::{
 use super::link::{ClusterLink, PutError};
 use super::owner_question::{Attended, OwnerQuestion};
 
-/// Length of a lease by default. Servers that lose their leader take up to 9 seconds to choose another, in which nobody can
-/// renew; work that stops needs 3 more.
+/// Default length of a lease. Servers that lose their leader take up to 9 seconds to elect another one, and meanwhile
+/// no worker can renew. Stopping the work needs 3 more seconds.
 const LEASE_DEFAULT: Duration = Duration::from_secs(20);
 
-/// Time from the stop of the work of a lost lease to the end of the lease, beyond grace and force.
+/// Reserve for the stop of the work before its lease ends, in addition to grace and force.
 const LEASE_MARGIN_MAX: Duration = Duration::from_secs(1);
 
 /// Pause after a failure of the store.
 pub(super) const RETRY_EVERY: Duration = Duration::from_millis(500);
 
-/// Time for which an ended lease is remembered: longer than any wake-up for its tasks is delayed.
+/// Time for which an ended lease is remembered. It exceeds the delay of any wake-up for the worker's tasks.
 pub(super) const ENDED_TTL: Duration = Duration::from_hours(24);
 
 /// Options of a manager in a cluster.
@@ -40,47 +40,49 @@ pub(super) const ENDED_TTL: Duration = Duration::from_hours(24);
 pub struct ClusterOptions {
     /// Services that the managers share.
     pub link: Arc<dyn ClusterLink>,
-    /// Executions at the same time. 0: it takes messages and stops, and runs nothing.
+    /// Maximum number of executions at the same time. With 0 the node accepts messages and stops, and runs no
+    /// executions.
     pub concurrency: usize,
-    /// Time without a renewal after which others take over. At least four times the grace plus
-    /// [`FORCE_MAX`](allstop_scope::FORCE_MAX), or the work of a short interruption is stopped.
+    /// Time without a renewal after which other workers take over. Should be at least four times the grace plus
+    /// [`FORCE_MAX`](allstop_scope::FORCE_MAX); otherwise a short interruption stops the work.
     pub lease: Duration,
-    /// Take-overs of one execution, after which it fails and is a [`DeadLetter`](super::DeadLetter).
+    /// Maximum number of take-overs of one execution. After them the execution fails, and the task is a
+    /// [`DeadLetter`](super::DeadLetter).
     pub take_overs_max: u32,
-    /// Name of the worker for people.
+    /// Name of the worker, for people.
     pub name: Arc<str>,
-    /// Called with each renewal of the lease, with the time in which everything that runs has to be gone without another
-    /// one. For work that runs on when this process is paused.
+    /// Called with each renewal of the lease. The argument is the time within which all work must end unless another
+    /// renewal follows. For work that continues while this process is paused.
     pub on_renewal: Option<RenewalHandler>,
-    /// Called when the worker has lost its lease, and when it has a new one. It must not wait.
+    /// Called when the worker loses its lease, and when it gets a new one. The handler must not block.
     pub on_lease_change: Option<LeaseHandler>,
-    /// Called if work of this worker cannot be stopped before its lease passes on. It has to end the process.
+    /// Called if this worker cannot stop its work before the lease ends. The handler must end the process.
     pub on_overdue: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
-/// Called with the time that is left.
+/// Called with the remaining time.
 pub type RenewalHandler = Arc<dyn Fn(Duration) + Send + Sync>;
 
 /// Change of a worker's lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseChange {
-    /// It was not renewed in time: what runs is stopped.
+    /// The lease was not renewed in time: the running executions are stopped.
     Lost {
-        /// Executions that are stopped.
+        /// Number of stopped executions.
         executions: usize,
     },
     /// The worker has a new lease after a lost one.
     Renewed,
 }
 
-/// Called with each change.
+/// Called with each change of the lease.
 pub type LeaseHandler = Arc<dyn Fn(LeaseChange) + Send + Sync>;
 
-/// Take-overs by default: a task that ends five processes in a row ends a sixth.
+/// Default number of take-overs: a task that ends five processes in a row will probably end a sixth.
 const TAKE_OVERS_MAX: u32 = 5;
 
 impl ClusterOptions {
-    /// A node that runs nothing.
+    /// Creates options of a node that runs no executions.
     pub fn new(link: Arc<dyn ClusterLink>) -> Self {
         let process = allstop_process::this_process();
         Self {
@@ -112,18 +114,18 @@ pub(crate) struct ClusterNode {
     pub(super) times: LeaseTimes,
     pub(super) index: IndexWriter,
     pub(crate) late_receipts: LateReceipts,
-    /// Scope of the node's own loops, and of requests.
+    /// Scope of the node's own loops, and of client requests.
     pub(super) scope: Scope,
     pub(crate) requests: ClientRequests,
     watch: Mutex<LeaseWatch>,
     lease: Mutex<Option<OwnLease>>,
     /// True from the loss of a lease until the worker has a new one.
     has_lost_lease: AtomicBool,
-    /// True once somebody else has asked the node to take no more tasks.
+    /// True after another process has asked the node to accept no more tasks.
     pub(super) is_drained: watch::Sender<bool>,
-    /// True once the node gives its lease back and ends.
+    /// True after the node starts to return its lease and to close.
     pub(super) is_closing: watch::Sender<bool>,
-    /// True once it has.
+    /// True after the node has closed.
     pub(super) is_closed: watch::Sender<bool>,
 }
 
@@ -151,28 +153,28 @@ impl ClusterNode {
         }
     }
 
-    /// Resolves when somebody else has asked the node to take no more tasks.
+    /// Resolves when another process has asked the node to accept no more tasks.
     pub(crate) async fn drained(&self) {
         let mut is_drained = self.is_drained.subscribe();
-        // The sender is in this node, so the wait ends with the value.
+        // This node keeps the sender, so the wait ends with the value.
         let _set = is_drained.wait_for(|is_drained| *is_drained).await;
     }
 
-    /// Asks a worker to take no more tasks. False: it does not answer.
+    /// Asks a worker to accept no more tasks. Returns false if the worker does not answer.
     pub(crate) async fn drain_worker(&self, worker: &WorkerId) -> Result<bool, LogError> {
         let answer: Option<Attended> = self.ask(worker, &OwnerQuestion::Drain).await?;
         Ok(answer.is_some())
     }
 
-    /// Does the requests of clients to their end, gives the lease back, and writes the index, at most until then. Tasks that
-    /// still run here pass on when the lease expires.
+    /// Finishes the requests of clients, returns the lease, and writes the index, until `until` at most. Other workers
+    /// take over tasks that still run here after the lease expires.
     pub(crate) async fn close(&self, until: Instant) {
         self.is_closing.send_replace(true);
         let mut is_closed = self.is_closed.subscribe();
-        // Clients may have gone away by now; their requests are done all the same.
+        // Requests continue even if their clients have disconnected by now.
         let requests_done = timeout_at(until, self.requests.done());
         let closed = async {
-            // The sender is in this node, so the wait ends with the value.
+            // This node keeps the sender, so the wait ends with the value.
             let _closed = is_closed.wait_for(|is_closed| *is_closed).await;
         };
         let _in_time = tokio::join!(requests_done, timeout_at(until, closed));
@@ -183,7 +185,7 @@ impl ClusterNode {
         &*self.options.link
     }
 
-    /// This worker, if it may start something now.
+    /// The worker of this node, if it may start an execution now.
     pub(crate) fn worker(&self) -> Option<WorkerId> {
         let lease = self.lease.lock();
         let lease = lease.as_ref()?;
@@ -207,7 +209,7 @@ impl ClusterNode {
         }
     }
 
-    /// Notes the loss of the lease, by which this many executions are stopped.
+    /// Notes the loss of the lease, which stops this number of executions.
     pub(super) fn lost_lease(&self, executions: usize) {
         self.has_lost_lease.store(true, Ordering::Relaxed);
         self.tell(LeaseChange::Lost { executions });
@@ -219,7 +221,7 @@ impl ClusterNode {
         }
     }
 
-    /// Reads all leases.
+    /// Reads all leases, and returns the held ones.
     pub(crate) async fn watch_leases(&self) -> Result<Vec<WorkerInfo>, LogError> {
         let entries = self.link().entries(LEASE_PREFIX).await?;
         let at = Instant::now();
@@ -235,7 +237,7 @@ impl ClusterNode {
                     held.push(info);
                     Some(length)
                 }
-                // Of a newer version: held, as far as this one can tell.
+                // A newer version wrote the entry: this version has to treat the lease as held.
                 Err(_) => Some(self.options.lease),
             };
             read.push(ReadLease {
@@ -248,7 +250,7 @@ impl ClusterNode {
         Ok(held)
     }
 
-    /// True if no loop of this node reads the leases of others.
+    /// True if no loop of this node reads the leases of other workers.
     pub(super) fn does_not_watch(&self) -> bool {
         self.options.concurrency == 0
     }
@@ -261,7 +263,8 @@ impl ClusterNode {
         self.watch.lock().state(worker, Instant::now())
     }
 
-    /// Ends the lease of a worker that has not renewed since this revision (0: that has none). False: it has.
+    /// Ends the lease of a worker that has not renewed since this revision; 0 stands for no lease. Returns false if the
+    /// worker has renewed.
     pub(super) async fn end_lease(
         &self,
         worker: &WorkerId,

@@ -10,24 +10,24 @@ use serde::{Deserialize, Serialize};
 
 use super::node::ClusterNode;
 
-/// Longest wait for an answer: the owner reads its log for it.
+/// Longest wait for an answer, because the owner reads its log first.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
 
-/// A question to a worker, mostly about a task that it owns.
+/// A question to a worker, usually about a task that the worker owns.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "question", rename_all = "snake_case")]
 pub(super) enum OwnerQuestion {
-    /// Look at the task: its log has something for you.
+    /// Attend to the task: its log has a record that concerns the worker.
     Attend {
         task: TaskId,
         /// A stop whose request could not be written between the records of the owner.
         stop: Option<Cause>,
     },
-    /// Take no more tasks, and end when none is left.
+    /// Accept no more tasks, and end after the last one.
     Drain,
-    /// Name the items that a stop would find.
+    /// List the items that a stop would find.
     Preview { task: TaskId, cause: Cause },
-    /// Stop the work that the ended task has left running.
+    /// Stop the orphaned work of the ended task.
     StopLeft { task: TaskId, cause: Cause },
 }
 
@@ -35,22 +35,22 @@ pub(super) enum OwnerQuestion {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Attended {
-    /// It is being stopped, or has ended.
+    /// The task is being stopped, or has ended.
     Observed,
-    /// It runs, or will.
+    /// The task runs, or will run.
     Runs,
-    /// This worker does nothing for it.
+    /// This worker runs nothing for the task.
     Nothing,
 }
 
-/// Answer to [`OwnerQuestion::Preview`]; `None`: this worker has no work of the task.
+/// Answer to [`OwnerQuestion::Preview`]; `None` if this worker has no work of the task.
 pub(super) type Previewed = Option<Receipt>;
 
-/// Answer to [`OwnerQuestion::StopLeft`]; `None`: no work is left.
+/// Answer to [`OwnerQuestion::StopLeft`]; `None` if no work remains.
 pub(super) type LeftStopped = Option<Arc<Receipt>>;
 
 impl ClusterNode {
-    /// Asks the owner of a task. `None`: it does not answer.
+    /// Asks a worker. `None` if the worker does not answer.
     pub(super) async fn ask<A: DeserializeOwned>(
         &self,
         worker: &WorkerId,

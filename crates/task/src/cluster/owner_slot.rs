@@ -1,9 +1,9 @@
-//! Limit of the tasks of one owner that run at the same time, on all workers together.
+//! Limit of one owner's running tasks, on all workers together.
 //!
-//! An owner has as many slots as the limit, each an entry that names a task and the worker that took the slot for it. A
-//! slot is never given back: whoever needs one reads whether the task of a slot still runs at its worker. So a slot
-//! cannot be lost with a worker, and the log stays the only truth about a task. The entries of an owner stay, at most as
-//! many as the limit.
+//! An owner has as many slots as the limit. Each slot is an entry that names a task and the worker that took the slot
+//! for the task. No worker releases a slot. Instead, a worker that needs a slot reads whether the task of each slot
+//! still runs at its worker. So a slot cannot be lost with a worker, and the log stays the only truth about a task. The
+//! entries of an owner remain stored, at most as many as the limit.
 
 use allstop_core::{TaskId, WorkerId};
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,8 @@ use crate::manager::ManagerInner;
 use crate::model::Task;
 use crate::task_stream::read_task;
 
-/// Looks in a row in which another worker was faster, until the task waits for its next wake-up.
+/// Maximum number of consecutive attempts in which another worker is faster. After them the task waits for its next
+/// wake-up.
 const LOOKS_MAX: usize = 3;
 
 const SLOT_PREFIX: &str = "slot/";
@@ -26,24 +27,25 @@ const SLOT_PREFIX: &str = "slot/";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct OwnerSlot {
     task: TaskId,
-    /// The worker that runs the task, or is about to.
+    /// The worker that runs the task, or will start it.
     worker: WorkerId,
 }
 
-/// True if the task of a slot, as it was read, leaves the slot to others.
+/// True if the slot is free for other tasks, according to its task.
 fn is_left(
     slot: &OwnerSlot,
     task: Option<&Task>,
     lease_of: impl Fn(&WorkerId) -> LeaseState,
 ) -> bool {
     let Some(task) = task else {
-        return false; // A slot is taken behind the record of its task; this answer is older.
+        return false; // A slot is taken after the record of its task, so this answer is older.
     };
     if task.has_ended() {
         return true;
     }
     let has_ended = |worker| lease_of(worker) == LeaseState::Ended;
-    // The slot is the task's, whichever worker wrote it last: one that loses the start to another one may write it late.
+    // The slot belongs to the task, whichever worker wrote it last: the worker that loses the race for the start may
+    // write the slot late.
     if task.is_executing
         && task
             .worker
@@ -56,10 +58,10 @@ fn is_left(
 }
 
 impl ManagerInner {
-    /// Takes a slot of the owner for a task that this worker is about to run. False: others have all of them.
+    /// Takes a slot of the owner for a task that this worker will run. Returns false if other tasks have all slots.
     ///
     /// # Cancel safety
-    /// A dropped future may have taken a slot, which is left as soon as the task ends or runs at another worker.
+    /// A dropped future may have taken a slot. The slot is free again after the task ends or runs at another worker.
     pub(super) async fn take_owner_slot(
         &self,
         node: &ClusterNode,
@@ -77,8 +79,8 @@ impl ManagerInner {
         Ok(false)
     }
 
-    /// True if a slot was taken, false if others have all of them. `None`: another worker was faster, maybe for the same
-    /// task, which never has two slots.
+    /// Returns true if a slot was taken, and false if other tasks have all slots. `None` if another worker was faster,
+    /// perhaps for the same task, which never has two slots.
     async fn look_for_slot(
         &self,
         node: &ClusterNode,
@@ -99,7 +101,7 @@ impl ManagerInner {
             (key, entry.map_or(0, |entry| entry.revision), slot)
         });
         let mut slots: Vec<(_, _, Option<OwnerSlot>)> = slots.collect();
-        // One task never has two: its own slot comes first, wherever it is.
+        // A task never has two slots: the task's present slot comes first, at any position.
         slots.sort_by_key(|(_, _, slot)| slot.as_ref().is_none_or(|slot| slot.task != task.id));
         for (key, revision, slot) in slots {
             let is_free = match slot {
@@ -109,7 +111,7 @@ impl ManagerInner {
                             let holder = read.as_ref().map(|(_, task)| &**task);
                             is_left(&slot, holder, |worker| node.lease_state(worker))
                         }
-                        // Damaged, or of a later version: its worker is all that is known.
+                        // The record is damaged, or of a later version. Only the lease of the worker can decide.
                         Err(TaskStoreError::Unreadable { .. } | TaskStoreError::Illegal { .. }) => {
                             node.lease_state(&slot.worker) == LeaseState::Ended
                         }
@@ -121,7 +123,8 @@ impl ManagerInner {
             if !is_free {
                 continue;
             }
-            // Its own slot is written again, too: somebody may just be reading that it is left.
+            // The task's present slot is written again too, because another worker may just be reading that the slot is
+            // free.
             let value = serde_json::to_vec(&mine).unwrap_or_default();
             match node.link().put(&key, value, Some(revision), None).await {
                 Ok(_) => return Ok(Some(true)),
@@ -164,7 +167,7 @@ mod tests {
     #[test]
     fn slot_of_a_task_that_runs_is_kept_whoever_wrote_it() {
         assert!(!is_left_when("a", Some("a"), &[]));
-        // Two workers wanted to start it, and the one that lost wrote the slot last; and ended.
+        // Two workers raced to start the task. The loser wrote the slot last, and then ended.
         assert!(!is_left_when("b", Some("a"), &[]));
         assert!(!is_left_when("b", Some("a"), &["b"]));
     }

@@ -1,4 +1,4 @@
-//! Tasks that have ended too many workers: they are given up, and their work is done anew on request.
+//! Tasks that have ended too many workers. A worker gives them up, and a client can request to repeat their work.
 
 use std::sync::Arc;
 
@@ -13,16 +13,17 @@ use crate::manager::{ManagerInner, TaskManager, TaskRequest};
 use crate::model::{Task, TaskMessage};
 use crate::task_stream::{TaskStream, read_task};
 
-/// Reason why nothing does the work of a dead letter anew.
+/// Reason why the work of a dead letter is not repeated.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum RedriveError {
-    /// Nothing of this id was set aside.
+    /// No dead letter has this id.
     #[error("there is no dead letter `{0}`")]
     NotSetAside(TaskId),
-    /// This worker cannot read it and has set it aside; a worker that can read it takes it by itself.
+    /// This worker cannot read the task and has set it aside. A worker that can read the task takes it without a
+    /// request.
     #[error("the task `{0}` cannot be read; a worker of a newer version may take it by itself")]
     Unreadable(TaskId),
-    /// A worker still has it.
+    /// A worker still runs the task.
     #[error("the task `{0}` has not ended: a worker has it")]
     NotEnded(TaskId),
     /// The new task was not accepted.
@@ -31,11 +32,12 @@ pub enum RedriveError {
 }
 
 impl TaskManager {
-    /// Starts a new task with the last message of a task that was given up, in its context and for its owner. A second
-    /// time it answers with the same task: the new message's id is made from the old task's.
+    /// Starts a new task with the last message of a task that was given up, in the same context and for the same owner.
+    /// A second call returns the same new task, because the id of the new message is derived from the id of the old
+    /// task.
     ///
     /// # Cancel safety
-    /// A dropped call may have started it.
+    /// A dropped call may have started the new task.
     pub async fn redrive(&self, id: &TaskId) -> Result<TaskId, RedriveError> {
         let letters = self.dead_letters().await.map_err(ExecuteError::from)?;
         let letter = letters.into_iter().find(|letter| letter.task == *id);
@@ -92,7 +94,7 @@ impl ManagerInner {
             at: now,
             again_as: None,
         };
-        // First: a task that has ended is not looked at again.
+        // Written first, because workers do not attend to a task after its end.
         node.set_aside(&letter).await?;
         let mut stream = TaskStream::behind(Arc::clone(&self.log), version, task);
         let end = crashed(reason.into(), Some(task.epoch), now);

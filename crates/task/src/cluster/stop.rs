@@ -1,4 +1,5 @@
-//! Stops in a cluster: the request is in the task's log before its owner is asked, and the receipt comes from the owner.
+//! Stops in a cluster: the stop request is in the task's log before the owner is asked, and the receipt comes from the
+//! owner.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +25,7 @@ use crate::task_stream::{TaskStream, tail_updates};
 /// Interval in which the owner is asked again.
 const ASK_EVERY: Duration = Duration::from_millis(500);
 
-/// Pause behind an answer of the log that is older than what this stop has seen.
+/// Pause after an answer of the log that is older than the last version that this stop has seen.
 const STALE_PAUSE: Duration = Duration::from_millis(50);
 
 impl TaskManager {
@@ -53,7 +54,7 @@ impl ManagerInner {
         let until = Instant::now() + max;
         let (mut progress, mut has_seen_leases) = (TaskStopProgress::default(), false);
         loop {
-            // Before anything is read: a log may grow as fast as it is read, or may not be there.
+            // Before any read, because a log may grow as fast as it is read, or may be unavailable.
             if let Some(execution) = self.execution_here(id) {
                 drop(execution.stop(cause.clone()).receipt().await);
                 if let Some(task) = end_here(&execution).await? {
@@ -97,7 +98,7 @@ impl ManagerInner {
                     };
                     drop(begun.receipt().await);
                     if let Some(task) = end_here(&execution).await? {
-                        // No wake-up leads to the entry of this task, should this node end now.
+                        // No wake-up leads to the index entry of this task if this node ends now.
                         node.flush_index().await;
                         return outcome_of(task);
                     }
@@ -123,7 +124,7 @@ impl ManagerInner {
         }
     }
 
-    /// Stops the work that an ended task has left running, here or at its worker.
+    /// Stops the orphaned work of an ended task, here or at its worker.
     async fn stop_left(
         &self,
         node: &ClusterNode,
@@ -145,13 +146,14 @@ impl ManagerInner {
         Ok(answer.flatten())
     }
 
-    /// Waits for a record after this one, until the owner is asked again.
+    /// Waits for a record after this version, at most until the owner is asked again.
     async fn changed_after(&self, id: &TaskId, version: Version) {
         let changed = tail_updates(&*self.log, id, version, 1);
         let _changed_or_not = timeout(ASK_EVERY, changed).await;
     }
 
-    /// Writes the request, and asks the owner to look. A task that has changed meanwhile is read again.
+    /// Writes the request, and asks the owner to read it. If the task has changed since the read, the caller reads it
+    /// again.
     async fn request_stop(
         &self,
         node: &ClusterNode,
@@ -166,13 +168,14 @@ impl ManagerInner {
             at: self.now(),
         };
         let requested = if task.is_executing {
-            // A running task has a wake-up. Its owner stops it while the request is written: the end has the receipt in any case.
+            // A running task has a wake-up already. The owner stops the task while the request is written, so the end
+            // has the receipt in any case.
             let delivery = node.deliver_stop(task, Some(cause.clone()));
             tokio::join!(stream.append(vec![requested]), delivery).0
         } else {
             progress.is_woken = true;
-            // Each time: the one before may have been about another record, and be gone. It finds a worker if neither this
-            // process nor the owner lives on.
+            // Sent for each request: the last wake-up may have announced another record, and may be gone. The new
+            // wake-up finds a worker even if both this process and the owner end.
             node.append_announced(&mut stream, requested, self.now())
                 .await
         };
@@ -234,8 +237,8 @@ impl ManagerInner {
 }
 
 impl ClusterNode {
-    /// Appends a record after a wake-up for it. A late receipt can take the number that the wake-up is about: a second
-    /// wake-up then has the right one.
+    /// Appends a record after a wake-up that announces its number. If a late receipt takes this number, a second
+    /// wake-up announces the right one.
     pub(crate) async fn append_announced(
         &self,
         stream: &mut TaskStream,
@@ -268,7 +271,7 @@ impl ClusterNode {
         }
     }
 
-    /// Asks the owner to look.
+    /// Asks the owner to read the stop request.
     async fn deliver_stop(&self, task: &Task, stop: Option<Cause>) -> StopDelivery {
         let Some(owner) = &task.worker else {
             return StopDelivery::NoOwner;

@@ -4,20 +4,20 @@ use allstop_log::Version;
 
 use crate::model::Task;
 
-/// Progress of a stop: its steps and looks so far.
+/// Progress of a stop: its previous steps and reads.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct TaskStopProgress {
-    /// True once it has seen the task before its end.
+    /// True after the stop has seen the task before its end.
     pub has_seen_it_open: bool,
-    /// True once it has sent a wake-up.
+    /// True after the stop has sent a wake-up.
     pub is_woken: bool,
-    /// True once the log has its request, or the request of another stop.
+    /// True after the log contains this stop's request, or the request of another stop.
     pub has_requested: bool,
-    /// The last version that it knows of.
+    /// The last version that the stop has seen.
     pub version: Version,
 }
 
-/// The task as a stop finds it.
+/// The task as read by a stop.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StopLook<'a> {
     /// Version at which the task was read.
@@ -25,36 +25,36 @@ pub(super) struct StopLook<'a> {
     pub task: &'a Task,
     /// True if no worker has the task, and this process may end it.
     pub can_end_here: bool,
-    /// True if the time of the stop is over.
+    /// True after the timeout of the stop.
     pub is_late: bool,
 }
 
 /// Next step of a stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StopStep {
-    /// The task had ended before: stop the work that it has left running.
+    /// The task had ended before the stop: stop its orphaned work.
     StopLeft,
-    /// The task has ended since: answer with its end.
+    /// The task has ended during the stop: answer with its end.
     Answer,
-    /// Answer how far the request has come.
+    /// Report the progress of the request.
     Report,
-    /// Others were always first to write. No process would remember the stop, so it is not promised.
+    /// Other writers were always first. No process remembers the stop, so the stop gives up with an error.
     GiveUp,
     /// The answer of the log is older than a known version: read it again.
     ReadAgain,
-    /// No worker has the task, which is at rest: end it here. If that is not possible, decide again.
+    /// No worker has the task, which is at rest: end it here. If that fails, decide again.
     EndHere,
-    /// The request has gone without an end: the canceler has refused.
+    /// The request is gone and the task has not ended: the canceler has refused.
     Refused,
-    /// Write the request between the records of the owner, and ask the owner to stop it.
+    /// Write the request between the records of the owner, and ask the owner to stop the task.
     RequestRunning,
     /// Write the request to a task at rest, after a wake-up for its record.
     RequestAtRest,
-    /// Ask the owner again, after a wake-up for the request if there may be none.
+    /// Ask the owner again, after a wake-up for the request if none may exist.
     Ask { wakes: bool },
 }
 
-/// Decides about the next step of a stop.
+/// Decides the next step of a stop.
 pub(super) fn next_stop_step(progress: &TaskStopProgress, look: StopLook<'_>) -> StopStep {
     let task = look.task;
     if task.has_ended() {
@@ -73,7 +73,7 @@ pub(super) fn next_stop_step(progress: &TaskStopProgress, look: StopLook<'_>) ->
     if look.version < progress.version {
         return StopStep::ReadAgain;
     }
-    // Also one whose stop is requested already: it needs no worker, and all of them may be busy.
+    // Even if the stop is already requested: ending the task here needs no worker, and all workers may be busy.
     if !task.is_executing && look.can_end_here {
         return StopStep::EndHere;
     }
@@ -81,7 +81,8 @@ pub(super) fn next_stop_step(progress: &TaskStopProgress, look: StopLook<'_>) ->
         (false, _) if progress.has_requested => StopStep::Refused,
         (false, true) => StopStep::RequestRunning,
         (false, false) => StopStep::RequestAtRest,
-        // A task that runs has a wake-up already. For another one, that of the request may have been for nothing.
+        // A running task has a wake-up already. For a task at rest, the wake-up of the request may have been removed
+        // too early.
         (true, is_executing) => StopStep::Ask {
             wakes: !is_executing && !progress.is_woken,
         },
@@ -147,7 +148,7 @@ mod tests {
         )
     }
 
-    /// Every progress there is, at this version.
+    /// All combinations of progress, at this version.
     fn every_progress() -> impl Iterator<Item = TaskStopProgress> {
         (0..8).map(|bits: u8| TaskStopProgress {
             has_seen_it_open: bits & 1 > 0,

@@ -1,4 +1,4 @@
-//! Wake-ups: which task needs somebody, and from which record on.
+//! Wake-ups: each names a task that needs a worker, and the record that the wake-up announces.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use serde::{Deserialize, Serialize};
 pub(super) struct WakeUp {
     /// The task.
     pub task: TaskId,
-    /// Number of the record that it is about, which may not be there yet.
+    /// Number of the announced record, which may not be stored yet.
     pub version: u64,
-    /// Time at which it was sent, on the sender's clock.
+    /// Time of sending, on the sender's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent_at: Option<Timestamp>,
 }
 
-/// Time after which a record that is not there never comes: much longer than any write that was sent before takes to
-/// arrive, and than clocks differ.
+/// Time after which a missing record can no longer arrive. This time is much longer than the delay of any earlier write
+/// plus the difference between clocks.
 const RECORD_MAX: Duration = Duration::from_hours(2);
 
 impl WakeUp {
@@ -31,7 +31,8 @@ impl WakeUp {
         }
     }
 
-    /// True if its record is still to be waited for. The number of deliveries says little: busy workers give it back.
+    /// True if the announced record may still arrive. The number of deliveries is a weak sign, because busy workers
+    /// return wake-ups.
     pub(super) fn awaits_record(&self, now: Timestamp) -> bool {
         let age_max = i64::try_from(RECORD_MAX.as_millis()).unwrap_or(i64::MAX);
         self.sent_at
@@ -42,7 +43,7 @@ impl WakeUp {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// `None`: no wake-up of this program.
+    /// `None` if the bytes are not a wake-up of this program.
     pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok()
     }

@@ -1,4 +1,4 @@
-//! Wake-ups: one worker at a time has a wake-up. It attends to the task, and takes the wake-up away or gives it back.
+//! Wake-ups: one worker at a time holds a wake-up. The worker attends to the task, then removes or returns the wake-up.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,23 +22,23 @@ use crate::manager::ManagerInner;
 /// Pause of a wake-up whose task this version cannot read.
 const UNREADABLE_PAUSE: Duration = Duration::from_mins(1);
 
-/// Pauses for the record of a wake-up: 10 ms, twice as long each time, at most this. After so many deliveries, and hours
-/// ([`WakeUp::awaits_record`]), it is taken away: much later than any write that was sent before can still arrive.
+/// Longest pause for the record of a wake-up: the pause starts at 10 ms and doubles each time. The wake-up is removed
+/// after this number of deliveries and the hours of [`WakeUp::awaits_record`]. No earlier write can still arrive then.
 const RECORD_PAUSE_MAX: Duration = Duration::from_mins(1);
 const RECORD_DELIVERIES_MAX: u64 = 200;
 
-/// Interval in which a worker without a free place looks at a wake-up that no other takes: to stop a task, or to give it up,
-/// needs none, and all workers may be busy for hours.
+/// Interval in which a worker without a free permit checks for a wake-up that no other worker takes. Stopping a task or
+/// giving it up needs no permit, and all workers may be busy for hours.
 const LOOK_WITHOUT_PLACE: Duration = Duration::from_millis(500);
 
-/// Pause of a wake-up that needs a place. Short: another worker may have one.
+/// Pause of a wake-up that needs a permit. Short, because another worker may have one.
 const PLACE_PAUSE: Duration = Duration::from_millis(250);
 
-/// Shortest pause of a task whose owner has no slot, half of the first one; the longest is 64 times as long.
+/// Half of the first pause of a task whose owner has no free slot. The longest pause is 64 times as long.
 const SLOT_PAUSE_MIN: Duration = Duration::from_millis(125);
 
 impl ManagerInner {
-    /// Takes wake-ups, as many at a time as the worker runs executions, and now and then one more.
+    /// Takes as many wake-ups at a time as the worker has permits for executions, and periodically one more.
     pub(super) async fn take_wake_ups(self: &Arc<Self>, node: &Arc<ClusterNode>) {
         let places = Arc::new(Semaphore::new(node.options.concurrency));
         let mut is_closing = node.is_closing.subscribe();
@@ -71,7 +71,7 @@ impl ManagerInner {
                 }
             };
             let (manager, own) = (Arc::clone(self), Arc::clone(node));
-            // One may have become free while it waited for a wake-up.
+            // A permit may have become free during the wait for a wake-up.
             let place = place.or_else(|| Arc::clone(&places).try_acquire_owned().ok());
             let capacity = match place {
                 Some(_) => ClaimCapacity::Place,
@@ -91,7 +91,7 @@ impl ManagerInner {
         }
     }
 
-    /// Attends to the task of a wake-up, and takes the wake-up away when the task needs no worker.
+    /// Attends to the task of a wake-up, and removes the wake-up when the task needs no worker.
     async fn handle(
         self: &Arc<Self>,
         node: &ClusterNode,
@@ -118,7 +118,7 @@ impl ManagerInner {
                     if let Err(error) = self.set_aside(node, &wake_up.task, &reason).await {
                         tracing::debug!(%error, "a dead letter is written later");
                     }
-                    // A worker of a newer version may be able to read it.
+                    // A worker of a newer version may be able to read the task.
                     return give_back(held, UNREADABLE_PAUSE).await;
                 }
                 Err(error) => {
@@ -149,13 +149,13 @@ impl ManagerInner {
                 Attention::Here(execution) => {
                     let permit = execution.await_release();
                     if permit.is_none() && !execution.is_ending() {
-                        // A duplicate, which needs no place of this worker.
+                        // A duplicate, which needs no permit of this worker.
                         return give_back(held, LOOK_AGAIN).await;
                     }
                     while_held(held, execution.released()).await;
                     let result = execution.present_result();
                     if !matches!(result, Some(ExecutionResult::Ended(_))) {
-                        // The obstacle to its end may last.
+                        // The obstacle to the end of the task may last.
                         return give_back(held, LOOK_AGAIN).await;
                     }
                 }
@@ -187,7 +187,8 @@ impl ManagerInner {
     }
 }
 
-/// The next wake-up for a worker with a place. Without one, only a wake-up that no other worker takes, if there is one.
+/// Takes the next wake-up, for a worker with a permit. A worker without a permit gets only a wake-up that no other
+/// worker takes.
 async fn next_wake_up(
     node: &ClusterNode,
     has_place: bool,
@@ -199,20 +200,21 @@ async fn next_wake_up(
     }
 }
 
-/// Pause of a wake-up whose record is not there at this delivery.
+/// Pause of a wake-up whose record is missing at this delivery.
 fn record_pause(delivery: u64) -> Duration {
     let doublings = u32::try_from(delivery.min(16)).unwrap_or_default();
     let pause = Duration::from_millis(5) * 2_u32.pow(doublings);
     pause.min(RECORD_PAUSE_MAX)
 }
 
-/// Pause of a wake-up whose owner has no slot: with the deliveries so far it grows, so that many that wait cost little.
+/// Pause of a wake-up whose owner has no free slot. The pause grows with the deliveries, so that many waiting wake-ups
+/// cost little.
 fn slot_pause(delivery: u64) -> Duration {
     let doublings = u32::try_from(delivery.min(6)).unwrap_or_default();
     SLOT_PAUSE_MIN * 2_u32.pow(doublings)
 }
 
-/// Keeps a wake-up from others while something is done about it.
+/// Holds a wake-up until the work is done.
 async fn while_held<T>(held: &dyn HeldWakeUp, work: impl Future<Output = T>) -> T {
     let mut work = std::pin::pin!(work);
     loop {
@@ -228,7 +230,7 @@ async fn while_held<T>(held: &dyn HeldWakeUp, work: impl Future<Output = T>) -> 
     }
 }
 
-/// Takes a wake-up away if the steps before that are done.
+/// Removes a wake-up if the steps before were successful.
 async fn settle(held: &dyn HeldWakeUp, done: Result<(), LogError>) {
     let taken = match done {
         Ok(()) => held.take_away().await,

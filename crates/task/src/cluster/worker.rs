@@ -17,7 +17,7 @@ impl ClusterNode {
         work: impl Future<Output = ()> + Send + 'static,
     ) -> Result<(), NotStarted> {
         let spec = WorkSpec::new(ItemKind::Future, name);
-        // The loop belongs to the scope; its value is not waited for.
+        // The loop belongs to the scope; nothing waits for its value.
         drop(self.scope.spawn(spec, |cx| async move {
             tokio::select! {
                 _stopped = cx.stopped_at(name) => {}
@@ -39,7 +39,7 @@ impl ManagerInner {
         }
         let (manager, own) = (Arc::clone(self), Arc::clone(node));
         let lease = WorkSpec::new(ItemKind::Future, "lease");
-        // Beside the executors' code, which may block its threads.
+        // On separate threads, because code of the executors may block its threads.
         drop(node.scope.spawn_control(lease, |cx| async move {
             tokio::select! {
                 _stopped = cx.stopped_at("lease") => {}

@@ -18,14 +18,14 @@ use crate::model::{Task, TaskState};
 #[derive(Debug, Clone)]
 #[must_use = "the receipt says what still runs"]
 pub struct CancelOutcome {
-    /// The task behind its end.
+    /// The task after its end.
     pub task: Arc<Task>,
     /// Receipt of the stop.
     pub receipt: Arc<Receipt>,
 }
 
 impl CancelOutcome {
-    /// True if the task had ended, and the stop was of work that it had left running.
+    /// True if the task had ended before, and this stop covered orphaned work of the task.
     pub fn is_of_left_work(&self) -> bool {
         let end = self.task.ending.receipt.as_ref();
         end.is_none_or(|end| end.stop_id() != self.receipt.stop_id())
@@ -56,7 +56,7 @@ impl TaskManager {
 }
 
 impl ManagerInner {
-    /// A stop of a task that has ended: a task that was stopped answers with the id of its first stop.
+    /// Answers a stop of a task that has ended. For a stopped task the receipt has the id of the first stop.
     pub(crate) fn already_ended(
         &self,
         task: Arc<Task>,
@@ -69,7 +69,7 @@ impl ManagerInner {
         let mut left = Vec::new();
         if let Some(first) = &task.ending.receipt {
             info.stop_id = first.stop_id().clone();
-            // Nobody has seen their end since.
+            // No process has observed the end of these items since.
             let items = first.items().iter();
             left.extend(items.filter(|item| item.state.breaks_quiet()).cloned());
         }
@@ -93,7 +93,7 @@ impl ManagerInner {
         })
     }
 
-    /// Stops the execution of a task, or begins one that ends the task at rest. `None`: the task has ended.
+    /// Stops the execution of a task, or starts an execution that ends the task at rest. `None` if the task has ended.
     fn begin_stop(
         self: &Arc<Self>,
         id: &TaskId,
@@ -121,7 +121,7 @@ impl ManagerInner {
                 execution
             }
         };
-        // One that has begun already is joined.
+        // A second stop joins the first.
         let stop = execution.stop(cause.clone());
         Ok(Some((execution, stop)))
     }
@@ -148,8 +148,8 @@ impl ManagerInner {
     }
 }
 
-/// The task after the end of its execution here, which was stopped. `None`: at rest now, or another worker was first. The
-/// stop then finds the new state.
+/// Waits for the end of a stopped execution in this process, and returns the ended task. `None` if the task is at rest
+/// now, or another worker was first. The stop is then decided again on the new state.
 pub(crate) async fn end_here(execution: &Execution) -> Result<Option<Arc<Task>>, CancelError> {
     match execution.result().await {
         ExecutionResult::Ended(task) if task.has_ended() => return Ok(Some(task)),
@@ -159,19 +159,19 @@ pub(crate) async fn end_here(execution: &Execution) -> Result<Option<Arc<Task>>,
         | ExecutionResult::NotStarted(ExecuteError::Store(TaskStoreError::Fenced(_))) => {}
         ExecutionResult::NotConfirmed(error)
         | ExecutionResult::NotStarted(ExecuteError::Store(error)) => return Err(error.into()),
-        // Its message was refused.
+        // The store refused the message of this execution.
         ExecutionResult::NotStarted(_) => {}
     }
     execution.released().await;
     Ok(None)
 }
 
-/// The answer for a task that has ended during its stop.
+/// Returns the answer for a task that has ended during its stop.
 pub(crate) fn outcome_of(task: Arc<Task>) -> Result<CancelOutcome, CancelError> {
     let was_lost = task.ending.lost_execution.is_some();
     match task.ending.receipt.clone().filter(|_| !was_lost) {
         Some(receipt) => Ok(CancelOutcome { task, receipt }),
-        // The executor, or the loss of its worker, was first.
+        // The executor, or the loss of the worker, ended the task first.
         None => Err(CancelError::AlreadyEnded(task)),
     }
 }

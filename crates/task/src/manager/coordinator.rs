@@ -15,17 +15,17 @@ use crate::task_stream::TaskStream;
 
 /// Coordination of the tasks of a store.
 pub(crate) enum Coordinator {
-    /// By this process: it has all tasks in its table.
+    /// By this process alone: the table contains all tasks.
     Local {
         /// Keeps other processes from managing the tasks.
         _lock: StreamLock,
     },
-    /// By the processes of a cluster: the table has the executions of this process.
+    /// By the processes of a cluster: the table contains the executions of this process.
     Cluster(Arc<ClusterNode>),
 }
 
 impl Coordinator {
-    /// Notes the task after a confirmed append.
+    /// Updates the task's entry after a confirmed append.
     pub(super) fn note(&self, table: &Mutex<TaskTable>, stream: &TaskStream) {
         match (stream.task(), self) {
             (Some(task), Self::Local { .. }) => table.lock().note(task, stream.feed()),
@@ -42,7 +42,7 @@ impl Coordinator {
         }
     }
 
-    /// Appends a record that is announced to the worker which has the task now.
+    /// Appends a record, and announces it to the worker that now has the task.
     pub(super) async fn append_announced(
         &self,
         stream: &mut TaskStream,
@@ -61,14 +61,14 @@ impl Coordinator {
         }
     }
 
-    /// Ends what this process does for others, at most until then.
+    /// Finishes the work that this process does for clients and other nodes, and waits until `until` at most.
     pub(super) async fn close(&self, until: Instant) {
         if let Self::Cluster(node) = self {
             node.close(until).await;
         }
     }
 
-    /// Notes the task that does the work of a dead letter anew.
+    /// Notes the new task that repeats the work of a dead letter.
     pub(crate) async fn note_again(
         &self,
         letter: &DeadLetter,

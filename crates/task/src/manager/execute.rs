@@ -18,36 +18,36 @@ use crate::subscription::TaskSubscription;
 /// Message that starts an execution.
 #[derive(Debug, Clone)]
 pub struct TaskRequest {
-    /// Principal that sends it.
+    /// Principal that sends the message.
     pub owner: Arc<str>,
-    /// Task at rest that it continues; `None`: a new task.
+    /// Task at rest to continue; `None` for a new task.
     pub task_id: Option<TaskId>,
-    /// Context of the task; `None`: a new context for a new task. A context belongs to the owner of its first task.
+    /// Context of the task; `None` gives a new task a new context. A context belongs to the owner of its first task.
     pub context_id: Option<ContextId>,
-    /// The message. Its id makes a repeated request harmless.
+    /// The message. A repeated request with the same message id starts nothing.
     pub message: TaskMessage,
-    /// Fields of the request, kept with a new task.
+    /// Additional fields from the request, stored with a new task.
     pub metadata: JsonMap,
     /// W3C trace context of the request (`traceparent`), for its execution.
     pub trace: Option<Arc<str>>,
 }
 
 impl TaskRequest {
-    /// Context of the new task: the one that it names, or a new one.
+    /// Context of the new task: the requested context, or a new one.
     pub(crate) fn context(&self) -> ContextId {
         let new = || ContextId::new(Ulid::generate().to_string());
         self.context_id.clone().unwrap_or_else(new)
     }
 }
 
-/// Accepted message: it is durable, and its execution runs or waits for a slot.
+/// Accepted message. The message is durable, and its execution runs or waits for a slot.
 #[derive(Debug)]
 pub struct AcceptedTask {
     /// The task.
     pub task_id: TaskId,
-    /// True if the message had been accepted before: nothing new has started.
+    /// True if the message had been accepted before. Nothing new has started.
     pub is_repeated: bool,
-    /// The task's events from here on, behind a snapshot.
+    /// The task's events: a snapshot, then every later record.
     pub subscription: TaskSubscription,
 }
 
@@ -55,9 +55,9 @@ pub struct AcceptedTask {
 enum RequestAdmission {
     /// The message is known. Its execution, if one runs, may not be accepted yet.
     Repeated(TaskId, Option<Arc<Execution>>),
-    /// An execution is just ending: ask again behind it.
+    /// An execution is just ending: repeat the request after its release.
     Wait(Arc<Execution>),
-    /// The engine runs.
+    /// The engine has started.
     Started(TaskId, Arc<TaskFeed>, Acceptance),
 }
 
@@ -107,13 +107,14 @@ impl TaskManager {
 }
 
 impl ManagerInner {
-    /// Decides about a request and enters its execution, in one step under the table's lock. Then its engine starts.
+    /// Decides about a request and enters its execution, in one step under the table's lock. The engine starts
+    /// afterwards.
     fn admit(
         self: &Arc<Self>,
         request: &TaskRequest,
         message: &Arc<TaskMessage>,
     ) -> Result<RequestAdmission, ExecuteError> {
-        // Before the lock: the clock is the embedding program's.
+        // Read before the lock, because the clock is code of the embedding program.
         let now = self.now();
         let owner = &request.owner;
         let mut table = self.table.lock();
@@ -172,7 +173,8 @@ impl ManagerInner {
         Ok(RequestAdmission::Started(id, feed, acceptance))
     }
 
-    /// The slot, or the place in the queue, as a value. Not under the table's lock, which its drop takes.
+    /// Wraps the slot, or the position in the queue, in a guard. The caller must not hold the table's lock, because
+    /// dropping the guard takes this lock.
     pub(super) fn slot_request(
         self: &Arc<Self>,
         answer: SlotAnswer,
@@ -190,7 +192,7 @@ impl ManagerInner {
     }
 }
 
-/// The first record of a new task.
+/// Creates the first record of a new task.
 pub(crate) fn created(
     id: &TaskId,
     context: &ContextId,

@@ -1,4 +1,4 @@
-//! Executions of this process in a cluster: tasks that are taken as their log has them.
+//! Executions of this process in a cluster. The process takes tasks as they are in their logs.
 
 use std::sync::Arc;
 
@@ -12,34 +12,35 @@ use crate::feed::TaskFeed;
 use crate::model::Task;
 
 impl ManagerInner {
-    /// The execution of a task that is here.
+    /// The execution of a task in this process.
     pub(crate) fn execution_here(&self, id: &TaskId) -> Option<Arc<Execution>> {
         self.table.lock().execution(id)
     }
 
-    /// Executions of a worker that are here.
+    /// Executions of a worker in this process.
     pub(crate) fn executions_of(&self, worker: &WorkerId) -> Vec<Arc<Execution>> {
         let mut executions = self.table.lock().executions();
         executions.retain(|execution| execution.worker() == Some(worker));
         executions
     }
 
-    /// Number of the executions that are here, and true if no more are taken.
+    /// Number of executions in this process, and true if it accepts no more.
     pub(crate) fn occupancy(&self) -> (usize, bool) {
         let table = self.table.lock();
         let is_draining = table.is_draining || table.is_closed;
         (table.executions().len(), is_draining)
     }
 
-    /// Resolves when no more is taken.
+    /// Resolves when this process accepts no more executions.
     pub(crate) async fn draining(&self) {
         let mut is_draining = self.is_draining.subscribe();
-        // The sender is in this manager, so the wait ends with the value.
+        // This manager keeps the sender, so the wait ends with the value.
         let _set = is_draining.wait_for(|is_draining| *is_draining).await;
     }
 
-    /// Takes a task that needs somebody, as it was read at this version: its first append is refused if the task has
-    /// changed since. An execution that is here already looks at what is new. `None`: nothing more is taken.
+    /// Takes a task that needs a worker, as it was read at this version. The log refuses the first append if the task
+    /// has changed since. If an execution of the task runs here already, that execution reads new records. `None` if
+    /// this process takes no more tasks.
     pub(crate) fn take(
         self: &Arc<Self>,
         version: Version,
@@ -51,7 +52,7 @@ impl ManagerInner {
             execution.ask_to_look();
             return Some(execution);
         }
-        // The loss of a lease stops what is in the table, so nothing enters it behind that.
+        // The loss of a lease stops all executions in the table, so no execution may enter after the loss.
         if !self.coordinator.may_start(worker.as_ref()) {
             return None;
         }
@@ -73,7 +74,7 @@ impl ManagerInner {
             (ExecutionJob::FromLog, Some((answer, &task.owner)))
         };
         table.enter_taken(task, Arc::clone(&execution), &feed);
-        // Its acceptance has no recipient: that was when its message was stored.
+        // The acceptance has no recipient: its client was answered when the message was stored.
         drop(self.start_engine(table, scopes, &task.id, feed, job, slot));
         Some(execution)
     }
@@ -84,7 +85,7 @@ impl ManagerInner {
         !table.is_closed && table.execution(id).is_none()
     }
 
-    /// Begins to end a task at rest that no worker has, as it was read at this version.
+    /// Starts an execution that ends a task at rest. No worker has the task, which was read at this version.
     pub(crate) fn stop_at_rest(
         self: &Arc<Self>,
         version: Version,
@@ -106,7 +107,8 @@ impl ManagerInner {
         Some((execution, stop))
     }
 
-    /// The items that a stop of an execution here, or of work that it has left, would find; `None`: no work is here.
+    /// The items that a stop of an execution here, or of orphaned work here, would find. `None` if this process has no
+    /// work of the task.
     pub(crate) fn preview_here(&self, id: &TaskId, cause: Cause) -> Option<Receipt> {
         let execution = self.execution_here(id);
         let running = execution

@@ -1,4 +1,4 @@
-//! The manager as its executions see it.
+//! Implements the execution host for the manager.
 
 use std::sync::Arc;
 
@@ -79,7 +79,7 @@ impl ExecutionHost for ManagerInner {
     fn shut_down(&self) -> BoxFuture<'_, ()> {
         let mut is_shut_down = self.is_shut_down.subscribe();
         async move {
-            // The sender is in this manager, so the wait ends with the value.
+            // This manager keeps the sender, so the wait ends with the value.
             let _set = is_shut_down.wait_for(|is_shut_down| *is_shut_down).await;
         }
         .boxed()

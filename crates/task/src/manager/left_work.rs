@@ -1,4 +1,4 @@
-//! Stops of work that outlives its task.
+//! Stops of orphaned work, which outlives its task.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::execution::user_code;
 use crate::model::Task;
 
 impl ManagerInner {
-    /// Asks the executor's code in this process to stop what an ended task has left running. `None`: no work is left here.
+    /// Asks the canceler in this process to stop orphaned work of an ended task. `None` if no such work is here.
     pub(crate) async fn stop_left_here(
         &self,
         task: &Arc<Task>,

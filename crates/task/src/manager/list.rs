@@ -1,4 +1,4 @@
-//! Lists of tasks: a task in one line, filters and pages.
+//! Lists of tasks: summaries, filters and pages.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{Task, TaskState};
 
-/// A task in one line.
+/// Summary of a task, for lists.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskSummary {
     /// Id of the task.
     pub id: TaskId,
     /// Context of the task.
     pub context_id: ContextId,
-    /// Principal that the task belongs to.
+    /// Principal that owns the task.
     pub owner: Arc<str>,
     /// Last durable state.
     pub state: TaskState,
@@ -39,18 +39,18 @@ impl TaskSummary {
         }
     }
 
-    /// True if a list has the task behind this position.
+    /// True if the task follows this position in a list.
     pub(crate) fn is_behind(&self, position: Option<&TaskPosition>) -> bool {
         position.is_none_or(|(at, id)| (self.updated_at, &self.id) < (*at, id))
     }
 
-    /// True if nothing can follow.
+    /// True if only late receipts can follow.
     pub fn has_ended(&self) -> bool {
         self.state.is_terminal() || self.is_reply
     }
 }
 
-/// Tasks to list. Every field narrows the list.
+/// Filter of a list. Every field that is set narrows the list.
 #[derive(Debug, Clone, Default)]
 pub struct ListFilter {
     /// Tasks of this principal.
@@ -63,22 +63,22 @@ pub struct ListFilter {
     pub updated_after: Option<Timestamp>,
 }
 
-/// Position in a list: the last task of a page.
+/// Position in a list: update time and id of the last task of a page.
 pub type TaskPosition = (Timestamp, TaskId);
 
-/// Page of a list, from the newest change to the oldest.
+/// Page of a list, sorted from the newest change to the oldest.
 #[derive(Debug, Clone)]
 pub struct TaskPage {
     /// The tasks.
     pub tasks: Vec<TaskSummary>,
     /// Position of the next page; `None` for the last page.
     pub next: Option<TaskPosition>,
-    /// Number of tasks that the filter lets through.
+    /// Number of tasks that match the filter.
     pub total: usize,
 }
 
 impl TaskPage {
-    /// The first `limit` of these tasks.
+    /// Creates a page with the first `limit` of these tasks.
     pub(crate) fn first(mut tasks: Vec<TaskSummary>, limit: usize, total: usize) -> Self {
         let has_more = tasks.len() > limit;
         tasks.truncate(limit);
@@ -91,7 +91,7 @@ impl TaskPage {
 }
 
 impl ListFilter {
-    /// The owner, if nothing else narrows the list.
+    /// The owner, if no other field is set.
     pub(super) fn only_owner(&self) -> Option<&Arc<str>> {
         let has_more =
             self.context_id.is_some() || self.state.is_some() || self.updated_after.is_some();
@@ -135,7 +135,7 @@ mod tests {
         }
     }
 
-    /// Filters with one more field that fits, each with a filter of another value in that field.
+    /// Filters with one additional field that matches, each with a filter that has another value in that field.
     fn narrower() -> [(ListFilter, ListFilter); 3] {
         let after = |ms| Some(Timestamp::from_unix_ms(ms));
         let context = |id| Some(ContextId::new(id));

@@ -41,10 +41,10 @@ use coordinator::Coordinator;
 use slots::SlotAnswer;
 use table::TaskTable;
 
-/// Manager of the tasks of one store. Clones are the same manager.
+/// Manager of the tasks of one store. Clones share one manager.
 ///
-/// It owns every task of its store: one execution at a time per task, one writer per stream. Clients that go away
-/// stop nothing.
+/// The manager owns every task of its store. Each task has at most one execution at a time, and each stream has one
+/// writer. A client that disconnects stops nothing.
 #[derive(Clone)]
 pub struct TaskManager {
     pub(crate) inner: Arc<ManagerInner>,
@@ -54,13 +54,13 @@ pub(crate) struct ManagerInner {
     pub(crate) log: Arc<dyn Log>,
     pub(crate) root: Scope,
     pub(crate) factory: Arc<dyn TaskPartsFactory>,
-    /// The factory's, if it makes the same for every task.
+    /// The factory's parts, if it shares the same parts among all tasks.
     pub(crate) shared_parts: Option<TaskParts>,
     pub(crate) options: TaskOptions,
     table: Mutex<TaskTable>,
     is_shut_down: watch::Sender<bool>,
     pub(crate) coordinator: Coordinator,
-    /// True once no message is accepted any more.
+    /// True after the manager stops accepting messages.
     is_draining: watch::Sender<bool>,
 }
 
@@ -86,12 +86,12 @@ impl ManagerInner {
         })
     }
 
-    /// Time for records.
+    /// Current time for records.
     pub(crate) fn now(&self) -> Timestamp {
         (self.options.now)()
     }
 
-    /// Scopes of a new execution.
+    /// Creates the scopes of a new execution.
     fn new_execution(
         &self,
         id: &TaskId,
@@ -105,9 +105,10 @@ impl ManagerInner {
         })
     }
 
-    /// Starts the engine of an execution that is in the table. A stop is in it before its engine runs; without an answer it
-    /// needs no slot. Not under the table's lock: a runtime that has ended drops the engine at once, which takes the
-    /// execution out again, and so does a place in the queue.
+    /// Starts the engine of an execution in the table. A requested stop reaches the execution before the engine runs.
+    /// Without a slot answer the execution needs no slot. Releases the table's lock first: if the runtime has ended, it
+    /// drops the engine at once, and this drop takes the lock to remove the execution. Dropping a position in the queue
+    /// takes the lock too.
     fn start_engine(
         self: &Arc<Self>,
         table: MutexGuard<'_, TaskTable>,
@@ -129,7 +130,7 @@ impl ManagerInner {
         let engine =
             ExecutionEngine::new(Arc::clone(self) as _, new.execution, stream, new.side_scope);
         let (accepted_tx, accepted) = oneshot::channel();
-        // The engine belongs to its scope; no value is waited for.
+        // The engine belongs to its scope; nothing waits for its value.
         drop(scope.spawn_engine(engine.run(job, slot, accepted_tx)));
         accepted
     }

@@ -1,4 +1,4 @@
-//! Operations that are done by this process alone, or by the processes of a cluster together.
+//! Operations of the manager, by this process alone or by the processes of a cluster together.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ impl TaskManager {
     /// Accepts a message and starts its execution.
     ///
     /// # Cancel safety
-    /// Dropping the future stops nothing: the message is accepted or refused as if the caller still waited.
+    /// Dropping the future stops nothing: the manager still accepts or refuses the message.
     pub async fn execute(&self, request: TaskRequest) -> Result<AcceptedTask, ExecuteError> {
         match &self.inner.coordinator {
             Coordinator::Local { .. } => self.execute_locally(request).await,
@@ -30,14 +30,15 @@ impl TaskManager {
 
     /// Stops a task: its execution, or the task itself if it is at rest. A second stop joins the first. If the
     /// execution ends or rests before the stop reaches it, the stop is decided again on the new state. If the task has
-    /// ended, this stops the work that it has left running, if there is any.
+    /// ended, this stops its orphaned work.
     ///
-    /// The answer comes within grace and force, and the time for the write of the end
+    /// The answer comes within grace and force, plus the time for the write of the end
     /// ([`ending_write_max`](crate::TaskOptions::ending_write_max)). A stop that is decided again takes that long once
-    /// more. [`CancelError::Store`] means: the work was stopped, and its end is not confirmed: the write is repeated.
+    /// more. [`CancelError::Store`] means that the work was stopped but the end is not confirmed; the manager repeats
+    /// the write.
     ///
     /// # Cancel safety
-    /// Dropping the future does not take the stop back.
+    /// Dropping the future does not revoke the stop.
     pub async fn cancel(&self, id: &TaskId, cause: Cause) -> Result<CancelOutcome, CancelError> {
         match &self.inner.coordinator {
             Coordinator::Local { .. } => self.cancel_locally(id, cause).await,
@@ -56,10 +57,10 @@ impl TaskManager {
         }
     }
 
-    /// A page of at most `limit` tasks after a position. A filter by owner alone costs as much as the page; every other
-    /// filter looks at all tasks, in steps between which other requests have their turn.
+    /// Returns a page of at most `limit` tasks after a position. A filter by owner alone costs as much as the page.
+    /// Every other filter scans all tasks in steps, and other requests can run between the steps.
     ///
-    /// In a cluster every list reads the entries of the owner, or of all owners, and may lack the changes of the last moment.
+    /// In a cluster every list reads the entries of the owner, or of all owners, and may lack the latest changes.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -100,7 +101,8 @@ impl TaskManager {
         }
     }
 
-    /// Resolves when another process has asked this one to take no more tasks. Never, unless it is a worker of a cluster.
+    /// Resolves when another process has asked this one to accept no more tasks. Never resolves unless this process is
+    /// a worker of a cluster.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -111,10 +113,10 @@ impl TaskManager {
         }
     }
 
-    /// Asks a worker of the cluster to take no more tasks. False: it does not answer.
+    /// Asks a worker of the cluster to accept no more tasks. Returns false if the worker does not answer.
     ///
     /// # Cancel safety
-    /// Dropping the future may have asked it.
+    /// A dropped call may have sent the request.
     pub async fn drain_worker(&self, worker: &WorkerId) -> Result<bool, TaskStoreError> {
         match &self.inner.coordinator {
             Coordinator::Local { .. } => Ok(false),
@@ -124,7 +126,7 @@ impl TaskManager {
 }
 
 impl ManagerInner {
-    /// The task as it is now, with the feed of its later records if this process writes all of them.
+    /// The current task, with the feed of its later records if this process writes all of them.
     pub(super) async fn current(
         &self,
         id: &TaskId,

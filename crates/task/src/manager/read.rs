@@ -13,11 +13,12 @@ use crate::model::Task;
 use crate::subscription::TaskSubscription;
 use crate::task_stream::{current_task, read_task};
 
-/// Tasks that a list looks at under the lock of the table: a tenth of a millisecond, for which messages wait.
+/// Number of tasks that a list scans while it holds the lock of the table. This takes a tenth of a millisecond, during
+/// which messages wait.
 const SCAN_LEN_MAX: usize = 512;
 
 impl TaskManager {
-    /// The task with this id. An answer without a task is not found.
+    /// The task with this id. If its executor answered with a message, the task counts as not found.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -29,7 +30,7 @@ impl TaskManager {
         Ok(task)
     }
 
-    /// The task with this id, also if its executor answered with a message.
+    /// The task with this id, including a task whose executor answered with a message.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -47,8 +48,9 @@ impl TaskManager {
         Ok(version)
     }
 
-    /// Events of a task. `from` is the number of the last event that the client has; without one the subscription
-    /// begins with a snapshot. It ends behind a record that ends an execution. A task at rest is waited for.
+    /// Subscribes to the events of a task. `from` is the number of the last event that the client has. Without it, the
+    /// subscription begins with a snapshot. The subscription ends after a record that ends an execution, and waits
+    /// while the task is at rest.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -60,7 +62,8 @@ impl TaskManager {
         self.subscription(id, from, Task::has_ended).await
     }
 
-    /// The same for the present execution, or the last one: a task at rest is not waited for.
+    /// Like [`subscribe`](Self::subscribe), but for the present or last execution: the subscription does not wait for a
+    /// task at rest.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -93,7 +96,7 @@ impl TaskManager {
 }
 
 impl ManagerInner {
-    /// The task as the log has it.
+    /// The task as it is in the log.
     pub(crate) async fn stored(&self, id: &TaskId) -> Result<(Version, Arc<Task>), ReadTaskError> {
         let read = read_task(&*self.log, id).await?;
         read.ok_or_else(|| ReadTaskError::NotFound(id.clone()))
@@ -117,7 +120,7 @@ impl ManagerInner {
         limit: usize,
     ) -> TaskPage {
         let known_total = self.table.lock().known_total(filter);
-        // The total is counted from the newest task on.
+        // The total is counted from the newest task on, so without a known total the scan starts there.
         let mut position = known_total.and(behind.cloned());
         let (mut tasks, mut counted) = (Vec::new(), 0);
         loop {

@@ -1,4 +1,4 @@
-//! Opening a store: every task is known again, and every interrupted one runs on or ends.
+//! Opens a store: loads every task, and continues or ends each interrupted task.
 
 use std::sync::Arc;
 
@@ -20,10 +20,10 @@ use crate::model::{MessageSender, Task, TaskMessage};
 use crate::options::TaskOptions;
 use crate::task_stream::{STREAM_PREFIX, read_task};
 
-/// Stream whose lock tells who manages the tasks of a store.
+/// Stream whose lock the manager of the store's tasks holds.
 const MANAGER_STREAM: &str = "tasks";
 
-/// Tasks that are read at the same time: enough to keep a store busy, and few enough for its memory.
+/// Maximum number of tasks that are read at the same time. The number keeps a store busy and bounds the memory.
 const READS_MAX: usize = 16;
 
 impl TaskManager {
@@ -46,7 +46,7 @@ impl TaskManager {
             LockAttempt::HeldBy(owner) => return Err(TaskStoreError::InUse(owner)),
         };
         let mut table = TaskTable::new(ExecutionSlots::new(&options));
-        // Only these are kept: all tasks together may need more memory than there is.
+        // Only interrupted tasks are kept: all tasks together may exceed the memory of the machine.
         let mut interrupted = Vec::new();
         let mut reads = Box::pin(read_all(&log).await?);
         while let Some((version, task)) = reads.try_next().await? {
@@ -74,7 +74,7 @@ impl TaskManager {
 impl ManagerInner {
     fn continue_after_crash(self: &Arc<Self>, task: &Task, feed: Arc<TaskFeed>) {
         let mut table = self.table.lock();
-        // A root that is stopped already starts nothing; the next opening finds the task again.
+        // A stopped root starts no execution; the next opening finds the task again.
         let Ok(scopes) = self.new_execution(&task.id, task.trace.clone(), None) else {
             return;
         };
@@ -82,14 +82,14 @@ impl ManagerInner {
         let answer = table.slots.request_always(&task.owner);
         table.enter(&task.id, Arc::clone(&scopes.execution));
         let (job, slot) = (ExecutionJob::FromLog, Some((answer, &task.owner)));
-        // Its acceptance has no recipient: that was before the crash.
+        // The acceptance has no recipient: its client was answered before the crash.
         drop(self.start_engine(table, scopes, &task.id, feed, job, slot));
     }
 }
 
 impl TaskManager {
-    /// Joins the managers of a cluster. Work runs in scopes below `root`. Nothing is read: a task that needs somebody has
-    /// a wake-up.
+    /// Joins the managers of a cluster. Work runs in scopes below `root`. Opening reads no tasks, because each task
+    /// that needs a worker has a wake-up.
     ///
     /// # Errors
     /// If `root` is stopped.
@@ -102,7 +102,7 @@ impl TaskManager {
     ) -> Result<Self, NotStarted> {
         let scope = root.child("cluster", ScopeOptions::default())?;
         let node = Arc::new(ClusterNode::new(cluster, scope));
-        // The limit of an owner is one of all workers together.
+        // The limit per owner applies to all workers together.
         let of_this_worker = TaskOptions {
             running_per_owner_max: None,
             ..options.clone()
@@ -115,7 +115,7 @@ impl TaskManager {
     }
 }
 
-/// Every task of the store, as it is read.
+/// Reads all tasks of the store as a stream.
 async fn read_all(
     log: &Arc<dyn Log>,
 ) -> Result<impl Stream<Item = Result<(Version, Arc<Task>), TaskStoreError>>, TaskStoreError> {

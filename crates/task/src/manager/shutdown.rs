@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout_at};
 use super::{ManagerInner, TaskManager};
 use crate::execution::{Execution, ExecutionResult};
 
-/// Account of a shutdown.
+/// Report of a shutdown.
 #[derive(Debug)]
 #[must_use = "the report says what still runs"]
 pub struct ShutdownReport {
@@ -22,13 +22,14 @@ pub struct ShutdownReport {
 }
 
 impl ShutdownReport {
-    /// Number of executions that the shutdown stopped. Others had ended, and waited for the store.
+    /// Number of executions that the shutdown stopped. The other executions had ended already, and waited for the
+    /// store.
     pub fn stopped(&self) -> usize {
         let stopped = |receipt: &&Arc<Receipt>| receipt.outcome().is_none();
         self.receipts.iter().filter(stopped).count()
     }
 
-    /// Number of executions with work that still runs. An engine that waits for the store is no such work.
+    /// Number of executions with work that still runs. An engine that waits for the store does not count.
     pub fn left_running(&self) -> usize {
         let runs = |item: &ReceiptItem| {
             item.kind != ItemKind::Engine
@@ -41,18 +42,18 @@ impl ShutdownReport {
 }
 
 impl TaskManager {
-    /// Takes no more messages, and waits until no execution runs or waits for a slot. Stops are still accepted.
+    /// Accepts no more messages, and waits until no execution runs or waits for a slot. Stops are still accepted.
     ///
     /// # Cancel safety
-    /// Dropping the future does not open the manager again.
+    /// Dropping the future does not end the drain.
     pub async fn drain(&self) {
         for execution in self.inner.stop_taking() {
             execution.released().await;
         }
     }
 
-    /// Resolves when another process has asked this one to take no more tasks, and none is left here. Never, unless it is
-    /// a worker of a cluster.
+    /// Resolves when another process has asked this one to accept no more tasks, and none is left here. Never resolves
+    /// unless this process is a worker of a cluster.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -61,11 +62,11 @@ impl TaskManager {
         self.drain().await;
     }
 
-    /// Takes no more messages, stops every execution with cause `shutdown`, and waits at most this long for the
-    /// receipts, for the writes of the ends and, in a cluster, for messages and stops that are under way.
+    /// Accepts no more messages, and stops every execution with cause `shutdown`. Then waits at most `within` for the
+    /// receipts, for the writes of the ends and, in a cluster, for messages and stops in progress.
     ///
     /// # Cancel safety
-    /// Dropping the future does not take the shutdown back.
+    /// Dropping the future does not revoke the shutdown.
     pub async fn shutdown(&self, within: Duration, detail: &'static str) -> ShutdownReport {
         let until = Instant::now() + within;
         let executions = {
@@ -78,7 +79,7 @@ impl TaskManager {
         let stopping = executions.into_iter().map(|execution| {
             let stop = execution.stop(cause.clone());
             async move {
-                // Behind its end it is cleaned up, and a write that was in doubt may still be confirmed.
+                // After its end an execution is cleaned up, and the store may still confirm a write that was in doubt.
                 let _in_time = timeout_at(until, execution.released()).await;
                 let is_stored = matches!(
                     execution.present_result(),
@@ -92,7 +93,7 @@ impl TaskManager {
                 (receipt, is_stored)
             }
         });
-        // Collected first: every stop has begun before the first wait.
+        // Collected first, so that every stop begins before the first wait.
         let stopping: Vec<_> = stopping.collect();
         let ended = join_all(stopping).await;
         self.inner.coordinator.close(until).await;
@@ -105,7 +106,7 @@ impl TaskManager {
 }
 
 impl ManagerInner {
-    /// Takes no more messages and tasks. Returns the executions that are here.
+    /// Stops accepting messages and tasks. Returns the executions in this process.
     pub(crate) fn stop_taking(&self) -> Vec<Arc<Execution>> {
         let mut table = self.table.lock();
         table.is_draining = true;

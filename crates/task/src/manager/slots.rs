@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! 1. A refused or abandoned request leaves every counter as it was.
-//! 2. Waiting requests start in their order; one whose owner is at its limit lets others pass.
+//! 2. Waiting requests start in order. A request whose owner is at the limit does not block later requests.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ struct WaitingRequest {
 pub(crate) enum SlotAnswer {
     /// The slot is taken.
     Granted,
-    /// The slot comes later: the receiver gets it.
+    /// The slot is granted later, through the receiver.
     Waiting(oneshot::Receiver<()>),
     /// Refused, with the reason.
     Full(&'static str),
@@ -51,7 +51,7 @@ impl ExecutionSlots {
         }
     }
 
-    /// Takes a slot for this owner, or a place in the queue if there is one.
+    /// Takes a slot for this owner, or a position in the queue if the queue has room.
     pub(crate) fn request(&mut self, owner: &Arc<str>) -> SlotAnswer {
         let Some(limit) = self.limit_reached(owner) else {
             return self.request_always(owner);
@@ -68,7 +68,7 @@ impl ExecutionSlots {
         self.request_always(owner)
     }
 
-    /// Takes a slot for this owner, or a place in the queue, however long it is.
+    /// Takes a slot for this owner, or a position in the queue, whatever its length.
     pub(crate) fn request_always(&mut self, owner: &Arc<str>) -> SlotAnswer {
         if self.limit_reached(owner).is_none() {
             self.take(owner);
@@ -82,7 +82,7 @@ impl ExecutionSlots {
         SlotAnswer::Waiting(granted)
     }
 
-    /// Gives a slot back, and grants it to those who wait.
+    /// Releases a slot, and grants free slots to waiting requests.
     pub(crate) fn release(&mut self, owner: &Arc<str>) {
         self.running -= 1;
         if let Some(count) = self.running_by_owner.get_mut(owner) {
@@ -91,7 +91,7 @@ impl ExecutionSlots {
                 self.running_by_owner.remove(owner);
             }
         }
-        // Those who pass are put back in their order. With a free slot for everybody this looks at the first alone.
+        // Requests that cannot start go back in their order. If no owner is at the limit, the loop reads only the front.
         let mut passed = Vec::new();
         while self.running_max.is_none_or(|max| self.running < max)
             && let Some(request) = self.waiting.pop_front()
@@ -112,7 +112,7 @@ impl ExecutionSlots {
         *self.running_by_owner.entry(Arc::clone(owner)).or_default() += 1;
     }
 
-    /// The limit that keeps this owner from a slot.
+    /// The limit that this owner has reached.
     fn limit_reached(&self, owner: &Arc<str>) -> Option<&'static str> {
         let of_owner = self.running_by_owner.get(owner).copied().unwrap_or(0);
         if self.running_max.is_some_and(|max| self.running >= max) {
@@ -206,7 +206,7 @@ mod tests {
         let mut slots = slots(1, 1, WhenFull::Queue { len_max: 1 });
         assert!(matches!(slots.request(&owner), SlotAnswer::Granted));
         drop(slots.request(&owner));
-        // The place of the abandoned one is free again.
+        // The position of the abandoned request is free again.
         assert!(matches!(slots.request(&owner), SlotAnswer::Waiting(_)));
         slots.release(&owner);
         assert_eq!(slots.running, 0);

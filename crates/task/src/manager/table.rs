@@ -1,8 +1,9 @@
-//! Table of all tasks, in memory and under one short lock: no decision about a request reads the log.
+//! Table of all tasks, in memory and under one short lock. No decision about a request reads the log.
 //!
 //! Invariants:
-//! 1. A task has at most one execution. It is in the table from before its first record to after its last.
-//! 2. Whether a message or a stop may start an execution is decided in the step that enters the execution.
+//! 1. A task has at most one execution. The execution is in the table from before its first record until after its
+//!    last.
+//! 2. One step decides whether a message or a stop may start an execution, and enters this execution.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
@@ -19,17 +20,17 @@ use crate::model::Task;
 #[derive(Debug)]
 pub(crate) struct TaskTable {
     tasks: HashMap<TaskId, TaskEntry>,
-    /// By time of the last record: lists begin with the newest.
+    /// Sorted by time of the last record: lists begin with the newest task.
     by_time: BTreeSet<(Timestamp, TaskId)>,
     /// Number of the tasks that an owner can list.
     listed: HashMap<Arc<str>, usize>,
-    /// Messages that were accepted, by owner: a repeated one starts nothing.
+    /// Accepted messages, by owner. A repeated message starts nothing.
     by_message: HashMap<(Arc<str>, MessageId), (TaskId, Timestamp)>,
-    /// Owners of contexts: the owner of the first task.
+    /// Owner of each context: the owner of its first task.
     contexts: HashMap<ContextId, Arc<str>>,
     pub(crate) slots: ExecutionSlots,
     pub(crate) is_closed: bool,
-    /// True once no message is accepted any more. Stops are.
+    /// True after the manager stops accepting messages. Stops are still accepted.
     pub(crate) is_draining: bool,
 }
 
@@ -64,7 +65,7 @@ impl TaskTable {
         }
     }
 
-    /// The task that this message of this owner has started or reached, if that was not before `since`.
+    /// The task that this owner's message has started or reached, unless that was before `since`.
     pub(crate) fn task_of_message(
         &self,
         owner: &Arc<str>,
@@ -83,7 +84,7 @@ impl TaskTable {
             .is_some_and(|known| known != owner)
     }
 
-    /// Gives a context to its first owner.
+    /// Assigns a context to its first owner.
     pub(crate) fn claim_context(&mut self, context: &ContextId, owner: &Arc<str>) {
         let known = self.contexts.entry(context.clone());
         known.or_insert_with(|| Arc::clone(owner));
@@ -127,8 +128,8 @@ impl TaskTable {
         self.tasks.insert(task.id.clone(), entry);
     }
 
-    /// Checks whether a message may start an execution of an existing task. `Ok(Some(_))`: one is just ending; wait
-    /// for its release and ask again.
+    /// Checks whether a message may start an execution of an existing task. Returns `Ok(Some(_))` if an execution is
+    /// just ending: the caller waits for its release and checks again.
     pub(crate) fn check_message(
         &self,
         id: &TaskId,
@@ -154,7 +155,7 @@ impl TaskTable {
             });
         }
         if summary.is_executing {
-            // By another process, or without a durable end: a stop ends it.
+            // Another process runs the task, or the end is not durable. A stop ends the task.
             return Err(ExecuteError::ExecutionInProgress(id.clone()));
         }
         if context.is_some_and(|context| *context != summary.context_id) {
@@ -182,7 +183,7 @@ impl TaskTable {
         self.by_message.insert(message, (id.clone(), at));
     }
 
-    /// Forgets a message that was not accepted, unless a later one with its id has reached another task.
+    /// Removes a message that was not accepted, unless a later message with the same id has reached another task.
     pub(crate) fn forget_message(&mut self, owner: &Arc<str>, message: &MessageId, of: &TaskId) {
         let message = (Arc::clone(owner), message.clone());
         if self
@@ -204,13 +205,13 @@ impl TaskTable {
         })
     }
 
-    /// True if a task that no execution has here rests, and executions may start.
+    /// True if the task is at rest without an execution here, and executions may start.
     pub(crate) fn may_wake(&self, id: &TaskId) -> bool {
         let rests = self.summary(id).is_some_and(|task| !task.is_executing);
         rests && !self.is_closed && !self.is_draining
     }
 
-    /// Notes the task as its records tell it now.
+    /// Updates the entry of a task from its fold.
     pub(crate) fn note(&mut self, task: &Task, feed: &Arc<TaskFeed>) {
         let summary = TaskSummary::of(task);
         let entry = self
@@ -242,7 +243,7 @@ impl TaskTable {
         }
     }
 
-    /// Removes an execution that has ended. A task of which no record is durable is forgotten.
+    /// Removes an execution that has ended. A task without a durable record is removed too.
     pub(crate) fn release(&mut self, id: &TaskId) {
         let Some(entry) = self.tasks.get_mut(id) else {
             return;
@@ -255,7 +256,7 @@ impl TaskTable {
         }
     }
 
-    /// The feed of a task: the one in use, or a new one. `None`: no such task.
+    /// The feed of a task: the feed in use, or a new one. `None` if the task does not exist.
     pub(crate) fn feed(&mut self, id: &TaskId) -> Option<Arc<TaskFeed>> {
         let entry = self.tasks.get_mut(id)?;
         Some(entry.feed.upgrade().unwrap_or_else(|| {
@@ -265,7 +266,7 @@ impl TaskTable {
         }))
     }
 
-    /// The execution that runs.
+    /// The present execution of a task.
     pub(crate) fn execution(&self, id: &TaskId) -> Option<Arc<Execution>> {
         self.tasks.get(id)?.execution.clone()
     }
@@ -274,13 +275,13 @@ impl TaskTable {
         self.tasks.get(id)?.summary.as_ref()
     }
 
-    /// Number of the tasks that a filter lets through, where it is known without looking at them.
+    /// Number of tasks that match a filter, if the table knows this number without a scan.
     pub(super) fn known_total(&self, filter: &ListFilter) -> Option<usize> {
         let owner = filter.only_owner()?;
         Some(self.listed.get(owner).copied().unwrap_or(0))
     }
 
-    /// Tasks from the newest to the oldest, older than a position.
+    /// Tasks that are older than a position, from the newest to the oldest.
     pub(crate) fn newest_first(
         &self,
         before: Option<&(Timestamp, TaskId)>,

@@ -1,4 +1,4 @@
-//! Continuation of a task at rest, without a message.
+//! Continues a task at rest without a message.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use super::table::TaskToStop;
 use crate::cluster::ClusterNode;
 use crate::execution::{Execution, ExecutionJob};
 
-/// Answer of the table to a wake.
+/// Decision of the table about a wake.
 pub(super) enum WakeAdmission {
-    /// The task runs: look again after the end of this execution.
+    /// The task runs: check again after the end of this execution.
     Behind(Arc<Execution>),
     /// The task continues now, has ended, or cannot continue.
     Done,
@@ -81,7 +81,7 @@ impl ManagerInner {
         table.enter(id, Arc::clone(&scopes.execution));
         let feed = table.feed(id).unwrap_or_default();
         let job = ExecutionJob::FromLog;
-        // Its work has ended: it needs no slot, and the acceptance has no recipient.
+        // The work has ended, so the execution needs no slot. The acceptance has no recipient.
         drop(self.start_engine(table, scopes, id, feed, job, None));
         WakeAdmission::Done
     }

@@ -1,4 +1,4 @@
-//! Results that an executor hands out.
+//! Results of an executor.
 
 use std::sync::Arc;
 
@@ -11,15 +11,15 @@ use super::message::{JsonMap, MessagePart};
 pub struct Artifact {
     /// Id, unique in its task.
     pub id: Arc<str>,
-    /// Name for people.
+    /// Name, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<Arc<str>>,
-    /// Description for people.
+    /// Description, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<Arc<str>>,
     /// Content.
     pub parts: Vec<MessagePart>,
-    /// Fields of the executor.
+    /// Additional fields from the executor.
     #[serde(default, skip_serializing_if = "JsonMap::is_empty")]
     pub metadata: JsonMap,
     /// URIs of the protocol extensions that the artifact uses.
@@ -27,18 +27,18 @@ pub struct Artifact {
     pub extensions: Vec<Arc<str>>,
 }
 
-/// A new artifact, or more of one.
+/// A new artifact, or new parts of an existing one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ArtifactUpdate {
     /// The artifact, or the parts to add.
     pub artifact: Arc<Artifact>,
-    /// True if the parts are added to the artifact with this id; otherwise the artifact replaces it.
+    /// True if the parts are added to the artifact with this id. Otherwise this artifact replaces the existing one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub append: bool,
     /// True if this is the last update of the artifact.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_last_chunk: bool,
-    /// Fields of the executor.
+    /// Additional fields from the executor.
     #[serde(default, skip_serializing_if = "JsonMap::is_empty")]
     pub metadata: JsonMap,
 }

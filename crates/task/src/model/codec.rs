@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::record::TaskRecord;
 
-/// Newest format version of this code. Raise it if an old reader would misread a new record, but not for optional fields.
+/// Newest format version that this code writes and reads. Raise the number if an old reader would misread a new record,
+/// but not for optional fields.
 const FORMAT: u32 = 2;
 
 /// Reason why a record cannot be read.
@@ -14,7 +15,7 @@ pub enum TaskRecordError {
     /// A newer version of Allstop wrote the record.
     #[error("the record has format {0}; this version reads up to {FORMAT}")]
     Newer(u32),
-    /// No version writes such bytes.
+    /// The bytes are not a record of any version.
     #[error("the record is invalid")]
     Malformed(#[source] serde_json::Error),
 }

@@ -8,20 +8,21 @@ use super::artifact::{Artifact, ArtifactUpdate};
 use super::message::{JsonMap, TaskMessage};
 use super::status::TaskState;
 
-/// Event of an execution, in the order of its executor.
+/// Event of an execution. Events are stored in the order in which the executor writes them.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TaskEvent {
-    /// The state or its message changes.
+    /// The task has a new state or a new message about its state.
     Status(StatusUpdate),
-    /// An artifact is new or grows.
+    /// An artifact is new or has more parts.
     Artifact(ArtifactUpdate),
-    /// The answer is a message, and there is no task to follow. It ends the execution.
+    /// The answer is a message, and clients have no task to follow. This event ends the execution.
     Reply(Arc<TaskMessage>),
     /// The work was stopped elsewhere, not through the task. This event ends the execution.
     Stopped(StoppedWork),
 }
 
-/// Work of a task that was stopped elsewhere. The task ends in the state of the receipt's cause, and has the receipt.
+/// Work of a task that was stopped elsewhere. The task ends in the state of the receipt's cause, and stores the
+/// receipt.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoppedWork {
     /// Receipt of the stop.
@@ -39,12 +40,12 @@ pub struct StatusUpdate {
     pub state: TaskState,
     /// Message about the state.
     pub message: Option<Arc<TaskMessage>>,
-    /// Fields of the executor.
+    /// Additional fields from the executor.
     pub metadata: JsonMap,
 }
 
 impl TaskEvent {
-    /// A change of the state, without a message.
+    /// Creates a change of the state without a message.
     pub fn state(state: TaskState) -> Self {
         Self::Status(StatusUpdate {
             state,
@@ -53,7 +54,7 @@ impl TaskEvent {
         })
     }
 
-    /// A change of the state, with a message.
+    /// Creates a change of the state with a message.
     pub fn status(state: TaskState, message: TaskMessage) -> Self {
         Self::Status(StatusUpdate {
             state,
@@ -62,7 +63,7 @@ impl TaskEvent {
         })
     }
 
-    /// A complete artifact.
+    /// Creates an event with a complete artifact.
     pub fn artifact(artifact: Artifact) -> Self {
         Self::Artifact(artifact.into())
     }

@@ -1,9 +1,9 @@
-//! Executions that their workers have lost, and the receipts that come late.
+//! Executions that their workers have lost, and late receipts of these executions.
 //!
 //! Invariants:
-//! 1. A late receipt comes from the worker that ran the execution, and once.
-//! 2. It is the receipt of the task's end only if the end names that execution and has no receipt. A later execution has a
-//!    receipt by itself.
+//! 1. Each late receipt comes from the worker that ran the execution, at most once per execution.
+//! 2. A late receipt becomes the receipt of the task's end only if the end names that execution and has no receipt. A
+//!    later execution has its own receipt.
 
 use std::sync::Arc;
 
@@ -11,19 +11,21 @@ use allstop_core::{Receipt, WorkerId};
 
 use super::task::Task;
 
-/// Execution that its worker has lost: it was taken over, or given up.
+/// Execution that its worker has lost: another worker took it over, or the cluster gave it up.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LostExecution {
     /// Number of the execution.
     pub epoch: u64,
-    /// The worker that ran it.
+    /// Worker of the execution.
     pub worker: WorkerId,
-    /// Receipt of the stop by which the worker ended it. `None`: the worker has not written one, and may be gone.
+    /// Receipt of the stop by which the worker ended the execution. `None` if the worker has not written a receipt; the
+    /// worker may no longer exist.
     pub receipt: Option<Arc<Receipt>>,
 }
 
 impl Task {
-    /// True if this worker may write the receipt of this execution. A present execution is lost with that record.
+    /// True if this worker may write the receipt of this execution. The late receipt of a running execution also marks
+    /// it as lost.
     pub(crate) fn awaits_receipt(&self, epoch: u64, worker: &WorkerId) -> bool {
         match self.lost.iter().find(|lost| lost.epoch == epoch) {
             Some(lost) => lost.worker == *worker && lost.receipt.is_none(),
@@ -33,7 +35,8 @@ impl Task {
         }
     }
 
-    /// Notes that the present execution is lost. One without a worker was that of a process that has ended.
+    /// Notes that the present execution is lost. An execution without a worker belonged to a process that has ended, so
+    /// it has no entry.
     pub(super) fn lose_execution(&mut self) {
         let is_known = self
             .lost
@@ -58,7 +61,7 @@ impl Task {
         self.complete_ending();
     }
 
-    /// Completes an end without a receipt by the receipt of the lost execution that it names.
+    /// Adds the receipt of the lost execution to an end that names the execution and has no receipt.
     pub(super) fn complete_ending(&mut self) {
         let Some(epoch) = self.ending.lost_execution else {
             return;
@@ -114,7 +117,7 @@ mod tests {
             vec![a.clone(), b.clone(), lost.clone(), late(1, "a")],
             vec![a.clone(), b.clone(), late(1, "a"), lost.clone()],
             vec![a.clone(), late(1, "a"), b.clone(), lost.clone()],
-            // A dead letter: no other execution has begun.
+            // A dead letter: no other execution has started.
             vec![a.clone(), lost.clone(), late(1, "a")],
             vec![a.clone(), late(1, "a"), lost.clone()],
         ] {
@@ -152,15 +155,15 @@ mod tests {
         let (a, b) = (started(1, "a"), started(2, "b"));
         let lost = ended(Some(1), None);
         for (records, epoch) in [
-            // A second one.
+            // A second receipt of the same execution.
             (vec![a.clone(), late(1, "a"), late(1, "a")], 1),
             (vec![a.clone(), b.clone(), late(1, "a"), late(1, "a")], 1),
-            // Of another worker, or of an execution that does not exist.
+            // A receipt of another worker, or of an execution that does not exist.
             (vec![a.clone(), b.clone(), late(1, "b")], 1),
             (vec![a.clone(), late(1, "b")], 1),
             (vec![a.clone(), b.clone(), late(3, "a")], 3),
             (vec![late(0, "a")], 0),
-            // Of an execution that was not lost.
+            // A receipt of an execution that was not lost.
             (vec![a.clone(), ended(None, None), late(1, "a")], 1),
             (vec![a.clone(), b.clone(), lost, late(2, "b")], 2),
         ] {

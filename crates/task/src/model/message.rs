@@ -5,19 +5,19 @@ use std::sync::Arc;
 use allstop_core::{MessageId, TaskId};
 use serde::{Deserialize, Serialize};
 
-/// Fields that clients and executors add; the manager does not interpret them.
+/// Additional fields from clients and executors. The manager does not interpret them.
 pub type JsonMap = serde_json::Map<String, serde_json::Value>;
 
 /// Message to or from an executor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TaskMessage {
-    /// Id given by the sender. A message that is sent again with its id starts nothing new.
+    /// Id from the sender. A second message with the same id starts nothing new.
     pub id: MessageId,
     /// Sender.
     pub role: MessageSender,
     /// Content.
     pub parts: Vec<MessagePart>,
-    /// Fields of the sender.
+    /// Additional fields from the sender.
     #[serde(default, skip_serializing_if = "JsonMap::is_empty")]
     pub metadata: JsonMap,
     /// URIs of the protocol extensions that the message uses.
@@ -50,7 +50,7 @@ pub struct MessagePart {
     /// Name for a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filename: Option<Arc<str>>,
-    /// Fields of the sender.
+    /// Additional fields from the sender.
     #[serde(default, skip_serializing_if = "JsonMap::is_empty")]
     pub metadata: JsonMap,
 }

@@ -20,11 +20,11 @@ pub enum TaskRecord {
         task_id: TaskId,
         /// Context of the task.
         context_id: ContextId,
-        /// Principal that the task belongs to.
+        /// Principal that owns the task.
         owner: Arc<str>,
         /// First message.
         message: Arc<TaskMessage>,
-        /// Fields of the request.
+        /// Additional fields from the request.
         #[serde(default, skip_serializing_if = "JsonMap::is_empty")]
         metadata: JsonMap,
         /// W3C trace context of the request.
@@ -43,73 +43,76 @@ pub enum TaskRecord {
         /// Time of the request.
         at: Timestamp,
     },
-    /// A process runs the task from here on. During an execution: another one takes it over.
+    /// A process runs the task from this record on. During an execution, the record means that another process takes
+    /// the execution over.
     ExecutionStarted {
-        /// Number of the execution: 1, 2, 3 … An older one can append nothing any more.
+        /// Number of the execution: 1, 2, 3 … An older execution cannot append any more.
         epoch: u64,
         /// The process.
         process: ProcessIdentity,
-        /// The worker of a cluster; `None`: its process manages the store alone.
+        /// The worker of a cluster; `None` if its process manages the store alone.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         worker: Option<WorkerId>,
         /// Time of the start.
         at: Timestamp,
     },
-    /// Somebody wants the task stopped. Its owner, which may be another process, stops it and ends it.
+    /// A client requests a stop of the task. The owner of the task, which may be another process, stops and ends the
+    /// task.
     StopRequested {
         /// Cause of the stop.
         cause: Cause,
         /// Time of the request.
         at: Timestamp,
     },
-    /// The canceler of the task at rest refused the stop. The task is as it was before the request.
+    /// The canceler of the task at rest refused the stop. The task returns to its state before the request.
     StopRefused {
         /// The reason, for people.
         reason: Arc<str>,
         /// Time of the refusal.
         at: Timestamp,
     },
-    /// The state has changed, and the task goes on or waits for input.
+    /// The state has changed. The task continues or waits for input.
     StatusChanged {
         /// The new state.
         status: TaskStatus,
-        /// Fields of the executor.
+        /// Additional fields from the executor.
         #[serde(default, skip_serializing_if = "JsonMap::is_empty")]
         metadata: JsonMap,
     },
-    /// An artifact is new or has grown.
+    /// An artifact is new or has more parts.
     ArtifactUpdated {
         /// The update.
         update: ArtifactUpdate,
         /// Time of the update.
         at: Timestamp,
     },
-    /// The executor has answered with a message. Nothing follows.
+    /// The executor has answered with a message. This is the last record.
     Replied {
         /// The answer.
         message: Arc<TaskMessage>,
         /// Time of the answer.
         at: Timestamp,
     },
-    /// The task has ended. Nothing follows.
+    /// The task has ended. Only late receipts can follow.
     TaskEnded {
         /// The terminal state.
         status: TaskStatus,
-        /// Fields of the executor.
+        /// Additional fields from the executor.
         #[serde(default, skip_serializing_if = "JsonMap::is_empty")]
         metadata: JsonMap,
         /// The reason, if the executor did not end the task by itself.
         #[serde(default)]
         ending: TaskEnding,
     },
-    /// The receipt of a [`LostExecution`](super::LostExecution), from its worker, as soon as that could write again. It
-    /// may follow the end of the task, and changes neither its state nor its end.
+    /// The receipt of a [`LostExecution`](super::LostExecution). Its worker writes the receipt as soon as the worker
+    /// can write again. This record may follow the end of the task. It does not change the state, but it completes an
+    /// end that names this execution.
     LateReceipt {
         /// Number of the execution.
         epoch: u64,
-        /// The worker that ran it.
+        /// Worker of the execution.
         worker: WorkerId,
-        /// Receipt of the stop by which the worker ended it.
+        /// Receipt of the stop by which the worker ended the execution.
         receipt: Arc<Receipt>,
         /// Time of the record, on the clock of that worker.
         at: Timestamp,
@@ -128,13 +131,13 @@ pub struct TaskEnding {
     /// Receipt of the stop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<Arc<Receipt>>,
-    /// Number of the execution whose loss ended the task. A late receipt of it completes this end.
+    /// Number of the execution whose loss ended the task. The late receipt of that execution completes this end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_execution: Option<u64>,
 }
 
 impl TaskRecord {
-    /// True if the record changes the task that clients see, and so raises its generation.
+    /// True if the record changes the task as clients see it, and therefore increments its generation.
     pub fn changes_task(&self) -> bool {
         !matches!(
             self,
@@ -142,7 +145,7 @@ impl TaskRecord {
         )
     }
 
-    /// True if any process may write the record between those of the task's owner.
+    /// True if any process may write the record between records of the task's owner.
     pub(crate) fn is_of_others(&self) -> bool {
         matches!(self, Self::StopRequested { .. } | Self::LateReceipt { .. })
     }

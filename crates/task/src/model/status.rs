@@ -12,13 +12,13 @@ use super::message::TaskMessage;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskState {
-    /// Accepted; its execution has not started.
+    /// Accepted; the execution has not started.
     Submitted,
-    /// Its executor works.
+    /// The executor is working.
     Working,
-    /// Its execution has ended, and it waits for a message.
+    /// The execution has ended, and the task waits for a message.
     InputRequired,
-    /// Its executor waits for credentials from outside.
+    /// The executor waits for credentials from outside.
     AuthRequired,
     /// Ended with success.
     Completed,
@@ -26,7 +26,7 @@ pub enum TaskState {
     Failed,
     /// Ended by a stop.
     Canceled,
-    /// Refused by its executor.
+    /// Refused by the executor.
     Rejected,
 }
 
@@ -44,7 +44,7 @@ impl TaskState {
         self.is_terminal() || self == Self::InputRequired
     }
 
-    /// True if a client that waits for an answer gets it in this state: nothing more comes without the client.
+    /// True if this state answers a waiting client: nothing more follows without an action of the client.
     pub fn answers_client(self) -> bool {
         self.ends_execution() || self == Self::AuthRequired
     }
@@ -66,7 +66,7 @@ impl TaskState {
         }
     }
 
-    /// The word used in the log and in text.
+    /// Name of the state in the log and in text.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Submitted => "submitted",
@@ -87,7 +87,7 @@ impl fmt::Display for TaskState {
     }
 }
 
-/// State of a task since a time.
+/// State of a task, with the time of the last change.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TaskStatus {
     /// The state.

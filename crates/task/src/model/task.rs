@@ -2,8 +2,8 @@
 //!
 //! Invariants:
 //! 1. The first record creates the task; no other record does.
-//! 2. Nothing follows a terminal record but late receipts, which do not change it: a late event is illegal.
-//! 3. Events belong to an execution: they are illegal between the end of one and the start of the next.
+//! 2. Only late receipts may follow a terminal record. They do not change the state, and a late event is illegal.
+//! 3. Events belong to an execution. They are illegal between the end of one execution and the start of the next.
 //! 4. Epochs of executions grow by one.
 
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use super::message::{JsonMap, TaskMessage};
 use super::record::{TaskEnding, TaskRecord};
 use super::status::{TaskState, TaskStatus};
 
-/// A task as its records tell it.
+/// A task as the fold of its records.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Task {
     /// Id of the task.
     pub id: TaskId,
     /// Context of the task.
     pub context_id: ContextId,
-    /// Principal that the task belongs to.
+    /// Principal that owns the task.
     pub owner: Arc<str>,
     /// Present state.
     pub status: TaskStatus,
@@ -31,9 +31,9 @@ pub struct Task {
     pub artifacts: Vec<Arc<Artifact>>,
     /// Messages of the client, and messages of earlier states.
     pub history: Vec<Arc<TaskMessage>>,
-    /// Fields of the request.
+    /// Additional fields from the request.
     pub metadata: JsonMap,
-    /// Fields of the executor's last update of the state.
+    /// Additional fields from the executor's last update of the state.
     pub status_metadata: JsonMap,
     /// Number of records that changed the task.
     pub generation: u64,
@@ -41,21 +41,21 @@ pub struct Task {
     pub epoch: u64,
     /// True from the start of an execution to the record that ends it.
     pub is_executing: bool,
-    /// True if a message was accepted and its execution has not started.
+    /// True if a message was accepted and its execution has not started yet.
     pub awaits_execution: bool,
     /// W3C trace context (`traceparent`) of the last request, for the executions that answer it.
     pub trace: Option<Arc<str>>,
     /// Worker of the last execution, in a cluster.
     pub worker: Option<WorkerId>,
-    /// Executions in a row that another one took over, because their process had ended.
+    /// Number of consecutive take-overs: executions that another process continued because their process had ended.
     pub take_overs: u32,
-    /// Executions that their workers have lost, the oldest first.
+    /// Executions that their workers have lost, oldest first.
     pub lost: Vec<LostExecution>,
-    /// Cause of the first stop that was requested and that the end of the task has not answered.
+    /// Cause of the first requested stop that the task's end has not answered yet.
     pub stop_requested: Option<Cause>,
-    /// The answer, if the executor answered with a message: then clients see no task.
+    /// The answer, if the executor answered with a message. Clients then see no task.
     pub reply: Option<Arc<TaskMessage>>,
-    /// Reason of the end.
+    /// Reason of the end, if the executor did not choose it.
     pub ending: TaskEnding,
     /// Time of the first record.
     pub created_at: Timestamp,
@@ -69,25 +69,25 @@ pub enum IllegalTaskRecord {
     /// The stream does not begin with `task_created`.
     #[error("the first record does not create the task")]
     NotCreated,
-    /// A second creation.
+    /// A second record creates the task.
     #[error("the task exists already")]
     CreatedTwice,
-    /// A record after the end.
+    /// A record follows the end of the task.
     #[error("the task has ended ({0})")]
     AfterEnd(TaskState),
-    /// An event or an end outside of an execution.
+    /// An event or an end is outside of an execution.
     #[error("no execution of the task runs")]
     NotExecuting,
-    /// A message during an execution.
+    /// A message arrives during an execution.
     #[error("execution {0} of the task runs")]
     Executing(u64),
-    /// A message after the request for a stop.
+    /// A message follows a stop request.
     #[error("the task is being stopped")]
     Stopping,
-    /// The refusal of a stop that was not requested, or of one of an execution.
+    /// A refusal has no matching stop request, or an execution runs.
     #[error("no stop can be refused there")]
     NothingToRefuse,
-    /// An execution whose number does not follow.
+    /// The number of an execution is not the next number.
     #[error("execution {actual} follows execution {last}")]
     WrongEpoch {
         /// Number of the last execution.
@@ -95,10 +95,10 @@ pub enum IllegalTaskRecord {
         /// Number in the record.
         actual: u64,
     },
-    /// A receipt of an execution that was not lost, of another worker, or a second one.
+    /// The execution was not lost, another worker ran it, or it already has a receipt.
     #[error("no receipt of execution {0} is awaited from this worker")]
     NoReceiptAwaited(u64),
-    /// A terminal state in a record that is not the last, or the other way round.
+    /// A record that is not an end has a terminal state, or an end has no terminal state.
     #[error("the record does not suit the state {0}")]
     WrongState(TaskState),
 }
@@ -107,7 +107,7 @@ impl Task {
     /// Applies the next record to a task; `None` is the task before its first record.
     ///
     /// # Errors
-    /// If the record is not allowed there; then the task is unchanged.
+    /// If the record is not allowed there. The task is then unchanged.
     pub fn apply(
         task: &mut Option<Arc<Self>>,
         record: &TaskRecord,
@@ -164,7 +164,7 @@ impl Task {
         })
     }
 
-    /// True if nothing can follow, but late receipts.
+    /// True if only late receipts can follow.
     pub fn has_ended(&self) -> bool {
         self.status.state.is_terminal() || self.reply.is_some()
     }
@@ -221,7 +221,7 @@ impl Task {
                 self.trace.clone_from(trace);
                 self.archive_status_message();
                 self.history.push(Arc::clone(message));
-                // A question has its answer: the task no longer waits for its client.
+                // The message answers the question of the last state: the task no longer waits for its client.
                 self.status = TaskStatus {
                     state: TaskState::Submitted,
                     message: None,

@@ -14,7 +14,7 @@ pub(crate) fn at() -> Timestamp {
     Timestamp::from_unix_ms(0)
 }
 
-/// Folds these records after the creation of a task, each as it is stored.
+/// Folds these records after the creation of a task. Each record is encoded and decoded first.
 pub(crate) fn fold(records: &[TaskRecord]) -> Result<Task, IllegalTaskRecord> {
     let created = TaskRecord::TaskCreated {
         task_id: "t".into(),
