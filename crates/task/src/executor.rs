@@ -1,4 +1,4 @@
-//! Parts of a task that the embedding program writes.
+//! Parts of a task that the embedding program implements.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,22 +15,23 @@ use crate::waker::TaskWaker;
 
 /// Does the work of a task and writes its events.
 pub trait Executor: Send + Sync {
-    /// Runs one execution. It may use [`ExecutionCx::scope`] for everything that a stop has to reach.
+    /// Runs one execution. The executor can use [`ExecutionCx::scope`] for all work that a stop must reach.
     ///
-    /// A stop cancels the scope first; after the grace the future is dropped. An executor that returns
-    /// [`ExecutorReturn::Finished`] without an event that ends the execution has failed.
+    /// A stop first cancels the scope, and drops the future after the grace. An executor has failed if it returns
+    /// [`ExecutorReturn::Finished`] without an event that ends the execution.
     fn execute(&self, cx: ExecutionCx)
     -> BoxFuture<'static, Result<ExecutorReturn, ExecutorError>>;
 
-    /// True if an execution of this task, which a crash has interrupted, can be repeated from its records. Otherwise
-    /// the task ends with cause `failure`, detail `crash`.
+    /// True if an execution of this task that a crash has interrupted can be repeated from its records. Otherwise the
+    /// task ends with cause `failure`, detail `crash`.
     fn can_resume(&self, task: &Task) -> bool {
         let _ = task;
         false
     }
 
-    /// Items of work outside the scope of its execution that a stop of this task would find now, also after the end of the
-    /// task. It must not wait; leave out work that takes time to find. Not called if a factory makes an executor for each task.
+    /// Items of work outside the execution's scope that a stop of this task would find now, also after the end of the
+    /// task. The method must not block, and omits work that takes time to find. Not called if a factory creates an
+    /// executor for each task.
     fn preview(&self, task: &TaskId) -> Vec<ReceiptItem> {
         let _ = task;
         Vec::new()
@@ -48,7 +49,7 @@ pub struct ExecutionCx {
     pub scope: Scope,
     /// Writes the events.
     pub events: EventWriter,
-    /// Receipts for the receipt of a stop.
+    /// Collects receipts that the receipt of a stop will include.
     pub receipts: PartReceipts,
     /// W3C trace context of the work (`traceparent`). A stop does not cancel it.
     pub trace: Option<Arc<str>>,
@@ -63,8 +64,8 @@ pub struct ExecutionCx {
 pub enum ExecutorReturn {
     /// All events are written.
     Finished,
-    /// Somebody else continues with a clone of the [`EventWriter`]. When the last clone is dropped, all events are
-    /// written. The limits of inactivity and of the total time still apply.
+    /// Other code continues with a clone of the [`EventWriter`]. All events are written when the last clone is dropped.
+    /// The limits of inactivity and of total time still apply.
     ContinuesElsewhere,
 }
 
@@ -76,7 +77,7 @@ pub struct ExecutorError {
 }
 
 impl ExecutorError {
-    /// An error with a message for people: lower case, no final period.
+    /// Creates an error with a message for people: lower case, no final period.
     pub fn new(message: impl Into<Arc<str>>) -> Self {
         Self {
             message: message.into(),
@@ -84,7 +85,8 @@ impl ExecutorError {
         }
     }
 
-    /// The same for work that ended with an earlier process: the cause of the task's failure has the detail `crash`.
+    /// Like [`new`](Self::new), but for work that ended with an earlier process: the cause of the task's failure has
+    /// the detail `crash`.
     pub fn of_crash(message: impl Into<Arc<str>>) -> Self {
         Self {
             is_crash: true,
@@ -111,18 +113,19 @@ impl fmt::Display for ExecutorError {
 
 impl std::error::Error for ExecutorError {}
 
-/// Ends a task on request, beside the cancelled scope: for work that a scope does not reach, and for a last event.
+/// Ends a task on request, in addition to the cancelled scope: for work that a scope does not reach, and for a last
+/// event.
 pub trait Canceler: Send + Sync {
-    /// Called once per stop, in a scope of its own that lives as long as the grace; if no executor runs, as long as grace
-    /// and [`FORCE_MAX`](allstop_scope::FORCE_MAX). It is given up then, and without an event that ends the execution
-    /// the manager ends the task.
+    /// Called once per stop, in a separate scope with the duration of the grace. If no executor runs, the duration is
+    /// grace plus [`FORCE_MAX`](allstop_scope::FORCE_MAX). After this time the call is dropped. The manager ends the
+    /// task if no event has ended the execution.
     ///
     /// # Errors
-    /// If no execution runs, an error, a panic or a hang refuses the stop and leaves the task as it is. An execution
-    /// ends in any case.
+    /// If no execution runs, an error, a panic or a hang refuses the stop and leaves the task unchanged. A running
+    /// execution ends in any case.
     fn cancel(&self, cx: CancelCx) -> BoxFuture<'static, Result<(), ExecutorError>>;
 
-    /// Stops work that an ended task has left running. Returns the receipt of that stop, or `None` if nothing is left.
+    /// Stops orphaned work of an ended task. Returns the receipt of that stop, or `None` if no work remains.
     ///
     /// # Cancel safety
     /// A stop that has begun must continue if the future is dropped.
@@ -143,16 +146,16 @@ pub struct CancelCx {
     pub scope: Scope,
     /// Writes events of the same execution.
     pub events: EventWriter,
-    /// Receipts for the receipt of the stop.
+    /// Collects receipts that the receipt of the stop will include.
     pub receipts: PartReceipts,
 }
 
-/// Sees each event before it is stored.
+/// Checks each event before it is stored.
 pub trait Processor: Send + Sync {
     /// Decides about one event. Events come one at a time, in order.
     fn process(&self, event: TaskEvent, task: Arc<Task>) -> BoxFuture<'static, ProcessorDecision>;
 
-    /// Event that ends the execution instead of an error of the executor; `None`: the task fails with the error.
+    /// Event that ends the execution instead of an error of the executor. `None` if the task is to fail with the error.
     fn process_error(&self, error: &ExecutorError, task: &Task) -> Option<TaskEvent> {
         let (_, _) = (error, task);
         None
@@ -166,7 +169,7 @@ pub enum ProcessorDecision {
     Keep(TaskEvent),
     /// Store nothing.
     Drop,
-    /// Store this event instead; one that ends the execution ends it.
+    /// Store this event instead. If it ends the execution, the execution ends.
     Replace(TaskEvent),
     /// Stop the executor and fail the task with this reason.
     Fail(Arc<str>),
@@ -174,23 +177,25 @@ pub enum ProcessorDecision {
 
 /// Cleans up after an execution.
 pub trait Cleanup: Send + Sync {
-    /// Called once after each execution or stop whose parts were made, with the task as it was stored last. While a
-    /// stop waits for it, it has the grace.
+    /// Called once after each execution or stop whose parts were created, with the last stored task. If a stop waits
+    /// for the clean-up, the limit is the grace.
     ///
-    /// In a cluster, a worker that has lost its lease is called, too, and another worker may run the task already: clean
-    /// up what this process holds, such as locks and folders of its own, and nothing that the task's next worker uses.
+    /// In a cluster, a worker that has lost its lease also calls this method, and another worker may run the task
+    /// already. Clean up the resources of this process, such as its locks and folders, and nothing that the task's next
+    /// worker uses.
     fn clean_up(&self, task: Arc<Task>) -> BoxFuture<'static, ()>;
 }
 
-/// Makes the parts of a task at the start of each execution.
+/// Creates the parts of a task at the start of each execution.
 pub trait TaskPartsFactory: Send + Sync {
-    /// Makes the parts.
+    /// Creates the parts.
     ///
     /// # Errors
-    /// An error fails the task. If no execution runs, it refuses the stop.
+    /// An error fails the task. If no execution runs, the error refuses the stop.
     fn create(&self, task: Arc<Task>) -> BoxFuture<'static, Result<TaskParts, ExecutorError>>;
 
-    /// Parts for all tasks; then [`create`](Self::create) is not called. Asked for once, when a manager opens.
+    /// Parts that all tasks share. If there are shared parts, [`create`](Self::create) is not called. Called once, when
+    /// a manager opens.
     fn shared_parts(&self) -> Option<TaskParts> {
         None
     }
@@ -203,14 +208,14 @@ pub struct TaskParts {
     pub executor: Arc<dyn Executor>,
     /// Ends the work on request.
     pub canceler: Option<Arc<dyn Canceler>>,
-    /// Sees each event.
+    /// Checks each event.
     pub processor: Option<Arc<dyn Processor>>,
     /// Cleans up.
     pub cleanup: Option<Arc<dyn Cleanup>>,
 }
 
 impl TaskParts {
-    /// Only an executor.
+    /// Creates parts with only an executor.
     pub fn of(executor: impl Executor + 'static) -> Self {
         Self {
             executor: Arc::new(executor),
@@ -227,7 +232,7 @@ impl fmt::Debug for TaskParts {
     }
 }
 
-/// The same parts for every task.
+/// Every task gets the same parts.
 impl TaskPartsFactory for TaskParts {
     fn create(&self, _task: Arc<Task>) -> BoxFuture<'static, Result<TaskParts, ExecutorError>> {
         Box::pin(std::future::ready(Ok(self.clone())))

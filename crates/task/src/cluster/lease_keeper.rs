@@ -134,7 +134,7 @@ impl ManagerInner {
             }
         }
         if !self.executions_of(&worker).is_empty() {
-            return; // Their tasks pass on when the lease expires, and not before.
+            return; // Other workers take over these tasks only after the lease expires.
         }
         let value = serde_json::to_vec(&LeaseEntry::Ended).unwrap_or_default();
         let ended = node

@@ -1,4 +1,4 @@
-//! Acceptance of a message: it is durable, refused, or in doubt until the store tells.
+//! Acceptance of a message: the message is durable, refused, or in doubt until the store answers.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ impl ExecutionEngine {
         client.answer(Err(error));
     }
 
-    /// Stores the message and answers its client. `None`: it is refused, or the store does not tell.
+    /// Stores the message and answers its client. `None` if the message is refused, or if the store does not answer.
     pub(super) async fn accept(
         &mut self,
         records: Vec<TaskRecord>,
@@ -37,7 +37,7 @@ impl ExecutionEngine {
                 let mut written = stream.append(records).await;
                 let mut pause = RepeatPause::default();
                 while matches!(written, Err(TaskStoreError::Indeterminate)) {
-                    // The message may be durable: its id stays taken until the store tells.
+                    // The message may be durable. Its id stays reserved until the store answers.
                     execution.finish(not_confirmed());
                     pause.wait().await;
                     written = stream.settle().await;
@@ -55,7 +55,7 @@ impl ExecutionEngine {
                         execution.finish(not_confirmed());
                     }
                     () = execution.scope.stopped(), if !is_stopped => {
-                        // Nothing runs yet, and nothing starts any more.
+                        // The execution has started nothing yet, and starts nothing from here on.
                         is_stopped = true;
                         guard.acknowledge();
                     }

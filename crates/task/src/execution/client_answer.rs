@@ -1,4 +1,4 @@
-//! The client's side of a message that is not accepted yet.
+//! Answer for the client of a message that is not accepted yet.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use tokio::sync::oneshot;
 use crate::error::ExecuteError;
 use crate::model::Task;
 
-/// Answer for the client whose message started the execution: the task behind the message, and its version.
+/// Answer for the client whose message started the execution: the task after the message, and its version.
 pub(crate) type Acceptance = oneshot::Receiver<AcceptanceResult>;
 
 type AcceptanceResult = Result<(Version, Arc<Task>), ExecuteError>;
 
 pub(super) type AcceptanceSender = oneshot::Sender<AcceptanceResult>;
 
-/// The client's side of a message that is not accepted yet.
+/// Answer for the client of a message that is not accepted yet.
 pub(super) struct ClientAnswer {
     sender: Option<AcceptanceSender>,
     /// Owner and id of a message to an existing task.
@@ -24,7 +24,7 @@ pub(super) struct ClientAnswer {
 }
 
 impl ClientAnswer {
-    /// The client behind this sender, with owner and id of its message if the task exists.
+    /// Creates the answer of a client, with owner and id of its message if the task already exists.
     pub(super) fn new(sender: AcceptanceSender, follow_up: Option<(Arc<str>, MessageId)>) -> Self {
         Self {
             sender: Some(sender),
@@ -32,15 +32,15 @@ impl ClientAnswer {
         }
     }
 
-    /// True if the client has its answer.
+    /// True if the client has received its answer.
     pub(super) fn is_answered(&self) -> bool {
         self.sender.is_none()
     }
 
-    /// Answers once.
+    /// Sends the answer, only once.
     pub(super) fn answer(&mut self, result: AcceptanceResult) {
         if let Some(sender) = self.sender.take() {
-            // The client may be gone.
+            // The client may have disconnected.
             let _unheard = sender.send(result);
         }
     }

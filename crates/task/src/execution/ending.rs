@@ -1,4 +1,4 @@
-//! The end of an execution: its account, and the write that a failing store delays but does not lose.
+//! The end of an execution: its receipt, and a write that a failing store delays but does not lose.
 
 use std::sync::Arc;
 
@@ -19,15 +19,15 @@ impl Execution {
         self.result.send_replace(Some(result));
     }
 
-    /// Takes a result back that was not final: the store has confirmed what was in doubt.
+    /// Withdraws a result that was not final, because the store has confirmed the write in doubt.
     pub(super) fn withdraw_result(&self) {
         self.result.send_replace(None);
     }
 }
 
 impl ExecutionEngine {
-    /// Writes the end of the execution, behind events that belong before it, until the store has confirmed them. A
-    /// stop does not interrupt it; a shutdown of the manager does.
+    /// Writes the end of the execution after the events before it, until the store has confirmed them. A stop does not
+    /// interrupt the write; a shutdown of the manager does.
     pub(super) async fn end(&mut self, events: Vec<TaskRecord>, end: TaskRecord) {
         let written = self.write_or_give_up(events, end).await;
         self.host.note(&self.stream);
@@ -42,7 +42,7 @@ impl ExecutionEngine {
         self.execution.finish(result);
     }
 
-    /// Writes the end, and tells whoever waits if that takes too long.
+    /// Writes the end. Publishes an unconfirmed result to the waiting callers if the write takes too long.
     async fn write_or_give_up(
         &mut self,
         events: Vec<TaskRecord>,
@@ -90,12 +90,12 @@ impl ExecutionEngine {
                     self.pass_stop_on().await;
                     return Err(error);
                 }
-                // A worker of a newer version may go on with what this one cannot read.
+                // A worker of a newer version may be able to read these records and continue.
                 TaskStoreError::Illegal { .. } | TaskStoreError::Unreadable { .. } => {
                     return Err(error);
                 }
                 TaskStoreError::Log(refusal) if !events.is_empty() => {
-                    // The store may take the end alone, which then says what is missing.
+                    // The store may accept the end alone, which then describes the missing events.
                     events.clear();
                     end = without_events(end, &refusal);
                 }
@@ -104,7 +104,7 @@ impl ExecutionEngine {
         }
     }
 
-    /// Keeps the receipt of an execution that another worker ends, to be written with that end.
+    /// Keeps the receipt of an execution that another worker ends, until it can be written to the task.
     fn keep_receipt(&self, end: &TaskRecord) {
         let TaskRecord::TaskEnded { ending, .. } = end else {
             return;
@@ -124,7 +124,7 @@ impl ExecutionEngine {
         }
     }
 
-    /// Asks the worker that has taken the task over for the stop that this one has carried out in vain.
+    /// Passes the stop of this execution on to the worker that has taken the task over.
     async fn pass_stop_on(&mut self) {
         let Some(cause) = self.execution.scope.cause() else {
             return;
@@ -161,7 +161,7 @@ impl ExecutionEngine {
         }
     }
 
-    /// One attempt. `is_sent`: the attempt before was sent, and the store has not told whether it is written.
+    /// Makes one attempt. `is_sent` is true if the last attempt was sent and the store has not answered yet.
     async fn try_write_end(
         &mut self,
         events: &[TaskRecord],
@@ -169,14 +169,14 @@ impl ExecutionEngine {
         is_sent: &mut bool,
     ) -> Result<(), TaskStoreError> {
         if let Err(error) = self.stream.settle().await {
-            // A refusal behind a conflict: the attempt before is not written, and is made again.
+            // After a refusal because of a conflict, the last attempt is not stored and must be repeated.
             *is_sent &= self.stream.has_unconfirmed();
             return Err(error);
         }
         if *is_sent {
             return Ok(());
         }
-        // A task at rest, or one whose start was not stored, starts to end.
+        // A task at rest, and a task whose start was not stored, gets its start record here.
         let started = (!self.is_executing()).then(|| self.started());
         let records = started.into_iter().chain(events.iter().cloned());
         let records = records.chain([end.clone()]).collect();
@@ -185,7 +185,7 @@ impl ExecutionEngine {
         written
     }
 
-    /// Ends an execution whose executor never ran: with this event, or with the stop that came before it.
+    /// Ends an execution whose executor never ran, with this event or with an earlier stop.
     pub(super) async fn end_without_executor(
         &mut self,
         event: LifecycleEvent,
@@ -215,7 +215,7 @@ impl ExecutionEngine {
         }
     }
 
-    /// The receipt of the stop that covers the execution; `None` without one.
+    /// The receipt of the stop that covers the execution; `None` if no stop covers it.
     pub(super) async fn account(&self, guard: &EngineGuard) -> Option<Arc<Receipt>> {
         let account = self.execution.scope.account(Extent::Subtree, Vec::new())?;
         guard.acknowledge();
@@ -223,7 +223,7 @@ impl ExecutionEngine {
     }
 }
 
-/// The same end for a task whose last events the store has refused: it cannot be a success.
+/// Adds to the end of a task that the store has refused its last events. A success turns into a failure.
 fn without_events(end: TaskRecord, refusal: &LogError) -> TaskRecord {
     let reason = Arc::<str>::from(format!("an event was not stored: {refusal}"));
     match end {

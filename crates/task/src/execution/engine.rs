@@ -1,4 +1,4 @@
-//! The engine of one execution: the task that accepts it, drives it, ends it and cleans up.
+//! The engine of one execution. The engine accepts the execution, runs it, ends it and cleans up.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use crate::task_stream::TaskStream;
 /// Reason for an execution.
 #[derive(Debug)]
 pub(crate) enum ExecutionJob {
-    /// A new task: its first record.
+    /// A new task, with its first record.
     NewTask(TaskRecord),
     /// A message to a task at rest.
     Message {
@@ -39,7 +39,7 @@ pub(crate) enum ExecutionJob {
         /// The message.
         message: Arc<TaskMessage>,
     },
-    /// A task as its log has it: a crash has interrupted it, or its message was accepted and not started.
+    /// A task as it is in its log: a crash has interrupted it, or its accepted message has not started an execution.
     FromLog,
     /// A stop of a task at rest.
     Cancel(Cause),
@@ -50,11 +50,12 @@ pub(crate) struct ExecutionEngine {
     pub(super) host: Arc<dyn ExecutionHost>,
     pub(super) execution: Arc<Execution>,
     pub(super) stream: TaskStream,
-    /// Scope of the embedding program's code that runs beside the executor, and that a stop of the task leaves alone.
+    /// Scope of the embedding program's code that runs in parallel to the executor. A stop of the task does not cover
+    /// this scope.
     pub(super) side_scope: Scope,
-    /// The task whose execution at another worker this one takes over, until its executor starts.
+    /// The task whose execution this engine takes over from another worker. `None` after its executor starts.
     pub(super) taken_over: Option<Arc<Task>>,
-    /// `None`: nobody observes, or the execution is not accepted.
+    /// `None` if there is no observer, or if the execution is not accepted.
     pub(super) observer: Option<Box<dyn ExecutionObserver>>,
 }
 
@@ -75,7 +76,7 @@ impl ExecutionEngine {
         }
     }
 
-    /// Runs the job to its end. `accepted` gets the answer for the client as soon as its message is durable.
+    /// Runs the job to its end. `accepted` sends the answer to the client after its message is durable.
     pub(crate) async fn run(
         mut self,
         job: ExecutionJob,
@@ -95,7 +96,8 @@ impl ExecutionEngine {
         drop(guard);
         self.execution.scope.close();
         if self.stream.is_behind() && self.execution.worker.is_none() {
-            // Others have written, or the last append is in doubt: readers of the feed need the records of the store.
+            // Other processes have written, or the last append is in doubt. Readers of the feed need the records of the
+            // store.
             let reload = AssertUnwindSafe(self.reload()).catch_unwind().await;
             if !matches!(reload, Ok(Ok(()))) {
                 tracing::warn!(task = %self.stream.id(), "the records of a task are not read again");
@@ -132,7 +134,7 @@ impl ExecutionEngine {
         }
     }
 
-    /// Reads the task, unless the store takes longer than a write may.
+    /// Reads the task, within the time limit of a write.
     pub(super) async fn load(&mut self) -> Result<(), TaskStoreError> {
         let max = self.host.options().ending_write_max;
         let loaded = timeout(max, self.stream.load()).await;
@@ -145,7 +147,7 @@ impl ExecutionEngine {
         loaded.unwrap_or(Err(TaskStoreError::NoAnswer))
     }
 
-    /// Ends the task of an engine that panicked: by its own bug, or one of the embedding program.
+    /// Ends the task of an engine that panicked, because of a bug in the engine or in the embedding program.
     async fn end_after_panic(&mut self, guard: &EngineGuard) {
         let cause = || Cause::new(CauseKind::Failure).detail("the engine panicked");
         guard.acknowledge();
@@ -217,7 +219,7 @@ impl ExecutionEngine {
         }
     }
 
-    /// Stores the start of an execution that had to wait for it, unless a stop is first: then its end stores it.
+    /// Stores the start of an execution that had to wait, unless a stop comes first: then its end includes the start.
     async fn store_start(&mut self) -> Result<(), TaskStoreError> {
         self.check_lease();
         if self.execution.is_stopping() {
@@ -245,7 +247,7 @@ impl ExecutionEngine {
         self.end_without_executor(event, guard).await;
     }
 
-    /// Continues an execution that a crash has interrupted, or ends it: at once, whatever waits for a slot.
+    /// Continues or ends an execution that a crash has interrupted. Ending the execution needs no slot.
     async fn run_interrupted(
         &mut self,
         slot: SlotRequest,
@@ -253,7 +255,7 @@ impl ExecutionEngine {
     ) -> Option<TaskParts> {
         let task = Arc::clone(self.stream.task()?);
         self.taken_over = task.worker.is_some().then(|| Arc::clone(&task));
-        // Before any code of the embedding program: one that ends this process is counted, too.
+        // Before any code of the embedding program runs, so that code that ends this process is counted too.
         if self.taken_over.is_some()
             && let Err(error) = self.store_start().await
         {
@@ -289,7 +291,7 @@ impl ExecutionEngine {
                 drop(slot);
                 self.end_unstarted(&error, guard).await;
             } else {
-                // It is this worker's already, so a stop finds it here.
+                // This worker owns the execution already, so a stop during the pause finds it here.
                 let take_overs = self.stream.task().map_or(0, |task| task.take_overs);
                 self.wait(sleep(take_over_pause(take_overs)), guard).await;
                 self.run_executor(&parts, slot, true, guard).await;
@@ -306,7 +308,8 @@ impl ExecutionEngine {
         Some(parts)
     }
 
-    /// Adds the worker before this one to the receipt of a stop, unless the executor has started here. True: there was one.
+    /// Adds the previous worker to the receipt of a stop, unless the executor has started here. Returns true if there
+    /// was such a worker.
     pub(super) fn add_lost_worker(&mut self) -> bool {
         let Some(task) = self.taken_over.take() else {
             return false;
@@ -324,8 +327,8 @@ impl ExecutionEngine {
         }
     }
 
-    /// Waits for something, until the execution is stopped: also by another process, whose request it finds when asked to
-    /// look.
+    /// Waits for a future until the execution is stopped. A notification to look makes the execution read stop requests
+    /// of other processes.
     async fn wait<T>(&mut self, what: impl Future<Output = T>, guard: &EngineGuard) -> Option<T> {
         let execution = Arc::clone(&self.execution);
         let mut what = std::pin::pin!(what);
@@ -338,7 +341,7 @@ impl ExecutionEngine {
                 }
                 value = &mut what => return Some(value),
                 () = execution.look.notified() => {
-                    // A failure shows at the start.
+                    // A failed read shows again at the start of the execution.
                     let _looked = self.stream.look().await;
                     let task = self.stream.task();
                     if let Some(cause) = task.and_then(|task| task.stop_requested.clone()) {
@@ -350,7 +353,7 @@ impl ExecutionEngine {
         }
     }
 
-    /// Calls the factory: of a stopped task within the grace of its stop.
+    /// Calls the factory. If the task is stopped, the factory has the grace of the stop.
     pub(super) async fn create_parts(
         &self,
         task: &Arc<Task>,
@@ -379,19 +382,19 @@ impl ExecutionEngine {
         }
     }
 
-    /// Calls the clean-up and drops the parts. If a stop waits, it has the grace for it.
+    /// Calls the clean-up and drops the parts. If a stop waits, the clean-up has the grace.
     async fn clean_up(&self, parts: Option<TaskParts>) {
         let (Some(parts), Some(task)) = (parts, self.stream.task().map(Arc::clone)) else {
             return;
         };
         if self.host.shared_parts().is_some() && parts.cleanup.is_none() {
-            return; // The manager keeps them, so no destructor runs here.
+            return; // The manager keeps the parts, so no destructor runs here.
         }
         let cleaned = self.user_code("clean-up", move |_scope| async move {
             if let Some(cleanup) = &parts.cleanup {
                 cleanup.clean_up(task).await;
             }
-            // Here, because the destructors are the embedding program's, too.
+            // Dropped within the call, because the destructors are code of the embedding program too.
             drop(parts);
         });
         let too_late = async {
@@ -408,7 +411,7 @@ impl ExecutionEngine {
         }
     }
 
-    /// Runs code of the embedding program beside the executor, within the limit for it.
+    /// Runs code of the embedding program in parallel to the executor, within the limit for such code.
     pub(super) fn user_code<T, F>(
         &self,
         place: &'static str,
@@ -421,7 +424,7 @@ impl ExecutionEngine {
         self.user_code_within(self.host.options().user_code_max, place, make)
     }
 
-    /// The same within this time, if it is shorter.
+    /// Like [`user_code`](Self::user_code), but within `max` if that is shorter.
     pub(super) fn user_code_within<T, F>(
         &self,
         max: Duration,
@@ -438,7 +441,7 @@ impl ExecutionEngine {
         async move { user_code::run(&scope, place, max, on_panic.as_ref(), make).await }.boxed()
     }
 
-    /// Begins the observation of an execution that is accepted.
+    /// Starts the observation of an accepted execution.
     pub(super) fn observe(&mut self) {
         let observer = self.host.options().observer.as_ref();
         self.observer = observer.zip(self.stream.task()).map(|(observer, task)| {
@@ -471,7 +474,7 @@ impl ExecutionEngine {
     }
 }
 
-/// Receipt of the stop for what the process before this one left: nobody here can tell.
+/// Receipt for the work of the previous process: this process cannot determine its state.
 fn lost_worker(task: &Task, scope: &Scope, now: Timestamp) -> Arc<Receipt> {
     let id = task
         .worker
@@ -497,7 +500,7 @@ fn lost_worker(task: &Task, scope: &Scope, now: Timestamp) -> Arc<Receipt> {
     Arc::new(Receipt::of_stop(request, findings))
 }
 
-/// However the engine ends, also with its runtime: nobody waits for it for ever, and the task is free.
+/// Wakes all waiters and frees the task at every exit of the engine, also if its runtime ends.
 impl Drop for ExecutionEngine {
     fn drop(&mut self) {
         self.execution.scope.close();

@@ -1,4 +1,4 @@
-//! The manager of an execution, as its engine sees it.
+//! The manager as used by the engine of an execution.
 
 use std::sync::Arc;
 
@@ -16,20 +16,20 @@ use crate::waker::TaskWaker;
 pub(crate) trait ExecutionHost: Send + Sync {
     fn options(&self) -> &TaskOptions;
 
-    /// Parts of every task. `None`: each task has its own.
+    /// Parts that all tasks share; `None` if each task has separate parts.
     fn shared_parts(&self) -> Option<&TaskParts>;
 
-    /// Makes the parts of a task.
+    /// Creates the parts of a task.
     fn create_parts(&self, task: Arc<Task>)
     -> BoxFuture<'static, Result<TaskParts, ExecutorError>>;
 
-    /// Notes the task after a confirmed append.
+    /// Updates the task's entry after a confirmed append.
     fn note(&self, stream: &TaskStream);
 
-    /// Removes an execution of which nothing runs any more.
+    /// Removes an execution that has no running work any more.
     fn release(&self, stream: &TaskStream);
 
-    /// Forgets a message that was not accepted: sent again, it is new.
+    /// Removes a message that was not accepted. If the client sends it again, the message counts as new.
     fn forget_message(&self, owner: &Arc<str>, message: &MessageId, of: &TaskId);
 
     /// Gives the slot of an execution to the next one.
@@ -38,7 +38,7 @@ pub(crate) trait ExecutionHost: Send + Sync {
     /// False if this worker has lost its lease.
     fn may_start(&self, worker: Option<&WorkerId>) -> bool;
 
-    /// Appends a record that is announced to the worker which has the task now.
+    /// Appends a record, and announces it to the worker that now has the task.
     fn append_announced<'a>(
         &'a self,
         stream: &'a mut TaskStream,
@@ -48,9 +48,9 @@ pub(crate) trait ExecutionHost: Send + Sync {
     /// Keeps the late receipt of an execution that another worker ends, until it can be written.
     fn keep_receipt(&self, task: &TaskId, late: TaskRecord);
 
-    /// A handle for the executor of a task.
+    /// Creates a waker for the executor of a task.
     fn waker(self: Arc<Self>, task: &TaskId) -> TaskWaker;
 
-    /// Resolves when a shutdown has ended: no write is waited for any more.
+    /// Resolves after a shutdown. Engines then stop waiting for writes.
     fn shut_down(&self) -> BoxFuture<'_, ()>;
 }

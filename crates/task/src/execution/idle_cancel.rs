@@ -13,11 +13,11 @@ use crate::event_writer::EventWriter;
 use crate::executor::{CancelCx, Canceler, ExecutorError, TaskParts};
 use crate::model::{Task, TaskEvent, TaskRecord};
 
-/// Events that a canceler may write: a few artifacts and an end, kept until it has returned.
+/// Maximum number of events of a canceler: a few artifacts and an end. They are kept until the canceler returns.
 const CANCELER_EVENTS_MAX: usize = 1_000;
 
 impl ExecutionEngine {
-    /// Ends a task at rest, or leaves it as it is if its canceler refuses.
+    /// Ends a task at rest, or leaves it unchanged if its canceler refuses.
     pub(super) async fn cancel_at_rest(
         &mut self,
         cause: Cause,
@@ -47,7 +47,7 @@ impl ExecutionEngine {
         Some(parts)
     }
 
-    /// Leaves the task as it is. If the stop is in its log, so is the refusal.
+    /// Leaves the task unchanged. If the log contains the stop request, the refusal is appended too.
     async fn refuse_stop(&mut self, error: ExecutorError) {
         if self
             .stream
@@ -65,8 +65,8 @@ impl ExecutionEngine {
         self.execution.finish(ExecutionResult::Refused(error));
     }
 
-    /// Ends an execution that was stopped before its executor started. If the task was at rest until then, its canceler
-    /// has to end what it left waiting; the execution ends in any case.
+    /// Ends an execution that was stopped before its executor started. If the task was at rest before, its canceler
+    /// must end the work that still waits. The execution ends in any case.
     pub(super) async fn end_before_start(&mut self, parts: &TaskParts, guard: &EngineGuard) {
         let begun = Instant::now();
         let reason = if self.add_lost_worker() {
@@ -115,8 +115,8 @@ impl ExecutionEngine {
         }
     }
 
-    /// Asks the canceler, if there is one, for as long as the grace and the force of the stop: what it stops may need
-    /// both.
+    /// Calls the canceler, if there is one, within the grace and the force of the stop. The canceler may need both for
+    /// the work that it stops.
     async fn canceler_events(
         &self,
         parts: &TaskParts,
@@ -160,7 +160,7 @@ impl ExecutionEngine {
                 answer = &mut asked => break answer,
             }
         };
-        // A clone of the writer may be in other hands.
+        // Other code may hold a clone of the writer.
         queue.close();
         while let Ok(event) = queue.try_recv() {
             events.push(event);

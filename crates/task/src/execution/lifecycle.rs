@@ -1,10 +1,10 @@
 //! Lifecycle of one execution, decided without a runtime.
 //!
 //! Invariants:
-//! 1. An execution has exactly one end. What comes after the decision for it changes nothing.
+//! 1. An execution has exactly one end. Events after the decision for this end change nothing.
 //! 2. A stop and an end by the executor race for one decision ([`CommitDecision`]); the first wins.
-//! 3. The end of a stopped execution carries the receipt of the stop. If the executor ends the task by itself within
-//!    the grace, its own state counts.
+//! 3. The end of a stopped execution contains the receipt of the stop. If the executor ends the task by itself within
+//!    the grace, the executor's state counts.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ enum LifecyclePhase {
         cause: Cause,
         /// Terminal event that the executor wrote before the receipt.
         own_end: Option<TaskEvent>,
-        /// True if an event was lost: then the executor's own end does not count.
+        /// True if an event was lost. The executor's own end then does not count.
         is_incomplete: bool,
         /// Failure of the executor after the stop.
         error: Option<Arc<str>>,
@@ -43,9 +43,9 @@ enum LifecyclePhase {
 pub(crate) enum LifecycleEvent {
     /// The executor or the canceler wrote an event.
     Wrote(TaskEvent),
-    /// The executor can write no more events.
+    /// The executor cannot write any more events.
     Silent(ExecutorEnd),
-    /// A processor, the factory or the store failed: the task fails with this reason.
+    /// A processor, the factory or the store failed. The task fails with this reason.
     Failed(Arc<str>),
     /// A stop was accepted.
     Stopped(Cause),
@@ -56,20 +56,20 @@ pub(crate) enum LifecycleEvent {
 /// End of an executor's code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ExecutorEnd {
-    /// It returned, and all its event writers are gone.
+    /// The executor returned, and all its event writers are dropped.
     Returned,
-    /// It returned an error. With the number of the execution that it took over, if it did.
+    /// The executor returned an error. The number is that of the execution that it took over, if any.
     Failed(ExecutorError, Option<u64>),
-    /// It panicked.
+    /// The executor panicked.
     Panicked,
-    /// Its future was dropped by force or with its runtime.
+    /// The executor's future was dropped, by force or with its runtime.
     Dropped,
 }
 
 /// Effect of an event.
 #[derive(Debug, PartialEq)]
 pub(crate) enum LifecycleEffect {
-    /// Nothing.
+    /// No effect.
     None,
     /// Append the record; the execution continues.
     Append(TaskRecord),
@@ -78,7 +78,7 @@ pub(crate) enum LifecycleEffect {
 }
 
 impl ExecutorEnd {
-    /// The failure of a task whose executor ended without ending the task.
+    /// Creates the failure of a task whose executor ended without ending the task.
     fn failure(&self, at: Timestamp) -> TaskRecord {
         let reason = match self {
             Self::Returned => "the executor returned without ending the task".into(),
@@ -101,10 +101,10 @@ impl Lifecycle {
         }
     }
 
-    /// Decides about the next event, at this time.
+    /// Handles the next event, at this time.
     pub(crate) fn handle(&mut self, event: LifecycleEvent, at: Timestamp) -> LifecycleEffect {
         match (&mut self.phase, event) {
-            // Behind the end; or behind the executor's own end, which only waits for the receipt.
+            // After the end; or after the executor's own end, which only waits for the receipt.
             (LifecyclePhase::Decided, _)
             | (
                 LifecyclePhase::Stopping {
@@ -138,7 +138,7 @@ impl Lifecycle {
                 LifecycleEffect::None
             }
             (LifecyclePhase::Stopping { own_end, .. }, LifecycleEvent::Wrote(event)) => {
-                // A stopped task does not wait for input.
+                // A stopped task cannot wait for input.
                 if own_end.is_none() && !is_input_required(&event) {
                     *own_end = Some(event);
                 }
@@ -176,7 +176,7 @@ impl Lifecycle {
         matches!(self.phase, LifecyclePhase::Stopping { .. })
     }
 
-    /// Decides for an end by the executor. `false`: a stop was accepted before.
+    /// Decides for an end by the executor. Returns false if a stop was accepted before.
     fn decide_end(&mut self) -> bool {
         self.phase = match self.decision.commit() {
             Ok(_permit) => LifecyclePhase::Decided,
@@ -228,7 +228,7 @@ fn is_input_required(event: &TaskEvent) -> bool {
     matches!(event, TaskEvent::Status(update) if update.state == TaskState::InputRequired)
 }
 
-/// The record of an event at this time.
+/// Creates the record of an event.
 fn record_of(event: TaskEvent, at: Timestamp) -> TaskRecord {
     match event {
         TaskEvent::Status(StatusUpdate {
@@ -284,7 +284,7 @@ fn failure(reason: Arc<str>, at: Timestamp) -> TaskRecord {
     failed(Cause::new(CauseKind::Failure), reason, at)
 }
 
-/// The end of a task that failed with this cause.
+/// Creates the end of a task that failed with this cause.
 pub(crate) fn failed(cause: Cause, error: Arc<str>, at: Timestamp) -> TaskRecord {
     let mut record = ended(TaskState::Failed, None, JsonMap::new(), at);
     if let TaskRecord::TaskEnded { ending, .. } = &mut record {
@@ -294,7 +294,8 @@ pub(crate) fn failed(cause: Cause, error: Arc<str>, at: Timestamp) -> TaskRecord
     record
 }
 
-/// The end of a task whose work ended with an earlier process. `lost_execution` is the number of a lost worker's execution.
+/// Creates the end of a task whose work ended with an earlier process. `lost_execution` is the number of a lost
+/// worker's execution.
 pub(crate) fn crashed(error: Arc<str>, lost_execution: Option<u64>, at: Timestamp) -> TaskRecord {
     let crash = Cause::new(CauseKind::Failure).detail("crash");
     let mut record = failed(crash, error, at);

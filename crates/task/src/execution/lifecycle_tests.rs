@@ -1,4 +1,4 @@
-//! Any sequence of events gives at most one end, and a stream that every reader accepts.
+//! Any sequence of events leads to at most one end, and to a stream that every reader accepts.
 
 use std::sync::Arc;
 
@@ -22,9 +22,9 @@ enum Step {
     Reply,
     Silent(ExecutorEnd),
     Failed,
-    /// A stop is accepted, and the loop has not seen it yet.
+    /// A stop is accepted, and the loop has not received it yet.
     StopAccepted(CauseKind),
-    /// The loop sees the stop.
+    /// The loop receives the stop.
     Stopped(CauseKind),
     Accounted,
 }
@@ -128,7 +128,7 @@ fn event_of(step: &Step, decision: &CommitDecision) -> Option<LifecycleEvent> {
         }
         Step::Stopped(kind) => {
             decision.stop(Cause::new(*kind));
-            // A stop that comes behind a decided end is not seen by the loop.
+            // The loop does not receive a stop after a decided end.
             LifecycleEvent::Stopped(decision.stopped_by()?.clone())
         }
         Step::Accounted => LifecycleEvent::Accounted(receipt()),
@@ -162,7 +162,7 @@ fn check(steps: &[Step]) {
     check_end(ends.first(), steps, &decision);
 }
 
-/// The end suits the decision: a stop wins with its receipt and its cause, or loses without a trace.
+/// The end matches the decision: a stop wins with its receipt and its cause, or leaves no trace.
 fn check_end(end: Option<&TaskRecord>, steps: &[Step], decision: &CommitDecision) {
     let stopped_at = steps
         .iter()
@@ -185,7 +185,7 @@ fn check_end(end: Option<&TaskRecord>, steps: &[Step], decision: &CommitDecision
             assert!(matches!(end, TaskRecord::Replied { .. }), "{end:?}");
         }
         (Some(CommitVerdict::Stop(_)), None) => assert!(!is_accounted, "the receipt ends it"),
-        // A reply or a rest.
+        // A reply, or a state at rest.
         (Some(CommitVerdict::Commit), Some(_)) => {}
         (None, end) => assert_eq!(end, None),
     }
@@ -200,7 +200,7 @@ proptest! {
     }
 }
 
-/// A lost event under a stop: the executor's own success does not count any more.
+/// After a stop, a lost event invalidates the executor's own success.
 #[test]
 fn end_of_a_stopped_executor_with_a_lost_event_is_no_success() {
     let decision = Arc::new(CommitDecision::new());

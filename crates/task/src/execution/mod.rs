@@ -1,4 +1,4 @@
-//! Executions: what runs for a task between two rests, from its acceptance to its end.
+//! Executions: the work for a task between two rests, from its acceptance to its end.
 
 mod acceptance;
 mod client_answer;
@@ -41,17 +41,17 @@ pub(crate) struct Execution {
     scope: Scope,
     decision: Arc<CommitDecision>,
     part_receipts: PartReceipts,
-    /// W3C trace context of its request.
+    /// W3C trace context of the request.
     trace: Option<Arc<str>>,
-    /// Worker of a cluster that runs it.
+    /// Worker of a cluster that runs the execution.
     worker: Option<WorkerId>,
-    /// Asked for a look at the records of other processes.
+    /// Notified when the engine should read the records of other processes.
     look: Notify,
-    /// Number of looks so far.
+    /// Number of such reads so far.
     looks: watch::Sender<u64>,
     is_accepted: watch::Sender<bool>,
     result: watch::Sender<Option<ExecutionResult>>,
-    /// True once somebody waits for a stop: what remains behind the end is cut short.
+    /// True after a caller requests a stop. The engine then shortens its work after the end.
     is_hurried: watch::Sender<bool>,
     is_released: watch::Sender<bool>,
     /// Permit of the one wake-up that waits for the release.
@@ -61,9 +61,9 @@ pub(crate) struct Execution {
 /// Result of an execution.
 #[derive(Debug, Clone)]
 pub(crate) enum ExecutionResult {
-    /// Its end is durable.
+    /// The end of the execution is durable.
     Ended(Arc<Task>),
-    /// It never began: its records were not accepted.
+    /// The execution never began: its first records were not accepted.
     NotStarted(ExecuteError),
     /// The canceler of a task without an executor refused.
     Refused(ExecutorError),
@@ -72,7 +72,7 @@ pub(crate) enum ExecutionResult {
 }
 
 impl Execution {
-    /// An execution in a new scope below `root`.
+    /// Creates an execution in a new scope below `root`.
     pub(crate) fn new(
         root: &Scope,
         label: &str,
@@ -111,7 +111,8 @@ impl Execution {
         self.scope.stop(StopRequest::new(Extent::Subtree, cause))
     }
 
-    /// Makes the execution read what other processes have written to its task. Resolves when it has, or is stopped.
+    /// Makes the execution read the records of other processes. Resolves after the read, or when the execution is
+    /// stopped.
     pub(crate) async fn look(&self) {
         let mut looks = self.looks.subscribe();
         self.ask_to_look();
@@ -123,23 +124,23 @@ impl Execution {
         }
     }
 
-    /// The same, without waiting.
+    /// Like [`look`](Self::look), but without waiting.
     pub(crate) fn ask_to_look(&self) {
         self.look.notify_one();
     }
 
-    /// Worker of a cluster that runs it.
+    /// Worker of a cluster that runs the execution.
     pub(crate) fn worker(&self) -> Option<&WorkerId> {
         self.worker.as_ref()
     }
 
-    /// True if its worker has no right to the task any more: another one ends it.
+    /// True if the worker no longer owns the task. Another worker ends it.
     pub(crate) fn has_lost_lease(&self) -> bool {
         let cause = self.scope.cause();
         cause.is_some_and(|cause| cause.kind == CauseKind::LeaseLost)
     }
 
-    /// True if its executor has ended it and only its end is still written or cleaned up.
+    /// True if the executor has ended the execution, and only the write of the end or the clean-up remains.
     pub(crate) fn is_ending(&self) -> bool {
         matches!(self.decision.verdict(), Some(CommitVerdict::Commit))
     }
@@ -149,7 +150,7 @@ impl Execution {
         self.scope.is_stopped()
     }
 
-    /// Resolves when the message that started it is durable.
+    /// Resolves when the message of the execution is durable.
     ///
     /// # Errors
     /// If the message was not accepted.
@@ -157,7 +158,7 @@ impl Execution {
         let mut accepted = self.is_accepted.subscribe();
         tokio::select! {
             biased;
-            // The sender is in this handle, so the wait ends with the value.
+            // This handle keeps the sender, so the wait ends with the value.
             _accepted = accepted.wait_for(|is_accepted| *is_accepted) => Ok(()),
             result = self.result() => match result {
                 ExecutionResult::NotStarted(error) => Err(error),
@@ -167,7 +168,7 @@ impl Execution {
         }
     }
 
-    /// The result, once there is one.
+    /// Returns the result, and waits until there is one.
     pub(crate) async fn result(&self) -> ExecutionResult {
         let mut results = self.result.subscribe();
         let result = results.wait_for(Option::is_some).await;
@@ -175,27 +176,28 @@ impl Execution {
         result.expect("this handle keeps the sender, and the wait is for a value")
     }
 
-    /// The result, if there is one now.
+    /// The present result, if there is one.
     pub(crate) fn present_result(&self) -> Option<ExecutionResult> {
         self.result.borrow().clone()
     }
 
-    /// Resolves when a stop was requested, also one that came too late.
+    /// Resolves when a stop is requested, even if the stop comes too late.
     pub(crate) async fn hurried(&self) {
         let mut hurried = self.is_hurried.subscribe();
-        // The sender is in this handle, so the wait ends with the value.
+        // This handle keeps the sender, so the wait ends with the value.
         let _set = hurried.wait_for(|is_hurried| *is_hurried).await;
     }
 
-    /// Permit to wait for the release with a place of the worker. `None`: another wake-up of the task does so.
+    /// Permit to wait for the release while holding a permit of the worker. `None` if another wake-up of the task waits
+    /// already.
     pub(crate) fn await_release(&self) -> Option<SemaphorePermit<'_>> {
         self.awaited_by.try_acquire().ok()
     }
 
-    /// Resolves when nothing of the execution runs any more, and the next one may start.
+    /// Resolves when no work of the execution runs any more, and the next execution may start.
     pub(crate) async fn released(&self) {
         let mut released = self.is_released.subscribe();
-        // The sender is in this handle, so the wait ends with the value.
+        // This handle keeps the sender, so the wait ends with the value.
         let _ended = released.wait_for(|is_released| *is_released).await;
     }
 }

@@ -6,7 +6,7 @@ use tokio::time::sleep;
 
 /// First pause before a write is repeated.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
-/// Longest pause: a store that comes back is used again within a second.
+/// Longest pause: a store that recovers is used again within a second.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// Growing pause between the attempts of a write.
@@ -20,7 +20,7 @@ impl Default for RepeatPause {
 }
 
 impl RepeatPause {
-    /// Waits, and makes the next pause longer.
+    /// Waits, and doubles the next pause up to the maximum.
     pub(super) async fn wait(&mut self) {
         sleep(self.0).await;
         self.0 = PAUSE_MAX.min(self.0 * 2);
@@ -30,8 +30,9 @@ impl RepeatPause {
 /// Longest pause before an execution that was taken over runs again.
 const TAKE_OVER_PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// Pause before an execution that was taken over this often runs again. The first time at once: it was hardly its fault.
-/// From then on 1 s, doubled each time: whatever ended its workers may need time to pass.
+/// Pause before an execution with this number of take-overs runs again. There is no pause after the first, because the
+/// execution is rarely the cause. From then on the pause is 1 s and doubles each time, because the cause may need time
+/// to pass.
 pub(super) fn take_over_pause(take_overs: u32) -> Duration {
     match take_overs {
         0 | 1 => Duration::ZERO,

@@ -1,9 +1,9 @@
-//! The loop of a running execution: it selects one event, decides synchronously, and carries out the effect.
+//! The loop of a running execution: selects one event, decides synchronously, and executes the effect.
 //!
 //! Invariants:
-//! 1. The loop awaits nothing but its events and an append that gives way to a stop: no code of the embedding program
-//!    and no store delays the answer to a stop.
-//! 2. A stop ends within grace and force, whatever still writes: see [`RunLoop::end_by`].
+//! 1. The loop awaits only its events and an append that a stop can interrupt. Neither code of the embedding program
+//!    nor a store can delay the answer to a stop.
+//! 2. A stop ends within grace and force, even if a writer still writes events: see [`RunLoop::end_by`].
 
 use std::sync::Arc;
 
@@ -33,39 +33,39 @@ struct RunLoop<'a> {
     lifecycle: Lifecycle,
     executor_events: EventQueue,
     canceler_events: EventQueue,
-    /// Scope of the executor. It has no decision, so it can be stopped after the end of the task.
+    /// Scope of the executor. This scope has no decision, so it can be stopped after the end of the task.
     work_scope: Scope,
-    /// `None` once it has ended.
+    /// `None` after the executor has ended.
     executor: Option<WorkHandle<ExecutorResult>>,
-    /// End of the executor's code, until the events before it are decided.
+    /// End of the executor's code. It waits until all earlier events are decided.
     executor_end: Option<ExecutorEnd>,
-    /// The processor's call, while it runs: the next event waits for it.
+    /// The running call of the processor, if any. The next event waits for it.
     processing: Option<BoxFuture<'static, Option<LifecycleEvent>>>,
     is_stopped: bool,
     account: Option<BoxFuture<'static, Arc<Receipt>>>,
     receipt: Option<Arc<Receipt>>,
-    /// The canceler's call, while it runs.
+    /// The running call of the canceler, if any.
     canceling: Option<BoxFuture<'static, ()>>,
-    /// Latest time of the end of a stopped execution, whatever is left in its queues.
+    /// Latest time of the end of a stopped execution, even if its queues still contain events.
     end_by: Instant,
     inactive_at: Option<Instant>,
-    /// Records that wait for the append before them.
+    /// Records that wait for the previous append.
     unstored: Vec<TaskRecord>,
-    /// True if the records of other processes are to be read.
+    /// True if the loop should read the records of other processes.
     must_look: bool,
 }
 
 /// Events of the executor or the canceler.
 struct EventQueue {
     queue: mpsc::Receiver<TaskEvent>,
-    /// True once every writer is gone or refused, and every event was read.
+    /// True after every writer is dropped or refused, and every event was read.
     is_done: bool,
 }
 
 enum RunEvent {
     Stopped,
     TimeIsUp,
-    /// Another process has written to the task, or may have.
+    /// Another process has written to the task, or may have written.
     Look,
     Accounted(Arc<Receipt>),
     CancelerReturned,
@@ -79,7 +79,7 @@ enum RunEvent {
 /// Use of the task's stream.
 enum StreamStep {
     Look,
-    /// Finishes the append before.
+    /// Finishes the previous append.
     Settle,
     Append(Vec<TaskRecord>),
 }
@@ -94,8 +94,8 @@ impl EventQueue {
 }
 
 impl ExecutionEngine {
-    /// Runs the executor until the end of the execution is stored and nothing of it runs any more. Without a slot a
-    /// stop was first.
+    /// Runs the executor until the end of the execution is stored and none of its work runs any more. `slot` is `None`
+    /// if a stop came first or if the execution needs no slot.
     pub(super) async fn run_executor(
         &mut self,
         parts: &TaskParts,
@@ -110,7 +110,7 @@ impl ExecutionEngine {
         let (writer, executor_events) = EventWriter::new(queue_len_max);
         let (_, canceler_events) = EventWriter::new(queue_len_max);
         if let Some(cause) = task.stop_requested.clone() {
-            // Somebody wanted it stopped before this process had it.
+            // Another process requested the stop before this process took the task.
             drop(self.execution.stop(cause));
         }
         let started = self.start_executor(parts, task, writer, is_resumed);
@@ -155,10 +155,11 @@ impl ExecutionEngine {
 }
 
 impl RunLoop<'_> {
-    /// Runs until the end is decided. Returns the record that ends the execution; the records before it are unstored.
+    /// Runs until the end is decided. Returns the record that ends the execution; the records before it are in
+    /// `unstored`.
     async fn drive(&mut self) -> TaskRecord {
-        // One append for all that is there: an executor that writes three events at once waits once. A processor sees
-        // the task behind the event before, so there each event has its own.
+        // One append stores all waiting events, so an executor that writes three events at once waits once. A processor
+        // receives the task after the previous event, so each event then needs a separate append.
         let batch_len_max = match self.parts.processor {
             Some(_) => 0,
             None => self.engine.host.options().event_queue_len_max,
@@ -201,7 +202,7 @@ impl RunLoop<'_> {
         let inactive_at = self.inactive_at.unwrap_or_else(Instant::now);
         let (executor_events, canceler_events) =
             (&mut self.executor_events, &mut self.canceler_events);
-        // The queues come last: a writer that never pauses keeps nothing else waiting.
+        // The queues come last, so that a writer that never pauses does not delay the other events.
         tokio::select! {
             biased;
             () = self.engine.execution.scope.stopped(), if !is_stopped => RunEvent::Stopped,
@@ -223,7 +224,7 @@ impl RunLoop<'_> {
         }
     }
 
-    /// Handles one event. Returns the record of the end if the event decides it.
+    /// Handles one event. Returns the record of the end if the event decides the end.
     fn handle(&mut self, event: RunEvent) -> Option<TaskRecord> {
         match event {
             RunEvent::Stopped => self.stopped(),
@@ -260,14 +261,14 @@ impl RunLoop<'_> {
                 let max = self.engine.host.options().inactivity_max;
                 let detail = format!("no event for {:?}", max.unwrap_or_default());
                 let cause = Cause::new(CauseKind::Inactivity).detail(detail);
-                // The loop sees the stop, and waits for its receipt there.
+                // The loop receives the stop, and waits for its receipt there.
                 drop(self.engine.execution.stop(cause));
             }
         }
         None
     }
 
-    /// The end, once everything before it was handled.
+    /// Returns the end after all earlier events were handled.
     fn end_if_complete(&mut self) -> Option<TaskRecord> {
         if !self.executor_events.is_done || self.processing.is_some() {
             return None;
@@ -282,12 +283,12 @@ impl RunLoop<'_> {
             }
         }
         if !self.is_stopped {
-            // An executor that still runs has dropped its writer: its return follows.
+            // The executor has dropped its writer but still runs. Its return value follows.
             self.executor.is_none().then_some(())?;
             return self.decide(LifecycleEvent::Silent(ExecutorEnd::Returned));
         }
         let is_quiet = self.receipt.as_ref()?.quiet();
-        // The return value of an executor that has ended is there in a moment.
+        // The return value of an executor that has ended arrives immediately.
         let is_complete = self.canceler_events.is_done && !(is_quiet && self.executor.is_some());
         is_complete.then(|| self.end_with_receipt()).flatten()
     }
@@ -300,7 +301,7 @@ impl RunLoop<'_> {
 
     fn decide(&mut self, event: LifecycleEvent) -> Option<TaskRecord> {
         let event = match event {
-            // A store with such a record could never be opened again.
+            // A store with such a record could not be opened again.
             LifecycleEvent::Wrote(event) if is_too_deep(&event) => LifecycleEvent::Failed(
                 format!("an event has JSON of more than {NESTING_MAX} levels").into(),
             ),
@@ -315,7 +316,7 @@ impl RunLoop<'_> {
             }
             LifecycleEffect::End(record) => {
                 if is_failure {
-                    // The executor works for nothing from here on; its end is awaited beside the write.
+                    // The result of the executor no longer counts. Its end is awaited in parallel to the write.
                     let cause = Cause::new(CauseKind::Failure).detail("the task has failed");
                     let request = StopRequest::new(Extent::Subtree, cause);
                     drop(self.work_scope.stop(request));
@@ -325,7 +326,7 @@ impl RunLoop<'_> {
         }
     }
 
-    /// Stops the execution if another process has asked for it, or has taken it over.
+    /// Stops the execution if another process has requested the stop or has taken the execution over.
     fn honour_others(&mut self) {
         let stream = &self.engine.stream;
         let requested = stream.task().and_then(|task| task.stop_requested.clone());
@@ -337,15 +338,15 @@ impl RunLoop<'_> {
             Some(cause) => cause,
             None => return,
         };
-        // The loop sees the stop, and waits for its receipt there.
+        // The loop receives the stop, and waits for its receipt there.
         drop(self.engine.execution.stop(cause));
     }
 
-    /// Appends what is unstored. A stop interrupts the wait, and so does its receipt: what is in doubt then is settled
-    /// by the next append, and by the write of the end at the latest.
+    /// Appends the unstored records. A stop interrupts the wait, and so does the receipt of the stop. The next append
+    /// settles records in doubt, and the write of the end does so at the latest.
     async fn store(&mut self) -> Result<(), TaskStoreError> {
         if std::mem::take(&mut self.must_look) {
-            // Not a failure of the task: whoever asked asks again.
+            // A failed read is not a failure of the task: the process that asked will ask again.
             let _asked_again = self.unless_interrupted(StreamStep::Look).await;
         }
         if self.unstored.is_empty() {
@@ -362,7 +363,7 @@ impl RunLoop<'_> {
         Ok(())
     }
 
-    /// Takes the step, unless it is interrupted: then false.
+    /// Executes the step. Returns false if the step is interrupted.
     async fn unless_interrupted(&mut self, step: StreamStep) -> Result<bool, TaskStoreError> {
         let ExecutionEngine {
             stream, execution, ..
@@ -377,7 +378,7 @@ impl RunLoop<'_> {
         let (is_stopped, account) = (self.is_stopped, &mut self.account);
         tokio::select! {
             biased;
-            // First, because an append that was never polled would be lost.
+            // Polled first, because an append that was never polled would be lost.
             written = write => written.map(|()| true),
             () = execution.scope.stopped(), if !is_stopped => Ok(false),
             receipt = pending_or(account), if is_stopped && account.is_some() => {
@@ -388,7 +389,7 @@ impl RunLoop<'_> {
         }
     }
 
-    /// The processor's call about an event; `None` without a processor.
+    /// Starts the processor's call about an event; `None` without a processor.
     fn process(&self, event: &TaskEvent) -> Option<BoxFuture<'static, Option<LifecycleEvent>>> {
         let processor = Arc::clone(self.parts.processor.as_ref()?);
         let task = Arc::clone(self.engine.stream.task()?);
@@ -413,7 +414,7 @@ impl RunLoop<'_> {
         Some(event.boxed())
     }
 
-    /// The processor's call about an error of the executor.
+    /// Starts the processor's call about an error of the executor.
     fn process_error(
         &self,
         end: &ExecutorEnd,
@@ -448,7 +449,7 @@ impl RunLoop<'_> {
             Err(WorkLost::Panicked) => ExecutorEnd::Panicked,
             Err(WorkLost::Dropped | WorkLost::NoThread) => ExecutorEnd::Dropped,
         };
-        // What it wrote before its end comes first; others who hold its writer come too late.
+        // Events from before the executor's end come first. Other holders of its writer come too late.
         self.executor_events.queue.close();
         self.executor_end = Some(end);
     }
@@ -470,10 +471,10 @@ impl RunLoop<'_> {
         self.call_canceler(cause);
     }
 
-    /// Calls the canceler, for as long as the grace.
+    /// Calls the canceler, within the grace.
     fn call_canceler(&mut self, cause: Cause) {
         let canceler = self.parts.canceler.as_ref();
-        // A task that passes on is not canceled.
+        // A task that another worker takes over is not cancelled.
         let canceler = canceler.filter(|_| !self.engine.execution.has_lost_lease());
         let (Some(canceler), Some(task)) = (canceler, self.engine.stream.task()) else {
             self.canceler_events.is_done = true;
@@ -512,7 +513,7 @@ impl RunLoop<'_> {
     }
 }
 
-/// The future's output, if there is a future.
+/// Returns the future's output, and waits forever without a future.
 async fn pending_or<F: Future + Unpin>(future: &mut Option<F>) -> F::Output {
     match future {
         Some(future) => future.await,

@@ -1,4 +1,4 @@
-//! Slots as values: whoever drops one gives it back.
+//! Slots as guards: dropping a guard releases its slot.
 
 use std::sync::{Arc, Weak};
 
@@ -6,17 +6,17 @@ use tokio::sync::oneshot;
 
 use super::host::ExecutionHost;
 
-/// A slot, or a place in the queue for one.
+/// A slot, or a position in the queue for one.
 pub(crate) enum SlotRequest {
     /// The execution may start.
     Granted(SlotGuard),
-    /// It may start later.
+    /// The execution may start later.
     Waiting(WaitingSlot),
-    /// A stop of a task at rest takes no slot.
+    /// No slot is needed, for example by a stop of a task at rest.
     NotNeeded,
 }
 
-/// Slot of a running execution. Its drop gives it to the next one.
+/// Slot of a running execution. Dropping the guard grants the slot to the next execution.
 pub(crate) struct SlotGuard {
     host: Weak<dyn ExecutionHost>,
     owner: Arc<str>,
@@ -36,7 +36,7 @@ impl Drop for SlotGuard {
     }
 }
 
-/// Place in the queue for a slot.
+/// Position in the queue for a slot.
 pub(crate) struct WaitingSlot {
     grant: oneshot::Receiver<()>,
     host: Weak<dyn ExecutionHost>,
@@ -52,7 +52,7 @@ impl WaitingSlot {
         Self { grant, host, owner }
     }
 
-    /// The slot, when it is granted.
+    /// Waits until the slot is granted.
     pub(crate) async fn granted(mut self) -> Option<SlotGuard> {
         let granted = (&mut self.grant).await;
         granted.ok().map(|()| self.guard())
@@ -69,7 +69,7 @@ impl WaitingSlot {
 impl Drop for WaitingSlot {
     fn drop(&mut self) {
         self.grant.close();
-        // Granted, and nobody took it: back it goes.
+        // The slot was granted but not used, so it is released.
         if self.grant.try_recv().is_ok() {
             drop(self.guard());
         }

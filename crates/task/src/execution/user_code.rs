@@ -1,4 +1,4 @@
-//! Runs code of the embedding program: a panic, a hang or a block of its thread stays within the call.
+//! Runs code of the embedding program. A panic, a hang or a blocked thread stays within the call.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -15,18 +15,18 @@ use crate::options::PanicHandler;
 /// Reason why a call has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum UserCodeError {
-    /// It panicked.
+    /// The call panicked.
     #[error("panicked")]
     Panicked,
-    /// It took longer than its limit and was stopped.
+    /// The call exceeded its limit and was stopped.
     #[error("took too long")]
     TimedOut,
-    /// A stop covers its scope.
+    /// A stop covers the scope of the call.
     #[error("was stopped")]
     Stopped,
 }
 
-/// Runs `make`'s future as work of a new scope below `scope`, at most this long.
+/// Runs `make`'s future as work of a new scope below `scope`, for at most `max`.
 ///
 /// # Cancel safety
 /// Dropping this future stops the call.
@@ -69,7 +69,7 @@ where
     }
 }
 
-/// Scope of a call: nothing in it outlives the call, or the patience of its caller.
+/// Scope of a call. No work in this scope outlives the call, or the time limit of its caller.
 struct UserCall {
     scope: Scope,
     place: &'static str,
@@ -89,12 +89,12 @@ impl Drop for UserCall {
             let cause = Cause::new(CauseKind::Deadline).detail(format!("{} limit", self.place));
             StopRequest::new(Extent::Subtree, cause).grace(Duration::ZERO)
         };
-        // The scope climbs the ladder, whoever waits for the receipt.
+        // The scope climbs the ladder even if no caller waits for the receipt.
         drop(self.scope.stop(request));
     }
 }
 
-/// The same future; a panic is reported to the handler and continues.
+/// Runs the future. A panic is reported to the handler and then continues.
 pub(crate) async fn reporting_panics<T>(
     place: &'static str,
     on_panic: Option<PanicHandler>,
@@ -109,7 +109,7 @@ pub(crate) async fn reporting_panics<T>(
     }
 }
 
-/// Tells about a panic, and hands it to the handler of the embedding program.
+/// Logs a panic, and passes it to the handler of the embedding program.
 pub(crate) fn report(
     place: &'static str,
     on_panic: Option<&PanicHandler>,

@@ -1,4 +1,4 @@
-//! Start of an executor in its scope, and the end of what it leaves running.
+//! Start of an executor in its scope, and the end of its remaining work.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +15,13 @@ use crate::event_writer::EventWriter;
 use crate::executor::{ExecutionCx, ExecutorError, ExecutorReturn, TaskParts};
 use crate::model::{MessageSender, Task, TaskMessage};
 
-/// Time that an executor has after the end of its task before its scope is stopped.
+/// Time for an executor to return after the end of its task, before its scope is stopped.
 const LINGER_MAX: Duration = Duration::from_secs(2);
 
 pub(super) type ExecutorResult = Result<ExecutorReturn, ExecutorError>;
 
 impl ExecutionEngine {
-    /// Starts the executor; `None`: a stop was first.
+    /// Starts the executor; `None` if a stop came first.
     pub(super) fn start_executor(
         &self,
         parts: &TaskParts,
@@ -61,14 +61,15 @@ impl ExecutionEngine {
     }
 }
 
-/// The message that the execution answers: the client's last one. A resumed execution has written its own behind it.
+/// The message that the execution answers: the client's last message. Messages of an interrupted execution may follow
+/// it.
 pub(crate) fn last_message(task: &Task) -> Option<Arc<TaskMessage>> {
     let is_of_client = |message: &&Arc<TaskMessage>| message.role == MessageSender::User;
     let last = task.history.iter().rev().find(is_of_client);
     last.or(task.history.last()).map(Arc::clone)
 }
 
-/// Scope of an executor. Nothing in it outlives its engine.
+/// Scope of an executor. No work in this scope outlives its engine.
 pub(super) struct WorkScope(pub(super) Scope);
 
 impl Drop for WorkScope {
@@ -85,7 +86,7 @@ fn leftover_stop() -> StopRequest {
     StopRequest::new(Extent::Subtree, cause)
 }
 
-/// Ends what an executor left running behind the end of its task: at once if a stop waits for it.
+/// Ends the work that an executor left running after the end of its task. Without a delay if a stop waits for it.
 pub(super) async fn end_leftover(
     work_scope: &Scope,
     executor: Option<WorkHandle<ExecutorResult>>,
@@ -93,7 +94,7 @@ pub(super) async fn end_leftover(
 ) {
     if let Some(executor) = executor {
         tokio::select! {
-            // Its result changes nothing any more.
+            // The executor's result no longer matters.
             _late = tokio::time::timeout(LINGER_MAX, executor) => {}
             () = work_scope.stopped() => {}
             () = execution.hurried() => {}

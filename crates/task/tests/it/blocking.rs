@@ -19,7 +19,7 @@ use crate::support::{follow_up, request, user};
 
 /// Grace of these tests.
 const GRACE: Duration = Duration::from_millis(100);
-/// Grace and force, with room for a machine that is shared. A block lasts as long as the test.
+/// Grace and force, with a reserve for a shared machine. A block lasts as long as the test.
 const STOP_MAX: Duration = Duration::from_millis(1_500);
 
 /// Blocks threads until the test is over.
@@ -67,7 +67,7 @@ impl Blocking {
     }
 }
 
-/// Its drop is where the executor's future ends.
+/// Blocks in its drop, which runs when the executor's future is dropped.
 struct BlocksInDrop(Blocking);
 
 impl Drop for BlocksInDrop {
@@ -158,7 +158,7 @@ async fn stop_in_time(manager: &TaskManager, id: &TaskId, part: Part) {
         Err(CancelError::AlreadyEnded(task)) => panic!("{part:?}: {:?}", task.status),
         Err(other) => panic!("{part:?}: {other}"),
     }
-    // A message to it is answered as well.
+    // A message to the task is answered as well.
     let sent = tokio::time::timeout(STOP_MAX, manager.execute(follow_up("late", id))).await;
     assert!(sent.expect("it answers").is_err(), "{part:?}: it has ended");
 }
@@ -172,7 +172,7 @@ fn blocked_thread_delays_no_stop() {
             .build()
             .expect("a runtime")
     };
-    // The engine has a thread of its own, as the options of the root advise.
+    // The engine has a separate thread, as the options of the root recommend.
     let (control, work) = (runtime(1), runtime(3));
     control.block_on(async {
         for part in [

@@ -1,4 +1,4 @@
-//! Stops: of what runs, of what rests, of what is just ending.
+//! Stops of running tasks, of tasks at rest, and of executions that are just ending.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -84,7 +84,7 @@ async fn running_execution_is_stopped_with_a_receipt() {
     );
 }
 
-/// G3: an executor that ignores its context.
+/// G3: an executor that ignores the stop.
 #[tokio::test(start_paused = true)]
 async fn g3_deaf_executor_is_dropped_after_the_grace() {
     let executor = endless(true);
@@ -203,7 +203,7 @@ async fn concurrent_stops_of_a_task_at_rest_share_their_result() {
     assert_eq!(canceler.calls.load(Ordering::SeqCst), 1);
 }
 
-/// In a cluster two nodes can store a request each.
+/// In a cluster two nodes can each store a request.
 #[test]
 fn second_stop_request_keeps_the_first_cause() {
     let at = SystemTime::now().into();
@@ -239,11 +239,11 @@ async fn refused_stop_leaves_the_task_as_it_was() {
     let manager = manager(with_canceler(&executor, &canceler), TaskOptions::default()).await;
     let mut accepted = manager.execute(request("m1")).await.unwrap();
     let before = ended(&manager, &mut accepted).await;
-    // The first refusal, then a message is taken.
+    // After the first refusal, a message is accepted.
     let refused = manager.cancel(&accepted.task_id, user()).await.unwrap_err();
     assert!(matches!(refused, CancelError::Refused(_)));
     let mut after = Task::clone(&*manager.get(&accepted.task_id).await.unwrap());
-    // In a cluster the stop and its refusal are records.
+    // In a cluster the stop and its refusal are records, which change only the update time.
     after.updated_at = before.updated_at;
     assert_eq!(after, *before);
     let mut second = manager
@@ -251,14 +251,14 @@ async fn refused_stop_leaves_the_task_as_it_was() {
         .await
         .unwrap();
     ended(&manager, &mut second).await;
-    // The second refusal, then a stop succeeds.
+    // After the second refusal, a stop succeeds.
     let refused = manager.cancel(&accepted.task_id, user()).await.unwrap_err();
     assert!(matches!(refused, CancelError::Refused(_)));
     let outcome = manager.cancel(&accepted.task_id, user()).await.unwrap();
     assert_eq!(outcome.task.status.state, TaskState::Canceled);
 }
 
-/// The executor asks for input at the moment of the stop: the task is ended all the same.
+/// The executor asks for input at the moment of the stop. The stop still ends the task.
 #[tokio::test(start_paused = true)]
 async fn stop_that_loses_against_input_required_is_decided_again() {
     let executor = ScriptedExecutor::new(|cx| async move {
@@ -266,7 +266,7 @@ async fn stop_that_loses_against_input_required_is_decided_again() {
             .write(TaskEvent::state(TaskState::InputRequired))
             .await
             .unwrap();
-        // It is dropped only after its task rests: the stop finds an execution that is just ending.
+        // The executor is dropped only after its task is at rest, so the stop finds an execution that is just ending.
         cx.events.closed().await;
         Ok(ExecutorReturn::Finished)
     });
@@ -312,7 +312,7 @@ async fn preview_stops_nothing() {
     let _outcome = manager.cancel(&accepted.task_id, user()).await.unwrap();
 }
 
-/// A stop at every moment of a short execution: one of the two wins, and nothing is ended twice.
+/// A stop at every moment of a short execution: either the stop or the execution wins, and the task has one end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stop_races_the_end() {
     let executor = three_events();

@@ -1,4 +1,4 @@
-//! Processes that end without a shutdown, and the next one that opens the store.
+//! Processes that end without a shutdown, and the next process that opens the store.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use crate::support::{
     ScriptedExecutor, ended, endless, follow_up, manager_over, request, root, three_events, writes,
 };
 
-/// Runs a future in a runtime of its own and drops the runtime with all that still runs: a crash, seen from the log.
+/// Runs a future in a separate runtime, and drops the runtime with all remaining work. In the log this looks like a
+/// crash.
 fn crash_after<T>(life: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -28,7 +29,7 @@ fn one_slot() -> TaskOptions {
     }
 }
 
-/// Tasks of a life that a crash has ended: one that runs, and one that waits for its slot.
+/// Tasks of a process that crashed: one was running, and one was waiting for its slot.
 fn crashed(log: &Arc<dyn Log>) -> [TaskId; 2] {
     let log = Arc::clone(log);
     crash_after(async move {
@@ -75,7 +76,7 @@ fn interrupted_task_ends_and_waiting_task_runs() {
                 assert_eq!(cause.detail.as_deref(), Some("crash"));
             }
         }
-        // A repeated message of the life before starts nothing.
+        // A repeated message from before the crash starts nothing.
         assert!(manager.execute(request("m1")).await.unwrap().is_repeated);
     });
 }

@@ -55,7 +55,7 @@ async fn every_subscriber_gets_every_event() {
     let accepted = manager.execute(request("m1")).await.unwrap();
     let mut readers = Vec::new();
     for _ in 0..20 {
-        // From the acceptance on: nothing is missed, however late the reader begins.
+        // From the acceptance on, a reader misses no record, however late it begins.
         let from = Some(accepted.subscription.cursor());
         readers.push(manager.subscribe(&accepted.task_id, from).await.unwrap());
     }
@@ -100,7 +100,7 @@ async fn message_continues_a_task_that_waits_for_input() {
         rest(&mut first.subscription).await,
         ["snapshot submitted", "input_required"]
     );
-    // At once behind the end of the first: a message waits for an execution that is just ending.
+    // Immediately after the end of the first execution: a message waits for an execution that is just ending.
     let mut second = manager
         .execute(follow_up("m2", &first.task_id))
         .await
@@ -141,7 +141,7 @@ async fn message_of_another_context_is_refused() {
     ended(&manager, &mut accepted).await;
     let mut wrong = follow_up("m2", &accepted.task_id);
     wrong.context_id = Some("another".into());
-    // An execution that is just ending is waited for, then the context decides.
+    // The message waits for an execution that is just ending; then the context decides.
     let refused = manager.execute(wrong).await;
     assert!(matches!(
         refused.unwrap_err(),
@@ -164,7 +164,7 @@ async fn context_belongs_to_the_owner_of_its_first_task() {
     let manager = open().await;
     let first = manager.execute(in_context("m1", "alice"));
     let refused = manager.execute(in_context("m2", "bob"));
-    // Also before the first record of the context is durable.
+    // The owner is known even before the first record of the context is durable.
     let (first, refused) = tokio::join!(first, refused);
     assert!(matches!(
         refused.unwrap_err(),
@@ -213,13 +213,13 @@ async fn repeated_message_starts_nothing_new() {
         .await
         .unwrap();
     assert_eq!(page.total, 1);
-    // The id belongs to its owner.
+    // Message ids are separate for each owner.
     let mut other = request("m1");
     other.owner = "bob".into();
     assert!(!manager.execute(other).await.unwrap().is_repeated);
 }
 
-/// Found by fuzzing: the stream of a repeated message waited for the next execution of the task.
+/// Found by fuzzing: the subscription of a repeated message waited for the next execution of the task.
 #[tokio::test(start_paused = true)]
 async fn repeated_message_of_a_task_that_waits_for_its_client_ends() {
     let executor = writes(TaskEvent::state(TaskState::InputRequired));
@@ -274,7 +274,7 @@ async fn client_that_goes_away_stops_nothing() {
     {
         let sending = manager.execute(request("m1"));
         let mut sending = std::pin::pin!(sending);
-        // Polled once and dropped: the request is decided, and its caller is gone.
+        // Polled once and dropped: the request is decided, and its caller has disconnected.
         assert!(futures::poll!(&mut sending).is_pending());
     }
     let mut again = manager.execute(request("m1")).await.unwrap();
@@ -323,7 +323,7 @@ async fn list_has_pages_and_filters() {
     assert_eq!(manager.list(&filter, None, 3).await.unwrap().total, 0);
 }
 
-/// Long lists are looked at in steps; pages and totals are those of one look.
+/// Long lists are scanned in steps. Pages and totals equal those of a single scan.
 #[tokio::test(start_paused = true)]
 async fn long_list_is_complete() {
     const TASKS: usize = 1_100;

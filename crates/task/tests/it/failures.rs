@@ -1,4 +1,4 @@
-//! Failures of executors, processors, factories, clean-ups and the store: each ends in one defined record.
+//! Failures of executors, processors, factories, clean-ups and the store. Each leads to one defined record.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -67,7 +67,7 @@ async fn panic_of_the_executor_fails_the_task_and_is_reported() {
     assert_eq!(*panics.lock(), ["executor: division by zero"]);
 }
 
-/// The closure that makes the future panics, before there is a future.
+/// The closure that creates the future panics before there is a future.
 #[tokio::test(start_paused = true)]
 async fn panic_before_the_first_poll_fails_the_task() {
     struct Panicking;
@@ -144,7 +144,7 @@ async fn silent_executor_is_stopped_for_inactivity() {
         inactivity_max: Some(Duration::from_secs(5)),
         ..TaskOptions::default()
     };
-    // Deaf: it ends within the grace and force all the same.
+    // A deaf executor still ends within grace and force.
     let executor = endless(true);
     let began = Instant::now();
     let task = failed(&executor, options).await;
@@ -297,7 +297,7 @@ async fn processor_changes_drops_and_ends() {
         ["snapshot submitted", "artifact redacted", "ended completed"]
     );
 
-    // A replaced event ends an execution whose executor works on.
+    // A replaced event ends an execution while its executor continues to work.
     let executor = endless(true);
     let parts = processing(&executor, |_| {
         decided(ProcessorDecision::Replace(TaskEvent::state(
@@ -360,7 +360,7 @@ async fn failing_factory_fails_the_task() {
     }
 }
 
-/// G10: a clean-up that panics, or hangs, ends with itself.
+/// G10: a clean-up that panics or hangs affects nothing else.
 struct ScriptedCleanup {
     calls: Arc<AtomicUsize>,
     hangs: bool,
@@ -392,7 +392,7 @@ async fn g10_failing_clean_up_leaves_the_result_and_the_manager() {
         let manager = manager(parts, TaskOptions::default()).await;
         let mut first = manager.execute(request("m1")).await.unwrap();
         let task = ended(&manager, &mut first).await;
-        // A message waits for the clean-up, and is taken behind it.
+        // A message waits for the clean-up, and is accepted after it.
         let mut second = manager.execute(follow_up("m2", &task.id)).await.unwrap();
         ended(&manager, &mut second).await;
         let _outcome = manager.cancel(&task.id, user()).await.unwrap();
@@ -425,7 +425,7 @@ async fn store_that_refuses_the_first_record_refuses_the_message() {
         0
     );
     log.heal();
-    // The same message is new again.
+    // The refused message counts as new.
     let mut accepted = manager.execute(request("m1")).await.unwrap();
     assert!(!accepted.is_repeated);
     assert_eq!(
@@ -456,7 +456,7 @@ async fn store_that_refuses_an_event_fails_the_task() {
     wait_until("the executor is gone", || executor.live() == 0).await;
 }
 
-/// G4: the write of the end fails for a while; the task does not stay `working` for ever.
+/// G4: the write of the end fails for a while. The task does not stay `working` forever.
 #[tokio::test(start_paused = true)]
 async fn g4_end_is_written_when_the_store_is_back() {
     for fault in [LogFault::Refuse, LogFault::LoseAnswer] {
@@ -478,8 +478,8 @@ async fn g4_end_is_written_when_the_store_is_back() {
     }
 }
 
-/// An executor that repeats the data of its client. A record that is nested deeper than the parser reads would keep the
-/// whole store from being opened again.
+/// An executor that returns the data of its client. A record with deeper nesting than the parser's limit would make the
+/// whole store unreadable for the next opening.
 #[tokio::test(start_paused = true)]
 async fn event_that_could_not_be_read_again_fails_the_task() {
     for (levels, state) in [(100, TaskState::Completed), (101, TaskState::Failed)] {
@@ -499,7 +499,7 @@ async fn event_that_could_not_be_read_again_fails_the_task() {
         let mut accepted = manager.execute(request("m1")).await.unwrap();
         let task = ended(&manager, &mut accepted).await;
         assert_eq!(task.status.state, state, "{levels} levels");
-        // The store of another process.
+        // Another process opens a copy of the store.
         let (copy, stream) = (
             MemoryLog::new(),
             StreamName::new(format!("task/{}", task.id)),

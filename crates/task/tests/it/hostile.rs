@@ -1,4 +1,4 @@
-//! Parts that hang, panic or write for ever: a stop answers in time all the same, and the task ends.
+//! Parts that hang, panic or write forever. A stop still answers in time, and the task ends.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -38,7 +38,7 @@ impl Canceler for HangingCanceler {
     }
 }
 
-/// Processor that takes this long for an event.
+/// Processor that needs this time for an event.
 struct SlowProcessor(Duration);
 
 impl Processor for SlowProcessor {
@@ -52,7 +52,7 @@ impl Processor for SlowProcessor {
     }
 }
 
-/// Factory that never returns from its second call on.
+/// Factory that hangs after a number of successful calls.
 struct HangingFactory {
     parts: TaskParts,
     calls_left: AtomicUsize,
@@ -117,7 +117,7 @@ async fn hanging_canceler_refuses_a_stop_at_rest_in_time() {
     let refused = manager.cancel(&accepted.task_id, user()).await.unwrap_err();
     assert!(matches!(refused, CancelError::Refused(_)), "{refused}");
     assert!(began.elapsed() <= STOP_MAX, "{:?}", began.elapsed());
-    // The task is as it was.
+    // The task is unchanged.
     let mut again = manager
         .execute(follow_up("m2", &accepted.task_id))
         .await
@@ -178,7 +178,8 @@ async fn slow_processor_does_not_delay_a_stop() {
     }
 }
 
-/// An event writer in the hands of somebody who is never stopped, and writes as fast as he can.
+/// An executor that leaks its event writer to a scope that no stop covers. The leaked writer writes as fast as
+/// possible.
 fn leaking(end: ExecutorReturn, after: Duration) -> ScriptedExecutor {
     ScriptedExecutor::new(move |cx| async move {
         let events = cx.events.clone();
@@ -227,7 +228,7 @@ async fn endless_writer_does_not_keep_an_execution() {
     }
 }
 
-/// The executor drops its event writer at once and works on: its canceler is asked all the same.
+/// The executor drops its event writer at once and continues to work. Its canceler is called nevertheless.
 #[tokio::test(start_paused = true)]
 async fn canceler_is_called_though_no_writer_is_left() {
     let executor = ScriptedExecutor::new(|cx| async move {
@@ -248,7 +249,7 @@ async fn canceler_is_called_though_no_writer_is_left() {
     assert_eq!(calls.load(Ordering::SeqCst), 1);
 }
 
-/// Events behind the executor's own end are not stored, stopped or not.
+/// Events after the executor's own end are not stored, whether or not the execution is stopped.
 #[tokio::test(start_paused = true)]
 async fn events_behind_the_end_are_dropped_during_a_stop() {
     let executor = ScriptedExecutor::new(|cx| async move {
@@ -290,7 +291,7 @@ async fn hanging_clean_up_does_not_delay_a_stop_or_a_shutdown() {
     rest(&mut accepted.subscription).await;
     let began = Instant::now();
     let outcome = first.cancel(&accepted.task_id, user()).await.unwrap();
-    // Decided twice: once on the execution that is just ending, once on the task at rest.
+    // The stop is decided twice: once on the execution that is just ending, once on the task at rest.
     assert!(began.elapsed() <= 2 * STOP_MAX, "{:?}", began.elapsed());
     assert_eq!(outcome.task.status.state, TaskState::Canceled);
 
@@ -301,7 +302,7 @@ async fn hanging_clean_up_does_not_delay_a_stop_or_a_shutdown() {
     assert_eq!(report.not_stored, 0, "the end was durable before");
 }
 
-/// Parts whose drop panics: they go with the execution, and the task is free for the next one.
+/// Parts whose drop panics. They are dropped with the execution, and the task is free for the next execution.
 #[tokio::test(start_paused = true)]
 async fn parts_that_panic_in_their_drop_leave_the_task_free() {
     struct Bomb;
@@ -362,7 +363,7 @@ async fn clock_may_read_the_manager() {
     ended(&manager, &mut accepted).await;
 }
 
-/// An executor that stops its own task and waits for the receipt, and one that sends itself a message.
+/// An executor that stops its own task and waits for the receipt, and an executor that sends a message to its own task.
 #[tokio::test(start_paused = true)]
 async fn executor_may_stop_its_own_task() {
     let slot = Arc::new(OnceLock::<TaskManager>::new());
@@ -402,7 +403,7 @@ async fn event_queue_of_no_length_still_works() {
     assert_eq!(task.status.state, TaskState::Completed);
 }
 
-/// The control runtime ends without a shutdown: whoever waits on another runtime gets an answer.
+/// The control runtime ends without a shutdown. Callers that wait on another runtime get an answer.
 #[test]
 fn end_of_the_control_runtime_leaves_nobody_waiting() {
     let runtime = || {
@@ -445,7 +446,7 @@ fn end_of_the_control_runtime_leaves_nobody_waiting() {
     });
 }
 
-/// Executor of a resumed execution: the message that it answers is the client's.
+/// A resumed execution answers the message of the client, not a message of the executor.
 #[test]
 fn resumed_execution_answers_the_message_of_the_client() {
     use allstop_task::model::MessageSender;
@@ -493,7 +494,7 @@ fn resumed_execution_answers_the_message_of_the_client() {
         let manager = store.manager(parts, TaskOptions::default()).await;
         wait_until("it ran", || executor.live() == 0 && !seen.lock().is_empty()).await;
         assert_eq!(*seen.lock(), "m1");
-        // A message of the client may have the id of one that an executor made.
+        // A message of the client may have the same id as a message of an executor.
         let sent = manager.execute(request("s1")).await.unwrap();
         assert!(!sent.is_repeated);
         assert_ne!(sent.task_id, id);

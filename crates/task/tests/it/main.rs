@@ -1,4 +1,4 @@
-//! Tasks through their manager, as a client and an executor see them.
+//! Tests of tasks through their manager, from the side of clients and executors.
 
 mod blocking;
 mod cancel;

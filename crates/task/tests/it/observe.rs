@@ -1,4 +1,4 @@
-//! The calls that an observer of executions gets.
+//! The calls that an observer of executions receives.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Managers that have their store for themselves.
+//! Managers that own their store alone.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use allstop_task::{TaskManager, TaskOptions, TaskPartsFactory};
 
 use crate::support::root;
 
-/// The place where managers keep their tasks.
+/// Store of the managers' tasks.
 pub(crate) struct TestStore {
     log: Arc<dyn Log>,
 }

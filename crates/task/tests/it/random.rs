@@ -1,7 +1,7 @@
-//! A seeded random driver: executors, stops, messages, store faults and clients that go away, all at once.
+//! A seeded random driver that combines executors, stops, messages, store faults and disconnecting clients.
 //!
-//! `ALLSTOP_TASK_SEED` repeats a run; the seed of a failure is in its message. Threads make the order of things, so a
-//! repetition finds a failure again often, not always.
+//! `ALLSTOP_TASK_SEED` repeats a run; the message of a failure contains the seed. Threads determine the order of
+//! events, so a repetition reproduces a failure often, but not always.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,13 +27,13 @@ use tokio::time::{sleep, timeout};
 
 use crate::support::{ExecutorResult, ScriptedExecutor, request, user};
 
-/// Time of a run: a few seconds, so that it can be part of every run of the tests.
+/// Minimum time of a run: a few seconds, so that every run of the tests can include it.
 const RUN_MIN: Duration = Duration::from_secs(4);
-/// Clients of a round.
+/// Number of clients in a round.
 const CLIENTS: u64 = 24;
 /// Grace of the tests' scopes.
 const GRACE: Duration = Duration::from_millis(40);
-/// Grace, force and the write of the end, with room for a machine that is shared: bounds what is a hang.
+/// Grace, force and the write of the end, with a reserve for a shared machine. A longer wait counts as a hang.
 const ANSWER_MAX: Duration = Duration::from_secs(15);
 
 /// Random numbers from a seed.
@@ -45,7 +45,7 @@ impl Dice {
         Self(Arc::new(AtomicU64::new(seed)))
     }
 
-    /// A number below `sides`.
+    /// Returns a number below `sides`.
     fn roll(&self, sides: u64) -> u64 {
         // SplitMix64.
         let mut z = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
@@ -63,7 +63,7 @@ impl Dice {
     }
 }
 
-/// Live executors by task.
+/// Number of live executors, by task.
 type LiveByTask = Arc<Mutex<HashMap<TaskId, usize>>>;
 
 /// A live executor of a task.
@@ -112,21 +112,21 @@ async fn random_executor(dice: Dice, cx: ExecutionCx) -> ExecutorResult {
         }
         7 => return Err(ExecutorError::new("no such city")),
         8 => panic!("an executor of the test panics"),
-        // Deaf.
+        // A deaf executor.
         9 => std::future::pending().await,
         10 => {
             cx.scope.stopped_at("waiting").await;
             dice.pause().await;
             write(&cx, TaskEvent::state(TaskState::Completed)).await;
         }
-        // It writes behind its end, and lingers.
+        // The executor writes after its end, and lingers.
         11 => {
             write(&cx, TaskEvent::state(TaskState::InputRequired)).await;
             write(&cx, TaskEvent::state(TaskState::Completed)).await;
             cx.events.closed().await;
             dice.pause().await;
         }
-        // Its heir writes on.
+        // A helper continues to write after the executor returns.
         12 => {
             let (events, heirs) = (cx.events.clone(), dice.clone());
             let spec = WorkSpec::new(ItemKind::Future, "heir");
@@ -142,7 +142,7 @@ async fn random_executor(dice: Dice, cx: ExecutionCx) -> ExecutorResult {
     Ok(ExecutorReturn::Finished)
 }
 
-/// Canceler, processor and clean-up that do anything.
+/// Canceler, processor and clean-up with random behaviour.
 struct RandomParts(Dice);
 
 impl Canceler for RandomParts {
@@ -234,7 +234,7 @@ fn options(dice: &Dice) -> TaskOptions {
     }
 }
 
-/// One client: sends, repeats, stops, follows, and sometimes goes away.
+/// One client: sends, repeats, stops, follows, and sometimes disconnects.
 async fn client(
     dice: Dice,
     manager: TaskManager,
@@ -329,7 +329,7 @@ async fn disturb(dice: Dice, log: Arc<FaultyLog>) {
     log.release().await;
 }
 
-/// The types of all records of a task, and the task as the manager tells it.
+/// Checks that the records of a task are legal, that each execution has one end, and that no execution is open.
 async fn check_stream(log: &dyn Log, id: &str) {
     let stream = StreamName::new(id);
     let records = log
@@ -399,9 +399,9 @@ async fn round(seed: u64) {
             .await
             .unwrap_or_else(|lost| panic!("a client: {lost}; seed {seed}"));
     }
-    // An append that was taken by a fault while it was lifted.
+    // Releases an append that a fault still held when the faults ended.
     log.release().await;
-    // Now everything is stopped, one by one or by the shutdown. A message whose write was in doubt may only come now.
+    // Stops everything, one by one or by the shutdown. A message whose write was in doubt may arrive only now.
     if dice.roll(2) == 0 {
         stop_all(&manager, seed).await;
         check_slots(&manager, running_max, seed).await;
@@ -447,7 +447,7 @@ async fn stop_all(manager: &TaskManager, seed: u64) {
             match stopped {
                 Ok(outcome) => assert!(outcome.receipt.quiet(), "{:?}", outcome.receipt),
                 Err(CancelError::AlreadyEnded(_) | CancelError::Refused(_)) => {}
-                // The write was in doubt before, and is repeated in a moment.
+                // The write was in doubt, and is repeated shortly.
                 Err(CancelError::Store(_)) => sleep(Duration::from_millis(20)).await,
                 Err(other) => panic!("{other}; seed {seed}"),
             }
@@ -455,7 +455,7 @@ async fn stop_all(manager: &TaskManager, seed: u64) {
     }
 }
 
-/// Every slot is free again: as many new tasks run at once as at the beginning.
+/// Checks that every slot is free again: as many new tasks run at once as at the beginning.
 async fn check_slots(manager: &TaskManager, running_max: Option<usize>, seed: u64) {
     let mut started = Vec::new();
     for number in 0..running_max.unwrap_or(0) {
@@ -465,7 +465,7 @@ async fn check_slots(manager: &TaskManager, running_max: Option<usize>, seed: u6
         };
         let began = Instant::now();
         let accepted = loop {
-            // A slot is given back a moment behind the end.
+            // A slot is released shortly after the end.
             match manager.execute(sent.clone()).await {
                 Ok(accepted) => break accepted,
                 Err(error) => assert!(began.elapsed() < ANSWER_MAX, "{error}; seed {seed}"),
@@ -486,7 +486,7 @@ async fn check_slots(manager: &TaskManager, running_max: Option<usize>, seed: u6
     stop_all(manager, seed).await;
 }
 
-/// Stops tasks of the round whose message became durable only now: they would hold the slots for ever.
+/// Stops tasks of the round whose message became durable only now. They would occupy the slots forever.
 async fn stop_late(manager: &TaskManager) {
     let page = manager
         .list(&ListFilter::default(), None, 10_000)
@@ -495,7 +495,7 @@ async fn stop_late(manager: &TaskManager) {
     let is_late = |task: &&TaskSummary| !task.has_ended() && !task.owner.starts_with("checker");
     let late = page.tasks.iter().filter(is_late);
     let stops = late.map(|task| manager.cancel(&task.id, user()));
-    // One that fails is stopped in the next round, or is in the way of the slot.
+    // A failed stop is repeated in the next round, or the task still occupies the slot.
     drop(futures::future::join_all(stops).await);
 }
 

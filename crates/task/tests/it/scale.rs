@@ -1,4 +1,4 @@
-//! Many tasks: their memory goes with them, and the next one takes no longer.
+//! Many tasks: their memory is freed after their end, and the next task takes no longer.
 
 mod alone {
     use futures::FutureExt as _;
@@ -14,12 +14,12 @@ mod alone {
     use crate::support::{ScriptedExecutor, manager, request, wait_until};
 
     const TASKS: usize = 10_000;
-    /// Tasks of one measurement.
+    /// Number of tasks in one measurement.
     const PART: usize = 2_000;
 
     type Seen = Arc<Mutex<Vec<Weak<Artifact>>>>;
 
-    /// Executor of one artifact, of which `seen` keeps a weak reference.
+    /// Executor of one artifact. `seen` keeps a weak reference to the artifact.
     fn remembered(seen: &Seen) -> ScriptedExecutor {
         let seen = Arc::clone(seen);
         ScriptedExecutor::new(move |cx| {
@@ -58,7 +58,7 @@ mod alone {
         began.elapsed()
     }
 
-    /// The fastest of several lists of a short page.
+    /// Time of the fastest of several lists with a short page.
     fn page_time(manager: &TaskManager, owner: Option<&str>) -> Duration {
         let filter = ListFilter {
             owner: owner.map(Into::into),
@@ -99,7 +99,7 @@ mod alone {
         wait_until("the memory is free", || is_freed(&seen)).await;
     }
 
-    /// All at once, with one slot: a queue of ten thousand.
+    /// All tasks at once with one slot: a queue of ten thousand.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn ten_thousand_waiting_tasks_run_one_by_one() {
         let seen = Seen::default();

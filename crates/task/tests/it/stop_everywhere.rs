@@ -1,8 +1,9 @@
-//! A stop at every moment of a task: every millisecond of its work, and every turn of the runtime in it.
+//! A stop at every moment of a task: every millisecond of its work, and every turn of the runtime within it.
 //!
-//! The explorer of the test kit drives agents and sessions: its points lie in their parts, and its checkers read their
-//! records. A manager has other records, so this is the same idea with the manager's own: the run is deterministic (one
-//! thread, paused time), and it is repeated with the stop one turn later, until the stop comes behind the end.
+//! The explorer of the test kit drives agents and sessions: its stop points are in their parts, and its checkers read
+//! their records. A manager has other records, so this test repeats the idea with the manager's records. The run is
+//! deterministic (one thread, paused time). The test repeats the run with the stop one turn later, until the stop comes
+//! after the end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,17 +25,17 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::crash_everywhere::fold;
 use crate::support::{ScriptedExecutor, request, user, wait_until};
 
-/// Milliseconds of the longest work here, with the time behind its end.
+/// Longest work in these tests, with the time after its end, in milliseconds.
 const TIMES_MS: u64 = 6;
-/// Turns of the runtime at one time: more than anything here needs to come to rest.
+/// Turns of the runtime at one time: more than any work here needs to become idle.
 const TURNS: usize = 24;
-/// Grace and force of a stop, with the time of the writes behind it.
+/// Grace and force of a stop, plus the time of the writes after it.
 const ANSWER_MAX: Duration = Duration::from_secs(4);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StopKind {
     Cancel,
-    /// Two at once.
+    /// Two cancels at the same time.
     CancelTwice,
     Shutdown,
     /// A cancel, and a shutdown one turn later.
@@ -48,7 +49,7 @@ const STOPS: [StopKind; 4] = [
     StopKind::CancelThenShutdown,
 ];
 
-/// An executor of three events, a millisecond each, with work of its own below. A deaf one never ends.
+/// An executor of three events, a millisecond each, with a helper below it. A deaf executor never ends.
 fn three_steps(is_deaf: bool) -> ScriptedExecutor {
     ScriptedExecutor::new(move |cx| async move {
         let spec = WorkSpec::new(ItemKind::Future, "helper");
@@ -75,7 +76,7 @@ fn three_steps(is_deaf: bool) -> ScriptedExecutor {
     })
 }
 
-/// Everything of one run.
+/// Log, scope, executor and manager of one run.
 struct Stage {
     log: Arc<MemoryLog>,
     root: Scope,
@@ -183,7 +184,7 @@ impl Stage {
         }
     }
 
-    /// Nothing works, and each start has one end. Returns the end.
+    /// Checks that no work runs, and that each start has one end. Returns the end.
     async fn check_end(self, case: &str) -> (TaskState, Option<CauseKind>) {
         let id = self.id();
         self.shut_down(case).await;
@@ -234,7 +235,7 @@ async fn stop_at_every_moment_has_one_end_and_a_true_receipt() {
             }
         }
     }
-    // The moments lie before, in and behind the work.
+    // The moments are before, during and after the work.
     assert!(
         completed > 100 && stopped > 100,
         "{completed} and {stopped}"
@@ -293,7 +294,7 @@ impl Canceler for RestCanceler {
     }
 }
 
-/// A second stop at every moment of the first one, of a task that waits for its client.
+/// A second stop at every moment of the first stop, for a task that waits for its client.
 #[tokio::test(start_paused = true)]
 async fn stop_of_a_task_at_rest_is_joined_at_every_moment() {
     use RestCanceler::{Agrees, Hangs, Refuses, WritesTheEnd};

@@ -1,5 +1,5 @@
-//! A store that refuses, stalls, loses its answer, or has a second writer: no task stays `working`, nothing is
-//! started twice, and every stop answers.
+//! A store that refuses, stalls, loses its answer, or has a second writer. No task stays `working`, no execution starts
+//! twice, and every stop answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -50,7 +50,7 @@ fn error_of(task: &Task) -> &str {
     task.ending.error.as_deref().unwrap_or("no error")
 }
 
-/// Executor that writes an artifact every second, for ever.
+/// Executor that writes an artifact every second, forever.
 pub(crate) fn ticking() -> ScriptedExecutor {
     ScriptedExecutor::new(|cx| async move {
         let mut number = 0_u32;
@@ -119,7 +119,7 @@ async fn stop_answers_while_the_store_holds_the_end() {
     assert!(began.elapsed() <= Duration::from_millis(1_100));
     assert_eq!(report.not_stored, 1);
     log.release().await;
-    // Written late, it is the one end.
+    // The late write is the only end.
     let types = types_of(&*log, &accepted.task_id).await;
     assert_eq!(types.iter().filter(|word| *word == "task_ended").count(), 1);
 }
@@ -190,7 +190,7 @@ async fn stop_at_rest_is_written_once_whatever_the_store_refuses() {
         assert_eq!(outcome.task.status.state, TaskState::Canceled);
         assert_eq!(canceler.0.load(Ordering::SeqCst), 1, "{fault:?}");
 
-        // For ever: the answer says so, within the limit.
+        // A permanent fault: the stop reports it within the limit.
         let mut second = manager.execute(request("m2")).await.unwrap();
         ended(&manager, &mut second).await;
         log.fail_all(fault);
@@ -234,7 +234,8 @@ async fn refused_follow_up_can_be_sent_again() {
     assert_eq!(ended(&manager, &mut again).await.epoch, 2);
 }
 
-/// The client repeats a message whose answer was lost: one task, one execution, also behind a crash.
+/// The client repeats a message whose answer was lost. The message starts one task with one execution, also after a
+/// crash.
 #[tokio::test(start_paused = true)]
 async fn message_with_a_lost_answer_starts_once() {
     let log = faulty();
@@ -299,7 +300,7 @@ async fn queued_task_whose_start_is_not_stored_ends() {
         log.fail_at("execution_started", fault);
         let _outcome = manager.cancel(&first.task_id, user()).await.unwrap();
         tokio::time::sleep(Duration::from_secs(1)).await;
-        // Nothing of it runs, and its slot is free when its end is stored at the latest.
+        // No work of the task runs. Its slot is free at the latest when its end is stored.
         if fault == LogFault::Hold {
             let began = Instant::now();
             let stopped = manager.cancel(&second.task_id, user()).await;
@@ -313,7 +314,7 @@ async fn queued_task_whose_start_is_not_stored_ends() {
         log.release().await;
         tokio::time::sleep(Duration::from_secs(5)).await;
         if executor.live() == 1 {
-            // The answer was lost and found: it runs.
+            // The append succeeded although its answer was lost, so the task runs.
             let _outcome = manager.cancel(&second.task_id, user()).await.unwrap();
         }
         let task = ended(&manager, &mut second).await;
@@ -324,7 +325,7 @@ async fn queued_task_whose_start_is_not_stored_ends() {
     }
 }
 
-/// The event and the end are one append, and the store refuses the event for ever.
+/// The event and the end are one append, and the store always refuses the event.
 #[tokio::test(start_paused = true)]
 async fn event_that_is_refused_with_its_end_fails_the_task() {
     let log = faulty();
@@ -337,7 +338,7 @@ async fn event_that_is_refused_with_its_end_fails_the_task() {
     let error = error_of(&task);
     assert!(error.starts_with("an event was not stored"), "{error}");
 
-    // The same under a stop: the receipt is kept.
+    // The same fault under a stop: the end keeps the receipt.
     let executor = ScriptedExecutor::new(|cx| async move {
         cx.scope.stopped_at("waiting").await;
         for event in [
@@ -359,7 +360,7 @@ async fn event_that_is_refused_with_its_end_fails_the_task() {
     assert!(error.starts_with("an event was not stored"), "{error}");
 }
 
-/// The slot belongs to the executor, not to the write of its end.
+/// The executor occupies the slot; the write of its end does not.
 #[tokio::test(start_paused = true)]
 async fn slot_is_free_though_the_end_is_not_stored() {
     let log = faulty();
@@ -388,7 +389,7 @@ impl Canceler for HangingCanceler {
     }
 }
 
-/// A shutdown with an acceptance, a running and a waiting task, and a stop at rest under way.
+/// A shutdown while an acceptance, a running task, a waiting task and a stop at rest are in progress.
 #[tokio::test(start_paused = true)]
 async fn shutdown_is_in_time_whatever_is_under_way() {
     let log = faulty();
@@ -450,7 +451,7 @@ async fn shutdown_is_in_time_whatever_is_under_way() {
     assert!(accepting.expect("it answers").is_err());
 }
 
-/// Appends behind the back of the manager.
+/// Appends without the manager's knowledge.
 async fn intrude(log: &dyn Log, id: &allstop_core::TaskId, types: &[&str]) {
     let stream = StreamName::new(format!("task/{id}"));
     let (_, version) = log
@@ -489,7 +490,7 @@ async fn second_writer_stops_the_executor_and_frees_the_task() {
         let id = accepted.task_id.clone();
         intrude(&*log, &id, types).await;
         wait_until("the executor is gone", || executor.live() == 0).await;
-        // A subscriber who was there sees what the other one wrote.
+        // A subscriber from before the intrusion receives the records of the other writer.
         let mut words = Vec::new();
         for _ in 0..=types.len() {
             let item = tokio::time::timeout(Duration::from_secs(9), accepted.subscription.next());
@@ -532,7 +533,7 @@ async fn subscription_behind_the_last_record_of_an_ended_task_ends() {
     }
 }
 
-/// Interrupted tasks wait for a slot like others, whatever the manager does with new ones.
+/// Interrupted tasks wait for a slot like other tasks, even if the manager refuses new tasks.
 #[tokio::test(start_paused = true)]
 async fn recovery_keeps_the_limits() {
     let options = || TaskOptions {

@@ -10,7 +10,7 @@ use crate::support::{
     ScriptedExecutor, ended, follow_up, manager_of, request, rest, three_events, user, writes,
 };
 
-/// Executor of this many events and an end.
+/// Executor that writes this number of events, then an end.
 fn chatty(events: usize) -> ScriptedExecutor {
     ScriptedExecutor::new(move |cx| async move {
         for number in 0..events {
@@ -28,7 +28,7 @@ fn chatty(events: usize) -> ScriptedExecutor {
     })
 }
 
-/// G1: subscribers that never read, and one more that does.
+/// G1: subscribers that never read, and one that reads.
 #[tokio::test(start_paused = true)]
 async fn g1_stalled_subscriber_costs_nobody_anything() {
     let executor = chatty(2_000);
@@ -45,10 +45,11 @@ async fn g1_stalled_subscriber_costs_nobody_anything() {
         .await
         .unwrap();
     assert_eq!(words.last().unwrap(), "ended completed");
-    // Other tasks go on, too.
+    // Other tasks continue as well.
     let mut other = manager.execute(request("m2")).await.unwrap();
     ended(&manager, &mut other).await;
-    // And a stalled one that begins to read has missed nothing: the log holds what the window has dropped.
+    // A stalled subscriber that starts to read misses no record: the log contains the records that the window has
+    // dropped.
     let late = rest(&mut stalled.swap_remove(0)).await;
     let artifacts = late
         .iter()
@@ -92,7 +93,7 @@ async fn reader_that_comes_back_misses_and_repeats_nothing() {
     assert_eq!(all.len(), 702);
 }
 
-/// G5: a task that waits for input can be followed.
+/// G5: a subscriber can follow a task that waits for input.
 #[tokio::test(start_paused = true)]
 async fn g5_task_at_rest_can_be_followed() {
     let executor = writes(TaskEvent::state(TaskState::InputRequired));
@@ -109,14 +110,14 @@ async fn g5_task_at_rest_can_be_followed() {
         .await
         .unwrap();
     assert_eq!(rest(&mut follower).await, ["message", "input_required"]);
-    // It ends with a stop as well.
+    // A stop also ends the subscription.
     let mut follower = manager.subscribe(&accepted.task_id, None).await.unwrap();
     let _outcome = manager.cancel(&accepted.task_id, user()).await.unwrap();
     let words = rest(&mut follower).await;
     assert_eq!(words.last().unwrap(), "ended canceled");
 }
 
-/// G6: a task that has ended gives its last state and the end of the subscription.
+/// G6: the subscription of an ended task returns the last state, and then ends.
 #[tokio::test(start_paused = true)]
 async fn g6_ended_task_gives_its_snapshot_only() {
     let executor = three_events();

@@ -24,7 +24,7 @@ pub(crate) type ExecutorResult = Result<ExecutorReturn, ExecutorError>;
 /// Longest time of a wait in these tests.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 
-/// Executor of a closure. Counts its live futures, so that a test sees what runs on.
+/// Executor of a closure. It counts its live futures, so that a test can check for remaining work.
 #[derive(Clone)]
 pub(crate) struct ScriptedExecutor {
     run: Arc<dyn Fn(ExecutionCx) -> BoxFuture<'static, ExecutorResult> + Send + Sync>,
@@ -104,7 +104,7 @@ pub(crate) fn endless(is_deaf: bool) -> ScriptedExecutor {
     })
 }
 
-/// Executor of three events.
+/// Executor that writes three events.
 pub(crate) fn three_events() -> ScriptedExecutor {
     ScriptedExecutor::new(|cx| async move {
         for event in [
@@ -178,8 +178,8 @@ pub(crate) async fn start(manager: &TaskManager, executor: &ScriptedExecutor) ->
     accepted
 }
 
-/// Everything that a subscription still gives, in one word each, but for the starts of executions: in a cluster a worker
-/// starts one some time after the answer to its request.
+/// Collects all remaining items of a subscription, one word each, without the starts of executions. In a cluster a
+/// worker starts an execution some time after the answer to its request.
 pub(crate) async fn rest(subscription: &mut TaskSubscription) -> Vec<String> {
     let mut words = Vec::new();
     while let Some(item) = tokio::time::timeout(SOON, subscription.next())
@@ -211,13 +211,13 @@ fn word_of(record: &Record) -> Option<String> {
     })
 }
 
-/// The task behind the end of its execution.
+/// Returns the task after the end of its execution.
 pub(crate) async fn ended(manager: &TaskManager, accepted: &mut AcceptedTask) -> Arc<Task> {
     rest(&mut accepted.subscription).await;
     manager.get(&accepted.task_id).await.expect("it is stored")
 }
 
-/// Waits until a condition holds, in turns with the rest of the runtime.
+/// Waits until a condition holds, and yields to the runtime between the checks.
 pub(crate) async fn wait_until(what: &str, condition: impl Fn() -> bool) {
     let waited = tokio::time::timeout(SOON, async {
         while !condition() {

@@ -1,4 +1,4 @@
-//! The tests of a manager that has its store for itself, once more with the manager of a cluster.
+//! The tests of a manager that owns its store alone, repeated with the manager of a cluster.
 
 #[path = "../it/cancel.rs"]
 mod cancel;

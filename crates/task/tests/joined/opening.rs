@@ -11,13 +11,13 @@ use allstop_task::{
 
 use crate::support::root;
 
-/// More than any of the tests runs.
+/// More than any of the tests needs.
 const CONCURRENCY: usize = 1_000;
 
-/// Short: tests wait for the end of the lease of a node that is gone.
+/// Short, because tests wait for the end of the lease of a lost node.
 const LEASE: Duration = Duration::from_secs(5);
 
-/// The place where managers keep their tasks.
+/// Store of the managers' tasks.
 pub(crate) struct TestStore {
     log: Arc<dyn Log>,
     link: Arc<MemoryLink>,

@@ -1,4 +1,4 @@
-//! Workers without a free place, and tasks that no worker has.
+//! Workers without a free permit, and tasks without a worker.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use crate::support::{
 
 const SHUTDOWN_MAX: Duration = Duration::from_secs(5);
 
-/// Rests at its first run, and works for ten minutes at the second. Counts the most that work at a time.
+/// Rests at the first run, and works for ten minutes at the second. `most` counts the largest number of parallel runs.
 fn rests_then_works(most: &Arc<AtomicUsize>) -> ScriptedExecutor {
     let (live, most) = (Arc::new(AtomicUsize::new(0)), Arc::clone(most));
     ScriptedExecutor::new(move |cx: ExecutionCx| {
@@ -38,7 +38,7 @@ fn rests_then_works(most: &Arc<AtomicUsize>) -> ScriptedExecutor {
     })
 }
 
-/// As the command line has it: as many run as there are places, and the rest waits.
+/// A worker with the options of the command line: as many tasks run as there are permits, and the others wait.
 fn worker_of(cluster: &Cluster, executor: &ScriptedExecutor, places: usize) -> Node {
     let options = TaskOptions {
         running_max: Some(places),
@@ -71,7 +71,7 @@ async fn follow_ups_run_at_workers_that_have_a_place() {
     sleep(Duration::from_secs(30)).await;
     assert_eq!(of_owner.load(Ordering::SeqCst), 1);
     assert_eq!(of_others.load(Ordering::SeqCst), 9);
-    // So a shutdown takes the one task that runs there with it, and no other.
+    // A shutdown therefore stops the one task that runs there, and no other task.
     let report = owner.manager.shutdown(SHUTDOWN_MAX, "test").await;
     assert_eq!(report.receipts.len(), 1);
 }
@@ -109,7 +109,7 @@ async fn worker_without_a_place_still_ends_what_is_to_stop() {
     assert_eq!(busy.live(), 1);
 }
 
-/// A task that needs a place goes to a worker that has one, also past workers that look without one.
+/// A task that needs a permit goes to a worker that has one, although workers without a permit look at wake-ups too.
 #[tokio::test(start_paused = true)]
 async fn task_passes_busy_workers_by() {
     let cluster = Cluster::new();

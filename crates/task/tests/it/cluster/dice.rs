@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Clones share one sequence.
+/// Generator of random numbers. Clones share one sequence.
 #[derive(Debug, Clone)]
 pub(crate) struct Dice(Arc<AtomicU64>);
 
@@ -14,7 +14,7 @@ impl Dice {
         )))
     }
 
-    /// A number below `sides`.
+    /// Returns a number below `sides`.
     pub(crate) fn roll(&self, sides: u64) -> u64 {
         // SplitMix64.
         let mut z = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);

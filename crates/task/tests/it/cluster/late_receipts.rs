@@ -1,4 +1,4 @@
-//! Receipts of workers that have lost their lease: they come when the worker can write again.
+//! Receipts of workers that have lost their lease. The worker writes them when it can write again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,7 +41,7 @@ impl CutWorker {
         task_when(&self.front, &self.task, Task::has_ended).await
     }
 
-    /// The task, once the worker can write again and has.
+    /// Reopens the line, and returns the task after the worker has written its receipt.
     async fn has_delivered(&self) -> Arc<Task> {
         self.worker.line.set(LineState::Open);
         let is_there = |lost: &LostExecution| lost.receipt.is_some();
@@ -76,7 +76,7 @@ async fn receipt_of_a_lost_worker_becomes_the_receipt_of_the_end() {
     let receipt = after.ending.receipt.as_ref().expect("the worker lives");
     assert_eq!(receipt.cause().kind, CauseKind::LeaseLost);
     assert!(receipt.quiet() && receipt.items().len() == 1, "{receipt:?}");
-    // Everything else is as it was, and nothing more comes.
+    // The rest of the task is unchanged, and no further record follows.
     assert_eq!((&after.status, after.epoch), (&before.status, before.epoch));
     assert_eq!(after.ending.cause, before.ending.cause);
     assert_eq!(after.ending.error, before.ending.error);
@@ -84,7 +84,7 @@ async fn receipt_of_a_lost_worker_becomes_the_receipt_of_the_end() {
     assert_eq!(cut.records_after(end).await, ["late_receipt"]);
     let answer = cut.front.manager.cancel(&cut.task, user()).await;
     assert!(answer.is_err(), "a stop that came too late: {answer:?}");
-    // A client that has the end gets the record after it, and waits for no more.
+    // A client that has the end gets the record after it, and then its subscription ends.
     let events = cut.front.manager.subscribe(&cut.task, Some(end)).await;
     assert_eq!(
         crate::support::rest(&mut events.unwrap()).await,
@@ -97,7 +97,7 @@ async fn receipt_that_comes_before_the_end_belongs_to_it() {
     let executor = endless(false);
     let cut = CutWorker::new(&executor).await;
     wait_until("its work is stopped", || executor.live() == 0).await;
-    // This process takes the task again, after its own receipt.
+    // The same process takes the task again, after its own receipt.
     let before = cut.has_delivered().await;
     assert!(before.is_executing && before.ending.receipt.is_none());
     let after = cut.has_ended().await;
@@ -105,7 +105,7 @@ async fn receipt_that_comes_before_the_end_belongs_to_it() {
     assert_eq!((after.status.state, after.epoch), (TaskState::Failed, 2));
 }
 
-/// As an agent does, which can look for an answer but not repeat a turn.
+/// Like an agent, which can look for an answer but cannot repeat a turn.
 #[tokio::test(start_paused = true)]
 async fn receipt_belongs_to_an_end_by_an_executor_that_cannot_go_on() {
     let first = endless(false);
@@ -144,7 +144,7 @@ async fn late_receipt_does_not_replace_the_receipt_of_a_stop() {
     let executor = endless(false);
     let cut = CutWorker::new(&executor).await;
     let _other = cut.cluster.worker(&executor);
-    // Requested while the worker is not reached.
+    // Requested while the worker is unreachable.
     drop(cut.front.manager.cancel(&cut.task, user()).await);
     let before = cut.has_ended().await;
     assert_eq!(before.status.state, TaskState::Canceled);
@@ -158,7 +158,7 @@ async fn late_receipt_does_not_replace_the_receipt_of_a_stop() {
 async fn receipt_of_a_stop_in_vain_is_delivered() {
     let executor = endless(false);
     let cut = CutWorker::new(&executor).await;
-    // Its own stop, whose end it cannot write.
+    // The worker stops the task itself, but cannot write the end.
     let stopping = cut.worker.manager.cancel(&cut.task, user());
     let (stopped, _other) = tokio::join!(stopping, async {
         wait_until("its work is stopped", || executor.live() == 0).await;

@@ -1,4 +1,5 @@
-//! The line between a node and what the nodes share: it can be slow, lose answers, be cut, and end with its process.
+//! The connection between a node and the shared services. It can be slow, lose answers, be cut, and end with its
+//! process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,25 +27,25 @@ const REQUEST_MAX: Duration = Duration::from_secs(1);
 pub(crate) enum LineState {
     Open,
     Cut,
-    /// Requests come through, and their answers do not.
+    /// Requests arrive, and their answers are lost.
     Unheard,
-    /// Requests come through, and their answers wait for another state.
+    /// Requests arrive, and their answers are held until the state changes.
     LateAnswers,
-    /// Reads work, and nothing is written.
+    /// Reads work, and writes fail.
     ReadOnly,
-    /// Its process has ended, or is paused: nothing ever comes back.
+    /// The process has ended or is paused: no answer arrives any more.
     Dead,
 }
 
-/// Clones are the same line.
+/// Connection of a node. Clones share one line.
 #[derive(Debug, Clone)]
 pub(crate) struct Line {
     state: Arc<watch::Sender<LineState>>,
-    /// Delays and lost answers; `None`: a perfect line.
+    /// Source of delays and lost answers; `None` for a perfect line.
     dice: Option<Dice>,
-    /// Delay of each way.
+    /// Delay in each direction.
     delay: Duration,
-    /// Bug of the process at its end.
+    /// Seeded bug of the node's process.
     bug: Option<SeededBug>,
 }
 
@@ -74,7 +75,7 @@ impl Line {
         *self.state.borrow() == LineState::Open
     }
 
-    /// One way of a request or an answer. False: it is lost.
+    /// Transmits a request or an answer in one direction. Returns false if it is lost.
     async fn pass(&self) -> bool {
         if let Some(dice) = &self.dice {
             match dice.roll(40) {
@@ -98,16 +99,16 @@ impl Line {
         is_open
     }
 
-    /// Waits until answers come through.
+    /// Waits until answers can pass.
     async fn answers_pass(&self) {
         let mut state = self.state.subscribe();
-        // The sender is in this line, so the wait ends with the state.
+        // This line keeps the sender, so the wait ends with the state.
         let _changed = state
             .wait_for(|state| *state != LineState::LateAnswers)
             .await;
     }
 
-    /// A request that changes something: it comes through or not, and so does its answer.
+    /// Sends a request that changes something. The request or its answer may be lost.
     async fn request<T>(&self, request: impl Future<Output = T>) -> Result<T, Lost> {
         if !self.pass().await {
             return Err(Lost::Request);
@@ -150,7 +151,7 @@ impl Line {
         }
     }
 
-    /// Does to the leases of others what the bug does.
+    /// Changes the leases of others as the bug does.
     async fn misjudge(&self, link: &dyn ClusterLink, leases: &mut [LinkEntry]) {
         match (self.bug, &self.dice) {
             (Some(SeededBug::AckAsOwnership), _) => {
@@ -161,7 +162,7 @@ impl Line {
             (Some(SeededBug::WallClockExpiry), Some(dice)) if dice.roll(10) == 0 => {
                 for lease in leases {
                     let revision = Some(lease.revision);
-                    // It renews, or it is over.
+                    // The worker renews the lease, or the lease has ended.
                     let _ended = link.put(&lease.key, ENDED.to_vec(), revision, None).await;
                 }
             }
@@ -170,11 +171,11 @@ impl Line {
     }
 }
 
-/// Keys and value as the nodes write them.
+/// Key prefix and value in the format of the nodes.
 const LEASES: &str = "worker/";
 const ENDED: &[u8] = br#"{"lease":"ended"}"#;
 
-/// True if the record, as the codec writes it, is of this type.
+/// True if the encoded record is of this type.
 fn is(record: &RecordBytes, kind: &str) -> bool {
     record.starts_with(format!("{{\"v\":1,\"type\":\"{kind}\"").as_bytes())
 }
@@ -193,7 +194,7 @@ fn unreachable() -> LogError {
     LogError::new(LogErrorKind::Unreachable, "line")
 }
 
-/// The log at the end of a line.
+/// A log that a node reaches over a line.
 #[derive(Debug)]
 pub(crate) struct LineLog {
     pub log: Arc<dyn Log>,
@@ -276,7 +277,7 @@ impl Log for LineLog {
     }
 }
 
-/// The link at the end of a line.
+/// A link that a node reaches over a line.
 #[derive(Debug)]
 pub(crate) struct LineLink {
     pub link: Arc<dyn ClusterLink>,
@@ -324,7 +325,7 @@ impl ClusterLink for LineLink {
         let (shared, line) = (Arc::clone(&self.link), self.line.clone());
         async move {
             if line.dice.as_ref().is_some_and(|dice| dice.roll(10) == 0) {
-                // Twice, as by a repetition of a request whose answer was lost.
+                // Sent twice, as if a client repeated a request after a lost answer.
                 line.read(async { shared.wake(wake_up.clone()).await })
                     .await?;
             }
@@ -376,7 +377,7 @@ impl ClusterLink for LineLink {
         let (questions, line) = (self.link.questions(worker), self.line.clone());
         async move {
             let questions = questions.await?;
-            // One that comes over a closed line is lost.
+            // A question over a closed line is lost.
             let heard = questions.filter(move |_| std::future::ready(line.is_open()));
             Ok(heard.boxed())
         }

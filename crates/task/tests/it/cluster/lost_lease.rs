@@ -1,4 +1,4 @@
-//! Workers whose lease has run out.
+//! Workers whose lease has expired.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ use super::line::{Line, LineLink, LineLog, LineState};
 use super::support::{Cluster, LEASE};
 use crate::support::{ScriptedExecutor, endless, request, start, user, wait_until};
 
-/// Lease in which the answer to a renewal can be late for longer than a worker needs to stop its work.
+/// Lease length at which the answer to a renewal can be later than the time that a worker needs to stop its work.
 const LONG_LEASE: Duration = Duration::from_secs(20);
 
 /// Calls of a worker's handlers.
@@ -26,11 +26,11 @@ const LONG_LEASE: Duration = Duration::from_secs(20);
 struct HandlerCalls {
     overdue: Arc<AtomicUsize>,
     lease_changes: Arc<Mutex<Vec<LeaseChange>>>,
-    /// Time left after each renewal.
+    /// Remaining time at each renewal.
     renewals: Arc<Mutex<Vec<Duration>>>,
 }
 
-/// Worker at this line that notes the calls of its handlers.
+/// A worker on this line that records the calls of its handlers.
 fn noting_worker(
     cluster: &Cluster,
     line: &Line,
@@ -102,7 +102,7 @@ async fn process_ends_only_if_its_work_cannot_be_stopped_in_time() {
     }
 }
 
-/// The process pauses at every moment of a claim, for longer than its lease, and goes on where it was.
+/// The process pauses at each moment of a claim, for longer than its lease, and then continues.
 #[tokio::test(start_paused = true)]
 async fn nothing_starts_under_a_lease_that_ran_out_during_a_pause() {
     let line_delay = Duration::from_millis(20);
@@ -122,7 +122,7 @@ async fn nothing_starts_under_a_lease_that_ran_out_during_a_pause() {
         let parts = TaskParts::of(executor.clone());
         let worker = cluster.node_at(line, parts, 8, TaskOptions::default());
         let front = cluster.front_end();
-        // It has its lease.
+        // The worker has its lease by then.
         sleep(Duration::from_secs(1)).await;
         let before = front.manager.workers().await.unwrap();
         front.manager.execute(request("m1")).await.unwrap();
@@ -140,7 +140,7 @@ async fn nothing_starts_under_a_lease_that_ran_out_during_a_pause() {
     }
 }
 
-/// The stop of a lost lease is over before the lease is: then the same process has the task anew.
+/// The work of a lost lease stops before the lease ends, so the same process can take the task again.
 #[tokio::test(start_paused = true)]
 async fn worker_that_lost_its_lease_gets_another_one() {
     let (cluster, line) = (Cluster::new(), Line::new(None));
@@ -173,7 +173,7 @@ struct LateWorker {
 }
 
 impl LateWorker {
-    /// Starts a task at the worker. Sets the state of its line before the renewal.
+    /// Starts a task on the worker. Sets the state of the line before the renewal.
     async fn start(state: LineState) -> Self {
         let (cluster, line) = (Cluster::new(), Line::new(None));
         // The executor ends by force, which is as late as possible.
@@ -192,7 +192,7 @@ impl LateWorker {
         }
     }
 
-    /// Cuts the line once the worker knows of its renewal. Its work has to end before another worker takes the task.
+    /// Cuts the line after the worker knows of its renewal. The work must end before another worker takes the task.
     async fn check(self) {
         let renewals = || self.calls.renewals.lock().clone();
         let known = renewals().len();
@@ -217,7 +217,7 @@ fn revisions(cluster: &Cluster) -> Vec<u64> {
     leases.iter().map(|lease| lease.revision).collect()
 }
 
-/// A lease that counted from the answer would outlast the time that others wait for.
+/// A lease that counts from the answer would outlast the time that other workers wait.
 #[tokio::test(start_paused = true)]
 async fn lease_counts_from_the_request_of_its_renewal() {
     let worker = LateWorker::start(LineState::LateAnswers).await;
@@ -226,7 +226,7 @@ async fn lease_counts_from_the_request_of_its_renewal() {
     worker.check().await;
 }
 
-/// The worker finds its renewal in the entry, because the next one conflicts with it.
+/// The worker finds its renewal in the entry, because the next renewal conflicts with it.
 #[tokio::test(start_paused = true)]
 async fn lease_counts_from_the_request_of_a_renewal_without_an_answer() {
     let worker = LateWorker::start(LineState::Unheard).await;

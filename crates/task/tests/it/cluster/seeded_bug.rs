@@ -1,14 +1,14 @@
-//! Bugs that the simulation has to find: each takes one rule of the cluster away.
+//! Bugs that the simulation must find. Each removes one rule of the cluster.
 
-/// A rule that nobody keeps.
+/// A rule that the nodes violate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SeededBug {
-    /// The log takes every append, whatever has been written since its writer read.
+    /// The log accepts every append, even if others have written since the writer's last read.
     SkippedFence,
-    /// Leases are ended by the time of day, which jumps.
+    /// Leases end by the time of day, which jumps.
     WallClockExpiry,
-    /// A worker takes a wake-up for the right to run the task: it counts every lease of others as ended.
+    /// A worker treats a wake-up as the right to run the task: it counts every lease of others as ended.
     AckAsOwnership,
-    /// A claim neither sees a request to stop nor fails because of it.
+    /// A claim neither reads a stop request nor fails because of one.
     IntentNotChecked,
 }

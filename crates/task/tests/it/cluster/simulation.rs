@@ -1,7 +1,7 @@
 //! A cluster in simulated time, with slow and lossy lines, partitions, crashes and clocks that disagree.
 //!
-//! Safety holds always: a task never runs twice at a time, it has one end, and a quiet receipt means that nothing of it
-//! runs. Liveness holds once the faults end: every accepted task ends or rests, and every stop is answered.
+//! Safety always holds: a task never runs twice at a time, it has one end, and after a quiet receipt none of its work
+//! runs. Liveness holds after the faults end: every accepted task ends or rests, and every stop is answered.
 //!
 //! `ALLSTOP_CLUSTER_SEED` repeats one seed, `ALLSTOP_CLUSTER_SEEDS` is the number of seeds of each test.
 
@@ -25,13 +25,13 @@ use super::seeded_bug::SeededBug;
 use super::support::{Cluster, Node};
 use crate::support::{ExecutorResult, ScriptedExecutor, follow_up, request, user};
 
-/// Seeds of each of the two tests.
+/// Number of seeds of each of the two tests.
 const SEEDS: u64 = 5_000;
-/// Seeds in which a seeded bug has to show.
+/// Number of seeds within which a seeded bug must show.
 const SEEDS_OF_A_BUG: u64 = 150;
-/// Time with faults.
+/// Duration of the faults.
 const FAULTS: Duration = Duration::from_secs(45);
-/// Time in which everything gets to its end behind the faults: several leases, one after another.
+/// Time within which all work completes after the faults: several leases, one after another.
 const SETTLED_WITHIN: Duration = Duration::from_secs(150);
 const WORKERS: usize = 3;
 const CLIENTS: u64 = 6;
@@ -44,7 +44,7 @@ struct Ledger(Arc<Mutex<Books>>);
 struct Books {
     live: HashMap<TaskId, u32>,
     violations: Vec<String>,
-    /// Last failure of each client, for the message of a client that waits for ever.
+    /// Last failure of each client, for the report about a client that waits forever.
     failures: HashMap<u64, String>,
 }
 
@@ -147,7 +147,7 @@ impl Simulation {
         } else {
             executor
         };
-        // Clocks that are minutes apart, and jump.
+        // Clocks that differ by minutes, and jump.
         let (dice, origin) = (self.dice.clone(), self.dice.roll(1_000_000));
         let now = move || {
             let jump = if dice.roll(20) == 0 {
@@ -166,7 +166,7 @@ impl Simulation {
             .node_at(line, TaskParts::of(executor), concurrency, options)
     }
 
-    /// Kills workers, and cuts lines, until the time is over. Then all is well again.
+    /// Kills workers and cuts lines until the time is over. Then all faults end.
     async fn faults(&self, workers: &mut [Node], fronts: &[Node]) {
         let until = Instant::now() + FAULTS;
         while Instant::now() < until {
@@ -199,7 +199,7 @@ impl Simulation {
         let id = loop {
             match node().execute(message.clone()).await {
                 Ok(accepted) => break accepted.task_id,
-                // It may be stored or not: the client sends it again.
+                // The message may be stored: the client sends it again.
                 Err(failure) => {
                     self.ledger.failed(number, format!("execute: {failure:?}"));
                     sleep(Duration::from_millis(500)).await;
@@ -222,7 +222,7 @@ impl Simulation {
         Some(id)
     }
 
-    /// Stops a task, however often that takes.
+    /// Stops a task, with as many attempts as necessary.
     async fn stop(&self, client: u64, node: &TaskManager, id: &TaskId) {
         loop {
             match timeout(Duration::from_mins(1), node.cancel(id, user())).await {
@@ -296,7 +296,8 @@ impl Simulation {
         })
     }
 
-    /// One end at most, and only receipts of lost executions after it. The fold refuses that, so the stream is read as it is.
+    /// Checks that a task has at most one end, followed only by receipts of lost executions. The fold refuses other
+    /// streams, so the check reads the raw stream.
     async fn check_records(&self, id: &TaskId) {
         let stream = StreamName::new(format!("task/{id}"));
         let records = self.cluster.log.read(&stream, Version(1), 10_000).await;
@@ -316,7 +317,7 @@ impl Simulation {
 }
 
 fn simulate(seed: u64, bug: Option<SeededBug>) -> Vec<String> {
-    // Without I/O, whose system calls would take a fifth of the time.
+    // Without I/O, because its system calls would take a fifth of the time.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -338,7 +339,7 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// The cluster is safe always, and completes all work when the faults end.
+/// The cluster is always safe, and completes all work after the faults end.
 ///
 /// Two tests use two cores. The process id selects their seeds.
 mod cluster_is_safe_always {
@@ -353,7 +354,7 @@ mod cluster_is_safe_always {
     }
 }
 
-/// The wake-up for a message was taken away, because a late receipt had the number of its record.
+/// The wake-up for a message was removed, because a late receipt had taken the number of its record.
 #[test]
 fn cluster_completes_the_work_of_a_seed_that_failed() {
     let violations = simulate(33_755_763_050, None);
@@ -375,7 +376,7 @@ fn check_seeds(offset: u64) {
     }
 }
 
-/// The simulation is worth what it finds.
+/// The simulation must find each known bug.
 #[test]
 fn simulation_finds_each_seeded_bug() {
     for (bug, symptom) in [

@@ -1,4 +1,5 @@
-//! Stops from any node, of a task that is nobody's yet, is being claimed, runs elsewhere, rests, or has lost its worker.
+//! Stops from any node, of tasks that have no owner yet, are being claimed, run on another node, rest, or have lost
+//! their worker.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,14 +78,14 @@ async fn stop_before_any_worker_has_the_task_ends_it_for_all() {
     assert_eq!(task.epoch, 1, "no worker has run it");
 }
 
-/// The stop comes after every possible number of turns of the runtime behind the message, so also during the claim.
+/// The stop comes after every possible number of turns of the runtime after the message, so also during the claim.
 #[tokio::test(start_paused = true)]
 async fn stop_at_every_moment_of_a_claim_ends_the_task_once() {
     for turns in 0..120 {
         let cluster = Cluster::new();
         let (front, executor) = (cluster.front_end(), endless(false));
         let worker = cluster.worker(&executor);
-        // It has its lease.
+        // The worker has its lease by then.
         tokio::time::sleep(Duration::from_secs(1)).await;
         let mut accepted = front.manager.execute(request("m1")).await.unwrap();
         for _ in 0..turns {
@@ -153,7 +154,7 @@ async fn stop_of_a_lost_worker_is_kept_and_its_receipt_claims_nothing() {
     let worker = cluster.worker(&executor);
     let accepted = start(&front.manager, &executor).await;
     let id = accepted.task_id.clone();
-    // Written for a second worker, which finds the request behind the end of the lease.
+    // Written for a second worker, which finds the request after the end of the lease.
     worker.kill().await;
     let answer = front.manager.cancel(&id, user()).await;
     let Err(CancelError::NotYet { delivery, .. }) = answer else {
@@ -174,7 +175,7 @@ async fn stop_of_a_lost_worker_is_kept_and_its_receipt_claims_nothing() {
     assert!(!late.receipt.quiet(), "nobody has seen its end since");
 }
 
-/// Refuses, or writes nothing.
+/// A canceler that refuses every stop.
 struct Refuses;
 
 impl Canceler for Refuses {
@@ -236,7 +237,7 @@ async fn preview_comes_from_the_owner() {
     assert_eq!(still_there, 1);
 }
 
-/// Stops left work with this receipt, or panics.
+/// A canceler that answers a stop of orphaned work with this receipt, or panics.
 struct LeavesWork(Option<Arc<Receipt>>);
 
 impl Canceler for LeavesWork {
@@ -266,7 +267,7 @@ async fn work_that_outlives_its_task_is_stopped_by_its_worker() {
         let task = ended(&front.manager, &mut accepted).await;
         assert_eq!(task.status.state, TaskState::Completed);
         for node in [&front, &worker] {
-            // The worker answers that its executor names no work.
+            // The worker answers that its executor lists no work.
             let preview = node.manager.preview(&task.id, user()).await.unwrap();
             assert_eq!(preview.outcome(), Some(NothingToStop::AlreadyEnded));
             match (node.manager.cancel(&task.id, user()).await, &left) {

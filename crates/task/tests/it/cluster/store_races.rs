@@ -1,4 +1,4 @@
-//! Failures of the store at one moment, while somebody else writes.
+//! Failures of the store at one moment, while another process writes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,7 +33,7 @@ async fn version_of(cluster: &Cluster, id: &TaskId) -> Version {
     records.last().map_or(Version(0), |(version, _)| *version)
 }
 
-/// A request to stop comes before the end; then one read and one append fail.
+/// A stop request comes before the end. Then one read and one append fail.
 #[tokio::test(start_paused = true)]
 async fn end_that_was_refused_behind_a_conflict_is_written_again() {
     let cluster = Cluster::new();
@@ -57,7 +57,7 @@ async fn end_that_was_refused_behind_a_conflict_is_written_again() {
                 sleep(Duration::from_millis(1)).await;
             }
         };
-        // A stop goes on without its client.
+        // A stop continues without its client.
         tokio::select! {
             _answer = stopping => {}
             () = requested => {}
@@ -71,7 +71,7 @@ async fn end_that_was_refused_behind_a_conflict_is_written_again() {
     assert_eq!((task.status.state, task.epoch), (TaskState::Completed, 1));
 }
 
-/// The wake-up of the first attempt is gone before the second attempt is written, and the owner is lost behind it.
+/// The wake-up of the first attempt is gone before the second attempt is written. The owner is lost afterwards.
 #[tokio::test(start_paused = true)]
 async fn each_attempt_at_a_stop_at_rest_has_a_wake_up() {
     let (cluster, executor) = (Cluster::new(), rests());
@@ -98,7 +98,7 @@ async fn each_attempt_at_a_stop_at_rest_has_a_wake_up() {
     assert_eq!(task.status.state, TaskState::Canceled);
 }
 
-/// Ends its process in the factory.
+/// A factory that ends its process.
 struct KillingFactory(Line, Arc<AtomicUsize>);
 
 impl TaskPartsFactory for KillingFactory {
@@ -128,7 +128,7 @@ async fn task_whose_factory_ends_its_workers_is_given_up() {
     assert_eq!(front.manager.dead_letters().await.unwrap().len(), 1);
 }
 
-/// In an upgrade, an old worker sets a task aside that newer ones give up later.
+/// In an upgrade, an old worker sets a task aside that newer workers give up later.
 #[tokio::test(start_paused = true)]
 async fn letter_of_a_worker_that_could_not_read_gives_way() {
     let cluster = Cluster::new();
@@ -159,7 +159,7 @@ async fn letter_of_a_worker_that_could_not_read_gives_way() {
     assert!(again.is_ok(), "{again:?}");
 }
 
-/// Longer than the pause of a task that nobody can read, and than those between take-overs.
+/// Waits longer than the pause of an unreadable task, and than the pauses between take-overs.
 async fn executor_started(executor: &ScriptedExecutor) {
     for _ in 0..10 {
         if timeout(Duration::from_secs(15), executor.started())
@@ -198,7 +198,7 @@ async fn record_of_a_newer_version_releases_the_worker() {
     assert!(drained.is_ok(), "its engine never ends");
 }
 
-/// No wake-up leads to it, so nothing would mend its entry.
+/// No wake-up leads to the task, so nothing would correct its entry.
 #[tokio::test(start_paused = true)]
 async fn entry_of_a_task_ended_at_rest_outlives_the_node_that_ended_it() {
     for is_killed in [true, false] {

@@ -14,7 +14,7 @@ use crate::cluster::line::{Line, LineLink, LineLog, LineState};
 use crate::cluster::trap::{Trap, TrapLog};
 use crate::support::{SOON, ScriptedExecutor, user};
 
-/// Lease of the tests: long enough for the grace of a stop in it.
+/// Lease of the tests, longer than the grace of a stop.
 pub(crate) const LEASE: Duration = Duration::from_secs(6);
 
 /// Log and link that the nodes share.
@@ -38,12 +38,12 @@ impl Cluster {
         }
     }
 
-    /// A node that runs this executor.
+    /// Creates a node that runs this executor.
     pub(crate) fn worker(&self, executor: &ScriptedExecutor) -> Node {
         self.node(TaskParts::of(executor.clone()), 8)
     }
 
-    /// A node that runs nothing.
+    /// Creates a node that runs no executions.
     pub(crate) fn front_end(&self) -> Node {
         let never = ScriptedExecutor::new(|_cx| async { unreachable!("it runs nothing") });
         self.node(TaskParts::of(never), 0)
@@ -53,7 +53,7 @@ impl Cluster {
         self.node_at(Line::new(None), parts, concurrency, TaskOptions::default())
     }
 
-    /// A node at the end of this line.
+    /// Creates a node that uses this line.
     pub(crate) fn node_at(
         &self,
         line: Line,
@@ -64,7 +64,7 @@ impl Cluster {
         self.joined(Trap::default(), line, Arc::new(parts), concurrency, options)
     }
 
-    /// A node whose log has a trap.
+    /// Creates a node whose log has a trap.
     pub(crate) fn trapped(
         &self,
         trap: Trap,
@@ -111,7 +111,7 @@ impl Cluster {
 }
 
 impl Node {
-    /// Ends the node, as `kill -9` does: nothing is given back, and nothing more is written.
+    /// Ends the node like `kill -9`: it returns nothing, and writes nothing more.
     pub(crate) async fn kill(self) {
         self.line.set(LineState::Dead);
         let all = allstop_core::Extent::Process;
@@ -122,7 +122,7 @@ impl Node {
     }
 }
 
-/// The task, once its records satisfy a condition.
+/// Waits until the records of a task satisfy a condition, and returns the task.
 pub(crate) async fn task_when(
     node: &Node,
     id: &TaskId,

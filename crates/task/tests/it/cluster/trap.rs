@@ -1,4 +1,4 @@
-//! A log that springs a trap at one append: something else happens first, and the store fails afterwards.
+//! A log with a trap at one append: other work happens before the append, and the store fails afterwards.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,23 +13,23 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
-/// Record of a version that this one cannot read.
+/// Record of a version that this version cannot read.
 pub(crate) const NEWER_RECORD: &[u8] = br#"{"v":3,"type":"task_forked"}"#;
 
-/// Work of somebody else.
+/// Work of another process.
 type Meanwhile = Box<dyn FnOnce() -> BoxFuture<'static, ()> + Send>;
 
-/// Clones are the same trap.
+/// Trap at one append. Clones share one trap.
 #[derive(Clone, Default)]
 pub(crate) struct Trap {
-    /// Type of the record whose first append springs it.
+    /// Type of the record whose first append triggers the trap.
     at: &'static str,
     meanwhile: Arc<Mutex<Option<Meanwhile>>>,
-    /// Reads and appends that fail behind it.
+    /// Number of reads and appends that fail after the trap.
     failures: (usize, usize),
     failing_reads: Arc<AtomicUsize>,
     failing_appends: Arc<AtomicUsize>,
-    /// True: the last record of every read is of a newer version.
+    /// True if the last record of every read is of a newer version.
     pub(crate) reads_newer: Arc<AtomicBool>,
 }
 
@@ -41,7 +41,7 @@ impl Trap {
         }
     }
 
-    /// So many reads and appends fail behind it.
+    /// Makes this number of reads and appends fail after the trap.
     pub(crate) fn failing(self, reads: usize, appends: usize) -> Self {
         Self {
             failures: (reads, appends),
@@ -49,7 +49,7 @@ impl Trap {
         }
     }
 
-    /// Sets what happens before the append.
+    /// Sets the work that happens before the append.
     pub(crate) fn set<F>(&self, meanwhile: impl FnOnce() -> F + Send + 'static)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -75,7 +75,7 @@ fn failure() -> LogError {
     LogError::new(LogErrorKind::Unreachable, "trap")
 }
 
-/// Takes one of the failures that are left.
+/// Uses up one of the remaining failures. Returns false if none remains.
 fn fails(left: &AtomicUsize) -> bool {
     let one_less = |left: usize| left.checked_sub(1);
     left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less)
