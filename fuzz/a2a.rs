@@ -25,7 +25,7 @@ use tower::ServiceExt as _;
 /// Time after which a request counts as hanging; no executor here waits.
 const ANSWER_MAX: Duration = Duration::from_mins(10);
 
-/// Agent that ends at once: with a question, a message, an error, or an echo, as the text of the message says.
+/// Agent that ends at once with a question, a message, an error or an echo, depending on the text of the message.
 struct QuickAgent;
 
 impl Executor for QuickAgent {
@@ -60,7 +60,7 @@ impl Executor for QuickAgent {
     }
 }
 
-/// A router of all bindings. With `push`, clients can configure webhooks, and no delivery is ever sent.
+/// Creates a router of all bindings. With `push`, clients can configure webhooks, but no delivery is ever sent.
 pub(crate) async fn router(push: Option<PushOptions>) -> Router {
     let log: Arc<dyn Log> = Arc::new(MemoryLog::new());
     let root = Scope::root("fuzz", RootOptions::current());
@@ -76,7 +76,7 @@ pub(crate) async fn router(push: Option<PushOptions>) -> Router {
     let mut service = A2aService::new(manager.clone());
     if let Some(options) = push {
         let options = PushOptions {
-            // The fuzzer finds addresses of real machines: nothing may be sent.
+            // The fuzzer finds addresses of real machines, so nothing may be sent.
             running_max: 0,
             ..options
         };
@@ -95,18 +95,18 @@ pub(crate) async fn router(push: Option<PushOptions>) -> Router {
     http_router(&service, card, access.clone()).merge(grpc_router(&service, access))
 }
 
-/// Whole answer to a request.
+/// Complete answer to a request.
 pub(crate) struct WholeAnswer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Vec<u8>,
     pub(crate) trailers: Option<HeaderMap>,
-    /// True for a stream that had not ended.
+    /// True for a stream that has not ended.
     pub(crate) is_open: bool,
 }
 
-/// Sends a request and reads its whole answer, which must come. Only a subscription may stay open, because its task may
-/// wait for its client; its answer is what came so far.
+/// Sends a request and reads its complete answer within the time limit. Only a subscription may stay open, because its
+/// task may wait for its client. Its answer contains the bytes so far.
 pub(crate) async fn answer(router: &Router, request: Request<Body>) -> WholeAnswer {
     let (parts, body) = request.into_parts();
     let body = body.collect().await.expect("a body in memory").to_bytes();
@@ -114,7 +114,7 @@ pub(crate) async fn answer(router: &Router, request: Request<Body>) -> WholeAnsw
         text.windows(9)
             .any(|at| at.eq_ignore_ascii_case(b"subscribe"))
     };
-    // With escapes the name of a method has many forms.
+    // With escapes, the name of a method has many forms.
     let may_stay_open =
         mentions(parts.uri.path().as_bytes()) || mentions(&body) || body.contains(&b'\\');
     let request = Request::from_parts(parts, Body::from(body));

@@ -1,8 +1,8 @@
-//! Any requests to the router of all bindings: each gets a whole, well-formed answer, and none a server's failure.
+//! Any requests to the router of all bindings. Each gets a complete, well-formed answer, and never a server failure.
 //!
-//! The input is requests between lines of `---`, each as in HTTP/1.1: a line with method and path, headers, an empty
-//! line, the body. The method `GRPC` sends the body as one message to the method that the path names. `$TASK` is the
-//! id of the first task that an answer named.
+//! The input consists of requests, separated by lines of `---`. Each request has the form of HTTP/1.1: a line with
+//! method and path, headers, an empty line, and the body. The method `GRPC` sends the body as one message to the method
+//! in the path. `$TASK` is the id of the first task in an answer.
 #![no_main]
 
 use axum::body::Body;
@@ -15,11 +15,11 @@ use serde_json::Value;
 mod a2a;
 use a2a::{WholeAnswer, answer, router, runtime};
 
-/// Requests of one input.
+/// Maximum number of requests in one input.
 const REQUESTS_MAX: usize = 8;
-/// JSON-RPC code of a server's failure: this store and this agent never fail.
+/// JSON-RPC code of a server failure. This store and this agent never fail.
 const INTERNAL_ERROR: i64 = -32603;
-/// The same of gRPC: `UNKNOWN`, `INTERNAL`.
+/// gRPC codes of a server failure: `UNKNOWN`, `INTERNAL`.
 const GRPC_FAILURES: [&str; 2] = ["2", "13"];
 
 fuzz_target!(|bytes: &[u8]| {
@@ -52,7 +52,7 @@ fuzz_target!(|bytes: &[u8]| {
     });
 });
 
-/// Kind of answer that a request must have.
+/// Kind of the expected answer.
 enum AnswerKind {
     Http,
     /// The body of the request, if it is JSON.
@@ -69,7 +69,7 @@ fn request_of(text: &[u8], task: &str) -> Option<(Request<Body>, AnswerKind)> {
     let mut lines = head.lines();
     let (method, path) = lines.next()?.split_once(' ')?;
     if method == "HEAD" {
-        return None; // The headers of an answer without its body.
+        return None; // The answer has headers, but no body.
     }
     let is_grpc = method == "GRPC";
     let method = if is_grpc { "POST" } else { method };
@@ -126,7 +126,7 @@ fn check(kind: &AnswerKind, answer: &WholeAnswer) {
     let content_type = content_type.and_then(|v| v.to_str().ok()).unwrap_or("");
     if let AnswerKind::Grpc = kind {
         if answer.is_open {
-            return; // Its status comes at its end.
+            return; // The status comes at the end of the stream.
         }
         let code = |headers: &axum::http::HeaderMap| headers.get("grpc-status").cloned();
         let code = answer
@@ -138,7 +138,7 @@ fn check(kind: &AnswerKind, answer: &WholeAnswer) {
         let code = code.to_str().expect("a number");
         let headers = &answer.headers;
         let message = headers.get("grpc-message").and_then(|v| v.to_str().ok());
-        // gRPC has this status for a message that cannot be read.
+        // gRPC uses this status for an unreadable message.
         let is_unreadable =
             message.is_some_and(|message| message.starts_with("failed%20to%20decode"));
         let is_failure = GRPC_FAILURES.contains(&code) && !is_unreadable;

@@ -1,6 +1,7 @@
-//! Any key set, token and token file: no panic, and no token is accepted that nobody signed or whose hash is not listed.
+//! Any key set, token and token file: no panic. Only signed tokens and tokens with a listed hash are accepted.
 //!
-//! The first byte chooses: a token for a fixed key set, a key set with a token behind an empty line, or a token file.
+//! The first byte selects the input: a token for a fixed key set, a key set with a token after an empty line, or a
+//! token file.
 #![no_main]
 
 use std::cell::OnceCell;
@@ -10,7 +11,7 @@ use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, HeaderValue};
 use libfuzzer_sys::fuzz_target;
 
-/// Public keys whose private keys nobody has: those of RFC 7517, appendix A.1, and RFC 8037, appendix A.2.
+/// Public keys whose private keys are unknown to the fuzzer, from RFC 7517, appendix A.1, and RFC 8037, appendix A.2.
 const KEYS: &[u8] = br#"{"keys": [
   {"kty": "EC", "crv": "P-256", "kid": "1", "x": "MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4",
    "y": "4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"},
@@ -28,7 +29,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// Headers with these bytes as `authorization`, and as the token of one.
+/// Headers with these bytes as `authorization`, and with these bytes as its token.
 fn headers(token: &[u8]) -> Vec<HeaderMap> {
     let values = [token.to_vec(), [b"Bearer ", token].concat()];
     let values = values
@@ -64,7 +65,7 @@ fn any_key_set(bytes: &[u8]) {
     };
     let authenticator = JwtAuthenticator::new(keys, "https://issuer.example", "allstop");
     for headers in headers(token) {
-        // Signing is beyond a fuzzer; a secret in a key set is no key.
+        // A fuzzer cannot create a signature, and a secret in a key set is not a key.
         let accepted = authenticator.authenticate(&headers);
         assert!(accepted.is_err(), "nobody signed this: {accepted:?}");
     }
@@ -77,7 +78,7 @@ fn any_token_file(bytes: &[u8]) {
     let Ok(file) = TokenFile::open(&path) else {
         return;
     };
-    // Names and hashes are not tokens, and an empty token is none.
+    // Names and hashes are not tokens, and neither is an empty token.
     let text = String::from_utf8_lossy(bytes);
     for token in text.split_whitespace().chain([""]) {
         for headers in headers(token.as_bytes()) {

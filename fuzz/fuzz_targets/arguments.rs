@@ -32,7 +32,7 @@ enum Json<'a> {
     Text(&'a str),
     List(Vec<Json<'a>>),
     Object(Vec<(Name<'a>, Json<'a>)>),
-    /// JSON text, as a model writes it.
+    /// JSON text as written by a model.
     Parsed(&'a str),
 }
 
@@ -106,7 +106,7 @@ fn all_tools() -> (ToolRegistry, tokio::runtime::Runtime) {
     let scope = Scope::root("session", RootOptions::current());
     drop(entered);
     let host: Arc<dyn BackgroundHost> = Arc::new(BackgroundRegistry::new(scope));
-    // No tool runs here, so nothing is read from or written to these folders.
+    // No tool runs here, so these folders are neither read nor written.
     let workspace = Arc::new(Workspace::new("/").expect("the root is there"));
     let shell = ShellConfig::new("/", Arc::new(OutputFolder::new("/nowhere")));
     let mut registry = ToolRegistry::new();

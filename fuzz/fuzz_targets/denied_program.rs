@@ -24,7 +24,7 @@ impl line::Choices for Unstructured<'_> {
     }
 }
 
-/// The sandbox and its folder, which is removed with the thread.
+/// The sandbox and its folder, which is removed at the end of the thread.
 struct Place {
     sandbox: sandbox::Sandbox,
     folder: PathBuf,
@@ -44,7 +44,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // A failure leaves it in the temporary folder.
+        // After a failure the folder stays in the temporary folder.
         drop(std::fs::remove_dir_all(&self.folder));
     }
 }

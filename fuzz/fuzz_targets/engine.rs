@@ -1,4 +1,4 @@
-//! Any records in the fold of a session: each is applied, or refused without a change, and the invariants of the
+//! Any records in the fold of a session. Each record is applied, or refused without a change, and the invariants of the
 //! engine hold.
 #![no_main]
 
@@ -15,7 +15,7 @@ use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use serde_json::json;
 
-/// Maximum records of a session: enough for a few turns, and few enough for a quick run.
+/// Maximum number of records of a session: enough for a few turns, and few enough for a quick run.
 const RECORDS_MAX: usize = 64;
 
 /// A record in a few bytes. Numbers and ids are small, so that they often match.
@@ -139,7 +139,7 @@ fn check_step(before: &SessionState, now: &SessionState) {
     }
 }
 
-/// Checks that a crash in this state is recovered from, exactly once.
+/// Checks that a crash in this state is recovered exactly once.
 fn check_recovery(state: &SessionState) {
     let at = Timestamp::from_unix_ms(1);
     let records = state.recovery_records(at);

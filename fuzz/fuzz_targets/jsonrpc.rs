@@ -1,5 +1,6 @@
-//! Any bytes as a stream of JSON-RPC frames: any chunks decode to the bodies of a simple decoder, none longer than the
-//! limit; a message is read as its fields say and written again without a change, or refused with an answer.
+//! Any bytes as a stream of JSON-RPC frames. Any chunks decode to the same bodies as a simple decoder gives, none
+//! longer than the limit. A message has the values of its fields and is written again without a change, or is refused
+//! with an answer.
 //!
 //! The input starts with four sizes of chunks, which repeat, and the number of the limits. The stream follows.
 #![no_main]
@@ -21,10 +22,10 @@ const LIMITS: [FrameLimits; 4] = [
     limits(0, 0),
 ];
 
-/// A chunk of this size or more is pushed together with the next one, and loses this number of bytes.
+/// A chunk with this size or more is combined with the next one; its length is the size minus this number.
 const LAZY: u8 = 128;
 
-/// Fields of a message; of a repeated field the last.
+/// Fields of a message. If a field is repeated, the last value counts.
 type Fields = BTreeMap<String, Box<RawValue>>;
 
 const fn limits(header_bytes_max: usize, body_bytes_max: usize) -> FrameLimits {
@@ -67,10 +68,10 @@ fuzz_target!(|bytes: &[u8]| {
 
 #[derive(Debug, PartialEq)]
 enum StreamEnd {
-    /// Between two frames.
+    /// The stream ended between two frames.
     Boundary,
     InFrame,
-    /// Before the whole stream was read: the kind of the error.
+    /// An error of this kind came before the end of the stream.
     Failed(std::mem::Discriminant<FrameError>),
 }
 
@@ -115,7 +116,7 @@ fn decode(stream: &[u8], sizes: &[u8], limits: FrameLimits) -> (Vec<Vec<u8>>, St
     }
 }
 
-/// The same from the whole stream, line by line.
+/// Like [`decode`], but from the whole stream, line by line.
 fn decode_simply(stream: &[u8], limits: FrameLimits) -> (Vec<Vec<u8>>, StreamEnd) {
     let mut bodies = Vec::new();
     let mut rest = stream;
@@ -134,7 +135,7 @@ fn decode_simply(stream: &[u8], limits: FrameLimits) -> (Vec<Vec<u8>>, StreamEnd
     (bodies, StreamEnd::Boundary)
 }
 
-/// Length of the body, and the bytes behind the header.
+/// Length of the body, and the bytes after the header.
 fn header_simply(
     stream: &[u8],
     FrameLimits {
@@ -184,7 +185,7 @@ fn header_simply(
     }
 }
 
-/// The message has the text of its fields.
+/// Checks that the message has the text of its fields.
 fn check_fields(message: &IncomingMessage, body: &[u8]) {
     let fields: Fields = serde_json::from_slice(body).expect("an object");
     let raw = |name: &str| fields.get(name).map(|value| value.get());
@@ -229,7 +230,7 @@ fn check_error(error: &RpcError, sent: &str) {
         .as_ref()
         .map_or("null".to_owned(), ToString::to_string);
     assert_eq!(data == "null", sent_data == "null");
-    // A value in a string stays a string.
+    // A value inside a string stays a string.
     assert!(
         depth(&data) <= depth(sent_data),
         "{sent_data} was read as {data}"
@@ -285,7 +286,7 @@ fn check_refusal(malformed: &MalformedMessage, body: &[u8]) {
         assert!(is_json);
     } else {
         assert_eq!(code, RpcError::PARSE_ERROR);
-        // A name with half a character is JSON that cannot be read.
+        // A name with half a surrogate pair is unreadable JSON.
         assert!(fields.is_none());
         assert_eq!((&malformed.id, malformed.is_response), (&None, false));
     }

@@ -1,5 +1,5 @@
-//! Any steps of the two sides of a JSON-RPC connection, whose bytes arrive in any pieces: every request that is sent
-//! gets one answer, its own; refusals and limits are as a simple model of the tables says.
+//! Any steps of the two sides of a JSON-RPC connection, whose bytes arrive in any pieces. Every request gets exactly
+//! one answer, its own. Refusals and limits match a simple model of the tables.
 #![no_main]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -16,9 +16,9 @@ use futures::FutureExt as _;
 use libfuzzer_sys::fuzz_target;
 use serde_json::value::RawValue;
 
-/// Steps of one input: enough for a few full tables, and few enough for a quick run.
+/// Maximum number of steps in one input: enough for a few full tables, and few enough for a quick run.
 const STEPS_MAX: usize = 256;
-/// More requests may be sent than accepted, so that some are refused.
+/// The sender may send more requests than the receiver accepts, so that some are refused.
 const OUTGOING_MAX: usize = 5;
 const INCOMING_MAX: usize = 3;
 const LIMITS: FrameLimits = FrameLimits {
@@ -26,7 +26,7 @@ const LIMITS: FrameLimits = FrameLimits {
     body_bytes_max: 1024,
 };
 
-/// Ids of requests beside the table; some are those of the table.
+/// Ids of requests without a table entry; some equal ids in the table.
 const IDS: [&str; 7] = ["1", "2", "3", "1.0", "\"1\"", "\"\\u0031\"", "1e0"];
 
 /// Bodies that are refused. The last three are responses.
@@ -45,13 +45,13 @@ const FORGED: &str = "\"forged\"";
 #[derive(Debug, Clone, Copy, Arbitrary)]
 enum Step {
     Begin(Wish),
-    /// A request without a place in the table of its sender.
+    /// A request without an entry in the table of its sender.
     Stray {
         id: u8,
         wish: Wish,
     },
     Notify,
-    /// An answer that nobody was asked for, or before the right one.
+    /// An answer without a request, or before the real answer.
     Forge {
         id: u8,
         is_error: bool,
@@ -89,7 +89,7 @@ struct Side {
     waiting: Vec<(RpcId, PendingResponse)>,
     /// Bytes for the other side.
     sent: VecDeque<u8>,
-    // The model.
+    // Fields of the model.
     last_id: u64,
     is_closed: bool,
     pending: BTreeSet<String>,
@@ -317,7 +317,7 @@ impl Side {
         }
     }
 
-    /// False if no answer is queued.
+    /// Writes the next queued answer. Returns false if none is queued.
     fn write_answer(&mut self) -> bool {
         let answer = self.queue.lock().expect("no panic").pop_front();
         let Some(answer) = answer else {
@@ -359,7 +359,7 @@ impl Side {
         }
     }
 
-    /// Every request that was sent has an outcome.
+    /// Checks that every sent request has an outcome.
     fn finish(mut self) {
         self.check();
         assert!(self.decoder.is_at_boundary());

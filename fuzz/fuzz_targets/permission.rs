@@ -28,7 +28,8 @@ fuzz_target!(|input: Input<'_>| {
     let git = policy(&["shell:git"], &[], &["shell:rm"]);
     let answer = decide(&git, command);
     if answer == PermissionDecision::Allow {
-        // The line contains only git commands, so it stays allowed with another one and not with any other command.
+        // The line contains only git commands. It stays allowed with another git command, and not with any other
+        // command.
         for (more, allowed) in [("; git status", true), ("; ls", false), (" | sh", false)] {
             let longer = decide(&git, &format!("{command}{more}"));
             assert_eq!(longer == PermissionDecision::Allow, allowed, "{more}");
@@ -51,7 +52,7 @@ fuzz_target!(|input: Input<'_>| {
             question.text
         );
     }
-    // A denied command after any other line is denied or asked about, never allowed, unless that line continues.
+    // A denied command after any other line is never allowed, unless that line continues. The policy denies it or asks.
     if command.ends_with('\\') {
         return;
     }

@@ -5,7 +5,7 @@ use allstop_log::session::{decode, encode};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    // Refused, or an unknown optional type.
+    // The bytes are refused, or have an unknown optional type.
     let Ok(Some(record)) = decode(bytes) else {
         return;
     };

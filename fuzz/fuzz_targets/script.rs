@@ -1,6 +1,6 @@
 //! Any text as a script: refused with its position, or played for several turns, to an end and without a panic.
 //!
-//! Time is paused, so a script may wait for a hundred years; a script that hangs on purpose is dropped.
+//! Time is paused, so a script may wait for a hundred years. A script that hangs on purpose is dropped.
 #![no_main]
 
 use std::sync::Arc;
@@ -32,7 +32,7 @@ fuzz_target!(|text: &str| {
         .build()
         .expect("a runtime without drivers can be built");
     runtime.block_on(async {
-        // The whole script as the message: `when` is probably a word of it.
+        // The whole script is the message, so that `when` probably matches a word in it.
         let mut messages = vec![Arc::new(Message::user(text))];
         for _ in 0..CALLS_MAX {
             // A hanging call is dropped, as by a stop.

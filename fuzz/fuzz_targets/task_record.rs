@@ -1,5 +1,6 @@
-//! Any bytes as the stream of a task, a record a line: a manager opens over it or refuses it with a reason; a task that
-//! it shows is the fold of its records, has one end for each start, and each record round-trips.
+//! Any bytes as the stream of a task, one record per line. A manager opens the store, or refuses it with a reason. A
+//! task that the manager returns is the fold of its records and has one end for each start, and each record
+//! round-trips.
 #![no_main]
 
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use libfuzzer_sys::fuzz_target;
 
 /// Stream of the task.
 const STREAM: &str = "task/t";
-/// Time after which something counts as hanging.
+/// Time after which a call counts as hanging.
 const PATIENCE: Duration = Duration::from_hours(1);
 
 struct FailingAgent;
@@ -54,7 +55,7 @@ fuzz_target!(|bytes: &[u8]| {
     });
 });
 
-/// A record that can be read is the same when it is written and read again.
+/// Checks that a readable record round-trips.
 fn check_record(bytes: &[u8]) {
     let Ok(record) = serde_json::from_slice::<TaskRecord>(bytes) else {
         return;
@@ -89,7 +90,7 @@ async fn check_stream(records: Vec<RecordBytes>) {
     let records = log.read(&stream, Version(1), 10_000).await;
     for (_, bytes) in records.expect("it reads") {
         let record: TaskRecord = serde_json::from_slice(&bytes).expect("a shown record");
-        // One that takes an execution over ends with it.
+        // An execution that takes another one over shares one end with it.
         let is_new = !task
             .as_ref()
             .is_some_and(|task: &Arc<Task>| task.is_executing);

@@ -80,7 +80,7 @@ fn wrong_arrows(metadata: &Value) -> anyhow::Result<Vec<String>> {
             .as_str()
             .context("a package without a name")?;
         if name == "xtask" {
-            // Stands beside the map: it is built first and uses nothing of it.
+            // xtask is outside the order: it is built first and uses no crate of the workspace.
             wrong.extend(
                 ours(package, |_| true)?
                     .into_iter()
@@ -94,7 +94,7 @@ fn wrong_arrows(metadata: &Value) -> anyhow::Result<Vec<String>> {
             continue;
         };
         seen += 1;
-        // Tests may use what is made for them, and whatever is below, but nothing else above them.
+        // Tests may use the crates for tests and all crates below their own, but no other crate above it.
         for to in ours(package, |kind| kind == Some("dev"))? {
             let above = self::level(&to).is_none_or(|target| target >= level);
             if above && !FOR_TESTS.contains(&to.as_str()) {

@@ -25,7 +25,7 @@ pub(crate) fn check_allstop(binary: &Path) -> anyhow::Result<()> {
     }
     documents::report(|text, _| {
         let unknown = code(text).filter_map(allstop_word).filter(|word| {
-            // Its error message goes to standard error, for the reader.
+            // The error message of the binary goes to standard error, for the reader.
             exec::output(Command::new(binary).args([word, "--help"])).is_err()
         });
         unknown.map(|word| format!("no `allstop {word}`")).collect()

@@ -11,7 +11,7 @@ use crate::workspace;
 
 /// Runs the program and returns its exit code: 0, 1 or 2.
 pub(crate) fn run(args: &[String]) -> anyhow::Result<ExitCode> {
-    // Optimised: for the hundred thousands of runs of the long form, the build time is small.
+    // Optimised: the long form has hundreds of thousands of runs, so the build time is small.
     let status = workspace::cargo()
         .args(["run", "--release", "--package", "allstop-testkit"])
         .args(["--example", "explore", "--"])

@@ -24,8 +24,8 @@ pub(crate) fn check() -> anyhow::Result<()> {
     })
 }
 
-/// Files in code font, such as `scope/src/gate.rs`, that are not below `crates`. A name without a folder is in a folder
-/// that is named before it.
+/// Files in code font, such as `scope/src/gate.rs`, that do not exist below `crates`. A name without a folder belongs
+/// to the last folder named before it.
 fn missing_files<'a>(map: &'a str, crates: &Path) -> Vec<&'a str> {
     let in_code_font = prose(map).flat_map(|line| line.split('`').skip(1).step_by(2));
     in_code_font
@@ -81,7 +81,7 @@ fn links(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Fragment of a heading, as the usual renderers make it; `None` for other lines.
+/// Fragment of a heading in the form of common renderers; `None` for other lines.
 fn slug(line: &str) -> Option<String> {
     let title = line
         .strip_prefix('#')?

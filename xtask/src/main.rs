@@ -1,7 +1,7 @@
-//! Everything a developer runs: `cargo xtask`.
+//! `cargo xtask`: all commands for developers.
 //!
-//! One file per subcommand, each with a `run`; [`exec`] starts programs and [`workspace`] knows
-//! where things are. Kept small and with few dependencies, because it is built before anything else.
+//! One file per subcommand, each with a `run`. [`exec`] starts programs, and [`workspace`] returns paths. Kept small
+//! and with few dependencies, because xtask is built before anything else.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,

@@ -1,7 +1,8 @@
-//! `cargo xtask minimal`: the binary alone compiles, also without its features, and then its help lists nothing that it lacks.
+//! `cargo xtask minimal`: checks that the binary alone compiles, with and without its features. Without them, its help
+//! must not mention a missing feature.
 //!
-//! No part of `cargo xtask test`: without the features of the binary, most dependencies have other features too, and are
-//! compiled again.
+//! Not a part of `cargo xtask test`: without the features of the binary, most dependencies have other features too, and
+//! must be compiled again.
 
 use std::process::Command;
 
@@ -20,7 +21,7 @@ const OF_FEATURES: [&str; 6] = [
 ];
 
 pub(crate) fn run() -> anyhow::Result<()> {
-    // In a build of the whole workspace, tests enable features of libraries that the binary alone has not.
+    // In a build of the whole workspace, tests enable features of libraries that the binary alone lacks.
     exec::step(
         "check of the binary alone",
         workspace::cargo().args(["check", "-p", "allstop-cli"]),

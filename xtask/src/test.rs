@@ -20,7 +20,7 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     }
     parts::fetch_for_tests()?;
     let mut tests = nextest_run(&nextest);
-    // Without a package, Cargo would choose the one of the binary.
+    // Without a package argument, Cargo would choose the package of the binary.
     let names_package = |arg: &String| {
         arg.starts_with("-p") || arg.starts_with("--package") || arg == "--workspace"
     };

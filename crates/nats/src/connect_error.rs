@@ -2,16 +2,16 @@
 
 use allstop_log::{LogError, LogErrorKind};
 
-/// Oldest server with all that the log needs: messages with a time to live.
+/// Oldest server version with all required features; the newest of them is the time to live of messages.
 pub(crate) const SERVER_MIN: (i64, i64, i64) = (2, 11, 0);
 
-/// Least size of a message at the servers.
+/// Smallest acceptable limit of the servers for the size of a message.
 pub(crate) const PAYLOAD_MIN: usize = 16 << 10;
 
 /// Reason why a log cannot be opened.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ConnectError {
-    /// There is no server, or it refuses the user.
+    /// No server is reachable, or the server refuses the user.
     #[error("NATS cannot be reached at {servers}: {reason}")]
     Unreachable {
         /// Addresses of the servers, without users and passwords.
@@ -19,7 +19,7 @@ pub enum ConnectError {
         /// The reason.
         reason: String,
     },
-    /// Something takes connections there, and does not answer as a NATS server.
+    /// A program accepts connections at the address, but does not answer as a NATS server.
     #[error("NATS does not answer at {servers}: timed out")]
     NoAnswer {
         /// Addresses of the servers, without users and passwords.
@@ -34,26 +34,26 @@ pub enum ConnectError {
     /// The server has no JetStream, or not for this account.
     #[error("the NATS server has no JetStream, or not for this account")]
     NoJetStream,
-    /// There are fewer servers than copies of each record.
+    /// The cluster has fewer servers than copies of each record.
     #[error("the NATS servers cannot keep {replicas} copies of each record: {reason}")]
     Replicas {
-        /// Copies that were asked for.
+        /// Requested number of copies.
         replicas: usize,
         /// The reason.
         reason: String,
     },
-    /// The streams cannot be opened or made.
+    /// The streams cannot be opened or created.
     #[error("the streams of the log cannot be opened: {0}")]
     Streams(String),
-    /// The server takes only short messages.
+    /// The server accepts only short messages.
     #[error(
         "the NATS server takes messages of {found} bytes, and {PAYLOAD_MIN} are needed: raise `max_payload`"
     )]
     PayloadTooSmall {
-        /// Most bytes of a message.
+        /// Largest accepted message, in bytes.
         found: usize,
     },
-    /// A stream was made by others, with limits that drop records.
+    /// Another program has created a stream with limits that drop records.
     #[error(
         "the stream {0} at the NATS server has limits of its own, which would drop records: use another prefix"
     )]
@@ -61,7 +61,7 @@ pub enum ConnectError {
     /// The file with credentials or certificates cannot be read.
     #[error("the credentials cannot be read: {0}")]
     Credentials(String),
-    /// This program has no client.
+    /// The program was built without the NATS client.
     #[error("this program was built without the feature `nats`")]
     NotBuilt,
     /// The scope of the log is stopped.

@@ -1,15 +1,15 @@
 //! The log on NATS JetStream: several machines share one store.
 //!
-//! [`NatsLog`] keeps all streams of the log in one stream of JetStream, each under a subject of its own. An append is one
-//! message with all its records, and JetStream takes it only if the last message of its subject is the one that the
-//! append expects. So of two writers one wins, whatever else they believe.
+//! [`NatsLog`] keeps all streams of the log in one stream of JetStream, each under a separate subject. An append is one
+//! message with all its records. JetStream accepts the message only if the append expects the last message of its
+//! subject. So at most one of two writers wins, even if their information is outdated.
 //!
-//! The promise depends on the servers: an acknowledged append is on a quorum of the replicas. It survives a power loss of
-//! all of them only with `sync_interval: always` in their configuration.
+//! The durability depends on the servers: an acknowledged append is on a quorum of the replicas. The append survives a
+//! power loss of all replicas only with `sync_interval: always` in their configuration.
 
 //!
-//! Without the feature `client` there are only the options and the errors: in a program without it, opening the
-//! log fails with that reason.
+//! Without the feature `client`, the crate contains only the options and the errors. Opening the log then fails with
+//! [`ConnectError::NotBuilt`].
 
 mod connect_error;
 mod options;

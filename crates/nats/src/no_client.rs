@@ -1,4 +1,4 @@
-//! The log without the feature `client`: it cannot be opened.
+//! The log without the feature `client`, which cannot be opened.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use crate::connect_error::ConnectError;
 use crate::options::NatsOptions;
 
-/// There is none in this program.
+/// Uninhabited, because a program without the feature has no log.
 #[derive(Debug, Clone)]
 pub enum AbsentNatsLog {}
 
@@ -21,17 +21,17 @@ impl AbsentNatsLog {
         Err(ConnectError::NotBuilt)
     }
 
-    /// The log, for code that knows no store.
+    /// The log, for code that is independent of the store.
     pub fn as_log(&self) -> Arc<dyn Log> {
         match *self {}
     }
 
-    /// The link of a cluster's managers.
+    /// The link between a cluster's managers.
     pub async fn link(&self) -> Result<Arc<dyn ClusterLink>, ConnectError> {
         match *self {}
     }
 
-    /// True while there is a connection to a server.
+    /// True while the process is connected to a server.
     pub fn connection(&self) -> watch::Receiver<bool> {
         match *self {}
     }

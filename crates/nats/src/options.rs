@@ -4,39 +4,39 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Beginning of all names at the servers.
+/// Default prefix of all names on the servers.
 const PREFIX: &str = "allstop";
 
-/// Time after which a lock passes on when its process has ended without giving it back. Longer than the time between two
-/// renewals and the choice of a new leader together, so that no lock is lost when a server is.
+/// Default time after which a lock expires if its process ends without releasing it. The time is longer than the
+/// interval between two renewals plus the election of a new leader, so that the loss of a server loses no lock.
 const LOCK_TTL: Duration = Duration::from_secs(20);
 
-/// Time for which a request without an answer is repeated. Servers that lose their leader without a word choose another in
-/// 4 to 9 seconds.
+/// Default time limit for repeats of an unanswered request. Servers that lose their leader without notice elect
+/// another one in 4 to 9 seconds.
 const ANSWER_MAX: Duration = Duration::from_secs(15);
 
 /// Options of a [`NatsLog`](crate::NatsLog).
 #[derive(Clone, PartialEq, Eq)]
 pub struct NatsOptions {
-    /// Servers as `nats://HOST:PORT`, several separated by commas. May hold a user and a password.
+    /// Servers as `nats://HOST:PORT`, separated by commas. The URLs may contain a user and a password.
     pub servers: String,
     /// File with the credentials of a user (JWT and key).
     pub credentials: Option<PathBuf>,
-    /// File with certificates of authorities that are trusted beside those of the system.
+    /// File with certificates of trusted authorities, in addition to those of the system.
     pub authorities: Option<PathBuf>,
-    /// Beginning of the names of streams and subjects: logs with different prefixes share servers.
+    /// Prefix of the names of streams and subjects. Logs with different prefixes can share servers.
     pub prefix: String,
-    /// Copies of each record, on as many servers: 1, 3 or 5. For a new store only.
+    /// Copies of each record, on as many servers: 1, 3 or 5. Takes effect only for a new store.
     pub replicas: usize,
-    /// Time after which a lock passes on when its process has ended without giving it back, in whole seconds.
+    /// Time after which a lock expires if its process ends without releasing it, in whole seconds.
     pub lock_ttl: Duration,
-    /// Time for which a request without an answer is repeated, a change of the leader included. An append that has to
-    /// look for its own message takes at most twice as long.
+    /// Time limit for repeats of an unanswered request, including a change of the leader. An append that has to search
+    /// for its own message takes at most twice as long.
     pub answer_max: Duration,
 }
 
 impl NatsOptions {
-    /// Options for these servers.
+    /// Creates options for these servers.
     pub fn new(servers: impl Into<String>) -> Self {
         Self {
             servers: servers.into(),
@@ -51,7 +51,7 @@ impl NatsOptions {
 }
 
 impl NatsOptions {
-    /// The servers for people: without users and passwords.
+    /// Addresses of the servers for people, without users and passwords.
     pub fn addresses(&self) -> String {
         let servers = self.servers.split(',').map(|server| {
             let (scheme, rest) = server.split_once("://").unwrap_or(("nats", server));
@@ -62,7 +62,7 @@ impl NatsOptions {
     }
 }
 
-/// Without the servers, whose URLs may hold a password.
+/// Omits the servers, because their URLs may contain a password.
 impl fmt::Debug for NatsOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NatsOptions")

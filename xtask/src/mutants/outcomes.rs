@@ -17,7 +17,7 @@ pub(super) struct Outcomes {
     unviable: BTreeSet<String>,
     /// All tests passed.
     pub(super) survived: BTreeSet<String>,
-    /// Survivors without a run of the tests of dependents.
+    /// Number of survivors that the tests of the dependents have not tried.
     half_tried: usize,
     pub(super) untried: usize,
 }
@@ -58,7 +58,7 @@ impl Outcomes {
         self.timed_out.extend(second.timed_out);
     }
 
-    /// Counts mutants that had no time.
+    /// Counts mutants that were not tried because the time was over.
     pub(super) fn leave_out(&mut self, count: usize) {
         self.untried += count;
     }

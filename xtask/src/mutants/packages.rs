@@ -43,7 +43,7 @@ impl Packages {
         std::iter::once(package.to_owned()).chain(tests).collect()
     }
 
-    /// All other packages that depend on it, directly or not.
+    /// All other packages that depend on the package, directly or indirectly.
     pub(super) fn tests_of_dependents(&self, package: &str) -> Vec<String> {
         let mut reached = BTreeSet::from([package]);
         loop {

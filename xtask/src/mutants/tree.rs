@@ -34,7 +34,7 @@ pub(super) fn copy_to(copy: &Path) -> anyhow::Result<PathBuf> {
             continue;
         }
         fs::create_dir_all(to.parent().unwrap_or(copy)).context("cannot create a folder")?;
-        // With its permissions.
+        // `fs::copy` also copies the permissions.
         fs::copy(&from, &to).with_context(|| format!("cannot write {}", to.display()))?;
     }
     link_parts(copy)?;

@@ -1,8 +1,8 @@
 //! `cargo xtask parts`: fetches the external parts of tests and gates.
 //!
-//! A part is a list of packages with pinned versions and hashes, installed into its own folder in `target/parts`;
-//! nothing else on the machine changes. A part appears there by a rename, so that a killed fetch leaves temporary
-//! files but never half a part.
+//! A part is a list of packages with pinned versions and hashes, installed into its own folder in `target/parts`.
+//! Nothing else on the machine changes. A rename moves a complete part there, so that a killed fetch leaves temporary
+//! files but never an incomplete part.
 
 mod npm;
 mod pip;
@@ -19,7 +19,7 @@ const COMPLETE: &str = ".complete";
 
 pub(crate) struct Part {
     name: &'static str,
-    /// Paths of its sources, relative to the workspace's root.
+    /// Paths of the part's sources, relative to the workspace's root.
     made_from: &'static [&'static str],
     by: By,
 }
@@ -96,8 +96,8 @@ const A2A_JS: Part = Part {
     },
 };
 
-/// The official Copilot SDK for JavaScript. Its lock file leaves out the optional packages: GitHub's own runtime, which
-/// Allstop stands in for, has 100 MB.
+/// The official Copilot SDK for JavaScript. Its lock file omits the optional packages. GitHub's own runtime, which
+/// Allstop replaces, has 100 MB.
 const COPILOT_JS: Part = Part {
     name: "copilot_js",
     made_from: &[
@@ -140,7 +140,7 @@ pub(crate) fn fetch_for_tests() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Fetches the parts that need npm. Returns names and folders of those that are present.
+/// Fetches the parts that need npm. Returns names and folders of the present parts.
 fn fetch_npm_parts() -> anyhow::Result<Vec<(&'static str, PathBuf)>> {
     let missing = npm::missing();
     let mut present = Vec::new();

@@ -1,4 +1,4 @@
-//! Doc comments begin with the name of a thing or with a verb, never with a bare clause.
+//! Checks that doc comments begin with a noun or with a verb, never with a bare clause.
 
 use anyhow::bail;
 

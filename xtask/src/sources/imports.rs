@@ -1,7 +1,7 @@
 //! Modules of one crate, and the files that each of them imports from.
 //!
-//! Follows `mod` declarations from the crate's root, leaves out modules that only tests have, and
-//! follows re-exports to the file that defines a name. Paths inside of macros are not seen.
+//! Follows `mod` declarations from the crate's root, and skips modules that only tests have. Follows re-exports to the
+//! file that defines a name. Ignores paths inside macros.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ struct Modules {
 struct Module {
     file: PathBuf,
     uses: Vec<Import>,
-    /// Paths of several names in code. A path that begins with another crate or with a type leads nowhere.
+    /// Paths of several names in code. A path that begins with another crate or with a type resolves to no file.
     paths: Vec<Names>,
 }
 
@@ -57,7 +57,7 @@ impl Modules {
         self.add_items(path, file, folder, &parsed.items)
     }
 
-    /// Adds a module and those below it; files of its children lie in `folder`.
+    /// Adds a module and its child modules; the files of the children are in `folder`.
     fn add_items(
         &mut self,
         path: Names,
@@ -72,7 +72,7 @@ impl Modules {
         };
         for item in items {
             match item {
-                // A `path` names another platform's file of a module that is there already.
+                // A `path` attribute names another platform's file of a module that exists already.
                 syn::Item::Mod(child) if is_for_tests(&child.attrs) || has_path(&child.attrs) => {}
                 syn::Item::Mod(child) => {
                     let name = child.ident.to_string();
@@ -95,7 +95,7 @@ impl Modules {
         let mut imports = Imports::new();
         for (path, module) in &self.by_path {
             let from = imports.entry(module.file.clone()).or_default();
-            // A module that shows names of its children is a facade, not a user of them.
+            // A module that re-exports names of its children is a facade, not a user of them.
             let used = module.uses.iter().filter(|import| !import.public);
             let paths = used.map(|import| &import.path).chain(&module.paths);
             let files = paths.filter_map(|written| self.file_of(path, written, REEXPORTS_MAX));
@@ -104,7 +104,7 @@ impl Modules {
         imports
     }
 
-    /// The file that defines a path written in the module `at`; none for another crate's.
+    /// The file that defines a path written in the module `at`; `None` for a path of another crate.
     fn file_of(&self, at: &[String], written: &[String], reexports: usize) -> Option<&PathBuf> {
         let (mut module, rest) = self.start(at, written)?;
         for (index, name) in rest.iter().enumerate() {
@@ -137,7 +137,7 @@ impl Modules {
         self.file_of(module, &target, reexports)
     }
 
-    /// The module where a written path begins, and the names that are left.
+    /// The module where a written path begins, and the remaining names.
     fn start<'a>(&self, at: &[String], written: &'a [String]) -> Option<(Names, &'a [String])> {
         let mut module = at.to_vec();
         let mut rest = written;

@@ -1,4 +1,4 @@
-//! Files of a crate that import each other in a circle: at most three.
+//! Checks that at most three files of a crate import each other in a circle.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -64,7 +64,7 @@ fn reached<'a>(imports: &'a Imports, from: &'a Path) -> BTreeSet<&'a Path> {
     reached
 }
 
-/// A line for each file, with the files of the circle that it imports.
+/// Prints a line for each file, with the files of the circle that it imports.
 fn shown(root: &Path, imports: &Imports, knot: &BTreeSet<&Path>) -> String {
     let name = |file: &Path| {
         file.strip_prefix(root)

@@ -1,6 +1,6 @@
 //! Checks of the Rust sources: type names, doc lines and import cycles.
 //!
-//! Each check reads the tracked files alone, so that it says the same on every machine.
+//! Each check reads the tracked files alone, so that its result is the same on every machine.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +14,7 @@ mod imports;
 mod knots;
 mod type_names;
 
-/// Runs all three, so that one run shows everything.
+/// Runs all three checks, so that one run reports all complaints.
 pub(crate) fn run() -> anyhow::Result<()> {
     let checks = [
         (

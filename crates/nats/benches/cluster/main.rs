@@ -1,6 +1,6 @@
-//! Tasks over NATS: a stop that crosses nodes, and the throughput of short tasks. The baselines are what the servers need
-//! for the same appends and questions, asked for in the same run. Nodes are managers with connections of their own, in this
-//! process; every server syncs each append.
+//! Tasks over NATS: a stop that crosses nodes, and the throughput of short tasks. The baselines are the servers' times
+//! for the same appends and questions, measured in the same run. Nodes are managers in this process with separate
+//! connections. Every server syncs each append.
 //!
 //! `cargo bench -p allstop-nats --bench cluster`; `SERVERS=3` replicates three times (1 by default).
 

@@ -1,4 +1,5 @@
-//! The servers alone: durable appends under the same condition as a task's, and a question to another connection.
+//! The servers alone: durable appends under the same condition as a task's appends, and a question to another
+//! connection.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,16 +10,16 @@ use tokio::task::JoinSet;
 
 use crate::nodes::Servers;
 
-/// About the size of a task's records.
+/// Body with about the size of a task's records.
 const BODY: &[u8] = &[b'x'; 300];
 
 pub(crate) struct RawServers {
     client: async_nats::Client,
     jetstream: jetstream::Context,
-    /// Of this instance alone.
+    /// Subject of this instance alone.
     subject: String,
     appends: AtomicU64,
-    /// Dropped with it.
+    /// Dropped with this instance.
     _answering: JoinSet<()>,
 }
 
@@ -89,7 +90,7 @@ impl RawServers {
         answer.expect("the other one answers");
     }
 
-    /// Messages that all streams of the servers have taken.
+    /// Number of messages in all streams of the servers.
     pub(crate) async fn appended(&self) -> u64 {
         let mut streams = self.jetstream.streams();
         let mut messages = 0;

@@ -1,4 +1,5 @@
-//! Tasks that complete at once, by one worker and by two, beside the same number of appends by the servers alone.
+//! Tasks that complete at once, on one worker and on two. The baseline is the same number of appends by the servers
+//! alone.
 
 use std::time::Instant;
 
@@ -11,7 +12,7 @@ use tokio::sync::mpsc;
 use crate::nodes::{BenchExecutor, Servers, request, until};
 use crate::raw::RawServers;
 
-/// Tasks that clients wait for at the same time, and executions of all workers together.
+/// Number of tasks that clients wait for at the same time, and number of executions of all workers together.
 pub(crate) const AT_A_TIME: usize = 16;
 const TASKS: u64 = 200;
 const ROUNDS: usize = 10;
@@ -67,7 +68,7 @@ pub(crate) fn measure(suite: &mut BenchSuite, runtime: &Runtime, servers: &Serve
     }
 }
 
-/// Sends all, and waits for their ends.
+/// Sends all tasks, and waits for their ends.
 async fn run(front: &TaskManager, name: &str) {
     let all = (0..TASKS).map(|number| async move {
         let accepted = front.execute(request(&format!("{name} {number}"))).await;

@@ -1,4 +1,4 @@
-//! The account behind the soak: the log against what was acknowledged and what the ledger has.
+//! The final check of the soak: compares the log with the acknowledged tasks and with the ledger.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,19 +16,19 @@ use super::nodes::open_log;
 
 const TASK_STREAMS: &str = "task/";
 
-/// Time in which the workers take away the last wake-ups: those that were delivered twice come back after a lease.
+/// Time within which the workers remove the last wake-ups. A wake-up that was delivered twice returns after a lease.
 const WAKE_UPS_MAX: Duration = Duration::from_mins(1);
 
-/// Pause between two looks at the wake-ups.
+/// Interval of the checks for wake-ups.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// A task as the log has it.
+/// A task as it is in the log.
 #[derive(Debug)]
 struct AccountedTask {
     records: Vec<TaskRecord>,
 }
 
-/// Waits until the workers have taken every wake-up away, and returns how many are left if they do not.
+/// Waits until the workers have removed every wake-up. Returns the number of remaining wake-ups.
 pub(crate) async fn wake_ups_left(servers: &str) -> u64 {
     let servers: Vec<_> = servers.split(',').collect();
     let client = async_nats::connect(servers).await.expect("servers");
@@ -45,7 +45,7 @@ pub(crate) async fn wake_ups_left(servers: &str) -> u64 {
     }
 }
 
-/// Prints the account, and returns all that is wrong.
+/// Prints the results, and returns all violations.
 pub(crate) async fn settle(
     servers: &str,
     clients: &Clients<'_>,
@@ -132,7 +132,7 @@ fn print(clients: &Clients<'_>, tasks: &BTreeMap<TaskId, AccountedTask>, book: &
 }
 
 impl AccountedTask {
-    /// Begin of each execution.
+    /// Starts of the executions, with their times.
     fn starts(&self) -> Vec<(u64, Timestamp)> {
         let starts = self.records.iter().filter_map(|record| match record {
             TaskRecord::ExecutionStarted { epoch, at, .. } => Some((*epoch, *at)),
@@ -141,7 +141,7 @@ impl AccountedTask {
         starts.collect()
     }
 
-    /// The last record but for receipts of lost executions, which may follow the end.
+    /// The last record, except receipts of lost executions, which may follow the end.
     fn last(&self) -> Option<&TaskRecord> {
         let is_late = |record: &&TaskRecord| matches!(record, TaskRecord::LateReceipt { .. });
         self.records.iter().rev().find(|record| !is_late(record))
@@ -210,7 +210,7 @@ impl AccountedTask {
         }
     }
 
-    /// No effect of an execution was taken behind the begin of the next one, or behind the end.
+    /// Checks that no effect of an execution was accepted after the start of the next execution, or after the end.
     fn check_fence(&self, id: &TaskId, entries: &[LedgerEntry], wrong: &mut impl FnMut(String)) {
         let end = self.last().map(TaskRecord::at);
         let starts = self.starts();

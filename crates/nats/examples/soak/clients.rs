@@ -20,20 +20,20 @@ use super::nodes::FrontEnd;
 use super::options::SoakOptions;
 use super::plan::SoakPlan;
 
-/// A task has to end within this, whatever happens to the parts.
+/// Time within which each task must end in spite of the faults.
 const TASK_MAX: Duration = Duration::from_mins(4);
 
-/// Pause behind a failed request.
+/// Pause after a failed request.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 
-/// A task that was acknowledged.
+/// An acknowledged task.
 #[derive(Debug, Clone)]
 pub(crate) struct SentSoakTask {
     pub id: TaskId,
     pub plan: SoakPlan,
 }
 
-/// The requests that failed, and what the stops were answered.
+/// Numbers of failed requests, and of answers to the stops.
 #[derive(Debug, Default)]
 pub(crate) struct ClientCounts {
     pub failed_sends: AtomicUsize,
@@ -51,7 +51,7 @@ pub(crate) struct Clients<'a> {
     managers: [TaskManager; 2],
     ledger: &'a Ledger,
     next: AtomicUsize,
-    /// Tasks that may begin.
+    /// Number of tasks that may begin.
     pub allowed: watch::Sender<usize>,
     pub done: watch::Sender<usize>,
     pub sent: Mutex<Vec<SentSoakTask>>,
@@ -80,7 +80,7 @@ impl<'a> Clients<'a> {
         }
     }
 
-    /// Until every task has ended.
+    /// Runs until every task has ended.
     pub(crate) async fn run(&self) {
         let clients = (0..self.options.clients).map(|_| self.client());
         let clients: FuturesUnordered<_> = clients.collect();
@@ -160,7 +160,7 @@ impl<'a> Clients<'a> {
         }
     }
 
-    /// Asks for the stop until there is an answer that is final.
+    /// Repeats the stop until its answer is final.
     async fn stop(&self, manager: &TaskManager, id: &TaskId) {
         let until = Instant::now() + TASK_MAX / 2;
         while Instant::now() < until {

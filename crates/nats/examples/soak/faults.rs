@@ -11,7 +11,7 @@ use super::clients::Clients;
 use super::fleet::{Fleet, pause};
 use super::options::SoakOptions;
 
-/// Time for which servers and workers stay away beyond a lease.
+/// Length of an outage of servers or workers, in addition to a lease.
 const BEYOND_LEASE: Duration = Duration::from_secs(3);
 
 /// Longest pause of a single server.
@@ -26,7 +26,7 @@ enum SoakFault {
     Outage,
 }
 
-/// Plays all faults, while the clients send as many tasks between two of them.
+/// Injects all faults. Between two of them the clients complete an equal share of the tasks.
 pub(crate) async fn play(
     options: &SoakOptions,
     clients: &Clients<'_>,
@@ -43,7 +43,7 @@ pub(crate) async fn play(
             .send_replace(share * (index + 1) + options.clients);
         let reached = done.wait_for(|done| *done >= share * (index + 1)).await;
         drop(reached.expect("the clients hold the sender"));
-        // In the middle of something.
+        // A random delay, so that the fault meets tasks in progress.
         tokio::time::sleep(random.before(Duration::from_millis(500))).await;
         let worker = random.below(options.workers as u64) as usize;
         let server = random.below(SERVERS as u64) as usize;

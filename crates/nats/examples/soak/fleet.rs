@@ -11,10 +11,10 @@ use tokio::process::{Child, Command};
 
 use super::options::WorkerOptions;
 
-/// Time between two looks at the workers, of which some may have ended by themselves.
+/// Interval of the checks for workers that have ended by themselves.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// Time in which the workers end at the end of the soak.
+/// Time within which the workers must end after the soak.
 const END_MAX: Duration = Duration::from_secs(15);
 
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(crate) struct Fleet {
 #[derive(Debug, Default)]
 struct FleetCounts {
     started: usize,
-    /// Workers that ended and that nobody had killed.
+    /// Number of workers that ended without being killed.
     ended_alone: usize,
 }
 
@@ -62,7 +62,7 @@ impl Fleet {
         self.workers.lock().iter().filter_map(Child::id).collect()
     }
 
-    /// Starts another worker for each that ends, for ever. A worker that has to stop work that cannot be stopped ends.
+    /// Starts another worker for each that ends, forever. A worker ends if it must stop work that cannot be stopped.
     pub(crate) async fn keep_up(&self) -> ! {
         let mut looks = tokio::time::interval(LOOK_EVERY);
         loop {
@@ -91,7 +91,7 @@ impl Fleet {
         pause(pid, time).await;
     }
 
-    /// Ends the workers, and returns how many did not end by themselves.
+    /// Ends the workers, and returns the number of workers that did not end within [`END_MAX`].
     pub(crate) async fn end(self) -> usize {
         let counts = self.counts.into_inner();
         let (started, alone) = (counts.started, counts.ended_alone);

@@ -1,4 +1,5 @@
-//! The tool that the tasks' side effects go to. It takes an effect only from the execution that owns the task.
+//! The tool that receives the side effects of the tasks. It accepts an effect only from the execution that owns the
+//! task.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::ledger_client::LedgerQuestion;
 use super::work::CHILD;
 
-/// Something that was asked for.
+/// A question that the ledger received.
 #[derive(Debug, Clone)]
 pub(crate) struct LedgerEntry {
     pub question: LedgerQuestion,
@@ -24,11 +25,11 @@ pub(crate) struct LedgerEntry {
     pub is_accepted: bool,
 }
 
-/// Everything that was asked for, by task, in its order.
+/// All received questions, by task, in order.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LedgerBook {
     pub entries: BTreeMap<TaskId, Vec<LedgerEntry>>,
-    /// Tasks whose stop was answered with a quiet receipt, and when.
+    /// Tasks whose stop was answered with a quiet receipt, with the time of the answer.
     pub quiet: BTreeMap<TaskId, Timestamp>,
     pub violations: Vec<String>,
 }
@@ -51,7 +52,7 @@ impl Ledger {
         }
     }
 
-    /// Answers for ever.
+    /// Answers forever.
     pub(crate) async fn serve(&self, listener: TcpListener) -> ! {
         let mut answers = FuturesUnordered::new();
         loop {
@@ -60,7 +61,7 @@ impl Ledger {
                     let (connection, _) = accepted.expect("a connection");
                     answers.push(self.answer(connection));
                 }
-                // A worker that is killed does not wait for its answer.
+                // A killed worker does not wait for its answer.
                 Some(_) = answers.next() => {}
             }
         }
@@ -92,8 +93,8 @@ impl Ledger {
             .await
     }
 
-    /// True if the log says, behind the arrival of the question, that this very execution runs. While the log is away, no
-    /// effect is taken.
+    /// True if the log shows, after the arrival of the question, that this very execution runs. While the log is
+    /// unavailable, the ledger accepts no effect.
     async fn is_owner(&self, question: &LedgerQuestion) -> bool {
         let task = self.manager.get(&question.task).await;
         let is_owner = task.is_ok_and(|task| task.is_executing && task.epoch == question.epoch);
@@ -107,7 +108,7 @@ impl Ledger {
         is_owner && is_newest
     }
 
-    /// When an execution begins, the processes of those before it are dead.
+    /// Checks that the processes of earlier executions are dead when an execution begins.
     fn check_earlier_children(&self, question: &LedgerQuestion) {
         let children = children_of(&question.task).into_iter();
         for epoch in children.filter(|epoch| *epoch < question.epoch) {
@@ -118,7 +119,7 @@ impl Ledger {
         }
     }
 
-    /// Notes a quiet receipt, and looks whether it is true.
+    /// Notes a quiet receipt, and checks that no child process is alive.
     pub(crate) fn quiet_receipt(&self, task: &TaskId) {
         for epoch in children_of(task) {
             self.violation(format!(
@@ -155,7 +156,7 @@ fn children_of(task: &TaskId) -> Vec<u64> {
 /// Child processes of all tasks.
 pub(crate) fn all_children() -> usize {
     let all = all_processes().into_iter();
-    // Their shells name it in front of two words; this program does not.
+    // The command line of a child's shell has the name before two words; that of this program does not.
     all.filter(|member| member.command_line.contains(CHILD))
         .count()
 }

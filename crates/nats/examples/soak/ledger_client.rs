@@ -1,4 +1,4 @@
-//! Questions of the work to the ledger, a line of JSON each.
+//! Questions of the executions to the ledger, one line of JSON each.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,11 +15,11 @@ pub(crate) struct LedgerQuestion {
     pub epoch: u64,
     /// Pid of the worker.
     pub pid: u32,
-    /// `None`: it begins.
+    /// Number of the step; `None` at the start of the execution.
     pub step: Option<u32>,
 }
 
-/// True: it was written down.
+/// True if the ledger has accepted the effect.
 pub(crate) type LedgerAnswer = bool;
 
 pub(crate) async fn ask(ledger: SocketAddr, question: &LedgerQuestion) -> io::Result<LedgerAnswer> {

@@ -1,10 +1,11 @@
-//! Soak of a cluster: workers and servers are killed and paused while tasks run and are stopped, and then the whole
-//! account has to be right.
+//! Soak of a cluster. Workers and servers are killed and paused while tasks run and are stopped. Then a final check
+//! compares all results.
 //!
 //! `cargo run --release -p allstop-nats --example soak -- --help`
 //!
-//! Each task asks a ledger for its side effects. The ledger knows what fencing is: it asks the log whether the execution
-//! that asks still owns the task. So every effect of a worker that has lost its task is refused, and counted.
+//! Each task sends its side effects to a ledger. The ledger implements fencing: it reads in the log whether the
+//! requesting execution still owns the task. So the ledger refuses and counts every effect of a worker that has lost
+//! its task.
 
 #![expect(
     clippy::print_stdout,
@@ -38,7 +39,7 @@ use ledger::Ledger;
 use nodes::front_end;
 use options::{SoakCommand, SoakOptions, WorkerOptions};
 
-/// Servers of the log.
+/// Number of servers of the log.
 const SERVERS: usize = 3;
 
 fn main() -> ExitCode {
@@ -116,7 +117,7 @@ async fn run(options: SoakOptions) -> ExitCode {
     for violation in &violations {
         println!("VIOLATION: {violation}");
     }
-    // To look at.
+    // Kept for inspection.
     println!("the files stay: {}", folder.keep().display());
     ExitCode::FAILURE
 }

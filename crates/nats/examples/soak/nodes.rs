@@ -32,7 +32,7 @@ pub(crate) async fn join(
     joined.expect("its scope is open")
 }
 
-/// A node that takes messages and stops, and runs nothing.
+/// A node that accepts messages and stops, and runs no executions.
 #[derive(Debug)]
 pub(crate) struct FrontEnd {
     pub manager: TaskManager,

@@ -1,4 +1,4 @@
-//! Command line.
+//! Options of the command line.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use clap::{Args, Parser};
     about = "Kills and pauses the parts of a cluster while it works, and checks its account"
 )]
 pub(crate) enum SoakCommand {
-    /// The soak.
+    /// Runs the soak.
     Run(SoakOptions),
-    /// A worker of the soak.
+    /// Runs a worker of the soak.
     #[command(hide = true)]
     Worker(WorkerOptions),
-    /// A keeper of a worker.
+    /// Runs a keeper of a worker.
     #[command(hide = true)]
     Keep,
 }
@@ -27,37 +27,37 @@ pub(crate) struct SoakOptions {
     /// Number of tasks.
     #[arg(long, default_value_t = 5_000)]
     pub tasks: usize,
-    /// Tasks at the same time.
+    /// Number of tasks at the same time.
     #[arg(long, default_value_t = 64)]
     pub clients: usize,
-    /// Workers, each for 16 tasks.
+    /// Number of workers, each for 16 tasks.
     #[arg(long, default_value_t = 4)]
     pub workers: usize,
-    /// Longest task; the shortest is a fiftieth of it. With 0 the tasks do nothing but end.
+    /// Duration of the longest task; the shortest takes a fiftieth of it. With 0 the tasks end at once.
     #[arg(long, default_value = "5s")]
     pub longest: HumanDuration,
-    /// Time after which the tasks of a silent worker pass on.
+    /// Time after which other workers take over the tasks of a silent worker.
     #[arg(long, default_value = "8s")]
     pub lease: HumanDuration,
-    /// Tasks of a hundred that are stopped.
+    /// Percentage of tasks that are stopped.
     #[arg(long, default_value_t = 10)]
     pub stops: u64,
-    /// Workers that are killed.
+    /// Number of workers that are killed.
     #[arg(long, default_value_t = 60)]
     pub worker_kills: usize,
-    /// Workers that are paused for longer than their lease.
+    /// Number of workers that are paused for longer than their lease.
     #[arg(long, default_value_t = 10)]
     pub worker_pauses: usize,
-    /// Servers that are killed and started again.
+    /// Number of servers that are killed and started again.
     #[arg(long, default_value_t = 10)]
     pub server_kills: usize,
-    /// Servers that are paused for a moment.
+    /// Number of servers that are paused for a moment.
     #[arg(long, default_value_t = 6)]
     pub server_pauses: usize,
-    /// Times without a majority of the servers, for longer than a lease.
+    /// Number of times without a majority of the servers, for longer than a lease.
     #[arg(long, default_value_t = 2)]
     pub outages: usize,
-    /// Seed of everything that is chosen at random.
+    /// Seed of all random choices.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }

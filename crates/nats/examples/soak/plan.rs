@@ -6,7 +6,7 @@ use allstop_task::model::JsonMap;
 use allstop_testkit::Random;
 use serde::{Deserialize, Serialize};
 
-/// Field of the request that holds the plan.
+/// Field of the request with the plan.
 const FIELD: &str = "plan";
 
 /// Steps of a task, each with one side effect.
@@ -15,11 +15,11 @@ pub(crate) struct SoakPlan {
     pub steps: u32,
     /// Time before each side effect.
     pub step_ms: u64,
-    /// True if a side effect must not happen twice: then the task is not repeated behind a crash.
+    /// True if a side effect must not happen twice. The task is then not repeated after a crash.
     pub is_irreversible: bool,
-    /// True if a child process that ignores SIGTERM runs beside the steps.
+    /// True if a child process that ignores SIGTERM runs in parallel to the steps.
     pub has_child: bool,
-    /// True if the steps do not look for a stop.
+    /// True if the steps ignore a stop.
     pub is_deaf: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A line on the progress, with the memory and the connections of all parts.
+//! A progress line with the memory and the connections of all parts.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use super::fleet::Fleet;
 
 const REPORT_EVERY: Duration = Duration::from_secs(10);
 
-/// Reports for ever.
+/// Reports forever.
 pub(crate) async fn report(
     clients: &Clients<'_>,
     fleet: &Fleet,
@@ -22,7 +22,7 @@ pub(crate) async fn report(
     loop {
         reports.tick().await;
         let workers: Vec<_> = fleet.pids().into_iter().map(resident_mib).collect();
-        // A server that is paused does not say.
+        // A paused server does not answer.
         let connections = tokio::task::block_in_place(|| {
             let servers = servers.lock();
             let all = servers.servers.iter().map(NatsServer::connections);

@@ -15,10 +15,10 @@ use futures::future::BoxFuture;
 use super::ledger_client::{LedgerQuestion, ask};
 use super::plan::SoakPlan;
 
-/// Name of the child processes, behind which their task and epoch stand on the command line.
+/// Name of the child processes. Task and epoch follow the name on the command line.
 pub(crate) const CHILD: &str = "soak-child";
 
-/// Surroundings of the work on a worker.
+/// Environment of the work on a worker.
 #[derive(Debug, Clone)]
 pub(crate) struct WorkPlace {
     pub ledger: SocketAddr,
@@ -27,7 +27,7 @@ pub(crate) struct WorkPlace {
 
 #[derive(Debug, Clone)]
 pub(crate) struct SoakExecutor {
-    /// `None`: on a node that runs nothing.
+    /// `None` on a node that runs no executions.
     pub place: Option<WorkPlace>,
 }
 
@@ -70,7 +70,7 @@ async fn work(place: &WorkPlace, cx: &ExecutionCx) -> Result<(), ExecutorError> 
         }
         effect(place.ledger, cx, Some(step)).await?;
     }
-    // The child is stopped with the scope of the execution.
+    // The stop of the execution's scope ends the child.
     write(cx, TaskState::Completed).await
 }
 

@@ -1,4 +1,4 @@
-//! A worker as a process of its own. It ends with its standard input.
+//! A worker in a separate process. The worker ends with its standard input.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ pub(crate) async fn run(options: WorkerOptions) -> ExitCode {
     });
     let manager = manager.await;
     let mut nothing = Vec::new();
-    // An error ends it too.
+    // An error ends the wait too.
     drop(tokio::io::stdin().read_to_end(&mut nothing).await);
     let report = manager.shutdown(GRACE * 10, "the soak is over");
     drop(report.await);

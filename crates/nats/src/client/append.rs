@@ -1,4 +1,4 @@
-//! The append: one message, if the last one of its subject is the expected one.
+//! The append: one message, accepted only if the last message of its subject is the expected one.
 
 use std::time::Duration;
 
@@ -12,25 +12,25 @@ use crate::client::errors::{NotPublished, RequestFailure};
 use crate::client::positions::Position;
 use crate::client::store::NatsStore;
 
-/// Bytes of a message that are left to headers.
+/// Bytes of a message that are reserved for headers.
 const HEADERS_BYTES: usize = 4_096;
 
-/// Largest piece of a long body: many messages of this size do not hold up the short ones of others.
+/// Largest piece of a long body. Many messages of this size do not delay the short messages of other appends.
 const PIECE_BYTES_MAX: usize = 512 << 10;
 
 /// Next step of an append.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum AppendStep {
-    /// Publish behind this position.
+    /// Publish after this position.
     Publish(Position),
-    /// It was written before; this is its version.
+    /// The append is already stored; this is its version.
     Repeated(Version),
-    /// Others have written.
+    /// Other writers have appended.
     Conflict { actual: Version },
 }
 
-/// Decides an append. `last` is the end of the stream; `holder` is the append that holds the first record behind the
-/// expected version, if the stream is longer.
+/// Decides an append. `last` is the end of the stream. If the stream is longer than expected, `holder` is the append
+/// with the first record after the expected version.
 pub(crate) fn decide(
     expected: Version,
     id: AppendId,
@@ -50,7 +50,7 @@ pub(crate) fn decide(
 }
 
 impl NatsStore {
-    /// Appends as [`Log::append`](allstop_log::Log::append) has it.
+    /// Implements [`Log::append`](allstop_log::Log::append).
     pub(crate) async fn append(
         &self,
         stream: &StreamName,
@@ -61,10 +61,11 @@ impl NatsStore {
         Self::check_name(stream)?;
         let mut attempts = Attempts::within(self.options.answer_max);
         let mut pieces = Pieces::default();
-        // True once the servers may have it: then a failure no longer proves that they have not.
+        // True after the servers may have stored the append. A later failure then no longer proves that it is not
+        // stored.
         let mut may_be_written = false;
         let mut known = self.positions.at(stream, expected);
-        // A version that was confirmed once: an end before it is the answer of a leader that was deposed.
+        // This version was confirmed once, so an earlier end comes from a deposed leader.
         let is_confirmed = known.is_some() && expected > Version(0);
         loop {
             let step = match known.take() {
@@ -84,7 +85,7 @@ impl NatsStore {
                     return Err(AppendError::Conflict { actual });
                 }
                 Ok(AppendStep::Publish(position)) if records.is_empty() => {
-                    // A known position may be an old one.
+                    // A known position may be outdated.
                     let actual = self.end(stream).await?.position.version;
                     if actual == position.version {
                         return Ok(actual);
@@ -120,7 +121,8 @@ impl NatsStore {
             };
             return Err(match error {
                 Some(error) if !may_be_written => error.into(),
-                // Also an append that others kept from its place the whole time: a repetition decides it.
+                // Also reached if other appends blocked the subject the whole time. A repetition of the append decides
+                // it.
                 _ => AppendError::Indeterminate,
             });
         }
@@ -179,7 +181,7 @@ impl NatsStore {
         })
     }
 
-    /// Publishes the pieces that are not published yet.
+    /// Publishes the remaining pieces.
     async fn publish_pieces(
         &self,
         stream: &StreamName,
@@ -189,7 +191,7 @@ impl NatsStore {
     ) -> Result<(), NotPublished> {
         let piece_len = PIECE_BYTES_MAX.min(self.payload_max().saturating_sub(HEADERS_BYTES));
         if (pieces.birth, pieces.piece_len) != (birth, piece_len) {
-            // The stream began again, or another server takes shorter messages.
+            // The stream was deleted and created again, or another server accepts only shorter messages.
             self.remove(std::mem::take(pieces)).await;
             (pieces.birth, pieces.piece_len) = (birth, piece_len);
         }
@@ -197,7 +199,7 @@ impl NatsStore {
             let message = PublishMessage::build().payload(body.slice_ref(piece));
             let subject = self.piece_subject(stream, birth);
             let sequence = self.publish_message(subject, message).await;
-            // A piece twice is harmless: nothing names the first one.
+            // A duplicate piece is harmless, because no message refers to the first copy.
             pieces.sequences.push(sequence.map_err(|error| match error {
                 NotPublished::Unknown(error) => {
                     NotPublished::Failed(RequestFailure::Passing(error))
@@ -208,7 +210,7 @@ impl NatsStore {
         Ok(())
     }
 
-    /// Removes pieces that no message names. What a failure leaves goes with its stream.
+    /// Removes pieces that no message refers to. Pieces that cannot be removed are deleted with their stream.
     async fn remove(&self, pieces: Pieces) {
         for sequence in pieces.sequences {
             let removed = self.records.delete_message(sequence);
@@ -222,7 +224,7 @@ impl NatsStore {
     }
 }
 
-/// Time for the removal of one piece.
+/// Timeout for the removal of one piece.
 const REMOVAL_MAX: Duration = Duration::from_secs(1);
 
 /// Published pieces of a long body.
@@ -256,10 +258,10 @@ mod tests {
             actual: Version(version),
         };
         assert_eq!(decided(3, at(3, 90), None), AppendStep::Publish(at(3, 90)));
-        // Ahead of the stream.
+        // Beyond the end of the stream.
         assert_eq!(decided(4, at(3, 90), None), conflict(3));
         assert_eq!(decided(u64::MAX, at(3, 90), None), conflict(3));
-        // Written before, with others behind it or not.
+        // Already stored, with or without later messages.
         assert_eq!(
             decided(3, at(5, 91), Some(head(7, 4, 2))),
             AppendStep::Repeated(Version(5))
@@ -268,7 +270,7 @@ mod tests {
             decided(3, at(9, 99), Some(head(7, 4, 2))),
             AppendStep::Repeated(Version(5))
         );
-        // By others, or by the same id elsewhere.
+        // Stored by other writers, or with the same id at another version.
         assert_eq!(decided(3, at(5, 91), Some(head(8, 4, 2))), conflict(5));
         assert_eq!(decided(4, at(5, 91), Some(head(7, 4, 2))), conflict(5));
     }

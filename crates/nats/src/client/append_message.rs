@@ -1,15 +1,15 @@
 //! Messages of JetStream under the subject of a log stream: appends, and the mark of a deletion.
 //!
-//! Headers say what a message is, so that a conflict is decided without its body. The body holds the records, each
-//! behind its length, or, where it would be longer than the servers take, the sequence numbers of the messages that hold
-//! its pieces.
+//! Headers describe a message, so that a conflict is decided without its body. The body contains the records, each
+//! after its length. If such a body would exceed the servers' limit, the body instead contains the sequence numbers of
+//! the messages with its pieces.
 
 use allstop_log::{AppendId, RecordBytes, Version};
 use async_nats::HeaderMap;
 use async_nats::header::NATS_ROLLUP;
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 
-/// Version of this form. Readers refuse a higher one.
+/// Version of this format. Readers refuse a higher version.
 const FORMAT: u64 = 1;
 
 const FORMAT_HEADER: &str = "Allstop-Format";
@@ -17,7 +17,7 @@ const APPEND_HEADER: &str = "Allstop-Append";
 const FIRST_HEADER: &str = "Allstop-First";
 const COUNT_HEADER: &str = "Allstop-Count";
 const BIRTH_HEADER: &str = "Allstop-Birth";
-/// Set if the body names the pieces.
+/// Set if the body contains the numbers of the pieces.
 const PIECES_HEADER: &str = "Allstop-Pieces";
 /// Set in the mark of a deletion.
 const DELETED_HEADER: &str = "Allstop-Deleted";
@@ -29,7 +29,7 @@ const LEN_BYTES: usize = 4;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MessageHead {
     Append(AppendHead),
-    /// The stream was deleted here, and is empty.
+    /// The stream was deleted at this message, and is empty.
     Deletion,
 }
 
@@ -42,7 +42,7 @@ impl MessageHead {
     }
 }
 
-/// Headers of the mark of a deletion, which takes the place of all messages of its subject.
+/// Headers of the mark of a deletion, which replaces all messages of its subject.
 pub(crate) fn deletion_headers() -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert(FORMAT_HEADER, FORMAT.to_string());
@@ -51,15 +51,16 @@ pub(crate) fn deletion_headers() -> HeaderMap {
     headers
 }
 
-/// Append that a message holds.
+/// Append in a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AppendHead {
     pub id: AppendId,
-    /// Number of its first record.
+    /// Number of the first record.
     pub first: Version,
-    /// Number of its records, at least 1.
+    /// Number of records, at least 1.
     pub count: u64,
-    /// Sequence number of the deletion behind which its stream began; 0 without one. Its pieces lie under this number.
+    /// Sequence number of the deletion after which the stream began; 0 without a deletion. The subject of the pieces
+    /// contains this number.
     pub birth: u64,
     pub is_in_pieces: bool,
 }
@@ -67,21 +68,21 @@ pub(crate) struct AppendHead {
 /// Reason why a message cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadMessage {
-    /// A newer version has written it.
+    /// A newer version has written the message.
     #[error("the message was written by a newer version")]
     Newer,
-    /// It is not one of ours, or damaged.
+    /// The message has another origin, or is damaged.
     #[error("the message is damaged")]
     Damaged,
 }
 
 impl AppendHead {
-    /// Number of its last record: the version of the stream behind it.
+    /// Number of the last record, which is the version of the stream after this append.
     pub(crate) fn last(&self) -> Version {
         Version(self.first.0 + self.count - 1)
     }
 
-    /// True if it holds this record.
+    /// True if the append contains this record.
     pub(crate) fn holds(&self, number: Version) -> bool {
         self.first <= number && number <= self.last()
     }
@@ -121,19 +122,20 @@ impl AppendHead {
     }
 }
 
-/// Body with these records.
+/// Creates a body with these records.
 pub(crate) fn body_of(records: &[RecordBytes]) -> Bytes {
     let len = records.iter().map(|record| LEN_BYTES + record.len()).sum();
     let mut body = BytesMut::with_capacity(len);
     for record in records {
-        // No store takes a record of 4 GiB: a message of the servers is smaller, and its pieces are of one body.
+        // The length always fits: no store accepts a record of 4 GiB, because messages of the servers are smaller, and
+        // all pieces belong to one body.
         body.put_u32_le(u32::try_from(record.len()).unwrap_or(u32::MAX));
         body.extend_from_slice(record);
     }
     body.freeze()
 }
 
-/// Records of a body.
+/// Parses the records of a body.
 pub(crate) fn records_of(mut body: Bytes, count: u64) -> Result<Vec<RecordBytes>, BadMessage> {
     let mut records = Vec::new();
     while !body.is_empty() {
@@ -150,7 +152,7 @@ pub(crate) fn records_of(mut body: Bytes, count: u64) -> Result<Vec<RecordBytes>
     is_complete.then_some(records).ok_or(BadMessage::Damaged)
 }
 
-/// Body that names its pieces.
+/// Creates a body with the sequence numbers of the pieces.
 pub(crate) fn body_of_pieces(sequences: &[u64]) -> Bytes {
     let mut body = BytesMut::with_capacity(sequences.len() * 8);
     for sequence in sequences {
@@ -159,7 +161,7 @@ pub(crate) fn body_of_pieces(sequences: &[u64]) -> Bytes {
     body.freeze()
 }
 
-/// Sequence numbers of the pieces.
+/// Parses the sequence numbers of the pieces.
 pub(crate) fn pieces_of(mut body: Bytes) -> Result<Vec<u64>, BadMessage> {
     let mut sequences = Vec::with_capacity(body.len() / 8);
     while !body.is_empty() {

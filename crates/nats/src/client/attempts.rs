@@ -1,14 +1,14 @@
-//! Attempts of one request until it is given up.
+//! Attempts of one request, up to its time limit.
 
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-/// First pause before a request is repeated; each further one is twice as long.
+/// First pause before a request is repeated. Each further pause is twice as long.
 const PAUSE_MIN: Duration = Duration::from_millis(2);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 
-/// Pauses between the attempts of one request, and the time at which it is given up.
+/// Pauses between the attempts of one request, and the end of its time limit.
 #[derive(Debug)]
 pub(crate) struct Attempts {
     until: Instant,
@@ -23,7 +23,7 @@ impl Attempts {
         }
     }
 
-    /// Waits before the next attempt. False: the time is over.
+    /// Waits before the next attempt. Returns false if the time is over.
     pub(crate) async fn next(&mut self) -> bool {
         if Instant::now() + self.pause >= self.until {
             return false;

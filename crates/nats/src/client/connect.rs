@@ -14,13 +14,13 @@ use crate::client::store::{NatsStore, REQUEST_MAX};
 use crate::connect_error::{ConnectError, PAYLOAD_MIN, SERVER_MIN};
 use crate::options::NatsOptions;
 
-/// Time for the connection.
+/// Timeout of the connection.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
-/// Appends that wait for their answer. Later ones wait for them.
+/// Number of appends that can wait for their answer. Later appends wait for them.
 const APPENDS_MAX: usize = 4_096;
 
-/// Connects, and makes the streams if they are not there.
+/// Connects, and creates missing streams.
 pub(crate) async fn connect(options: NatsOptions) -> Result<NatsStore, ConnectError> {
     let disconnections = watch::Sender::default();
     let is_connected = watch::Sender::new(true);
@@ -83,7 +83,7 @@ async fn connection(
             }
             std::future::ready(())
         });
-    // The connection makes its TLS settings itself, and they need the process's provider.
+    // The connection creates its own TLS settings, which need the crypto provider of the process.
     let _first_is_kept = rustls::crypto::ring::default_provider().install_default();
     if let Some(path) = &options.credentials {
         let with_credentials = connect.credentials_file(path).await;
@@ -103,7 +103,7 @@ async fn connection(
         .map(|server| server.trim().parse());
     let servers: Result<Vec<ServerAddr>, _> = servers.collect();
     let servers = servers.map_err(|error| unreachable(&error))?;
-    // The connection itself does not look for them there.
+    // The connection itself does not use the user and the password in the URLs.
     let named = servers.iter().find(|server| server.has_user_pass());
     if let Some((user, password)) = named.and_then(|server| {
         let password = server.password().unwrap_or_default();
@@ -147,7 +147,7 @@ fn locks_config(options: &NatsOptions) -> Config {
     }
 }
 
-/// Nothing is ever dropped to make room: a full store refuses what is new.
+/// Common configuration of the streams. No message is ever dropped to make room: a full store refuses new messages.
 pub(crate) fn common(options: &NatsOptions) -> Config {
     Config {
         num_replicas: options.replicas,
@@ -156,7 +156,7 @@ pub(crate) fn common(options: &NatsOptions) -> Config {
     }
 }
 
-/// Opens a stream, or makes it. Servers that were just started choose their leader first.
+/// Opens or creates a stream. Servers that were just started first elect their leader.
 pub(crate) async fn stream(
     context: &Context,
     config: Config,
@@ -180,7 +180,7 @@ pub(crate) async fn stream(
                         reason: server.to_string(),
                     });
                 }
-                // It may pass: a group that was just started may not be complete.
+                // The error may be temporary: a group that was just started may be incomplete.
                 _ => {}
             }
         }
@@ -190,7 +190,7 @@ pub(crate) async fn stream(
     }
 }
 
-/// True if a stream keeps what the wanted one keeps.
+/// True if the found stream drops no messages that the wanted stream keeps.
 fn keeps_all(found: &Config, wanted: &Config) -> bool {
     found.discard == wanted.discard
         && found.max_age.is_zero()

@@ -1,4 +1,4 @@
-//! Errors of the servers as errors of the log.
+//! Converts errors of the servers to errors of the log.
 
 use std::error::Error as _;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use crate::client::append_message::BadMessage;
 /// Failure of one request.
 #[derive(Debug, Clone)]
 pub(crate) enum RequestFailure {
-    /// It may succeed later: no leader, no connection, no answer.
+    /// A later attempt may succeed: no leader, no connection, or no answer.
     Passing(LogError),
-    /// It will not.
+    /// No later attempt can succeed.
     Lasting(LogError),
 }
 
@@ -28,14 +28,14 @@ impl RequestFailure {
     }
 }
 
-/// Outcome of a publication that is not a position.
+/// Failure of a publication.
 #[derive(Debug)]
 pub(crate) enum NotPublished {
-    /// Its subject has another last message, or an append of it is under way.
+    /// The subject has another last message, or another append to the subject is in progress.
     WrongPosition,
-    /// The servers may have it.
+    /// The servers may have stored the message.
     Unknown(LogError),
-    /// The servers do not have it.
+    /// The servers have not stored the message.
     Failed(RequestFailure),
 }
 
@@ -49,7 +49,7 @@ impl NotPublished {
     }
 }
 
-/// Place that errors name.
+/// Place for an error message.
 pub(crate) fn place(what: &str) -> Arc<str> {
     format!("NATS, {what}").into()
 }
@@ -74,7 +74,7 @@ pub(crate) fn of_message(error: BadMessage, sequence: u64) -> LogError {
     LogError::new(kind, place(&format!("message {sequence}"))).caused_by(error)
 }
 
-/// Failure of a read; `None`: there is no such message.
+/// Failure of a read; `None` if the message does not exist.
 pub(crate) fn of_read(error: RawMessageError) -> Option<RequestFailure> {
     match error.kind() {
         RawMessageErrorKind::NoMessageFound => None,
@@ -87,8 +87,8 @@ pub(crate) fn of_read(error: RawMessageError) -> Option<RequestFailure> {
     }
 }
 
-/// Failure of a publication. Only what is known to come before a message is stored proves that it is not stored:
-/// servers also answer with an error when they fail behind the agreement of their group.
+/// Failure of a publication. Only an error from before the storing of a message proves that the message is not stored.
+/// Servers also answer with an error if they fail after their group has agreed on the message.
 pub(crate) fn of_publish(error: PublishError, replicas: usize) -> NotPublished {
     let server = error.source();
     if let Some(server) = server.and_then(|source| source.downcast_ref::<ServerError>()) {
@@ -102,7 +102,7 @@ pub(crate) fn of_publish(error: PublishError, replicas: usize) -> NotPublished {
         };
     }
     match error.kind() {
-        // Nobody takes the subject now: the stream has no leader.
+        // No server accepts the subject now: the stream has no leader.
         PublishErrorKind::StreamNotFound => {
             NotPublished::Failed(RequestFailure::Passing(unreachable("publish", error)))
         }
@@ -110,7 +110,7 @@ pub(crate) fn of_publish(error: PublishError, replicas: usize) -> NotPublished {
     }
 }
 
-/// Failure of a publication that was not handed to the connection.
+/// Failure of a publication that was not passed to the connection.
 pub(crate) fn of_unsent(error: PublishError) -> NotPublished {
     NotPublished::Failed(match error.kind() {
         PublishErrorKind::TimedOut | PublishErrorKind::MaxAckPending => {
@@ -122,7 +122,7 @@ pub(crate) fn of_unsent(error: PublishError) -> NotPublished {
     })
 }
 
-/// Refusals before anything is stored.
+/// Refusals that come before a message is stored.
 const BEFORE_STORED: [ErrorCode; 6] = [
     ErrorCode::STREAM_MESSAGE_EXCEEDS_MAXIMUM,
     ErrorCode::STREAM_SEALED,
@@ -132,7 +132,7 @@ const BEFORE_STORED: [ErrorCode; 6] = [
     ErrorCode::JETSTREAM_NOT_ENABLED_FOR_ACCOUNT,
 ];
 
-/// Refusals for want of space.
+/// Refusals for lack of space.
 const FULL: [ErrorCode; 4] = [
     ErrorCode::INSUFFICIENT_RESOURCES,
     ErrorCode::STORAGE_RESOURCES_EXCEEDED,
@@ -140,7 +140,7 @@ const FULL: [ErrorCode; 4] = [
     ErrorCode::ACCOUNT_RESOURCES_EXCEEDED,
 ];
 
-/// True also for an append to the same subject that is not decided yet.
+/// True if the error reports another last message, or an undecided append to the same subject.
 fn is_wrong_position(error: &ServerError) -> bool {
     [
         ErrorCode::STREAM_WRONG_LAST_SEQUENCE,

@@ -1,4 +1,4 @@
-//! Reads of messages, from the leader of the stream: a replica may be behind.
+//! Reads messages from the leader of the stream, because a replica may lag.
 
 use allstop_log::{LogError, LogErrorKind, RecordBytes, StreamName, Version};
 use async_nats::jetstream::message::StreamMessage;
@@ -11,7 +11,7 @@ use crate::client::errors::{self, RequestFailure, place};
 use crate::client::positions::Position;
 use crate::client::store::NatsStore;
 
-/// Bytes of records after which a read answers with what it has.
+/// Number of bytes of records after which a read returns.
 const READ_BYTES_MAX: usize = 8 << 20;
 
 /// Message with an append.
@@ -66,7 +66,7 @@ impl StoredAppend {
 }
 
 impl NatsStore {
-    /// The end of a stream.
+    /// Finds the end of a stream.
     pub(crate) async fn end(&self, stream: &StreamName) -> Result<FoundEnd, LogError> {
         let subject = self.subject(stream);
         let last = self.message_by(|| {
@@ -93,7 +93,7 @@ impl NatsStore {
         })
     }
 
-    /// The first append of a stream at this sequence number of JetStream or behind it.
+    /// Returns the first append of a stream at or after this sequence number of JetStream.
     pub(crate) async fn next(
         &self,
         stream: &StreamName,
@@ -109,13 +109,13 @@ impl NatsStore {
             match message.await?.map(Stored::of).transpose()? {
                 None => return Ok(None),
                 Some(Stored::Append(append)) => return Ok(Some(append)),
-                // Each turn of the loop is behind a later deletion.
+                // Each further deletion has a higher sequence number, so the loop ends.
                 Some(Stored::Deletion(deletion)) => sequence = deletion + 1,
             }
         }
     }
 
-    /// Asks until there is an answer.
+    /// Repeats the request until the servers answer.
     pub(crate) async fn message_by<F>(
         &self,
         ask: impl Fn() -> F,
@@ -143,7 +143,7 @@ impl NatsStore {
         }
     }
 
-    /// Records of an append; `None` if its stream was deleted meanwhile.
+    /// Reads the records of an append; `None` if the stream was deleted meanwhile.
     async fn records(&self, append: &StoredAppend) -> Result<Option<Vec<RecordBytes>>, LogError> {
         let damaged = |error| errors::of_message(error, append.sequence);
         let mut body = append.body.clone();
@@ -168,7 +168,7 @@ impl NatsStore {
         records.map(Some).map_err(damaged)
     }
 
-    /// The append that holds this record; `None` if there is none yet.
+    /// Finds the append that contains this record; `None` if there is none yet.
     pub(crate) async fn holding(
         &self,
         stream: &StreamName,
@@ -180,14 +180,14 @@ impl NatsStore {
             match &found {
                 Some(append) if append.head.holds(number) => return Ok(found),
                 None => return Ok(None),
-                // The position was that of a deleted stream.
+                // The position belonged to a deleted stream.
                 Some(_) => self.positions.forget(stream),
             }
         }
         self.search(stream, number).await
     }
 
-    /// Searches the messages by halves: their numbers rise with their sequence numbers.
+    /// Binary search in the messages: record numbers grow with the sequence numbers.
     async fn search(
         &self,
         stream: &StreamName,
@@ -202,7 +202,7 @@ impl NatsStore {
         if last.head.holds(number) {
             return Ok(Some(last));
         }
-        // The append lies at `low` or behind it, and before `high`.
+        // The append is at or after `low`, and before `high`.
         let (mut low, mut high) = (1, last.sequence);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -212,11 +212,11 @@ impl NatsStore {
                 _ => high = middle,
             }
         }
-        // Its stream was deleted meanwhile.
+        // The stream was deleted meanwhile.
         Ok(None)
     }
 
-    /// Reads records as [`Log::read`](allstop_log::Log::read) has it.
+    /// Implements [`Log::read`](allstop_log::Log::read).
     pub(crate) async fn read(
         &self,
         stream: &StreamName,
@@ -248,7 +248,7 @@ impl NatsStore {
             }
             let expected = append.head.last().next();
             next = self.next(stream, append.sequence + 1).await?;
-            // A stream that was deleted and begins again is read by the next call.
+            // If the stream was deleted and created again, the next call reads the new stream.
             next = next.filter(|append| append.head.first == expected);
         }
         Ok(read)

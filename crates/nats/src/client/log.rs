@@ -1,4 +1,4 @@
-//! The log.
+//! The log on JetStream.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,8 +28,8 @@ pub struct NatsLog {
 }
 
 impl NatsLog {
-    /// Connects to the servers and opens the log; a new one is made. The process keeps its locks by work in `scope`: a
-    /// stop of that scope gives them back.
+    /// Connects to the servers and opens the log. Creates a new log if none exists. Work in `scope` renews the locks of
+    /// the process; a stop of that scope releases them.
     ///
     /// # Cancel safety
     /// Dropping the future opens nothing.
@@ -38,12 +38,12 @@ impl NatsLog {
         let (keeper, presence) = Presence::new(Arc::clone(&store));
         let spec = WorkSpec::new(ItemKind::Future, "presence at NATS");
         let kept = scope.spawn(spec, |cx| keeper.run(cx));
-        // It belongs to the scope; nobody waits for its value.
+        // The work belongs to the scope; nothing waits for its value.
         drop(kept.map_err(|_stopped| ConnectError::Stopping)?);
         Ok(Self { store, presence })
     }
 
-    /// The link of a cluster's managers, on the same servers.
+    /// Opens the link between a cluster's managers, on the same servers.
     ///
     /// # Cancel safety
     /// Dropping the future opens nothing.
@@ -52,12 +52,12 @@ impl NatsLog {
         Ok(Arc::new(link))
     }
 
-    /// The log, for code that knows no store.
+    /// The log, for code that is independent of the store.
     pub fn as_log(&self) -> Arc<dyn Log> {
         Arc::new(self.clone())
     }
 
-    /// True while there is a connection to a server. It is made again by itself when it is lost.
+    /// True while the process is connected to a server. A lost connection is restored automatically.
     pub fn connection(&self) -> watch::Receiver<bool> {
         self.store.is_connected.subscribe()
     }
@@ -119,8 +119,8 @@ impl Log for NatsLog {
         })
     }
 
-    /// The presence of the holder at the servers decides alone. A worker whose presence has passed on, because it was paused
-    /// or cut off, may still run on this machine, and holds nothing any more.
+    /// Always false: only the presence of the holder on the servers decides. A worker whose presence has expired,
+    /// because it was paused or disconnected, may still run on this machine, but holds no lock any more.
     fn is_other_process_running(
         &self,
         _owner: &ProcessIdentity,
@@ -137,7 +137,7 @@ impl Log for NatsLog {
         })
     }
 
-    /// Gives all locks back. Without it they pass on when they expire ([`NatsOptions::lock_ttl`]).
+    /// Releases all locks. Otherwise they expire after [`NatsOptions::lock_ttl`].
     fn close(&self) -> LogFuture<()> {
         let presence = self.presence.clone();
         LogFuture::waiting(async move { presence.close().await })

@@ -1,4 +1,4 @@
-//! The log and the link, over the servers of NATS.
+//! The log and the link on the NATS servers.
 
 mod append;
 mod append_message;

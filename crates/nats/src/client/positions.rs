@@ -1,21 +1,22 @@
-//! Known positions of streams: at which sequence number of JetStream a version ends.
+//! Known positions of streams: each maps a version to its sequence number in JetStream.
 //!
-//! They save a question to the servers and decide nothing: JetStream refuses an append with a wrong position.
+//! The positions save a request to the servers and decide nothing: JetStream refuses an append with a wrong position.
 
 use allstop_log::{StreamName, Version};
 use hashlink::LruCache;
 use parking_lot::Mutex;
 
-/// Streams whose positions are remembered.
+/// Number of streams whose positions are remembered.
 const STREAMS_MAX: usize = 10_000;
 
 /// Last message of a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Position {
     pub version: Version,
-    /// Sequence number of the message with the version's last record; for version 0 that of the deletion before it, or 0.
+    /// Sequence number of the message with the version's last record. For version 0, the number of the deletion before
+    /// it, or 0.
     pub sequence: u64,
-    /// Sequence number of the deletion behind which the stream began; 0 without one.
+    /// Sequence number of the deletion after which the stream began; 0 without a deletion.
     pub birth: u64,
 }
 
@@ -42,7 +43,8 @@ impl Positions {
         Self(Mutex::new(LruCache::new(STREAMS_MAX)))
     }
 
-    /// The position of this version, if it is known. For version 0 it is a guess: few streams were ever deleted.
+    /// The position of this version, if it is known. The position of version 0 is a guess, because few streams were
+    /// ever deleted.
     pub(crate) fn at(&self, stream: &StreamName, version: Version) -> Option<Position> {
         if version == Version(0) {
             return Some(Position::START);
@@ -62,7 +64,7 @@ impl Positions {
         self.note(stream, |known| known.read = position);
     }
 
-    /// Forgets a stream whose positions may be those of its predecessor.
+    /// Forgets a stream whose positions may belong to a deleted predecessor.
     pub(crate) fn forget(&self, stream: &StreamName) {
         self.0.lock().remove(stream);
     }

@@ -1,9 +1,9 @@
-//! The presence of this process, for which its locks count, and the requests for locks.
+//! The presence of this process, which keeps its locks valid, and the requests for locks.
 //!
-//! One message with a time to live is renewed, whatever the number of locks. When the process ends without giving its
-//! locks back, the servers drop the message, and the locks pass on.
+//! The process renews one message with a time to live, independent of the number of its locks. If the process ends
+//! without releasing its locks, the servers drop the message, and the locks expire.
 //!
-//! A lock tells who should work. Only the expected version of an append keeps two writers apart.
+//! A lock only names the process that should work. The expected version of an append alone separates two writers.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use crate::client::errors::{self, place};
 use crate::client::store::NatsStore;
 use crate::client::stream_lock::{LockTaken, body_of};
 
-/// Renewals within the time to live: two of them may fail.
+/// Number of renewals within the time to live: two of them may fail.
 const RENEWALS: u32 = 3;
 
-/// Pause before a renewal that failed is tried again.
+/// Pause before a failed renewal is repeated.
 const RETRY_EVERY: Duration = Duration::from_millis(200);
 
-/// Time for the last words of a process that ends.
+/// Timeout for the release of all locks at the end of the process.
 const FAREWELL_MAX: Duration = Duration::from_secs(1);
 
 /// Request to the presence.
@@ -38,17 +38,17 @@ pub(crate) enum PresenceRequest {
         StreamName,
         oneshot::Sender<Result<Option<ProcessIdentity>, LogError>>,
     ),
-    /// Gives back the lock with this number.
+    /// Releases the lock with this number.
     Release(StreamName, u64),
     Close(oneshot::Sender<()>),
 }
 
-/// Sends requests. Without a bound, because a drop cannot wait: there is one request for each lock that was held.
+/// Sends requests. The channel is unbounded, because a drop cannot wait. Each held lock causes one release request.
 #[derive(Debug, Clone)]
 pub(crate) struct PresenceHandle(mpsc::UnboundedSender<PresenceRequest>);
 
 impl PresenceHandle {
-    /// The answer to a request.
+    /// Sends a request and returns the answer.
     pub(crate) async fn ask<T>(
         &self,
         request: impl FnOnce(oneshot::Sender<Result<T, LogError>>) -> PresenceRequest,
@@ -59,34 +59,34 @@ impl PresenceHandle {
         answer.await.unwrap_or_else(|_| Err(closed()))
     }
 
-    /// Gives all locks back and ends the presence.
+    /// Releases all locks and ends the presence.
     pub(crate) async fn close(&self) {
         let (sender, closed) = oneshot::channel();
         if self.0.send(PresenceRequest::Close(sender)).is_ok() {
-            // An error means that it has ended.
+            // An error means that the presence has ended.
             closed.await.unwrap_or_default();
         }
     }
 }
 
-/// Presence of this process at the servers. It ends with the last handle and the last lock.
+/// Presence of this process on the servers. It ends after the last handle and the last lock are dropped.
 pub(crate) struct Presence {
     store: Arc<NatsStore>,
     id: String,
     queue: mpsc::UnboundedReceiver<PresenceRequest>,
-    /// For the locks, which send their release.
+    /// Handle for the locks, which send their release.
     handle: mpsc::WeakUnboundedSender<PresenceRequest>,
-    /// Held locks, with the numbers of their messages.
+    /// Held locks, with the sequence numbers of their messages.
     held: HashMap<StreamName, u64>,
-    /// Streams that may have a lock of this process that nobody holds.
+    /// Streams that may have a lock of this process without a holder.
     leftover: HashSet<StreamName>,
-    /// Time by which the presence is to be renewed. `None`: there is none yet.
+    /// Time of the next renewal. `None` before the first.
     renew_at: Option<Instant>,
-    /// True while a renewal fails.
+    /// True while renewals fail.
     is_late: bool,
 }
 
-/// Next thing to do.
+/// Next event of the presence.
 enum PresenceEvent {
     Asked(PresenceRequest),
     RenewalIsDue,
@@ -112,7 +112,7 @@ impl Presence {
     /// Serves requests until the log is closed or its scope is stopped.
     pub(crate) async fn run(mut self, cx: WorkCx) {
         loop {
-            // Without a lock there is nothing to keep.
+            // Without a lock the presence needs no renewal.
             let has_any = !(self.held.is_empty() && self.leftover.is_empty());
             let is_needed = self.renew_at.is_some() && has_any;
             let renew_at = self.renew_at.unwrap_or_else(Instant::now);
@@ -140,12 +140,12 @@ impl Presence {
         }
     }
 
-    /// Longest time for one request: the renewals go on.
+    /// Longest time for one request, so that the renewals continue.
     fn step_max(&self) -> Duration {
         self.store.lock_ttl() / RENEWALS
     }
 
-    /// Answers a request. An asker that is gone gets a lock that is given back at once.
+    /// Answers a request. If the requester no longer waits, its lock is released at once.
     async fn serve(&mut self, request: PresenceRequest) {
         let max = self.step_max();
         match request {
@@ -162,7 +162,7 @@ impl Presence {
                 drop(answer.send(owner));
             }
             PresenceRequest::Release(stream, sequence) => {
-                // Another number: the lock was lost, and taken again since.
+                // Another number means that the lock was lost and then taken again.
                 if self.held.get(&stream) == Some(&sequence) {
                     self.held.remove(&stream);
                     self.leftover.insert(stream);
@@ -174,7 +174,7 @@ impl Presence {
     }
 
     async fn lock(&mut self, stream: &StreamName) -> Result<LockAttempt, LogError> {
-        // First: without a presence the lock would count for nothing.
+        // Renewed first, because a lock without a presence is not valid.
         if self.renew_at.is_none_or(|at| at <= Instant::now()) {
             self.renew().await?;
         }
@@ -183,7 +183,7 @@ impl Presence {
         };
         let is_held = self.held.contains_key(stream);
         if !is_held {
-            // Until the answer is known.
+            // Registered until the answer is known.
             self.leftover.insert(stream.clone());
         }
         let taken = self.store.take_lock(stream, &self.id, is_held).await?;
@@ -194,7 +194,7 @@ impl Presence {
                 self.held.insert(stream.clone(), sequence);
                 let name = stream.clone();
                 let release = move || {
-                    // Without a presence there is no lock any more.
+                    // Sending fails only after the presence has ended; the lock is then gone too.
                     let release = handle.send(PresenceRequest::Release(name, sequence));
                     release.unwrap_or_default();
                 };
@@ -229,15 +229,15 @@ impl Presence {
             let ttl = self.store.lock_ttl();
             PublishMessage::build().payload(body.clone()).ttl(ttl)
         };
-        // One that is stored twice says the same.
+        // A duplicate presence has the same content.
         let subject = self.store.presence_subject(&self.id);
         self.store.publish_repeatable(subject, message).await?;
-        // Counted from the request: the servers began to count later.
+        // Counts from the request, because the servers start to count later.
         self.renew_at = Some(began + self.step_max());
         Ok(())
     }
 
-    /// Removes what releases have left, as long as the servers answer.
+    /// Removes the locks of failed releases, for as long as the servers answer.
     async fn remove_leftover(&mut self) {
         let max = self.step_max();
         let leftover: Vec<_> = self.leftover.iter().cloned().collect();
@@ -250,14 +250,14 @@ impl Presence {
         }
     }
 
-    /// Gives everything back, if the servers answer.
+    /// Releases all locks and the presence, if the servers answer.
     async fn farewell(&mut self) {
         self.leftover
             .extend(self.held.drain().map(|(stream, _)| stream));
         let has_presence = self.renew_at.take().is_some();
         let farewell = async {
             if has_presence {
-                // First: without it no lock counts.
+                // Removed first, because without a presence no lock is valid.
                 self.store.remove_presence(&self.id).await?;
             }
             self.remove_leftover().await;
@@ -269,7 +269,7 @@ impl Presence {
     }
 }
 
-/// True if a stop came before the end of this work.
+/// True if a stop came before the end of the work.
 async fn is_cut_short(cx: &WorkCx, work: impl Future<Output = ()>) -> bool {
     tokio::select! {
         biased;

@@ -11,7 +11,7 @@ impl NatsStore {
     /// Publishes a message, and returns its sequence number.
     ///
     /// # Cancel safety
-    /// A dropped publication may have happened.
+    /// A dropped publication may have been stored.
     pub(crate) async fn publish_message(
         &self,
         subject: String,
@@ -30,7 +30,7 @@ impl NatsStore {
     /// Publishes a message that may be stored twice, until the servers confirm it.
     ///
     /// # Cancel safety
-    /// A dropped publication may have happened.
+    /// A dropped publication may have been stored.
     pub(crate) async fn publish_repeatable(
         &self,
         subject: String,

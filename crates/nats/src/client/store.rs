@@ -15,10 +15,10 @@ use crate::client::positions::Positions;
 use crate::client::subject::tokens_of;
 use crate::options::NatsOptions;
 
-/// Time for one answer. A request that gets none is asked again.
+/// Timeout of one answer. An unanswered request is repeated.
 pub(crate) const REQUEST_MAX: Duration = Duration::from_secs(1);
 
-/// Bytes of a stream's name in a subject; the servers take lines of 4,096 bytes.
+/// Longest stream name in a subject, in bytes. The servers accept lines of 4,096 bytes.
 const TOKENS_BYTES_MAX: usize = 1_024;
 
 pub(crate) struct NatsStore {
@@ -32,23 +32,24 @@ pub(crate) struct NatsStore {
     pub positions: Positions,
     /// Number of disconnections so far.
     pub disconnections: watch::Sender<u64>,
-    /// True while there is a connection.
+    /// True while a connection exists.
     pub is_connected: watch::Sender<bool>,
 }
 
 impl NatsStore {
-    /// The answer to a request; `None`: there will be none, and the servers may have the request or not.
+    /// Returns the answer to a request. `None` if no answer can come any more; the servers may have received the
+    /// request.
     pub(crate) async fn answer<T>(&self, request: impl IntoFuture<Output = T>) -> Option<T> {
         let mut disconnections = self.disconnections.subscribe();
         tokio::select! {
             biased;
             answer = timeout(REQUEST_MAX, request.into_future()) => answer.ok(),
-            // The sender is in this store, so the wait ends with a change.
+            // This store keeps the sender, so the wait ends with a change.
             _changed = disconnections.changed() => None,
         }
     }
 
-    /// Checks that there is a connection. Without one the client would keep a request and send it much later.
+    /// Checks the connection. Without a connection the client would keep a request and send it much later.
     pub(crate) fn check_connection(&self) -> Result<(), RequestFailure> {
         match self.client.connection_state() {
             State::Connected => Ok(()),
@@ -58,7 +59,7 @@ impl NatsStore {
         }
     }
 
-    /// Checks that a stream's name fits into a subject: a longer one would end the connection for all.
+    /// Checks that a stream's name fits into a subject. A longer name would end the connection for all requests.
     pub(crate) fn check_name(stream: &StreamName) -> Result<(), LogError> {
         if tokens_of(stream).len() <= TOKENS_BYTES_MAX {
             return Ok(());
@@ -67,7 +68,7 @@ impl NatsStore {
         Err(LogError::new(LogErrorKind::Io, errors::place(&place)))
     }
 
-    /// The next whole number of seconds: the servers count in seconds.
+    /// The lock's time to live, rounded up to whole seconds as the servers require.
     pub(crate) fn lock_ttl(&self) -> Duration {
         let ttl = self.options.lock_ttl;
         let part = u64::from(ttl.subsec_nanos() > 0);
@@ -78,8 +79,8 @@ impl NatsStore {
         format!("{}.{}", self.log_root(), tokens_of(stream))
     }
 
-    /// Subject of the pieces of long appends. A stream that begins again has another one, so that the deletion of its
-    /// predecessor never takes its pieces.
+    /// Subject of the pieces of long appends. A stream that is created again has another such subject, so that the
+    /// deletion of its predecessor never removes its pieces.
     pub(crate) fn piece_subject(&self, stream: &StreamName, birth: u64) -> String {
         format!(
             "{}.piece.{birth}.{}",
@@ -100,7 +101,7 @@ impl NatsStore {
         format!("{}.log", self.options.prefix)
     }
 
-    /// Most bytes of a message that the present server takes.
+    /// Largest message that the present server accepts, in bytes.
     pub(crate) fn payload_max(&self) -> usize {
         self.client.server_info().max_payload
     }

@@ -1,4 +1,4 @@
-//! Locks of streams: a message that names the process, and counts while that process is present.
+//! Locks of streams. A lock is a message that names its process, and is valid while that process is present.
 
 use allstop_core::process::ProcessIdentity;
 use allstop_log::{LogError, LogErrorKind, StreamName};
@@ -21,7 +21,7 @@ pub(crate) struct LockHolder {
 /// Answer to a request for a lock.
 #[derive(Debug)]
 pub(crate) enum LockTaken {
-    /// Taken; the lock is this message.
+    /// The lock is taken; this is the sequence number of its message.
     Taken(u64),
     HeldBy(ProcessIdentity),
 }
@@ -33,7 +33,7 @@ struct PresentLock {
 }
 
 impl NatsStore {
-    /// Takes a lock for the present process. `is_held` tells if this process has it already.
+    /// Takes a lock for this process. `is_held` is true if this process already has the lock.
     pub(crate) async fn take_lock(
         &self,
         stream: &StreamName,
@@ -56,7 +56,7 @@ impl NatsStore {
             let sent = self.publish_message(self.lock_subject(stream), message);
             let error = match sent.await {
                 Ok(sequence) => return Ok(LockTaken::Taken(sequence)),
-                // Somebody was faster, or this process itself, whose answer was lost.
+                // Another process was faster, or this process itself, if an answer was lost.
                 Err(NotPublished::WrongPosition) => None,
                 Err(error) => Some(error.into_error()),
             };
@@ -67,7 +67,7 @@ impl NatsStore {
         }
     }
 
-    /// Process that has a stream's lock.
+    /// Process that holds the lock of a stream.
     pub(crate) async fn lock_holder(
         &self,
         stream: &StreamName,
@@ -81,8 +81,8 @@ impl NatsStore {
         Ok(counts.then_some(lock.holder.process))
     }
 
-    /// True if the holder of this lock is present. A lock of this process counts only as long as it is held: what
-    /// remains is the trace of a release that failed.
+    /// True if the holder of this lock is present. A lock of this process is valid only while the process holds it;
+    /// otherwise it is left over from a failed release.
     async fn counts(
         &self,
         lock: &PresentLock,
@@ -100,8 +100,8 @@ impl NatsStore {
         Ok(found.await?.is_some())
     }
 
-    /// Removes a lock of this process that nobody holds: what a release that failed or a request without an answer has
-    /// left.
+    /// Removes a lock of this process that has no holder any more. A failed release or an unanswered request leaves
+    /// such a lock.
     pub(crate) async fn remove_lock(
         &self,
         stream: &StreamName,
@@ -111,14 +111,14 @@ impl NatsStore {
         let Some(lock) = lock.filter(|lock| lock.holder.presence == presence) else {
             return Ok(());
         };
-        // By its number: a lock of others, which came meanwhile, has another.
+        // Deletes by sequence number, because a later lock of another process has another number.
         let removed = self.answer(self.locks.delete_message(lock.sequence)).await;
         let removed = removed.ok_or_else(|| errors::disconnected("release"))?;
         removed.map_err(|error| errors::unreachable("release", error))?;
         Ok(())
     }
 
-    /// Removes the presence of this process: none of its locks counts any more.
+    /// Removes the presence of this process. None of its locks is valid any more.
     pub(crate) async fn remove_presence(&self, presence: &str) -> Result<(), LogError> {
         let subject = self.presence_subject(presence);
         let purged = self.answer(self.locks.purge().filter(subject)).await;
@@ -146,7 +146,7 @@ impl NatsStore {
     }
 }
 
-/// Body that names this process.
+/// Creates a body that names this process.
 pub(crate) fn body_of(presence: &str) -> Result<Vec<u8>, LogError> {
     let holder = LockHolder {
         presence: presence.to_owned(),

@@ -1,4 +1,4 @@
-//! Streams as a whole: their list, and their deletion.
+//! Lists and deletes whole streams.
 
 use allstop_log::{LogError, LogErrorKind, StreamName, Version};
 use async_nats::jetstream::message::PublishMessage;
@@ -11,11 +11,12 @@ use crate::client::errors::{self, NotPublished, RequestFailure};
 use crate::client::store::NatsStore;
 use crate::client::subject::{filter_of, name_of};
 
-/// Questions to the servers at the same time while streams are listed.
+/// Number of parallel requests while streams are listed.
 const LIST_QUESTIONS_MAX: usize = 64;
 
 impl NatsStore {
-    /// Names below a root that start with a prefix, as the subjects of a stream have them. Asks until there is an answer.
+    /// Lists the names below a root that start with a prefix, from the subjects of a stream. Repeats the request until
+    /// the servers answer.
     pub(crate) async fn names(
         &self,
         messages: &Stream,
@@ -49,13 +50,13 @@ impl NatsStore {
         }
     }
 
-    /// Lists as [`Log::list`](allstop_log::Log::list) has it.
+    /// Implements [`Log::list`](allstop_log::Log::list).
     pub(crate) async fn list(&self, prefix: &str) -> Result<Vec<(StreamName, Version)>, LogError> {
         let names = self.names(&self.records, &self.log_root(), prefix).await?;
         let listed = stream::iter(names)
             .map(|name| async move {
                 let end = self.end(&name).await?;
-                // A deleted stream has none.
+                // A deleted stream has no append.
                 Ok::<_, LogError>(end.append.map(|last| (name, last.head.last())))
             })
             .buffer_unordered(LIST_QUESTIONS_MAX)
@@ -65,8 +66,8 @@ impl NatsStore {
         Ok(listed)
     }
 
-    /// Deletes a stream: a mark takes the place of its messages, if they are those that were found. So a deletion that
-    /// arrives late takes nothing of what others have written meanwhile.
+    /// Deletes a stream: a mark replaces the messages of the stream, if its last message has not changed since the
+    /// read. So a late deletion does not remove messages that others have written meanwhile.
     pub(crate) async fn delete(&self, stream: &StreamName) -> Result<(), LogError> {
         Self::check_name(stream)?;
         let mut attempts = Attempts::within(self.options.answer_max);
@@ -97,7 +98,7 @@ impl NatsStore {
         Ok(())
     }
 
-    /// Deletes the pieces of a deleted stream. What stays is named by nothing.
+    /// Deletes the pieces of a deleted stream. No message refers to pieces that remain.
     async fn delete_pieces(&self, stream: &StreamName, birth: u64) {
         let pieces = self.piece_subject(stream, birth);
         let purged = self.answer(self.records.purge().filter(pieces)).await;

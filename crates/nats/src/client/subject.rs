@@ -1,12 +1,12 @@
 //! Names of log streams as subjects of NATS.
 //!
-//! Each segment of a name between slashes is one token of the subject, so that all streams of a kind can be listed by
-//! a wildcard. Characters that a token cannot have are written as `=` and two hexadecimal digits; an empty segment is a
+//! Each segment of a name between slashes is one token of the subject, so that a wildcard can list all streams of a
+//! kind. A character that a token cannot contain is written as `=` and two hexadecimal digits. An empty segment is a
 //! single `=`.
 
 use allstop_log::StreamName;
 
-/// The name as tokens.
+/// Converts a name to tokens.
 pub(crate) fn tokens_of(name: &StreamName) -> String {
     let mut tokens = String::with_capacity(name.as_str().len() + 4);
     for (index, segment) in name.as_str().split('/').enumerate() {
@@ -29,12 +29,12 @@ pub(crate) fn tokens_of(name: &StreamName) -> String {
     tokens
 }
 
-/// The name that has these tokens; `None` for tokens that no name has.
+/// Converts tokens to their name; `None` if no name has these tokens.
 pub(crate) fn name_of(tokens: &str) -> Option<StreamName> {
     let segments = tokens.split('.').map(segment_of);
     let segments = segments.collect::<Option<Vec<String>>>()?;
     let name = StreamName::new(segments.join("/"));
-    // Only the form that `tokens_of` writes: otherwise two subjects would have one name.
+    // Accepts only the form that `tokens_of` writes. Otherwise two subjects would have one name.
     (tokens_of(&name) == tokens).then_some(name)
 }
 
@@ -60,7 +60,7 @@ fn digit(character: u8) -> Option<u8> {
     u8::try_from(value).ok()
 }
 
-/// Filter that covers the subjects of all names with this prefix, and few others.
+/// Returns a filter that covers the subjects of all names with this prefix, and few others.
 pub(crate) fn filter_of(root: &str, prefix: &str) -> String {
     match prefix.rsplit_once('/') {
         Some((folder, _)) => format!("{root}.{}.>", tokens_of(&StreamName::new(folder))),

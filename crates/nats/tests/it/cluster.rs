@@ -1,4 +1,4 @@
-//! Managers of tasks on real servers: each with a connection of its own.
+//! Managers of tasks on real servers, each with a separate connection.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ use crate::support::{open, scope};
 /// Longest wait in these tests.
 const SOON: Duration = Duration::from_secs(30);
 
-/// Completes at once, or works until it is stopped, as its message says.
+/// Executor that completes at once, or works until it is stopped, depending on its message.
 #[derive(Clone)]
 struct Obedient;
 
@@ -83,7 +83,7 @@ fn request(message: &str) -> TaskRequest {
     }
 }
 
-/// A message at one node runs at the other, a stop at one reaches the other, and both list what there is.
+/// A message to one node runs on the other node, a stop to one node reaches the other, and both list the same tasks.
 async fn tasks_cross_nodes(url: String, replicas: usize) {
     let front = node(url.clone(), replicas, 0).await;
     let worker = node(url, replicas, 8).await;

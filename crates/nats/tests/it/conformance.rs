@@ -1,4 +1,4 @@
-//! The rules of every log, on one server and on three.
+//! The conformance tests of every log, on one server and on three.
 
 use crate::support::{on_one_server, on_three_servers};
 

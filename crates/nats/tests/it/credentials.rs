@@ -1,4 +1,4 @@
-//! Connections with a file of credentials, as servers with accounts want them.
+//! Connections with a file of credentials, as servers with accounts require.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::support::scope;
 
-/// A JWT as the servers want it: signed with an nkey, about the key of its subject.
+/// A JWT as the servers require: signed with an nkey, about the key of its subject.
 fn token(issuer: &KeyPair, subject: &KeyPair, claims: &Value) -> String {
     let payload = json!({
         "iat": 1_700_000_000,

@@ -1,4 +1,4 @@
-//! Servers that fail, and servers that are not suitable.
+//! Servers that fail, and unsuitable servers.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::support::{on_one_server, on_three_servers, open, scope};
 
 const APPENDS: u64 = 400;
-/// Tries of one append, each of which waits as long as the options say.
+/// Maximum number of attempts of one append. Each waits for the timeout of the options.
 const TRIES_MAX: usize = 10;
 
 fn text(number: u64) -> RecordBytes {
@@ -48,7 +48,7 @@ async fn appends_go_on_while_servers_of_a_group_are_killed() {
     let (log, mut kept) = on_three_servers().await;
     let stream = StreamName::new("s");
     for number in 0..APPENDS {
-        // Each server once, so that one of them is the leader; never two at a time.
+        // Each server is killed once, so that one of them is the leader; never two at a time.
         let killed = usize::try_from(number / 100).unwrap();
         match (number % 100, kept.servers.servers.get_mut(killed)) {
             (50, Some(server)) => server.kill(),
@@ -84,7 +84,7 @@ async fn server_that_stays_away_is_an_error_in_time() {
     let stream = StreamName::new("s");
     let read = log.read(&stream, Version(1), 1).await.unwrap_err();
     assert_eq!(read.kind(), LogErrorKind::Unreachable, "{read}");
-    // The connection may have taken it and sends it when the server is back.
+    // The connection may have accepted the append, and sends it after the server returns.
     let append = log.append(&stream, Version(0), AppendId(0), vec![text(0)]);
     match append.await.unwrap_err() {
         AppendError::Indeterminate => {}
@@ -107,7 +107,7 @@ async fn lists_wait_for_a_server_that_comes_back() {
     kept.servers.kill();
     let lists = async { tokio::join!(log.list(""), link.entries("k/")) };
     let mut lists = std::pin::pin!(lists);
-    // They find no server.
+    // The lists find no server.
     let early = tokio::time::timeout(Duration::from_millis(300), &mut lists).await;
     assert!(early.is_err(), "{early:?}");
     kept.servers.restart();
@@ -122,7 +122,7 @@ async fn other_connections_see_what_was_appended() {
     let other = open(kept.servers.url(), 1).await;
     let stream = StreamName::new("s");
     for number in 0..APPENDS {
-        // Both know positions that the other has moved.
+        // Each log has cached positions that the other log has since moved.
         let (writer, reader) = if number % 2 == 0 {
             (&log, &other)
         } else {
@@ -131,7 +131,7 @@ async fn other_connections_see_what_was_appended() {
         append_surely(writer, &stream, number).await;
         let found = reader.read(&stream, Version(number + 1), 5).await.unwrap();
         assert_eq!(found, [(Version(number + 1), text(number))]);
-        // The same append by the other connection.
+        // Repeats the append over the other connection.
         append_surely(reader, &stream, number).await;
     }
     assert_complete(&log, &stream).await;
@@ -142,7 +142,7 @@ async fn other_connections_see_what_was_appended() {
     }
 }
 
-/// Long records are stored in pieces, which a deletion must not take from the next stream of the name.
+/// Long records are stored in pieces. A deletion must not remove the pieces of the next stream with this name.
 #[tokio::test]
 async fn streams_of_one_name_keep_their_long_records_apart() {
     let (log, kept) = on_one_server().await;
@@ -150,7 +150,7 @@ async fn streams_of_one_name_keep_their_long_records_apart() {
     let stream = StreamName::new("s");
     let filled = |fill: u8| RecordBytes::from(vec![fill; 2_500_000]);
     for round in 1..=3 {
-        // Alternating, so that each knows positions of a stream that the other has deleted.
+        // The logs alternate, so that each has cached positions of a stream that the other has deleted.
         let (first, second) = if round % 2 == 0 {
             (&log, &beside)
         } else {

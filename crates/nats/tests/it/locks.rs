@@ -22,7 +22,7 @@ async fn try_lock(log: &NatsLog) -> Option<StreamLock> {
     }
 }
 
-/// Asks until the lock is free.
+/// Tries to take the lock until it is free.
 async fn lock_within(log: &NatsLog, max: Duration) -> Option<StreamLock> {
     let began = Instant::now();
     let mut ticks = interval(Duration::from_millis(20));
@@ -43,10 +43,10 @@ async fn lock_is_for_one_process_and_goes_back() {
     assert!(try_lock(&other).await.is_none());
     assert!(try_lock(&one).await.is_none(), "it is held here");
     drop(lock);
-    // Another process learns it from the servers, a moment later.
+    // Another process sees the release on the servers a moment later.
     let lock = lock_within(&other, Duration::from_secs(5)).await.unwrap();
     assert!(try_lock(&one).await.is_none());
-    // A process that ends in order gives back what it holds.
+    // A process that ends regularly releases its locks.
     other.close().await;
     assert!(try_lock(&one).await.is_some());
     drop(lock);
@@ -68,7 +68,8 @@ async fn stopped_scope_gives_locks_back() {
     drop(lock);
 }
 
-/// The first presence of a process failed at once while the stream took no message, as one without a leader does not.
+/// Regression test: the first presence of a process failed at once while the stream accepted no message, as happens
+/// without a leader.
 #[tokio::test]
 async fn lock_waits_for_the_stream_of_locks() {
     let (log, kept) = on_one_server().await;
@@ -79,7 +80,7 @@ async fn lock_waits_for_the_stream_of_locks() {
     let config = locks.cached_info().config.clone();
     context.delete_stream(name).await.unwrap();
     let comes_back = async {
-        // The time for which it is away.
+        // The stream is unavailable for this time.
         tokio::time::sleep(Duration::from_millis(300)).await;
         context.create_stream(config).await.unwrap();
     };
@@ -94,7 +95,7 @@ async fn release_without_a_server_is_made_up_for() {
     let log = open_with_short_ttl(&server.url()).await;
     let lock = try_lock(&log).await.unwrap();
     server.kill();
-    // Also while renewals fail.
+    // Requests fail within the limit even while renewals fail.
     let began = Instant::now();
     log.try_lock(&StreamName::new("t")).await.unwrap_err();
     log.lock_owner(&StreamName::new("s")).await.unwrap_err();
@@ -126,16 +127,16 @@ fn lock_of_a_process_that_was_killed_passes_on() {
         let log = open_with_short_ttl(&server.url()).await;
         try_lock(&log).await.unwrap()
     });
-    // Renewed for longer than it lives without.
+    // The lock is renewed, so it outlasts its time to live.
     assert!(survivor.block_on(lock_within(&other, TTL * 2)).is_none());
-    // The runtime ends without a farewell, as a process does.
+    // The runtime ends without releasing the lock, like a killed process.
     victim.shutdown_background();
     let passed_on = survivor.block_on(lock_within(&other, TTL * 3));
     assert!(passed_on.is_some(), "it passes on when it expires");
     drop(lock);
 }
 
-/// The record of an open turn names a process that lives: a worker that was paused, and whose presence has passed on.
+/// The record of an open turn names a living process: a paused worker whose presence has expired.
 #[tokio::test]
 async fn living_process_without_presence_holds_no_session() {
     let (log, _kept) = on_one_server().await;

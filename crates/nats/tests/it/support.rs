@@ -1,11 +1,11 @@
-//! Logs on servers of their own.
+//! Logs on separate servers.
 
 use allstop_nats::{NatsLog, NatsOptions};
 use allstop_scope::{RootOptions, Scope};
 use allstop_testkit::nats_server::{NatsCluster, NatsServer};
 use tempfile::TempDir;
 
-/// Parts that a log needs, in the order in which they end.
+/// Servers and folder of a log, in the order in which they end.
 pub(crate) struct Kept<S> {
     pub servers: S,
     _folder: TempDir,

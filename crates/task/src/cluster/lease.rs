@@ -3,7 +3,7 @@
 //! The holder counts from the moment before it *sent* the last confirmed renewal. It stops its work early enough that
 //! nothing of the work runs after the length of the lease. An observer counts from the moment at which it has *seen* a
 //! renewal, which is later, on its own monotonic clock. After the length of the lease the observer may end the lease.
-//! It does so by replacing the renewal that it saw. This fails if the holder has renewed in between.
+//! The observer replaces the renewal that it saw. This fails if the holder has renewed in between.
 
 use std::collections::HashMap;
 use std::sync::Arc;

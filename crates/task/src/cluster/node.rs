@@ -32,7 +32,7 @@ const LEASE_MARGIN_MAX: Duration = Duration::from_secs(1);
 /// Pause after a failure of the store.
 pub(super) const RETRY_EVERY: Duration = Duration::from_millis(500);
 
-/// Time for which an ended lease is remembered. It exceeds the delay of any wake-up for the worker's tasks.
+/// Time until an ended lease is forgotten. It exceeds the delay of any wake-up for the worker's tasks.
 pub(super) const ENDED_TTL: Duration = Duration::from_hours(24);
 
 /// Options of a manager in a cluster.

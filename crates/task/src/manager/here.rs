@@ -69,7 +69,7 @@ impl ManagerInner {
         let (job, slot) = if let Some(cause) = stop {
             (ExecutionJob::Cancel(cause), None)
         } else {
-            // Accepted tasks are never refused, whatever the length of the queue.
+            // Accepted tasks are never refused, even if the queue is full.
             let answer = table.slots.request_always(&task.owner);
             (ExecutionJob::FromLog, Some((answer, &task.owner)))
         };

@@ -78,7 +78,7 @@ impl ManagerInner {
         let Ok(scopes) = self.new_execution(&task.id, task.trace.clone(), None) else {
             return;
         };
-        // Accepted tasks are never refused, whatever the length of the queue.
+        // Accepted tasks are never refused, even if the queue is full.
         let answer = table.slots.request_always(&task.owner);
         table.enter(&task.id, Arc::clone(&scopes.execution));
         let (job, slot) = (ExecutionJob::FromLog, Some((answer, &task.owner)));

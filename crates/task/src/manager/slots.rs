@@ -68,7 +68,7 @@ impl ExecutionSlots {
         self.request_always(owner)
     }
 
-    /// Takes a slot for this owner, or a position in the queue, whatever its length.
+    /// Takes a slot for this owner, or a position in the queue even if the queue is full.
     pub(crate) fn request_always(&mut self, owner: &Arc<str>) -> SlotAnswer {
         if self.limit_reached(owner).is_none() {
             self.take(owner);

@@ -1,4 +1,4 @@
-//! Entries: a subject each, with one message.
+//! Entries of the link: each is the only message of a subject.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::client::errors::NotPublished;
 use crate::client::store::NatsStore;
 use crate::client::subject::tokens_of;
 
-/// Questions to the servers at the same time while entries are listed.
+/// Number of parallel requests while entries are listed.
 const LIST_QUESTIONS_MAX: usize = 64;
 
 impl LinkParts {
@@ -39,7 +39,7 @@ impl LinkParts {
         }))
     }
 
-    /// The subjects come from the servers at once; each value is asked for.
+    /// Lists the subjects with one request, and reads each value with a separate one.
     pub(super) async fn entries(&self, prefix: &str) -> Result<Vec<LinkEntry>, LogError> {
         let keys = self
             .store

@@ -1,8 +1,8 @@
-//! The link of a cluster's managers: entries, wake-ups and questions.
+//! The link between a cluster's managers: entries, wake-ups and questions.
 //!
 //! - An *entry* is the only message of a subject in a stream of JetStream. A change names the message that it replaces.
 //! - *Wake-ups* are a work queue of JetStream with one consumer, which all workers share.
-//! - *Questions* are requests of NATS; nothing of them is stored.
+//! - *Questions* are requests of NATS; the servers store nothing of them.
 
 mod entries;
 mod questions;
@@ -26,7 +26,7 @@ use crate::client::store::NatsStore;
 use crate::connect_error::ConnectError;
 use crate::options::NatsOptions;
 
-/// The link of a cluster's managers, on the servers of their log.
+/// The link between a cluster's managers, on the servers of their log.
 pub(crate) struct NatsLink {
     shared: Arc<LinkParts>,
 }
@@ -38,7 +38,7 @@ pub(crate) struct LinkParts {
 }
 
 impl NatsLink {
-    /// Makes the streams and the consumer, if they are not there.
+    /// Creates the streams and the consumer if they are missing.
     pub(crate) async fn open(store: Arc<NatsStore>) -> Result<Self, ConnectError> {
         let options = &store.options;
         let mut attempts = Attempts::within(options.answer_max);

@@ -1,4 +1,4 @@
-//! Questions to workers: requests that nobody stores.
+//! Questions to workers: requests that the servers do not store.
 
 use std::time::Duration;
 

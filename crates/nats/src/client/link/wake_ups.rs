@@ -21,21 +21,21 @@ use crate::options::NatsOptions;
 
 const CONSUMER: &str = "workers";
 
-/// Time after which a wake-up that its worker no longer holds is delivered to another one.
+/// Time after which a wake-up is delivered to another worker if its worker no longer holds it.
 const HELD: Duration = Duration::from_secs(10);
 
-/// Wake-ups that all workers together hold: a task that runs holds one.
+/// Maximum number of wake-ups that all workers together hold: each running task holds one.
 const HELD_MAX: i64 = 1_000_000;
 
-/// Time for which the servers keep the question for a wake-up. Longer ones are asked again, because a server that was
-/// restarted knows nothing of them.
+/// Lifetime of a request for a wake-up at the servers. A longer wait repeats the request, because a restarted
+/// server has no memory of it.
 const ASKED: Duration = Duration::from_secs(5);
 
 pub(super) fn subject(options: &NatsOptions) -> String {
     format!("{}.wake-up", options.prefix)
 }
 
-/// Opens the consumer, or makes it. A new stream chooses its leader first.
+/// Opens or creates the consumer. A new stream first elects its leader.
 pub(super) async fn consumer(
     queue: &Stream,
     attempts: &mut Attempts,
@@ -63,7 +63,7 @@ impl LinkParts {
     pub(super) async fn wake(&self, wake_up: Vec<u8>) -> Result<(), LogError> {
         let payload = bytes::Bytes::from(wake_up);
         let message = || PublishMessage::build().payload(payload.clone());
-        // One that is stored twice is harmless.
+        // A duplicate wake-up is harmless.
         let subject = subject(&self.store.options);
         self.store.publish_repeatable(subject, message).await
     }
@@ -78,7 +78,7 @@ impl LinkParts {
             let messages = timeout(REQUEST_MAX, fetch.messages()).await;
             let messages = messages.map_err(|_elapsed| errors::disconnected("wake-ups"))?;
             let mut messages = messages.map_err(failed)?;
-            // The servers end it; without them, the time does.
+            // The servers end the request; if they are unreachable, the timeout ends it.
             match timeout(ASKED + REQUEST_MAX, messages.next()).await {
                 Ok(Some(Ok(message))) => return Ok(Box::new(NatsWakeUp(message))),
                 Ok(Some(Err(error))) => {
@@ -91,11 +91,11 @@ impl LinkParts {
     }
 }
 
-/// Time in which the servers answer that nothing waits.
+/// Time within which the servers answer that no wake-up waits.
 const ANSWERED: Duration = Duration::from_secs(1);
 
 impl LinkParts {
-    /// Servers give what there is to those who wait for it; this finds what is left.
+    /// Servers give wake-ups to waiting workers first; this method finds a remaining one.
     pub(super) async fn waiting_wake_up(&self) -> Result<Option<Box<dyn HeldWakeUp>>, LogError> {
         self.store
             .check_connection()
@@ -137,7 +137,7 @@ impl HeldWakeUp for NatsWakeUp {
     }
 
     fn deliveries(&self) -> u64 {
-        // A message whose reply cannot be read counts as new: it comes again.
+        // A message whose reply subject cannot be parsed counts as its first delivery: it is delivered again.
         let info = self.0.info().ok();
         info.and_then(|info| u64::try_from(info.delivered).ok())
             .unwrap_or(1)

@@ -97,7 +97,7 @@ async fn receipt_that_comes_before_the_end_belongs_to_it() {
     let executor = endless(false);
     let cut = CutWorker::new(&executor).await;
     wait_until("its work is stopped", || executor.live() == 0).await;
-    // The same process takes the task again, after its own receipt.
+    // This worker's process takes the task again, after its own receipt.
     let before = cut.has_delivered().await;
     assert!(before.is_executing && before.ending.receipt.is_none());
     let after = cut.has_ended().await;
