@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use crate::connect_error::ConnectError;
 use crate::options::NatsOptions;
 
-/// Uninhabited, because a program without the feature has no log.
+/// Log without the feature `client`: no value exists, because the log cannot be opened.
 #[derive(Debug, Clone)]
 pub enum AbsentNatsLog {}
 

@@ -137,7 +137,7 @@ async fn hanging_factory_does_not_delay_a_stop() {
     assert_eq!(outcome.task.status.state, TaskState::Canceled);
     assert!(outcome.receipt.quiet(), "{:?}", outcome.receipt);
 
-    // At rest.
+    // A task at rest.
     let executor = writes(TaskEvent::state(TaskState::InputRequired));
     let manager = manager_with(HangingFactory::behind(1, TaskParts::of(executor))).await;
     let mut accepted = manager.execute(request("m1")).await.unwrap();
