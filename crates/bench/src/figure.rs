@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use crate::row::{FigureRow, Samples};
 
-/// Rounds of a figure by default: enough that one more second of load does not move the median.
+/// Default number of rounds of a figure. With 30 rounds, one more second of load does not move the median.
 const ROUNDS: usize = 30;
 
 type Sample<'a> = Box<dyn FnMut() -> Duration + 'a>;
 
-/// One measured thing, with its goals.
+/// One measured operation, with its goals.
 #[must_use = "a figure is measured by `BenchSuite::run`"]
 pub struct Figure<'a> {
     pub(crate) name: String,
@@ -79,7 +79,7 @@ impl<'a> Figure<'a> {
     /// Goal: the product's median is at most this many times the median of the last added baseline.
     ///
     /// # Panics
-    /// Panics if no baseline was added before.
+    /// Panics if no baseline was added.
     pub fn ratio_at_most(mut self, goal: f64) -> Self {
         let baseline = self.baselines.last_mut();
         baseline
@@ -120,7 +120,7 @@ impl<'a> Figure<'a> {
     }
 }
 
-/// One sample of each contender per round; every other round runs in reverse order.
+/// Takes one sample of each contender per round; every other round runs in reverse order.
 fn interleaved(contenders: &mut [Sample<'_>], rounds: usize) -> Vec<Samples> {
     let mut taken: Vec<Vec<Duration>> = contenders.iter().map(|_| Vec::new()).collect();
     for contender in contenders.iter_mut() {

@@ -1,8 +1,8 @@
 //! Benchmarks with goals.
 //!
-//! A [`Figure`] is one measured thing: the product, and a baseline for each comparison. One round takes a sample of
-//! each. The order alternates from round to round, so that a disturbance of the machine affects all contenders alike.
-//! A figure prints one row per goal: the medians, the minima, the goal and the verdict.
+//! A [`Figure`] is one measured operation: the product, and a baseline for each comparison. One round takes a sample of
+//! each. The order alternates from round to round, so that a disturbance of the machine affects all contenders alike. A
+//! figure prints one row per goal: the medians, the minima, the goal and the verdict.
 //!
 //! ```no_run
 //! use std::process::ExitCode;

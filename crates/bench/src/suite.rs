@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use crate::figure::Figure;
 use crate::row::FigureRow;
 
-/// The figures of one benchmark program: measures each, prints its rows, and counts the missed goals.
+/// The figures of one benchmark program: measures each figure, prints its rows, and counts the missed goals.
 #[derive(Debug)]
 #[must_use = "`finish` tells whether a goal was missed"]
 pub struct BenchSuite {

@@ -17,7 +17,7 @@ const WRITERS: u64 = 64;
 const RECORDS_PER_COMMIT: u64 = 64;
 /// At least 0.6 of the throughput of SQLite itself.
 const GROUPED_RATIO_MAX: f64 = 1.0 / 0.6;
-/// Beyond the sync, one round trip to the writer's thread.
+/// Beyond the sync, the goal allows one round trip to the writer's thread.
 const LONE_RATIO_MAX: f64 = 1.5;
 
 /// Writer of one session: it appends after the acknowledgement of its last append, as a turn does.
@@ -46,7 +46,7 @@ impl Writer {
     }
 }
 
-/// Time of `writers` tasks for `records` appends in total.
+/// Time that `writers` tasks take for `records` appends in total.
 async fn grouped(log: &SqliteLog, writers: Vec<Writer>, records: u64) -> (Duration, Vec<Writer>) {
     let share = records.div_ceil(writers.len() as u64);
     let mut tasks = JoinSet::new();
@@ -89,7 +89,7 @@ fn commit_raw(raw: &Connection, records: u64) -> rusqlite::Result<()> {
     raw.execute_batch("COMMIT")
 }
 
-/// Appends per sample: more than a second of them would not make the result more stable.
+/// Appends per sample. More than a second of appends would not make the result more stable.
 const RECORDS: u64 = 2_048;
 
 fn durable(suite: &mut BenchSuite) {

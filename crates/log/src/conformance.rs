@@ -124,7 +124,7 @@ pub async fn numbers_are_dense_and_records_come_back(log: &dyn Log) {
 }
 
 /// If writers race for a version, one wins and the others get a conflict with the present version. A writer that
-/// continues from there loses no record.
+/// continues from that version loses no record.
 pub async fn of_writers_that_expect_the_same_version_one_wins(log: &dyn Log) {
     const WRITERS: u64 = 16;
     let (name, wins) = (stream("s"), async |writer: u64| {
@@ -253,7 +253,8 @@ pub async fn reads_are_bounded_and_go_on(log: &dyn Log) {
     assert_eq!(read(log, "unknown", 1, 10).await, []);
 }
 
-/// A stream with many other streams' records in between is read in parts; so is a new stream of the same name.
+/// Reads in parts a stream that is interleaved with the records of many other streams, and then a new stream of the
+/// same name.
 pub async fn a_stream_among_others_is_read_in_parts(log: &dyn Log) {
     const RECORDS: u64 = 40;
     let write = async |round: u64| {
@@ -264,7 +265,8 @@ pub async fn a_stream_among_others_is_read_in_parts(log: &dyn Log) {
                 .append(&stream("s"), Version(number), id, vec![text.into()])
                 .await;
             assert_eq!(version.expect("nobody else writes"), Version(number + 1));
-            // No records of others between some, a few between others, and more than a reader would skip one by one.
+            // Between the stream's records are no records of others, a few, or more than a reader would skip one by
+            // one.
             let others = [0, 0, 3, 0, 50][number as usize % 5];
             for other in 0..others {
                 let name = format!("other/{round}/{number}/{other}");
@@ -352,7 +354,7 @@ pub async fn a_tail_waits_for_the_next_record(log: &dyn Log) {
             [(Version(3), "c".into())]
         );
     }
-    // Also for a stream that does not exist yet.
+    // A tail also waits for a stream that does not exist yet.
     let mut first = log.tail(&stream("new"), Version(1), 10);
     assert!(
         matches!(poll!(&mut first), Poll::Pending),
@@ -362,7 +364,8 @@ pub async fn a_tail_waits_for_the_next_record(log: &dyn Log) {
     assert_eq!(first.await.expect("the log can be read").len(), 1);
 }
 
-/// A lock has one holder, and others see its owner. Dropping it releases it. Each stream has its own lock.
+/// A lock has one holder, and other callers can read its owner. Dropping the lock releases it. Each stream has its own
+/// lock.
 pub async fn a_lock_is_held_by_one(log: &dyn Log) {
     let owner = async || {
         log.lock_owner(&stream("s"))
@@ -413,7 +416,7 @@ pub async fn a_deleted_stream_begins_again(log: &dyn Log) {
     assert_eq!(append(log, "t", 1, 5, ["f"]).await, 2);
     assert_eq!(read(log, "t", 1, 10).await.len(), 2);
     drop(lock(log, "s").await);
-    // One that is not there.
+    // A stream that does not exist can be deleted, too.
     let held = lock(log, "unknown").await;
     log.delete(held).await.expect("there is nothing to delete");
 }

@@ -14,12 +14,12 @@ pub enum LockAttempt {
     Locked(StreamLock),
     /// Another owner has the lock.
     HeldBy(
-        /// The owner; `None` for the moment after the lock was taken and before its owner is written.
+        /// The owner; `None` in the moment between taking the lock and writing its owner.
         Option<ProcessIdentity>,
     ),
 }
 
-/// A held lock. Dropping it releases it, and so does any end of the process.
+/// A held lock. Dropping it releases it. The end of the process, in any way, releases it, too.
 ///
 /// The drop does no I/O itself: the store's thread releases the lock, in order with later requests to the same store.
 #[must_use = "dropping a lock gives it back"]

@@ -18,7 +18,7 @@ use allstop_process::{is_alive, this_process};
 /// 3. If two appends expect the same version, one succeeds and the other gets [`AppendError::Conflict`].
 /// 4. An append that is repeated with its id, expected version and records writes nothing and returns the first
 ///    result, regardless of other appends in between.
-/// 5. A read that starts after an append was answered sees it.
+/// 5. A read that starts after the answer to an append returns the appended records.
 ///
 /// **Cancel safety**, for all methods: dropping the future of an append, a deletion or a lock does not undo it. It
 /// happens completely or not at all; repeating an append with its id returns the result. Dropped reads have no effect.
@@ -32,9 +32,10 @@ pub trait Log: Send + Sync + fmt::Debug {
         records: Vec<RecordBytes>,
     ) -> LogFuture<Result<Version, AppendError>>;
 
-    /// Reads at most `limit` records, from number `from` on (the first is 1). A store may return fewer records to
-    /// bound its memory, if they have at least [`READ_BYTES_MIN`] bytes together; otherwise fewer records mean that there
-    /// were no more at the time of the read. So a reader gets to an end also while somebody writes.
+    /// Reads at most `limit` records, from number `from` on (the first is 1). A store may return fewer records to bound
+    /// its memory, if they have at least [`READ_BYTES_MIN`] bytes together. Otherwise fewer records mean that the
+    /// stream had no more records at the time of the read. So a reader reaches the end of a stream even while another
+    /// process writes.
     fn read(
         &self,
         stream: &StreamName,
@@ -42,8 +43,8 @@ pub trait Log: Send + Sync + fmt::Debug {
         limit: usize,
     ) -> LogFuture<Result<Vec<(Version, RecordBytes)>, LogError>>;
 
-    /// Reads like [`Log::read`], but waits until there is at least one record. Appends through this store object end
-    /// the wait at once, appends of another process within [`TAIL_POLL_MS`].
+    /// Reads like [`Log::read`], but waits until the stream has at least one record to return. Appends through this
+    /// store object end the wait at once, appends of another process within [`TAIL_POLL_MS`].
     fn tail(
         &self,
         stream: &StreamName,
@@ -54,7 +55,7 @@ pub trait Log: Send + Sync + fmt::Debug {
     /// Lists the streams with records whose name starts with `prefix`, sorted by name, with their versions.
     fn list(&self, prefix: &str) -> LogFuture<Result<Vec<(StreamName, Version)>, LogError>>;
 
-    /// Takes the stream's lock if it is free. The lock is advisory: it tells who may run recovery and who owns a
+    /// Takes the stream's lock if it is free. The lock is advisory: it decides who may run recovery and who owns a
     /// session, while only `expected` keeps two writers apart.
     fn try_lock(&self, stream: &StreamName) -> LogFuture<Result<LockAttempt, LogError>>;
 
@@ -65,9 +66,9 @@ pub trait Log: Send + Sync + fmt::Debug {
     ) -> LogFuture<Result<Option<ProcessIdentity>, LogError>>;
 
     /// True if `owner`, which a record names as the owner of its stream, is another process than this one and is known
-    /// to run. The holder of a lock asks this before it takes over that process's work, because a lock is a file that
-    /// a user may have deleted. False if nobody can tell (another machine or container), and in a store whose locks end with
-    /// their holder's presence: then the lock alone decides.
+    /// to run. The holder of a lock calls this method before it takes over that process's work, because a lock is a
+    /// file that a user may have deleted. False if the state of the process cannot be determined (another machine or
+    /// container). False also in a store whose locks end with their holder's presence: then the lock alone decides.
     fn is_other_process_running(
         &self,
         owner: &ProcessIdentity,
@@ -78,30 +79,32 @@ pub trait Log: Send + Sync + fmt::Debug {
     /// Deletes the locked stream and releases the lock. The next record of the stream has number 1 again.
     fn delete(&self, lock: StreamLock) -> LogFuture<Result<(), LogError>>;
 
-    /// Paths on this machine that hold the records; some may be missing. They hold every session, so protect them from code
-    /// that may write files. None by default.
+    /// Paths on this machine that hold the records; some may be missing. They hold every session, so protect them from
+    /// code that may write files. Empty by default.
     fn files(&self) -> Vec<PathBuf> {
         Vec::new()
     }
 
-    /// Accepts no more requests, waits until the queued ones are done, and gives locks back. A blocked disk blocks it: to
-    /// exit in time, combine it with a timeout. Nothing by default. Dropping the future leaves the log closing.
+    /// Accepts no more requests, waits until the queued ones are done, and releases the locks. A blocked disk blocks
+    /// this method: to exit in time, combine it with a timeout. The default implementation does nothing. Dropping the
+    /// future does not stop the closing.
     fn close(&self) -> LogFuture<()> {
         LogFuture::ready(())
     }
 }
 
-/// True if an owner other than this process is seen to run.
+/// True if an owner other than this process is known to run.
 ///
-/// One of another boot, machine or pid namespace is not seen. Without a boot id, on a system without `/proc`, the pid may
-/// have passed to another process; there the lock itself tells owners apart.
+/// False for a process of another boot, machine or pid namespace, because this process cannot see it. Without a boot
+/// id, on a system without `/proc`, the pid may have passed to another process; on such a system the lock itself
+/// distinguishes owners.
 pub(crate) fn is_another_process_alive(owner: &ProcessIdentity) -> bool {
     owner != this_process() && !owner.boot_id.is_empty() && is_alive(owner)
 }
 
-/// Size, in bytes, that a read may have before a store cuts it short.
+/// Size in bytes that a read must have before a store may cut it short.
 pub const READ_BYTES_MIN: usize = 4 << 20;
 
-/// Interval at which a tail checks for records of other processes, in milliseconds: short enough for a person who
-/// watches, while 10 reads per second of an unchanged stream have no noticeable cost.
+/// Interval at which a tail checks for records of other processes, in milliseconds: short enough for a watching person,
+/// while 10 reads per second of an unchanged stream have no noticeable cost.
 pub const TAIL_POLL_MS: u64 = 100;

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use crate::lock::{LockAttempt, StreamLock};
 use crate::{AppendError, AppendId, Log, LogError, LogFuture, RecordBytes, StreamName, Version};
 
-/// A log that lives as long as the value: for tests, and for programs without storage. Clones share it.
+/// A log that lives as long as the value: for tests, and for programs without storage. Clones share the log.
 ///
 /// All results except a tail's are available at once; an append happens in the call, not when the future is polled.
 #[derive(Debug, Clone, Default)]
@@ -30,7 +30,7 @@ struct MemoryStreams {
 struct MemoryStream {
     /// Record `n` is at index `n - 1`, with the id of its append.
     records: Vec<(AppendId, RecordBytes)>,
-    /// Held by the waiting tails: an append without a waiting tail costs nothing, and an empty stream can be removed.
+    /// Held by the waiting tails. An append without a waiting tail costs nothing, and an empty stream can be removed.
     grown: Weak<Notify>,
 }
 

@@ -49,7 +49,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// Id of one append: a repetition after a lost answer returns the first result. The id is stored with the records of
+/// Id of one append. A repetition after a lost answer returns the first result. The id is stored with the records of
 /// the append, so a store needs no other memory and forgets no id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AppendId(pub u128);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::{AppendError, AppendId, AppendIds, Log, LogError, RecordBytes, StreamName, Version};
 
 /// Attempts of an append per call: the first, a repetition after a short failure of the store, and one more after its
-/// restart. Waiting for a store that stays silent is the caller's decision.
+/// restart. The caller decides about a longer wait for a store that does not answer.
 const SETTLE_TRIES_MAX: u32 = 3;
 
 /// Single writer of a stream.
@@ -26,7 +26,8 @@ pub struct StreamWriter {
 struct UnconfirmedAppend {
     id: AppendId,
     records: Vec<RecordBytes>,
-    /// True if the append was sent before and may be written: a store error no longer proves that it is not.
+    /// True if the append was sent before and may be written: a store error then no longer proves that the append is
+    /// not written.
     may_be_written: bool,
 }
 
@@ -39,7 +40,7 @@ pub enum StreamWriteError {
         /// Present version of the stream.
         actual: Version,
     },
-    /// The store has not answered: [`StreamWriter::settle`] asks again.
+    /// The store has not answered. [`StreamWriter::settle`] asks it again.
     #[error("the store has not confirmed the append")]
     Indeterminate,
     /// The store failed. Nothing was written.
@@ -64,7 +65,7 @@ impl StreamWriter {
     /// **Cancel safety**: a dropped append may have happened; the next [`StreamWriter::settle`] finishes it.
     ///
     /// # Panics
-    /// In debug builds, if an earlier append is not settled.
+    /// Panics in debug builds if an earlier append is not settled.
     pub async fn append(&mut self, records: Vec<RecordBytes>) -> Result<Version, StreamWriteError> {
         debug_assert!(self.is_settled(), "one append at a time");
         self.pending = Some(UnconfirmedAppend {

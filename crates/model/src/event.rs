@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use allstop_core::{FinishReason, ToolCall, Usage};
 
-/// Maximum number of calls in one answer. Models request a handful; an answer with more is broken or hostile, and each
+/// Maximum number of calls in one answer. Models request a handful. An answer with more is broken or hostile, and each
 /// call costs a scope and a record.
 pub const CALLS_MAX: usize = 256;
 

@@ -1,7 +1,7 @@
 //! Language models: the trait, providers over HTTP, and a scripted one.
 //!
-//! Every [`Model`] streams. To stop a call, drop its future or its stream: that closes the connection, and the
-//! [`ConnectionProbe`] in the request verifies it with the kernel.
+//! Every [`Model`] streams. To stop a call, drop its future or its stream. The drop closes the connection, and the
+//! [`ConnectionProbe`] in the request verifies that with the kernel.
 //!
 //! - [`ProviderModel`] calls providers by name, and any OpenAI-compatible server by URL.
 //! - [`ScriptedModel`] plays a script: for tests of agents, without a key and without a network.
@@ -48,8 +48,8 @@ pub trait Model: Send + Sync + fmt::Debug {
 
     /// Starts a call. Returns its stream as soon as the provider has accepted the request.
     ///
-    /// The model registers every connection of the call with `request.probe` before it opens the connection, so that a
-    /// stop during connecting can be verified, too.
+    /// The model registers every connection of the call with `request.probe` before it opens the connection. So a stop
+    /// that comes while the model is connecting can be verified, too.
     ///
     /// # Cancel safety
     /// Dropping the future or the stream ends the call and closes its connection.

@@ -1,4 +1,4 @@
-//! Time limits of a provider: to the first token, and between tokens. A call that exceeds one fails with
+//! Time limits of a provider: to the first token, and between tokens. A call that exceeds a limit fails with
 //! [`ModelErrorKind::ProviderTimeout`]. The deadlines of turn and run belong to the scope, not to this module.
 
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{Model, ModelError, ModelErrorKind, ModelEvents, ModelRequest, ModelStream};
 
-/// Longest silence of a provider. `None` means no limit, so that only a deadline ends the silence.
+/// Maximum silence of a provider. `None` means no limit, so that only a deadline ends the silence.
 ///
 /// Every [`crate::ModelEvent`] counts as a token: text, reasoning, and the progress of a tool call. A provider's
 /// keep-alive does not count.
@@ -30,7 +30,7 @@ impl TokenLimits {
 /// Starts a call under these limits. Without limits there is no overhead.
 ///
 /// # Errors
-/// The model's errors, and [`ModelErrorKind::ProviderTimeout`].
+/// Returns the model's errors, and [`ModelErrorKind::ProviderTimeout`].
 ///
 /// # Cancel safety
 /// As for [`Model::stream`]: dropping the future or the stream ends the call.
@@ -81,7 +81,7 @@ fn limited(
                 None => events.next().await?,
                 Some(at) => match timeout_at(at, events.next()).await {
                     Ok(item) => item?,
-                    // This drops the provider's stream, which closes its connection.
+                    // Drops the provider's stream, which closes its connection.
                     Err(_) => return Some((Err(silent(what, limit)), None)),
                 },
             };

@@ -13,33 +13,33 @@ use parking_lot::Mutex;
 
 use crate::kernel::{self, SocketPair};
 
-/// Longest wait for the connection's own task, which closes a dropped stream at its next poll. Half a second is a
+/// Maximum wait for the connection's own task, which closes a dropped stream at its next poll. Half a second is a
 /// thousand times the usual time, and well below the time limit of a forced stop.
 const CLOSE_WAIT_MAX: Duration = Duration::from_millis(500);
 /// Rounds that only yield: the connection's task needs one poll, which takes microseconds.
 const YIELD_ROUNDS: u32 = 4;
 /// First sleep: the resolution of the timer.
 const FIRST_SLEEP: Duration = Duration::from_millis(1);
-/// Longest single sleep, so that the result is only slightly older than the closing.
+/// Maximum length of a single sleep, so that the result is only slightly older than the closing.
 const SLEEP_MAX: Duration = Duration::from_millis(16);
 
 /// State of a call's connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectionState {
-    /// There was at least one connection, and the kernel shows none of them as open.
+    /// The call had at least one connection, and the kernel shows none of them as open.
     Closed,
     /// The answer was complete, so the connection was returned to the pool: it is idle and open for the next call.
     ReturnedToPool,
     /// At least one connection is still open after the longest wait.
     StillOpen,
-    /// This system, or this model, cannot be verified.
+    /// The connections of this system or of this model cannot be verified.
     NotVerifiable,
     /// No connection was ever established: the model uses none, or the attempt was destroyed before it succeeded.
     NeverOpened,
 }
 
-/// Handle for the connections of one call. Create it before the call, pass a clone in the request, and call
-/// [`ConnectionProbe::closed`] after everything of the call has been dropped.
+/// Handle for the connections of one call. Create it before the call, and pass a clone in the request. Call
+/// [`ConnectionProbe::closed`] after the call's future and stream have been dropped.
 #[derive(Clone, Default)]
 pub struct ConnectionProbe {
     state: Arc<Mutex<ProbeState>>,
@@ -47,11 +47,11 @@ pub struct ConnectionProbe {
 
 #[derive(Default)]
 struct ProbeState {
-    /// True if a model has registered its connections, or that it uses none.
+    /// True if a model has registered its connections, or has registered that it uses none.
     registered: bool,
     /// Records of the clients that served the call: one per attempt.
     records: Vec<Arc<SocketRecord>>,
-    /// A connection was returned to the pool, so it no longer belongs to this call.
+    /// True if a connection was returned to the pool, so that it no longer belongs to this call.
     returned: bool,
 }
 
@@ -61,14 +61,14 @@ impl ConnectionProbe {
         self.state.lock().registered = true;
     }
 
-    /// Adds a client's record: its present and future connections count for this call.
+    /// Adds a client's record: the client's present and future connections count for this call.
     pub(crate) fn add_record(&self, record: Arc<SocketRecord>) {
         let mut state = self.state.lock();
         state.registered = true;
         state.records.push(record);
     }
 
-    /// Removes a client's record: its connection is idle and serves the next call.
+    /// Removes a client's record: the client's connection is idle and serves the next call.
     pub(crate) fn remove_record(&self, record: &Arc<SocketRecord>) {
         let mut state = self.state.lock();
         state.returned = true;
@@ -77,7 +77,7 @@ impl ConnectionProbe {
 
     /// Waits until the kernel shows no open connection of the call, at most half a second.
     ///
-    /// Call it after the call's future and stream have been dropped: before that the result is `StillOpen`.
+    /// Call it after the call's future and stream have been dropped. Before that the result is `StillOpen`.
     ///
     /// # Cancel safety
     /// Dropping it has no effect; call it again.
@@ -163,7 +163,7 @@ pub(crate) struct SocketRecord {
 struct SocketRecordState {
     connecting: usize,
     sockets: Vec<SocketPair>,
-    /// There was a connection with unreadable addresses.
+    /// True if the client had a connection with unreadable addresses.
     unseen: bool,
 }
 

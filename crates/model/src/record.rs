@@ -1,7 +1,8 @@
 //! Records a model's answers as a script that can be played again.
 //!
-//! A recording has each call in the order of the starts, with its pieces and the pauses between them, complete tool
-//! calls, usage, end and failure. A dropped call is recorded up to the drop, and hangs there when it is played.
+//! A recording contains the calls in the order of their starts. Each call has its pieces and the pauses between them,
+//! complete tool calls, usage, end and failure. A dropped call is recorded up to the drop, and hangs at that point when
+//! the script is played.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -24,7 +25,7 @@ use crate::scripted::file::{
 use crate::{Model, ModelError, ModelEvent, ModelEvents, ModelRequest, ModelStream};
 use allstop_core::HumanDuration;
 
-/// Shortest pause that is recorded: pieces in quicker succession become one, because a script counts milliseconds.
+/// Shortest recorded pause. Pieces in quicker succession are merged, because a script counts milliseconds.
 const SAME_PIECE: Duration = Duration::from_millis(1);
 
 /// A model that records the answers of another one.
@@ -38,7 +39,7 @@ pub struct RecordingModel {
 type Replies = Arc<Mutex<Vec<ScriptReply>>>;
 
 impl RecordingModel {
-    /// Records this model. The file is written only by [`RecordingModel::save`].
+    /// Creates a recording of this model. Only [`RecordingModel::save`] writes the file.
     pub fn new(inner: Arc<dyn Model>, path: impl Into<PathBuf>) -> Self {
         Self {
             inner,
@@ -52,11 +53,11 @@ impl RecordingModel {
         &self.path
     }
 
-    /// Writes the recording so far, all or nothing: into a temporary file, which then replaces the script. May block,
-    /// and may be called repeatedly, even after a stop.
+    /// Writes the recording so far, all or nothing: into a temporary file, which then replaces the script. This method
+    /// may block. It may be called repeatedly, even after a stop.
     ///
     /// # Errors
-    /// If the file cannot be written; an existing file is then unchanged.
+    /// Returns an error if the file cannot be written; an existing file is then unchanged.
     pub fn save(&self) -> io::Result<()> {
         let replies = self.replies.lock().clone();
         let spanned = |reply| Spanned::new(reply, Location::UNKNOWN, Location::UNKNOWN);
@@ -108,7 +109,7 @@ impl Model for RecordingModel {
     }
 }
 
-/// A call that is being recorded. At any time, its reply is valid for a drop at that time.
+/// A call that is being recorded. Its reply is valid at any time, as if the call were dropped at that moment.
 struct RecordingCall {
     replies: Replies,
     number: usize,

@@ -5,14 +5,14 @@ use std::fmt::{self, Write as _};
 /// Replacement of a secret.
 const MARK: &str = "[key]";
 
-/// Shortest base64 text that counts as part of a secret: shorter ones occur in ordinary words.
+/// Shortest base64 text that counts as part of a secret. Shorter texts occur in ordinary words.
 const BASE64_LEN_MIN: usize = 5;
 
 /// Replaces secrets in texts: verbatim, percent-encoded, escaped for JSON, and in base64, alone or within a longer
 /// text such as `user:secret`.
 #[derive(Clone, Default)]
 pub struct SecretRedactor {
-    /// Longest first, so that a shorter secret does not cut a longer one.
+    /// Sorted by length, longest first, so that a shorter secret does not cut a longer one.
     written: Vec<String>,
     /// The base64 characters that depend only on the secret, for each of its three positions in a group.
     in_base64: Vec<String>,
@@ -102,7 +102,7 @@ fn replace_ignoring_hex_case(text: &str, needle: &str) -> String {
     done + text.get(rest..).unwrap_or_default()
 }
 
-/// Replaces each whole run of base64 that contains `core`: its ends mix the secret with the text beside it.
+/// Replaces each whole run of base64 that contains `core`. The ends of the run mix the secret with the adjacent text.
 fn without_base64(text: &str, core: &str) -> String {
     let is_base64 = |c: char| c.is_ascii_alphanumeric() || "+/-_=".contains(c);
     let (mut done, mut rest) = (String::new(), text);

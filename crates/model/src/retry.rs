@@ -1,4 +1,4 @@
-//! Decides about retries, without side effects. The caller waits in its own scope.
+//! Decides about retries, without side effects. The waits happen in the caller's scope.
 
 use std::time::Duration;
 
@@ -6,7 +6,8 @@ use crate::ModelError;
 
 /// Number and delays of retries.
 ///
-/// There is no jitter: a session makes one call at a time, and a provider can spread callers out with `Retry-After`.
+/// The delays have no jitter: a session makes one call at a time, and a provider can spread callers out with
+/// `Retry-After`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// Maximum number of calls, including the first; 1 means no retry.
@@ -15,14 +16,14 @@ pub struct RetryPolicy {
     pub first_delay: Duration,
     /// Longest delay, unless the provider asks for more.
     pub delay_max: Duration,
-    /// Longest delay that a provider may ask for; if it asks for more, the error is returned at once.
+    /// Longest delay that a provider may ask for. If the provider asks for more, the error is returned at once.
     pub retry_after_max: Duration,
 }
 
 impl Default for RetryPolicy {
     /// Three calls with delays of half a second and one second: enough for a restart of a local server or a brief
-    /// overload, while a mistyped URL still fails within two seconds. A `Retry-After` of up to a minute, the usual
-    /// rate-limit window.
+    /// overload, while a mistyped URL still fails within two seconds. A `Retry-After` of up to a minute is honoured,
+    /// because a minute is the usual rate-limit window.
     fn default() -> Self {
         Self {
             attempts_max: 3,
@@ -42,10 +43,10 @@ impl RetryPolicy {
         }
     }
 
-    /// Delay before the next call, or `None` to give up.
+    /// Delay before the next call; `None` to give up.
     ///
-    /// `attempt` is the number of the failed call, from 1. `remaining` is the time to the nearest deadline: a delay
-    /// that would exceed it is not started, because the error tells the caller more than a timeout.
+    /// `attempt` is the number of the failed call, from 1. `remaining` is the time to the nearest deadline. A delay
+    /// that would exceed it is not started, because the error contains more information than a timeout.
     pub fn next_delay(
         &self,
         attempt: u32,

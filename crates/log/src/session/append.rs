@@ -9,10 +9,11 @@ use super::codec::{self, RecordExtras};
 use crate::{RecordBytes, Version};
 
 /// Encodes records that follow `state`, the state at this version; `snapshot_at` is the record with the last snapshot.
-/// A compaction gets a snapshot of the state after it, the start of a turn the number of the last such record.
+/// A compaction gets a snapshot of the state after it. The start of a turn gets the number of the last record with a
+/// snapshot.
 ///
 /// # Errors
-/// If the records are not allowed after this state.
+/// Returns an error if the records are not allowed after this state.
 pub(super) fn encode_append(
     records: &[SessionRecord],
     state: &SessionState,
@@ -55,7 +56,7 @@ mod tests {
 
     use super::*;
 
-    /// A version that does not know the record skips it.
+    /// A version that does not support this record skips it.
     #[test]
     fn settings_are_optional_for_older_readers() {
         let settings = SessionSettings::new(Some("m"), Some("http://x/v1"), "/f");

@@ -5,7 +5,7 @@ use allstop_core::turn::SessionState;
 use super::codec::{self, RecordExtras, RecordKind};
 use crate::{Log, LogError, RecordBytes, StreamName, Version};
 
-/// Number of records in the first part: it mostly contains the last turn's ending.
+/// Number of records in the first part: it usually contains the end of the last turn.
 const FIRST_PART_LEN: u64 = 16;
 
 /// Growth factor of each further part. Each read starts at the end of the stream again, so parts of equal length would
@@ -17,7 +17,7 @@ const PART_GROWTH: u64 = 8;
 /// **Cancel safety**: dropping it has no effect.
 ///
 /// # Errors
-/// If the store fails.
+/// Returns an error if the store fails.
 pub(super) async fn find_last(
     log: &dyn Log,
     stream: &StreamName,
@@ -32,7 +32,7 @@ pub(super) async fn find_last(
             let limit = usize::try_from(end.0 - from.0 + 1).unwrap_or(usize::MAX);
             let records = log.read(stream, from, limit).await?;
             let Some((last, _)) = records.last() else {
-                // The stream was deleted meanwhile.
+                // The stream was deleted during the search.
                 return Ok(None);
             };
             from = last.next();
@@ -57,7 +57,7 @@ pub(super) async fn find_last(
 /// **Cancel safety**: dropping it has no effect.
 ///
 /// # Errors
-/// If the store fails.
+/// Returns an error if the store fails.
 pub(super) async fn last_snapshot(
     log: &dyn Log,
     stream: &StreamName,

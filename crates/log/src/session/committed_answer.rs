@@ -14,21 +14,21 @@ use crate::{Log, Version};
 /// Trace of a message in the log of its session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LoggedAnswer {
-    /// No turn of the message has begun: nothing of it ever ran.
+    /// No turn of the message has begun, so nothing ran for the message.
     NotBegun,
-    /// Its turn has begun, and was not committed.
+    /// The turn of the message has begun, and was not committed.
     NotCommitted,
     /// The answer of its turn.
     Committed(Arc<str>),
 }
 
 /// Answer of the turn that a message caused, if that turn was committed. Reads from the first record on, since a
-/// message may be of any age. A message that was handed to a running turn has no turn of its own.
+/// message may be of any age. A message that was handed to a running turn has no separate turn.
 ///
 /// **Cancel safety**: dropping it has no effect.
 ///
 /// # Errors
-/// An unreadable session, or a failure of the store. In an unknown session no turn has begun.
+/// Returns an error if the session is unreadable or the store fails. An unknown session is no error: no turn has begun.
 pub async fn committed_answer(
     log: &dyn Log,
     id: &SessionId,
@@ -64,7 +64,7 @@ pub async fn committed_answer(
     }
 }
 
-/// Text of the last answer of the model.
+/// Text of the model's last answer.
 fn answer_in(messages: &[Arc<Message>]) -> Arc<str> {
     let answers = messages.iter().rev().find_map(|message| match &**message {
         Message::Assistant { text, .. } => Some(Arc::clone(text)),

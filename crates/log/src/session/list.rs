@@ -30,7 +30,7 @@ pub struct SessionSummary {
     pub last_stop_reason: Option<StopReason>,
     /// True if a turn has no ending: it runs if there is an owner, otherwise the next start ends it.
     pub turn_open: bool,
-    /// Error of reading its end; the number of turns is then unknown.
+    /// Error of reading the session's end; the number of turns is then unknown.
     pub problem: Option<SessionError>,
 }
 
@@ -40,7 +40,7 @@ pub struct SessionSummary {
 /// **Cancel safety**: dropping it has no effect.
 ///
 /// # Errors
-/// If the store fails.
+/// Returns an error if the store fails.
 pub async fn list_sessions(log: &dyn Log) -> Result<Vec<SessionSummary>, LogError> {
     let mut sessions = Vec::new();
     for (stream, version) in log.list(STREAM_PREFIX).await? {
@@ -133,7 +133,8 @@ pub async fn read_session(
     log: &dyn Log,
     id: &SessionId,
 ) -> Result<(SessionState, Option<ProcessIdentity>), SessionError> {
-    // The owner first: a turn that is open in the records read after it may have ended meanwhile, never the reverse.
+    // Read the owner first: a turn that is open in the later read may have ended since, but a turn that has ended
+    // cannot be open again.
     let owner = log.lock_owner(&stream_of(id)).await?;
     match fold_all(log, id).await? {
         (_, Version(0)) => Err(SessionError::NotFound(id.clone())),
@@ -174,7 +175,7 @@ pub async fn read_session_end(
     }
 }
 
-/// Deletes a session that nobody has open.
+/// Deletes a session that no process has open.
 ///
 /// **Cancel safety**: dropping it does not undo the deletion.
 ///

@@ -1,19 +1,19 @@
-//! Living owners of a session that its records name, regardless of its lock.
+//! Living owners of a session as its records name them, regardless of the session's lock.
 
 use allstop_core::process::ProcessIdentity;
 use allstop_core::turn::SessionState;
 
 use crate::{Log, LogError};
 
-/// The owner of the last turn, if it is another process that runs, and if the record still counts.
+/// Owner of the last turn, if it is another process that runs, and if the record still counts.
 ///
 /// The record counts while the turn is open, because an owner keeps the session until the turn ends. After that it may
 /// have released the session, so the lock decides, unless `locks_are_lost`.
 ///
-/// **Cancel safety**: dropping it leaves nothing behind.
+/// **Cancel safety**: dropping it has no effect.
 ///
 /// # Errors
-/// If nobody can be asked.
+/// Returns an error if the store cannot find out whether the owner runs.
 pub(super) async fn running_owner(
     log: &dyn Log,
     state: &SessionState,

@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// Attempts of an append per call: the first, a repetition after a short failure of the store, and one more after its
-/// restart. Waiting for a store that stays silent is the caller's decision.
+/// restart. The caller decides about a longer wait for a store that does not answer.
 const SETTLE_TRIES_MAX: u32 = 3;
 
 /// Bytes of the encoding buffer that an idle session keeps: enough for most appends. A larger buffer is freed after
@@ -46,13 +46,14 @@ pub struct SessionWriter {
     ids: AppendIds,
     scratch: Vec<u8>,
     pending: Option<PendingAppend>,
-    /// Records of the last append that the store has refused or has not been sent.
+    /// Records of the last append that the store refused or that were not sent.
     refused: Vec<SessionRecord>,
     recovered: Vec<SessionRecord>,
     observer: Option<RecordObserver>,
 }
 
-/// Called with each record and its number once the record is durable, in order, by the appending task: must not block.
+/// Called by the appending task with each record and its number, in order, once the record is durable. The observer
+/// must not block.
 pub type RecordObserver = Arc<dyn Fn(Version, &SessionRecord) + Send + Sync>;
 
 /// An append that was sent and not answered.
@@ -61,7 +62,8 @@ struct PendingAppend {
     id: AppendId,
     encoded: Vec<RecordBytes>,
     records: Vec<SessionRecord>,
-    /// True if the append was sent before and may be written: a store error no longer proves that it is not.
+    /// True if the append was sent before and may be written: a store error then no longer proves that the append is
+    /// not written.
     may_be_written: bool,
 }
 
@@ -179,11 +181,11 @@ impl SessionWriter {
 
     /// Appends records together, all or nothing, and applies them to the state once they are durable. An empty list
     /// only settles the previous append. If the records begin with a turn and the store refused the ending of the
-    /// previous turn, that turn is ended first, as after a crash.
+    /// previous turn, this call ends that turn first, as after a crash.
     ///
     /// **Cancel safety**: a dropped append may have happened. The state does not show it until the next append, or
-    /// [`SessionWriter::settle`], has finished it; it is never written halfway or twice. If it was dropped while a
-    /// previous append was being settled, it has not happened: see [`SessionWriter::take_refused_records`].
+    /// [`SessionWriter::settle`], has finished it; it is never written halfway or twice. If the append was dropped
+    /// while a previous append was being settled, it has not happened: see [`SessionWriter::take_refused_records`].
     ///
     /// # Errors
     /// [`SessionError::Illegal`] before anything is written; [`SessionError::Fenced`] if another writer has appended;
@@ -320,7 +322,7 @@ impl SessionWriter {
     /// **Cancel safety**: dropping it does not undo the deletion.
     ///
     /// # Errors
-    /// If the store fails.
+    /// Returns an error if the store fails.
     pub async fn delete(self) -> Result<(), SessionError> {
         Ok(self.log.delete(self.lock).await?)
     }

@@ -24,7 +24,7 @@ pub(super) fn sqlite_error(path: &Path, error: rusqlite::Error) -> LogError {
         _ => LogErrorKind::Io,
     };
     let found = LogError::new(kind, path.display().to_string());
-    // The kind found above says more than SQLite's error, which repeats the path twice.
+    // The kind found above is more precise than SQLite's error, which repeats the path twice.
     if error.sqlite_error_code() == Some(ErrorCode::CannotOpen) && kind != LogErrorKind::Io {
         return found;
     }
@@ -51,7 +51,7 @@ pub(super) fn io_error(path: &Path, error: io::Error) -> LogError {
 }
 
 /// Finds the reason, which SQLite does not report. Never opens the file: closing it would drop the locks that another
-/// connection of this process has on it.
+/// connection of this process has on the file.
 fn why_it_cannot_be_opened(path: &Path) -> LogErrorKind {
     let folder = match path.parent() {
         Some(folder) if folder.is_dir() => folder,

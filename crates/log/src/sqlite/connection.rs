@@ -28,7 +28,7 @@ const APPLICATION_ID: i32 = 0x416c_5374;
 const SCHEMA: i32 = 1;
 /// Longest wait for another writing process: far longer than the write of a group, and acceptable for a waiting user.
 const BUSY_WAIT_MAX: Duration = Duration::from_secs(5);
-/// Pause between two checks of the other's lock: about the time of one commit.
+/// Pause between two checks of the other process's lock: about the time of one commit.
 const BUSY_PAUSE: Duration = Duration::from_micros(500);
 
 /// Pages of the write-ahead log before a checkpoint: two megabytes, which the next start reads in less than a
@@ -82,15 +82,15 @@ fn try_open(path: &Path) -> Result<OpenStore, LogError> {
     connection
         .busy_handler(Some(wait_for_another))
         .map_err(failed)?;
-    // SQLite silently opens a file without write permission.
+    // SQLite opens a file without write permission and reports no error.
     if connection.is_readonly(rusqlite::MAIN_DB).map_err(failed)? {
         return Err(LogError::new(
             LogErrorKind::ReadOnly,
             path.display().to_string(),
         ));
     }
-    // Check before the first write, so that a foreign file stays unchanged, and in a transaction, so that a store that
-    // another process is creating is seen before or after, not half-made.
+    // Check before the first write, so that a foreign file stays unchanged. Check in a transaction, so that a store
+    // that another process is creating appears either missing or complete.
     let look = connection.transaction().map_err(failed)?;
     let ours = is_ours(&look, path)?;
     look.finish().map_err(failed)?;
@@ -98,7 +98,7 @@ fn try_open(path: &Path) -> Result<OpenStore, LogError> {
         let make = connection
             .transaction_with_behavior(TransactionBehavior::Immediate)
             .map_err(failed)?;
-        // Another process may have created it meanwhile.
+        // Another process may have created the store since the first check.
         if !is_ours(&make, path)? {
             make_tables(&make).map_err(failed)?;
         }
@@ -143,8 +143,8 @@ fn is_ours(connection: &Connection, path: &Path) -> Result<bool, LogError> {
     }
 }
 
-/// Makes a commit return only when it is on the disk: every commit syncs the write-ahead log, on macOS with the
-/// barrier that the system needs.
+/// Makes a commit return only when it is on the disk: every commit syncs the write-ahead log, on macOS with the barrier
+/// that the system needs.
 ///
 /// The write-ahead log stays when the store is closed: deleting it takes two syncs and creating it two more, and a
 /// commit that overwrites old pages of it syncs in half the time of one that extends the file. The log is read when

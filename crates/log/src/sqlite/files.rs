@@ -1,7 +1,7 @@
 //! Files of an open store, and the check that their paths still name them.
 //!
 //! SQLite holds its files open and continues to write them after they were moved, removed or replaced: a commit then
-//! succeeds, but nobody can ever read it. So the paths are checked around each commit and before each read.
+//! succeeds, but no process can ever read it. So the paths are checked around each commit and before each read.
 //!
 //! The check does not notice bytes that another program writes into the files. SQLite finds some of them on a read.
 
@@ -32,19 +32,19 @@ struct OpenFile {
     len: Cell<u64>,
 }
 
-/// Device and inode. The connection holds its files open, so their inodes are not reused meanwhile.
+/// Device and inode. The connection holds its files open, so their inodes cannot be reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FileId(u64, u64);
 
 impl FileId {
-    /// The file at this path, following links: a link with a new target means a moved store, too.
+    /// Returns the id of the file at this path, following links: a link with a new target also means a moved store.
     pub(super) fn at(path: &Path) -> io::Result<Self> {
         look_at(path).map(|(id, _)| id)
     }
 }
 
-/// The file and its length only: a query of the modification time makes the next sync write that time, too, which made
-/// commits a third slower (Linux 6.13 and later).
+/// Returns the id and the length of the file, nothing else. A query of the modification time makes the next sync write
+/// that time, too, which made commits a third slower (Linux 6.13 and later).
 #[cfg(target_os = "linux")]
 fn look_at(path: &Path) -> io::Result<(FileId, u64)> {
     use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
@@ -55,7 +55,7 @@ fn look_at(path: &Path) -> io::Result<(FileId, u64)> {
     Ok((FileId(device, found.stx_ino), found.stx_size))
 }
 
-/// The file and its length.
+/// Returns the id and the length of the file.
 #[cfg(not(target_os = "linux"))]
 fn look_at(path: &Path) -> io::Result<(FileId, u64)> {
     use std::os::unix::fs::MetadataExt as _;
@@ -71,8 +71,8 @@ impl OpenFile {
         Ok(Self { path, id, len })
     }
 
-    /// True if the file is still at its path and not shorter. No file of an open store shrinks, unless somebody
-    /// truncates it or another SQLite tool shortens it.
+    /// True if the file is still at its path and not shorter. No file of an open store shrinks, unless a user truncates
+    /// it or another SQLite tool shortens it.
     fn is_there(&self) -> Result<bool, LogError> {
         match look_at(&self.path) {
             Ok((id, len)) if id == self.id && len >= self.len.get() => {
@@ -97,7 +97,7 @@ impl OpenFiles {
     /// The files of the store at this path, which a connection has opened and read.
     pub(super) fn of(path: &Path) -> Result<Self, LogError> {
         let store = path.canonicalize().map_err(|error| io_error(path, error))?;
-        // The given path, because the next opener will use it.
+        // Use the given path, because the next opener will use it.
         let paths = [
             path.to_owned(),
             beside(&store, "-wal"),
@@ -132,8 +132,8 @@ impl OpenFiles {
         }
     }
 
-    /// True if the next opener of the store will find the write-ahead log that is written here. A link in place of the
-    /// moved store leads to the same file, but to another log beside it.
+    /// True if the next opener of the store will find the write-ahead log that this connection writes. A link in place
+    /// of the moved store leads to the same store file, but to another log next to the link's target.
     fn is_found_beside_its_log(&self) -> bool {
         match self.given.canonicalize() {
             Ok(now) if now == self.store => true,

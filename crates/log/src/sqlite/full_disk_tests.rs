@@ -24,7 +24,8 @@ fn append(stream: &str, expected: u64, bytes: usize) -> (WriteCommand, Answer) {
     (WriteCommand::Append(append), answer)
 }
 
-/// Runs a writer on a store with at most `pages` pages. All commands wait at its start, so they form one group.
+/// Runs a writer on a store with at most `pages` pages. All commands are queued before the writer starts, so they form
+/// one group.
 fn serve(
     folder: &TempDir,
     pages: u32,
@@ -70,7 +71,7 @@ fn append_that_does_not_fit_fails_alone() {
         matches!(&answers[1], Err(AppendError::Log(e)) if e.kind() == LogErrorKind::Full),
         "{answers:?}"
     );
-    // It expects the version after the append that did not fit.
+    // This append expects the version after the append that did not fit.
     assert!(
         matches!(
             answers[2],
@@ -87,7 +88,7 @@ fn append_that_does_not_fit_fails_alone() {
         "{answers:?}"
     );
 
-    // With more room, the same appends continue; appends that were written are not written again.
+    // With more room, the same appends succeed, and no append is written twice.
     let again = vec![
         append("a", 0, SMALL),
         append("a", 1, SMALL),

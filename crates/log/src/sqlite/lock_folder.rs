@@ -1,15 +1,15 @@
-//! Locks of a store: a folder beside it, with a file for each stream in use.
+//! Locks of a store: a folder next to it, with a file for each stream in use.
 //!
 //! The kernel holds the lock on the file and releases it when the process ends in any way, so a leftover file locks
 //! nothing. The file contains the identity of the owner.
 //!
 //! Invariants:
 //! 1. Only the holder of the lock on a file writes or removes the file.
-//! 2. The folder stays when it is empty. So if it is missing, no lock was ever taken, or somebody deleted it: the
-//!    process that creates it again also checks if the owner in a session's records lives. An owner does not notice
-//!    that its file was deleted; the version that each append expects still keeps two writers apart.
-//! 3. A lock counts only on the file at its path: after locking, the file is compared with the path, because the last
-//!    owner may have removed it meanwhile.
+//! 2. The folder stays when it is empty. So if the folder is missing, no lock was ever taken, or a user deleted the
+//!    folder. The process that creates it again also checks if the owner in a session's records lives. An owner does
+//!    not notice the deletion of its file; the version that each append expects still keeps two writers apart.
+//! 3. A lock counts only on the file at its path. After locking, the file is compared with the path, because the last
+//!    owner may have removed the file before the lock.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -124,7 +124,7 @@ fn open_or_create(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// Locks a file that was opened at the path. `None` means: open it again.
+/// Locks a file that was opened at the path. `None` if the caller must open the path again.
 fn lock_opened(mut file: File, path: &Path) -> io::Result<Option<FileLockAttempt>> {
     match file.try_lock() {
         Ok(()) if is_at(&file, path) => {
@@ -141,10 +141,10 @@ fn lock_opened(mut file: File, path: &Path) -> io::Result<Option<FileLockAttempt
                 }
             }
         }
-        // The last owner removed it after it was opened: the next attempt creates a new one.
+        // The last owner removed the file after it was opened: the next attempt creates a new file.
         Ok(()) => Ok(None),
         Err(TryLockError::WouldBlock) => match file.try_lock_shared() {
-            // Only an inspection, which ends at once.
+            // Another process only inspects the lock, which takes a moment.
             Ok(()) => Ok(None),
             Err(TryLockError::WouldBlock) => {
                 Ok(Some(FileLockAttempt::HeldBy(read_owner(&mut file))))
@@ -211,8 +211,8 @@ fn file_name(stream: &StreamName) -> String {
 mod tests {
     use super::*;
 
-    /// The last owner removes its file between the open and the lock of the next one. A lock on a file without a path
-    /// would not exclude a lock on a new file.
+    /// The last owner removes its file after the next owner opens it and before the next owner locks it. A lock on a
+    /// file without a path would not exclude a lock on a new file.
     #[test]
     fn file_removed_between_open_and_lock_locks_nothing() {
         let folder = tempfile::tempdir().unwrap();
@@ -225,7 +225,7 @@ mod tests {
         let opened_before = open_or_create(&path).unwrap();
         last.release();
         assert!(locked(opened_before).is_none(), "the file has no path");
-        // The same if the path names a newer file.
+        // An opened file also locks nothing if the path names a newer file.
         let opened_before = open_or_create(&path).unwrap();
         fs::remove_file(&path).unwrap();
         let newer = locked(open_or_create(&path).unwrap()).expect("a new file");

@@ -1,8 +1,8 @@
 //! Creates a new store in one step, with a single sync.
 //!
-//! SQLite itself would create it in place, in two transactions of four syncs each. Here the file is written under a
-//! temporary name, synced, and then linked to its name, which fails if another process was first. The name becomes
-//! durable with the first commit: SQLite syncs the folder when it creates the write-ahead log.
+//! SQLite itself would create the store in place, in two transactions of four syncs each. Here the file is written
+//! under a temporary name, synced, and then linked to its name, which fails if another process was first. The name
+//! becomes durable with the first commit: SQLite syncs the folder when it creates the write-ahead log.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -18,15 +18,16 @@ use super::connection;
 const FORMAT_VERSIONS_AT: std::ops::Range<usize> = 18..20;
 const WITH_WRITE_AHEAD_LOG: u8 = 2;
 
-/// Creates the store if its path is free. Reports no error: SQLite describes the problem better when it opens the
-/// file, and creates the store itself where this way fails (a file system without hard links).
+/// Creates the store if its path is free. Reports no error: SQLite describes the problem better when it opens the file,
+/// and creates the store itself where the link fails (a file system without hard links).
 pub(super) fn make(path: &Path) {
     if fs::symlink_metadata(path).is_ok() {
         return;
     }
     if let Err(error) = try_make(path) {
         tracing::debug!(store = %path.display(), %error, "the store cannot be created in one step");
-        // Readable only for the user, because it will hold conversations. SQLite's files beside it get the same mode.
+        // Readable only for the user, because the store will hold conversations. SQLite's files next to it get the same
+        // mode.
         drop(private(path));
     }
 }

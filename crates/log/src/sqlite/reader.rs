@@ -1,4 +1,4 @@
-//! The thread that reads and that takes and releases locks. It never waits for a writer, in this process or another.
+//! The thread that reads, takes locks and releases locks. It never waits for a writer, in this process or another.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use super::streams::find;
 use crate::{LogError, RecordBytes, StreamName, Version};
 
 /// Maximum bytes of one read (a single record may be longer). Long sessions are read in parts, so that a reader does
-/// not need memory for all of a session.
+/// not need memory for a whole session.
 const READ_BYTES_MAX: usize = 16 << 20;
 
-/// Maximum records to read during the walk back from the end: more would exceed one result and be read twice.
+/// Maximum records to read during the walk back from the end. More records would exceed one result and be read twice.
 const AT_ONCE_LEN_MAX: u64 = READ_BYTES_MAX as u64 / 128;
 
-/// A task for the reader, which sends its own answer.
+/// A task for the reader. The task sends its answer itself.
 pub(super) type ReadJob = Box<dyn FnOnce(&mut StoreReader) + Send>;
 
 pub(super) struct StoreReader {
@@ -29,8 +29,8 @@ pub(super) struct StoreReader {
     files: OpenFiles,
     path: Arc<Path>,
     pub(super) locks: LockFolder,
-    /// Rows of the last read stream, if not all of it was read: reading a long stream in parts then needs one walk
-    /// back from its end, not one per part.
+    /// Rows of the last read stream, if a part of the stream is unread. Reading a long stream in parts then needs one
+    /// walk back from its end, not one per part.
     unread: Option<RecordChain>,
     closing: bool,
 }
@@ -50,7 +50,7 @@ impl StoreReader {
         }
     }
 
-    /// Runs until the store is closed or dropped and no jobs are left.
+    /// Runs until the store is closed or dropped and the queue is empty.
     pub(super) fn run(mut self, mut jobs: mpsc::Receiver<ReadJob>) {
         while let Some(job) = jobs.blocking_recv() {
             job(&mut self);
@@ -90,12 +90,12 @@ impl StoreReader {
             connection, unread, ..
         } = self;
         let from = Version(from.0.max(1));
-        // A transaction, so that the walk and the bodies see the same state. Dropping it ends it.
+        // The transaction gives the walk and the bodies the same state. Dropping the transaction ends it.
         let view = connection.transaction()?;
         let Some(end) = find(&view, stream)? else {
             return Ok(Vec::new());
         };
-        // The rows are checked again: the stream may have been deleted and started anew.
+        // The read checks the rows again: the stream may have been deleted and created again.
         if let Some(chain) = unread.take_if(|chain| chain.reaches(end, from))
             && let Ok(records) = chain.read(&view, from, limit, READ_BYTES_MAX)
         {

@@ -25,7 +25,7 @@ impl RecordChain {
     /// Finds the rows of a stream's records from number `from` to the end, backwards from the end. A row of another
     /// stream or with a wrong number means damage. Also reads the bodies, up to `bytes_max` bytes in total.
     ///
-    /// Call it in a transaction.
+    /// Call this function in a transaction.
     pub(super) fn walk_back(
         connection: &Connection,
         end: StreamEnd,
@@ -106,7 +106,8 @@ impl RecordChain {
 
     /// Reads records from number `from`: at most `limit`, and at most `bytes_max` bytes after the first record.
     ///
-    /// Call it in a transaction, which may be a later one than that of the walk: each row is checked again.
+    /// Call this function in a transaction. It may be a later one than that of the walk, because each row is checked
+    /// again.
     pub(super) fn read(
         &self,
         connection: &Connection,

@@ -24,26 +24,26 @@ use crate::{
     StreamLock, StreamName, TAIL_POLL_MS, Version,
 };
 
-/// Appends that wait for the writer: a few groups. Beyond that, an append waits before it is queued, so a slow disk
-/// slows the writers down instead of filling the memory.
+/// Maximum appends that wait for the writer: a few groups. Beyond that, an append waits before it is queued, so a slow
+/// disk slows the writers down instead of filling the memory.
 const WRITE_QUEUE_LEN_MAX: usize = 1_024;
-/// Reads that wait for the reader, bounded for the same reason.
+/// Maximum reads that wait for the reader, bounded for the same reason.
 const READ_QUEUE_LEN_MAX: usize = 1_024;
 
-/// A log in a file that survives `kill -9` and power loss, and that several processes can share. Clones share it, too.
+/// A log in a file that survives `kill -9` and power loss. Several processes can share the file; clones share it, too.
 ///
 /// * An acknowledged append is on the disk: each commit of the write-ahead log is synced. One commit writes all
 ///   waiting appends, so 64 writers are much faster than one.
 /// * An append waits up to five seconds for another process that writes, then fails with [`LogErrorKind::Busy`].
 /// * Locks are files in `<store>.locks/`.
-/// * The last appends are in `<store>-wal` until there are enough of them, even while the store is closed: to copy or
-///   move the store, take that file along, or merge it with SQLite's own tool first.
-/// * The file has a version; a newer one is refused.
+/// * The last appends are in `<store>-wal` until the file is large enough for a checkpoint, even while the store is
+///   closed: to copy or move the store, take that file along, or merge it with SQLite's own tool first.
+/// * The file has a format version; a file with a newer version is refused.
 /// * If one of its files is moved, removed or replaced, appends and reads fail with [`LogErrorKind::Replaced`]: the
 ///   store confirms nothing that its next opener would not find.
 ///
-/// **Dropping** it does not wait: queued appends are still written while the process lives, and a blocked disk never
-/// delays the exit. [`SqliteLog::close`] waits.
+/// **Dropping** the log does not wait: queued appends are still written while the process lives, and a blocked disk
+/// never delays the exit. [`SqliteLog::close`] waits.
 #[derive(Clone)]
 pub struct SqliteLog {
     path: Arc<Path>,
@@ -58,13 +58,13 @@ pub struct SqliteLog {
 }
 
 impl SqliteLog {
-    /// Opens the store at this path, or creates it if there is none. Its folder must exist.
+    /// Opens the store at this path, or creates it if it is missing. Its folder must exist.
     ///
     /// **Cancel safety**: dropping it may leave an empty store.
     ///
     /// # Errors
-    /// A [`LogError`] whose kind tells if the folder is missing, not writable or full, if the file is not a store,
-    /// damaged or newer, or if another process keeps it busy.
+    /// Returns a [`LogError`] whose kind names the reason: the folder is missing, not writable or full; the file is not
+    /// a store, damaged or newer; or another process keeps the store busy.
     pub async fn open(path: impl AsRef<Path>) -> Result<Self, LogError> {
         let path = path.as_ref();
         let path: Arc<Path> = std::path::absolute(path)
@@ -114,7 +114,7 @@ impl SqliteLog {
         let (reads, closed) = (self.reads.clone(), self.closed());
         async move {
             let (reply, answer) = oneshot::channel();
-            // The caller may be gone: then the answer is dropped.
+            // If the caller has stopped waiting, the answer is dropped.
             let job: ReadJob = Box::new(move |reader| {
                 drop(reply.send(reader.check_files().and_then(|()| job(reader))));
             });
@@ -124,7 +124,8 @@ impl SqliteLog {
     }
 }
 
-/// Starts a thread that opens the store and then runs, and waits until it is open. Returns the path without links.
+/// Starts a thread that opens the store and then calls `run`. Waits until the store is open, and returns the path
+/// without links.
 async fn start(
     name: &str,
     path: &Arc<Path>,
@@ -138,7 +139,7 @@ async fn start(
                 run(store);
             }
         }
-        // The opener may be gone.
+        // The opener may have stopped waiting.
         Err(error) => drop(opened.send(Err(error))),
     })
     .map_err(|error| io_error(path, error))?;
@@ -148,7 +149,8 @@ async fn start(
         .unwrap_or_else(|_| Err(LogError::new(LogErrorKind::Closed, place())))
 }
 
-/// Wraps a file's lock as a stream's lock. The reader releases it, or the drop does if the store is closed.
+/// Wraps a file's lock as a stream's lock. The reader releases the lock; if the store is closed, dropping the file
+/// does.
 fn stream_lock(stream: StreamName, file: FileLock, reads: mpsc::Sender<ReadJob>) -> StreamLock {
     let is_first = file.is_first();
     let lock = StreamLock::new(stream, move || {
@@ -266,7 +268,7 @@ impl Log for SqliteLog {
         })
     }
 
-    /// The file, those of SQLite next to it, and the folder of its locks.
+    /// The store's file, SQLite's files next to it, and the folder of its locks.
     fn files(&self) -> Vec<PathBuf> {
         files::paths(&self.resolved)
     }
@@ -274,7 +276,8 @@ impl Log for SqliteLog {
     fn close(&self) -> LogFuture<()> {
         let log = self.clone();
         LogFuture::waiting(async move {
-            // The reader first, so that the writer's connection is the last one. A thread that has ended needs no command.
+            // Close the reader first, so that the writer's connection is the last one. A thread that has ended needs no
+            // command.
             drop(log.reads.send(Box::new(StoreReader::close)).await);
             log.reading.closed().await;
             drop(log.writes.send(WriteCommand::Close).await);

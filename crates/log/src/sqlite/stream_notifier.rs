@@ -40,7 +40,7 @@ impl StreamFollower {
 impl Drop for StreamFollower {
     fn drop(&mut self) {
         let mut followed = self.notifier.0.lock();
-        // Two references left: this was the last follower. New followers clone theirs under this lock.
+        // Two remaining references mean that this was the last follower. New followers clone theirs under this lock.
         if Arc::strong_count(&self.grown) == 2 {
             followed.remove(&self.stream);
         }

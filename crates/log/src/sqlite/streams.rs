@@ -20,7 +20,7 @@ pub(super) const INSERT: &str =
 pub(super) struct StreamEnd {
     pub(super) id: i64,
     pub(super) version: Version,
-    /// Row of its last record, 0 if it is empty.
+    /// Row of the stream's last record, 0 if the stream is empty.
     pub(super) last_record: i64,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct StreamEnd {
 #[derive(Debug, Default)]
 pub(super) struct StreamCache {
     known: HashMap<StreamName, StreamEnd>,
-    /// Ends that are not in the table yet. A stream with two appends in a group is here twice, in order.
+    /// Ends that are not in the table yet. A stream with two appends in a group appears twice, in order.
     changed: Vec<StreamEnd>,
     /// SQLite's counter of changes by other connections.
     data_version: i64,
@@ -40,7 +40,7 @@ impl StreamCache {
         self.changed.clear();
     }
 
-    /// Call it in a write transaction, in which no other connection writes.
+    /// Call this function in a write transaction, in which no other connection writes.
     pub(super) fn forget_if_another_wrote(
         &mut self,
         connection: &Connection,

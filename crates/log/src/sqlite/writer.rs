@@ -20,19 +20,21 @@ use super::stream_notifier::StreamNotifier;
 use super::streams::{INSERT, StreamCache};
 use crate::{AppendError, AppendId, LogError, RecordBytes, StreamLock, StreamName, Version};
 
-/// Maximum appends in one transaction. For 256, a sync takes 1 % of the writing time; more would delay the first one.
+/// Maximum appends in one transaction. With 256 appends, a sync takes 1 % of the writing time; more appends would delay
+/// the first one.
 const GROUP_LEN_MAX: usize = 256;
 /// Maximum bytes in one transaction, so that a few long appends do not delay many short ones for long.
 const GROUP_BYTES_MAX: usize = 8 << 20;
-/// Longest wait of a group until it is as long as the previous one: callers with an answer are about to send the next
-/// append, and would miss the group and wait for a whole sync. A single writer never waits.
+/// Maximum time that a group waits until it is as long as the previous one. Callers that have just received an answer
+/// are about to send the next append, and would miss the group and wait for a whole sync. A single writer never waits.
 const GATHER_MAX: Duration = Duration::from_micros(200);
 
 #[derive(Debug)]
 pub(super) enum WriteCommand {
     Append(QueuedAppend),
     Delete {
-        /// Held until the stream is gone, so that nobody else can take the lock, even if the caller has left.
+        /// Held until the stream is deleted, so that no other owner can take the lock, even if the caller no longer
+        /// waits.
         lock: StreamLock,
         reply: oneshot::Sender<Result<(), LogError>>,
     },
@@ -82,7 +84,7 @@ impl StoreWriter {
         }
     }
 
-    /// Runs until the store is closed or dropped and no commands are left.
+    /// Runs until the store is closed or dropped and the queue is empty.
     pub(super) fn run(mut self, mut commands: mpsc::Receiver<WriteCommand>) {
         let mut group = Vec::with_capacity(GROUP_LEN_MAX);
         let mut len_before = 1;
@@ -94,7 +96,7 @@ impl StoreWriter {
                 Some(WriteCommand::Delete { lock, reply }) => {
                     let answer = self.delete(lock.stream());
                     drop(lock);
-                    // The caller may be gone; the stream is still deleted.
+                    // The caller may have stopped waiting; the stream is still deleted.
                     drop(reply.send(answer));
                 }
                 Some(WriteCommand::Close) => commands.close(),
@@ -114,7 +116,7 @@ impl StoreWriter {
                     if answer.is_ok() {
                         self.notifier.notify_grown(&append.stream);
                     }
-                    // The caller may be gone; the records stay.
+                    // The caller may have stopped waiting; the records stay.
                     drop(append.reply.send(answer));
                 }
             }
@@ -141,8 +143,8 @@ impl StoreWriter {
         &mut self,
         group: &[QueuedAppend],
     ) -> Result<Vec<Result<Version, AppendError>>, GroupError> {
-        // Checked before, so that a refused append is certainly not written; and after, so that a confirmed append is
-        // where the next opener finds it.
+        // The check before the commit proves that a refused append is not written. The check after it proves that the
+        // next opener finds a confirmed append.
         self.files.check().map_err(GroupError::NotWritten)?;
         let path = Arc::clone(&self.path);
         let named = |error| sqlite_error(&path, error);
@@ -184,7 +186,7 @@ impl StoreWriter {
             streams,
             ..
         } = self;
-        // Writers of other processes wait from here on, so the versions that are read next cannot change.
+        // Writers of other processes wait from here on, so the versions in the following reads cannot change.
         connection.execute_batch("BEGIN IMMEDIATE")?;
         streams.forget_if_another_wrote(connection)?;
         let mut answers = Vec::with_capacity(group.len());

@@ -57,7 +57,7 @@ async fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Appends records `STREAM n`, where `n` is their number, `per_append` at a time, beside other writers.
+/// Appends records `STREAM n`, where `n` is their number, `per_append` at a time, while other writers may append, too.
 async fn append(log: &SqliteLog, name: &str, per_append: u64, count: u64) -> Result<(), Failure> {
     let (stream, mut ids) = (StreamName::new(name), AppendIds::new());
     let known = log

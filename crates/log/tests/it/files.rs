@@ -1,4 +1,4 @@
-//! Files and folders that are not a store or are read-only: a one-line error, and no change.
+//! Paths that are not a store or are read-only: the error is one line, and nothing changes.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -140,7 +140,7 @@ async fn damage_is_reported_and_never_read_as_records() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     filled(&path).await;
-    // SQLite itself deletes the write-ahead log on close, so that everything is in one file.
+    // On close, SQLite's own connection deletes the write-ahead log, so that all data is in one file.
     let alone = rusqlite::Connection::open(&path).unwrap();
     alone
         .query_row("SELECT count(*) FROM records", [], |_| Ok(()))
@@ -190,7 +190,8 @@ async fn damage_is_reported_and_never_read_as_records() {
 
 /// Output of the helper for a store. If the tests run as root, the helper runs as a user without rights.
 fn tried(path: &Path, shell: &str) -> String {
-    // A copy in a public folder: other users may have no access to the build folder, as in root's home.
+    // The copy is in a public folder, because other users may have no access to the build folder (for example in root's
+    // home).
     let open = tempfile::tempdir().unwrap();
     set_mode(open.path(), 0o755);
     let copy = open.path().join("helper");
@@ -223,14 +224,14 @@ fn set_mode(path: &Path, mode: u32) {
 async fn store_without_write_permission_is_read_only() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    // A read-only folder: no store can be created in it.
+    // No store can be created in a read-only folder.
     set_mode(folder.path(), 0o555);
     assert!(
         tried(&path, "").starts_with("ReadOnly: "),
         "{}",
         tried(&path, "")
     );
-    // A read-only store in a writable folder.
+    // A read-only store cannot be opened, even in a writable folder.
     set_mode(folder.path(), 0o777);
     filled(&path).await;
     set_mode(&path, 0o444);
@@ -239,7 +240,7 @@ async fn store_without_write_permission_is_read_only() {
         "{}",
         tried(&path, "")
     );
-    // A writable store in a read-only folder: the write-ahead log cannot be created.
+    // A writable store in a read-only folder cannot be opened: SQLite cannot create the write-ahead log.
     set_mode(&path, 0o666);
     set_mode(folder.path(), 0o555);
     assert!(
@@ -247,7 +248,7 @@ async fn store_without_write_permission_is_read_only() {
         "{}",
         tried(&path, "")
     );
-    // A folder without search permission.
+    // A store in a folder without search permission cannot be opened.
     set_mode(folder.path(), 0o000);
     assert!(
         tried(&path, "").starts_with("ReadOnly: "),
@@ -264,7 +265,7 @@ async fn refused_write_is_an_error_and_leaves_the_store_intact() {
     filled(&path).await;
     set_mode(folder.path(), 0o777);
     set_mode(&path, 0o666);
-    // A limit of 64 kB per file (in blocks of 512 bytes), for a record of 100 kB.
+    // Sets a limit of 64 kB per file (in blocks of 512 bytes), for a record of 100 kB.
     let said = tried(&path, "trap '' XFSZ; ulimit -f 128;");
     assert!(
         said.starts_with("Io: ") || said.starts_with("Full: "),

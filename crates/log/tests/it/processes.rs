@@ -59,7 +59,7 @@ async fn acknowledged_appends_survive_kill_9_at_any_time() {
         let mut writer = start(&["append", "3", "1000000", "a", "b", "c", "d"], &store);
         let mut lines = BufReader::new(writer.stdout.take().unwrap()).lines();
         let mut hear = |line: Option<std::io::Result<String>>| {
-            // The kill may cut the last line: then its append does not count as acknowledged.
+            // The kill may cut the last line. The append of a cut line does not count as acknowledged.
             let Some(Ok(line)) = line else { return false };
             if let Some((stream, version)) = line.split_once(' ') {
                 acknowledged.insert(stream.to_owned(), version.parse().unwrap());
@@ -105,7 +105,7 @@ async fn acknowledged_appends_survive_kill_9_at_any_time() {
 async fn two_processes_append_to_the_same_and_other_streams() {
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("store.db");
-    // Both also create the store.
+    // Both writers also try to create the store.
     let mut one = start(&["append", "1", "200", "shared", "one"], &store);
     let mut two = start(&["append", "2", "200", "shared", "two"], &store);
     for writer in [&mut one, &mut two] {
@@ -207,7 +207,7 @@ async fn living_owner_without_its_lock_file_keeps_the_session() {
         assert!(matches!(refused, SessionError::InUse { .. }), "{refused}");
         assert_eq!(log.list("session/s").await.unwrap()[0].1, version);
         if turn == "open" {
-            // The folder exists again, and the owner of the open turn still counts.
+            // The lock folder exists again, and the owner of the open turn still counts.
             let refused = resume().await.unwrap_err();
             assert!(matches!(refused, SessionError::InUse { .. }), "{refused}");
             let (_, by) = read_session(&*log, &id).await.unwrap();
@@ -216,7 +216,7 @@ async fn living_owner_without_its_lock_file_keeps_the_session() {
             assert_eq!(listed.owner.unwrap().pid, owner.id());
         }
 
-        // A zombie is not an owner, even if nobody reaps it.
+        // A zombie is not an owner, even if it is never reaped.
         owner.kill().unwrap();
         let began = Instant::now();
         loop {
@@ -290,7 +290,7 @@ async fn append_waits_for_a_busy_process_and_then_fails() {
         waited > Duration::from_secs(4) && waited < Duration::from_secs(8),
         "{waited:?}"
     );
-    // A blocked writer does not delay the drop, and so not the exit.
+    // A blocked writer does not delay the drop, so it does not delay the exit.
     let blocked = log.append(&name, Version(1), AppendId(3), vec!["b".into()]);
     let began = Instant::now();
     drop((log, blocked));

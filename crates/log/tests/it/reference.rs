@@ -1,4 +1,4 @@
-//! Reference implementation of a log: streams are vectors, and every append is remembered.
+//! Reference implementation of a log: streams are vectors, and every append is kept.
 
 use std::collections::BTreeMap;
 

@@ -157,7 +157,8 @@ async fn link_to_a_store_shares_its_locks() {
     };
     let second = linked.try_lock(&stream).await.unwrap();
     assert!(matches!(second, LockAttempt::HeldBy(_)), "{second:?}");
-    // The link has a new target: the store that was opened through it is not the one that the next opener finds.
+    // The link has a new target: the store that was opened through the link is not the store that the next opener
+    // finds.
     append(&linked, 0).await.unwrap();
     fs::remove_file(&link).unwrap();
     symlink(beside(&path, ".other"), &link).unwrap();

@@ -13,7 +13,7 @@ use allstop_log::{
     read_session, remove_session,
 };
 
-/// Any time: these tests do not depend on the clock.
+/// An arbitrary time: these tests do not depend on the clock.
 pub(crate) fn at() -> Timestamp {
     Timestamp::from_unix_ms(0)
 }
@@ -166,7 +166,7 @@ async fn resume_works_after_the_store_was_dropped_in_mid_turn() {
     run_turn(&mut session, 1).await;
     session.append(vec![turn_started(2)]).await.unwrap();
     let (before, version) = (session.state().clone(), session.version());
-    // Not closed, as at the end of a process, except for the lock, which the kernel would release.
+    // The session is not closed, as when the process ends. Only the lock is released, as the kernel would do it.
     drop(session);
 
     let log = Arc::new(open().await.unwrap());

@@ -16,7 +16,7 @@ use allstop_log::{
 use crate::session::{answered_and_committed, at, model_call_started, run_turn, turn_started};
 use crate::unsteady::Unsteady;
 
-/// More turns than any read of an end needs.
+/// Number of turns: more than any read of an end needs.
 const TURNS: u32 = 300;
 
 fn whole_turn(turn: u32) -> Vec<SessionRecord> {
@@ -27,7 +27,7 @@ fn whole_turn(turn: u32) -> Vec<SessionRecord> {
         .collect()
 }
 
-/// A compaction after `turns` turns of two messages each: all but the last `turns_kept` are dropped.
+/// A compaction after `turns` turns of two messages each. It drops all but the last `turns_kept` turns.
 fn compacted(turns: u32, turns_kept: u32) -> SessionRecord {
     SessionRecord::Compacted {
         at: at(),
@@ -161,7 +161,7 @@ async fn resumed_session_is_read_from_its_last_compaction() {
     }
     assert_eq!(session.state().next_turn(), TurnNumber(TURNS + 3));
 
-    // A turn from before the compaction can still be undone if its messages are here in full.
+    // A turn from before the compaction can still be undone if the state has all of its messages.
     for turn in [TURNS + 1, TURNS, TURNS - 1] {
         let (turn, at) = (TurnNumber(turn), at());
         let undone = SessionRecord::TurnUndone { turn, at };
@@ -195,7 +195,7 @@ async fn records_of_older_versions_are_read_in_full() {
     assert_eq!(session.version(), version);
     assert_eq!(session.state().turns().len(), TURNS as usize);
 
-    // Two kept messages and a summary.
+    // The messages dropped are two kept messages and the summary.
     let again = SessionRecord::Compacted {
         at: at(),
         messages_dropped: 3,

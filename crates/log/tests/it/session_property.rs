@@ -1,4 +1,4 @@
-//! A session on a log that loses answers, is full or falls silent at any time: the state always equals the stored
+//! A session on a log that loses answers, is full or stops answering at any time: the state always equals the stored
 //! records, and no record is lost or duplicated.
 
 use std::sync::Arc;
@@ -137,7 +137,7 @@ async fn run(doings: Vec<(Do, Vec<Fault>, bool)>) {
                 session = SessionWriter::resume(log.clone(), "s".into(), at())
                     .await
                     .unwrap();
-                // Everything uncertain is certain now, and the crashed turn has its ending.
+                // All uncertain records are certain now, and the crashed turn has its ending.
                 books.certain = stored(&*log, "s").await;
                 books.perhaps.clear();
                 assert!(session.state().open_turn().is_none());
@@ -156,12 +156,12 @@ async fn run(doings: Vec<(Do, Vec<Fault>, bool)>) {
             });
             match poll!(&mut asked) {
                 Poll::Ready(answer) => Some(answer),
-                // No answer: the store stays silent for this append.
+                // The store does not answer this append.
                 Poll::Pending => None,
             }
         };
         log.faults.lock().clear();
-        // The unsettled append is settled first; only then are the new records sent.
+        // The session first settles the unsettled append, and only then sends the new records.
         let known = usize::try_from(session.version().0).unwrap();
         match answer {
             Some(Ok(())) => {
@@ -176,7 +176,7 @@ async fn run(doings: Vec<(Do, Vec<Fault>, bool)>) {
             }
             Some(Err(SessionError::Log(error))) => {
                 assert_eq!(error.kind(), LogErrorKind::Full);
-                // The error proves that nothing of this append was written.
+                // The error proves that no record of this append was written.
                 assert!(known == books.certain.len() + unsettled.len());
                 books.certain.extend(unsettled);
                 books.perhaps.clear();

@@ -1,4 +1,4 @@
-//! A session on a store that loses answers, falls silent or is full.
+//! A session on a store that loses answers, stops answering or is full.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use crate::session::{at, model_call_started, run_turn, stored, turn_started};
 
-/// A log over one in memory, whose appends fail as configured.
+/// A log over one in memory. Its appends fail as configured.
 #[derive(Debug, Default)]
 pub(crate) struct Unsteady {
     log: MemoryLog,
@@ -168,7 +168,8 @@ async fn full_store_after_a_lost_answer_does_not_mean_unwritten() {
     *log.faults.lock() = vec![Fault::Full, Fault::Full, Fault::WrittenButAnswerLost];
     let unknown = session.append(vec![turn_started(1)]).await;
     assert!(matches!(unknown, Err(SessionError::Indeterminate)));
-    // The refused append was written, and the session continues after it instead of taking it for another writer's.
+    // The refused append was written, and the session continues after it instead of mistaking it for another writer's
+    // append.
     session.append(vec![model_call_started(1)]).await.unwrap();
     assert_eq!(stored(&*log, "s").await.len(), 3);
 }

@@ -39,7 +39,7 @@ pub(super) fn state(pair: &SocketPair) -> Option<u8> {
 fn parse(answer: &[u8]) -> Option<u8> {
     let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
     match kind {
-        // The second byte of `struct inet_diag_msg`.
+        // This is the second byte of `struct inet_diag_msg`.
         SOCK_DIAG_BY_FAMILY => answer.get(HEADER_LEN + 1).copied(),
         NLMSG_ERROR => {
             let error = answer.get(HEADER_LEN..HEADER_LEN + 4)?.try_into().ok()?;

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 pub(crate) use socket_pair::SocketPair;
 
-/// True if our side holds this connection open, at a time not before `since`. `None` if the system cannot tell.
+/// True if our side holds this connection open, at a time not before `since`. `None` if the system cannot determine it.
 pub(crate) fn is_open(pair: &SocketPair, since: Instant) -> Option<bool> {
     #[cfg(target_os = "linux")]
     if let Some(state) = diag::state(pair) {
@@ -37,7 +37,7 @@ mod tests {
     fn connection_is_open_until_our_side_closes_it() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let Ok(listener) = std::net::TcpListener::bind(address) else {
-                // The machine has no IPv6.
+                // This machine has no IPv6.
                 assert!(address.starts_with('['));
                 continue;
             };
@@ -56,7 +56,7 @@ mod tests {
                 table
             };
             assert!(seen());
-            // Closed only by the other side: we still hold it.
+            // Only the other side has closed the connection: our side still holds it.
             drop(listener.accept().unwrap());
             assert!(seen());
             drop(ours);

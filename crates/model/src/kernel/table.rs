@@ -14,10 +14,11 @@ use super::socket_pair::SocketPair;
 pub(super) type OpenSockets = Arc<HashSet<SocketPair>>;
 
 /// The last read of the table, with its start time. A thousand calls that are stopped together share one read: the
-/// table is read again only for a call that asks after the start of the last read.
+/// table is read again only for a query that is made after the start of the last read.
 static NEWEST: Mutex<Option<(Instant, OpenSockets)>> = Mutex::new(None);
 
-/// TCP connections of this network namespace that were open at a time not before `since`, if the system can tell.
+/// TCP connections of this network namespace that were open at a time not before `since`; `None` if the system cannot
+/// list them.
 pub(super) fn open_sockets_since(since: Instant) -> Option<OpenSockets> {
     let mut newest = NEWEST.lock();
     if let Some((began, open)) = &*newest

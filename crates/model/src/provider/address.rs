@@ -33,7 +33,7 @@ pub fn without_secrets(text: &str) -> String {
         Ok(mut url) if url.has_host() => {
             url.set_query(None);
             url.set_fragment(None);
-            // A URL with a host can have both parts.
+            // A URL with a host can have a user name and a password, so these calls do not fail.
             if url
                 .set_username("")
                 .and_then(|()| url.set_password(None))

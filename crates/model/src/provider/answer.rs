@@ -12,7 +12,7 @@ use super::protocol::EventDecodeError;
 use crate::{CALLS_MAX, FinishReason, ModelEvent};
 
 /// Maximum length of an answer: text, reasoning and arguments together. The longest outputs of current models, 128,000
-/// tokens, are about a third of it. Each stage of an answer on its way into the log has a copy of it.
+/// tokens, are about a third of it. Each stage between the provider and the log holds a copy of an answer.
 pub(super) const ANSWER_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 pub(super) struct AnswerParts {
@@ -38,7 +38,7 @@ pub(super) struct OpenCall {
 /// Arguments of a call so far, as text.
 struct CallText {
     text: String,
-    /// True if the protocol sends no arguments for a call without any.
+    /// True if the protocol sends no text for a call without arguments.
     may_be_empty: bool,
 }
 
@@ -82,7 +82,7 @@ impl AnswerParts {
         Ok(())
     }
 
-    /// Begins a call whose arguments arrive as text. `may_be_empty`: a call without arguments sends no text.
+    /// Begins a call whose arguments arrive as text. `may_be_empty` is true if a call without arguments sends no text.
     pub(super) fn begin_call(
         &mut self,
         index: u64,
@@ -136,21 +136,21 @@ impl AnswerParts {
         self.usage = usage.or(self.usage);
     }
 
-    /// Takes the provider's finish reason. `wants_tools`: it says that the model calls tools.
+    /// Takes the provider's finish reason. `wants_tools` is true if the reason announces tool calls.
     pub(super) fn finish(&mut self, reason: FinishReason, wants_tools: bool) {
         self.finish = Some(reason);
         self.wants_tools |= wants_tools;
     }
 
-    /// Ends the answer: emits its calls, its usage and its end.
+    /// Ends the answer: adds the events for its calls, its usage and its end.
     pub(super) fn end(&mut self) -> Result<(), EventDecodeError> {
         let finish = self.finish.unwrap_or(FinishReason::Done);
-        // The last call was cut off: the model learns that it did not run.
+        // The last call was cut off. Its malformed arguments inform the model that the call did not run.
         let is_cut = finish != FinishReason::Done;
         let mut has_calls = false;
         let mut room = VALUE_BYTES_MAX;
         for call in std::mem::take(&mut self.calls) {
-            // A call that was cut off before its name cannot be answered.
+            // A call that was cut off before its name cannot get a result.
             if is_cut && call.name.is_empty() {
                 continue;
             }
@@ -190,14 +190,14 @@ impl OpenCall {
         &self.id
     }
 
-    /// True if its arguments are complete JSON already.
+    /// True if the call's arguments are already complete JSON.
     pub(super) fn is_whole(&self) -> bool {
         serde_json::from_str::<serde::de::IgnoredAny>(&self.arguments.text).is_ok()
     }
 }
 
 impl CallText {
-    /// The arguments as the model wrote them; invalid ones are never replaced by an empty object.
+    /// The arguments as the model wrote them. Invalid arguments are never replaced by an empty object.
     fn into_arguments(self, is_cut: bool, room: &mut usize) -> Result<Arguments, EventDecodeError> {
         let Self { text, may_be_empty } = self;
         let text = if text.is_empty() && may_be_empty && !is_cut {

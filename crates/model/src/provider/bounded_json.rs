@@ -1,7 +1,7 @@
 //! Parses a provider's JSON into a value of bounded memory.
 //!
-//! A value takes far more memory than its text: each `0` of an array 32 bytes, each `{"a":0}` about 700. So long texts
-//! are weighed before they are parsed.
+//! A value takes far more memory than its text: each `0` of an array takes 32 bytes, each `{"a":0}` about 700. So long
+//! texts are weighed before they are parsed.
 
 use std::fmt;
 
@@ -55,7 +55,8 @@ fn value_of(text: &str) -> Result<Value, JsonError> {
     serde_json::from_str(text).map_err(JsonError::Syntax)
 }
 
-/// Weighs a value without storing it, and subtracts its weight from `left`, which becomes `None` if it is too heavy.
+/// Weighs a value without storing it, and subtracts its weight from `left`. Sets `left` to `None` if the value is too
+/// heavy.
 struct ValueScale<'a> {
     left: &'a mut Option<usize>,
 }
@@ -121,7 +122,7 @@ impl<'de> Visitor<'de> for ValueScale<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut fields: A) -> Result<(), A::Error> {
-        // An empty object takes no memory of its own.
+        // The weight of the object itself counts with its first field, because an empty object allocates no memory.
         let mut own = OBJECT_BYTES;
         while fields.next_key_seed(self.again())?.is_some() {
             self.add(FIELD_BYTES + std::mem::take(&mut own))?;

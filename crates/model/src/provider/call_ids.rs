@@ -24,8 +24,8 @@ impl CallIds {
         Self { taken }
     }
 
-    /// The provider's id, numbered if it is taken. Many servers restart at `call_0` in each answer, and some send no
-    /// id.
+    /// Returns the provider's id, with a number if the id is taken. Many servers restart at `call_0` in each answer,
+    /// and some send no id.
     pub(super) fn unique(&mut self, given: &str) -> CallId {
         let base = if given.trim().is_empty() {
             "call"

@@ -26,7 +26,7 @@ pub(super) struct ClientPool {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ClientPlan {
     pub(super) connect_limit: Option<Duration>,
-    /// The server is on this machine, so no proxy is used.
+    /// True if the server is on this machine, so that no proxy is used.
     pub(super) is_loopback: bool,
     pub(super) is_https: bool,
 }
@@ -52,7 +52,7 @@ impl ClientPool {
         }
     }
 
-    /// Takes a client for one call. From here on its connections are registered with the call's probe.
+    /// Takes a client for one call. From here on the client's connections are registered with the call's probe.
     pub(super) fn lease(
         pool: &Arc<Self>,
         probe: &ConnectionProbe,
@@ -75,7 +75,7 @@ impl ClientPool {
         install_tls();
         let mut builder = reqwest::Client::builder()
             .user_agent(concat!("allstop/", env!("CARGO_PKG_VERSION")))
-            // With HTTP/2, other calls would share the connection, so dropping one call could not close it.
+            // With HTTP/2, other calls would share the connection, so dropping one call could not close the connection.
             .http1_only()
             .pool_max_idle_per_host(1)
             // Compression would delay tokens.
@@ -105,7 +105,7 @@ impl ClientPool {
     }
 }
 
-/// Makes ring the TLS provider of the process, unless the program has chosen another before.
+/// Makes ring the TLS provider of the process, unless the program has already chosen another.
 pub(super) fn install_tls() {
     let _first_is_kept = rustls::crypto::ring::default_provider().install_default();
 }
@@ -172,7 +172,8 @@ where
         let attempt = self.record.begin_connect();
         let connecting = self.inner.call(destination);
         Box::pin(async move {
-            // In this order: a drop destroys the connecting socket before it removes the attempt from the record.
+            // The order of these two variables matters: a drop destroys the connecting socket before it removes the
+            // attempt from the record.
             let attempt = attempt;
             let connection = connecting.await?;
             attempt.connected(pair_of(&connection));

@@ -41,7 +41,7 @@ impl ErrorContext {
         }
     }
 
-    /// The next event could not be read.
+    /// Error for a failed read of the next event.
     pub(super) fn of_read(&self, error: EventReadError) -> ModelError {
         match error {
             EventReadError::Transport(error) => self.of_transport(&error),
@@ -50,7 +50,7 @@ impl ErrorContext {
         }
     }
 
-    /// An event has invalid content.
+    /// Error for an event with invalid content.
     pub(super) fn of_decode(&self, error: EventDecodeError) -> ModelError {
         match error {
             EventDecodeError::Json(JsonError::TooLarge) => {
@@ -83,12 +83,13 @@ impl ErrorContext {
         }
     }
 
-    /// The response ended before the answer was complete. `other`: the beginning of a response without events.
+    /// Error for a response that ended before the answer was complete. `other` is the beginning of a response without
+    /// events.
     pub(super) fn ended_early(&self, other: Option<String>) -> ModelError {
         let Some(body) = other else {
             return self.cut();
         };
-        // Some gateways refuse with status 200 and an error object.
+        // Some gateways refuse a request with status 200 and an error object.
         if let Ok(body) = parse(&body)
             && let Some(error) = body.get("error").or(body.get("detail"))
             && !error.is_null()
@@ -138,7 +139,7 @@ impl ErrorContext {
         })
     }
 
-    /// The provider refused the request with this status and the beginning of this body.
+    /// Error for a request that the provider refused with this status. `body` is the beginning of the response's body.
     pub(super) fn of_status(
         &self,
         status: StatusCode,
@@ -190,7 +191,7 @@ impl ErrorContext {
         })
     }
 
-    /// An error object instead of an answer, or within one. `did` describes the provider's action.
+    /// Error for an error object instead of an answer, or within one. `did` describes the provider's action.
     fn of_error_object(&self, body: &Value, did: &str) -> ModelError {
         let body = body
             .get("error")
@@ -211,14 +212,14 @@ impl ErrorContext {
             | "invalid_request_error"
             | "exceed_context_size_error"
             | "context_length_exceeded" => ModelErrorKind::Invalid,
-            // An error within an answer counts as the provider's problem unless its code says otherwise.
+            // An error within an answer counts as the provider's problem unless its code names another cause.
             _ => ModelErrorKind::Unavailable,
         };
         let message = text.message.unwrap_or_else(|| body.to_string());
         self.make(kind, &format!("{} {did}: {message}", self.url))
     }
 
-    /// The request or the answer failed in transit.
+    /// Error for a request or an answer that failed in transit.
     pub(super) fn of_transport(&self, reqwest: &reqwest::Error) -> ModelError {
         let cause = innermost(reqwest);
         if reqwest.is_connect() && reqwest.is_timeout() {

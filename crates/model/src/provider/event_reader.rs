@@ -30,7 +30,7 @@ pub(super) struct EventReader {
     response: reqwest::Response,
     /// The unfinished line.
     line: Vec<u8>,
-    /// True if the last chunk ended with CR: a following LF belongs to the same line end.
+    /// True if the last chunk ended with CR, so that a following LF belongs to the same line end.
     after_cr: bool,
     /// Data of the unfinished event: its `data:` lines, joined.
     data: Option<Vec<u8>>,
@@ -96,7 +96,8 @@ impl EventReader {
                 None => self.end(),
             }
             if self.events.is_empty() {
-                // A server that sends meaningless data faster than it is read would keep the task busy for ever.
+                // Without this, a server that sends meaningless data faster than it is read would keep the task busy
+                // for ever.
                 tokio::task::yield_now().await;
             }
         }
@@ -166,7 +167,7 @@ impl EventReader {
         }
     }
 
-    /// Takes the last event even without an empty line after it, which some servers omit.
+    /// Takes the last event even if no empty line follows it. Some servers omit that line.
     fn end(&mut self) {
         self.at_end = true;
         let last = std::mem::take(&mut self.line);

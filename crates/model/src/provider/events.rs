@@ -15,7 +15,7 @@ use super::protocol::{AnswerProgress, Protocol};
 use super::target::ModelTarget;
 use crate::{ModelError, ModelEvent, ModelRequest};
 
-/// Longest wait for an error body after the status, which has most of the information.
+/// Maximum wait for an error body. The status, which has most of the information, has already arrived.
 const ERROR_BODY_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// A call whose request was accepted. Dropping it closes the connection, unless the answer was complete.
@@ -90,7 +90,7 @@ impl ProviderCall {
             if let Some(event) = self.answer.next_event() {
                 return Ok((event, CallState::Running(self)));
             }
-            // Meaningless events never reach the caller, who checks for a stop between events: yield here.
+            // Meaningless events never reach the caller, who checks for a stop between events. So yield here.
             tokio::task::consume_budget().await;
             let data = self.reader.next().await;
             let progress = match data.map_err(|error| self.errors.of_read(error))? {
@@ -113,7 +113,7 @@ impl ProviderCall {
             ..
         } = self;
         answer.end().map_err(|error| errors.of_decode(error))?;
-        // First the response, then the client: only then is the connection idle.
+        // Drop the response first, then return the client: only then is the connection idle.
         drop(reader);
         lease.finish();
         let event = answer.next_event().expect("a complete answer has an end");

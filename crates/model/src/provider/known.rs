@@ -9,7 +9,7 @@ pub(super) struct KnownProvider {
     pub(super) name: &'static str,
     /// Base URL, with a slash at its end.
     pub(super) base_url: &'static str,
-    /// Usual environment variable of the key; `None`: the provider needs no key.
+    /// Usual environment variable of the key; `None` if the provider needs no key.
     pub(super) key_name: Option<&'static str>,
     pub(super) protocol: Protocol,
 }
@@ -85,9 +85,9 @@ const MODEL_NAMES: &[(&str, &str)] = &[
     ("minimax-", "minimax"),
 ];
 
-/// The provider whose models have names like this one, if there is one.
+/// The provider whose models have names like this one; `None` if no prefix matches.
 pub(super) fn by_model(model: &str) -> Option<&'static KnownProvider> {
-    // An open model with many providers.
+    // `gpt-oss` is an open model with many providers.
     if model.starts_with("gpt-oss") {
         return None;
     }

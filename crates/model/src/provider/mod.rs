@@ -1,13 +1,13 @@
 //! Models over HTTP: known providers by name, and any OpenAI-compatible server by URL.
 //!
 //! Invariants:
-//! 1. Every call streams: without a stream, a server does not notice a closed connection before the end.
-//! 2. A client serves one call at a time, over HTTP/1.1: so the connections of a call are known, and dropping its
+//! 1. Every call streams. Without a stream, a server does not notice a closed connection before the end.
+//! 2. A client serves one call at a time, over HTTP/1.1. So the connections of a call are known, and dropping its
 //!    stream closes them instead of resetting one stream of many.
 //! 3. A tool call is emitted completely or not at all; arguments that are not JSON keep their text.
 //! 4. A stream that ends without the provider's end marker is an error.
 //! 5. No message contains a key.
-//! 6. For any input of a provider, a call holds at most one event, one answer and one error body, each of limited
+//! 6. For any input from a provider, a call holds at most one event, one answer and one error body, each of limited
 //!    length, and yields to the runtime between chunks.
 
 mod address;
@@ -61,10 +61,11 @@ pub struct ProviderModel {
 }
 
 impl ProviderModel {
-    /// Makes a model from its name: `gpt-5-mini`, `claude-…`, `groq::…`, or with a base URL the server's name for it.
+    /// Creates a model from its name: `gpt-5-mini`, `claude-…`, `groq::…`, or with a base URL the server's name for the
+    /// model.
     ///
-    /// `NotFound` for an unknown provider, `Unauthorized` for a missing key, `Invalid` for an invalid URL. Sends
-    /// nothing.
+    /// Sends nothing. Returns `NotFound` for an unknown provider, `Unauthorized` for a missing key, and `Invalid` for
+    /// an invalid URL.
     pub fn new(model: &str, options: ProviderOptions) -> Result<Self, ModelError> {
         let connect_limit = options.connect_limit;
         let target = ModelTarget::new(model, options)?;
@@ -87,7 +88,7 @@ impl Model for ProviderModel {
             let lease = ClientPool::lease(&self.clients, &request.probe)?;
             let call = ProviderCall::begin(&self.target, lease, request).await?;
             let mut events = Box::pin(call.into_events());
-            // The provider begins its answer with the first event: a failure before that may be retried.
+            // The provider begins its answer with the first event. A failure before that event may be retried.
             match events.next().await {
                 Some(Ok(first)) => {
                     let first = futures::stream::once(std::future::ready(Ok(first)));

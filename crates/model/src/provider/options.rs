@@ -22,7 +22,7 @@ pub struct ProviderOptions {
     pub key: Option<String>,
     /// Look-up of the key of a known provider.
     pub key_lookup: KeyLookup,
-    /// Time limit of a connection; `None`: no limit.
+    /// Time limit of a connection; `None` if there is no limit.
     pub connect_limit: Option<Duration>,
 }
 

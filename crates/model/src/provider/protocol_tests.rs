@@ -1,4 +1,5 @@
-//! Tests of the protocols other than chat completions: their ends, cuts and malformed arguments have the same results.
+//! Tests of the protocols other than chat completions. Ends, cuts and malformed arguments have the same results in each
+//! protocol.
 
 #[path = "../../../testkit/src/openai_server/mod.rs"]
 #[expect(
@@ -19,7 +20,8 @@ use super::{ClientPlan, ClientPool, ModelTarget, ProviderModel, ProviderOptions}
 use crate::{Model, ModelError, ModelErrorKind, ModelEvent, ModelRequest};
 use openai_server::{OpenAiServer, ServerAnswer};
 
-/// Events and error of a call to this model, with this body as response. `is_cut`: the body ends by a disconnect.
+/// Returns the events and the error of a call to this model, with this body as response. If `is_cut`, the server
+/// disconnects after the body.
 async fn hear(model: &str, body: &str, is_cut: bool) -> (Vec<ModelEvent>, Option<ModelError>) {
     let answer = ServerAnswer::stream().raw(body);
     let server = OpenAiServer::start([if is_cut {

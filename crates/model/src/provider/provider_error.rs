@@ -18,7 +18,7 @@ pub(super) struct ProviderErrorText {
 impl ProviderErrorText {
     pub(super) fn of(body: &str) -> Self {
         if let Ok(value) = parse(body) {
-            // Google sends a list with one object.
+            // Google sends a list with one error object.
             let value = value.get(0).unwrap_or(&value);
             return Self::of_value(value.get("error").unwrap_or(value));
         }
@@ -52,7 +52,7 @@ impl ProviderErrorText {
     }
 }
 
-/// True for an account that stays refused, however long the wait.
+/// True for a code that means that the account stays refused, however long the caller waits.
 pub(super) fn is_out_of_quota(code: &str) -> bool {
     matches!(
         code,

@@ -24,7 +24,7 @@ enum Endpoint {
     Known {
         provider: &'static KnownProvider,
         url: Url,
-        /// True if the name is unknown, so that a local Ollama is assumed.
+        /// True if the name matches no known provider, so that a local Ollama is assumed.
         guessed: bool,
     },
     /// An OpenAI-compatible server.
@@ -49,7 +49,7 @@ pub(super) enum KeySource {
     Variable(&'static str),
     /// User and password in the URL.
     Url,
-    /// No key is sent. The name of the provider's environment variable, if it has one.
+    /// No key is sent. Contains the name of the provider's environment variable, if it has one.
     Missing(Option<&'static str>),
 }
 
@@ -135,7 +135,7 @@ impl ModelTarget {
         without_secrets(self.url().as_str())
     }
 
-    /// True if the name is unknown, so that a local Ollama is assumed.
+    /// True if the name matches no known provider, so that a local Ollama is assumed.
     pub(super) fn is_guessed(&self) -> bool {
         matches!(&self.endpoint, Endpoint::Known { guessed: true, .. })
     }
@@ -157,7 +157,7 @@ impl ModelTarget {
         self.url().scheme() == "https"
     }
 
-    /// The same provider at another URL.
+    /// Returns the target with the same provider at another URL.
     #[cfg(test)]
     pub(super) fn moved_to(mut self, base: &str) -> Self {
         let model = self.model().to_owned();

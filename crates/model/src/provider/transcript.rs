@@ -1,4 +1,5 @@
-//! The conversation of a request in a form for all protocols: adjacent messages merged, results with their tool.
+//! The conversation of a request in a form for all protocols: adjacent messages are merged, and each result names its
+//! tool.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,14 +11,14 @@ use serde_json::{Value, json};
 /// One entry of a conversation.
 #[derive(Debug, PartialEq)]
 pub(super) enum TranscriptEntry<'a> {
-    /// Consecutive user messages: chat templates of local models refuse two in a row.
+    /// Consecutive user messages, merged because chat templates of local models refuse two in a row.
     User(Vec<&'a str>),
     /// An answer of the model. Never empty, because providers refuse that.
     Assistant {
         text: &'a str,
         calls: &'a [ToolCall],
     },
-    /// Results of one answer's calls: some providers require them together.
+    /// Results of one answer's calls, together because some providers require that.
     Results(Vec<TranscriptResult<'a>>),
 }
 

@@ -53,7 +53,7 @@ impl CompiledTurn {
 }
 
 impl ScriptedReply {
-    /// The error of this request, if it fails; counts the failure.
+    /// Returns the error of this request if it fails, and counts the failure.
     pub(super) fn error_at_start(&self) -> Option<ModelError> {
         let (error, times) = self.definition.error.as_ref()?;
         let fails = match times {
@@ -79,7 +79,7 @@ impl CompiledScript {
         }
     }
 
-    /// The reply to a request with this conversation, or the reason why there is none.
+    /// Returns the reply to a request with this conversation, or the reason why the script has none.
     pub(super) fn choose(&self, messages: &[Arc<Message>]) -> Result<ChosenReply, String> {
         let position = self.position(messages);
         let (replies, at, which) = match position.turn {
@@ -136,7 +136,7 @@ impl CompiledScript {
 struct RequestPosition<'a> {
     /// The script's turn for the last user message.
     turn: Option<&'a CompiledTurn>,
-    /// Number of assistant messages since that message.
+    /// Number of assistant messages since the last user message.
     step: usize,
     /// Number of assistant messages from the main list.
     on_line: usize,

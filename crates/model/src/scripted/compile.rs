@@ -12,7 +12,8 @@ use super::file::{ErrorAt, ScriptCall, ScriptError, ScriptFile, ScriptReply, Sta
 use super::reply::{Pause, Reply, ReplyStep, cut};
 use crate::{ModelError, ModelErrorKind};
 
-/// Maximum nodes of a script (a node is a word or a list): a recording of a whole day fits, an attack does not.
+/// Maximum nodes of a script (a node is a word or a list). The recording of a whole day fits, a malicious script does
+/// not.
 const SCRIPT_NODES_MAX: usize = 20_000_000;
 
 /// Error in a script, and its position.
@@ -38,7 +39,7 @@ impl From<serde_saphyr::Error> for ScriptProblem {
         let at = error.location().filter(|at| *at != Location::UNKNOWN);
         let text = error.without_snippet().to_string();
         let mut message = text.lines().next().unwrap_or_default();
-        // The position is already in the prefix.
+        // The prefix of the message already contains the position.
         if let Some(at) = at {
             let place = format!(" at line {}, column {}", at.line(), at.column());
             message = message.strip_suffix(&place).unwrap_or(message);

@@ -7,8 +7,8 @@
 //! - The main list answers all other messages, in the order of the conversation: the number of the reply is the number
 //!   of earlier assistant messages from the main list.
 //!
-//! So after a stop with rollback the same reply is played again, and after a stop that kept the turn the next one. The
-//! format of script files is described in `docs/scripted-model.md`.
+//! So after a stop with rollback the script plays the same reply again, and after a stop that kept the turn it plays
+//! the next one. The format of script files is described in `docs/scripted-model.md`.
 
 mod choose;
 mod compile;
@@ -68,7 +68,7 @@ impl ScriptedModel {
     /// Parses a script. `name` is for messages and receipts.
     ///
     /// # Errors
-    /// Kind `Script`, with line and column.
+    /// Returns an error of kind `Script`, with line and column.
     pub fn parse(name: &str, text: &str) -> Result<Self, ModelError> {
         let script = compile::parse(text).map_err(|wrong| {
             ModelError::new(ModelErrorKind::Script, format!("{name}:{wrong}"))
@@ -80,7 +80,8 @@ impl ScriptedModel {
     /// Parses a script file.
     ///
     /// # Errors
-    /// Kind `Script`, if the file is unreadable, or invalid, with line and column.
+    /// Returns an error of kind `Script` if the file is unreadable or invalid; an error for an invalid file has line
+    /// and column.
     pub fn from_file(path: &Path) -> Result<Self, ModelError> {
         let name = path
             .file_name()
@@ -103,14 +104,14 @@ impl ScriptedModel {
         }
     }
 
-    /// Returns the model with another name.
+    /// Returns the model with this name.
     #[must_use]
     pub fn with_name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// Returns the model with every request stored, for tests.
+    /// Returns the model with storage for every request, for tests.
     #[must_use]
     pub fn keeping_requests(mut self) -> Self {
         self.requests = Some(Mutex::default());

@@ -26,11 +26,11 @@ impl Pause {
     }
 }
 
-/// A reply with its events, pauses and errors. Built from left to right, in the order of the stream.
+/// A reply with its events, pauses and errors. The builder methods add them in the order of the stream.
 #[derive(Debug, Clone, Default)]
 pub struct Reply {
     pub(super) connect_stall: Option<Pause>,
-    /// Error instead of the reply, and its number of repetitions; `None` means always.
+    /// Error instead of the reply, and the number of requests that fail; `None` if all requests fail.
     pub(super) error: Option<(ModelError, Option<u32>)>,
     pub(super) steps: Vec<ReplyStep>,
     pub(super) finish: Option<FinishReason>,

@@ -1,4 +1,4 @@
-//! A stop closes the connection: the server and the probe notice.
+//! A stop closes the connection: the server and the probe report that.
 
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ async fn stop_before_the_headers_closes_the_connection() {
 
 #[tokio::test]
 async fn stop_during_connect_leaves_no_socket() {
-    // A listener that accepts nothing and has a full queue does not answer a SYN, so connecting hangs.
+    // A listener that accepts nothing and has a full queue does not answer a SYN, so that connecting hangs.
     let (listener, address, _held) = full_listener().await;
     let model = model_at(&format!("http://{address}"));
     let request = ask("hi");
@@ -186,7 +186,7 @@ async fn call_watches_a_reused_connection() {
         earlier.push(probe);
     };
     assert_eq!(probe.look(), ConnectionState::StillOpen);
-    // The connections of the earlier calls went back to the pool: they are open, and belong to no call.
+    // The connections of the earlier calls were returned to the pool: they are open, and belong to no call.
     for probe in earlier {
         assert_eq!(probe.look(), ConnectionState::ReturnedToPool);
     }

@@ -194,7 +194,7 @@ async fn cut_stream_is_a_disconnect() {
     for answer in [
         ServerAnswer::text("one two").cut(),
         ServerAnswer::text("one two").end_without_marker(),
-        // A cut within an event, and within a character.
+        // These streams are cut within an event, and within a character.
         ServerAnswer::text("one")
             .raw("data: {\"choices\":[{\"index\":0,\"del")
             .cut(),

@@ -177,7 +177,7 @@ async fn each_byte_of_a_streamed_call_is_counted_once() {
     };
     let answer = ServerAnswer::stream().half_tool_call("a", "write", r#"{"text":""#);
     let first = pieces(answer).more_arguments(r#""}"#);
-    // The same id in each call: some servers do not number calls.
+    // Each call has the same id, because some servers do not number calls.
     let second = first.half_tool_call("a", "write", r#"{"text":"x"#);
     let server = OpenAiServer::start([second.more_arguments(r#"y"}"#)]);
     let (events, error) = all_of(&model_at(&server.url()), ask("hi")).await;
@@ -257,7 +257,8 @@ async fn connection_is_reused_after_a_complete_answer() {
     }
     let seen = server.seen();
     assert_eq!(seen.requests.len(), 50);
-    // Sometimes two: the next call may start before the last byte of the previous answer has been read.
+    // A call sometimes opens a second connection, because it may start before the last byte of the previous answer has
+    // been read.
     assert!(seen.connections.len() < 10, "{}", seen.connections.len());
 }
 

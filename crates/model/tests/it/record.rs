@@ -58,7 +58,7 @@ async fn recording_plays_the_same_answers() {
         let heard = answer(&model).await;
         assert_eq!(heard, answer(&expected).await, "recording changes nothing");
     }
-    // Played three times: each load starts from the beginning.
+    // Plays the recording three times: each load starts from the beginning.
     for _ in 0..3 {
         let expected = ScriptedModel::from_file(model.path()).ok();
         assert_eq!(expected.is_some(), model.path().exists());
@@ -245,7 +245,7 @@ async fn failed_save_leaves_the_old_file() {
         std::io::ErrorKind::NotFound
     );
 
-    // A folder at the path: the rename fails, and no temporary file remains.
+    // A folder at the path makes the rename fail, and no temporary file remains.
     let taken = folder.path().join("run.yaml");
     std::fs::create_dir(&taken).unwrap();
     let model = recording(folder.path(), vec![Reply::text("x")]);

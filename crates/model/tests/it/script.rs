@@ -93,7 +93,7 @@ async fn turns_answer_matching_messages() {
     };
     assert_eq!(answer(&model, after("hello")).await, "first");
     assert_eq!(answer(&model, after("list again")).await, "listing");
-    // There is no reply for a third step.
+    // The turn has no reply for a third step.
     let more = listing.clone().into_iter().chain([assistant("listed")]);
     assert_eq!(answer(&model, more).await, "Script");
 }

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::openai_server::{OpenAiServer, ServerAnswer};
 
-/// Long enough for a loaded machine; only a failing test waits this long.
+/// Time limit that is long enough for a loaded machine; only a failing test waits this long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) fn model_at(url: &str) -> ProviderModel {

@@ -1,4 +1,5 @@
-//! The long form of the exploration, with a table at the end: `cargo xtask explore` runs it, and `--help` says how.
+//! The long form of the exploration, with a table at the end. `cargo xtask explore` runs it, and `--help` describes its
+//! options.
 
 mod options;
 mod said;
@@ -17,7 +18,7 @@ use options::{Asked, HELP, Options};
 use said::{Said, complain};
 use table::Table;
 
-/// The arguments make no sense, or what was found cannot be told.
+/// Exit code for invalid arguments, or for results that could not be printed.
 const NOT_DONE: u8 = 2;
 
 fn main() -> ExitCode {
@@ -43,7 +44,7 @@ fn main() -> ExitCode {
         return code;
     };
     complain(format_args!("cannot write to standard output: {lost}"));
-    // What is broken is broken, whoever hears of it.
+    // A broken promise decides the exit code, even if the report could not be printed.
     if code == ExitCode::FAILURE {
         code
     } else {
@@ -51,8 +52,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Explores what was asked for, a scenario a core, and says what was found. Nothing more is begun when nobody can be
-/// told.
+/// Explores the requested scenarios, one per core, and prints the results. Starts no further scenario after standard
+/// output is lost.
 fn explore(options: &Options, said: &Said) -> ExitCode {
     let began = Instant::now();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -69,7 +70,7 @@ fn explore(options: &Options, said: &Said) -> ExitCode {
     let panicked = std::thread::scope(|threads| {
         let workers: Vec<_> = (0..cores).map(|_| threads.spawn(work)).collect();
         let ends = workers.into_iter().map(|worker| worker.join().is_err());
-        // All are waited for, whichever panicked.
+        // Waits for all threads, even if one has panicked.
         ends.filter(|panicked| *panicked).count()
     });
     let mut table = table
@@ -125,7 +126,7 @@ fn explore_one(scenario: &Scenario, options: &Options, table: &Mutex<Table>, sai
     }
 }
 
-/// Explores, and says what came of it in a line; in more where something was broken.
+/// Explores, and prints the result in one line. If a promise was broken, also prints the whole report.
 fn timed(what: &str, said: &Said, explore: impl FnOnce() -> CheckReport) -> CheckReport {
     let began = Instant::now();
     let report = explore();

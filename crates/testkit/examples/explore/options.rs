@@ -32,12 +32,12 @@ output is closed or full.
 #[derive(Debug, Default)]
 pub(crate) struct Options {
     pub(crate) scenarios: Vec<Scenario>,
-    /// Stops in the same process.
+    /// True to explore stops in this process.
     pub(crate) stops: bool,
     pub(crate) kill: bool,
     pub(crate) quick: bool,
     pub(crate) real: u32,
-    /// Minutes of the wall's clock.
+    /// Minutes of real time.
     pub(crate) soak: u64,
 }
 
@@ -52,7 +52,7 @@ pub(crate) enum Asked {
 /// Reads the arguments.
 ///
 /// # Errors
-/// The argument that makes no sense, in words.
+/// Returns an error that names the invalid argument.
 pub(crate) fn read(args: impl IntoIterator<Item = String>) -> Result<Asked, String> {
     let mut options = Options {
         stops: true,
@@ -98,7 +98,7 @@ pub(crate) fn read(args: impl IntoIterator<Item = String>) -> Result<Asked, Stri
     Ok(Asked::Explore(options))
 }
 
-/// The one case that is to be seen again.
+/// The one case that the environment variable asks for; `None` if it is not set.
 fn case_from_environment() -> Result<Option<CaseName>, String> {
     #[expect(
         clippy::disallowed_methods,

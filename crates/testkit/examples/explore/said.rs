@@ -1,18 +1,18 @@
-//! Standard output, which may be closed or full: a reader that has seen enough ends the exploration.
+//! Standard output, which may be closed or full. A reader that closes it ends the exploration.
 
 use std::fmt::Display;
 use std::io::{self, Write as _};
 use std::sync::Mutex;
 
-/// Standard output.
+/// Standard output, with its first error.
 #[derive(Debug, Default)]
 pub(crate) struct Said {
-    /// Reason why nothing more can be said.
+    /// Reason why no further output can be written.
     lost: Mutex<Option<io::Error>>,
 }
 
 impl Said {
-    /// Says it, unless something before could not be said.
+    /// Writes a text, unless an earlier write has failed.
     pub(crate) fn say(&self, what: impl Display) {
         let mut lost = self.lost.lock().expect("nothing panics in here");
         if lost.is_none() {
@@ -21,18 +21,18 @@ impl Said {
         }
     }
 
-    /// True if something could not be said.
+    /// True if a write has failed.
     pub(crate) fn is_lost(&self) -> bool {
         self.lost.lock().expect("nothing panics in here").is_some()
     }
 
-    /// Takes the reason, once.
+    /// Takes the reason of the failed write, once.
     pub(crate) fn why_lost(&self) -> Option<io::Error> {
         self.lost.lock().expect("nothing panics in here").take()
     }
 }
 
-/// Says on standard error what is wrong. Nobody may be listening.
+/// Prints an error on standard error. Ignores a failed write.
 pub(crate) fn complain(what: impl Display) {
     let _said = writeln!(io::stderr().lock(), "error: {what}");
 }

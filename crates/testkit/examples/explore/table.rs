@@ -6,7 +6,7 @@ use std::fmt::{self, Display};
 use allstop_testkit::check::{CHECKERS, FailureClass, Invariant, Violation};
 use allstop_testkit::explore::CheckReport;
 
-/// Number of checks, and of those that failed.
+/// Number of checks, and number of failed checks.
 #[derive(Debug, Default, Clone, Copy)]
 struct Count {
     checks: usize,
@@ -67,7 +67,7 @@ impl Table {
         self.cases
     }
 
-    /// In how many of them something was broken.
+    /// Number of cases in which a promise was broken.
     pub(crate) fn broken(&self) -> usize {
         self.broken
     }

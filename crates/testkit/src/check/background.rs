@@ -1,4 +1,4 @@
-//! Background work: started once, ended once, and named wherever idle is reported.
+//! Background work: it starts once and ends once, and every report of idle names it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,11 +8,11 @@ use allstop_session::{BackgroundItem, SessionEventKind as K};
 
 use crate::observe::{Order, RunObservation, WitnessedLife};
 
-/// Checks that each piece of background work is started once and ended at most once, in this order. Those without an
-/// end are returned, but for what was let go: that outlives its session on purpose.
+/// Checks that each piece of background work starts once and ends at most once, in this order. Returns the work without
+/// an end, except for detached work, which may outlive its session.
 ///
 /// # Errors
-/// The first violation, in words.
+/// Returns a description of the first violation.
 pub(crate) fn background(records: &[R]) -> Result<Vec<String>, String> {
     let (mut works, mut let_go) = (BTreeMap::new(), BTreeSet::new());
     for record in records {
@@ -38,11 +38,11 @@ pub(crate) fn background(records: &[R]) -> Result<Vec<String>, String> {
     Ok(open.map(|(id, _)| id).collect())
 }
 
-/// Background work starts once and ends once, and a closed session knows the end of all of it (invariant 6).
+/// Background work starts once and ends once, and a closed session has recorded the end of all of it (invariant 6).
 pub(super) fn background_ends_once(run: &RunObservation) -> Result<(), String> {
     let records = &run.records_after_next;
     let open = background(records)?;
-    // Of a run alone it is the system around it that sees to the ends of its work.
+    // A run without a session does not record the ends of its background work; the system around it does.
     let is_session = |record: &R| {
         matches!(
             record,
@@ -97,7 +97,7 @@ pub(super) fn idle_is_true(run: &RunObservation) -> Result<(), String> {
     Ok(())
 }
 
-/// Background work that lives is named.
+/// Every background work that lives is named.
 fn all_named(run: &RunObservation, at: Order, named: &[BackgroundItem]) -> Result<(), String> {
     let lives = |lived: &&WitnessedLife| lived.kind == ItemKind::Background && lived.was_alive(at);
     let unnamed = run.notes.lived.iter().filter(lives).find(|lived| {

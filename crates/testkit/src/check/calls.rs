@@ -1,4 +1,4 @@
-//! Calls of tools: recorded before they run, run once, ended as the log says.
+//! Tool calls: they are recorded before they run, run once, and end as the log records it.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,8 @@ use allstop_core::record::{CallOutcome, SessionRecord as R};
 
 use crate::observe::{CallEnding, RunObservation, WitnessedLife};
 
-/// A tool runs when the log says so: a crash must not forget what may have happened (invariant 10).
+/// A tool starts only after its start is durable in the log, because a crash must not lose a possible effect (invariant
+/// 10).
 pub(super) fn start_is_durable(run: &RunObservation) -> Result<(), String> {
     for lived in run.calls() {
         let durable = run.notes.durable(lived.began);
@@ -41,7 +42,7 @@ fn is_started<'a>(mut records: impl Iterator<Item = &'a R>, id: &str) -> bool {
     records.any(|record| matches!(record, R::CallStarted { call, .. } if call.id.as_str() == id))
 }
 
-/// Calls that were open when the process died are unknown to whoever resumes the session.
+/// Calls that were open when the process died are unknown in the resumed session.
 fn open_calls_are_unknown(run: &RunObservation) -> Result<(), String> {
     let mut open = BTreeSet::new();
     for record in &run.records {
@@ -81,8 +82,8 @@ pub(super) fn no_call_repeats(run: &RunObservation) -> Result<(), String> {
     Ok(())
 }
 
-/// The log's word for the end of a tool's call is what its future and its scope say: a limit of its own time is
-/// `timed_out`, a stop `stopped`, a result `succeeded`; and what is shown live says the same.
+/// The outcome of a tool call in the log fits its future and its scope: a limit of its own time gives `timed_out`, a
+/// stop `stopped`, a result `succeeded`. The live event has the same outcome.
 pub(super) fn outcome_fits(run: &RunObservation) -> Result<(), String> {
     let endings = &run.notes.call_endings;
     let committed: BTreeSet<_> = run
@@ -101,7 +102,8 @@ pub(super) fn outcome_fits(run: &RunObservation) -> Result<(), String> {
             continue;
         };
         let mut of_call = endings.iter().filter(|ending| *ending.id == *id.as_str());
-        // Sub-agents count their calls from one, too: where two have one id, nobody can tell which the record means.
+        // Sub-agents count their calls from one, too. If two calls have the same id, the record does not identify its
+        // call.
         let (Some(ending), None) = (of_call.next(), of_call.next()) else {
             continue;
         };
@@ -124,7 +126,8 @@ pub(super) fn outcome_fits(run: &RunObservation) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that a word fits the real end of a call. In a committed turn a stop can only have been the call's.
+/// Checks that an outcome fits the real end of a call. In a committed turn, only a stop of the call itself can have
+/// stopped it.
 fn fits(
     outcome: CallOutcome,
     ending: &CallEnding,
@@ -137,8 +140,8 @@ fn fits(
         (Stopped, Some(CauseKind::Deadline)) if in_a_committed_turn => {
             Err("its own limit of time ended it")
         }
-        // A limit among the arguments ends what the call started, and the call returns an error: also one that a stop
-        // finds at that moment.
+        // A limit among the arguments ends the work that the call started, and the call returns an error. The outcome
+        // is `timed_out` even if a stop arrives at that moment.
         (TimedOut, _) if ending.succeeded == Some(false) => Ok(()),
         (TimedOut, cause) if cause != Some(CauseKind::Deadline) => {
             Err("no limit of time had passed")
@@ -150,7 +153,7 @@ fn fits(
     }
 }
 
-/// A call that a receipt calls stopped has no result: what it still said came too late (invariant 6).
+/// A call that is stopped according to a receipt has no result: a late result is dropped (invariant 6).
 pub(super) fn no_late_result(run: &RunObservation) -> Result<(), String> {
     for record in &run.records {
         let R::TurnStopped {

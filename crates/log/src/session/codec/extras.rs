@@ -1,8 +1,8 @@
 //! Fields that the log adds to a record.
 //!
-//! A compaction contains a snapshot of the state after it, and the start of a turn the number of the record with the
-//! last snapshot, so that a reader can start there. Older versions ignore both and read from the first record; so does
-//! this version if they are missing or unreadable.
+//! A compaction contains a snapshot of the state after it. The start of a turn contains the number of the record with
+//! the last snapshot, so that a reader can start there. Older versions ignore both and read from the first record; this
+//! version also reads from the first record if both are missing or unreadable.
 
 use allstop_core::turn::SessionSnapshot;
 use serde::{Deserialize, Serialize};
@@ -37,7 +37,7 @@ impl RecordExtras {
         }
     }
 
-    /// The record may be skipped by older versions.
+    /// Marks the record as one that older versions may skip.
     pub(in crate::session) fn optional() -> Self {
         Self {
             optional: true,

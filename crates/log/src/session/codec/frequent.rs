@@ -1,7 +1,7 @@
 //! Fast decoding of the most frequent records, in one pass.
 //!
 //! Serde's derive for a tagged enum copies all fields before it reads them. Our writer puts the tag right after the
-//! version, so it is known before the first field. All other records use the derived implementation.
+//! version, so the decoder knows the tag before the first field. All other records use the derived implementation.
 
 use std::sync::Arc;
 

@@ -20,7 +20,7 @@ const FORMAT: u32 = 1;
 const PREFIX: &[u8] = b"{\"v\":1,";
 
 /// Maximum nesting of a record. The engine accepts arguments with 128 levels, the parser's own limit, and the record
-/// adds a few; a thread's stack is enough for several times as many.
+/// adds a few. A thread's stack is large enough for several times as many levels.
 const NESTING_MAX: usize = 256;
 
 /// Reason why bytes cannot be decoded.

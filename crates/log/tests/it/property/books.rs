@@ -199,7 +199,7 @@ impl Books {
     }
 }
 
-/// The result, unless the future was dropped.
+/// Result of the operation; `None` if its future was dropped.
 async fn settle<T>(mut asked: impl Future<Output = T> + Unpin, fate: Fate) -> Option<T> {
     match fate {
         Fate::Awaited => Some(asked.await),

@@ -1,4 +1,4 @@
-//! Any operations, in any order, on every log: each result equals the reference's.
+//! Random operations, in random order, on every log: each result equals the reference's.
 
 mod books;
 mod opened;
@@ -49,7 +49,7 @@ proptest! {
 }
 
 proptest! {
-    // Few cases: each append is synced, and each case opens the store again.
+    // The number of cases is small, because each append is synced and each case opens the store again.
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 24, ..ProptestConfig::default() })]
 
     #[test]

@@ -48,7 +48,7 @@ pub(super) enum Expected {
     TooHigh(u64),
 }
 
-/// Fate of the operation's future.
+/// Treatment of the operation's future.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Fate {
     Awaited,

@@ -1,4 +1,5 @@
-//! For any events, even impossible ones, an answer has unique calls and one end, or an error, and there is no panic.
+//! Property test: for any events, even impossible ones, an answer has either unique calls and one end, or an error. No
+//! event causes a panic.
 
 use std::collections::HashSet;
 

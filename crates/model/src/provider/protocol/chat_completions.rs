@@ -19,7 +19,7 @@ pub(super) fn body(model: &str, request: &ModelRequest) -> Value {
     for entry in entries(&request.messages) {
         match entry {
             TranscriptEntry::User(texts) => {
-                // One text, because not every server accepts a list of parts.
+                // The texts are joined, because not every server accepts a list of parts.
                 messages.push(json!({"role": "user", "content": texts.join("\n\n")}));
             }
             TranscriptEntry::Assistant { text, calls } => {
@@ -102,7 +102,7 @@ pub(super) fn take(
     Ok(AnswerProgress::More)
 }
 
-/// Takes text, or a list of parts, which some servers send with the model's thinking among them.
+/// Takes text or a list of parts. Some servers send the model's thinking among the parts.
 fn take_content(content: Option<&Value>, answer: &mut AnswerParts) -> Result<(), EventDecodeError> {
     match content {
         Some(Value::String(text)) => answer.text(text),
@@ -227,37 +227,37 @@ mod tests {
         let a = ("a".to_owned(), "{\"a\":1}".to_owned());
         let b = ("b".to_owned(), "{}".to_owned());
         for pieces in [
-            // An index for each call.
+            // Each call has an index.
             [
                 json!({"index": 0, "id": "a", "function": first}),
                 json!({"index": 0, "function": rest}),
                 json!({"index": 1, "id": "b", "function": whole}),
             ],
-            // Only ids.
+            // Each call has only an id.
             [
                 json!({"id": "a", "function": first}),
                 json!({"id": "a", "function": rest}),
                 json!({"id": "b", "function": whole}),
             ],
-            // Neither index nor id in the second piece.
+            // The second piece has neither index nor id.
             [
                 json!({"id": "a", "function": first}),
                 json!({"function": rest}),
                 json!({"id": "b", "function": whole}),
             ],
-            // Index 0 for every call.
+            // Every call has index 0.
             [
                 json!({"index": 0, "id": "a", "function": first}),
                 json!({"index": 0, "function": rest}),
                 json!({"index": 0, "id": "b", "function": whole}),
             ],
-            // Id and name repeated in each piece, and arguments that are not text.
+            // Id and name are repeated in each piece, and the arguments of the last call are not text.
             [
                 json!({"index": 0, "id": "a", "function": first}),
                 json!({"index": 0, "id": "a", "function": {"name": "t", "arguments": "1}"}}),
                 json!({"index": 1, "id": "b", "function": {"name": "t", "arguments": {}}}),
             ],
-            // Another id in the second piece.
+            // The second piece has another id.
             [
                 json!({"index": 0, "id": "a", "function": first}),
                 json!({"index": 0, "id": "x", "function": {"name": "t", "arguments": "1}"}}),

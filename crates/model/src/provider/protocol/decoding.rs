@@ -30,7 +30,7 @@ pub(in crate::provider) enum AnswerProgress {
     Complete,
 }
 
-/// Text at a JSON pointer; empty if there is none.
+/// Text at a JSON pointer; empty if the pointer leads to no text.
 pub(super) fn text_at<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value
         .pointer(pointer)

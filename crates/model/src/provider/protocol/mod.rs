@@ -59,7 +59,7 @@ impl Protocol {
                 value.set_sensitive(true);
                 request.header(name, value)
             }
-            // Sending it fails with an invalid request.
+            // The invalid header makes the request invalid, so sending it fails.
             Err(_) => request.header(name, value),
         }
     }
