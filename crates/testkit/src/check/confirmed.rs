@@ -17,7 +17,7 @@ struct TurnClaim<'a> {
     message: Option<&'a MessageId>,
     reason: StopReason,
     error: Option<&'a TurnError>,
-    /// True if the store is said to have answered.
+    /// True if the turn claims that the store has answered.
     is_ending_known: bool,
     receipt: Option<&'a Receipt>,
     at: Order,
@@ -58,8 +58,8 @@ pub(super) fn claims_are_confirmed(run: &RunObservation) -> Result<(), String> {
     Ok(())
 }
 
-/// The ending of the turn that a claim is about. Where nothing of a turn was written, the next one has its number: it
-/// is told by its message.
+/// The ending of the turn that a claim is about. If no record of a turn was written, the next turn has the same number,
+/// so the message identifies the turn.
 fn ending_of<'a>(records: &'a [R], claim: &TurnClaim<'_>) -> Option<&'a R> {
     let start = start_of(records, claim)?;
     let ends = |record: &&R| matches!(record, R::TurnCommitted { turn, .. } | R::TurnStopped { turn, .. } if *turn == claim.turn);
@@ -99,7 +99,7 @@ fn effect_of(ending: Option<&R>) -> ConversationEffect {
     }
 }
 
-/// The records that the store had confirmed by then.
+/// The records that the store had confirmed at this moment.
 fn confirmed(run: &RunObservation, at: Order) -> &[R] {
     let records = run.records_after_next.as_slice();
     let durable = run.notes.durable(at).max(run.records_before);
@@ -132,7 +132,7 @@ fn outcome_is_true(run: &RunObservation, claim: &TurnClaim<'_>) -> Result<(), St
     }
 }
 
-/// A receipt says of the conversation what the log says in the end, or that nobody knows yet.
+/// A receipt reports the effect on the conversation that the log has in the end, or that the effect is not known yet.
 fn effect_is_true(
     run: &RunObservation,
     claim: &TurnClaim<'_>,
@@ -156,7 +156,8 @@ fn effect_is_true(
     }
 }
 
-/// A published conversation is the one before the turn, and after it where the store has confirmed the ending.
+/// A published conversation is the one before the turn. If the store has confirmed the turn's ending, it is the one
+/// after the turn.
 fn conversation_is_true(
     run: &RunObservation,
     claim: &TurnClaim<'_>,
@@ -179,7 +180,8 @@ fn conversation_is_true(
     ))
 }
 
-/// The receipts of a session's stops of a turn: each is about the one whose message got the same.
+/// Checks the receipts of a session's stops of this turn. A receipt is about this turn if its stop id is that of the
+/// outcome's receipt.
 fn stops_are_true(run: &RunObservation, claim: &TurnClaim<'_>) -> Result<(), String> {
     let Some(own) = claim.receipt else {
         return Ok(());

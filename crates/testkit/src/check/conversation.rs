@@ -1,4 +1,4 @@
-//! Conversations: whole turns, in an order that a provider takes.
+//! Conversations: whole turns, in an order that a provider accepts.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use allstop_core::{Message, TurnNumber};
 
 use crate::observe::{RunObservation, WitnessedAnswer};
 
-/// The conversation that these records make, in the order of the records.
+/// The conversation that results from these records, in the order of the records.
 ///
-/// Written anew and not taken from the fold, so that the two cannot be wrong together.
+/// This function is written separately from the engine's fold, so that the same mistake cannot be in both.
 pub fn conversation_of(records: &[R]) -> Vec<Arc<Message>> {
     let mut said: Vec<(Option<TurnNumber>, Arc<Message>)> = Vec::new();
     for record in records {
@@ -44,7 +44,7 @@ pub fn conversation_of(records: &[R]) -> Vec<Arc<Message>> {
     said.into_iter().map(|(_, message)| message).collect()
 }
 
-/// The conversation is what it was, or a turn is in it whole (invariant 2).
+/// The conversation is unchanged, or contains a turn completely (invariant 2).
 pub(super) fn turns_are_whole(run: &RunObservation) -> Result<(), String> {
     let mut input: Option<&Arc<str>> = None;
     for record in &run.records {
@@ -81,9 +81,10 @@ pub(super) fn turns_are_whole(run: &RunObservation) -> Result<(), String> {
     }
 }
 
-/// A committed turn is the same in the run without the stop. In a session other messages may have come between.
+/// A committed turn equals the same turn in the run without the stop. In a session, other messages may have been sent
+/// in between.
 fn as_without_the_stop(committed: &R, run: &RunObservation) -> Result<(), String> {
-    // Where nobody knows the point of the stop no two runs are the same.
+    // Without a known point of the stop, no two runs are equal.
     let (Some(_), R::TurnCommitted { turn, messages, .. }) = (run.point, committed) else {
         return Ok(());
     };
@@ -92,7 +93,7 @@ fn as_without_the_stop(committed: &R, run: &RunObservation) -> Result<(), String
         matches!(record, R::TurnCommitted { turn: other, messages: others, .. }
             if other == turn && others == messages)
     });
-    // A call that was stopped alone changes what the turn says, and nothing else may.
+    // The stop of a single call changes the content of its turn, and nothing else may change it.
     let only_calls = run.disturbance().is_none() && !run.stops.is_empty();
     if same || only_calls || run.session.is_some() {
         return Ok(());
@@ -102,14 +103,14 @@ fn as_without_the_stop(committed: &R, run: &RunObservation) -> Result<(), String
     ))
 }
 
-/// A turn begins with what the model is told of background work.
+/// The messages of a turn without the notes about background work at its beginning.
 fn without_notes(messages: &[Arc<Message>]) -> &[Arc<Message>] {
     let is_note = |message: &Arc<Message>| matches!(**message, Message::Note { .. });
     let words = messages.iter().position(|message| !is_note(message));
     messages.split_at(words.unwrap_or_default()).1
 }
 
-/// A committed turn begins with the user's words and ends with an answer.
+/// A committed turn begins with the user's text and ends with an answer.
 fn whole(messages: &[Arc<Message>], input: Option<&Arc<str>>) -> Result<(), String> {
     begins_with(messages, input)?;
     match messages.last().map(AsRef::as_ref) {
@@ -118,7 +119,7 @@ fn whole(messages: &[Arc<Message>], input: Option<&Arc<str>>) -> Result<(), Stri
     }
 }
 
-/// Kept messages of a stopped turn end with the mark of the stop.
+/// The kept messages of a stopped turn end with a stop marker.
 fn kept_whole(kept: &[Arc<Message>], input: Option<&Arc<str>>) -> Result<(), String> {
     begins_with(kept, input)?;
     match kept.last().map(AsRef::as_ref) {
@@ -127,9 +128,9 @@ fn kept_whole(kept: &[Arc<Message>], input: Option<&Arc<str>>) -> Result<(), Str
     }
 }
 
-/// Each answer in the conversation came to its end: half an answer is dropped, and so are its calls.
+/// Each answer in the conversation was complete: a partial answer is dropped together with its calls.
 fn said_whole(messages: &[Arc<Message>], run: &RunObservation) -> Result<(), String> {
-    // A killed run is the undisturbed one up to its end.
+    // A killed run equals the undisturbed one up to its end.
     let seen = if run.is_witnessed {
         run
     } else {
@@ -160,7 +161,7 @@ fn said_whole(messages: &[Arc<Message>], run: &RunObservation) -> Result<(), Str
 fn begins_with(messages: &[Arc<Message>], input: Option<&Arc<str>>) -> Result<(), String> {
     match messages.first().map(AsRef::as_ref) {
         Some(Message::User { text }) if Some(text) == input => Ok(()),
-        // Nobody said anything: background work caused it. Words may have been handed to it since.
+        // No message started this turn: background work did. User messages may have been added to the turn since.
         Some(Message::Assistant { .. } | Message::StopMarker { .. } | Message::User { .. })
             if input.is_none() =>
         {
@@ -170,13 +171,13 @@ fn begins_with(messages: &[Arc<Message>], input: Option<&Arc<str>>) -> Result<()
     }
 }
 
-/// Checks that a provider would take these messages: each message with tool calls is followed by exactly one result for
-/// each of them, and there is no other result.
+/// Checks that a provider would accept these messages: each message with tool calls is followed by exactly one result
+/// for each call, and the conversation has no other results.
 ///
-/// Written anew and not taken from the engine, so that the two cannot be wrong together.
+/// This function is written separately from the engine, so that the same mistake cannot be in both.
 ///
 /// # Errors
-/// The first violation, in words.
+/// Returns a description of the first violation.
 pub fn history(messages: &[Arc<Message>]) -> Result<(), String> {
     let mut open: Vec<&str> = Vec::new();
     let all_answered = |open: &[&str], number: usize| match open {
@@ -211,7 +212,7 @@ pub(super) fn requests_are_valid(run: &RunObservation) -> Result<(), String> {
     history(&super::conversation_of(&run.records_after_next))
 }
 
-/// The session takes the next message (invariant 7).
+/// The session accepts the next message (invariant 7).
 pub(super) fn next_message_is_taken(run: &RunObservation) -> Result<(), String> {
     match (run.next, run.next_must) {
         (None, _) => Err("the next message has no outcome".to_owned()),

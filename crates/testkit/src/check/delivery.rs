@@ -1,4 +1,4 @@
-//! Nothing is shown or received after its time.
+//! No event is shown, and no piece is received, after its time.
 
 use allstop_agent::AgentEvent as E;
 use allstop_core::{Extent, TurnNumber};
@@ -7,7 +7,8 @@ use allstop_session::{SessionEvent, SessionEventKind as K};
 use super::messages::superseder;
 use crate::observe::{ObservedStop, RunObservation};
 
-/// Nothing is shown after its time (invariant 6): nothing of an answer after the stop, nor of a turn after its ending.
+/// No event is shown after its time (invariant 6): no part of an answer after the stop, no event of a turn after its
+/// end.
 pub(super) fn nothing_late_is_shown(run: &RunObservation) -> Result<(), String> {
     let accepted = run.disturbance().and_then(|stop| stop.accepted);
     let (mut running, mut heard) = (false, false);
@@ -20,8 +21,8 @@ pub(super) fn nothing_late_is_shown(run: &RunObservation) -> Result<(), String> 
             E::TurnEnded { .. } => running = false,
             E::StopHeard { .. } if heard => return Err("a stop is heard twice".to_owned()),
             E::StopHeard { .. } => heard = true,
-            // The result of a call that was done before the stop reached it is one; and what a command prints while
-            // it is being stopped is no answer.
+            // A call that ended before the stop reached it still reports its result. The output of a command that is
+            // being stopped is not part of an answer.
             E::ToolFinished { .. } | E::ToolOutput { .. } | E::ToolProgress { .. } => {}
             _ if heard => return Err(format!("after the stop was heard: {}", name())),
             E::TextDelta { .. } | E::ReasoningDelta { .. } | E::StepAnswered { .. }
@@ -38,10 +39,10 @@ pub(super) fn nothing_late_is_shown(run: &RunObservation) -> Result<(), String> 
     Ok(())
 }
 
-/// Of an answer, one piece may be on its way when the stop is accepted.
+/// Number of pieces of an answer that may already be under way when the stop is accepted.
 const ON_ITS_WAY_MAX: usize = 1;
 
-/// After a stop nothing more is received of a model's answer: what comes is paid for (invariant 11).
+/// After a stop no further part of a model's answer is received, because each received part is paid for (invariant 11).
 pub(super) fn nothing_late_is_received(run: &RunObservation) -> Result<(), String> {
     if run.nothing_to_do() {
         return Ok(());
@@ -69,7 +70,7 @@ fn is_answer(event: &SessionEvent) -> bool {
     )
 }
 
-/// Nothing of an answer is shown after its turn was superseded, stopped, or followed by another (invariant 6).
+/// No part of an answer is shown after its turn was superseded, stopped, or followed by another turn (invariant 6).
 pub(super) fn nothing_stale_is_shown(run: &RunObservation) -> Result<(), String> {
     let Some(session) = &run.session else {
         return Ok(());
@@ -86,7 +87,7 @@ pub(super) fn nothing_stale_is_shown(run: &RunObservation) -> Result<(), String>
         if let K::Live(E::TurnStarted { turn, .. }) = &event.kind {
             newest = *turn;
         }
-        // An ending that was on its way when the stop came is not undone by it.
+        // A stop does not undo an ending that was already under way.
         if let K::Live(E::TurnEnded { .. }) = &event.kind {
             stopped = None;
         }

@@ -1,11 +1,11 @@
-//! Nothing is left of what was stopped: in the scopes, on the machine, at the other end of a connection.
+//! No stopped work remains: in the scopes, on the machine, or at the other end of a connection.
 
 use allstop_core::Extent;
 use allstop_core::receipt::ItemKind;
 
 use crate::observe::RunObservation;
 
-/// Nothing lives on: no task, no scope with work, no process, none of the parts (invariant 1).
+/// Nothing lives on after the final stop: no task, no scope with work, no process, and none of the parts (invariant 1).
 pub(super) fn nothing_lives_on(run: &RunObservation) -> Result<(), String> {
     let mut left = run.work_left.clone();
     let living = run.notes.lived.iter().filter(|lived| lived.ended.is_none());
@@ -25,7 +25,7 @@ pub(super) fn nothing_lives_on(run: &RunObservation) -> Result<(), String> {
     ))
 }
 
-/// No real process that the run started past its scope, with `std::process`, is left (invariant 1).
+/// No real process remains that the run started outside its scope, with `std::process` (invariant 1).
 pub(super) fn no_child_is_left(run: &RunObservation) -> Result<(), String> {
     if run.processes_left.is_empty() {
         return Ok(());
@@ -37,10 +37,11 @@ pub(super) fn no_child_is_left(run: &RunObservation) -> Result<(), String> {
     ))
 }
 
-/// Nothing that a quiet receipt covers runs; what it leaves alone is named.
+/// No work that a quiet receipt covers still runs, and a receipt is quiet if no process runs. A stop of a turn may
+/// leave background work running if its receipt names the work.
 pub(super) fn quiet_is_quiet(run: &RunObservation) -> Result<(), String> {
     for look in &run.looks {
-        // Of what had ended before it was asked a stop says nothing.
+        // The receipt of a stop whose target had already ended makes no claim about running work.
         let Some(receipt) = look.receipt.as_ref().filter(|it| it.outcome().is_none()) else {
             continue;
         };
@@ -69,7 +70,7 @@ pub(super) fn quiet_is_quiet(run: &RunObservation) -> Result<(), String> {
     Ok(())
 }
 
-/// A model call that a receipt calls stopped has no connection any more, as the server sees it.
+/// A model call that is stopped according to a receipt has no open connection at the server.
 pub(super) fn stopped_calls_are_closed(run: &RunObservation) -> Result<(), String> {
     match run.looks.iter().find(|look| look.connections > 0) {
         Some(look) => Err(format!(

@@ -1,4 +1,4 @@
-//! Messages of a session: one outcome each, the one that the log has.
+//! Messages of a session: each has one outcome, which agrees with the log.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,8 @@ use allstop_session::{Admission, FollowUp};
 use super::record_facts::{ending, without_chance};
 use crate::observe::{RunObservation, SentMessage, SessionObservation, ToldOutcome};
 
-/// The message that a record puts into a turn, and the turn: it caused the turn, or the turn took it.
+/// Returns the message that a record puts into a turn, and the turn. The message either started the turn or was added
+/// to it while it ran.
 fn placed(record: &R) -> Option<(&MessageId, TurnNumber)> {
     match record {
         R::TurnStarted { turn, message, .. } => Some((message.as_ref()?, *turn)),
@@ -20,7 +21,7 @@ fn placed(record: &R) -> Option<(&MessageId, TurnNumber)> {
     }
 }
 
-/// Every message that was taken has one outcome, in one turn, and the log says the same (invariant 6).
+/// Every accepted message has one outcome, in one turn, and the outcome agrees with the log (invariant 6).
 pub(super) fn one_outcome_each(run: &RunObservation) -> Result<(), String> {
     let records = &run.records_after_next;
     let mut turns = BTreeMap::new();
@@ -63,7 +64,7 @@ pub(super) fn one_outcome_each(run: &RunObservation) -> Result<(), String> {
     Ok(())
 }
 
-/// The ending that the log has is what was said.
+/// The ending in the log equals the reported outcome.
 fn ended_as(records: &[R], turn: TurnNumber, said: (StopReason, &str)) -> Result<(), String> {
     let ending = records.iter().find_map(|record| {
         let (_, reason) = ending(record).filter(|(of, _)| *of == turn)?;
@@ -82,7 +83,8 @@ fn ended_as(records: &[R], turn: TurnNumber, said: (StopReason, &str)) -> Result
     Err(format!("it ended with {ending:?}, and {said:?} was told"))
 }
 
-/// Everything that somebody was told is in the log: each record, and the outcome of each message (invariants 2 and 3).
+/// The log contains everything that was delivered before the kill: each record, and the outcome of each message
+/// (invariants 2 and 3).
 pub(super) fn told_is_logged(run: &RunObservation) -> Result<(), String> {
     let Some(told) = &run.told else {
         return Ok(());
@@ -121,7 +123,7 @@ fn is_in(records: &[R], told: &ToldOutcome) -> Result<(), String> {
     let ending = endings.find(|(turn, _)| Some(*turn) == told.turn);
     let fits = match ending {
         Some((_, reason)) => told.is(reason),
-        // Without a turn there is no ending, and one that waits for its store may come later.
+        // A message without a turn has no ending in the log. An ending that waits for its store may be written later.
         None => told.turn.is_none() || told.may_be_recovered,
     };
     if !fits {
@@ -148,7 +150,7 @@ pub(super) fn superseder<'a>(
     })
 }
 
-/// True if the turn's commit was handed to the log before that point: then it was decided.
+/// True if the turn's commit was sent to the log before that point, so that a later stop does not change it.
 pub(super) fn was_committed(run: &RunObservation, turn: TurnNumber, before: u32) -> bool {
     let mut commits = run
         .records
@@ -159,7 +161,7 @@ pub(super) fn was_committed(run: &RunObservation, turn: TurnNumber, before: u32)
     point.is_some_and(|point| point.number <= before)
 }
 
-/// A superseded message is not answered, and leaves what its policy says: its words, or nothing (invariant 2).
+/// A superseded message is not answered. Its policy decides whether its text stays in the conversation (invariant 2).
 pub(super) fn superseded_is_unanswered(run: &RunObservation) -> Result<(), String> {
     let Some(session) = &run.session else {
         return Ok(());
@@ -189,7 +191,7 @@ pub(super) fn superseded_is_unanswered(run: &RunObservation) -> Result<(), Strin
     Ok(())
 }
 
-/// Checks what is left of a superseded turn.
+/// Checks the kept messages of a superseded turn.
 fn left(
     run: &RunObservation,
     turn: Option<TurnNumber>,
@@ -212,7 +214,7 @@ fn left(
     }
 }
 
-/// The message whose turn a receipt names is not answered, and its cause is one that was given.
+/// A message whose turn was stopped according to a receipt is not answered, and its cause is that of one of the stops.
 pub(super) fn stays_stopped(run: &RunObservation) -> Result<(), String> {
     let Some(session) = &run.session else {
         return Ok(());
@@ -253,7 +255,7 @@ pub(super) fn stays_stopped(run: &RunObservation) -> Result<(), String> {
     Ok(())
 }
 
-/// After a stop of the session or the process nothing begins in it, until it is opened again.
+/// After a stop of the session or the process, no work begins in it until it is opened again.
 pub(super) fn nothing_begins(run: &RunObservation) -> Result<(), String> {
     if run.session.is_none() {
         return Ok(());
@@ -275,7 +277,7 @@ pub(super) fn nothing_begins(run: &RunObservation) -> Result<(), String> {
     }
 }
 
-/// A turn is taken back when that is said, and once (invariant 2).
+/// The log undoes exactly the turns that the session reported as undone, each once (invariant 2).
 pub(super) fn undone_once(run: &RunObservation) -> Result<(), String> {
     let Some(session) = &run.session else {
         return Ok(());
@@ -294,13 +296,13 @@ pub(super) fn undone_once(run: &RunObservation) -> Result<(), String> {
     ))
 }
 
-/// A waiter that goes away stops nothing: the run is the same without it (invariant 12).
+/// A waiter that leaves stops nothing: the run is the same without the waiter (invariant 12).
 pub(super) fn waiter_stops_nothing(run: &RunObservation) -> Result<(), String> {
     let mut sent = run.session.iter().flat_map(|session| &session.sent);
     if !sent.any(|sent| sent.waiter_gone) || !run.stops.is_empty() {
         return Ok(());
     }
-    // Without the one who waits the run is over earlier: what follows by itself may be missing, and nothing else.
+    // Without the waiter the run is over earlier, so its last records may be missing. No record may differ.
     let mut both = run.records.iter().zip(&run.undisturbed().records);
     match both.position(|(here, there)| without_chance(here) != without_chance(there)) {
         Some(number) => Err(format!(

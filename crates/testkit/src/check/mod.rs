@@ -1,5 +1,6 @@
-//! Checkers: rules that hold after a stop at any point. Each comes from an invariant of the design, which it names. Some
-//! can be used alone, on records or messages of your own; every driver applies all of them to what it has observed.
+//! Checkers: rules that hold after a stop at any point. Each rule comes from an invariant of the design, which it
+//! names. You can apply some of them to your own records or messages. Every driver applies all of them to its
+//! observations.
 
 mod background;
 mod calls;
@@ -26,20 +27,20 @@ pub use usage::metered;
 use crate::observe::{EvidenceKind, RunObservation};
 use {EvidenceKind as E, FailureClass as F, Invariant as I};
 
-/// Judge of one promise, for runs of every driver.
+/// Checks one promise, in runs of every driver.
 #[derive(Debug)]
 pub struct Checker {
-    /// Name, by which reports and tests know it.
+    /// Name in reports and tests.
     pub name: &'static str,
-    /// Promise that it stands for.
+    /// Promise that the checker verifies.
     pub invariant: Invariant,
-    /// Class of failure that users meet where the promise is broken.
+    /// Class of failure that users meet if the promise is broken.
     pub class: FailureClass,
     needs: EvidenceKind,
     judge: fn(&RunObservation) -> Result<(), String>,
 }
 
-/// Every checker, in the order in which a broken run is best understood.
+/// Every checker. The first violations in this order explain a broken run best.
 #[rustfmt::skip] // A row each.
 pub static CHECKERS: [Checker; 43] = [
     rule("killed", I::NoHalfTurn, F::CorruptHistory, E::Kill, records::was_killed),
@@ -103,8 +104,8 @@ const fn rule(
     }
 }
 
-/// Rules that ask the log for endings and usage, which are not there when the store has failed. There `confirmed` says
-/// what holds.
+/// Rules that need the endings and the usage in the log, which are missing if the store has failed. For such runs, the
+/// checker `confirmed` has the rules.
 const NEED_THE_STORE: [&str; 7] = [
     "true_idle",
     "stopped_message",
@@ -116,13 +117,13 @@ const NEED_THE_STORE: [&str; 7] = [
 ];
 
 impl Checker {
-    /// True if the observation has the evidence that this needs.
+    /// True if the observation has the evidence that this checker needs.
     pub fn applies(&self, run: &RunObservation) -> bool {
         let has_store = run.store_fault.is_none() || !NEED_THE_STORE.contains(&self.name);
         run.has(self.needs) && has_store
     }
 
-    /// First thing that the run broke of it.
+    /// Returns the first violation of the promise in this run.
     pub fn check(&self, run: &RunObservation) -> Option<Violation> {
         let what = (self.judge)(run).err()?;
         Some(Violation {
@@ -134,7 +135,7 @@ impl Checker {
     }
 }
 
-/// Applies every checker, after those of the scenario itself.
+/// Applies the checks of the scenario itself, and then every checker.
 pub fn check(run: &RunObservation) -> Vec<Violation> {
     let own = run.own.iter().cloned();
     let applied = CHECKERS.iter().filter(|checker| checker.applies(run));

@@ -1,4 +1,4 @@
-//! Receipts are true: what they call ended has ended, and what ran is in them.
+//! Receipts are true: work that they report as ended has ended, and they contain all work that ran.
 
 use allstop_core::receipt::{EndMethod, ItemKind, ItemState, NotStoppedReason, ReceiptItem};
 use allstop_core::record::{SessionRecord as R, StartedCallKind};
@@ -7,18 +7,18 @@ use allstop_tools::names;
 
 use crate::observe::{ObservedStop, RunObservation, WitnessedLife};
 
-/// True if an item can be about this piece of life.
+/// True if an item may describe this piece of work.
 fn is_about(item: &ReceiptItem, lived: &WitnessedLife) -> bool {
     item.kind == lived.kind
         && match lived.kind {
             ItemKind::ToolCall | ItemKind::Background => item.id == lived.id,
-            // What a question is about is in its call's id; receipts name the question itself.
+            // A question is observed under its call's id, but receipts contain the id of the question itself.
             ItemKind::ModelCall | ItemKind::Permission => true,
             _ => item.name == lived.id,
         }
 }
 
-/// True if a stop of this extent covers this. The calls say which processes are theirs.
+/// True if a stop of this extent covers this work. The processes of a call are covered by their call.
 fn covers(asked: &ObservedStop, receipt: &Receipt, lived: &WitnessedLife) -> bool {
     match asked.extent {
         Extent::Subtree => false,
@@ -28,7 +28,8 @@ fn covers(asked: &ObservedStop, receipt: &Receipt, lived: &WitnessedLife) -> boo
     }
 }
 
-/// Everything that a stop covers. A session goes on: what began after the stop is the next message's.
+/// All work that a stop covers. A session continues after a stop, so work that began after the stop belongs to the next
+/// message.
 pub(super) fn covered<'a>(
     run: &'a RunObservation,
     asked: &ObservedStop,
@@ -40,7 +41,8 @@ pub(super) fn covered<'a>(
     })
 }
 
-/// True if an item says that its work runs or may run: by its word, and not by what the engine makes of it.
+/// True if an item reports that its work runs or may run. Reads the name of the state, not the engine's own judgement
+/// of it.
 pub(super) fn says_running(item: &ReceiptItem) -> bool {
     matches!(
         item.state.as_str(),
@@ -48,7 +50,7 @@ pub(super) fn says_running(item: &ReceiptItem) -> bool {
     )
 }
 
-/// The items of what the stop covers.
+/// The items inside the extent of the stop.
 pub(super) fn in_extent(receipt: &Receipt) -> impl Iterator<Item = &ReceiptItem> {
     let outside = ItemState::StillRunning {
         why: NotStoppedReason::OutsideExtent,
@@ -79,7 +81,7 @@ pub(super) fn all_true(run: &RunObservation) -> Result<(), String> {
                     return Err(format!("the receipt says {said} of {lived}, which runs"));
                 }
             }
-            // What a sub-agent's model is asked belongs to its call.
+            // The model calls of a sub-agent belong to the tool call that started it.
             let is_sub_agents = lived.kind == ItemKind::ModelCall
                 && receipt
                     .items()
@@ -112,7 +114,7 @@ pub(super) fn all_true(run: &RunObservation) -> Result<(), String> {
     Ok(())
 }
 
-/// Effect that a repeat of a call would have, as its start says.
+/// Effect that a repeat of a call would have, according to its start record.
 fn effect_of(run: &RunObservation, item: &ReceiptItem) -> Option<Effect> {
     run.records.iter().find_map(|record| match record {
         R::CallStarted { call, .. } if call.id.as_str() == &*item.id => match call.kind {
@@ -123,7 +125,7 @@ fn effect_of(run: &RunObservation, item: &ReceiptItem) -> Option<Effect> {
     })
 }
 
-/// An item that is stopped says how that is known, and one whose effect is unknown says what a repeat would do.
+/// An item that is stopped has evidence for that. An item with an unknown effect names the effect of a repeat.
 fn says_how(item: &ReceiptItem, effect: Option<Effect>) -> Result<(), String> {
     match &item.state {
         ItemState::Stopped { evidence, .. }
@@ -134,7 +136,7 @@ fn says_how(item: &ReceiptItem, effect: Option<Effect>) -> Result<(), String> {
                 item.name
             ))
         }
-        // What became of a process is known; what a dropped future had asked of the world is not.
+        // The end of a process is verified. The effect of a request by a dropped future is not.
         ItemState::Stopped {
             how: EndMethod::Dropped,
             ..
@@ -152,7 +154,8 @@ fn says_how(item: &ReceiptItem, effect: Option<Effect>) -> Result<(), String> {
     }
 }
 
-/// Stops that meet get one receipt; what has ended answers with the id of the stop that ended it.
+/// Concurrent stops of one target get the same receipt. A stop of an ended target gets the id of the stop that ended
+/// it.
 pub(super) fn one_stop_one_receipt(run: &RunObservation) -> Result<(), String> {
     let mut of_turn = run
         .stops
@@ -175,7 +178,7 @@ pub(super) fn one_stop_one_receipt(run: &RunObservation) -> Result<(), String> {
     Ok(())
 }
 
-/// A stop of a turn leaves background work alone, and names it.
+/// A stop of a turn does not end background work, and its receipt names the work.
 pub(super) fn nothing_outside_the_extent(run: &RunObservation) -> Result<(), String> {
     let is_narrow = |asked: &ObservedStop| matches!(asked.extent, Extent::Turn | Extent::Call);
     if run.caller_gone.is_some() || run.deadline.is_some() || !run.stops.iter().all(is_narrow) {

@@ -3,7 +3,7 @@
 use allstop_core::record::SessionRecord;
 use allstop_core::{StopReason, TurnNumber};
 
-/// Turn that a record ends, with the reason.
+/// Returns the turn that a record ends, and the reason.
 pub(super) fn ending(record: &SessionRecord) -> Option<(TurnNumber, StopReason)> {
     match record {
         SessionRecord::TurnCommitted { turn, .. } => Some((*turn, StopReason::Completed)),

@@ -1,4 +1,4 @@
-//! The log: one ending for each start, complete, and enough to continue from.
+//! The log: one ending for each start, complete, and sufficient for a continuation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,11 +10,11 @@ use super::conversation::conversation_of;
 use super::record_facts::{ending, without_chance};
 use crate::observe::{APPEND, Moment, Point, RunObservation};
 
-/// Checks that turns come one after another, each with one ending that nothing of it follows, and that each call is
-/// started once and ended at most once; ended turns have no open calls.
+/// Checks that turns follow one another, and that each has one ending with no later record of the turn. Each call
+/// starts once and ends at most once, and no call of an ended turn is open.
 ///
 /// # Errors
-/// The first violation, in words.
+/// Returns a description of the first violation.
 pub fn endings(records: &[R]) -> Result<(), String> {
     let mut running = None;
     let mut ended = BTreeSet::new();
@@ -39,7 +39,7 @@ pub fn endings(records: &[R]) -> Result<(), String> {
                 turn
             }
             R::CallFinished { turn, id, .. } => {
-                // A call that was denied or rejected never started.
+                // A call that was denied or rejected has no start.
                 if calls.insert(id.clone(), false) == Some(false) {
                     return Err(format!("call {id} ends twice"));
                 }
@@ -67,12 +67,12 @@ pub fn endings(records: &[R]) -> Result<(), String> {
     Ok(())
 }
 
-/// Every turn and every call that started has one ending, and nothing follows it (invariant 6).
+/// Every turn and every call that started has one ending, and no later record of it follows (invariant 6).
 pub(super) fn one_ending_each(run: &RunObservation) -> Result<(), String> {
     endings(&run.records_after_next)
 }
 
-/// Number of records that were durable when these points had been passed.
+/// Number of records that were durable after these points.
 pub(super) fn appended(points: &[Point]) -> usize {
     let appends = points
         .iter()
@@ -80,8 +80,8 @@ pub(super) fn appended(points: &[Point]) -> usize {
     appends.map(|point| point.of.split('+').count()).sum()
 }
 
-/// The log holds each append that it has confirmed, to the record, and nothing else (invariant 2, also after `kill
-/// -9`).
+/// The log holds every record that it has confirmed (invariant 2). After `kill -9` it holds exactly the records that
+/// were appended until then, as in the undisturbed run.
 pub(super) fn log_is_complete(run: &RunObservation) -> Result<(), String> {
     let records = &run.records;
     if run.is_witnessed {
@@ -108,10 +108,11 @@ pub(super) fn log_is_complete(run: &RunObservation) -> Result<(), String> {
     }
 }
 
-/// Newest records that are cut where no undisturbed run was: each cut costs as much as there are records.
+/// Number of last records after which the log is cut if the run has no undisturbed run. The cost of each cut grows with
+/// the number of records.
 const CUTS_MAX: usize = 160;
 
-/// Applies records that stand behind so many others.
+/// Applies records that follow `behind` earlier ones.
 fn apply(state: &mut SessionState, records: &[R], behind: usize) -> Result<(), String> {
     for (number, record) in records.iter().enumerate() {
         state
@@ -121,16 +122,16 @@ fn apply(state: &mut SessionState, records: &[R], behind: usize) -> Result<(), S
     Ok(())
 }
 
-/// Cuts the records after each, as a crash would, recovers, and checks that the conversation is that of the turns that
-/// had ended, that the open turn is ended once, and that a second recovery finds nothing to do.
+/// Cuts the log after each record, as a crash would, and recovers. Checks that the conversation has exactly the ended
+/// turns, that the open turn is ended once, and that a second recovery has nothing to do.
 ///
 /// # Errors
-/// The first violation, in words.
+/// Returns a description of the first violation.
 pub fn recovers_from_everywhere(records: &[R]) -> Result<(), String> {
     recovers_after(records, 0)
 }
 
-/// The same, where the cuts after fewer than `from` records were checked before.
+/// Like [`recovers_from_everywhere`], but skips the cuts after fewer than `from` records, which are already checked.
 fn recovers_after(records: &[R], from: usize) -> Result<(), String> {
     let (checked, unchecked) = records.split_at(from.min(records.len()));
     let mut state = SessionState::default();
@@ -163,16 +164,16 @@ fn recovers_after(records: &[R], from: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// The log alone makes the same session, from every prefix (invariant 2): a session can continue after a crash.
+/// Every prefix of the log is sufficient to restore the session, so that it can continue after a crash (invariant 2).
 pub(super) fn recovers(run: &RunObservation) -> Result<(), String> {
     let undisturbed = run.undisturbed();
     let mut folded = SessionState::default();
     apply(&mut folded, &run.folded_records(), 0)?;
-    // Whoever has lost the lease has no say in it any more, and need not know what the log holds.
+    // A session without its lease no longer writes, and need not know the content of the log.
     let lease_lost = run
         .disturbance()
         .is_some_and(|stop| stop.cause.kind == CauseKind::LeaseLost);
-    // A session that is resumed may begin at a snapshot, behind the turns that a compaction has summed up.
+    // A resumed session may begin at a snapshot, after the turns that a compaction has summarised.
     if !lease_lost
         && run.kill.is_none()
         && run.is_settled()
@@ -183,7 +184,7 @@ pub(super) fn recovers(run: &RunObservation) -> Result<(), String> {
     }
     resumed_after_the_kill(run)?;
     let (records, known) = (&run.records_after_next, &undisturbed.records_after_next);
-    // What the undisturbed run left, too, was checked with that.
+    // The check of the undisturbed run has already covered the records that both runs share.
     let same = records.iter().zip(known).take_while(|(a, b)| a == b);
     let from = if run.undisturbed.is_none() {
         records.len().saturating_sub(CUTS_MAX)
@@ -193,7 +194,7 @@ pub(super) fn recovers(run: &RunObservation) -> Result<(), String> {
     recovers_after(records, from)
 }
 
-/// Resuming the session of a killed process ends its turn by a crash, and changes nothing of what was there.
+/// Resuming the session of a killed process ends its open turn with a crash, and does not change the existing records.
 fn resumed_after_the_kill(run: &RunObservation) -> Result<(), String> {
     let Some(kill) = &run.kill else {
         return Ok(());
@@ -219,7 +220,7 @@ fn resumed_after_the_kill(run: &RunObservation) -> Result<(), String> {
     }
 }
 
-/// A process that was to be killed was, and its store can be read and resumed (invariant 2).
+/// A process that was to be killed was killed, and its store can be read and resumed (invariant 2).
 pub(super) fn was_killed(run: &RunObservation) -> Result<(), String> {
     let kill = run.kill.as_ref();
     match kill.and_then(|kill| kill.failure.clone()) {
@@ -228,9 +229,9 @@ pub(super) fn was_killed(run: &RunObservation) -> Result<(), String> {
     }
 }
 
-/// Up to the point of the stop a run is the undisturbed one. Without that no point means anything.
+/// Up to the point of the stop, a run equals the undisturbed one. Otherwise the numbers of points have no meaning.
 pub(super) fn is_repeatable(run: &RunObservation) -> Result<(), String> {
-    // A deadline is a timer, whose task is polled too.
+    // A deadline is a timer, whose task is also polled.
     let (Some(point), None) = (run.point, run.deadline) else {
         return Ok(());
     };

@@ -1,5 +1,4 @@
-//! Observations with one lie in them: what real runs left, with one thing made wrong by hand. Each checker has to see
-//! its own.
+//! Observations of real runs with one fact falsified by hand. Each checker must find its own falsified fact.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,12 +23,12 @@ use crate::scenarios;
 use crate::stage::Scenario;
 use crate::stop_method::StopMethod;
 
-/// Run whose observation is made wrong.
+/// Run whose observation is falsified.
 enum LyingRun {
     Whole(&'static str),
     /// Stopped at this point.
     Disturbed(&'static str, u32, StopMethod),
-    /// Stopped there by its user, with a look at a machine on which nothing runs.
+    /// Stopped at this point by its user, with an observation of a machine on which nothing runs.
     Looked(&'static str, u32),
     /// Killed in its middle.
     Killed(&'static str),
@@ -37,7 +36,7 @@ enum LyingRun {
 
 use LyingRun::{Disturbed, Killed, Looked, Whole};
 
-/// The checker, the run, and the lie.
+/// The checker, the run, and the change that falsifies the observation.
 type Row = (&'static str, LyingRun, fn(&mut RunObservation));
 
 const ROWS: [Row; 27] = [
@@ -207,7 +206,7 @@ fn kept(left: &mut RunObservation) -> &mut Vec<Arc<Message>> {
     stopped.expect("a turn was stopped")
 }
 
-/// Something begins then, and never ends.
+/// Adds work that begins at this time and never ends.
 fn live(left: &mut RunObservation, kind: ItemKind, began: u64) {
     left.notes.lived.push(WitnessedLife {
         kind,
@@ -257,7 +256,7 @@ fn disturbed(scenario: &Scenario, point: u32, method: StopMethod) -> RunObservat
     played.expect("it can be done there")
 }
 
-/// The store of this run, had its process been killed when its last tool, or its last turn, had begun.
+/// Returns the observation as if the process had been killed when its last tool, or its last turn, had begun.
 fn killed(whole: RunObservation) -> RunObservation {
     let is_start = |record: &R| matches!(record, R::TurnStarted { .. });
     let last = whole.points.iter().rposition(|point| match point.moment {
@@ -311,7 +310,7 @@ fn each_checker_sees_its_own_lie() {
     }
 }
 
-/// Bugs that are seeded into an engine.
+/// Source of the bugs that are seeded into an engine.
 const BUGS: &str = include_str!("../../tests/seeded/bug.rs");
 
 #[test]

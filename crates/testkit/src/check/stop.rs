@@ -1,4 +1,4 @@
-//! Stops: each is answered, comes before every commit, and keeps its cause.
+//! Stops: each gets an answer, prevents later commits, and keeps its cause.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::receipt::{covered, in_extent, says_running};
 use super::record_facts::ending;
 use crate::observe::{ObservedStop, RunObservation, StopAnswer};
 
-/// Everybody who waits is answered, within grace and force (invariant 1).
+/// Every waiting caller gets an answer, within grace and force (invariant 1).
 pub(super) fn everybody_is_answered(run: &RunObservation) -> Result<(), String> {
     if run.hung {
         let waits = run
@@ -32,7 +32,7 @@ pub(super) fn everybody_is_answered(run: &RunObservation) -> Result<(), String> 
     }
     if let Some(stop) = run.disturbance() {
         let took = run.over_at.saturating_sub(stop.at);
-        // The ending is written after the receipt is made, and both fit into it.
+        // The ending is written after the receipt is created. The limit includes both.
         if took > run.answered_within {
             return Err(format!("the run went on for {took:?} after its stop"));
         }
@@ -40,13 +40,13 @@ pub(super) fn everybody_is_answered(run: &RunObservation) -> Result<(), String> 
     Ok(())
 }
 
-/// After a stop has been accepted nothing in its extent starts (invariant 5).
+/// After a stop has been accepted, no work in its extent starts (invariant 5).
 pub(super) fn nothing_starts_behind(run: &RunObservation) -> Result<(), String> {
     let Some(accepted) = run.disturbance().and_then(|stop| stop.accepted) else {
         return Ok(());
     };
     let late = run.notes.lived.iter().find(|lived| {
-        // What begins after the run is over is the next message's.
+        // Work that begins after the end of the run belongs to the next message.
         lived.is_foreground() && lived.began > accepted && lived.began < run.over
     });
     match late {
@@ -57,7 +57,7 @@ pub(super) fn nothing_starts_behind(run: &RunObservation) -> Result<(), String> 
     }
 }
 
-/// Number of commits: as they were handed to the log where that is seen, else as the log has them.
+/// Number of commits: those sent to the log if the run was witnessed, otherwise those in the log.
 fn commits_of(run: &RunObservation) -> usize {
     if run.is_witnessed {
         return run.commits().count();
@@ -83,8 +83,8 @@ pub(super) fn no_commit_after_a_stop(run: &RunObservation) -> Result<(), String>
     }
 }
 
-/// A stop that found something to stop ends the run: its last turn is not a completed one that began after it, and a
-/// run that would have gone on does not.
+/// A stop that found something to stop ends the run. The last turn of the run is then a stopped one, unless the run had
+/// committed all of its turns, or had lost its lease.
 pub(super) fn no_stop_is_lost(run: &RunObservation) -> Result<(), String> {
     let Some(stop) = run.disturbance() else {
         return Ok(());
@@ -115,12 +115,12 @@ fn stopped(records: &[R]) -> Option<(&Cause, StopReason)> {
     })
 }
 
-/// The first cause wins, everywhere, and decides the reason (invariant 12).
+/// The first cause wins everywhere and decides the reason (invariant 12).
 pub(super) fn first_cause_wins(run: &RunObservation) -> Result<(), String> {
     let Some(stop) = run.disturbance() else {
         return Ok(());
     };
-    // What the scenario ends with by itself may have been first.
+    // The scenario may end by itself with another cause, which may have been first.
     let own = stopped(&run.undisturbed().records).map(|(cause, _)| cause.kind);
     receipts_say_why(run, own)?;
     for turn in run.turns.iter().flatten() {
@@ -159,7 +159,7 @@ pub(super) fn first_cause_wins(run: &RunObservation) -> Result<(), String> {
     Ok(())
 }
 
-/// A receipt says why it was asked for, or why the one was that it joined: one asked before, or the run's own.
+/// The cause in a receipt is that of its stop, or of the stop that it joined: an earlier one, or the run's own.
 fn receipts_say_why(run: &RunObservation, own: Option<CauseKind>) -> Result<(), String> {
     let mut asked_so_far = Vec::new();
     for asked in &run.stops {
@@ -178,8 +178,8 @@ fn receipts_say_why(run: &RunObservation, own: Option<CauseKind>) -> Result<(), 
     Ok(())
 }
 
-/// The receipts of the stops that were asked for and found something to do, with how long each took, and those of
-/// turns that were stopped from outside.
+/// The receipts of the requested stops that found something to stop, each with the time that it took, and the receipts
+/// of turns that were stopped from outside.
 fn receipts(run: &RunObservation) -> impl Iterator<Item = (&Receipt, Duration)> {
     let asked = run.stops.iter().filter_map(|asked| {
         let answer = asked.answer.as_ref()?;
@@ -195,7 +195,7 @@ fn receipts(run: &RunObservation) -> impl Iterator<Item = (&Receipt, Duration)> 
         .filter(|(receipt, _)| receipt.outcome().is_none())
 }
 
-/// Every engine that a stop covers has acknowledged it by the end of the ladder.
+/// Every engine that a stop covers has acknowledged the stop by the end of the ladder.
 pub(super) fn engine_has_acknowledged(run: &RunObservation) -> Result<(), String> {
     let deaf = |item: &&ReceiptItem| {
         item.kind == ItemKind::Engine
@@ -212,7 +212,7 @@ pub(super) fn engine_has_acknowledged(run: &RunObservation) -> Result<(), String
     Ok(())
 }
 
-/// Only after force has had its time is something of the extent called running.
+/// A receipt reports work in its extent as running only after the time for force has passed.
 pub(super) fn nobody_gives_up_early(run: &RunObservation) -> Result<(), String> {
     let runs = |item: &&ReceiptItem| {
         matches!(&item.state, ItemState::StillRunning { why }
@@ -228,7 +228,8 @@ pub(super) fn nobody_gives_up_early(run: &RunObservation) -> Result<(), String> 
     Ok(())
 }
 
-/// `cancel_observed` says what the engine really did: it had heard the stop, and nothing that the stop covers ran on.
+/// `cancel_observed` is true to the facts: the engine had acknowledged the stop, and no work that the stop covers still
+/// ran.
 pub(super) fn cancel_was_observed(run: &RunObservation) -> Result<(), String> {
     for (asked, answer) in run.answers() {
         let receipt = &answer.receipt;
@@ -262,7 +263,7 @@ pub(super) fn cancel_was_observed(run: &RunObservation) -> Result<(), String> {
     Ok(())
 }
 
-/// True if the engine showed, before the answer, that it had heard a stop or had ended.
+/// True if an event of the engine shows, before the answer, that the engine had received a stop or had ended.
 fn engine_had_heard(run: &RunObservation, asked: &ObservedStop, answer: &StopAnswer) -> bool {
     let is_word = |event: &AgentEvent| {
         matches!(
@@ -271,7 +272,7 @@ fn engine_had_heard(run: &RunObservation, asked: &ObservedStop, answer: &StopAns
         )
     };
     let mut events = run.notes.events.iter();
-    // Before the first record of a turn, and after its ending, no engine is there that could hear.
+    // Before the first record of a turn, and after its ending, no engine exists that could acknowledge the stop.
     let durable = run.notes.durable(asked.accepted);
     let mut written = run.records.iter().take(durable).rev();
     let newest =

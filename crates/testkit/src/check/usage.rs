@@ -1,4 +1,4 @@
-//! The bill: nothing that was received is lost, and nothing stays set aside (invariant 11).
+//! Usage: all received usage is recorded, and no reservation stays open (invariant 11).
 
 use allstop_core::receipt::ItemKind;
 use allstop_core::record::{SessionRecord as R, StartedCallKind};
@@ -38,7 +38,7 @@ pub(super) fn nothing_is_lost(run: &RunObservation) -> Result<(), String> {
     ledgers_agree(run, metered)
 }
 
-/// The ledgers of the session and the outcomes of its turns say what the log says.
+/// The usage in the session's ledgers and in the outcomes of its turns equals the usage in the log.
 fn ledgers_agree(run: &RunObservation, metered: Usage) -> Result<(), String> {
     let told = run.turns.iter().flatten().map(|turn| turn.usage);
     if let Some(told) = told.reduce(|sum, usage| sum + usage)
@@ -86,7 +86,7 @@ pub(super) fn nothing_starts_beyond_the_budget(run: &RunObservation) -> Result<(
     no_model_call_starts_without_tokens(run)
 }
 
-/// True if the session belongs to a successor, so that the rest of the bill is not written.
+/// True if the session belongs to a successor, so that the rest of its usage is not written.
 fn has_lost_lease(run: &RunObservation) -> bool {
     let stop = run.disturbance();
     stop.is_some_and(|stop| stop.cause.kind == CauseKind::LeaseLost)
@@ -118,7 +118,7 @@ fn no_model_call_starts_without_tokens(run: &RunObservation) -> Result<(), Strin
     Ok(())
 }
 
-/// As many calls as the budget has, and no more: tools that ran, and model calls that were started.
+/// The number of tools that ran plus the number of started model calls is within the budget of calls.
 fn calls_are_within_the_budget(run: &RunObservation) -> Result<(), String> {
     let budget = run.settings.budget.as_ref();
     let Some(calls_max) = budget.and_then(|budget| budget.limits().calls_max) else {

@@ -1,7 +1,7 @@
-//! Driver by kill (`kill -9`): a process of its own plays the scenario on a store on disk and kills itself at the
-//! point; whoever started it looks at what the store says.
+//! Driver by kill (`kill -9`): a separate process plays the scenario on a store on disk and kills itself at the point.
+//! The process that started it then examines the store.
 //!
-//! A killed run is the undisturbed one up to its point, so it is known to the record what must be in the store then.
+//! A killed run equals the undisturbed one up to its point, so the expected records in the store are known exactly.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -20,18 +20,19 @@ use crate::report::{self, CaseName, CheckReport, Failure, VARIABLE};
 use crate::stage::Scenario;
 use crate::stop_method::StopMethod;
 
-/// The environment variable that names the folder of the store for a process that is to kill itself.
+/// Environment variable with the folder of the store, for a process that is to kill itself.
 const STORE_VARIABLE: &str = "ALLSTOP_EXPLORE_STORE";
 
-/// Bytes of a process's output that are shown if it was not killed as it should.
+/// Maximum bytes of a process's output in the report, if the process was not killed as expected.
 const SAID_BYTES_MAX: usize = 2000;
 
-/// Kills a process at every semantic point of a scenario, and checks what each left on disk; where those are more than
-/// `kills_max`, at so many that lie evenly over all of the run. `again` makes the command that starts this very
-/// exploration in a new process: in a test, the test binary with the test's own name. There this does not return.
+/// Kills a process at every semantic point of a scenario, and checks the store that each process leaves on disk. If the
+/// scenario has more than `kills_max` such points, uses that many, spread evenly over the run. `again` creates the
+/// command that starts this exploration in a new process: in a test, the test binary with the test's own name. In that
+/// new process this function does not return.
 ///
 /// # Panics
-/// If no process can be started, or no folder made for a store.
+/// Panics if no process can be started, or no folder can be created for a store.
 pub fn explore_kills(
     scenario: &Scenario,
     kills_max: usize,
@@ -80,7 +81,7 @@ pub fn explore_kills(
     report
 }
 
-/// So many of the semantic points, evenly.
+/// Returns at most `len_max` of the semantic points, spread evenly.
 fn spread(points: &[Point], len_max: usize) -> Vec<&Point> {
     let points: Vec<&Point> = points.iter().filter(|point| point.is_semantic()).collect();
     let len = points.len().min(len_max);
@@ -89,7 +90,7 @@ fn spread(points: &[Point], len_max: usize) -> Vec<&Point> {
         .collect()
 }
 
-/// Observes one process that is killed, by what it leaves.
+/// Runs one process that is killed, and observes it by the store that it leaves.
 fn kill_at(
     scenario: &Scenario,
     undisturbed: &Arc<RunObservation>,
@@ -100,7 +101,7 @@ fn kill_at(
     let ended = again
         .env(VARIABLE, case.to_string())
         .env(STORE_VARIABLE, folder.path())
-        // What the scenario makes for itself goes away with the store.
+        // Files that the scenario creates are removed together with the store.
         .env("TMPDIR", folder.path())
         .output()
         .expect("this program can be started again");
@@ -129,7 +130,7 @@ fn was_killed(status: ExitStatus) -> bool {
     status.signal() == Some(rustix::process::Signal::KILL.as_raw())
 }
 
-/// Looks at the store, resumes its session, and sends it the next message.
+/// Reads the store, resumes its session, and sends the session the next message.
 fn look(
     folder: &Path,
     undisturbed: &Arc<RunObservation>,
@@ -145,7 +146,7 @@ fn look(
     let (state, recovered) = (resumed.state().clone(), resumed.recovered().to_vec());
     drop(resumed);
     let next = play_next(scenario, &(Arc::new(FaultyLog::immediate(store)) as _));
-    // A killed run is the undisturbed one up to its point.
+    // A killed run equals the undisturbed one up to its point.
     let passed = undisturbed.points.iter().take(point as usize + 1);
     Ok(RunObservation {
         undisturbed: Some(Arc::clone(undisturbed)),
@@ -167,10 +168,10 @@ fn look(
     })
 }
 
-/// Plays the scenario on the store that the environment names, up to the point at which this process ends.
+/// Plays the scenario on the store from the environment variable, up to the point at which this process kills itself.
 ///
 /// # Panics
-/// If the point was not reached, or there is no store to play on.
+/// Panics if the run does not reach the point, or if the environment names no store.
 fn play_in_this_process(scenario: &Scenario, point: u32) -> ! {
     let folder = store_folder().expect("the one who starts this names a store");
     let log = open_store(&folder).expect("a new store");
@@ -184,7 +185,7 @@ fn play_in_this_process(scenario: &Scenario, point: u32) -> ! {
     panic!("the scenario was over before point {point}");
 }
 
-/// The folder of the store on which this process is to be killed, if it is one that is.
+/// Folder of the store on which this process plays until it is killed; `None` if this process is not to be killed.
 fn store_folder() -> Option<PathBuf> {
     #[expect(
         clippy::disallowed_methods,

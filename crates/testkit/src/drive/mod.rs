@@ -1,4 +1,5 @@
-//! Drivers: each makes runs, stops them, and hands what it observed to the checkers. None of them knows a rule.
+//! Drivers: each plays runs, stops them, and passes its observations to the checkers. The drivers do not contain the
+//! rules.
 
 pub mod by_kill;
 pub mod by_moment;
@@ -13,12 +14,12 @@ use allstop_log::{Log, Version};
 /// Reads every record of a session.
 ///
 /// # Panics
-/// If the log cannot be read, or holds something else.
+/// Panics if the log cannot be read, or contains records of another kind.
 async fn read_all(log: &dyn Log, session: &SessionId) -> Vec<SessionRecord> {
     read_on(log, session, Vec::new()).await
 }
 
-/// The same, where the first ones have been read before.
+/// Like [`read_all`], but continues after the records that were already read.
 async fn read_on(
     log: &dyn Log,
     session: &SessionId,

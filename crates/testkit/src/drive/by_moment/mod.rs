@@ -1,8 +1,8 @@
 //! Driver by moment: stops of real parts at random moments: processes of a shell, sockets of a server, a store on disk,
-//! threads and the clock of the wall. It looks for what paused time cannot show, with a seed that repeats the moments.
+//! threads and the real clock. It finds errors that paused time cannot show. A seed repeats the moments.
 //!
-//! Each run has two turns with commands side by side, one that ignores SIGTERM, and one in the background. An
-//! undisturbed run is measured first, so that the moments lie over all of it.
+//! Each run has two turns with parallel commands, a command that ignores SIGTERM, and a command in the background.
+//! Undisturbed runs are measured first, so that the moments are spread over the whole run.
 
 mod real_parts;
 mod round;
@@ -23,13 +23,13 @@ use crate::report::{CheckReport, Failure};
 use crate::stop_method::StopMethod;
 use round::{PlannedRound, play};
 
-/// Runs that go on at the same time: they mostly wait, and a stop must hold on a machine that does other things.
+/// Number of parallel runs. They mostly wait, and a stop must also work on a busy machine.
 const SIDE_BY_SIDE: u32 = 4;
 
-/// Undisturbed runs that are measured: the first one also warms everything up.
+/// Number of undisturbed runs that are measured. The first one also warms up the machine.
 const MEASURED: u32 = 3;
 
-/// Limit of the time between a stop and the second one: longer than the grace of these runs.
+/// Maximum time between a stop and the second stop: longer than the grace of these runs.
 const SECOND_WITHIN_MS: u64 = 150;
 
 /// Stops at random moments.
@@ -40,20 +40,20 @@ pub struct RandomStops {
 }
 
 impl RandomStops {
-    /// With the seed that the environment names, or a new one.
+    /// Uses the seed from the environment, or a new one.
     ///
     /// # Panics
-    /// If the environment names something that is none.
+    /// Panics if the seed in the environment is invalid.
     pub fn from_environment() -> Self {
         Self {
             seed: random::seed(),
         }
     }
 
-    /// Stops so many runs, some side by side.
+    /// Stops this many runs, some of them in parallel.
     ///
     /// # Panics
-    /// If the system gives no folder, port, store or thread, or if a run that nobody stops is broken.
+    /// Panics if the system provides no folder, port, store or thread, or if a run without a stop is broken.
     pub fn run(self, rounds: u32) -> CheckReport {
         let undisturbed = Arc::new(undisturbed());
         let length = undisturbed.over_at;
@@ -91,10 +91,10 @@ impl RandomStops {
         report
     }
 
-    /// The round of this number: the same moment and method, however many rounds there are.
+    /// The round with this number. Its moment and method do not depend on the number of rounds.
     fn planned(&self, number: u32, length: Duration) -> PlannedRound {
         let mut random = Random::new(self.seed.wrapping_add(u64::from(number)));
-        // Some come just after the end.
+        // Some stops come just after the end.
         let moment = random.before(length * 21 / 20);
         let method = method(&mut random);
         let stop_policy = match random.below(2) {
@@ -127,7 +127,7 @@ fn method(random: &mut Random) -> StopMethod {
     }
 }
 
-/// The shortest of some runs that nobody stops.
+/// Returns the shortest of several runs without a stop.
 fn undisturbed() -> RunObservation {
     let runs = (0..MEASURED).map(|_| {
         let observation = play(&PlannedRound {

@@ -1,4 +1,5 @@
-//! The real parts of one run: a server, a store and processes, all its own; and looks at the machine that they are on.
+//! The real parts of one run, which are not shared: a server, a store and processes. Also observes the machine that
+//! they run on.
 
 use std::fs;
 use std::path::Path;
@@ -21,13 +22,13 @@ use super::round::SLACK;
 use crate::observe::{CallEffect, MachineLook, NEXT_MESSAGE};
 use crate::openai_server::{OpenAiServer, Received, ServerAnswer};
 
-/// Limit of an ask: long enough for a command that listens, shorter than one that does not.
+/// Grace of these runs: long enough for a command that handles SIGTERM, shorter than a command that ignores it.
 pub(super) const GRACE: Duration = Duration::from_millis(60);
 
-/// Between two pieces of an answer.
+/// Time between two pieces of an answer.
 const PIECE: Duration = Duration::from_millis(4);
 
-/// The user's messages: a turn each.
+/// The user's messages, one per turn.
 pub(super) const PROMPTS: [&str; 2] = ["Do it.", "And again."];
 
 /// Command that runs in the background and does not end by itself.
@@ -42,7 +43,7 @@ pub(super) struct RealParts {
 
 impl RealParts {
     /// # Panics
-    /// If the system gives no folder or no port.
+    /// Panics if the system provides no folder or no port.
     pub(super) fn new() -> Self {
         Self {
             folder: folder().expect("a temporary folder"),
@@ -54,15 +55,15 @@ impl RealParts {
         self.folder.path()
     }
 
-    /// Mark that tells its processes from all others.
+    /// Mark that distinguishes the processes of this run from all others.
     pub(super) fn mark(&self) -> String {
         self.folder().to_string_lossy().into_owned()
     }
 
-    /// An agent that talks to the server and runs real commands.
+    /// An agent that uses the server and runs real commands.
     ///
     /// # Panics
-    /// If the server's address were none.
+    /// Panics if the server's address is invalid.
     pub(super) fn agent(
         &self,
         background: &Arc<SessionBackground>,
@@ -98,7 +99,7 @@ impl RealParts {
             .build()
     }
 
-    /// Effects of the commands, as they wrote them down: `begins ID` and `ends ID`.
+    /// Effects of the commands, as the commands have recorded them: `begins ID` and `ends ID`.
     pub(super) fn effects(&self) -> Vec<CallEffect> {
         let trail = std::fs::read_to_string(self.folder().join("trail")).unwrap_or_default();
         let words = trail.lines().filter_map(|line| line.split_once(' '));
@@ -110,7 +111,7 @@ impl RealParts {
             .collect()
     }
 
-    /// Requests that the server got: calls and their results as they came over the wire.
+    /// Requests that the server received: calls and their results in the form of the wire.
     pub(super) fn requests(&self) -> Vec<Vec<Arc<Message>>> {
         let requests = self.server.requests();
         let messages = |request: &Received| request.messages().iter().map(from_wire).collect();
@@ -118,7 +119,7 @@ impl RealParts {
     }
 }
 
-/// A message of the wire, as far as the order of calls and results goes.
+/// Converts a message of the wire, as far as the order of calls and results requires it.
 fn from_wire(message: &Value) -> Arc<Message> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let content = text(&message["content"]).into();
@@ -144,13 +145,13 @@ fn from_wire(message: &Value) -> Arc<Message> {
     })
 }
 
-/// A folder in memory where the system has one: a disk that others keep busy for a second makes a turn say, rightly,
-/// that its store has not answered, and nothing else can be seen of it then.
+/// A folder in memory if the system has one. If other programs keep a disk busy for a second, a turn correctly reports
+/// that its store has not answered, and the run shows nothing else.
 fn folder() -> std::io::Result<TempDir> {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())
 }
 
-/// The answer to a request: the step is told by what was said since the user's last message.
+/// The answer to a request. The number of the step is the number of answers since the user's last message.
 fn answer(request: &Received) -> ServerAnswer {
     let messages = request.messages();
     let is_user = |message: &Value| message["role"] == "user";
@@ -158,7 +159,7 @@ fn answer(request: &Received) -> ServerAnswer {
     let (before, turn) = messages.split_at(last_user);
     let answered = turn.iter().filter(|message| message["role"] == "assistant");
     let step = answered.count();
-    // Ids differ from turn to turn, as those of providers do.
+    // Ids differ from turn to turn, like those of providers.
     let number = before.iter().filter(|message| is_user(message)).count();
     let id = |call: u32| format!("call_{number}_{step}_{call}");
     let text = turn.first().map(|message| message["content"].to_string());
@@ -175,7 +176,7 @@ fn answer(request: &Received) -> ServerAnswer {
         0 => {
             let answer = ServerAnswer::text("I do two things, side by side.").every(PIECE);
             let answer = shell(answer, 1, "sleep 0.04", false);
-            // Its child holds on to its output, and neither hears SIGTERM.
+            // The child of this command holds its output open, and both ignore SIGTERM.
             shell(
                 answer,
                 2,
@@ -188,7 +189,7 @@ fn answer(request: &Received) -> ServerAnswer {
     }
 }
 
-/// A process with one session in it.
+/// Scopes of a process with one session.
 pub(super) fn scopes() -> (Scope, Scope) {
     let mut options = RootOptions::current();
     options.grace = GRACE;
@@ -205,10 +206,10 @@ pub(super) fn now() -> Timestamp {
     SystemTime::now().into()
 }
 
-/// The variable that marks the processes of one run, and whatever they start.
+/// Environment variable that marks the processes of one run and all processes that they start.
 pub(super) const MARK: &str = "ALLSTOP_EXPLORE_RUN";
 
-/// Looks at processes and connections when an answer is there.
+/// Observes processes and connections when the answer to a stop has arrived.
 pub(super) async fn look(
     parts: &RealParts,
     extent: Extent,
@@ -219,12 +220,12 @@ pub(super) async fn look(
         .partition(|line| line.contains(BACKGROUND));
     let items = receipt.iter().flat_map(|receipt| receipt.items());
     let closed_a_connection = items.into_iter().any(|item| match &item.state {
-        // Of a call that was not sent yet the connection may be there, unused since the last one.
+        // If the call was not sent yet, its connection may still exist, unused since the last call.
         ItemState::Stopped { evidence, .. } => evidence.proof() == Some(EndProof::SocketClosed),
         _ => false,
     });
     let connections = if closed_a_connection {
-        // The other end notices a moment later.
+        // The other end notices the closed connection a moment later.
         let seen = parts
             .server
             .wait_until(SLACK, |seen| seen.open() == 0)
@@ -242,7 +243,7 @@ pub(super) async fn look(
     }
 }
 
-/// The command lines of the living processes with this mark. A zombie has no environment any more.
+/// The command lines of the living processes with this mark. A zombie has no environment.
 pub(super) fn running(mark: &str) -> Vec<String> {
     let wanted = format!("{MARK}={mark}");
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -255,7 +256,7 @@ pub(super) fn running(mark: &str) -> Vec<String> {
         .filter_map(|entry| {
             let line = fs::read(entry.path().join("cmdline")).ok()?;
             let line = String::from_utf8_lossy(&line).replace('\0', " ");
-            // One that ends between the two looks has none.
+            // A process that ends between the two reads has no command line.
             (!line.is_empty()).then(|| line.trim_end().to_owned())
         })
         .collect()

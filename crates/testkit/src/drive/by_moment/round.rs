@@ -1,4 +1,4 @@
-//! One run on real parts, stopped at one moment, and everything that it left.
+//! One run on real parts that is stopped at one moment, and the observation of its remains.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ use crate::stop_method::StopMethod;
 /// Plan of a run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PlannedRound {
-    /// Moment and method of the stop. Second stops come as many milliseconds later as the method says.
+    /// Moment and method of the stop. A second stop comes as many milliseconds later as the method gives.
     pub(super) stop: Option<(Duration, StopMethod)>,
     pub(super) stop_policy: StopPolicy,
 }
@@ -42,7 +42,7 @@ impl PlannedRound {
 /// Plays a run to its end.
 ///
 /// # Panics
-/// If the system gives no runtime, store or folder.
+/// Panics if the system provides no runtime, store or folder.
 pub(super) fn play(planned: &PlannedRound) -> RunObservation {
     let parts = RealParts::new();
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -78,7 +78,7 @@ struct AnsweredStops<'a> {
 }
 
 impl AnsweredStops<'_> {
-    /// Stops the run at its moment, or drops it: then whoever waited for it is gone.
+    /// Stops the run at its moment, or drops it, so that its caller is gone.
     async fn disturb(
         &mut self,
         run: &mut Option<Run>,
@@ -134,7 +134,7 @@ impl AnsweredStops<'_> {
         }
     }
 
-    /// Waits for the answer, and looks at the machine then.
+    /// Waits for the answer, and then observes the machine.
     async fn answer(&mut self, stop: &Stop, asked: Duration) -> ObservedStop {
         let receipt = timeout(ANSWERED_WITHIN, stop.receipt()).await.ok();
         let at = self.began.elapsed();
@@ -213,7 +213,7 @@ async fn run(parts: &RealParts, planned: PlannedRound) -> RunObservation {
     let next = if hung {
         None
     } else {
-        // The deadline of the run is not that of the next.
+        // The deadline of this run does not apply to the next run.
         let agent = match deadline {
             Some(_) => parts.agent(&background, None, planned.stop_policy),
             None => agent.clone(),
@@ -254,19 +254,19 @@ async fn run(parts: &RealParts, planned: PlannedRound) -> RunObservation {
     }
 }
 
-/// Time that a machine may add that does many other things at once.
+/// Extra time for a machine that does many other things at once.
 pub(super) const SLACK: Duration = Duration::from_secs(2);
 
-/// Longest time that a stop may take.
+/// Maximum time from a stop to its answer.
 pub(super) const ANSWERED_WITHIN: Duration = GRACE.saturating_add(FORCE_MAX).saturating_add(SLACK);
 
-/// Limit of a whole run: a hundred times what it takes.
+/// Time limit of a whole run: a hundred times its usual length.
 const HANGS_AFTER: Duration = Duration::from_secs(30);
 
-/// Interval between two looks at something that sends no event.
+/// Interval between two checks of a condition that sends no event.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// The outcome, if somebody is there to get it; an error if there is none in time.
+/// The outcome, if the caller still waits for it; an error if the run does not end in time.
 pub(super) async fn outcome(
     run: Option<Run>,
     log: &Arc<dyn Log>,
@@ -275,7 +275,7 @@ pub(super) async fn outcome(
         let outcome = timeout(HANGS_AFTER, run.finish()).await;
         return outcome.map_err(drop)?.map(Some).map_err(drop);
     }
-    // An engine whose caller has gone lets go of the session when it has ended.
+    // An engine whose caller is gone unlocks the session when it has ended.
     let began = Instant::now();
     while began.elapsed() < ANSWERED_WITHIN {
         if let Ok(LockAttempt::Locked(_)) = log.try_lock(&stream_of(&session_id())).await {
@@ -286,7 +286,7 @@ pub(super) async fn outcome(
     Err(())
 }
 
-/// Sends the next message to what is left.
+/// Sends the next message to the session after the stop.
 pub(super) async fn next(
     agent: &Agent,
     session: Option<SessionWriter>,
@@ -305,7 +305,7 @@ pub(super) async fn next(
     outcome.turns.last().map(|turn| turn.stop_reason)
 }
 
-/// Waits until it is so, or has not become so in time.
+/// Waits until the condition is true, or until the time limit has passed.
 pub(super) async fn looked_until(is_so: impl Fn() -> bool) {
     let began = Instant::now();
     while !is_so() && began.elapsed() < SLACK {

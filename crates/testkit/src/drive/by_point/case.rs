@@ -1,4 +1,5 @@
-//! One run of a scenario, stopped at one point by one method, or undisturbed; the next message, and what then is left.
+//! One run of a scenario, undisturbed or stopped at one point by one method; then the next message, and the observation
+//! of the remains.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -29,15 +30,15 @@ use crate::stop_method::StopMethod;
 pub(crate) struct Case<'a> {
     pub(crate) scenario: &'a Scenario,
     pub(crate) log: Arc<dyn Log>,
-    /// Number of the point and method of the stop, if there is one.
+    /// Number of the point and method of the stop, if the run is stopped.
     pub(crate) stop: Option<(u32, StopMethod)>,
-    /// Notebook for those who look after a kill.
+    /// Journal for the process that examines the store after a kill.
     pub(crate) told: Option<Arc<ToldNotebook>>,
-    /// The same run without a stop, if that is known.
+    /// The same run without a stop, if it is known.
     pub(crate) undisturbed: Option<Arc<RunObservation>>,
 }
 
-/// Plays a case. `None`: there was nothing at that point that could be stopped by that method.
+/// Plays a case. `None` if this method cannot stop anything at this point.
 pub(crate) fn play(case: &Case<'_>) -> Option<RunObservation> {
     let before = ChildProcesses::now();
     let played = clockwork::run(|tick| Box::pin(run(case, tick)));
@@ -67,7 +68,7 @@ async fn run(case: &Case<'_>, tick: Tick) -> Option<RunObservation> {
     })
 }
 
-/// Sends the next message to the session that a store holds.
+/// Sends the next message to the session in a store.
 pub(crate) fn play_next(scenario: &Scenario, log: &Arc<dyn Log>) -> Option<StopReason> {
     clockwork::run(|_| async {
         let stage = RunStage::new(Arc::clone(log));
@@ -78,13 +79,13 @@ pub(crate) fn play_next(scenario: &Scenario, log: &Arc<dyn Log>) -> Option<StopR
     })
 }
 
-/// Most polls that a run may take. The longest takes a few thousand; one that comes here spins.
+/// Maximum polls of a run. The longest run takes a few thousand polls; a run that reaches this number spins.
 const POLLS_MAX: usize = 200_000;
 
-/// Looks after each poll of any task, until the run is over and everybody is answered. True if that never happens, or
-/// if something that was planned could not be done.
+/// Watches the run after each poll of any task, until the run is over and every stop has its answer. Returns true if
+/// that never happens, or if a planned action is impossible.
 ///
-/// `is_over` is asked until it says so, and `is_answered` from then on.
+/// Calls `is_over` until it returns true, and `is_answered` from then on.
 pub(super) async fn watch<R: StoppableRun>(
     run: &R,
     stage: &RunStage,
@@ -105,7 +106,7 @@ pub(super) async fn watch<R: StoppableRun>(
         run.stops().poll_answers(cx);
         if !over && is_over(cx) {
             over = true;
-            // A stop can come after the end too.
+            // A stop can also come after the end.
             stage.watch.points.reach(Moment::After, "run", "");
         }
         run.stops().poll_answers(cx);
@@ -121,22 +122,22 @@ pub(super) async fn watch<R: StoppableRun>(
     .await
 }
 
-/// Limit of a run on the paused clock. Nothing that ends takes as long, so whatever does will never end.
+/// Time limit of a run on the paused clock. No run that ends takes as long, so a run that reaches the limit hangs.
 pub(super) const HANGS_AFTER: Duration = Duration::from_hours(12);
 
-/// Time passes only when nothing is left to do: after this everything has happened that was about to.
+/// The paused clock advances only when no task has work. After this time all pending work has been done.
 const SETTLES: Duration = Duration::from_millis(1);
 
 pub(crate) fn session_id() -> SessionId {
     "explored".into()
 }
 
-/// The wall-clock time of everything: none that counts.
+/// The wall-clock time of all records, which has no meaning in these runs.
 pub(super) fn made_at() -> Timestamp {
     Timestamp::from_unix_ms(0)
 }
 
-/// Sends the next message to what the run left; where that is gone, to what the log says.
+/// Sends the next message to the run's history; if the history is gone, resumes the session from the log.
 pub(super) async fn next_of_run(
     subject: &dyn Subject,
     history: Option<RunHistory>,
@@ -169,7 +170,7 @@ pub(super) async fn next_of_run(
     .await
 }
 
-/// Sends the next message to the session; where that is closed, to what the log says.
+/// Sends the next message to the session; if the session is closed, resumes it from the log.
 pub(super) async fn next_of_session(
     session: Option<&Session>,
     sessions: impl FnOnce() -> Sessions,
@@ -211,7 +212,7 @@ pub(super) fn observed(
     }
 }
 
-/// Stops everything below these roots, and observes what does not leave.
+/// Stops everything below these roots, and records the remaining work.
 pub(super) async fn finish(
     observed: &mut RunObservation,
     stage: &RunStage,
@@ -227,7 +228,7 @@ pub(super) async fn finish(
     observed.notes = stage.notes(works);
 }
 
-/// Stops whatever is there, and says what does not leave.
+/// Stops all work below the root, and returns the remaining tasks and work.
 async fn leave(root: Scope) -> (usize, Vec<String>) {
     let order = StopRequest::new(Extent::Process, Cause::new(CauseKind::Shutdown));
     drop(root.stop(order).receipt().await);
@@ -240,13 +241,13 @@ async fn leave(root: Scope) -> (usize, Vec<String>) {
     (tasks_now().await, work_left)
 }
 
-/// Tasks that live although nothing runs in any scope: somebody spawned them outside.
+/// Number of tasks that live although no scope has work: they were spawned outside of all scopes.
 pub(super) async fn tasks_loose(root: &Scope) -> usize {
     let tasks = tasks_now().await;
     if root.running().is_empty() { tasks } else { 0 }
 }
 
-/// Tasks that wait for something, when nothing is left to do.
+/// Number of tasks that still wait when no task has work.
 async fn tasks_now() -> usize {
     sleep(SETTLES).await;
     let metrics = tokio::runtime::Handle::current().metrics();

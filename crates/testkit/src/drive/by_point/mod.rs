@@ -19,23 +19,23 @@ use crate::report::{self, CaseName, CheckReport, Failure, VARIABLE};
 use crate::stage::Scenario;
 use crate::stop_method::{CAUSES, StopMethod, StoreFault};
 
-/// Distances of a second stop, in points: at once, in the middle of the first one's ladder, when the ending is
-/// written, and thereafter.
+/// Distances of a second stop, in points: at once, in the middle of the first stop's ladder, when the ending is
+/// written, and after that.
 const SECOND_AFTER: [u32; 4] = [1, 3, 7, 12];
 
-/// Number of points that share the rarer methods among them.
+/// Number of neighbouring points among which the rarer methods are divided.
 const RARE_WAYS_SHARED_BY: usize = 2;
 
-/// Number of rarer methods that are tried at a point that lies close between others.
+/// Number of rarer methods at a point that only reports an event elsewhere.
 const RARE_WAYS_BETWEEN: usize = 2;
 
-/// Numbers of common and of rarer methods that are tried at a point of a session where something of its own happens.
+/// Numbers of common and rarer methods at a point of a session that is an event in itself.
 const SESSION_WAYS_APART: (usize, usize) = (5, 2);
 
-/// The same at all others.
+/// Numbers of common and rarer methods at all other points of a session.
 const SESSION_WAYS_BETWEEN: (usize, usize) = (1, 1);
 
-/// Advice where runs differ.
+/// Advice for a scenario whose runs differ.
 const ALL_THE_SAME: &str = "Whatever differs from run to run cannot be explored: threads (tokio::fs and spawn_blocking \
      have some), real time, random numbers, the order of a HashMap";
 
@@ -55,12 +55,12 @@ const ALL_THE_SAME: &str = "Whatever differs from run to run cannot be explored:
 /// ```
 ///
 /// # Panics
-/// If the scenario is not the same in each run, so that its points mean nothing.
+/// Panics if the scenario differs from run to run, so that its points have no meaning.
 pub fn explore(scenario: &Scenario) -> CheckReport {
     Exploration::of(scenario).run()
 }
 
-/// An exploration with choices.
+/// An exploration with options.
 #[derive(Debug)]
 #[must_use = "call run"]
 pub struct Exploration<'a> {
@@ -70,7 +70,7 @@ pub struct Exploration<'a> {
 }
 
 impl<'a> Exploration<'a> {
-    /// Of this scenario, in the form that is fast enough for every run of the tests.
+    /// Explores this scenario in the form that is fast enough for every run of the tests.
     pub fn of(scenario: &'a Scenario) -> Self {
         Self {
             scenario,
@@ -79,22 +79,22 @@ impl<'a> Exploration<'a> {
         }
     }
 
-    /// The long form: every method at the polls too, and a second stop at each point after the first.
+    /// Selects the long form: every method at the polls, too, and a second stop at each point after the first.
     pub fn dense(mut self) -> Self {
         self.dense = true;
         self
     }
 
-    /// Only this method, at each point.
+    /// Uses only this method, at each point.
     pub fn only(mut self, method: StopMethod) -> Self {
         self.only = Some(method);
         self
     }
 
-    /// Runs it.
+    /// Runs the exploration.
     ///
     /// # Panics
-    /// If the scenario is not the same in each run, or the environment asks for a case that is none.
+    /// Panics if the scenario differs from run to run, or if the environment names an invalid case.
     pub fn run(self) -> CheckReport {
         if let Some(case) = report::asked_for() {
             return self.run_only(&case);
@@ -113,7 +113,7 @@ impl<'a> Exploration<'a> {
 
     fn run_only(&self, case: &CaseName) -> CheckReport {
         let name = self.scenario.name();
-        // Kills are explored by explore_kills.
+        // [`explore_kills`](super::by_kill::explore_kills) explores kills.
         if !report::is_asked_for(name) || case.method == StopMethod::Kill {
             report::say_skipped(name);
             return CheckReport::new(name, 0);
@@ -147,7 +147,7 @@ impl<'a> Exploration<'a> {
             undisturbed: Some(Arc::clone(undisturbed)),
         });
         let Some(observation) = played else {
-            return; // Nothing there could be stopped by that method.
+            return; // This method cannot stop anything at this point.
         };
         let name = CaseName {
             scenario: self.scenario.name().to_string(),
@@ -186,7 +186,7 @@ impl<'a> Exploration<'a> {
         methods
     }
 
-    /// Methods that are tried at a point of a run, but for faults of the store.
+    /// Methods that are tried at a point of a run, except for faults of the store.
     fn of_run(&self, point: &Point, undisturbed: &RunObservation) -> Vec<StopMethod> {
         let common = [
             StopMethod::Drop,
@@ -225,24 +225,24 @@ impl<'a> Exploration<'a> {
                     StopMethod::Force(after),
                 ]
             }));
-        // Each point gets another share of them, so that neighbours make up for what one leaves out.
+        // Each point gets another share of the methods, so that neighbouring points together try all of them.
         let every = match (self.dense, point.is_apart(), point.is_semantic()) {
             (true, ..) => 1,
             (_, true, _) => RARE_WAYS_SHARED_BY,
             (_, _, true) => rare.clone().count().div_ceil(RARE_WAYS_BETWEEN),
-            // A poll has the common ones.
+            // A poll gets only the common methods.
             _ => return methods,
         };
         methods.extend(rare.skip(point.number as usize % every).step_by(every));
-        // The same method twice would only be counted twice.
+        // A second run with the same method would add no information.
         let mut seen = BTreeSet::new();
         methods.retain(|method| seen.insert(method.to_string()));
         methods
     }
 }
 
-/// Methods that are tried at a point of a session: all of them in the dense form, else a share of them, so that
-/// neighbours make up for what one leaves out.
+/// Methods that are tried at a point of a session: all methods in the dense form, otherwise a share of them, so that
+/// neighbouring points together try all of them.
 fn of_session(point: &Point, dense: bool) -> Vec<StopMethod> {
     let user = |extent| StopMethod::Stop(extent, CauseKind::User);
     let often = [
@@ -257,7 +257,7 @@ fn of_session(point: &Point, dense: bool) -> Vec<StopMethod> {
         StopMethod::Close,
         user(Extent::Subtree),
     ];
-    // Nobody brings a lost lease to a session: whoever takes over has a process of its own.
+    // A session never receives a lost lease as a cause, because its successor runs in a separate process.
     let causes = CAUSES
         .into_iter()
         .filter(|cause| *cause != CauseKind::LeaseLost);
@@ -290,10 +290,10 @@ fn of_session(point: &Point, dense: bool) -> Vec<StopMethod> {
     often.chain(rare).copied().collect()
 }
 
-/// Runs a scenario twice without a stop: it must be the same run.
+/// Runs a scenario twice without a stop, and checks that both runs are equal.
 ///
 /// # Panics
-/// If it is not.
+/// Panics if the runs differ.
 pub(crate) fn undisturbed(scenario: &Scenario) -> RunObservation {
     let play = || {
         play(&Case {

@@ -1,4 +1,4 @@
-//! One run of a session, disturbed at one point by one method, or not at all.
+//! One run of a session, undisturbed or disturbed at one point by one method.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,13 +16,13 @@ use crate::observe::{Moment, RunObservation};
 use crate::stage::clockwork::Tick;
 use crate::stage::{RunStage, ScriptedUser, SessionPlay, StoppableRun as _, plan, scopes};
 
-/// Longer than anything takes that the owner does by itself after a turn.
+/// Time that is longer than any work that the owner does by itself after a turn.
 const SETTLES: Duration = Duration::from_millis(200);
 
-/// Number beyond the messages that any scenario sends.
+/// Number that is higher than the number of messages in any scenario.
 const MESSAGES_BEFORE: u64 = 1_000;
 
-/// Plays a session. `None`: there was nothing at that point that could be done by that method.
+/// Plays a session. `None` if this method cannot do anything at this point.
 pub(super) async fn run_session(
     case: &Case<'_>,
     tick: Tick,
@@ -41,7 +41,7 @@ pub(super) async fn run_session(
         let source = Arc::clone(&play.source) as _;
         Sessions::new(Arc::clone(&log), root, source, play.options.clone())
     };
-    // Refused only where all was stopped before.
+    // Opening fails only if the root was already stopped.
     let opening = sessions(stage.root.clone());
     let session = stage.store.beside(opening.resume(session_id()));
     let session = session.await.ok();
@@ -77,7 +77,7 @@ pub(super) async fn run_session(
     }
     stage.store.log.heal();
     if !hung {
-        // What follows a turn by itself happens.
+        // Work that follows a turn by itself runs during this sleep.
         sleep(SETTLES).await;
     }
     live.look(&mut Context::from_waker(std::task::Waker::noop()));
@@ -109,19 +109,19 @@ pub(super) async fn run_session(
     Some(observed)
 }
 
-/// Sends the next message to the session that a store holds.
+/// Sends the next message to the session in a store.
 pub(super) async fn next_of_store(
     stage: &RunStage,
     play: SessionPlay,
     log: &Arc<dyn Log>,
 ) -> Option<StopReason> {
     let (root, log) = (stage.root.clone(), Arc::clone(log));
-    // Those of the process before have the first ids.
+    // The messages of the earlier process have the first ids.
     play.messages.store(MESSAGES_BEFORE, Ordering::Relaxed);
     next_of_session(None, || Sessions::new(log, root, play.source, play.options)).await
 }
 
-/// Writes the records that an earlier process left.
+/// Writes the records of an earlier process.
 async fn prepare(log: &Arc<dyn Log>, play: &SessionPlay) {
     let stream = SessionWriter::create(Arc::clone(log), session_id(), made_at(), "/explored", None);
     let mut stream = stream.await.expect("a new session");

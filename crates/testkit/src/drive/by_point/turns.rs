@@ -1,4 +1,4 @@
-//! One run of turns, disturbed at one point by one method, or not at all.
+//! One run of turns, undisturbed or disturbed at one point by one method.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +24,7 @@ use crate::stage::{
 };
 use crate::stop_method::StopMethod;
 
-/// Plays a run of turns. `None`: there was nothing at that point that could be stopped by that method.
+/// Plays a run of turns. `None` if this method cannot stop anything at this point.
 pub(super) async fn run_turns(
     case: &Case<'_>,
     tick: Tick,
@@ -74,7 +74,8 @@ pub(super) async fn run_turns(
     .await;
     let (outcome, over, over_at) =
         ended.unwrap_or_else(|| (None, stage.witness().now(), stage.watch.points.elapsed()));
-    // A run that knows that it cannot be done in time ends before its deadline, which then has stopped nothing.
+    // A run that predicts that it cannot finish in time ends before its deadline. The deadline has then stopped
+    // nothing.
     let in_time = deadline.is_none_or(|deadline| over_at >= deadline);
     stage.watch.points.close();
     if !live.stops().applied() || !in_time {
@@ -97,7 +98,7 @@ pub(super) async fn run_turns(
         caller_gone: live.caller_gone(),
         deadline,
         turns,
-        // The session's own.
+        // The first record opens the session.
         records_before: 1,
         records: read_all(&*case.log, &session_id()).await,
         state: held,
@@ -106,7 +107,8 @@ pub(super) async fn run_turns(
     };
     observed.tasks_left = tasks_loose(&stage.root).await;
     if !hung {
-        // Whoever has lost the lease has no session any more: its successor begins with what is in the log.
+        // A session without its lease no longer exists in this process. Its successor begins with the content of the
+        // log.
         let lease_lost = matches!(
             case.stop,
             Some((_, StopMethod::Stop(_, CauseKind::LeaseLost)))
@@ -122,7 +124,7 @@ pub(super) async fn run_turns(
     Some(observed)
 }
 
-/// The scope of the run: with a deadline, if that is the way to stop it.
+/// The scope of the run, with a deadline if a deadline is the method of the stop.
 fn below(session: &Scope, stage: &RunStage, deadline: Option<Duration>) -> Scope {
     let Some(after) = deadline else {
         return session.clone();
@@ -143,7 +145,7 @@ fn below(session: &Scope, stage: &RunStage, deadline: Option<Duration>) -> Scope
         .unwrap_or_else(|_| session.clone())
 }
 
-/// Makes a point of everything that is shown live.
+/// Makes a point of every live event.
 fn observer(stage: &RunStage) -> EventSink {
     let (points, witness) = (stage.watch.points.clone(), stage.witness().clone());
     EventSink::observer(move |event| {
@@ -152,7 +154,7 @@ fn observer(stage: &RunStage) -> EventSink {
     })
 }
 
-/// True if nobody holds the session any more: an engine whose caller has gone unlocks it when it has ended.
+/// True if the session has no owner any more: an engine whose caller is gone unlocks it when it has ended.
 fn is_free(log: &dyn Log, cx: &mut Context<'_>) -> bool {
     let mut owner = log.lock_owner(&stream_of(&session_id()));
     matches!(
@@ -215,7 +217,7 @@ impl RunUnderWay {
         *self.run.lock() = Some(run);
     }
 
-    /// Notes that the run is over: from here on stops come too late.
+    /// Notes that the run is over, so that later stops come too late.
     fn is_over(&self) {
         self.over.store(true, Ordering::Relaxed);
     }
@@ -225,7 +227,7 @@ impl RunUnderWay {
         let Some(running) = &mut *run else {
             return Poll::Pending;
         };
-        // It stays where it is: what has ended can be asked to stop too.
+        // The run stays in place, because a stop of an ended run is possible, too.
         running.poll_outcome(cx).map(Result::ok)
     }
 
@@ -246,7 +248,8 @@ impl RunUnderWay {
         match order.extent {
             Extent::Call => Some(of_scope(&self.witness.running_call()?.1, order)),
             Extent::Turn => {
-                // Not under the lock: a stop can reach points, and what is done there may need it.
+                // The lock is released first: a stop can reach points, and the actions at those points may need the
+                // lock.
                 let run = self.run.lock().take()?;
                 let answer = run.stop(order.bystander(&self.background));
                 self.run.lock().get_or_insert(run);

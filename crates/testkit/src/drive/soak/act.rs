@@ -14,17 +14,17 @@ use super::life::SoakSession;
 use super::parts::KINDS;
 use super::retire::is_quiet;
 
-/// Longest wait of a user for the owner's work between two turns.
+/// Maximum wait for the owner's work between two turns.
 const PATIENCE: Duration = Duration::from_mins(20);
 
 impl SoakState {
-    /// Does something to a session, and lets some time pass.
+    /// Performs a random action on a session, and lets some time pass.
     pub(super) async fn act(&mut self, number: usize, opened: &mut SoakSession) {
         let session = opened.session.clone();
         let what = match self.random.below(100) {
             0..45 => self.send(number, opened),
             45..58 => self.stop(number, &session).await,
-            // Often, since there are seldom two calls side by side.
+            // This action is frequent, because parallel calls are rare.
             58..66 => self.cancel_one_of_several(&session).await,
             66..70 => self.undo(&session).await,
             70..73 => self.compact(&session).await,
@@ -81,7 +81,7 @@ impl SoakState {
         let target = targets.into_iter().nth(chosen).flatten();
         let target = target.unwrap_or_else(|| StopTarget::Call(CallId::new("call_none")));
         let stopping = session.stop(&target, Cause::new(CauseKind::User));
-        // Most people do not wait.
+        // Most users do not wait for the receipt.
         if self.random.below(4) > 0 {
             return format!("stop {target:?}");
         }
@@ -93,7 +93,7 @@ impl SoakState {
         format!("stop {target:?} and wait")
     }
 
-    /// Cancels one call: those beside it run on, and its receipt is of nothing else.
+    /// Cancels one of several parallel calls. The other calls continue, and the receipt contains nothing else.
     async fn cancel_one_of_several(&mut self, session: &Session) -> String {
         let calls = session.running_calls();
         if calls.len() < 2 {
@@ -130,18 +130,18 @@ impl SoakState {
     fn promote(&mut self, session: &Session) -> String {
         let calls = session.running_calls();
         for call in &calls {
-            // Not all can be.
+            // Some calls cannot be promoted.
             *self.figure("calls promoted") += u64::from(session.promote(call).is_ok());
         }
         format!("promote {calls:?}")
     }
 
-    /// Lets background work go, which no stop covers any more.
+    /// Detaches background work, so that no stop covers it any more.
     async fn detach(&mut self, session: &Session) -> String {
         let Some(work) = self.one_of(running_commands(session)) else {
             return "nothing to let go".to_owned();
         };
-        // It waits for the running turn, which may wait for a person.
+        // Detaching waits for the running turn, which may wait for a person.
         match timeout(Duration::from_mins(1), session.detach(&work)).await {
             Ok(Ok(())) => {
                 *self.figure("commands detached") += 1;
@@ -161,7 +161,7 @@ impl SoakState {
 
     async fn undo(&mut self, session: &Session) -> String {
         let undoing = session.undo();
-        // It waits for what runs, which may wait for a person.
+        // The undo waits for running work, which may wait for a person.
         match timeout(Duration::from_secs(20), undoing).await {
             Ok(Ok(turn)) => {
                 *self.figure("turns undone") += 1;
@@ -192,13 +192,13 @@ impl SoakState {
             } else {
                 PermissionAnswer::deny()
             };
-            // A stop may have been first.
+            // A stop may have ended the question first.
             let _taken = session.answer(&open.id, answer);
         }
         format!("answer {} questions: {allowed}", questions.len())
     }
 
-    /// Time passes: mostly so little that the next thing falls into a turn, and now and then hours at once.
+    /// Lets time pass: usually so little that the next action falls into a turn, and sometimes hours at once.
     async fn pass(&mut self) {
         match self.random.below(100) {
             0 => {

@@ -1,4 +1,4 @@
-//! One life: a process with all sessions in it, from its start to its end.
+//! One process run: a process with all its sessions, from its start to its end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -15,28 +15,28 @@ use super::SoakState;
 use super::parts::sessions;
 use super::retire::{KeptSession, is_quiet, retire};
 
-/// Most actions of one life.
+/// Maximum number of actions in one process run.
 const ACTIONS_A_LIFE: u64 = 300;
 
-/// A session that has had so many messages is checked, removed, and followed by another.
+/// Number of messages after which a session is checked, removed, and replaced by a new one.
 const MESSAGES_A_SESSION: u64 = 24;
 
-/// Longer than anything takes that is being stopped.
+/// Time limit for the end of stopped work.
 const ENDS_WITHIN: Duration = Duration::from_secs(30);
 
-/// A session in a life.
+/// A session in a process run.
 pub(super) struct SoakSession {
     pub(super) session: Session,
-    /// Messages whose outcome is not known, and how often the clock had jumped when they were sent.
+    /// Messages without a known outcome, each with the number of clock jumps at the time of sending.
     pub(super) sent: Vec<(u64, MessageHandle)>,
-    /// Reads now and then, and must miss nothing durable.
+    /// Subscriber that reads at intervals, and must receive every durable record.
     reader: Subscription,
     read: Version,
-    /// Never reads.
+    /// Subscriber that never reads.
     _stalled: Subscription,
 }
 
-/// Lives. Whether it ended by a crash.
+/// Plays one process run. Returns true if it ended by a crash.
 pub(super) async fn live(state: &mut SoakState) -> bool {
     let began = Instant::now();
     let root = Scope::root("process", with_clock(&state.clock));
@@ -109,7 +109,7 @@ pub(super) async fn open(
     })
 }
 
-/// Keeps the outcomes that are there, and reads on.
+/// Stores the available outcomes, and reads the available events.
 pub(super) fn look(state: &mut SoakState, number: usize, opened: &mut SoakSession) {
     let jumps = *state.figure("jumps of the clock");
     if let Some(kept) = state.sessions.get_mut(number) {
@@ -135,7 +135,7 @@ pub(super) fn look(state: &mut SoakState, number: usize, opened: &mut SoakSessio
     }
 }
 
-/// Ends a life as it should: everything is closed, and everything was told.
+/// Ends a process run in order: closes everything, and checks that every message has its outcome.
 async fn end(state: &mut SoakState, opened: Vec<SoakSession>, sessions: &Sessions, root: &Scope) {
     for (number, mut session) in opened.into_iter().enumerate() {
         let closed = timeout(ENDS_WITHIN, session.session.close()).await;

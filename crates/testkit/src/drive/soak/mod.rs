@@ -1,9 +1,9 @@
-//! Days of sessions in minutes: many of them over one store, random messages under random policies, stops of random
-//! targets, background work, sleeps, crashes and jumps of the clock, on paused time and with a printed seed.
+//! Days of sessions in minutes: many sessions in one store, with random messages under random policies, stops of random
+//! targets, background work, sleeps, crashes and jumps of the clock. The soak uses paused time and a printed seed.
 //!
-//! The run is a row of lives. Each is a runtime of its own with a process's scopes in it; it ends by closing
-//! everything, or by a crash: the runtime is dropped as it stands. The next life goes on with the same store. Sessions
-//! that have become long are checked, removed and followed by new ones, so that what stays in memory must not grow.
+//! The soak is a series of process runs. Each process run is a separate runtime with the scopes of one process. It ends
+//! by closing everything, or by a crash: the runtime is dropped at that moment. The next process run continues with the
+//! same store. Long sessions are checked, removed and replaced by new ones, so that memory must not grow.
 
 mod act;
 mod life;
@@ -20,20 +20,20 @@ use crate::random;
 use crate::report::CheckReport;
 use state::{SoakState, resident_kb};
 
-/// The part of a soak after which everything that is made once has been made.
+/// Fraction of a soak after which all one-time allocations have been made: one part in this many.
 const WARM_UP_PART: u64 = 4;
 
 /// Length of a soak.
 #[derive(Debug, Clone, Copy)]
 pub enum SoakLength {
-    /// Until this much has been done: the same for the same seed.
+    /// Until this number of actions is done. The same seed gives the same actions.
     Actions(u64),
-    /// For this long, by the clock of the wall.
+    /// For this long in real time.
     Wall(Duration),
 }
 
 impl SoakLength {
-    /// Progress, in parts of [`WARM_UP_PART`]; past that the soak is over.
+    /// Progress, in parts of [`WARM_UP_PART`]. The soak is over when all parts are done.
     fn part(self, actions: u64, began: Instant) -> u64 {
         match self {
             Self::Actions(all) => actions * WARM_UP_PART / all.max(1),
@@ -53,20 +53,20 @@ pub struct Soak {
 }
 
 impl Soak {
-    /// With the seed that the environment names (`ALLSTOP_EXPLORE_SEED`), or a new one.
+    /// Uses the seed from the environment variable `ALLSTOP_EXPLORE_SEED`, or a new one.
     ///
     /// # Panics
-    /// If the environment names something that is none.
+    /// Panics if the seed in the environment is invalid.
     pub fn from_environment() -> Self {
         Self {
             seed: random::seed(),
         }
     }
 
-    /// Runs it. The figures of the report count everything that was done, and what it took.
+    /// Runs the soak. The figures of the report count all actions and their costs.
     ///
     /// # Panics
-    /// If the system gives no runtime.
+    /// Panics if the system provides no runtime.
     pub fn run(self, length: SoakLength) -> CheckReport {
         let began = Instant::now();
         let mut state = SoakState::new(self.seed);
@@ -90,7 +90,7 @@ impl Soak {
                 *state.figure("crashes") += 1;
                 state.did("crash".to_owned());
             }
-            // Whatever runs is gone in the middle of what it does.
+            // Running work is interrupted at an arbitrary point.
             drop(runtime);
             let how = if crashes { "crashed" } else { "ended" };
             let holders = Arc::strong_count(&state.log) - 1;
