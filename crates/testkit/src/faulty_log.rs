@@ -1,4 +1,4 @@
-//! A log whose appends fail or wait on demand, and that has points: before an append, when it is durable and not yet
+//! A log whose appends fail or wait on demand, with points at each append: before it, when it is durable and not yet
 //! answered, and after the answer.
 
 use std::sync::Arc;
@@ -18,9 +18,9 @@ use crate::stage::{INSIDE, PartWatch};
 /// Fault of an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFault {
-    /// The store is full: nothing is written, and it says so.
+    /// The store is full: it writes nothing, and reports that.
     Refuse,
-    /// The store stalls: nothing is written or answered before [`FaultyLog::release`], and nothing ever without.
+    /// The store stalls: it writes and answers nothing before [`FaultyLog::release`].
     Hold,
     /// The append is written, and the answer is lost.
     LoseAnswer,
@@ -39,13 +39,13 @@ pub struct FaultyLog {
 
 #[derive(Debug, Clone, Copy)]
 struct ArmedFault {
-    /// Only appends that hold a record of this type.
+    /// Applies only to appends with a record of this type; `None` for all appends.
     record_type: Option<&'static str>,
     fault: LogFault,
     once: bool,
 }
 
-/// An append, as it was asked for.
+/// An append, as requested.
 #[derive(Debug)]
 struct LogAppend {
     stream: StreamName,
@@ -54,7 +54,7 @@ struct LogAppend {
     records: Vec<RecordBytes>,
 }
 
-/// An append that the store has taken and not written. Whoever asked may be gone: it is written all the same.
+/// An append that the store has accepted and not written. It will be written even if the caller no longer waits.
 #[derive(Debug)]
 struct HeldAppend {
     append: LogAppend,
@@ -62,7 +62,7 @@ struct HeldAppend {
 }
 
 impl FaultyLog {
-    /// A log over this one, without a fault.
+    /// Creates a log over this one, without a fault.
     pub fn new(inner: Arc<dyn Log>) -> Self {
         Self {
             inner,
@@ -74,7 +74,7 @@ impl FaultyLog {
         }
     }
 
-    /// The same, with points at each append.
+    /// Like [`FaultyLog::new`], but with points at each append.
     pub(crate) fn watched(inner: Arc<dyn Log>, watch: PartWatch) -> Self {
         Self {
             watch: Some(watch),
@@ -82,7 +82,8 @@ impl FaultyLog {
         }
     }
 
-    /// A log over this one whose answers are there at once: the thread waits for it. Paused time would else run ahead.
+    /// Creates a log over this one whose answers are available at once: the thread blocks until the inner log answers.
+    /// Otherwise paused time would advance during the wait.
     pub(crate) fn immediate(inner: Arc<dyn Log>) -> Self {
         Self {
             is_immediate: true,
@@ -90,7 +91,7 @@ impl FaultyLog {
         }
     }
 
-    /// Fails each append that holds a record of this type (`turn_committed`), until [`FaultyLog::heal`].
+    /// Fails each append that contains a record of this type (`turn_committed`), until [`FaultyLog::heal`].
     pub fn fail_at(&self, record_type: &'static str, fault: LogFault) {
         self.arm(Some(record_type), fault, false);
     }
@@ -100,7 +101,7 @@ impl FaultyLog {
         self.arm(None, fault, false);
     }
 
-    /// Fails the next append alone.
+    /// Fails only the next append.
     pub fn fail_once(&self, fault: LogFault) {
         self.arm(None, fault, true);
     }
@@ -113,7 +114,7 @@ impl FaultyLog {
         });
     }
 
-    /// The answer of the log below, waited for here if it must be there at once.
+    /// The answer of the inner log. Blocks until it is available if this log is immediate.
     fn forward<T: Send + 'static>(&self, answer: LogFuture<T>) -> LogFuture<T> {
         if self.is_immediate {
             return LogFuture::ready(block_on(answer));
@@ -121,12 +122,12 @@ impl FaultyLog {
         answer
     }
 
-    /// Takes the fault out. What is held stays so.
+    /// Removes the fault. Held appends stay held.
     pub fn heal(&self) {
         *self.armed.lock() = None;
     }
 
-    /// Waits for the next append that fails, or is held.
+    /// Waits for the next append that fails or is held.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -134,7 +135,7 @@ impl FaultyLog {
         self.reached.notified().await;
     }
 
-    /// The records of each append that is held.
+    /// The records of each held append.
     pub fn held(&self) -> Vec<Vec<RecordBytes>> {
         let held = self.held.lock();
         held.iter()
@@ -142,10 +143,10 @@ impl FaultyLog {
             .collect()
     }
 
-    /// Takes the fault out, writes what is held, in order, and answers whoever still waits for it.
+    /// Removes the fault, writes the held appends in order, and answers the callers that still wait.
     ///
     /// # Cancel safety
-    /// Not cancel safe: what is not written when it is dropped never is.
+    /// Not cancel safe: appends that are not written when the future is dropped are never written.
     pub async fn release(&self) {
         self.heal();
         let held = std::mem::take(&mut *self.held.lock());
@@ -154,16 +155,17 @@ impl FaultyLog {
             if let Some(watch) = &self.watch {
                 note_durable(watch, &written);
             }
-            // Nobody may be waiting any more.
+            // The caller may have stopped waiting.
             let _unread = answer.send(written);
         }
     }
 
-    /// Takes the fault out, and drops what is held: it is never written, and whoever still waits is not told so.
+    /// Removes the fault, and drops the held appends: they are never written. The callers that still wait get an
+    /// unknown outcome.
     pub(crate) fn forget(&self) {
         self.heal();
         for HeldAppend { answer, .. } in std::mem::take(&mut *self.held.lock()) {
-            // Nobody may be waiting any more.
+            // The caller may have stopped waiting.
             let _unread = answer.send(Err(AppendError::Indeterminate));
         }
     }
@@ -237,7 +239,8 @@ async fn watched(
     inner: Arc<dyn Log>,
     append: LogAppend,
 ) -> Result<Version, AppendError> {
-    // Dropped here it never happens, dropped below it has: a log promises only that it is one of the two.
+    // If the future is dropped at the first sleep, the append never happens; at the second sleep, it has happened. A
+    // log promises only that it is one of the two.
     tokio::time::sleep(INSIDE).await;
     let answer = append.on(&*inner).await;
     note_durable(&watch, &answer);
@@ -259,7 +262,7 @@ impl Log for FaultyLog {
         if let (Some(watch), Some(of)) = (&self.watch, &of) {
             watch.points.reach(Moment::Before, APPEND, Arc::clone(of));
         }
-        // After the point: a fault that is chosen there is one of this append.
+        // Read the fault after the point, so that a fault that is set at the point applies to this append.
         let fault = self.fault_of(&records);
         let append = LogAppend {
             stream: stream.clone(),
@@ -314,7 +317,8 @@ impl Log for FaultyLog {
     }
 }
 
-/// The types of the records. Each names its own near its beginning; reading all of it takes longer than the run.
+/// The types of the records. Each record has its type near its beginning. Decoding whole records would take longer than
+/// the run.
 fn names(records: &[RecordBytes]) -> String {
     let names: Vec<&str> = records
         .iter()

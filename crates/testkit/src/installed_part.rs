@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 /// Finds a part in the build folder that this program was built into.
 ///
-/// The program's own path leads there without a look at the environment, and works for every profile and for another
+/// The path of the program leads to the folder without the environment. So this works for every profile and for another
 /// `CARGO_TARGET_DIR`.
 ///
 /// # Panics
-/// If the part was never fetched.
+/// Panics if the part was never fetched.
 pub(crate) fn folder_of(name: &str) -> PathBuf {
     let program = std::env::current_exe().unwrap_or_default();
     let mut folders = program

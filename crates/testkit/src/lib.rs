@@ -1,7 +1,7 @@
-//! Parts for tests of things that stop: tools made of closures, a fake provider, a real local model.
+//! Parts for tests of stoppable code: tools made of closures, a fake provider, a real local model.
 //!
-//! To try a tool of yours at every moment at which it can be stopped, start with [`assert_stop_safe!`] and the
-//! [`guide`]; for a whole agent, with [`explore::explore`].
+//! To test your tool at every moment at which it can be stopped, start with [`assert_stop_safe!`] and the [`guide`];
+//! for a whole agent, start with [`explore::explore`].
 
 pub mod check;
 pub mod drive;
@@ -43,6 +43,6 @@ pub use simulated_system::{Behaviour, SimulatedSystem, SystemEvent, SystemEventK
 pub use stop_safe::StopSafe;
 pub use tool_fn::ToolFn;
 
-/// For what `assert_stop_safe!` is made of.
+/// Used by the expansion of `assert_stop_safe!`.
 #[doc(hidden)]
 pub use serde_json::json as __json;

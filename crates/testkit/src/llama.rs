@@ -1,11 +1,11 @@
 //! A real language model, served by llama.cpp on a loopback port.
 //!
-//! For tests that must see real streaming and a real stop: a closed connection shows in the
-//! server's own CPU time, which no book of ours can fake. The model is tiny (135 million
-//! parameters, about 70 tokens a second on one thread): good for streams, not for decisions.
+//! For tests that need real streaming and a real stop: the server's own CPU time shows a closed connection, and no
+//! bookkeeping of the test can fake that. The model is tiny (135 million parameters, about 70 tokens a second on one
+//! thread): good for streams, not for decisions.
 //!
-//! The part is fetched by `cargo xtask parts` (which `cargo xtask test` runs first); without it [`LlamaServer::start`]
-//! panics and says so. A test never skips because a part is missing.
+//! `cargo xtask parts` fetches the part (`cargo xtask test` runs that first). Without the part, [`LlamaServer::start`]
+//! panics with a message. A test never skips because a part is missing.
 //!
 //! ```no_run
 //! use allstop_testkit::llama::LlamaServer;
@@ -21,20 +21,20 @@ use std::{fs, io};
 
 use crate::installed_part::folder_of;
 
-/// Time without activity after which the server counts as idle: three of the kernel's 10 ms clock
-/// ticks, in which one thread that decodes shows at least twice.
+/// Time without activity after which the server counts as idle: three of the kernel's 10 ms clock ticks. A decoding
+/// thread shows activity in at least two of them.
 const IDLE_WINDOW: Duration = Duration::from_millis(30);
 
-/// Interval between looks at activity: short enough that a runnable thread is seen several times in
-/// a window, seldom enough to leave the cores to what is measured.
+/// Interval between two samples of activity: short enough to see a runnable thread several times in a window, and long
+/// enough to leave the cores to the measured server.
 const SAMPLE_EVERY: Duration = Duration::from_millis(3);
 
 /// The kernel's unit of CPU time in `/proc/<pid>/stat`: always 100 per second for user space.
 const CLOCK_TICK: Duration = Duration::from_millis(10);
 
-/// A running server, killed when this is dropped.
+/// A running server, killed on drop.
 ///
-/// It ends as well when this process ends in any other way, because its standard input closes.
+/// The server also ends when this process ends in any other way, because its standard input closes.
 #[derive(Debug)]
 #[must_use = "dropping the server kills it"]
 pub struct LlamaServer {
@@ -48,11 +48,11 @@ impl LlamaServer {
 
     /// Starts a server and waits until it answers: about a second.
     ///
-    /// Blocks the thread meanwhile; the server itself gives up after a minute.
+    /// Blocks the thread while it waits. The server itself gives up after a minute.
     ///
     /// # Panics
-    /// If the part was never fetched, Python cannot be started, or the server does not become ready: what it complained
-    /// about is on standard error then.
+    /// Panics if the part was never fetched, if Python cannot be started, or if the server does not become ready. In
+    /// the last case the server's errors are on standard error.
     pub fn start() -> Self {
         let child = Command::new("python3")
             .arg(concat!(
@@ -68,7 +68,7 @@ impl LlamaServer {
         let mut server = Self { child, port: 0 };
         let mut said = String::new();
         let stdout = server.child.stdout.take().expect("it is piped");
-        // An unreadable line parses no better than an empty one.
+        // If the line is unreadable, parsing the empty text fails, too.
         BufReader::new(stdout)
             .read_line(&mut said)
             .unwrap_or_default();
@@ -94,7 +94,7 @@ impl LlamaServer {
     pub fn cpu_time(&self) -> io::Result<Duration> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid()))?;
         let fields = fields_after_name(&stat);
-        // Fields 14 and 15 of proc(5), utime and stime; the name was the second.
+        // Fields 14 and 15 of proc(5), utime and stime. The name is field 2, so the first field here has number 3.
         let ticks: u32 = fields
             .iter()
             .skip(11)
@@ -104,14 +104,14 @@ impl LlamaServer {
         Ok(CLOCK_TICK * ticks)
     }
 
-    /// Waits until the server has been idle for a moment; answers after how long from now its last
-    /// activity was seen, or `None` if it was still at work when `limit` had passed.
+    /// Waits until the server has been idle for a moment. Returns the time from now to its last activity, or `None` if
+    /// it was still active when `limit` had passed.
     ///
-    /// Idle means that its CPU time stands still *and* that none of its threads waits for a core:
-    /// on a busy machine the first alone would only show that others had their turn.
+    /// Idle means that its CPU time does not grow *and* that none of its threads waits for a core. On a busy machine
+    /// the first condition alone would only show that other processes used the cores.
     ///
     /// # Cancel safety
-    /// Cancel safe: it only looks.
+    /// Cancel safe: it only reads.
     pub async fn idle_after(&self, limit: Duration) -> io::Result<Option<Duration>> {
         let begin = Instant::now();
         let mut last_active = begin;
@@ -146,13 +146,13 @@ impl LlamaServer {
 
 impl Drop for LlamaServer {
     fn drop(&mut self) {
-        // Both fail only if the child has been waited for, which nobody else can do.
+        // Both calls fail only if the child has been reaped, and only this value can do that.
         self.child.kill().unwrap_or_default();
         self.child.wait().map(drop).unwrap_or_default();
     }
 }
 
-/// The fields of a `stat` file after the process's name, which may itself hold blanks.
+/// The fields of a `stat` file after the process's name. The name may itself contain blanks.
 fn fields_after_name(stat: &str) -> Vec<&str> {
     stat.rsplit_once(')')
         .map_or_else(Vec::new, |(_, rest)| rest.split_whitespace().collect())
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(fields.get(11..13), Some(&["12", "3"][..]));
     }
 
-    /// Measures time, so it has the machine to itself (see `.config/nextest.toml`).
+    /// These tests measure time, so no other test runs at the same time (see `.config/nextest.toml`).
     mod alone {
         use std::io::{Read as _, Write as _};
         use std::net::TcpStream;

@@ -1,7 +1,7 @@
 //! Real NATS servers with JetStream on loopback ports.
 //!
-//! The part is fetched by `cargo xtask parts` (which `cargo xtask test` runs first); without it a start panics and says
-//! so. A test never skips because a part is missing.
+//! `cargo xtask parts` fetches the part (`cargo xtask test` runs that first). Without the part, a start panics with a
+//! message. A test never skips because a part is missing.
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 use crate::installed_part::folder_of;
 use crate::own_loopback::free_addresses;
 
-/// Longest time until servers are ready; one is in 50 ms, three in half a second.
+/// Maximum time until servers are ready. One server takes 50 ms, three take half a second.
 const START_MAX: Duration = Duration::from_secs(30);
 
-/// Interval between two looks at a server that starts.
+/// Interval between two checks of a starting server.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// One server, killed when this is dropped.
+/// One server, killed on drop.
 #[derive(Debug)]
 #[must_use = "dropping the server kills it"]
 pub struct NatsServer {
@@ -30,7 +30,7 @@ pub struct NatsServer {
     folder: PathBuf,
 }
 
-/// Servers that replicate, killed when this is dropped.
+/// Servers that replicate each other, killed on drop.
 #[derive(Debug)]
 #[must_use = "dropping the servers kills them"]
 pub struct NatsCluster {
@@ -39,11 +39,11 @@ pub struct NatsCluster {
 }
 
 impl NatsServer {
-    /// Starts a server of its own, with its store in this folder, and waits until it answers.
+    /// Starts a single server, with its store in this folder, and waits until it answers.
     ///
     /// # Panics
-    /// If the part was never fetched, or the server does not become ready: what it complained about is on standard
-    /// error then.
+    /// Panics if the part was never fetched, or if the server does not become ready. In the second case the server's
+    /// errors are on standard error.
     pub fn start(folder: impl Into<PathBuf>) -> Self {
         Self::start_with(folder, "")
     }
@@ -51,7 +51,7 @@ impl NatsServer {
     /// Starts a server with further lines of configuration.
     ///
     /// # Panics
-    /// As [`NatsServer::start`].
+    /// As for [`NatsServer::start`].
     pub fn start_with(folder: impl Into<PathBuf>, configuration: &str) -> Self {
         let server = Self::spawn(folder.into(), free_addresses(), configuration, &[]);
         server.wait_until_ready();
@@ -66,7 +66,7 @@ impl NatsServer {
     ) -> Self {
         fs::create_dir_all(&folder).expect("the folder can be made");
         let config = folder.join("server.conf");
-        // What is acknowledged survives also a loss of power.
+        // Acknowledged data also survives a loss of power.
         let store = folder.join("store").display().to_string();
         let text =
             format!("jetstream {{ store_dir: {store:?}, sync_interval: always }}\n{configuration}");
@@ -95,9 +95,9 @@ impl NatsServer {
         format!("nats://{}", self.client)
     }
 
-    /// Kills the server, as a failure of its machine.
+    /// Kills the server, as if its machine had failed.
     pub fn kill(&mut self) {
-        // Both fail only if the server has been waited for, which nobody else can do.
+        // Both calls fail only if the server has been reaped, and only this value can do that.
         self.child.kill().unwrap_or_default();
         self.child.wait().map(drop).unwrap_or_default();
     }
@@ -109,7 +109,7 @@ impl NatsServer {
         self.wait_until_ready();
     }
 
-    /// Its process.
+    /// Pid of the server's process.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -130,7 +130,7 @@ impl NatsServer {
         }
     }
 
-    /// Number of connections of clients that it has; `None`: it does not answer.
+    /// Number of client connections of the server; `None` if it does not answer.
     pub fn connections(&self) -> Option<u64> {
         let answer = self.ask_monitor("/varz")?;
         let (_, behind) = answer.split_once("\"connections\":")?;
@@ -139,7 +139,7 @@ impl NatsServer {
         number[..end].parse().ok()
     }
 
-    /// Asks the monitor, whose answer includes JetStream and, in a group, its leader.
+    /// Queries the monitor. Its answer covers JetStream and, in a group, the leader.
     fn is_ready(&self) -> bool {
         let answer = self.ask_monitor("/healthz");
         answer.is_some_and(|answer| answer.contains("\"status\":\"ok\""))
@@ -166,10 +166,10 @@ impl Drop for NatsServer {
 }
 
 impl NatsCluster {
-    /// Starts three servers that know each other, with their stores in this folder, and waits until they answer.
+    /// Starts three servers that form a cluster, with their stores in this folder, and waits until they answer.
     ///
     /// # Panics
-    /// As [`NatsServer::start`].
+    /// As for [`NatsServer::start`].
     pub fn start(folder: impl Into<PathBuf>) -> Self {
         let folder = folder.into();
         let addresses = free_addresses::<9>();
@@ -209,7 +209,7 @@ impl NatsCluster {
 /// Path of the server's program.
 ///
 /// # Panics
-/// If the part was never fetched.
+/// Panics if the part was never fetched.
 pub fn program() -> PathBuf {
     folder_of("nats").join("bin/nats-server")
 }

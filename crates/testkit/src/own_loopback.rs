@@ -26,7 +26,7 @@ pub fn own_host() -> Ipv4Addr {
     Ipv4Addr::new(127, 64 + high, middle, low)
 }
 
-/// The loopback host. Other systems than Linux bind 127.0.0.1 alone: a port may be taken before its server starts.
+/// The loopback host. Other systems than Linux bind only 127.0.0.1, so a port may be taken before its server starts.
 #[cfg(not(target_os = "linux"))]
 pub fn own_host() -> Ipv4Addr {
     Ipv4Addr::LOCALHOST
@@ -41,7 +41,7 @@ mod tests {
     #[test]
     fn released_port_is_free_although_a_connection_has_its_number() {
         let [address] = free_addresses();
-        // A listener and a connection at 127.0.0.1 with the port's number. They would block a server at 127.0.0.1.
+        // A listener and a connection at 127.0.0.1 use the same port number. They would block a server at 127.0.0.1.
         let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, address.port())).unwrap();
         let _connection = TcpStream::connect(taken.local_addr().unwrap()).unwrap();
         TcpListener::bind(address).unwrap();

@@ -1,4 +1,4 @@
-//! The published JSON schemas: output that scripts read is valid under them.
+//! The published JSON schemas, against which tests validate the output for scripts.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ impl PublishedSchema {
     /// Compiles `schemas/NAME.schema.json`, with the files that it refers to.
     ///
     /// # Panics
-    /// Panics if there is no such schema, or it is none.
+    /// Panics if the schema does not exist or is invalid.
     pub fn of(name: &str) -> Self {
         Self::at(&format!("{name}.schema.json"))
     }
@@ -23,7 +23,7 @@ impl PublishedSchema {
     /// Compiles one definition of `schemas/NAME.schema.json`.
     ///
     /// # Panics
-    /// Panics if there is no such definition, or it is no schema.
+    /// Panics if the definition does not exist or is not a schema.
     pub fn of_definition(name: &str, definition: &str) -> Self {
         Self::at(&format!("{name}.schema.json#/$defs/{definition}"))
     }
@@ -39,7 +39,7 @@ impl PublishedSchema {
     /// Checks the value.
     ///
     /// # Errors
-    /// All that is wrong with it.
+    /// Returns all violations of the schema.
     pub fn check(&self, value: &Value) -> Result<(), String> {
         let checked = self.schemas.validate(value, self.root);
         checked.map_err(|error| format!("{error:#} in {value:#}"))

@@ -2,13 +2,13 @@
 
 use std::time::{Duration, SystemTime};
 
-/// The environment variable that has the same random moments again.
+/// Environment variable with a seed, which repeats the same random moments.
 pub(crate) const SEED_VARIABLE: &str = "ALLSTOP_EXPLORE_SEED";
 
-/// [`SEED_VARIABLE`], or another one each time.
+/// The seed in [`SEED_VARIABLE`], or a new one for each process.
 ///
 /// # Panics
-/// If the variable is no number: other moments than those asked for would be no answer.
+/// Panics if the variable is not a number, because another seed than the requested one would test something else.
 pub(crate) fn seed() -> u64 {
     #[expect(
         clippy::disallowed_methods,
@@ -25,7 +25,7 @@ pub(crate) fn seed() -> u64 {
     }
 }
 
-/// Numbers that look random, the same for the same seed.
+/// Pseudo-random numbers that depend only on the seed.
 #[derive(Debug)]
 pub struct Random(u64);
 
@@ -35,9 +35,9 @@ impl Random {
         Self(seed)
     }
 
-    /// A number below this one; 0 if there is none.
+    /// Returns a number below `end`; 0 if `end` is 0.
     pub fn below(&mut self, end: u64) -> u64 {
-        // Vigna's splitmix64.
+        // The algorithm is Vigna's splitmix64.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -45,7 +45,7 @@ impl Random {
         (z ^ (z >> 31)) % end.max(1)
     }
 
-    /// A moment before this one.
+    /// Returns a moment before `end`.
     pub fn before(&mut self, end: Duration) -> Duration {
         Duration::from_micros(self.below(end.as_micros() as u64))
     }

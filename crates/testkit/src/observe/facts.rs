@@ -1,4 +1,4 @@
-//! Facts of a run: its stops, the machine, and the session as its user and its subscriber saw it.
+//! Facts of a run: its stops, the machine, and the session as its user and its subscriber observed it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,20 +9,20 @@ use allstop_session::{Admission, FollowUp, MessageOutcome, SendError, SessionEve
 
 use super::witness::Order;
 
-/// Stop that was asked for in a run.
+/// A stop that was requested in a run.
 #[derive(Debug, Clone)]
 pub struct ObservedStop {
-    /// Extent that it was to cover.
+    /// Requested extent.
     pub extent: Extent,
-    /// Cause that was given.
+    /// Requested cause.
     pub cause: Cause,
-    /// Point at which it was asked for.
+    /// Point at which the stop was requested.
     pub point: u32,
-    /// Moment of its acceptance: from then on nothing in its extent starts.
+    /// Moment of its acceptance: from then on no work in its extent starts.
     pub accepted: Order,
-    /// The same on the clock of the run.
+    /// Time of the acceptance on the clock of the run.
     pub at: Duration,
-    /// Answer, once it came.
+    /// Answer; `None` before it arrives.
     pub answer: Option<StopAnswer>,
 }
 
@@ -31,87 +31,87 @@ pub struct ObservedStop {
 pub struct StopAnswer {
     /// The receipt.
     pub receipt: Arc<Receipt>,
-    /// Moment from which it could be read.
+    /// Moment from which the receipt was available.
     pub order: Order,
-    /// The same on the clock of the run.
+    /// Time of the answer on the clock of the run.
     pub at: Duration,
 }
 
-/// First stop of a turn from outside, whatever brought it.
+/// First stop of a turn from outside, by any method.
 #[derive(Debug, Clone)]
 pub struct Disturbance {
-    /// Its cause.
+    /// Cause of the stop.
     pub cause: Cause,
-    /// Point at which it came; none for a deadline.
+    /// Point at which the stop came; `None` for a deadline.
     pub point: Option<u32>,
-    /// Moment of its acceptance; none for a deadline.
+    /// Moment of its acceptance; `None` for a deadline.
     pub accepted: Option<Order>,
-    /// The same on the clock of the run.
+    /// Time of the stop on the clock of the run.
     pub at: Duration,
 }
 
-/// Look at the machine when a receipt was there.
+/// Observation of the machine when a receipt was available.
 #[derive(Debug, Clone)]
 pub struct MachineLook {
     /// Extent of the stop.
     pub extent: Extent,
-    /// The receipt; none where there was no answer in time.
+    /// The receipt; `None` if no answer came in time.
     pub receipt: Option<Arc<Receipt>>,
     /// Command lines of the processes that ran.
     pub running: Vec<String>,
-    /// Those of background work.
+    /// Command lines of the processes of background work.
     pub background: Vec<String>,
-    /// Connections that the server still saw open, of a model call that the receipt calls stopped.
+    /// Number of connections that the server still saw open, of a model call that is stopped according to the receipt.
     pub connections: usize,
 }
 
-/// Trace that a call left in the world.
+/// Effect of a call outside the process.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CallEffect {
     /// Id of the call.
     pub call: Arc<str>,
-    /// Part of its work that it did.
+    /// Name of the effect.
     pub what: Arc<str>,
 }
 
-/// A message that somebody sent.
+/// A message that the user sent.
 #[derive(Debug, Clone)]
 pub struct SentMessage {
-    /// Its id, if it was taken.
+    /// Id of the message; `None` if it was not accepted.
     pub id: Option<MessageId>,
-    /// Its words.
+    /// Text of the message.
     pub text: Arc<str>,
     /// Policy for the messages before it.
     pub policy: FollowUp,
-    /// When sending returned.
+    /// Moment at which sending returned.
     pub order: Order,
-    /// At which point.
+    /// Point at which sending returned.
     pub point: u32,
-    /// First answer to it; `None` where only a waiter knew.
+    /// First answer to the message; `None` if only a waiter received it.
     pub admission: Result<Option<Admission>, SendError>,
-    /// Its outcome, and the moment in which that was known.
+    /// Outcome of the message, and the moment at which it was known.
     pub outcome: Option<(Order, Arc<MessageOutcome>)>,
-    /// Answer to whoever waited for idle, and its moment.
+    /// Answer to the waiter for idle, and its moment.
     pub waited: Option<(Order, WaitResult)>,
-    /// True if its waiter went away: nobody is there to be told.
+    /// True if its waiter left, so that the outcome was not delivered.
     pub waiter_gone: bool,
 }
 
-/// Session as its user and its subscriber saw it.
+/// Session as its user and its subscriber observed it.
 #[derive(Debug, Clone, Default)]
 pub struct SessionObservation {
     /// Every message, in the order of sending.
     pub sent: Vec<SentMessage>,
-    /// Events that the subscriber was given.
+    /// Events that the subscriber received.
     pub events: Vec<(Order, SessionEvent)>,
-    /// Turns that were said to be taken back.
+    /// Turns that were reported as undone.
     pub undone: Vec<TurnNumber>,
-    /// Conversation that the session's own handle says was committed; `None` if it could not be opened.
+    /// Committed conversation according to the session's own handle; `None` if the session could not be opened.
     pub history: Option<Arc<Conversation>>,
 }
 
 impl SessionObservation {
-    /// Messages that were taken.
+    /// Messages that were accepted.
     pub(crate) fn taken(&self) -> impl Iterator<Item = &SentMessage> {
         self.sent.iter().filter(|sent| sent.id.is_some())
     }

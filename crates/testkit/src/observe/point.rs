@@ -1,4 +1,4 @@
-//! Points: the moments of a run at which a stop can fall.
+//! Points: the moments of a run at which a stop can happen.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Place of a point with regard to what happens there.
+/// Position of a point relative to the work that it is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
-    /// Before it.
+    /// Before the work.
     Before,
-    /// While it is under way.
+    /// During the work.
     Inside,
-    /// After it.
+    /// After the work.
     After,
 }
 
@@ -24,39 +24,39 @@ pub const POLL: &str = "poll";
 /// Name of a point at an append to the log.
 pub(crate) const APPEND: &str = "log_append";
 
-/// Name of a point at which something is shown live.
+/// Name of a point at a live event.
 pub(crate) const EVENT: &str = "event";
 
-/// Name of a point before a record is made.
+/// Name of a point before a record is created.
 pub(crate) const RECORD: &str = "record";
 
 /// One moment of a run.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Point {
-    /// Its number in the run: 0 is before the start.
+    /// Number of the point in the run: 0 is before the start.
     pub number: u32,
-    /// Name of what happens there: `tool`, `log_append`, `poll`.
+    /// Name of the work at the point: `tool`, `log_append`, `poll`.
     pub what: &'static str,
-    /// Object of it: a call's id, the types of the records.
+    /// Object of the work: a call's id, the types of the records.
     pub of: Arc<str>,
     /// Before, inside or after.
     pub moment: Moment,
-    /// Time of the paused clock that had passed.
+    /// Elapsed time of the paused clock.
     pub at: Duration,
 }
 
 impl Point {
-    /// True if something of its own happens there, and not only a word of what happens elsewhere.
+    /// True if the point is an event in itself: not a poll, and not the report of an event elsewhere.
     pub(crate) fn is_apart(&self) -> bool {
         !matches!(self.what, POLL | EVENT | RECORD)
     }
 
-    /// True if an append is about to be handed to the store.
+    /// True if an append is about to be sent to the store.
     pub(crate) fn is_append(&self) -> bool {
         self.what == APPEND && self.moment == Moment::Before
     }
 
-    /// True if it has a meaning of its own, and is not only a poll.
+    /// True if the point has a meaning, which a poll has not.
     pub fn is_semantic(&self) -> bool {
         self.what != POLL
     }
@@ -91,7 +91,8 @@ impl fmt::Debug for Point {
 /// Action at a point.
 type Act = Box<dyn FnOnce() + Send>;
 
-/// The points of one run: counts them as they are reached, and acts at those that were chosen. Clones are the same.
+/// The points of one run. Counts them as they are reached, and runs the actions of the chosen ones. Clones share the
+/// state.
 #[derive(Clone)]
 pub struct Points {
     state: Arc<Mutex<PointsState>>,
@@ -105,7 +106,7 @@ struct PointsState {
 }
 
 impl Points {
-    /// None is reached yet, and none counts before [`Points::open`].
+    /// Creates a counter without points. Points count only after [`Points::open`].
     pub(crate) fn new() -> Self {
         Self {
             state: Arc::new(Mutex::new(PointsState {
@@ -117,26 +118,26 @@ impl Points {
         }
     }
 
-    /// Counts from here on.
+    /// Starts counting.
     pub(crate) fn open(&self) {
         let mut state = self.state.lock();
         state.counting = true;
         state.origin = Instant::now();
     }
 
-    /// Counts no more.
+    /// Stops counting.
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
         state.counting = false;
         state.acts.clear();
     }
 
-    /// Does `act` when the point of this number is reached, on the spot.
+    /// Calls `act` when the point with this number is reached, in the thread that reaches it.
     pub(crate) fn at(&self, number: u32, act: impl FnOnce() + Send + 'static) {
         self.state.lock().acts.push((number, Box::new(act)));
     }
 
-    /// A point is reached: whatever was chosen for it happens before this returns.
+    /// Reports that a point is reached. Runs all actions for this point before it returns.
     pub fn reach(&self, moment: Moment, what: &'static str, of: impl Into<Arc<str>>) {
         let due = {
             let mut state = self.state.lock();
@@ -159,23 +160,23 @@ impl Points {
             state.acts = later;
             due
         };
-        // Outside the lock: what is done may reach points itself.
+        // The lock is released first, because the actions may reach points themselves.
         for (_, act) in due {
             act();
         }
     }
 
-    /// The number of the one that was reached last.
+    /// Number of the last reached point.
     pub(crate) fn newest(&self) -> u32 {
         (self.state.lock().reached.len() as u32).saturating_sub(1)
     }
 
-    /// Those reached so far.
+    /// The points reached so far.
     pub fn reached(&self) -> Vec<Point> {
         self.state.lock().reached.clone()
     }
 
-    /// Time that has passed since the first.
+    /// Time since the first point.
     pub(crate) fn elapsed(&self) -> Duration {
         self.state.lock().origin.elapsed()
     }

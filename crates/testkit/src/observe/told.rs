@@ -1,5 +1,4 @@
-//! Word that the user of a session was given of records and messages: whoever was told something must find it in the
-//! log.
+//! Facts that were delivered to the user of a session. The log must contain each delivered fact.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -11,35 +10,35 @@ use allstop_session::MessageOutcome;
 
 const FILE: &str = "told";
 
-/// Everything that the user was told.
+/// All facts that were delivered to the user.
 #[derive(Debug, Clone, Default)]
 pub struct ToldFacts {
-    /// The newest record that the subscriber was given.
+    /// Number of the last record that the subscriber received.
     pub newest_record: u64,
     /// Outcomes of messages.
     pub outcomes: Vec<ToldOutcome>,
 }
 
-/// Outcome of a message, as somebody was told.
+/// Outcome of a message, as it was delivered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToldOutcome {
     /// The message.
     pub message: MessageId,
-    /// The message that the outcome names itself.
+    /// The message that the outcome itself names.
     pub named: Option<MessageId>,
-    /// Number of its turn, if it got one.
+    /// Number of the message's turn; `None` if it has no turn.
     pub turn: Option<TurnNumber>,
-    /// Ending of that turn, as [`StopReason::as_str`] writes it.
+    /// Ending of that turn, in the form of [`StopReason::as_str`].
     pub reason: String,
-    /// The answer, where it was kept.
+    /// The answer; empty if it was not stored.
     pub output: String,
-    /// True if recovery may have written the ending in place of the turn: hours passed at once meanwhile, longer than
-    /// an ending waits for its store.
+    /// True if recovery may have written the ending in place of the turn: the clock jumped by hours, longer than an
+    /// ending waits for its store.
     pub may_be_recovered: bool,
 }
 
 impl ToldOutcome {
-    /// An outcome as it was given to whoever sent the message.
+    /// Converts an outcome as it was delivered to the sender of the message.
     pub fn of(message: &MessageId, outcome: &MessageOutcome) -> Self {
         Self {
             message: message.clone(),
@@ -51,30 +50,30 @@ impl ToldOutcome {
         }
     }
 
-    /// True if a turn that ended like this is what was told.
+    /// True if a turn with this ending fits the delivered outcome.
     pub(crate) fn is(&self, reason: StopReason) -> bool {
         let recovered = self.may_be_recovered && reason == StopReason::Error;
         recovered || self.reason == reason.as_str()
     }
 }
 
-/// File beside the store, for a process that may be killed: each line is one write, so a kill loses none of them.
+/// File next to the store, for a process that may be killed. Each line is one write, so a kill loses no line.
 #[derive(Debug)]
 pub(crate) struct ToldNotebook(File);
 
 impl ToldNotebook {
     /// # Panics
-    /// If there can be no file.
+    /// Panics if the file cannot be created.
     pub(crate) fn begin(folder: &Path) -> Self {
         Self(File::create(folder.join(FILE)).expect("a file beside the store"))
     }
 
-    /// Notes that the subscriber was given this record.
+    /// Notes that the subscriber received this record.
     pub(crate) fn record(&self, version: Version) {
         self.write(&format!("record {}\n", version.0));
     }
 
-    /// Notes the outcome of a message. One without a turn leaves nothing in a store.
+    /// Notes the outcome of a message. Skips a message without a turn, because it has no trace in a store.
     pub(crate) fn outcome(&self, message: &MessageId, outcome: &MessageOutcome) {
         if let Some(turn) = outcome.turn {
             let reason = outcome.stop_reason.as_str();
@@ -88,10 +87,10 @@ impl ToldNotebook {
             .expect("a disk with room for a line");
     }
 
-    /// Reads the notes of a process; no facts where it took none.
+    /// Reads the notes of a process; empty if the process wrote none.
     ///
     /// # Errors
-    /// The line that is none.
+    /// Returns an error that quotes an invalid line.
     pub(crate) fn read(folder: &Path) -> Result<ToldFacts, String> {
         let text = fs::read_to_string(folder.join(FILE)).unwrap_or_default();
         let mut told = ToldFacts::default();

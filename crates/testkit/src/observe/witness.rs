@@ -1,7 +1,7 @@
-//! Witness of a run: notes of the parts themselves, not of what was reported of them.
+//! Witness of a run: the parts themselves note their work, so the notes do not depend on reports about them.
 //!
-//! Everything is put in one order: a number that grows with each thing that is noted. So a checker can ask what was
-//! alive when a receipt was given, and whether something began after a stop had been accepted.
+//! All notes have one order: a number that grows with each note. So a checker can find out which work was alive when a
+//! receipt was delivered, and whether work began after a stop was accepted.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,29 +12,29 @@ use allstop_core::{CallId, CauseKind, Message, ToolCall, Usage};
 use allstop_scope::Scope;
 use parking_lot::Mutex;
 
-/// A place in the order of what happened.
+/// A position in the order of the notes.
 pub type Order = u64;
 
-/// Something that ran.
+/// A piece of work that ran.
 #[derive(Debug, Clone)]
 pub struct WitnessedLife {
-    /// Kind of thing.
+    /// Kind of work.
     pub kind: ItemKind,
     /// Its identity: a call's id, a hook's name, a process's marker.
     pub id: Arc<str>,
-    /// When it began.
+    /// Position of its begin.
     pub began: Order,
-    /// When it ended, if it has.
+    /// Position of its end; `None` if it still runs.
     pub ended: Option<Order>,
 }
 
 impl WitnessedLife {
-    /// True if it belongs to the turn, and not to the background.
+    /// True if the work belongs to the turn, not to the background.
     pub fn is_foreground(&self) -> bool {
         self.kind != ItemKind::Background
     }
 
-    /// True if it ran then.
+    /// True if the work ran at this position.
     pub fn was_alive(&self, at: Order) -> bool {
         self.began <= at && self.ended.is_none_or(|ended| ended > at)
     }
@@ -46,49 +46,49 @@ impl fmt::Display for WitnessedLife {
     }
 }
 
-/// The end of a tool's call, seen by the tool.
+/// The end of a tool call, seen by the tool.
 #[derive(Debug, Clone)]
 pub struct CallEnding {
     /// The call's id.
     pub id: Arc<str>,
-    /// True if it returned a result, false if an error. `None`: it was dropped, or panicked.
+    /// True if the call returned a result, false if it returned an error; `None` if it was dropped or panicked.
     pub succeeded: Option<bool>,
-    /// Cause of the stop of its scope, if it was stopped by then.
+    /// Cause of the stop of its scope; `None` if the scope was not stopped by then.
     pub cause: Option<CauseKind>,
 }
 
-/// An answer of a model that came to its end.
+/// A model's answer that was complete.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct WitnessedAnswer {
-    /// All its text.
+    /// Text of the answer.
     pub text: String,
-    /// The calls that it asked for.
+    /// Tool calls of the answer.
     pub calls: Vec<ToolCall>,
 }
 
-/// Notes of what really happened, as they are at the end.
+/// All notes of the parts at the end of a run.
 #[derive(Debug, Clone, Default)]
 pub struct WitnessNotes {
-    /// Everything that ran.
+    /// All work that ran.
     pub lived: Vec<WitnessedLife>,
-    /// Everything that was shown live, in order.
+    /// All live events, in order.
     pub events: Vec<(Order, AgentEvent)>,
-    /// Messages that the model was sent, request by request, those of the next message included.
+    /// Messages of each request to the model, including the requests for the next message.
     pub requests: Vec<Vec<Arc<Message>>>,
-    /// Usage that the model reported, as far as that was received.
+    /// Usage that the model reported and that was received.
     pub delivered: Usage,
-    /// When something of a model's answers arrived, piece by piece.
+    /// Positions at which the pieces of a model's answers arrived.
     pub received: Vec<Order>,
-    /// The answers of models that came to their end.
+    /// The complete answers of models.
     pub answers: Vec<WitnessedAnswer>,
-    /// The ends of the tools' calls.
+    /// The ends of the tool calls.
     pub call_endings: Vec<CallEnding>,
-    /// Numbers of durable records of the session, with the moment from which each holds.
+    /// Numbers of durable records of the session, each with the position from which it holds.
     pub durable: Vec<(Order, u64)>,
 }
 
 impl WitnessNotes {
-    /// Number of records of the session that were durable then.
+    /// Number of records of the session that were durable at this position.
     pub fn durable(&self, at: Order) -> usize {
         let before = self.durable.iter().filter(|(since, _)| *since < at);
         let newest = before.map(|(_, records)| *records as usize).max();
@@ -96,7 +96,7 @@ impl WitnessNotes {
     }
 }
 
-/// Witness to whom the parts of a run tell what they do. Clones are the same witness.
+/// Witness to which the parts of a run report their work. Clones share the notes.
 #[derive(Debug, Clone, Default)]
 pub struct RunWitness {
     state: Arc<Mutex<WitnessState>>,
@@ -106,19 +106,19 @@ pub struct RunWitness {
 struct WitnessState {
     now: Order,
     notes: WitnessNotes,
-    /// Of the calls that run, by their place in `lived`.
+    /// Scopes of the running calls, each with its index in `lived`.
     calls: Vec<(usize, Scope)>,
 }
 
 impl RunWitness {
-    /// The next place in the order.
+    /// Takes the next position in the order.
     pub fn now(&self) -> Order {
         let mut state = self.state.lock();
         state.now += 1;
         state.now
     }
 
-    /// Something begins; it ends when the guard is dropped.
+    /// Notes that work begins. The work ends when the guard is dropped.
     pub fn begin(&self, kind: ItemKind, id: impl Into<Arc<str>>) -> LifeGuard {
         let began = self.now();
         let mut state = self.state.lock();
@@ -135,14 +135,14 @@ impl RunWitness {
         }
     }
 
-    /// A tool's call begins: until it ends its scope is known, so that it can be stopped alone.
+    /// Notes that a tool call begins. Keeps its scope until the call ends, so that the call can be stopped alone.
     pub(crate) fn begin_call(&self, id: &str, scope: &Scope) -> LifeGuard {
         let guard = self.begin(ItemKind::ToolCall, id);
         self.state.lock().calls.push((guard.at, scope.clone()));
         guard
     }
 
-    /// The call that began last and runs: its id and its scope.
+    /// Id and scope of the running call that began last.
     pub(crate) fn running_call(&self) -> Option<(CallId, Scope)> {
         let state = self.state.lock();
         let (at, scope) = state.calls.last()?;
@@ -150,7 +150,7 @@ impl RunWitness {
         Some((lived.id.as_ref().into(), scope.clone()))
     }
 
-    /// Notes something that happens now.
+    /// Notes an event at the next position.
     pub(crate) fn note(&self, note: impl FnOnce(&mut WitnessNotes, Order)) {
         let now = self.now();
         note(&mut self.state.lock().notes, now);
@@ -162,7 +162,7 @@ impl RunWitness {
     }
 }
 
-/// Something that runs, until this is dropped.
+/// Guard of running work. The work ends when the guard is dropped.
 #[derive(Debug)]
 #[must_use = "dropping it says that it has ended"]
 pub struct LifeGuard {
@@ -182,7 +182,7 @@ impl Drop for LifeGuard {
             .partition::<Vec<_>, _>(|(at, _)| *at == self.at);
         state.calls = running;
         drop(state);
-        // Outside the lock: the last handle of a scope has work to do.
+        // The lock is released first, because dropping the last handle of a scope does further work.
         drop(over);
     }
 }

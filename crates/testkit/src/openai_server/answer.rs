@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// Answer to one request. Built left to right, in the order in which it is sent.
+/// Answer to one request. The builder methods add its parts in the order of sending.
 #[derive(Debug, Clone)]
 #[must_use = "a server gives it"]
 pub struct ServerAnswer {
     pub(super) status: u16,
     pub(super) headers: Vec<(String, String)>,
-    /// Sent as one body with its length, instead of a stream.
+    /// Body that is sent in one piece with its length, instead of a stream.
     pub(super) body: Option<Vec<u8>>,
     pub(super) stall_before_headers: bool,
     pub(super) delay: Duration,
@@ -26,10 +26,10 @@ pub(super) enum AnswerPiece {
     Event(String),
     /// Bytes of the body as they are.
     Raw(Vec<u8>),
-    /// These bytes of the body, again and again, as fast as the client takes them.
+    /// These bytes of the body, repeated as fast as the client takes them.
     Forever(Vec<u8>),
     Wait(Duration),
-    /// Until the client closes.
+    /// Waits until the client closes the connection.
     Stall,
     /// The connection is closed here.
     Cut,
@@ -38,7 +38,7 @@ pub(super) enum AnswerPiece {
 }
 
 impl ServerAnswer {
-    /// An answer that is nothing yet: a stream that only ends.
+    /// An empty answer: a stream with only an end.
     pub fn stream() -> Self {
         Self {
             status: 200,
@@ -53,18 +53,18 @@ impl ServerAnswer {
         }
     }
 
-    /// This text, word by word, with the usage and the end marker.
+    /// An answer with this text, word by word, with the usage and the end marker.
     pub fn text(text: &str) -> Self {
         text.split_inclusive(' ').fold(Self::stream(), Self::chunk)
     }
 
-    /// A status with an error object, as providers send it.
+    /// An answer with this status and an error object, like those of providers.
     pub fn status(status: u16) -> Self {
         let body = json!({"error": {"message": format!("status {status} as told"), "code": null}});
         Self::page(status, "application/json", body.to_string())
     }
 
-    /// A web page where JSON belongs.
+    /// An answer with a web page instead of JSON.
     pub fn html() -> Self {
         Self::page(
             200,
@@ -73,7 +73,7 @@ impl ServerAnswer {
         )
     }
 
-    /// Any body, with its length.
+    /// An answer with any body, with its length.
     pub fn page(status: u16, content_type: &str, body: impl Into<Vec<u8>>) -> Self {
         Self {
             status,
@@ -83,25 +83,25 @@ impl ServerAnswer {
         }
     }
 
-    /// The same with this header.
+    /// Adds this header.
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.into(), value.into()));
         self
     }
 
-    /// The same, followed by this piece of text.
+    /// Adds this piece of text.
     pub fn chunk(self, text: &str) -> Self {
         self.delta(&json!({"content": text}))
     }
 
-    /// The same, followed by a tool call, its arguments in two pieces.
+    /// Adds a tool call, with its arguments in two pieces.
     pub fn tool_call(self, id: &str, tool: &str, arguments: &str) -> Self {
         let middle = arguments.floor_char_boundary(arguments.len() / 2);
         let (first, second) = arguments.split_at(middle);
         self.half_tool_call(id, tool, first).more_arguments(second)
     }
 
-    /// The same, followed by the beginning of a tool call.
+    /// Adds the beginning of a tool call.
     pub fn half_tool_call(mut self, id: &str, tool: &str, arguments: &str) -> Self {
         let index = self.calls;
         self.calls += 1;
@@ -112,13 +112,13 @@ impl ServerAnswer {
         }]}))
     }
 
-    /// The same, with more arguments of the newest tool call.
+    /// Adds more arguments to the last tool call.
     pub fn more_arguments(self, arguments: &str) -> Self {
         let index = self.calls.saturating_sub(1);
         self.delta(&json!({"tool_calls": [{"index": index, "function": {"arguments": arguments}}]}))
     }
 
-    /// The same, followed by this delta of a choice.
+    /// Adds this delta of a choice.
     pub fn delta(self, delta: &Value) -> Self {
         let event = json!({
             "object": "chat.completion.chunk",
@@ -127,72 +127,72 @@ impl ServerAnswer {
         self.event(&event.to_string())
     }
 
-    /// The same, followed by this event.
+    /// Adds this event.
     pub fn event(self, data: &str) -> Self {
         self.piece(AnswerPiece::Event(data.into()))
     }
 
-    /// The same, followed by these bytes of the body, whatever they are.
+    /// Adds these bytes of the body, unchecked.
     pub fn raw(self, bytes: impl Into<Vec<u8>>) -> Self {
         self.piece(AnswerPiece::Raw(bytes.into()))
     }
 
-    /// The same, with these bytes of the body sent again and again until the client goes away.
+    /// Sends these bytes of the body repeatedly until the client closes the connection.
     pub fn forever(self, bytes: impl Into<Vec<u8>>) -> Self {
         self.piece(AnswerPiece::Forever(bytes.into()))
     }
 
-    /// The same, with this status.
+    /// Sets the status.
     pub fn with_status(mut self, status: u16) -> Self {
         self.status = status;
         self
     }
 
-    /// The same, with this wait before each piece.
+    /// Sets a delay before each piece.
     pub fn every(mut self, delay: Duration) -> Self {
         self.delay = delay;
         self
     }
 
-    /// The same, with a wait here.
+    /// Adds a wait.
     pub fn wait(self, duration: Duration) -> Self {
         self.piece(AnswerPiece::Wait(duration))
     }
 
-    /// The same, hanging here until the client goes away.
+    /// Hangs at this position until the client closes the connection.
     pub fn stall(self) -> Self {
         self.piece(AnswerPiece::Stall)
     }
 
-    /// The same, hanging before the first byte of the answer.
+    /// Hangs before the first byte of the answer.
     pub fn stall_before_headers(mut self) -> Self {
         self.stall_before_headers = true;
         self
     }
 
-    /// The same, with the connection closed here.
+    /// Closes the connection at this position.
     pub fn cut(self) -> Self {
         self.piece(AnswerPiece::Cut)
     }
 
-    /// The same, with the body ending here as if it were complete, but without the end marker.
+    /// Ends the body at this position as if it were complete, but without the end marker.
     pub fn end_without_marker(self) -> Self {
         self.piece(AnswerPiece::End)
     }
 
-    /// The same, saying that it cost this.
+    /// Sets the reported usage.
     pub fn usage(mut self, input_tokens: u64, output_tokens: u64) -> Self {
         self.usage = Some((input_tokens, output_tokens));
         self
     }
 
-    /// The same, without a word on what it cost.
+    /// Removes the reported usage.
     pub fn without_usage(mut self) -> Self {
         self.usage = None;
         self
     }
 
-    /// The same, ending for this reason (`stop`, `length`, `content_filter`).
+    /// Sets the finish reason (`stop`, `length`, `content_filter`).
     pub fn finish(mut self, reason: &'static str) -> Self {
         self.finish = reason;
         self

@@ -1,7 +1,7 @@
-//! A server that speaks as an OpenAI-compatible one does, and misbehaves as told.
+//! A server that behaves like an OpenAI-compatible one, and misbehaves on request.
 //!
-//! It runs on a thread of its own, so it serves synchronous tests, asynchronous ones and child processes alike. It
-//! keeps every request that it receives, and sees when each connection is closed.
+//! The server runs on a separate thread, so it serves synchronous tests, asynchronous tests and child processes alike.
+//! It keeps every request, and notices when each connection is closed.
 //!
 //! ```
 //! use allstop_testkit::openai_server::{ServerAnswer, OpenAiServer};
@@ -33,13 +33,13 @@ use wire::accept;
 /// A request as it was received.
 #[derive(Debug, Clone)]
 pub struct Received {
-    /// The number of its connection, from 0.
+    /// Number of its connection, from 0.
     pub connection: usize,
-    /// `POST /v1/chat/completions`.
+    /// Request line without the version: `POST /v1/chat/completions`.
     pub line: String,
-    /// Its headers, with names in lower case.
+    /// Headers, with names in lower case.
     pub headers: Vec<(String, String)>,
-    /// Its body; `Null` where it is not JSON.
+    /// Body; `Null` if it is not JSON.
     pub body: Value,
 }
 
@@ -52,7 +52,7 @@ impl Received {
             .map(|(_, value)| value.as_str())
     }
 
-    /// The messages that the model was sent.
+    /// The messages of the request.
     pub fn messages(&self) -> &[Value] {
         self.body["messages"].as_array().map_or(&[], Vec::as_slice)
     }
@@ -63,14 +63,14 @@ impl Received {
 pub struct ServerView {
     /// Every request, in order of arrival.
     pub requests: Vec<Received>,
-    /// Every connection, in order of arrival: when the client closed it, or `None` while it has not.
+    /// Every connection, in order of arrival, with the time at which the client closed it; `None` while it is open.
     pub connections: Vec<Option<Instant>>,
-    /// Pieces of answers that were written, over all requests.
+    /// Number of pieces of answers that were written, over all requests.
     pub pieces_sent: usize,
 }
 
 impl ServerView {
-    /// Connections that the client holds open.
+    /// Number of connections that the client holds open.
     pub fn open(&self) -> usize {
         self.connections
             .iter()
@@ -90,10 +90,11 @@ pub struct OpenAiServer {
 }
 
 impl OpenAiServer {
-    /// Gives these answers in the order of the requests; the last one again for each further request.
+    /// Starts a server with these answers, in the order of the requests. The last answer is repeated for each further
+    /// request.
     ///
     /// # Panics
-    /// If there is no answer, or no port.
+    /// Panics if the list is empty, or if no port is free.
     pub fn start(answers: impl IntoIterator<Item = ServerAnswer>) -> Self {
         let answers: Vec<_> = answers.into_iter().collect();
         let last = answers
@@ -103,10 +104,10 @@ impl OpenAiServer {
         Self::deciding(move |number, _| answers[number.min(last)].clone())
     }
 
-    /// Decides each answer from the request and its number, from 0.
+    /// Starts a server that decides each answer from the request and its number, from 0.
     ///
     /// # Panics
-    /// If there is no port.
+    /// Panics if no port is free.
     pub fn deciding(
         decide: impl Fn(usize, &Received) -> ServerAnswer + Send + Sync + 'static,
     ) -> Self {
@@ -137,12 +138,12 @@ impl OpenAiServer {
         format!("http://{}", self.address)
     }
 
-    /// Address on which it listens.
+    /// Address on which the server listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Requests and connections that it has seen so far.
+    /// Requests and connections that the server has seen so far.
     pub fn seen(&self) -> ServerView {
         self.seen.borrow().clone()
     }
@@ -152,13 +153,13 @@ impl OpenAiServer {
         self.seen.borrow().requests.clone()
     }
 
-    /// Waits until what it has seen fulfils the condition; the state then, or where the limit passed the state so far.
+    /// Waits until the view of the server fulfils the condition, and returns that view.
     ///
     /// # Errors
-    /// The state at the limit.
+    /// Returns the view at the limit if the condition is not fulfilled in time.
     ///
     /// # Cancel safety
-    /// It only looks.
+    /// Cancel safe: it only reads.
     pub async fn wait_until(
         &self,
         limit: Duration,
@@ -171,13 +172,13 @@ impl OpenAiServer {
         }
     }
 
-    /// The same for a test without a runtime.
+    /// Like [`OpenAiServer::wait_until`], but for a test without a runtime.
     ///
     /// # Errors
-    /// The state at the limit.
+    /// Returns the view at the limit if the condition is not fulfilled in time.
     ///
     /// # Panics
-    /// Inside a runtime.
+    /// Panics inside a runtime.
     pub fn wait_until_blocking(
         &self,
         limit: Duration,

@@ -1,4 +1,4 @@
-//! The protocol on the wire, written by hand: a server that must be able to misbehave at every byte.
+//! The protocol on the wire, written by hand, because the server must be able to misbehave at every byte.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,9 +13,9 @@ use tokio::task::JoinSet;
 use super::answer::{AnswerPiece, ServerAnswer};
 use super::{Decide, Received, ServerView};
 
-/// The longest head of a request: far beyond what clients send, so that garbage ends.
+/// Maximum length of a request's head: far beyond the heads of clients, so that garbage ends.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
-/// The chunk of a body without end: large enough that the server is never the slower side.
+/// Length of the repeated chunk in a body without end: large enough that the server is never the slower side.
 const FOREVER_CHUNK_BYTES: usize = 64 * 1024;
 
 pub(super) async fn accept(
@@ -33,7 +33,7 @@ pub(super) async fn accept(
         });
         let (seen, decide) = (Arc::clone(&seen), Arc::clone(&decide));
         connections.spawn(async move {
-            // An error here is the client going away, which is what is noted.
+            // An error here means that the client has closed the connection, which is noted next.
             drop(serve(socket, number, &seen, &*decide).await);
             seen.send_modify(|seen| seen.connections[number] = Some(Instant::now()));
         });
@@ -62,7 +62,8 @@ async fn serve(
             sent = send(&answer, &mut write, seen) => if sent? == SentAnswer::Cut {
                 return Ok(());
             },
-            // Nothing may come before the answer is complete, so this is the client closing.
+            // A client sends nothing before the answer is complete, so a read that returns means that it has closed the
+            // connection.
             closed = gone(&mut read) => return closed,
         }
     }
@@ -153,7 +154,7 @@ async fn gone(read: &mut BufReader<OwnedReadHalf>) -> std::io::Result<()> {
     read.read(&mut byte).await.map(|_| ())
 }
 
-/// Reads one request; `None` where the client closed instead.
+/// Reads one request; `None` if the client closed the connection instead.
 async fn read_request(
     read: &mut BufReader<OwnedReadHalf>,
     connection: usize,

@@ -1,4 +1,4 @@
-//! One case by name, so that a failure can be seen again: `scenario/point/method`.
+//! Name of one case, which repeats a failure: `scenario/point/method`.
 
 use std::fmt;
 use std::io::Write as _;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use crate::stop_method::{StopMethod, UnknownStopMethod};
 
-/// The environment variable that makes an exploration run one case only: `ALLSTOP_EXPLORE=parallel_tools/34/turn:user`.
+/// Environment variable that makes an exploration run only one case: `ALLSTOP_EXPLORE=parallel_tools/34/turn:user`.
 pub const VARIABLE: &str = "ALLSTOP_EXPLORE";
 
 /// One case.
@@ -26,13 +26,13 @@ impl fmt::Display for CaseName {
     }
 }
 
-/// Not the name of a case.
+/// Reason why a text is not the name of a case.
 #[derive(Debug, thiserror::Error)]
 pub enum UnknownCase {
-    /// It has not three parts.
+    /// The text does not have three parts.
     #[error("{0:?} is no case: write scenario/point/way, as a failure prints it")]
     Form(String),
-    /// Unknown method.
+    /// The method is unknown.
     #[error(transparent)]
     StopMethod(#[from] UnknownStopMethod),
 }
@@ -42,7 +42,7 @@ impl FromStr for CaseName {
 
     fn from_str(text: &str) -> Result<Self, UnknownCase> {
         let form = || UnknownCase::Form(text.to_owned());
-        // The scenario's own name may have slashes.
+        // The scenario's name may contain slashes.
         let mut parts = text.rsplitn(3, '/');
         let method = parts.next().ok_or_else(form)?;
         let point = parts.next().ok_or_else(form)?;
@@ -55,10 +55,10 @@ impl FromStr for CaseName {
     }
 }
 
-/// The case that the environment asks for, if it does.
+/// The case that the environment asks for; `None` if the variable is not set.
 ///
 /// # Panics
-/// If it asks for something that is no case: running everything instead would be no answer.
+/// Panics if the variable does not name a case, because running everything instead would hide the mistake.
 pub(crate) fn asked_for() -> Option<CaseName> {
     #[expect(
         clippy::disallowed_methods,
@@ -71,15 +71,15 @@ pub(crate) fn asked_for() -> Option<CaseName> {
     }
 }
 
-/// True if this scenario is explored at all: the environment asks for no case, or for one of this.
+/// True if this scenario is to be explored: the environment asks for no case, or for a case of this scenario.
 pub(crate) fn is_asked_for(scenario: &str) -> bool {
     asked_for().is_none_or(|case| case.scenario == scenario)
 }
 
-/// Says that a scenario was left out, where test runners let it through: what is not looked at must not look clean.
+/// Prints on standard error that a scenario was skipped, so that it does not look like a clean one.
 pub(crate) fn say_skipped(scenario: &str) {
     let said = format!("{scenario}: skipped, because {VARIABLE} asks for another case\n");
-    // Nobody may be listening.
+    // Ignores a failed write.
     let _written = std::io::stderr().write_all(said.as_bytes());
 }
 

@@ -1,4 +1,4 @@
-//! A case in which something was broken, as people read it: what, where, how to see it again.
+//! A case with broken promises, for people: the violations, the points, and the command that repeats the case.
 
 use std::fmt;
 
@@ -7,23 +7,23 @@ use crate::check::CHECKERS;
 use crate::observe::Point;
 use crate::violation::Violation;
 
-/// Number of points that are shown before a failure: enough to see which step of the turn it is.
+/// Number of points before the failure in the report: enough to see which step of the turn it is.
 const POINTS_BEFORE: usize = 16;
 
-/// Number of points that are shown after it: enough for the ladder of a stop and the ending of the turn.
+/// Number of points after the failure in the report: enough for the ladder of a stop and the ending of the turn.
 const POINTS_AFTER: usize = 24;
 
-/// A case in which something was broken.
+/// A case with broken promises.
 #[derive(Debug, Clone, Default)]
 pub struct Failure {
-    /// The case, for seeing it again; none where the scenario is broken without a stop.
+    /// The case, which repeats the failure; `None` if the scenario is broken without a stop.
     pub case: Option<CaseName>,
     /// Promises that were broken.
     pub violations: Vec<Violation>,
     pub(super) point: Option<Point>,
-    /// Those around it.
+    /// The points around the failure.
     points: Vec<Point>,
-    /// Place of a failure that is not at a point, and the variable that repeats it.
+    /// Place of a failure that does not belong to a point, and the variable that repeats it.
     moment: Option<(String, String)>,
 }
 
@@ -57,7 +57,7 @@ impl Failure {
         }
     }
 
-    /// A failure at a random moment. `replay` is the variable that has it again, with its value.
+    /// A failure at a random moment. `replay` is the variable with its value that repeats the failure.
     pub(crate) fn of_moment(place: String, replay: String, violations: Vec<Violation>) -> Self {
         Self {
             moment: Some((place, replay)),
@@ -66,7 +66,7 @@ impl Failure {
         }
     }
 
-    /// Mark of a point on which the stop falls, or the second one.
+    /// Mark of the point of the stop, or of the second stop.
     fn mark(&self, point: &Point) -> Option<&'static str> {
         let (first, method) = (self.point.as_ref()?, self.case.as_ref()?.method);
         let later = point.number.checked_sub(first.number)?;
@@ -77,7 +77,7 @@ impl Failure {
         }
     }
 
-    /// The points around it. Polls in a row say nothing by themselves and are one line.
+    /// Writes the points around the failure. Consecutive polls have no meaning of their own and share one line.
     fn write_points(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_poll = |point: &Point| !point.is_semantic() && self.mark(point).is_none();
         for row in self.points.chunk_by(|a, b| is_poll(a) && is_poll(b)) {
@@ -94,7 +94,7 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The broken rule is read first: without it nothing says what to look for in the rest.
+        // The broken rule comes first, because it explains the rest.
         for Violation {
             checker,
             invariant,

@@ -17,7 +17,7 @@ use crate::observe::RunObservation;
 use crate::stop_method::StopMethod;
 use crate::violation::Violation;
 
-/// Number of points at which a checker found something that are named. One case of each checker is shown.
+/// Maximum number of points that the report lists per checker. The report shows one case of each checker in full.
 const POINTS_NAMED_MAX: usize = 12;
 
 /// Counts and failures of one driver in one scenario.
@@ -26,26 +26,26 @@ const POINTS_NAMED_MAX: usize = 12;
 pub struct CheckReport {
     /// The scenario.
     pub scenario: Arc<str>,
-    /// Number of its points.
+    /// Number of the scenario's points.
     pub points: usize,
-    /// Number of cases that were run: a point and a method to stop there.
+    /// Number of cases that were run. A case is a point and a method to stop there.
     pub cases: usize,
     /// Cases at each kind of point.
     pub cases_at: BTreeMap<&'static str, usize>,
     /// Cases by each method.
     pub cases_by: BTreeMap<String, usize>,
-    /// Number of observations that each checker has judged, by its name.
+    /// Number of observations that each checker has judged, by the checker's name.
     pub checks: BTreeMap<&'static str, usize>,
     /// Further figures of the driver, by what they count.
     pub figures: BTreeMap<&'static str, u64>,
     /// Further lines of the driver.
     pub notes: Vec<String>,
-    /// The cases in which something was broken.
+    /// The cases with broken promises.
     pub failures: Vec<Failure>,
 }
 
 impl CheckReport {
-    /// Report of a scenario that is broken without any stop.
+    /// Report of a scenario that is broken without a stop.
     pub(crate) fn of_undisturbed(
         scenario: &Arc<str>,
         undisturbed: &RunObservation,
@@ -83,7 +83,7 @@ impl CheckReport {
         }
     }
 
-    /// A figure of the driver, to change.
+    /// Mutable access to a figure of the driver.
     pub(crate) fn figure(&mut self, what: &'static str) -> &mut u64 {
         self.figures.entry(what).or_default()
     }
@@ -94,10 +94,10 @@ impl CheckReport {
         }
     }
 
-    /// Prints how much was explored.
+    /// Prints the number of explored cases.
     ///
     /// # Panics
-    /// If anything was broken: with the first cases, and how to see each again.
+    /// Panics if a promise was broken. The message has the first cases, and the command that repeats each of them.
     #[expect(
         clippy::print_stdout,
         reason = "a test says how much it has looked at, where tests say things"
@@ -108,12 +108,12 @@ impl CheckReport {
         print!("{self}");
     }
 
-    /// True if nothing was broken.
+    /// True if no promise was broken.
     pub fn is_clean(&self) -> bool {
         self.failures.is_empty()
     }
 
-    /// The names of the checkers that found something.
+    /// Names of the checkers that found a violation.
     pub fn caught_by(&self) -> Vec<&'static str> {
         let violations = self.failures.iter().flat_map(|failure| &failure.violations);
         let mut names: Vec<_> = violations.map(|violation| violation.checker).collect();
@@ -146,7 +146,7 @@ impl fmt::Display for CheckReport {
         for note in &self.notes {
             writeln!(f, "{note}")?;
         }
-        // The violation that is told first is the one that is best understood; most others follow from it.
+        // The first violation of a case explains it best; most others follow from it.
         let mut by_checker = BTreeMap::<_, Vec<_>>::new();
         for failure in failures {
             let first = failure.violations.first();
@@ -163,7 +163,7 @@ impl fmt::Display for CheckReport {
                     counted(failures.len())
                 )?;
             }
-            // The plainest way to stop shows it best.
+            // A failure with the simplest method of a stop is the clearest.
             let plain = failures.iter().find(|failure| {
                 failure
                     .case
@@ -178,7 +178,7 @@ impl fmt::Display for CheckReport {
     }
 }
 
-/// At which points, in numbers.
+/// Numbers of the points of these failures, as text.
 fn places(failures: &[&Failure]) -> Option<String> {
     let points = failures.iter().filter_map(|failure| failure.point.as_ref());
     let mut numbers: Vec<_> = points.map(|point| point.number).collect();

@@ -12,7 +12,7 @@ use super::talk::{Lines, answerer};
 use crate::Behaviour;
 use crate::explore::{RunStage, Scenario, ScriptedUser, Setup};
 
-/// Longest wait of a user: longer than anything takes that ends.
+/// Maximum wait of a user: longer than any work that ends.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(super) fn all() -> [Scenario; 5] {
@@ -55,17 +55,17 @@ pub(super) fn all() -> [Scenario; 5] {
     ]
 }
 
-/// A turn that background work caused has ended.
+/// True if this event ends a turn that background work started.
 fn is_woken(event: &SessionEvent) -> bool {
     let is_end = matches!(event.kind, SessionEventKind::AssistantIdle { .. });
     is_end && event.message.is_none()
 }
 
-/// Sends whatever runs to the background, once it has begun and so can be asked.
+/// Moves all running calls to the background, after they have begun and can be asked.
 pub(super) async fn promote(session: &Session) {
     sleep(Duration::from_millis(5)).await;
     for call in session.running_calls() {
-        // It may have ended.
+        // The call may have ended.
         let _ = session.promote(&call);
     }
 }

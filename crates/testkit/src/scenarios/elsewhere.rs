@@ -1,4 +1,4 @@
-//! Sessions whose work is done elsewhere: by a handler behind a channel, or by agents of the agent's own.
+//! Sessions whose work is done elsewhere: by a handler at the other end of a channel, or by sub-agents.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use super::sessions::{is_session_idle, is_tool};
 use super::talk::{Lines, TalkModel, answerer};
 use crate::explore::{RunStage, Scenario, ScriptedUser};
 
-/// Longest wait of a handler for a request that a stop may have kept from coming.
+/// Maximum wait of a handler for a request. A stop may have prevented the request.
 const REQUEST_WITHIN: Duration = Duration::from_mins(1);
 
 pub(super) fn all() -> [Scenario; 4] {
@@ -35,11 +35,11 @@ pub(super) fn all() -> [Scenario; 4] {
 enum Where {
     InFront,
     Behind,
-    /// In front at first, and then behind.
+    /// In the foreground at first, and then in the background.
     Promoted,
 }
 
-/// A call that somebody cancels while its handler works, and that the handler answers all the same, too late.
+/// A call that is cancelled while its handler works. The handler still answers, too late.
 fn external_tool() -> Scenario {
     Scenario::new("session/external_tool", |stage| {
         let spec = ToolSpec {
@@ -94,7 +94,7 @@ async fn handle_late(talk: ScriptedUser, mut requests: ExternalRequests) {
     talk.until(is_session_idle).await;
 }
 
-/// An agent that has a part of its work done by another, and waits for it or goes on.
+/// An agent that delegates a part of its work to a sub-agent, and either waits for it or continues.
 fn sub_agent(name: &str, place: Where) -> Scenario {
     Scenario::new(name, move |stage| {
         let script = move |talk: ScriptedUser| async move {
@@ -152,8 +152,8 @@ fn delegating(stage: &RunStage, place: Where) -> Arc<dyn Model> {
     }
 }
 
-/// Watches all but the part that is done in the background: its calls are of no turn, and would be taken for the
-/// running one's.
+/// Watches all model calls except those of the part in the background. Those belong to no turn, and would be mistaken
+/// for calls of the running turn.
 #[derive(Debug)]
 struct Divided {
     watched: Arc<dyn Model>,

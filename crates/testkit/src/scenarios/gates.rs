@@ -53,7 +53,7 @@ pub(super) fn all() -> [Scenario; 6] {
     ]
 }
 
-/// An agent that posts something, and says so.
+/// An agent that calls the tool `post` and then reports that.
 fn posting(stage: &RunStage) -> AgentBuilder {
     let replies = vec![
         Reply::text("").call("post", json!({})).usage(8, 4),
@@ -70,7 +70,7 @@ fn asking() -> Arc<PermissionPolicy> {
     Arc::new(PermissionPolicy::default())
 }
 
-/// Thinks before answering.
+/// Prompter that answers after a delay.
 #[derive(Debug)]
 struct Slow(PermissionAnswer);
 
@@ -85,7 +85,7 @@ impl Prompter for Slow {
 
 #[derive(Debug)]
 struct Hears {
-    /// `None`: all of them.
+    /// Moment at which the hook returns its verdict; `None` for all moments.
     moment: Option<&'static str>,
     says: HookVerdict,
 }
@@ -109,7 +109,7 @@ impl Hook for Hears {
     }
 }
 
-/// Refuses texts with this in them, going in or coming out.
+/// Refuses inputs and outputs that contain this text.
 #[derive(Debug)]
 struct Refuses(&'static str);
 

@@ -1,4 +1,4 @@
-//! Runs that a limit ends, or nearly.
+//! Runs that a limit ends or almost ends.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::explore::{RunStage, Scenario};
 
 pub(super) fn all() -> [Scenario; 7] {
     [
-        // The second answer does not fit into the budget any more, and neither does the next message.
+        // The second answer exceeds the budget, and so does the next message.
         Scenario::new("budget_edge", |stage| {
             let settings = Settings {
                 budget: Some(Budget::of_tokens(700)),
@@ -39,7 +39,8 @@ pub(super) fn all() -> [Scenario; 7] {
             };
             stage.agent(busy(stage).settings(settings), "Work.")
         }),
-        // Two calls run out of their own time: one hears it, the other has to be dropped. The turn goes on.
+        // Two calls exceed their own time limits. One reacts to the stop, the other must be dropped. The turn
+        // continues.
         Scenario::new("tool_timeout", |stage| {
             let both = Reply::text("").call("listens", json!({}));
             let replies = vec![
@@ -74,7 +75,7 @@ pub(super) fn all() -> [Scenario; 7] {
             ];
             let settings = Settings {
                 deadlines: Deadlines {
-                    // It passes in the third turn's tool.
+                    // The deadline passes in the third turn's tool.
                     run: Some(Duration::from_secs(5)),
                     ..Deadlines::default()
                 },
@@ -108,7 +109,7 @@ fn slow_tool(name: &str, limit: fn(&mut Deadlines, Option<Duration>)) -> Scenari
     })
 }
 
-/// An agent that calls the same tool again and again.
+/// An agent that calls the same tool repeatedly.
 fn busy(stage: &RunStage) -> AgentBuilder {
     let again = Reply::text("Again.").call("work", json!({})).usage(6, 3);
     let mut replies = vec![again; 4];

@@ -1,4 +1,4 @@
-//! Scenarios of Allstop's own agent: what it is explored with at every change. Read them as examples.
+//! Scenarios of Allstop's own agent, which are explored at every change. Read them as examples.
 
 mod behind;
 mod elsewhere;
@@ -28,7 +28,7 @@ pub fn sessions() -> Vec<Scenario> {
     all
 }
 
-/// All of them.
+/// All scenarios.
 pub fn everything() -> Vec<Scenario> {
     let mut everything = all();
     everything.extend(sessions());
@@ -39,7 +39,7 @@ pub fn everything() -> Vec<Scenario> {
 mod tests {
     use crate::drive::by_point::undisturbed;
 
-    /// Record that is in the log of a scenario of this name.
+    /// Word in the name of a scenario, and the record that its log must contain.
     const DONE: [(&str, &str); 6] = [
         ("background", "background_started"),
         ("behind", "background_started"),
@@ -49,7 +49,7 @@ mod tests {
         ("interrupt", "turn_stopped"),
     ];
 
-    /// A scenario that does not do what it is named after explores nothing of it.
+    /// A scenario that does not do what its name promises leaves that feature unexplored.
     #[test]
     fn scenarios_do_what_they_are_named_after() {
         for scenario in super::sessions() {

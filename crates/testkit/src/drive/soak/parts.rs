@@ -1,4 +1,4 @@
-//! The parts of a life: its simulated system, its model, its tools, and the agents of its sessions.
+//! The parts of a process run: its simulated system, its model, its tools, and the agents of its sessions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::scenarios::{deaf, listening};
 use crate::stage::PartWatch;
 use crate::{Behaviour, FaultyLog, SimulatedSystem};
 
-/// The sessions of a life.
+/// The sessions of a process run.
 pub(super) fn sessions(state: &mut SoakState, root: &Scope) -> Sessions {
     let system = SimulatedSystem::new();
     system.keep();
@@ -51,7 +51,7 @@ pub(super) fn sessions(state: &mut SoakState, root: &Scope) -> Sessions {
         new_message_id: Arc::new(state.new_message_id()),
         ..SessionOptions::default()
     };
-    // Slow, so that a crash can fall into an append.
+    // The log waits at its points, so that a crash can fall into an append.
     let log = FaultyLog::watched(Arc::clone(&state.log) as _, PartWatch::new());
     let outputs = tempfile::tempdir().expect("a temporary folder");
     let source = Arc::new(SoakAgents { system, outputs });
@@ -85,7 +85,7 @@ impl AgentSource for SoakAgents {
             }
             let model: Arc<dyn Model> = Arc::new(SoakModel);
             let mut agent = Agent::builder(model).tools(tools);
-            // Every fourth asks before it does anything.
+            // The agents of sessions whose id ends with 3 or 7 ask for permission.
             if request.session.as_str().ends_with(['3', '7']) {
                 let prompter = Arc::clone(&request.prompter) as Arc<dyn Prompter>;
                 agent = agent.permissions(Arc::new(PermissionPolicy::default()), prompter);
@@ -120,7 +120,7 @@ pub(super) const KINDS: [(&str, u64); 10] = [
     ("delegate", 2),
 ];
 
-/// Answers `work 250` by calling the tool `work`, 250 ms after its first words.
+/// Answers a message. For example, `work 250` calls the tool `work`, 250 ms after the first text.
 #[derive(Debug)]
 pub(super) struct SoakModel;
 
@@ -171,7 +171,8 @@ fn answer(messages: &[Arc<Message>]) -> Reply {
         "build" => shell("make", true),
         "serve" => shell("npm run dev", true),
         "both" => return said.call("work", json!({})).call("deaf", json!({})),
-        // Agents of its own: two side by side, of which one starts a command in the background, or one that goes on.
+        // These messages start sub-agents: either two in parallel, of which one starts a command in the background, or
+        // a single one in the background.
         "divide" => {
             let first = json!({"prompt": format!("both {ms}")});
             let second = json!({"prompt": format!("build {ms}")});

@@ -1,4 +1,5 @@
-//! A session from life to life: what its users were told, and its check and removal once it has become long.
+//! A session across process runs: the facts that were delivered to its users, and its check and removal when it is
+//! long.
 
 use std::sync::Arc;
 
@@ -14,12 +15,12 @@ use crate::check::background;
 use crate::drive::read_all;
 use crate::observe::{RunObservation, ToldFacts, ToldOutcome};
 
-/// A session from life to life.
+/// A session across process runs.
 #[derive(Debug)]
 pub(super) struct KeptSession {
     pub(super) id: SessionId,
     pub(super) is_made: bool,
-    /// Messages that were taken, those that a crash lost included.
+    /// Number of accepted messages, including the messages that a crash lost.
     pub(super) messages: u64,
     told: ToldFacts,
 }
@@ -34,7 +35,8 @@ impl KeptSession {
         }
     }
 
-    /// Keeps the outcome of a message. If hours passed at once meanwhile, recovery may be the one that writes it.
+    /// Stores the outcome of a message. If the clock jumped by hours since the message was sent, recovery may have
+    /// written the ending.
     pub(super) fn came_to(&mut self, id: &MessageId, outcome: &MessageOutcome, has_jumped: bool) {
         self.told.outcomes.push(ToldOutcome {
             may_be_recovered: has_jumped,
@@ -42,10 +44,10 @@ impl KeptSession {
         });
     }
 
-    /// The closed session, as its log has it.
+    /// Observation of the closed session, from its log.
     pub(super) fn observe(self, records: Vec<SessionRecord>) -> RunObservation {
         RunObservation {
-            // One that cannot be folded is seen by the checkers.
+            // `None` if the records cannot be folded; the checkers report that.
             state: SessionState::fold(&records).ok(),
             records_after_next: records.clone(),
             records,
@@ -55,7 +57,7 @@ impl KeptSession {
     }
 }
 
-/// Checks a session that is closed, removes it, and puts a new one in its place.
+/// Checks a closed session, removes it, and replaces it with a new one.
 pub(super) async fn retire(state: &mut SoakState, number: usize, sessions: &Sessions) {
     let new = state.new_session();
     let Some(place) = state.sessions.get_mut(number) else {
@@ -65,7 +67,8 @@ pub(super) async fn retire(state: &mut SoakState, number: usize, sessions: &Sess
     let log = Arc::clone(&state.log);
     let mut records = read_all(&*log, &old.id).await;
     if background(&records).is_ok_and(|open| !open.is_empty()) {
-        // Of a life that crashed. A session accounts for such work when it is first used, and nobody has used it since.
+        // A crashed process run has left open background work. A session records the end of such work at its first use,
+        // and this session was not used since.
         match sessions.resume(old.id.clone()).await {
             Ok(session) => {
                 let _too_short_or_not = session.compact().await;
@@ -85,8 +88,8 @@ pub(super) async fn retire(state: &mut SoakState, number: usize, sessions: &Sess
     }
 }
 
-/// True if all has ended that the receipt covers, but for commands that were detached while they were being stopped:
-/// those run on, and it says so.
+/// True if all work that the receipt covers has ended. Commands that were detached during the stop are excepted: they
+/// continue, and the receipt names them.
 pub(super) async fn is_quiet(state: &SoakState, number: usize, receipt: &Receipt) -> bool {
     if receipt.quiet() || receipt.outcome().is_some() {
         return true;

@@ -1,4 +1,4 @@
-//! State of a soak that outlives a life: sessions, figures and findings.
+//! State of a soak across process runs: sessions, figures and findings.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,27 +16,29 @@ use crate::report::{CheckReport, Failure};
 /// Number of sessions at any time.
 const SESSIONS: u64 = 12;
 
-/// Records that a message may cost, everything around it included: a turn of three steps with two calls has a dozen.
+/// Maximum records per message, including all records around it. A turn of three steps with two calls has a dozen
+/// records.
 const RECORDS_A_MESSAGE_MAX: u64 = 16;
 
-/// Memory that may stay of a message. Everything of it is removed sooner or later, so growth is a leak.
+/// Maximum memory in bytes that may remain per message. All data of a message is removed sooner or later, so more
+/// growth is a leak.
 const BYTES_A_MESSAGE_MAX: u64 = 32;
 
-/// Memory that an allocator may take and not give back.
+/// Memory in kB that the allocator may keep.
 const SLACK_KB: u64 = 8 * 1024;
 
-/// Number of the newest actions that are shown with a failure.
+/// Number of last actions in the report of a failure.
 const SHOWN_MAX: usize = 24;
 
-/// State that outlives a life.
+/// State that exists across process runs.
 pub(super) struct SoakState {
     seed: u64,
     pub(super) random: Random,
     pub(super) log: Arc<MemoryLog>,
-    /// The clock of a life's scopes, which hold it for as long as there are any.
+    /// The clock of the scopes of a process run. Each scope holds a reference to it.
     pub(super) clock: Arc<AtomicI64>,
     pub(super) sessions: Vec<KeptSession>,
-    /// Number of sessions made so far.
+    /// Number of sessions created so far.
     made: u64,
     messages: Arc<AtomicU64>,
     pub(super) actions: u64,
@@ -87,14 +89,14 @@ impl SoakState {
         }
     }
 
-    /// Applies the checkers to a session that is closed.
+    /// Applies the checkers to a closed session.
     pub(super) fn observed(&mut self, id: &SessionId, observation: &RunObservation) {
         self.report.count("session", &"soak");
         self.report.checked(observation);
         self.fail(id.to_string(), check::check(observation));
     }
 
-    /// Records a failure of a life.
+    /// Records a failure of a process run.
     pub(super) fn broken(&mut self, what: String) {
         let violation = Violation {
             checker: "soak",
@@ -112,13 +114,13 @@ impl SoakState {
         self.report.add(failure);
     }
 
-    /// A figure of the report, to change.
+    /// Mutable access to a figure of the report.
     pub(super) fn figure(&mut self, what: &'static str) -> &mut u64 {
         self.report.figure(what)
     }
 
-    /// Checks that records and memory are in proportion to the messages. `warm`: memory in kB and messages when
-    /// everything that is made once had been made.
+    /// Checks that records and memory are in proportion to the messages. `warm` is the memory in kB and the number of
+    /// messages after all one-time allocations.
     pub(super) fn check_growth(&mut self, warm: Option<(u64, u64)>) {
         let (records, messages) = (
             *self.figure("records"),
@@ -127,7 +129,7 @@ impl SoakState {
         if records > messages * RECORDS_A_MESSAGE_MAX {
             self.broken(format!("{records} records of {messages} messages"));
         }
-        // The soak ended before it was warm.
+        // The soak ended before the one-time allocations were complete.
         let Some((warm_kb, warm_messages)) = warm else {
             return;
         };
