@@ -291,7 +291,7 @@ pub async fn a_stream_among_others_is_read_in_parts(log: &dyn Log) {
         let all: Vec<_> = (1..=RECORDS).map(|number| text(1, number)).collect();
         assert_eq!(found, all, "at most {limit}");
     }
-    // Between two reads, the stream grows, and is then deleted and started anew.
+    // Between two reads, the stream grows, and is then deleted and created again.
     assert_eq!(part(1, 5).await.len(), 5);
     append(log, "s", RECORDS, 1 << 100, ["grown"]).await;
     let grown = (Version(RECORDS + 1), "grown".to_owned());

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 /// Environment variable with a seed, which repeats the same random moments.
 pub(crate) const SEED_VARIABLE: &str = "ALLSTOP_EXPLORE_SEED";
 
-/// The seed in [`SEED_VARIABLE`], or a new one for each process.
+/// The seed in [`SEED_VARIABLE`], or a new one at each call.
 ///
 /// # Panics
 /// Panics if the variable is not a number, because another seed than the requested one would test something else.

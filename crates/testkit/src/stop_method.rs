@@ -11,29 +11,30 @@ use allstop_session::FollowUp;
 pub enum StopMethod {
     /// One stop of this extent with this cause.
     Stop(Extent, CauseKind),
-    /// The caller that waits for the run goes away.
+    /// The caller that waits for the run leaves.
     Drop,
     /// A deadline that passes at this moment of the paused clock.
     Deadline,
-    /// A user's stop of the turn, and the same again so many points later. The driver by moment counts milliseconds.
+    /// A user's stop of the turn, and a second one this many points later. The driver by moment counts milliseconds
+    /// instead.
     Again(u32),
-    /// A user's stop of the turn, and so many points later one of the whole process.
+    /// A user's stop of the turn, and this many points later a stop of the whole process.
     Wider(u32),
-    /// A user's stop of the turn, and so many points later one that does not wait for the grace.
+    /// A user's stop of the turn, and this many points later a stop that does not wait for the grace.
     Force(u32),
     /// The store fails, from the append at this point on.
     Store(StoreFault),
-    /// A further message under this policy. Of sessions only, as the next two.
+    /// A further message under this policy. Only for sessions, like the next two methods.
     Send(FollowUp),
     /// The session is closed.
     Close,
-    /// The last turn is to be taken back.
+    /// The last turn is undone.
     Undo,
     /// `kill -9` of the process that runs the scenario on a store on disk.
     Kill,
 }
 
-/// Every cause that somebody can bring, in the order of the design.
+/// Every cause that a caller can give, in the order of the design.
 pub const CAUSES: [CauseKind; 11] = [
     CauseKind::User,
     CauseKind::Superseded,
@@ -48,7 +49,7 @@ pub const CAUSES: [CauseKind; 11] = [
     CauseKind::Failure,
 ];
 
-/// Every extent. Those of background work only a session has.
+/// Every extent. Only a session has background work in its extents.
 const EXTENTS: [Extent; 6] = [
     Extent::Call,
     Extent::Turn,
@@ -59,10 +60,10 @@ const EXTENTS: [Extent; 6] = [
 ];
 
 impl StopMethod {
-    /// The stop that everybody knows: the user's, of the turn.
+    /// The most common stop: the user's, of the turn.
     pub const USER: Self = Self::Stop(Extent::Turn, CauseKind::User);
 
-    /// Every method; second stops come so many points later.
+    /// Every method; second stops come `after` points later.
     fn all(after: u32) -> impl Iterator<Item = Self> {
         let stops = EXTENTS
             .into_iter()
@@ -82,7 +83,7 @@ impl StopMethod {
         stops.chain(others).chain(faults).chain(sends)
     }
 
-    /// Describes it, for somebody who meets its name for the first time.
+    /// Describes the method, for a reader who sees its name for the first time.
     pub(crate) fn in_words(self) -> String {
         match self {
             Self::Stop(Extent::Turn, CauseKind::User) => "a user stops the turn".to_owned(),
@@ -106,7 +107,7 @@ impl StopMethod {
         }
     }
 
-    /// Distance of its second stop in points, where it has one.
+    /// Distance of the second stop in points; `None` if the method has only one.
     pub(crate) fn second_after(self) -> Option<u32> {
         match self {
             Self::Again(after) | Self::Wider(after) | Self::Force(after) => Some(after),
@@ -136,17 +137,18 @@ impl fmt::Display for StopMethod {
 /// Fault of the store, from a chosen append on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreFault {
-    /// It refuses this append, and works again.
+    /// The store refuses this append, and works again.
     RefusesOnce,
-    /// It refuses this append and all that follow, as a full disk does.
+    /// The store refuses this append and all later ones, like a full disk.
     Refuses,
-    /// The same, and a user stops the turn at that moment.
+    /// Like `Refuses`, but a user also stops the turn at that moment.
     RefusesAtStop,
-    /// It does not answer, and a user stops the turn. When the stop's time is over, it writes and answers.
+    /// The store does not answer, and a user stops the turn. After the time limit of the stop, the store writes and
+    /// answers.
     AnswersLate,
-    /// The same, but it is the ending of the stopped turn that is late, and not this append.
+    /// Like `AnswersLate`, but the ending of the stopped turn is late instead of this append.
     EndsLate,
-    /// As `AnswersLate`, but then it has written nothing, and whoever still waits is told that it does not know.
+    /// Like `AnswersLate`, but the store then has written nothing, and callers that still wait get an unknown outcome.
     Forgets,
 }
 
@@ -202,7 +204,7 @@ impl fmt::Display for StoreFault {
     }
 }
 
-/// Not the name of a way to stop.
+/// Reason why a text is not the name of a method.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{0:?} is no way to stop: write turn:user, call:user, process:shutdown, drop, deadline, again+1, wider+1, force+1, store:refuses, send:interrupt, close, undo or kill"
@@ -213,7 +215,7 @@ impl FromStr for StopMethod {
     type Err = UnknownStopMethod;
 
     fn from_str(text: &str) -> Result<Self, UnknownStopMethod> {
-        // Only second stops have a number.
+        // Only methods with a second stop have a number.
         let after = text
             .split_once('+')
             .and_then(|(_, after)| after.parse().ok());

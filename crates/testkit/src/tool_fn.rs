@@ -13,7 +13,7 @@ use serde_json::json;
 type Body =
     dyn Fn(ToolInvocation) -> BoxFuture<'static, Result<ToolOutput, ToolError>> + Send + Sync;
 
-/// A tool made of a closure, that takes any arguments.
+/// A tool made of a closure that accepts any arguments.
 ///
 /// ```
 /// use allstop_testkit::ToolFn;
@@ -27,7 +27,7 @@ pub struct ToolFn {
 }
 
 impl ToolFn {
-    /// A tool of this name that answers what the closure returns.
+    /// A tool with this name. The closure returns its result.
     pub fn new<F>(name: &str, body: impl Fn(ToolInvocation) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = String> + Send + 'static,
@@ -35,7 +35,7 @@ impl ToolFn {
         Self::fallible(name, move |call| body(call).map(Ok))
     }
 
-    /// A tool of this name that may fail.
+    /// A tool with this name that may fail.
     pub fn fallible<F>(
         name: &str,
         body: impl Fn(ToolInvocation) -> F + Send + Sync + 'static,
@@ -70,21 +70,21 @@ impl ToolFn {
         }
     }
 
-    /// The same, with this effect.
+    /// Sets the effect.
     #[must_use]
     pub fn effect(mut self, effect: Effect) -> Self {
         self.spec.effect = effect;
         self
     }
 
-    /// The same, with a limit for each call.
+    /// Sets a time limit for each call.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.spec.timeout = Some(timeout);
         self
     }
 
-    /// The same, never beside another call.
+    /// Excludes parallel calls.
     #[must_use]
     pub fn alone(mut self) -> Self {
         self.spec.parallel = false;

@@ -1,4 +1,4 @@
-//! Broken promises: which one, and as which class of failure users meet it.
+//! Violations: the broken promise, and the class of failure that users meet.
 
 use std::fmt;
 
@@ -9,11 +9,11 @@ pub enum Invariant {
     NoDetachedWork = 1,
     /// 2. No half turn.
     NoHalfTurn,
-    /// 3. No claim beyond what was verified.
+    /// 3. No claim beyond the verified facts.
     NoClaimBeyondVerified,
     /// 4. No acknowledgement that reads back its own flag.
     NoSelfAcknowledgement,
-    /// 5. No start behind the barrier.
+    /// 5. No start after the stop barrier.
     NoStartBehindBarrier,
     /// 6. No second ending.
     NoSecondEnding,
@@ -25,7 +25,7 @@ pub enum Invariant {
     NoTwoWriters,
     /// 10. No silent repeat.
     NoSilentRepeat,
-    /// 11. No lost bill.
+    /// 11. No lost usage.
     NoLostBill,
     /// 12. No mixed causes.
     NoMixedCauses,
@@ -50,32 +50,32 @@ impl fmt::Display for Invariant {
     }
 }
 
-/// Classes of failures as which users of agents meet broken promises: those that other systems have.
+/// Classes of failure that users meet if a promise is broken. They occur in other systems.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FailureClass {
-    /// A history that no provider takes.
+    /// A history that no provider accepts.
     CorruptHistory = 1,
-    /// Processes and tasks that live on.
+    /// Processes and tasks that continue to run.
     OrphanWork,
-    /// The signal does not reach what runs.
+    /// The signal does not reach the running work.
     SignalMissesLeaf,
     /// The stop is lost in a race.
     LostStop,
     /// Work or a commit after the stop.
     WorkAfterStop,
-    /// The receipt says what is not so.
+    /// The receipt reports a false fact.
     FalseReceipt,
-    /// Output or a bill is lost.
+    /// Output or usage is lost.
     LostBill,
-    /// Too much is stopped, or too little, or idle is told too early.
+    /// Too much or too little is stopped, or idle is reported too early.
     WrongExtent,
     /// A side effect happens twice.
     RepeatedEffect,
-    /// A reply comes twice, or after its time.
+    /// A reply comes twice or too late.
     StaleReply,
-    /// Nothing comes at all.
+    /// An answer never comes.
     Hang,
-    /// More is spent than there is.
+    /// More is spent than the budget allows.
     Overspent,
     /// The cause is lost.
     LostCause,
@@ -105,12 +105,12 @@ impl fmt::Display for FailureClass {
 /// Promise that a run broke.
 #[derive(Debug, Clone)]
 pub struct Violation {
-    /// Checker that saw it.
+    /// Checker that found the violation.
     pub checker: &'static str,
     /// Promise that is broken.
     pub invariant: Invariant,
-    /// Class of failure as which users meet it.
+    /// Class of failure that users meet.
     pub class: FailureClass,
-    /// Difference between promise and observation, in words.
+    /// Description of the difference between promise and observation.
     pub what: String,
 }

@@ -31,7 +31,7 @@ pub enum SessionError {
         /// Present version of the stream.
         actual: Version,
     },
-    /// It is still unknown if the records were written. The next append settles this first.
+    /// The outcome of the append is still unknown. The next append settles it first.
     #[error("it is unknown if the records of the session were written")]
     Indeterminate,
     /// The records are not allowed after the state; nothing was written.

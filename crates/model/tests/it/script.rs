@@ -49,7 +49,7 @@ async fn main_list_follows_the_conversation() {
     let model = script("replies: [{text: one}, {text: two}, {text: three}]");
     let user = || Message::user("hi");
     for _ in 0..3 {
-        // The same request always gets the same reply, so a rolled-back turn repeats it.
+        // Equal requests always get equal replies, so a rolled-back turn repeats its reply.
         assert_eq!(answer(&model, [user()]).await, "one");
         assert_eq!(answer(&model, [user(), assistant("one")]).await, "two");
         assert_eq!(

@@ -82,7 +82,7 @@ pub(super) fn no_call_repeats(run: &RunObservation) -> Result<(), String> {
     Ok(())
 }
 
-/// The outcome of a tool call in the log fits its future and its scope: a limit of its own time gives `timed_out`, a
+/// The outcome of a tool call in the log fits its future and its scope: the call's own time limit gives `timed_out`, a
 /// stop `stopped`, a result `succeeded`. The live event has the same outcome.
 pub(super) fn outcome_fits(run: &RunObservation) -> Result<(), String> {
     let endings = &run.notes.call_endings;

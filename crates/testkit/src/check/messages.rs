@@ -214,7 +214,7 @@ fn left(
     }
 }
 
-/// A message whose turn was stopped according to a receipt is not answered, and its cause is that of one of the stops.
+/// A message is not answered if its turn was stopped according to a receipt. Its cause is that of one of the stops.
 pub(super) fn stays_stopped(run: &RunObservation) -> Result<(), String> {
     let Some(session) = &run.session else {
         return Ok(());

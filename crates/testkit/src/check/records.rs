@@ -112,7 +112,7 @@ pub(super) fn log_is_complete(run: &RunObservation) -> Result<(), String> {
 /// the number of records.
 const CUTS_MAX: usize = 160;
 
-/// Applies records that follow `behind` earlier ones.
+/// Applies records to a state. An error gives the position of its record in the whole log.
 fn apply(state: &mut SessionState, records: &[R], behind: usize) -> Result<(), String> {
     for (number, record) in records.iter().enumerate() {
         state

@@ -64,7 +64,7 @@ pub enum EvidenceKind {
 /// Observation of one run.
 #[derive(Debug, Clone, Default)]
 pub struct RunObservation {
-    /// The same run without a stop. `None` if this run is that run, or if no two runs are equal.
+    /// Run of the same case without a stop. `None` if this run is that run, or if no two runs are equal.
     pub undisturbed: Option<Arc<RunObservation>>,
     /// Point at which the driver stopped the run.
     pub point: Option<u32>,
@@ -144,7 +144,7 @@ pub struct ObservedKill {
 }
 
 impl RunObservation {
-    /// The same run without a stop, which may be this run.
+    /// Run of the same case without a stop, which may be this run.
     pub fn undisturbed(&self) -> &Self {
         self.undisturbed.as_deref().unwrap_or(self)
     }

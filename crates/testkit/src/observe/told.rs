@@ -30,7 +30,7 @@ pub struct ToldOutcome {
     pub turn: Option<TurnNumber>,
     /// Ending of that turn, in the form of [`StopReason::as_str`].
     pub reason: String,
-    /// The answer; empty if it was not stored.
+    /// The answer; empty if the notes of a process do not contain it.
     pub output: String,
     /// True if recovery may have written the ending in place of the turn: the clock jumped by hours, longer than an
     /// ending waits for its store.

@@ -1,7 +1,7 @@
 //! A server that behaves like an OpenAI-compatible one, and misbehaves on request.
 //!
-//! The server runs on a separate thread, so it serves synchronous tests, asynchronous tests and child processes alike.
-//! It keeps every request, and notices when each connection is closed.
+//! The server runs on a separate thread, so it serves synchronous tests, asynchronous tests and child processes. Every
+//! request is kept, and the close of each connection is noticed.
 //!
 //! ```
 //! use allstop_testkit::openai_server::{ServerAnswer, OpenAiServer};

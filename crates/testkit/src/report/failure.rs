@@ -77,7 +77,7 @@ impl Failure {
         }
     }
 
-    /// Writes the points around the failure. Consecutive polls have no meaning of their own and share one line.
+    /// Writes the points around the failure. Consecutive polls share one line, because a single poll has no meaning.
     fn write_points(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_poll = |point: &Point| !point.is_semantic() && self.mark(point).is_none();
         for row in self.points.chunk_by(|a, b| is_poll(a) && is_poll(b)) {

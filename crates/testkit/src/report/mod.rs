@@ -36,7 +36,7 @@ pub struct CheckReport {
     pub cases_by: BTreeMap<String, usize>,
     /// Number of observations that each checker has judged, by the checker's name.
     pub checks: BTreeMap<&'static str, usize>,
-    /// Further figures of the driver, by what they count.
+    /// Further figures of the driver, by name.
     pub figures: BTreeMap<&'static str, u64>,
     /// Further lines of the driver.
     pub notes: Vec<String>,

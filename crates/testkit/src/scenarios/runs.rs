@@ -1,4 +1,4 @@
-//! Runs of turns: answers, tools side by side, commands on simulated processes, models that fail.
+//! Runs of turns: answers, parallel tools, commands on simulated processes, failing models.
 
 use std::time::Duration;
 
@@ -87,7 +87,7 @@ pub(super) fn all() -> [Scenario; 10] {
         Scenario::new("background_shell", |stage| {
             let server = Behaviour::server("listening\n");
             stage.system().program("npm run dev", server);
-            // It ends, and leaves a watcher that does not.
+            // This program ends, and leaves a watcher that does not end.
             let leaves = Behaviour {
                 children: vec![("watcher".to_owned(), Behaviour::server(""))],
                 ..Behaviour::default()
@@ -110,7 +110,7 @@ fn shelling(stage: &RunStage, replies: Vec<Reply>, prompt: &str) -> Setup {
     stage.agent(agent.tools(stage.tools([stage.shell()])), prompt)
 }
 
-/// Two tools side by side: one hears a stop, the other does not and takes a while. Then one alone, and an answer.
+/// Two parallel tools: one reacts to a stop, the other ignores it and takes a while. Then a single tool, and an answer.
 fn parallel_tools(name: &str, stop_policy: StopPolicy) -> Scenario {
     Scenario::new(name, move |stage| {
         let both = Reply::text("I look.").call("listens", json!({}));

@@ -1,4 +1,4 @@
-//! Sessions as people use them: messages on top of each other, work in the background, and what they come back to.
+//! Sessions as people use them: overlapping messages, work in the background, and resumed sessions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,7 +70,7 @@ pub(super) fn all() -> [Scenario; 8] {
                     sleep(Duration::from_millis(5)).await;
                     let session = talk.session();
                     for question in session.questions() {
-                        // A stop may have taken it away.
+                        // A stop may have removed the question.
                         let _taken = session.answer(&question.id, PermissionAnswer::AllowOnce);
                     }
                 },
@@ -124,7 +124,7 @@ pub(super) fn is_session_idle(event: &SessionEvent) -> bool {
     matches!(event.kind, SessionEventKind::SessionIdle { .. })
 }
 
-/// A session that only talks.
+/// A session whose agent has no tools.
 fn talking<F>(stage: &RunStage, script: impl Fn(ScriptedUser) -> F + Send + Sync + 'static) -> Setup
 where
     F: Future<Output = ()> + Send + 'static,
@@ -156,7 +156,7 @@ fn worker(stage: &RunStage) -> AgentBuilder {
     answerer(stage, lines).tools(stage.tools([stage.tool(work)]))
 }
 
-/// Records of a process that was killed in the middle of a tool's call.
+/// Records of a process that was killed during a tool call.
 fn crashed() -> Vec<SessionRecord> {
     let (turn, at) = (TurnNumber(1), Timestamp::from_unix_ms(0));
     let call = |id: &str, name: &str, kind| SessionRecord::CallStarted {

@@ -1,5 +1,4 @@
-//! A model for sessions: what it says depends on the newest words alone, so that it is the same whatever was stopped
-//! before.
+//! A model for sessions. Its answer depends only on the newest user text, so that earlier stops do not change it.
 
 use std::sync::Arc;
 
@@ -10,10 +9,10 @@ use futures::future::BoxFuture;
 
 use crate::explore::RunStage;
 
-/// Answers to messages: replies, one a step, to a message in which these words occur.
+/// Table of replies, one per step, for a message that contains this text.
 pub(super) type Lines = Vec<(&'static str, Vec<Reply>)>;
 
-/// Answers by the newest words.
+/// Answers according to the newest user text.
 #[derive(Debug)]
 pub(super) struct TalkModel {
     lines: Vec<(&'static str, ScriptedModel)>,
@@ -27,7 +26,7 @@ impl TalkModel {
         let otherwise = Reply::text("As you").and_text(" say.").usage(3, 2);
         Arc::new(Self {
             lines: lines.collect(),
-            // A message that is handed to a turn under way is answered in one of its later steps.
+            // A message that is added to a running turn is answered in one of the turn's later steps.
             otherwise: ScriptedModel::in_order_of_calls(vec![otherwise; OTHERWISE_MAX]),
         })
     }
@@ -38,7 +37,7 @@ pub(super) fn answerer(stage: &RunStage, lines: Lines) -> AgentBuilder {
     Agent::builder(stage.watch_model(TalkModel::saying(lines)))
 }
 
-/// More answers than any run has turns.
+/// Number of answers: more than any run has turns.
 const OTHERWISE_MAX: usize = 64;
 
 impl Model for TalkModel {

@@ -1,4 +1,4 @@
-//! Behaviour of a simulated process, left alone and under signals, and the events that come of it.
+//! Behaviour of a simulated process, alone and under signals, and the resulting events.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use tokio::time::Instant;
 pub struct Behaviour {
     /// Printed texts, each with its time after the start, in the order of time.
     pub prints: Vec<(Duration, String)>,
-    /// Time after its start at which it exits by itself, with the code. `None`: never.
+    /// Time after its start at which the process exits by itself, with the code; `None` if it never does.
     pub exits: Option<(Duration, i32)>,
-    /// Time from its first SIGTERM to its end; it prints until then. `None`: it ignores SIGTERM.
+    /// Time from the first SIGTERM to the end of the process, which prints until then; `None` if it ignores SIGTERM.
     pub term_takes: Option<Duration>,
-    /// Time from SIGKILL to its end, in which it prints no more.
+    /// Time from SIGKILL to the end of the process, in which it prints nothing.
     pub kill_takes: Duration,
-    /// Processes that it starts at once, by their command lines. Their lives do not depend on its end.
+    /// Processes that the process starts at once, by their command lines. They continue after its end.
     pub children: Vec<(String, Behaviour)>,
 }
 
@@ -34,7 +34,7 @@ impl Default for Behaviour {
 }
 
 impl Behaviour {
-    /// A server: says this at once, and runs until it is stopped.
+    /// A server: prints this text at once, and runs until it is stopped.
     pub fn server(says: &str) -> Self {
         Self {
             prints: vec![(Duration::ZERO, says.to_owned())],
@@ -44,14 +44,14 @@ impl Behaviour {
     }
 }
 
-/// Something that happened to a tree.
+/// An event of a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SystemEvent {
     /// Time of the event.
     pub at: Instant,
     /// The [`number`](super::TreeView::number) of the tree.
     pub tree: usize,
-    /// Its command.
+    /// The tree's command.
     pub command: Arc<str>,
     /// Kind of the event.
     pub kind: SystemEventKind,
@@ -60,7 +60,7 @@ pub struct SystemEvent {
 /// Kinds of events of a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SystemEventKind {
-    /// It was started. The caller has no handle yet.
+    /// The tree was started. The caller has no handle yet.
     Started {
         /// The main process.
         pid: u32,
@@ -72,7 +72,7 @@ pub enum SystemEventKind {
         /// Printed text.
         text: String,
     },
-    /// A signal was delivered to all members that live.
+    /// A signal was delivered to all living members.
     Signalled(ProcessSignal),
     /// A member ended.
     Ended {
@@ -83,6 +83,6 @@ pub enum SystemEventKind {
         /// Exit code or signal.
         exit: ExitInfo,
     },
-    /// No member of it is left.
+    /// The last member of the tree has ended.
     Emptied,
 }

@@ -1,5 +1,5 @@
-//! A system of simulated processes: the behaviour of each command is set beforehand, and its state can be asked at any
-//! moment. No part of it is real: it runs on tokio's time alone, and two equal runs have equal histories.
+//! A system of simulated processes: the behaviour of each command is set beforehand, and its state can be read at any
+//! moment. The system contains nothing real: it uses only tokio's time, and two equal runs have equal histories.
 //!
 //! ```
 //! use std::time::Duration;
@@ -34,7 +34,7 @@ use tokio::time::Instant;
 pub use behaviour::{Behaviour, SystemEvent, SystemEventKind};
 use tree::{SystemTree, TreeState};
 
-/// The first pid: they count up from here, and look like pids.
+/// The first pid. Pids count up from here, and look like real ones.
 const FIRST_PID: u32 = 1001;
 
 type Observer = Arc<dyn Fn(&SystemEvent) + Send + Sync>;
@@ -56,12 +56,12 @@ struct SystemState {
     history: Vec<SystemEvent>,
 }
 
-/// A tree that was started, as it is at the moment of asking.
+/// A started tree, in its state at the time of the call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TreeView {
-    /// Number of the tree: they count from 1 in the order of their starts.
+    /// Number of the tree. Trees count from 1 in the order of their starts.
     pub number: usize,
-    /// The command, as it was given to the shell.
+    /// The command, as given to the shell.
     pub command: Arc<str>,
     /// The marker of its call.
     pub marker: Arc<str>,
@@ -70,8 +70,8 @@ pub struct TreeView {
 }
 
 impl SimulatedSystem {
-    /// A system in which nothing runs, and every command prints nothing and exits with 0 at once. Make it inside the
-    /// runtime whose time it lives on.
+    /// A system without processes, in which every command prints nothing and exits with 0 at once. Create it inside the
+    /// runtime whose time it uses.
     #[expect(clippy::new_without_default, reason = "it reads the clock")]
     pub fn new() -> Self {
         Self(Arc::new(SystemInner {
@@ -87,13 +87,13 @@ impl SimulatedSystem {
     }
 
     /// Sets the behaviour of a command: the text after `sh -c`, or else the program and its arguments separated by
-    /// spaces. Trees that were started before keep theirs.
+    /// spaces. Trees that were already started keep their behaviour.
     pub fn program(&self, command: &str, behaviour: Behaviour) {
         let mut state = self.0.state.lock();
         state.programs.insert(command.to_owned(), behaviour);
     }
 
-    /// From now on each tree has a keeper, so that it can be detached. The keeper's own end is not simulated.
+    /// Gives each later tree a keeper, so that it can be detached. The keeper's own end is not simulated.
     pub fn keep(&self) {
         self.0.state.lock().has_keepers = true;
     }
@@ -103,8 +103,8 @@ impl SimulatedSystem {
         ContainmentChoice::Custom(Arc::new(self.clone()))
     }
 
-    /// Sets the observer of all events: it is called synchronously, when an event has happened here and nobody else can
-    /// know yet. It may stop scopes and ask this system.
+    /// Sets the observer of all events. It is called synchronously, after an event has happened here and before any
+    /// other code can know of it. It may stop scopes and query this system.
     pub fn observe(&self, observer: impl Fn(&SystemEvent) + Send + Sync + 'static) {
         *self.0.observer.lock() = Some(Arc::new(observer));
     }
@@ -118,14 +118,15 @@ impl SimulatedSystem {
             .collect()
     }
 
-    /// The trees of which a member lives now, watched or not.
+    /// The trees with a living member, watched or not.
     pub fn running(&self) -> Vec<TreeView> {
         let mut trees = self.started();
         trees.retain(|tree| !tree.living.is_empty());
         trees
     }
 
-    /// All events so far, signals included, without the end of a tree whose driver was dropped or that was detached.
+    /// All events so far, including signals, but without the end of a tree whose driver was dropped or that was
+    /// detached.
     pub fn history(&self) -> Vec<SystemEvent> {
         self.0.state.lock().history.clone()
     }
@@ -182,7 +183,7 @@ impl fmt::Debug for SimulatedSystem {
     }
 }
 
-/// The command for a person: the text after `sh -c`, or the whole command line.
+/// The command in readable form: the text after `sh -c`, or the whole command line.
 fn command_of(spec: &ProcessSpec) -> String {
     match spec.args.as_slice() {
         [flag, command] if flag == "-c" => command.to_string_lossy().into_owned(),
@@ -196,7 +197,7 @@ fn command_line_of(spec: &ProcessSpec) -> String {
     words.join(" ")
 }
 
-/// An identity of no boot, so that it is never taken for a process of this machine.
+/// An identity with an impossible boot id, so that it is never mistaken for a process of this machine.
 fn identity(pid: u32) -> ProcessIdentity {
     ProcessIdentity {
         pid,

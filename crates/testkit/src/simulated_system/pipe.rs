@@ -1,4 +1,4 @@
-//! A pipe without a kernel. It takes everything: no member ever waits for its reader.
+//! A pipe without a kernel. It has no limit, so no member ever waits for its reader.
 
 use std::collections::VecDeque;
 use std::io;

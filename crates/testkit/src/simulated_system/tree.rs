@@ -1,5 +1,5 @@
-//! One simulated tree. Its living members follow from behaviour, signals and the time alone, whether or not a driver is
-//! polled: the driver only shows what has happened.
+//! One simulated tree. Its living members depend only on behaviour, signals and time, whether or not a driver is
+//! polled. The driver only reports the events.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,9 +27,9 @@ const SIGKILL: i32 = 9;
 pub(super) struct TreeState {
     pub(super) command: Arc<str>,
     marker: Arc<str>,
-    /// The main process first.
+    /// The processes, main process first.
     processes: Vec<SimulatedProcess>,
-    /// Wakes the driver: its next event may come sooner.
+    /// Wakes the driver, because its next event may come sooner.
     signalled: Arc<Notify>,
     keeper: Option<u32>,
     is_detached: bool,
@@ -39,18 +39,18 @@ struct SimulatedProcess {
     pid: u32,
     command_line: String,
     prints: Vec<(Instant, String)>,
-    /// Number of prints that were shown.
+    /// Number of reported prints.
     printed: usize,
-    /// A signal ends its printing then: at its end, or at once where it was killed.
+    /// Time at which a signal ends its printing: at the end of the process, or at once if it was killed.
     silent_from: Option<Instant>,
     ends: Option<(Instant, ExitInfo)>,
-    /// True if its end was shown.
+    /// True if its end was reported.
     ended: bool,
     term_takes: Option<Duration>,
     kill_takes: Duration,
 }
 
-/// Next thing to show.
+/// Next action of the driver.
 enum TreeStep {
     Show(SystemEventKind),
     Wait(Option<Instant>),
@@ -112,7 +112,7 @@ impl TreeState {
             .collect()
     }
 
-    /// Delivers a signal; `false` if no member was left to get it.
+    /// Delivers a signal; returns `false` if no living member received it.
     fn signal(&mut self, signal: ProcessSignal, now: Instant) -> bool {
         let mut delivered = false;
         for process in &mut self.processes {
@@ -124,7 +124,7 @@ impl TreeState {
         delivered
     }
 
-    /// Takes the earliest event that has not been shown. Of one moment: prints before ends, then by pid.
+    /// Takes the earliest unreported event. Events at the same time are ordered: prints before ends, then by pid.
     fn step(&mut self, now: Instant) -> TreeStep {
         let is_over = self.processes.iter().all(|process| process.ended);
         let processes = self.processes.iter_mut();
@@ -183,7 +183,7 @@ impl SimulatedProcess {
         self.silent_from = self.silent_from.into_iter().chain(silent).min();
     }
 
-    /// Time of its next event, and true if that is its end.
+    /// Time of the next event, and true if that event is the end.
     fn next(&self) -> Option<(Instant, bool)> {
         let end = self.ends.map(|(at, _)| at);
         let silent = |at: Instant| {
@@ -214,10 +214,10 @@ impl SimulatedProcess {
     }
 }
 
-/// One tree of a system, contained: under the ordinary handle, driver and reader, without a process.
+/// One contained tree of a system, with the ordinary handle, driver and reader, but without a real process.
 ///
-/// It doubles for `group_and_marker`, and makes the same claims: they rest on the simulation telling the truth, as those
-/// of the real one rest on `/proc`.
+/// The tree replaces `group_and_marker`, and makes the same claims. They depend on the simulation, as those of the real
+/// implementation depend on `/proc`.
 #[derive(Clone)]
 pub(super) struct SystemTree {
     system: SimulatedSystem,
@@ -227,7 +227,7 @@ pub(super) struct SystemTree {
 }
 
 impl SystemTree {
-    /// Starts the life of a tree under a driver.
+    /// Starts a tree under a driver.
     pub(super) fn contain(
         system: SimulatedSystem,
         index: usize,
@@ -244,7 +244,7 @@ impl SystemTree {
         status.started(identity(tree.with(|tree| tree.main_pid())));
         let pipe = MemoryPipe::default();
         let output = pipe.clone();
-        // Made here, for the driver may be dropped before it is ever polled.
+        // Created here, because the driver may be dropped before its first poll.
         let watch = KillOnLoss(tree.clone());
         let driver = ProcessDriver::new(async move {
             tokio::select! {
@@ -253,7 +253,7 @@ impl SystemTree {
                 Some(reply) = detach_rx.recv() => {
                     watch.0.with(|tree| tree.is_detached = true);
                     status.detached();
-                    // The asker may have stopped waiting.
+                    // The caller may have stopped waiting.
                     let _unheard = reply.send(());
                 }
             }
@@ -279,7 +279,7 @@ impl SystemTree {
         }
     }
 
-    /// Shows what happens in the tree until no member is left.
+    /// Reports the events of the tree until no member is left.
     async fn show_all(&self, status: &StatusSender, output: &MemoryPipe) {
         let signalled = self.with(|tree| Arc::clone(&tree.signalled));
         loop {
@@ -350,7 +350,7 @@ impl TreeContainment for SystemTree {
     }
 }
 
-/// Kills a tree whose driver is dropped, unless it was detached. Once no member is left, this has no effect.
+/// Kills a tree whose driver is dropped, unless the tree was detached. Has no effect if no member is left.
 struct KillOnLoss(SystemTree);
 
 impl Drop for KillOnLoss {

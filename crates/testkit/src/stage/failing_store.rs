@@ -16,15 +16,15 @@ use super::parts::PartWatch;
 use crate::stop_method::StoreFault;
 use crate::{FaultyLog, LogFault};
 
-/// Length of a stall: longer than any stop may take.
+/// Length of a stall: longer than the time limit of a stop.
 const STALLS_FOR: Duration = GRACE_DEFAULT
     .saturating_add(FORCE_MAX)
     .saturating_add(Duration::from_millis(100));
 
-/// The store of a run. It works until it is told to fail, and again when a stop's time is over.
+/// The store of a run. It works until `fail` is called, and works again after the time limit of a stop.
 #[derive(Debug)]
 pub(crate) struct FailingStore {
-    /// The log that the run is given.
+    /// The log for the run.
     pub(crate) log: Arc<FaultyLog>,
     stalled: Mutex<Option<Stalled>>,
 }
@@ -32,12 +32,12 @@ pub(crate) struct FailingStore {
 #[derive(Debug)]
 struct Stalled {
     until: Pin<Box<Sleep>>,
-    /// True if it then writes what it was asked for.
+    /// True if the stall ends with the write of the held appends.
     writes: bool,
 }
 
 impl FailingStore {
-    /// Over this log, with points.
+    /// Creates a store over this log, with points.
     pub(super) fn over(inner: Arc<dyn Log>, watch: &PartWatch) -> Arc<Self> {
         Arc::new(Self {
             log: Arc::new(FaultyLog::watched(inner, watch.clone())),
@@ -62,7 +62,7 @@ impl FailingStore {
         }
     }
 
-    /// Ends a stall whose time is over. Whether none goes on.
+    /// Ends a stall whose time is over. Returns true if no stall continues.
     pub(crate) fn poll_recovered(&self, cx: &mut Context<'_>) -> bool {
         let mut stalled = self.stalled.lock();
         let Some(Stalled { until, writes }) = &mut *stalled else {
@@ -83,7 +83,7 @@ impl FailingStore {
         true
     }
 
-    /// Opens something on the store, which may stall meanwhile.
+    /// Opens a session on the store. A stall of the store can end while the opening waits.
     pub(crate) async fn beside<F: Future>(&self, opening: F) -> F::Output {
         let mut opening = pin!(opening);
         poll_fn(|cx| {

@@ -1,4 +1,4 @@
-//! The stage of a run on paused time: hands out the parts of an agent with points in them.
+//! The stage of a run on paused time: provides the parts of an agent, with points in them.
 
 mod child_processes;
 pub(crate) mod clockwork;
@@ -41,10 +41,10 @@ use failing_store::FailingStore;
 use own::OwnChecks;
 use processes::Processes;
 
-/// Stage on which a scenario builds its agent anew for each run. Parts from here have points before, inside and after
-/// their work; others are explored only at the polls around it.
+/// Stage on which a scenario builds a new agent for each run. Parts from the stage have points before, inside and after
+/// their work; other parts are explored only at the polls around it.
 ///
-/// Clones are the same stage.
+/// Clones share the stage.
 #[derive(Debug, Clone)]
 pub struct RunStage {
     pub(crate) watch: PartWatch,
@@ -57,7 +57,7 @@ pub struct RunStage {
 }
 
 impl RunStage {
-    /// Must be called in the runtime of the run.
+    /// Call it in the runtime of the run.
     pub(crate) fn new(log: Arc<dyn Log>) -> Self {
         let watch = PartWatch::new();
         let (root, session) = scopes();
@@ -75,12 +75,12 @@ impl RunStage {
         }
     }
 
-    /// A model that gives these replies, one a step.
+    /// A model that gives these replies, one per step.
     pub fn model(&self, replies: Vec<Reply>) -> Arc<dyn Model> {
         self.watch_model(Arc::new(ScriptedModel::new(replies)))
     }
 
-    /// A model of your own. It must not wait for anything but tokio's timers.
+    /// Wraps your model. The model must wait only for tokio's timers.
     pub fn watch_model(&self, inner: Arc<dyn Model>) -> Arc<dyn Model> {
         self.watch.part(inner)
     }
@@ -90,7 +90,7 @@ impl RunStage {
         self.watch_tool(Arc::new(inner))
     }
 
-    /// The same, of one that is shared.
+    /// Like [`RunStage::tool`], but for a shared tool.
     pub fn watch_tool(&self, inner: Arc<dyn Tool>) -> Arc<dyn Tool> {
         self.watch.part(inner)
     }
@@ -98,7 +98,7 @@ impl RunStage {
     /// Tools, as a registry.
     ///
     /// # Panics
-    /// If two have one name.
+    /// Panics if two tools have the same name.
     pub fn tools(&self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> ToolRegistry {
         let mut registry = ToolRegistry::new();
         for tool in tools {
@@ -107,15 +107,15 @@ impl RunStage {
         registry
     }
 
-    /// The shell tool, whose commands are programs of [`RunStage::system`]. What outlives its call is background work
-    /// of the session.
+    /// The shell tool, whose commands are programs of [`RunStage::system`]. Commands that outlive their call are
+    /// background work of the session.
     pub fn shell(&self) -> Arc<dyn Tool> {
         self.shell_of(&self.background)
     }
 
     /// The shell tool of a session that has its own background work.
     pub fn shell_of(&self, background: &Arc<SessionBackground>) -> Arc<dyn Tool> {
-        // Output is kept in memory alone: the names of files would not be the same in each run.
+        // Output is kept only in memory, because the names of files would differ from run to run.
         let nowhere = Arc::new(OutputFolder::new("/dev/null/output"));
         let config = ShellConfig {
             containment: self.system().containment(),
@@ -124,7 +124,7 @@ impl RunStage {
         self.tool(ShellTool::new(config, Arc::clone(background) as _))
     }
 
-    /// The system that the shell's commands run on: say there what each does.
+    /// The system that runs the shell's commands. Set the behaviour of each command there.
     pub fn system(&self) -> &SimulatedSystem {
         self.processes.system()
     }
@@ -139,17 +139,18 @@ impl RunStage {
         self.watch.part(Arc::new(inner) as Arc<dyn Guardrail>)
     }
 
-    /// Somebody who answers permission questions.
+    /// A prompter that answers permission questions.
     pub fn prompter(&self, inner: impl Prompter + 'static) -> Arc<dyn Prompter> {
         self.watch_prompter(Arc::new(inner))
     }
 
-    /// The same, of one that is shared: that of a session, who asks its subscribers.
+    /// Like [`RunStage::prompter`], but for a shared prompter, such as that of a session, which sends the questions to
+    /// subscribers.
     pub fn watch_prompter(&self, inner: Arc<dyn Prompter>) -> Arc<dyn Prompter> {
         self.watch.part(inner)
     }
 
-    /// An agent that is explored: with its clock as a point too, which stands before each record is made.
+    /// An agent to explore. Its clock is also a point, which comes before each record is created.
     pub fn agent(&self, agent: AgentBuilder, prompt: &str) -> Setup {
         Setup::new(self.build(agent), prompt)
     }
@@ -159,7 +160,8 @@ impl RunStage {
         agent.clock(self.clock()).build()
     }
 
-    /// A session that is explored: what its user does, and how its agent is built each time when it is opened.
+    /// A session to explore: the script of its user, and the builder of its agent, which is called whenever the session
+    /// is opened.
     pub fn session<F>(
         &self,
         script: impl Fn(ScriptedUser) -> F + Send + Sync + 'static,
@@ -171,7 +173,7 @@ impl RunStage {
         Setup::of_session(SessionPlay::new(self, script, agent))
     }
 
-    /// The clock of records: a point, and always the same time.
+    /// The clock of records. Each reading is a point, and returns the same time.
     fn clock(&self) -> Arc<dyn Fn() -> Timestamp + Send + Sync> {
         let points = self.watch.points.clone();
         Arc::new(move || {
@@ -185,8 +187,9 @@ impl RunStage {
         &self.background
     }
 
-    /// A check of your own: whether what this run did to the world is whole, nothing or everything of it. It is asked
-    /// when the run is over and every stop of it answered, and again at the very end: what was whole stays so.
+    /// A check of yours: whether the effects of this run outside the process are either complete or absent. The check
+    /// runs when the run is over and every stop has its answer, and again at the very end, because the effects must
+    /// stay as they are.
     pub fn check(
         &self,
         name: &'static str,
@@ -196,17 +199,17 @@ impl RunStage {
         self.own.add(name, promise, check);
     }
 
-    /// A point of your own: whatever stops there, stops before this returns.
+    /// A point of yours. A stop at this point happens before this method returns.
     pub fn reach(&self, moment: Moment, what: &'static str) {
         self.watch.points.reach(moment, what, "");
     }
 
-    /// Witness of the run, for noting what your own parts do.
+    /// Witness of the run, for the notes of your own parts.
     pub fn witness(&self) -> &RunWitness {
         &self.watch.witness
     }
 
-    /// The notes of the run, when all is over: processes that are gone have ended, and background work has its id.
+    /// The notes of the run after its end: processes that are gone have ended, and background work has its id.
     pub(crate) fn notes(&self, works: &[Arc<BackgroundWork>]) -> WitnessNotes {
         self.processes.bury();
         let mut notes = self.watch.witness.notes();
@@ -214,13 +217,13 @@ impl RunStage {
         notes
     }
 
-    /// Stops of this run, none yet.
+    /// Creates the stops of this run, without any stop yet.
     pub(crate) fn planned_stops(&self) -> PlannedStops {
         PlannedStops::new(&self.watch, &self.store)
     }
 }
 
-/// A process with one session in it.
+/// Creates the scopes of a process with one session.
 pub(crate) fn scopes() -> (Scope, Scope) {
     let mut options = RootOptions::current();
     options.now = Arc::new(|| Timestamp::from_unix_ms(0));

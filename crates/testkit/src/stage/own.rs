@@ -1,4 +1,4 @@
-//! Checks that a scenario brings itself: whether what its parts did to the world is whole.
+//! Checks of a scenario itself: whether the effects of its parts outside the process are complete or absent.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use parking_lot::Mutex;
 
 use crate::violation::{FailureClass, Invariant, Violation};
 
-/// Check that says in words what is wrong.
+/// Check that returns a description of the violation.
 type Check = Box<dyn Fn() -> Result<(), String> + Send>;
 
-/// The checks of one run. Clones are the same.
+/// The checks of one run. Clones share the checks.
 #[derive(Clone, Default)]
 pub(crate) struct OwnChecks(Arc<Mutex<Vec<OwnCheck>>>);
 
@@ -36,14 +36,14 @@ impl OwnChecks {
         });
     }
 
-    /// Looks when every stop is answered.
+    /// Runs the checks after every stop has its answer.
     pub(crate) fn look(&self) -> Vec<Violation> {
         let mut found = Vec::new();
         self.look_for("", &mut found);
         found
     }
 
-    /// Looks when all is over, and adds what is wrong and was not then.
+    /// Runs the checks at the very end, and adds the violations that are new since then.
     pub(crate) fn look_again(&self, known: &mut Vec<Violation>) {
         self.look_for("whole when the stop was answered, and not later: ", known);
     }

@@ -1,7 +1,7 @@
-//! The parts of an agent, each with a point before, inside and after what it does. They note in the [`RunWitness`] what
-//! really runs.
+//! The parts of an agent, each with a point before, inside and after its work. The parts note in the [`RunWitness`]
+//! which work really runs.
 //!
-//! Inside means a moment in which the part waits: a millisecond of the paused clock, which costs nothing.
+//! Inside means a moment in which the part waits: a millisecond of the paused clock, which takes no real time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,10 +22,10 @@ use futures::{StreamExt as _, stream};
 
 use crate::observe::{CallEnding, Moment, NEXT_MESSAGE, Points, RunWitness, WitnessedAnswer};
 
-/// Wait of a part that has nothing else to wait for.
+/// Wait of a part that otherwise waits for nothing.
 pub(crate) const INSIDE: Duration = Duration::from_millis(1);
 
-/// Points and witness, in which a part notes what it does.
+/// Points and witness, in which a part notes its work.
 #[derive(Debug, Clone)]
 pub(crate) struct PartWatch {
     pub(crate) points: Points,
@@ -40,7 +40,7 @@ impl PartWatch {
         }
     }
 
-    /// One thing that a part does, with its three points.
+    /// Runs one piece of a part's work, with its three points.
     async fn around<T>(
         &self,
         what: &'static str,
@@ -56,7 +56,7 @@ impl PartWatch {
     }
 }
 
-/// A part, and where it notes what it does.
+/// A part, with the points and the witness for its notes.
 #[derive(Debug)]
 pub(crate) struct Watched<T: ?Sized> {
     inner: Arc<T>,
@@ -115,7 +115,7 @@ impl Model for Watched<dyn Model> {
     }
 }
 
-/// The message after the explored ones is answered without the scenario's own model.
+/// True if the last user message is the one after the explored ones. It is answered without the scenario's own model.
 fn asks_for_the_next(messages: &[Arc<Message>]) -> bool {
     let newest = messages.iter().rev().find_map(|message| match &**message {
         Message::User { text } => Some(text),
@@ -142,7 +142,7 @@ fn name_of(event: &ModelEvent) -> &'static str {
     }
 }
 
-/// Notes how a call ended, when its future does.
+/// Notes the end of a call when the call's future ends.
 struct NotedEnding<'a> {
     watch: &'a PartWatch,
     scope: Scope,

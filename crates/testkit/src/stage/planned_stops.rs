@@ -1,4 +1,4 @@
-//! Stops of a run: planned for its points, asked for there, and answered in time.
+//! Stops of a run: planned for its points, requested there, and answered.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,14 +17,14 @@ use crate::stop_method::StopMethod;
 /// Future of a stop's answer.
 pub(crate) type StopReceipt = BoxFuture<'static, Arc<Receipt>>;
 
-/// Run that can be stopped in every way that it has.
+/// Run that can be stopped by every method that applies to it.
 pub(crate) trait StoppableRun: Send + Sync + 'static {
     fn stops(&self) -> &PlannedStops;
 
-    /// Notes what was shown before something is done.
+    /// Notes the shown events before an action.
     fn look_first(&self) {}
 
-    /// Does what this method does at one point. False where there is nothing to do it to.
+    /// Performs the action of this method at one point. Returns false if the run has no target for it.
     fn act(&self, method: StopMethod) -> bool;
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct PlannedStops {
     watch: PartWatch,
     store: Arc<FailingStore>,
     asked: Mutex<Vec<(ObservedStop, Option<StopReceipt>)>>,
-    /// Number of those that are planned and not done.
+    /// Number of planned actions that are not done.
     left: AtomicUsize,
     impossible: AtomicBool,
 }
@@ -49,14 +49,14 @@ impl PlannedStops {
         }
     }
 
-    /// Asks for a stop and notes it. False if there was nothing to ask it of.
+    /// Requests a stop and notes it. Returns false if the stop has no target.
     pub(crate) fn ask(
         &self,
         extent: Extent,
         cause: Cause,
         stop: impl FnOnce() -> Option<StopReceipt>,
     ) -> bool {
-        // Noted first: a stop can reach points, at which another one is asked for.
+        // The stop is noted first, because it can reach points at which another stop is requested.
         let place = self.asked.lock().len();
         let asked = ObservedStop {
             extent,
@@ -103,24 +103,24 @@ impl PlannedStops {
         asked.iter().map(|(asked, _)| asked.clone()).collect()
     }
 
-    /// True if something could not be done: the rest of the run is of no use.
+    /// True if a planned action was impossible, so that the rest of the run has no use.
     pub(crate) fn is_impossible(&self) -> bool {
         self.impossible.load(Ordering::Relaxed)
     }
 
-    /// True if everything that was planned could be done.
+    /// True if every planned action was done.
     pub(crate) fn applied(&self) -> bool {
         self.left.load(Ordering::Relaxed) == 0
     }
 
-    /// Drops what is still waited for.
+    /// Drops all answers that are still awaited.
     pub(crate) fn clear(&self) {
         let asked = std::mem::take(&mut *self.asked.lock());
         drop(asked);
     }
 }
 
-/// Plans a stop: what the method does, at the points where it does it.
+/// Plans a stop: the actions of the method, at their points.
 pub(crate) fn plan<R: StoppableRun>(run: &Arc<R>, point: u32, method: StopMethod) {
     use StopMethod as M;
     let second = match method {
@@ -152,7 +152,7 @@ pub(crate) fn plan<R: StoppableRun>(run: &Arc<R>, point: u32, method: StopMethod
     }
 }
 
-/// Ends this process as a power cut would.
+/// Kills this process with SIGKILL.
 fn kill_this_process() -> bool {
     let killed =
         rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);

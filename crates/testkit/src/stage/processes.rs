@@ -1,4 +1,4 @@
-//! The simulated processes of a run: points at what they do, and their lives in the world.
+//! The simulated processes of a run: points at their events, and notes of their beginnings and ends.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::{SimulatedSystem, SystemEventKind};
 #[derive(Debug)]
 pub(crate) struct Processes {
     system: SimulatedSystem,
-    /// By the numbers of their trees.
+    /// Guards of the living trees, by the numbers of the trees.
     alive: Arc<Mutex<BTreeMap<usize, LifeGuard>>>,
 }
 
@@ -49,7 +49,7 @@ impl Processes {
         &self.system
     }
 
-    /// Tells which lives were background work: the tree that was handed over, under the id that it got.
+    /// Marks the noted processes that were background work: a tree that was handed over gets the id of its work.
     pub(crate) fn name_background(
         &self,
         works: &[Arc<BackgroundWork>],
@@ -72,7 +72,7 @@ impl Processes {
         }
     }
 
-    /// Ends the lives of trees that are gone without anybody having watched: what is left is what runs.
+    /// Ends the notes of trees that have ended without a watcher, so that only running trees remain.
     pub(crate) fn bury(&self) {
         let running = self.system.running();
         self.alive

@@ -1,4 +1,4 @@
-//! A scenario: how to build what is explored, anew for each run.
+//! A scenario: builds the subject of an exploration again for each run.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::RunStage;
 use super::session_play::SessionPlay;
 use super::subject::Subject;
 
-/// Builder of what is explored, called anew for each run.
+/// Builder of the subject of an exploration, called for each run.
 #[derive(Clone)]
 pub struct Scenario {
     name: Arc<str>,
@@ -19,7 +19,7 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// A scenario of this name. `build` is called once for each run: it must build the same every time.
+    /// A scenario with this name. `build` is called once for each run, and must build the same subject every time.
     pub fn new(
         name: impl Into<Arc<str>>,
         build: impl Fn(&RunStage) -> Setup + Send + Sync + 'static,
@@ -30,7 +30,7 @@ impl Scenario {
         }
     }
 
-    /// Its name.
+    /// Name of the scenario.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
@@ -85,10 +85,10 @@ impl Setup {
         }
     }
 
-    /// The same, with other options of the session. Its clock and its ids are the explorer's.
+    /// Changes the options of the session. The explorer still sets its clock and its ids.
     ///
     /// # Panics
-    /// If it is not a session.
+    /// Panics if the subject is not a session.
     pub fn options(mut self, change: impl FnOnce(&mut SessionOptions)) -> Self {
         let Played::Session(play) = &mut self.play else {
             panic!("only a session has these options");
@@ -97,10 +97,10 @@ impl Setup {
         self
     }
 
-    /// The same, where the log of the session has these records when it is opened: what an earlier process left.
+    /// Sets the records in the log of the session when it is opened, as an earlier process may have left them.
     ///
     /// # Panics
-    /// If it is not a session.
+    /// Panics if the subject is not a session.
     pub fn left_behind(mut self, records: Vec<SessionRecord>) -> Self {
         let Played::Session(play) = &mut self.play else {
             panic!("only a session is resumed");
@@ -109,7 +109,7 @@ impl Setup {
         self
     }
 
-    /// The same, with a further message in the same run: a turn of its own.
+    /// Adds a further message to the run, with a separate turn.
     pub fn and_prompt(mut self, prompt: &str) -> Self {
         if let Played::Run { prompts, .. } = &mut self.play {
             prompts.push(prompt.into());
@@ -117,7 +117,7 @@ impl Setup {
         self
     }
 
-    /// The same, where the next message may end in any way, because a limit of the session is reached.
+    /// Allows any ending of the next message, because a limit of the session is reached.
     pub fn next_may_be_refused(mut self) -> Self {
         self.next_ends = None;
         self

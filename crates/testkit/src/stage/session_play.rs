@@ -1,4 +1,4 @@
-//! Session that is explored: its agent, its options, and the script of its user, who sends, waits, looks, and goes on.
+//! Session to explore: its agent, its options, and the script of its user, who sends messages, waits and looks.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,13 +26,13 @@ use crate::observe::ToldNotebook;
 type Build = dyn Fn(&RunStage, &AgentRequest) -> Agent + Send + Sync;
 type Script = dyn Fn(ScriptedUser) -> BoxFuture<'static, ()> + Send + Sync;
 
-/// Session that is explored: its agent, its options, and the script of its user.
+/// Session to explore: its agent, its options, and the script of its user.
 pub(crate) struct SessionPlay {
     pub(crate) source: Arc<ScenarioAgents>,
     pub(crate) script: Box<Script>,
     pub(crate) options: SessionOptions,
     pub(crate) left_behind: Vec<SessionRecord>,
-    /// The number of the newest message.
+    /// Number of the last message.
     pub(crate) messages: Arc<AtomicU64>,
 }
 
@@ -47,7 +47,7 @@ impl SessionPlay {
     {
         let messages = Arc::new(AtomicU64::new(0));
         let newest = Arc::clone(&messages);
-        // Not a point: it is asked for under the session's own lock.
+        // A new id is not a point, because the session requests it under its own lock.
         let new_message_id =
             move || MessageId::new(format!("m_{}", newest.fetch_add(1, Ordering::Relaxed) + 1));
         Self {
@@ -68,7 +68,7 @@ impl SessionPlay {
         }
     }
 
-    /// Begins to follow the session.
+    /// Starts to observe the session.
     pub(crate) fn begin(
         &self,
         stage: &RunStage,
@@ -79,7 +79,7 @@ impl SessionPlay {
     }
 }
 
-/// Builds the agent each time when the session is opened.
+/// Builds the agent whenever the session is opened.
 pub(crate) struct ScenarioAgents {
     stage: RunStage,
     build: Box<Build>,
@@ -87,7 +87,7 @@ pub(crate) struct ScenarioAgents {
 }
 
 impl ScenarioAgents {
-    /// All background work that the session ever had.
+    /// All background work of the session, from every opening.
     pub(crate) fn works(&self) -> Vec<Arc<BackgroundWork>> {
         let opened = self.opened.lock();
         opened.iter().flat_map(|opened| opened.works()).collect()
@@ -112,10 +112,10 @@ impl AgentSource for ScenarioAgents {
     }
 }
 
-/// Longest wait of a user for something that a stop may have kept from happening.
+/// Maximum wait of a user for an event that a stop may have prevented.
 const LOOKS_FOR: Duration = Duration::from_mins(2);
 
-/// The user of an explored session. Clones are the same user.
+/// The user of an explored session. Clones share the user.
 #[derive(Clone)]
 pub struct ScriptedUser {
     pub(crate) session: Session,
@@ -123,17 +123,17 @@ pub struct ScriptedUser {
 }
 
 impl ScriptedUser {
-    /// The session, for what is not a message.
+    /// The session, for actions other than messages.
     pub fn session(&self) -> &Session {
         &self.session
     }
 
-    /// Sends a message. `None`: it was not taken.
+    /// Sends a message. `None` if it was not accepted.
     pub fn send(&self, message: impl Into<NewMessage>) -> Option<MessageHandle> {
         self.live.send(&self.session, message.into())
     }
 
-    /// Sends a message and waits for what it comes to. `None`: it was not taken.
+    /// Sends a message and waits for its outcome. `None` if it was not accepted.
     ///
     /// # Cancel safety
     /// Cancel safe: dropping it stops nothing.
@@ -141,7 +141,8 @@ impl ScriptedUser {
         Some(self.send(message)?.outcome().await)
     }
 
-    /// Sends a message and waits until all is idle. `None`: it was not taken, or the waiter was made to go away.
+    /// Sends a message and waits until the session is idle. `None` if the message was not accepted, or if the explorer
+    /// removed the waiter.
     ///
     /// # Cancel safety
     /// Cancel safe: dropping it stops nothing.
@@ -151,11 +152,12 @@ impl ScriptedUser {
         limit: Duration,
     ) -> Option<WaitResult> {
         let waiter = self.live.wait(&self.session, message.into(), limit);
-        // The explorer polls its user whenever anything has happened.
+        // No waker is needed: the explorer polls its user after every event.
         std::future::poll_fn(|_| self.live.waited(waiter)).await
     }
 
-    /// Waits until the subscriber has been given such an event. `false`: a stop came between, or it never came.
+    /// Waits until the subscriber has received such an event. Returns false if the event does not come within two
+    /// minutes, for example because a stop prevented it.
     ///
     /// # Cancel safety
     /// Cancel safe.

@@ -1,4 +1,4 @@
-//! A session under way: messages and waiters of its user, events of its subscriber, and everything that can be stopped.
+//! A running session: messages and waiters of its user, events of its subscriber, and all its stoppable work.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,16 +25,16 @@ type Undoing = BoxFuture<'static, Option<TurnNumber>>;
 #[derive(Default)]
 struct SessionRunState {
     session: Option<Session>,
-    /// The first stop that can be forced.
+    /// The first stop, which a later action can force.
     first_stop: Option<SessionStop>,
     sent: Vec<(SentMessage, Option<MessageHandle>)>,
     waiters: Vec<IdleWaiter>,
-    /// Turns that are to be taken back: the answers, or who waits for them.
+    /// Turns to undo: the answers, or the pending requests.
     undone: Vec<(Option<TurnNumber>, Option<Undoing>)>,
     seen: Vec<(u64, SessionEvent)>,
 }
 
-/// A session under way.
+/// A running session.
 pub(crate) struct SessionUnderWay {
     watch: PartWatch,
     root: Scope,
@@ -73,7 +73,7 @@ impl SessionUnderWay {
         self.state.lock().session.clone()
     }
 
-    /// Drops the session, and everybody who waits.
+    /// Drops the session and all waiters.
     pub(crate) fn clear(&self) {
         drop(self.events.lock().take());
         self.stops.clear();
@@ -85,10 +85,10 @@ fn noop() -> Context<'static> {
     Context::from_waker(std::task::Waker::noop())
 }
 
-/// Text of the message that is sent while another is answered, under each policy.
+/// Text of the message that is sent under each policy while another message is answered.
 pub const FOLLOW_UP: &str = "the follow-up";
 
-/// Somebody who sent a message and waits until all is idle.
+/// A user who sent a message and waits until the session is idle.
 pub(super) struct IdleWaiter {
     pub(super) message: usize,
     pub(super) waiting: Option<BoxFuture<'static, Result<WaitResult, SendError>>>,
@@ -119,14 +119,14 @@ impl SessionUnderWay {
         answer
     }
 
-    /// Sends with a waiter. Its number.
+    /// Sends a message with a waiter, and returns the number of the waiter.
     pub(crate) fn wait(&self, session: &Session, message: NewMessage, limit: Duration) -> usize {
         let text = Arc::clone(&message.text);
         let policy = message.policy.unwrap_or_else(|| session.policy());
         let session = session.clone();
         let before = self.messages.load(Ordering::Relaxed);
         let mut waiting = async move { session.send_and_wait(message, limit).await }.boxed();
-        // The first poll sends it.
+        // The first poll sends the message.
         let now = waiting.poll_unpin(&mut noop());
         let newest = self.messages.load(Ordering::Relaxed);
         let refused = match &now {
@@ -195,7 +195,7 @@ impl SessionUnderWay {
             .any(|(_, event)| wanted(event))
     }
 
-    /// Takes what the subscriber is given by now.
+    /// Takes the events that the subscriber has received by now.
     pub(super) fn drain(&self, cx: &mut Context<'_>) {
         let mut events = self.events.lock();
         let Some(subscription) = &mut *events else {
@@ -212,7 +212,7 @@ impl SessionUnderWay {
         }
     }
 
-    /// Looks at everything that somebody waits for.
+    /// Polls everything that the user waits for.
     pub(crate) fn look(&self, cx: &mut Context<'_>) {
         self.drain(cx);
         self.stops.poll_answers(cx);
@@ -257,7 +257,7 @@ impl SessionUnderWay {
         }
     }
 
-    /// True if everybody who waits has been answered.
+    /// True if every waiter has its answer.
     pub(crate) fn all_answered(&self) -> bool {
         let state = self.state.lock();
         let outcomes = state.sent.iter().all(|(message, _)| {
@@ -285,7 +285,7 @@ impl SessionUnderWay {
         }
     }
 
-    /// Word that the user was given until now.
+    /// Facts that were delivered to the user so far.
     pub(crate) fn told(&self) -> ToldFacts {
         let state = self.state.lock();
         let versions = state.seen.iter().filter_map(|(_, event)| match event.kind {
@@ -370,7 +370,7 @@ impl StoppableRun for SessionUnderWay {
 impl SessionUnderWay {
     fn close(&self, session: Session) -> bool {
         let close = || {
-            // The first poll accepts it.
+            // The first poll requests the close.
             let mut closing = async move { session.close().await }.boxed();
             Some(match closing.poll_unpin(&mut noop()) {
                 Poll::Ready(receipt) => async move { receipt }.boxed(),

@@ -1,4 +1,4 @@
-//! Subjects of an exploration: something that runs turns and can be stopped.
+//! Subjects of an exploration. A subject runs turns and can be stopped.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -12,39 +12,39 @@ use allstop_scope::{Scope, StopRequest, WorkLost};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
-/// Work of a subject, with everything that it needs.
+/// Work for a subject, with everything that it needs.
 #[derive(Debug)]
 pub struct SubjectPlay {
-    /// Scope of the run: everything that it starts, it starts below.
+    /// Scope of the run. The subject starts all its work below this scope.
     pub scope: Scope,
     /// The session, open for writing.
     pub session: SessionWriter,
-    /// The user's messages, a turn each.
+    /// The user's messages, one per turn.
     pub prompts: Vec<Arc<str>>,
     /// Observer of the events.
     pub events: EventSink,
-    /// The background work of the session, if there may be any.
+    /// The background work of the session; `None` if the session has none.
     pub background: Option<Arc<SessionBackground>>,
 }
 
-/// Something that runs turns and can be stopped: an [`Agent`], or an engine of your own.
+/// Runs turns and can be stopped: an [`Agent`], or your own engine.
 pub trait Subject: Send + Sync {
     /// Starts a run, in a task below `play.scope`.
     fn start(&self, play: SubjectPlay) -> Box<dyn RunningSubject>;
 
-    /// Settings of the run: among them the policy of its stops and its budget.
+    /// Settings of the run, including the policy of its stops and its budget.
     fn settings(&self) -> &Settings;
 }
 
-/// A run under way. Dropping it is the way in which a caller goes away.
+/// A running run. Dropping it simulates a caller that leaves.
 pub trait RunningSubject: Send {
-    /// Stops the running turn, and with it the run. When this returns nothing of it starts any more.
+    /// Stops the running turn and the run. After this method has returned, no work of the run starts.
     fn stop(&self, order: StopRequest) -> BoxFuture<'static, Arc<Receipt>>;
 
-    /// The outcome, once it is there.
+    /// The outcome, when it is available.
     ///
     /// # Errors
-    /// If the engine panicked.
+    /// Returns an error if the engine panicked.
     fn poll_outcome(&mut self, cx: &mut Context<'_>) -> Poll<Result<RunOutcome, WorkLost>>;
 }
 
@@ -73,7 +73,7 @@ impl RunningSubject for Run {
     }
 
     fn poll_outcome(&mut self, cx: &mut Context<'_>) -> Poll<Result<RunOutcome, WorkLost>> {
-        // Waiting is cancel safe: a new future goes on where the last one was dropped.
+        // Waiting is cancel safe: a new future continues where the last one was dropped.
         Box::pin(self.wait()).poll_unpin(cx)
     }
 }

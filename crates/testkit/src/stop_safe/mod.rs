@@ -1,4 +1,4 @@
-//! [`assert_stop_safe!`](crate::assert_stop_safe): a tool, stopped at every point of one call in every way.
+//! [`assert_stop_safe!`](crate::assert_stop_safe): a tool, stopped at every point of one call by every method.
 
 mod observed;
 mod patience;
@@ -18,10 +18,10 @@ use crate::report::{CheckReport, is_asked_for};
 use crate::stage::{RunStage, Scenario, clockwork};
 use observed::{Observed, ObservedFate};
 
-/// Number of characters of its input that are in a scenario's name.
+/// Maximum characters of the input in the name of a scenario.
 const INPUT_IN_NAME_MAX: usize = 60;
 
-/// Explores one call of a tool, and panics with a report if a stop at any point leaves something broken.
+/// Explores one call of a tool, and panics with a report if a stop at any point breaks a promise.
 ///
 /// ```
 /// use allstop_testkit::{ToolFn, assert_stop_safe};
@@ -38,9 +38,9 @@ const INPUT_IN_NAME_MAX: usize = 60;
 /// assert_stop_safe!(look_up(), {"word": "stop"});
 /// ```
 ///
-/// The first argument is an expression that makes the tool. It is evaluated for each run. Where a run needs more, such
-/// as a folder of its own, a check of what was done there, or processes that are simulated, it is a closure that takes
-/// the run's [`RunStage`] and returns the tool:
+/// The first argument is an expression that creates the tool. It is evaluated for each run. Use a closure that takes
+/// the run's [`RunStage`] and returns the tool if a run needs more, such as a separate folder, a check of the effects
+/// there, or simulated processes:
 ///
 /// ```
 /// # use allstop_testkit::{ToolFn, assert_stop_safe};
@@ -65,14 +65,14 @@ const INPUT_IN_NAME_MAX: usize = 60;
 /// );
 /// ```
 ///
-/// The second argument is the input of the call, as it is written in `serde_json::json!`.
+/// The second argument is the input of the call, in the syntax of `serde_json::json!`.
 ///
-/// With `may_be_dropped` as a third argument the tool need not hear a stop: it may be dropped when the grace is over.
-/// Only for tools that wait and do nothing else: each stop takes the whole grace, and if the tool's effect may not be
-/// repeated, its user is told that its outcome is unknown.
+/// With `may_be_dropped` as a third argument, the tool may ignore a stop: it may be dropped when the grace is over. Use
+/// it only for tools that wait and do nothing else. Each stop takes the whole grace, and if the tool's effect may not
+/// be repeated, the user is informed that its outcome is unknown.
 ///
-/// [`StopSafe`] is the same, if you want the report and no panic. What is checked, and what cannot be explored, is told
-/// in [the guide](crate::guide).
+/// [`StopSafe`] does the same without the panic, if you want only the report. [The guide](crate::guide) describes the
+/// checks, and the limits of the exploration.
 #[macro_export]
 macro_rules! assert_stop_safe {
     ($(move)? |$stage:ident| $tool:expr, $input:tt $(, $option:ident)? $(,)?) => {
@@ -95,10 +95,10 @@ macro_rules! assert_stop_safe {
     };
 }
 
-/// Makes the tool, anew for each run.
+/// Creates the tool for each run.
 type Make = Arc<dyn Fn(&RunStage) -> Arc<dyn Tool> + Send + Sync>;
 
-/// One call of a tool that is explored: [`assert_stop_safe!`](crate::assert_stop_safe) without the panic.
+/// Exploration of one call of a tool: [`assert_stop_safe!`](crate::assert_stop_safe) without the panic.
 #[derive(Clone)]
 #[must_use = "call explore"]
 pub struct StopSafe {
@@ -108,7 +108,7 @@ pub struct StopSafe {
 }
 
 impl StopSafe {
-    /// Of a tool, made anew for each run, that is called once with this input.
+    /// Explores a tool, created for each run, that is called once with this input.
     pub fn new<T: Tool + 'static>(
         make: impl Fn(&RunStage) -> T + Send + Sync + 'static,
         input: Value,
@@ -120,30 +120,31 @@ impl StopSafe {
         }
     }
 
-    /// The same, where the tool need not hear a stop: see [`assert_stop_safe!`](crate::assert_stop_safe).
+    /// Allows the tool to ignore a stop: see [`assert_stop_safe!`](crate::assert_stop_safe).
     pub fn may_be_dropped(mut self) -> Self {
         self.may_be_dropped = true;
         self
     }
 
-    /// Explores it.
+    /// Runs the exploration.
     ///
     /// # Panics
-    /// If the input does not fit the tool's schema, if a run does not end in real time because the tool holds its
-    /// thread, or if the call is not the same in each run.
+    /// Panics if the input does not fit the tool's schema, if a run does not end in real time because the tool blocks
+    /// its thread, or if the call differs from run to run.
     #[track_caller]
     pub fn explore(self) -> CheckReport {
         patience::with(move |run_begins| {
             let scenario = self.scenario(run_begins);
             if is_asked_for(scenario.name()) {
-                // What is broken without a stop says nothing about stops: it is told alone.
+                // A tool that is broken without a stop gets a separate report, because its failures are unrelated to
+                // stops.
                 let undisturbed = undisturbed(&scenario);
                 let mut violations = check::check(&undisturbed);
                 if violations
                     .first()
                     .is_some_and(|first| first.checker == observed::ENDS)
                 {
-                    // All else follows.
+                    // All other violations follow from this one.
                     violations.truncate(1);
                 }
                 if !violations.is_empty() {
@@ -158,7 +159,7 @@ impl StopSafe {
         let name = self.name();
         Scenario::new(name, move |stage| {
             run_begins();
-            // First: it tells why what the tool's own checks find is so.
+            // This check comes first, because it explains the findings of the tool's own checks.
             let seen = ObservedFate::checked(stage, self.may_be_dropped);
             let tool = (self.make)(stage);
             let call = Reply::text("").call(&*tool.spec().name, self.input.clone());
@@ -168,10 +169,10 @@ impl StopSafe {
         })
     }
 
-    /// `save({"text":"hello"})`: the same in each run of the tests, wherever the test stands.
+    /// Name such as `save({"text":"hello"})`. It is equal in each run of the tests, wherever the test is.
     ///
     /// # Panics
-    /// If the input does not fit the tool's schema: nothing would be called.
+    /// Panics if the input does not fit the tool's schema, because the tool would not be called.
     fn name(&self) -> String {
         let tool =
             clockwork::run(|_| async { (self.make)(&RunStage::new(Arc::new(MemoryLog::new()))) });

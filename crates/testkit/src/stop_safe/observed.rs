@@ -1,4 +1,4 @@
-//! Fate of the tool's own future: it returned, failed, panicked, or had to be dropped.
+//! Outcome of the tool's own future: it returned, failed, panicked, or had to be dropped.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, resume_unwind};
@@ -15,17 +15,17 @@ use tokio::time::Instant;
 use crate::stage::RunStage;
 use crate::violation::{FailureClass, Invariant};
 
-/// The name of the check that a call ends by itself.
+/// Name of the check that a call ends by itself.
 pub(super) const ENDS: &str = "tool_ends";
 
-/// The name of the check that a call ends when it is asked to.
+/// Name of the check that a call ends after a stop.
 const HEARS: &str = "tool_hears";
 
-/// Delay with which a stop can be heard here after it was accepted: a call that is watched begins a little after its
+/// Maximum delay between the acceptance of a stop and its arrival in the tool. A watched call begins a little after its
 /// start, so that it can be stopped in between.
 const HEARD_LATE_MAX: Duration = Duration::from_millis(10);
 
-/// Fate of the call of one run.
+/// Outcome of the call of one run.
 #[derive(Debug, Default)]
 pub(super) struct ObservedFate(Mutex<Fate>);
 
@@ -35,15 +35,15 @@ enum Fate {
     NotCalled,
     Running,
     Returned,
-    /// It failed, and nobody had stopped it.
+    /// The call failed without a stop.
     Failed(String),
     Panicked(String),
-    /// It was dropped so long after it had been asked to stop, if it had.
+    /// The call was dropped this long after the stop; `None` if it was not stopped.
     Dropped(Option<Duration>),
 }
 
 impl ObservedFate {
-    /// Puts the checks of it on a stage.
+    /// Registers the checks of the outcome on a stage.
     pub(super) fn checked(stage: &RunStage, may_be_dropped: bool) -> Arc<Self> {
         let seen = Arc::new(Self::default());
         let here = Arc::clone(&seen);
@@ -63,7 +63,7 @@ impl ObservedFate {
         seen
     }
 
-    /// A call that nobody stops returns a result, and none panics.
+    /// A call without a stop returns a result, and no call panics.
     fn ends(&self) -> Result<(), String> {
         match &*self.0.lock() {
             Fate::Running => Err(
@@ -80,7 +80,7 @@ impl ObservedFate {
         }
     }
 
-    /// A call that is asked to stop returns within the grace.
+    /// A call returns within the grace after a stop.
     fn hears(&self) -> Result<(), String> {
         match &*self.0.lock() {
             Fate::Dropped(Some(after)) if *after + HEARD_LATE_MAX >= GRACE_DEFAULT => Err(format!(
@@ -93,7 +93,7 @@ impl ObservedFate {
     }
 }
 
-/// Tokio panics where there is no I/O: what that means here.
+/// Tokio panics if the runtime has no I/O. Explains this panic.
 fn why_no_io(said: &str) -> &'static str {
     let io = ["IO is disabled", "enable_io", "no reactor", "signal driver"];
     if io.iter().any(|words| said.contains(words)) {
@@ -104,7 +104,7 @@ fn why_no_io(said: &str) -> &'static str {
     }
 }
 
-/// The tool, and somebody who looks at what becomes of its calls.
+/// The tool, with an observer of its calls.
 #[derive(Debug)]
 pub(super) struct Observed {
     tool: Arc<dyn Tool>,
@@ -170,7 +170,7 @@ impl Tool for Observed {
     }
 }
 
-/// The words of a panic.
+/// Text of a panic.
 fn said(panicked: &(dyn Any + Send)) -> String {
     let text = panicked.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panicked.downcast_ref::<String>().map(String::as_str));

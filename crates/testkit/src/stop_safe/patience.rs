@@ -1,27 +1,29 @@
-//! Patience: paused time never runs out for a tool that holds its thread, so somebody watches in real time.
+//! Limit in real time. Paused time never passes for a tool that blocks its thread, so another thread watches in real
+//! time.
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use crate::report::CheckReport;
 
-/// Limit of one run in real time. A run of a tool that waits for nothing real takes a millisecond or two.
+/// Limit of one run in real time. A run of a tool that waits for nothing real takes one or two milliseconds.
 const RUN_TAKES_MAX: Duration = Duration::from_secs(20);
 
-/// Explores on a thread of its own. `explore` gets what is to be called at the beginning of each run.
+/// Explores on a separate thread. `explore` gets a function that it must call at the beginning of each run.
 ///
 /// # Panics
-/// If a run does not end, or the system gives no thread; and as `explore` does.
+/// Panics if a run does not end, if the system provides no thread, or if `explore` panics.
 #[track_caller]
 pub(super) fn with(
     explore: impl FnOnce(Box<dyn Fn() + Send + Sync>) -> CheckReport + Send + 'static,
 ) -> CheckReport {
     let (begins, began) = channel();
     let run_begins = Box::new(move || {
-        // Nobody listens any more: then nobody waits either.
+        // A closed channel means that the watcher no longer waits.
         let _ = begins.send(());
     });
-    // Named as the test is, so that what it prints is found. It is joined, unless the tool holds it for ever.
+    // The thread has the name of the test, so that its output is attributed to the test. The thread is joined, unless
+    // the tool blocks it for ever.
     let name = std::thread::current()
         .name()
         .unwrap_or("explorer")

@@ -1,4 +1,4 @@
-//! The guide to testing stops says what the code does: its checkers, its ways to stop, and the figures of its example.
+//! The guide to testing stops agrees with the code: its checkers, its methods to stop, and the figures of its example.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use tokio::time::sleep;
 
 const GUIDE: &str = include_str!("../../../../docs/testing-stops.md");
 
-/// The guide has a row for each checker and no other, with the promise that it stands for.
+/// The guide has a row for each checker, with its promise, and no other row.
 #[test]
 fn the_guide_names_every_checker() {
-    // Of all tables this is the one with three columns.
+    // Only this table has three columns.
     let told: BTreeMap<_, _> = GUIDE
         .lines()
         .filter_map(|line| line.strip_prefix("| `")?.split_once("` | "))
@@ -94,7 +94,7 @@ fn the_guide_names_every_way_to_stop() {
         );
     }
     for way in save().cases_by.into_keys() {
-        // Of stops it has an example for each extent or cause; of the others, each.
+        // The guide must have an example of a stop for each extent or cause, and every other method.
         let kind = way.split(':').next().unwrap_or_default();
         let is_told = told.iter().any(|name| name.starts_with(kind));
         assert!(

@@ -1,10 +1,10 @@
 //! Real processes, sockets and a store, stopped at random moments.
 
-/// Receipts claim here that everything has ended in time: what other tests do beside it takes that time away.
+/// Here receipts claim that all work has ended in time. Parallel tests could delay that work.
 mod alone {
     use allstop_testkit::drive::by_moment::RandomStops;
 
-    /// About 10 s of them; `cargo xtask explore --real N` has more.
+    /// This number of rounds takes about 10 s; `cargo xtask explore --real N` runs more.
     const ROUNDS: u32 = 40;
 
     #[test]

@@ -1,4 +1,4 @@
-//! `assert_stop_safe!`: which tools it lets through, and what it says of those that it does not.
+//! `assert_stop_safe!`: the tools that it accepts, and its reports about the others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::sleep;
 
-/// Longer than any grace.
+/// Time that is longer than any grace.
 const LONG: Duration = Duration::from_secs(10);
 
 fn explored(tool: impl Fn(&RunStage) -> ToolFn + Send + Sync + 'static) -> CheckReport {
@@ -42,7 +42,7 @@ fn a_tool_that_spawns_outside_its_scope_is_caught() {
     assert_eq!(report.caught_by(), ["leftovers"], "{report}");
 }
 
-/// A process that nobody of Allstop's knows about: it is seen, ended and reaped, and none but it.
+/// A process that Allstop does not know is found, ended and reaped. No other process is touched.
 #[cfg(target_os = "linux")]
 #[test]
 fn process_that_is_started_and_forgotten_is_caught() {
@@ -67,7 +67,7 @@ fn process_that_is_started_and_forgotten_is_caught() {
     let mut started = std::mem::take(&mut *started.lock());
     assert!(!started.is_empty());
     for child in &mut started {
-        // Reaped: this process has no such child any more.
+        // The child was reaped, so this process has no such child any more.
         assert!(child.try_wait().is_err(), "{child:?} is left");
     }
     assert!(beside.try_wait().unwrap().is_none(), "not the tool's");
@@ -101,7 +101,7 @@ fn a_tool_that_leaves_half_of_its_work_is_caught_by_its_own_check_alone() {
     assert!(report.cases > 100, "{report}");
 }
 
-/// Report of a tool that is wrong without any stop.
+/// Report of a tool that is broken without a stop.
 fn wrong_by_itself(tool: impl Fn(&RunStage) -> ToolFn + Send + Sync + 'static) -> String {
     let report = explored(tool);
     assert_eq!(report.caught_by(), ["tool_ends"], "{report}");

@@ -1,5 +1,5 @@
-//! Allstop's own agent, killed by `kill -9` at points of every scenario: a test for each. What each left on disk is
-//! checked by the process that started it.
+//! Allstop's own agent, killed by `kill -9` at points of every scenario, one test per scenario. The process that
+//! started the killed one checks its store on disk.
 
 use std::process::Command;
 
@@ -7,8 +7,8 @@ use allstop_testkit::explore::explore_kills;
 use allstop_testkit::scenarios;
 use libtest_mimic::{Arguments, Trial};
 
-/// Number of processes of each scenario that are killed: a process takes about 50 ms, and there are some forty
-/// scenarios. `cargo xtask explore --kill` kills one at every point.
+/// Number of killed processes per scenario. A process takes about 50 ms, and about forty scenarios exist. `cargo xtask
+/// explore --kill` kills a process at every point.
 const KILLS_MAX: usize = 8;
 
 fn main() {

@@ -1,4 +1,4 @@
-//! The seeded bugs: what each is, how users would meet it, and who has to see it.
+//! The seeded bugs: for each, a description, the class of failure for users, and the checker that must find it.
 
 use allstop_core::{CauseKind, Extent};
 use allstop_testkit::check::FailureClass;
@@ -6,94 +6,94 @@ use allstop_testkit::explore::{StopMethod, StoreFault};
 
 use crate::scenario::Setting;
 
-/// A bug that agents have, seeded into the sloppy engine.
+/// A bug that occurs in agents, seeded into the sloppy engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bug {
-    /// The commit looks whether there is a stop, waits, and commits.
+    /// The commit checks for a stop, waits, and then commits without another check.
     CommitBesideStop,
     /// Under `keep`, calls without a result stay without one.
     MissingResult,
-    /// A call of an answer that was cut is kept, and answered.
+    /// A call of an answer that was cut is kept, and gets a result.
     HalfCallAnswered,
     /// Under `rollback`, the user's message stays.
     HalfTurnLeft,
     /// The ends of open calls are written after the turn's ending.
     AppendAfterEnding,
-    /// A caller that leaves has no ending written.
+    /// If the caller leaves, no ending is written.
     NoEnding,
-    /// The stop is answered when the token has fired.
+    /// The stop is answered as soon as the token has fired.
     PrematureQuiet,
-    /// The stop is answered with what runs at that moment.
+    /// The stop is answered at once, with the work that runs at that moment.
     GivesUpAtOnce,
-    /// A dropped call is called stopped, whatever it had asked of the world.
+    /// A dropped call is reported as stopped, although it may have had an effect outside.
     DroppedIsStopped,
-    /// The engine ends without a word to whoever stops it.
+    /// The engine ends without an acknowledgement of the stop.
     NeverAcknowledges,
     /// A stop that comes when the engine has just ended is never answered.
     LostWakeUp,
-    /// The engine waits for what a dropped call will say.
+    /// The engine waits for the result of a dropped call.
     WaitsForTheDropped,
-    /// A stopped run leaves its engine busy: the next one waits for it.
+    /// A stopped run leaves its engine busy, so that the next run waits for it.
     BusyForEver,
-    /// Two who stop the same get different receipts.
+    /// Two stops of the same turn get different receipts.
     TwoReceipts,
-    /// Tools run in tasks that nobody answers for.
+    /// Tools run in tasks that no scope accounts for.
     LeakedChild,
-    /// A turn that is stopped leaves a helper, a real process.
+    /// A stopped turn leaves a helper, a real process.
     ForgottenProcess,
     /// Tools run in the session's scope, where the turn's stop does not reach them.
     SignalMissesLeaf,
-    /// The cost of a stopped call is forgotten.
+    /// The usage of a stopped call is lost.
     UsageReset,
-    /// The bill of a model call is written when its tools have ended.
+    /// The usage of a model call is written only after its tools have ended.
     BillAtTheEnd,
     /// After a stop the answer is received to its end.
     AnswerDrained,
     /// After a stop the answer is shown to its end.
     AnswerShownAfterStop,
-    /// A result that comes after the stop was heard is taken.
+    /// A result that comes after the engine received the stop is accepted.
     LateResultTaken,
-    /// A tool that is refused in the stopped turn starts in the session.
+    /// A tool that is refused in the stopped turn starts in the session's scope instead.
     StartBehindBarrier,
-    /// A stop before the turn's first moment is not heard.
+    /// A stop before the start of the turn is lost.
     StopBeforeStart,
-    /// The newest cause wins.
+    /// The last cause wins.
     CauseOverwritten,
     /// A stop of the turn ends background work.
     BackgroundKilled,
-    /// A call without a result is made again.
+    /// A call without a result is repeated.
     Repeat,
     /// A tool runs before its start is durable.
     StartNotDurable,
-    /// The reservation of a stopped call is not given back.
+    /// The reservation of a stopped call is not released.
     KeptReservation,
-    /// Tool calls do not count.
+    /// Tool calls do not count towards the budget.
     CallsBesideBudget,
-    /// The tokens of an answer do not count.
+    /// The tokens of an answer do not count towards the budget.
     TokensBesideBudget,
-    /// The stop is acknowledged by the flag that it set itself.
+    /// The engine acknowledges a stop by the flag that the stop itself has set.
     ObservedByFlag,
-    /// A call that was stopped is said to have run out of its time.
+    /// A stopped call is reported as timed out.
     StoppedIsTimedOut,
-    /// A commit is published although the store has refused it.
+    /// A commit is published although the store refused it.
     PublishedUnwritten,
-    /// An ending that may be written yet is said to have changed nothing.
+    /// An ending that may still be written is reported as unchanged.
     UnknownIsUnchanged,
 }
 
-/// Way in which a bug has to show.
+/// Expected finding of a bug.
 pub(crate) struct Expected {
     pub(crate) class: FailureClass,
-    /// The checker that is there for it.
+    /// The checker that must find the bug.
     pub(crate) checker: &'static str,
-    /// The smallest setting in which it can be seen.
+    /// The smallest setting in which the bug shows.
     pub(crate) setting: Setting,
-    /// The one method that it is looked for with. Others show most bugs too, and take their time.
+    /// The only method that the test explores. Other methods also show most bugs, but take more time.
     pub(crate) method: StopMethod,
 }
 
 impl Bug {
-    /// Class of failure for users, the checker that has to see it, and the setting.
+    /// Class of failure for users, the checker that must find the bug, the setting, and the method.
     pub(crate) fn expected(self) -> Expected {
         use FailureClass as F;
         use StopMethod as By;
@@ -184,7 +184,7 @@ impl Bug {
     }
 }
 
-/// Every bug, by the class of failures that it belongs to.
+/// Every bug, grouped by class of failure.
 pub(crate) const BUGS: [Bug; 35] = [
     Bug::MissingResult,
     Bug::HalfCallAnswered,

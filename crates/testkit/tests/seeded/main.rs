@@ -1,5 +1,6 @@
-//! It can fail: an engine with bugs in it, explored like any other. Each bug has to be seen, and by the checker that is
-//! there for it; without a bug nothing may be seen, which also says that what is explored need not be Allstop's own.
+//! Proves that the checkers find bugs: explores an engine with seeded bugs. Each bug must be found, and by the checker
+//! for it. Without a bug, no checker may report a violation. That also shows that the exploration works for engines
+//! other than Allstop's own.
 
 mod bug;
 mod engine;
@@ -51,7 +52,8 @@ fn is_caught(bug: Bug) -> Result<(), Failed> {
     Err(format!("{bug:?} was not caught by {checker}\n{report}").into())
 }
 
-/// A row of the table: bug, class, in how many cases, the first of them, and who saw it in how many.
+/// A row of the table: bug, class, number of broken cases, the first of them, and the checkers with the number of their
+/// findings.
 fn row(bug: Bug, class: FailureClass, report: &CheckReport) -> String {
     let (broken, cases) = (report.failures.len(), report.cases);
     let first = report.failures.iter().find_map(|found| found.case.as_ref());
@@ -68,7 +70,7 @@ fn row(bug: Bug, class: FailureClass, report: &CheckReport) -> String {
     format!("{bug:<21} {class:<34} {broken:>4} of {cases:<5} {first:<48} {by}")
 }
 
-/// Each class of failures has its bug. That each checker has one, or a lie, is a test of `check`.
+/// Each class of failure has a bug. A test in `check` verifies that each checker has a bug or a falsified observation.
 fn complete() -> Result<(), Failed> {
     let classes: BTreeSet<_> = BUGS.iter().map(|bug| bug.expected().class).collect();
     if classes.len() != FailureClass::LostCause as usize {

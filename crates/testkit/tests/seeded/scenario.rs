@@ -1,4 +1,4 @@
-//! Settings of the sloppy engine: small, because each is explored again for each bug.
+//! Settings of the sloppy engine. They are small, because each is explored again for each bug.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,29 +17,29 @@ use tokio::time::sleep;
 use crate::bug::Bug;
 use crate::engine::Engine;
 
-/// Time of the tool that hears no stop: longer than any grace, and than what is left may take to leave.
+/// Length of the tool that ignores a stop: longer than any grace, and longer than the time for remaining work to end.
 const DEAF_FOR: Duration = Duration::from_hours(1);
 
-/// Calls of the budget in [`Setting::Budget`]: of a model, of two tools, and no more.
+/// Calls of the budget in [`Setting::Budget`]: one model call and two tool calls.
 const CALLS_MAX: u64 = 3;
 
-/// Tokens of the budget in [`Setting::Tokens`]: what a call sets aside, which the first answer uses up.
+/// Tokens of the budget in [`Setting::Tokens`]: the reservation of one call, which the first answer uses up.
 const TOKENS_MAX: u64 = 100;
 
-/// Setting in which a bug can be seen.
+/// Setting in which a bug shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Setting {
     /// An answer in two pieces.
     Answer,
-    /// Two tools side by side, one of which hears a stop, and an answer.
+    /// Two parallel tools, one of which reacts to a stop, and an answer.
     Tools,
-    /// The same, where a stopped turn is kept.
+    /// Like `Tools`, but a stopped turn is kept.
     Kept,
     /// A tool that starts background work.
     Background,
-    /// As `Tools`, with a budget that is used up before the answer.
+    /// Like `Tools`, with a budget that is used up before the answer.
     Budget,
-    /// As `Tools`, with so few tokens that the first answer uses them up.
+    /// Like `Tools`, with so few tokens that the first answer uses them up.
     Tokens,
 }
 

@@ -1,8 +1,8 @@
-//! Days of sessions in seconds, in a process of their own: its memory is a part of what is tested.
+//! Days of sessions in seconds, in a separate process, because the test also checks the memory of the process.
 
 use allstop_testkit::drive::soak::{Soak, SoakLength};
 
-/// About 10 s of them; `cargo xtask explore --soak MINUTES` has more.
+/// This number of actions takes about 10 s; `cargo xtask explore --soak MINUTES` runs more.
 const ACTIONS: u64 = 6_000;
 
 #[test]

@@ -34,7 +34,7 @@ pub(crate) struct Case<'a> {
     pub(crate) stop: Option<(u32, StopMethod)>,
     /// Journal for the process that examines the store after a kill.
     pub(crate) told: Option<Arc<ToldNotebook>>,
-    /// The same run without a stop, if it is known.
+    /// Run without a stop, if it is known.
     pub(crate) undisturbed: Option<Arc<RunObservation>>,
 }
 

@@ -113,7 +113,7 @@ impl<'a> Exploration<'a> {
 
     fn run_only(&self, case: &CaseName) -> CheckReport {
         let name = self.scenario.name();
-        // [`explore_kills`](super::by_kill::explore_kills) explores kills.
+        // The function `explore_kills` explores kills.
         if !report::is_asked_for(name) || case.method == StopMethod::Kill {
             report::say_skipped(name);
             return CheckReport::new(name, 0);

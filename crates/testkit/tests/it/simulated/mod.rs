@@ -5,7 +5,7 @@ mod system;
 
 use std::time::Duration;
 
-/// Paused time, and nothing else: no descriptor is watched, nothing real can happen.
+/// Runs a test with paused time only: no descriptor is watched, so no real event can happen.
 fn on_paused_time<T>(test: impl Future<Output = T>) -> T {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_time().start_paused(true).build();

@@ -1,4 +1,4 @@
-//! The real shell tool over a simulated system, on paused time, twice with the same trace.
+//! The real shell tool over a simulated system, on paused time. Two runs have equal traces.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ impl Session {
     }
 }
 
-/// A server that ignores SIGTERM, as a child of a shell that does not.
+/// A server that ignores SIGTERM, as a child of a shell that does not ignore it.
 fn stubborn_server() -> Behaviour {
     let server = Behaviour {
         prints: vec![(ms(30), "listening\n".into())],
@@ -76,7 +76,8 @@ fn stubborn_server() -> Behaviour {
     }
 }
 
-/// Foreground, a limit, background, what is left over, and a stop of it all: everything that can be seen.
+/// Plays a command in the foreground, a time limit, background work, remaining work, and a final stop. Returns all
+/// visible events.
 async fn play() -> String {
     let (began, session) = (Instant::now(), Session::new());
     let system = &session.system;

@@ -1,4 +1,4 @@
-//! The ending of a turn by a stop: the account, what is kept, the one record.
+//! The ending of a turn by a stop: the account, the kept messages, and the single record.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::turn::{Interrupt, Turn, now};
 use crate::bug::Bug;
 
 impl Turn<'_> {
-    /// The account of the stop that covers the turn: begun once, while what it has to account for is still there.
+    /// The account of the stop that covers the turn. It is created once, while the work that it must list still exists.
     pub(super) fn account(&mut self, own: Option<Cause>) -> Option<Arc<Account>> {
         if self.account.is_none() {
             let cause = self.scope.cause().or(own)?;
@@ -36,7 +36,7 @@ impl Turn<'_> {
         self.account.clone()
     }
 
-    /// The engine has heard the stop.
+    /// Acknowledges the stop for the engine.
     pub(super) fn acknowledge(&self) {
         if !self.has(Bug::NeverAcknowledges) {
             self.engine.acknowledge();
@@ -51,14 +51,14 @@ impl Turn<'_> {
         let account = self.account(own.clone());
         self.acknowledge();
         if self.has(Bug::ForgottenProcess) {
-            // It tidies up meanwhile, and who would wait for it?
+            // The seeded bug: the helper cleans up, and no code waits for it.
             let helper = Command::new("sleep").arg("600").spawn();
             drop(helper.expect("sleep is there"));
         }
         if self.has(Bug::BackgroundKilled)
             && let Some(background) = &self.cx.background
         {
-            // Nothing is to be left, so everything is stopped.
+            // The seeded bug: to leave no work, the engine also stops background work.
             let cause = Cause::new(CauseKind::Parent);
             let order = StopRequest::new(Extent::TurnAndBackground, cause);
             drop(background.scope().stop(order).receipt().await);
@@ -113,7 +113,7 @@ impl Turn<'_> {
             self.pending.append(&mut ends);
             self.pending.push(ending);
         }
-        // The stream of whoever has lost its lease is somebody else's.
+        // After a lost lease, the stream belongs to another owner.
         let nobody_reads_it = self.has(Bug::NoEnding) && cause.kind == CauseKind::Disconnect;
         let written = if cause.kind != CauseKind::LeaseLost && !nobody_reads_it {
             self.write_ending().await
@@ -121,7 +121,7 @@ impl Turn<'_> {
             Ok(())
         };
         self.scope.close();
-        // What is not written changes nothing, does it?
+        // The seeded bug: an unwritten ending counts as no change.
         let may_be = written == Err(Unwritten::MayBe) && !self.has(Bug::UnknownIsUnchanged);
         let receipt = match (receipt, written) {
             (Some(receipt), Err(_)) => {
@@ -154,7 +154,7 @@ impl Turn<'_> {
         cause.or(own).unwrap_or(Cause::new(CauseKind::Parent))
     }
 
-    /// Messages that the policy leaves of the turn.
+    /// Messages of the turn that the policy keeps.
     fn kept(&mut self, cause: &Cause) -> Vec<Arc<Message>> {
         let policy = self.cx.parts.settings.stop_policy;
         let forbidden = matches!(cause.kind, CauseKind::Guardrail | CauseKind::LeaseLost);
@@ -215,7 +215,7 @@ impl Turn<'_> {
     }
 }
 
-/// The ending of a turn that a stop came before.
+/// The ending of a turn that was stopped before it began.
 pub(super) async fn refused(
     cx: &Cx,
     journal: &mut Journal,
@@ -263,7 +263,7 @@ pub(super) async fn refused(
     }
 }
 
-/// The outcome of a turn whose ending is not written, or not known to be.
+/// The outcome of a turn whose ending is not written, or is not known to be written.
 pub(super) fn not_written(outcome: TurnOutcome, unwritten: Unwritten) -> TurnOutcome {
     TurnOutcome {
         error: Some(TurnError {

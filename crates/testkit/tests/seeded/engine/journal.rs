@@ -1,5 +1,5 @@
-//! Journal of the engine: it writes to the session, which refuses what cannot follow, and past it, for it does not
-//! care.
+//! Journal of the engine. It writes to the session, which refuses illegal records, and then writes refused records
+//! directly to the log.
 
 use allstop_agent::RunHistory;
 use allstop_core::TurnNumber;
@@ -8,10 +8,10 @@ use allstop_core::turn::Conversation;
 use allstop_log::session::{encode, stream_of};
 use allstop_log::{AppendIds, RecordBytes, SessionError, SessionWriter, Version};
 
-/// Reason why records are not known to be written.
+/// Reason why it is not certain that records are written.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Unwritten {
-    /// The store said so.
+    /// The store refused the records.
     Refused,
     /// The store has not answered.
     MayBe,
@@ -19,7 +19,7 @@ pub(super) enum Unwritten {
 
 pub(super) struct Journal {
     session: SessionWriter,
-    /// Version of the log, once something was written past the session.
+    /// Version of the log, once records were written past the session.
     beside: Option<Version>,
 }
 
@@ -43,18 +43,19 @@ impl Journal {
         &self.session
     }
 
-    /// Asks again for what the store has not answered.
+    /// Repeats an append that the store has not answered.
     pub(super) async fn settle(&mut self) {
-        // The next append asks once more.
+        // The next append tries once more.
         drop(self.session.settle().await);
     }
 
-    /// Records that the store has refused, or was not asked for.
+    /// Takes the records that the store refused or did not receive.
     pub(super) fn take_refused_records(&mut self) -> Vec<SessionRecord> {
         self.session.take_refused_records()
     }
 
-    /// Writes records as one. What the session refuses is written all the same: that is how broken logs come about.
+    /// Writes records as one append. Records that the session refuses are written directly to the log: that is how
+    /// broken logs come about.
     pub(super) async fn append(&mut self, records: Vec<SessionRecord>) -> Result<(), Unwritten> {
         if records.is_empty() {
             return Ok(());
@@ -85,7 +86,7 @@ impl Journal {
         Ok(())
     }
 
-    /// The session, to go on with; whoever wrote past it has none any more.
+    /// Returns the session for a continuation. After a write past the session, only its conversation remains.
     pub(super) fn into_history(self) -> RunHistory {
         match self.beside {
             None => RunHistory::Logged(Box::new(self.session)),

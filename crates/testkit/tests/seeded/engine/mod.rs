@@ -1,6 +1,6 @@
 //! The sloppy engine: an agent's engine in a few hundred lines, written by hand over the same parts as Allstop's own.
-//! Without a bug it keeps every promise. With one it breaks what its [`Bug`] says, in the one place where that would be
-//! natural: look for `self.has(Bug::…)`.
+//! Without a bug it keeps every promise. With a [`Bug`] it breaks the promise of that bug, at the one place where the
+//! mistake would be natural: search for `self.has(Bug::…)`.
 
 mod ending;
 mod journal;
@@ -36,9 +36,9 @@ struct Parts {
     tools: ToolRegistry,
     settings: Settings,
     bug: Option<Bug>,
-    /// Reservations that [`Bug::KeptReservation`] forgets.
+    /// Reservations that [`Bug::KeptReservation`] never releases.
     forgotten: Mutex<Vec<Reservation>>,
-    /// Flag that [`Bug::BusyForEver`] never takes back.
+    /// Flag that [`Bug::BusyForEver`] never resets.
     busy: AtomicBool,
 }
 
@@ -47,7 +47,7 @@ struct Cx {
     parts: Arc<Parts>,
     /// Scope in which the run was started.
     session: Scope,
-    /// The run's own scope; the refusal, if a stop was first.
+    /// The run's own scope; an error if a stop came first.
     run: Result<Scope, NotStarted>,
     background: Option<Arc<SessionBackground>>,
     events: EventSink,
@@ -113,7 +113,7 @@ impl Subject for Engine {
     }
 }
 
-/// Turns one after another, until one does not complete.
+/// Runs turns one after another, until one does not complete.
 async fn drive(
     cx: Cx,
     mut journal: Journal,

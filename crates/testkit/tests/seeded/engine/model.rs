@@ -1,4 +1,4 @@
-//! A step's model call, raced against the stop.
+//! The model call of a step, raced against the stop.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use futures::StreamExt as _;
 use super::turn::{Interrupt, OpenStep, Turn};
 use crate::bug::Bug;
 
-/// Tokens that a model call sets aside of a budget.
+/// Tokens that a model call reserves in a budget.
 const TOKENS_RESERVED: u64 = 100;
 
 /// Part of an answer that has arrived.
@@ -31,7 +31,7 @@ enum Received {
 }
 
 impl Turn<'_> {
-    /// Asks the model. Its words, and the calls that it wants.
+    /// Calls the model. Returns its text and its tool calls.
     pub(super) async fn call_model(&mut self) -> Result<(Arc<str>, Vec<ToolCall>), Interrupt> {
         let reservation = self.reserve(TOKENS_RESERVED)?;
         self.steps += 1;
@@ -47,7 +47,7 @@ impl Turn<'_> {
         let (outcome, usage) = match &received {
             Received::Whole => (CallOutcome::Succeeded, partial.usage),
             Received::Failed(_) => (CallOutcome::Failed, partial.usage),
-            // Nothing came of it, so what should it cost?
+            // The seeded bug: a call without a result counts as free.
             Received::Stopped if self.has(Bug::UsageReset) => {
                 (CallOutcome::Stopped, Usage::default())
             }
@@ -153,7 +153,7 @@ impl Turn<'_> {
         received
     }
 
-    /// True if an answer is received to its end, stop or no stop.
+    /// True if an answer is received to its end even after a stop.
     fn drinks_up(&self) -> bool {
         self.has(Bug::AnswerShownAfterStop) || self.has(Bug::AnswerDrained)
     }
@@ -162,7 +162,7 @@ impl Turn<'_> {
         match event {
             ModelEvent::Text(text) => {
                 partial.text.push_str(&text);
-                // What was on its way when the stop was accepted is paid for, and nobody sees it.
+                // A piece that was under way when the stop was accepted is paid for, but not shown.
                 if !self.scope.is_stopped() || self.has(Bug::AnswerShownAfterStop) {
                     self.cx.events.send(|| AgentEvent::TextDelta { text });
                 }

@@ -1,4 +1,4 @@
-//! The handle of a run: how it is stopped, and what whoever stops it is told.
+//! The handle of a run: its stops, and their receipts.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::bug::Bug;
 pub(super) struct Started {
     scope: Scope,
     engine: Option<WorkHandle<RunOutcome>>,
-    /// Told when the engine has ended.
+    /// Notified when the engine has ended.
     over: Arc<Notify>,
     bug: Option<Bug>,
     stops: AtomicU32,
@@ -49,13 +49,13 @@ impl RunningSubject for Started {
         let stop = self.scope.stop(order);
         let number = self.stops.fetch_add(1, Ordering::Relaxed);
         match self.bug {
-            // The token has fired, so it has stopped, has it not?
+            // The seeded bug: a fired token counts as a stopped run.
             Some(Bug::PrematureQuiet) => {
                 let items = running.into_iter().map(called_stopped).collect();
                 let receipt = made_up(stop.request().clone(), items);
                 Box::pin(async move { receipt })
             }
-            // It was told to stop, so it has heard.
+            // The seeded bug: a requested stop counts as acknowledged.
             Some(Bug::ObservedByFlag) => {
                 let receipt = made_up(stop.request().clone(), Vec::new());
                 Box::pin(async move { receipt })
@@ -64,7 +64,7 @@ impl RunningSubject for Started {
                 let receipt = stop.account_now();
                 Box::pin(async move { receipt })
             }
-            // Our side has ended, and what other side is there?
+            // The seeded bug: the end on our side counts as the end of the effect.
             Some(Bug::DroppedIsStopped) => Box::pin(async move {
                 let receipt = stop.receipt().await;
                 let unknown = |item: &ReceiptItem| matches!(item.state, ItemState::Unknown { .. });
@@ -78,7 +78,7 @@ impl RunningSubject for Started {
                 });
                 made_up(receipt.request().clone(), items.collect())
             }),
-            // Whoever does not wait yet is not told.
+            // The seeded bug: a caller that does not wait yet is not notified.
             Some(Bug::LostWakeUp) => {
                 let over = Arc::clone(&self.over);
                 Box::pin(async move {
@@ -86,7 +86,7 @@ impl RunningSubject for Started {
                     stop.receipt().await
                 })
             }
-            // Each who asks gets an account that was made for him.
+            // The seeded bug: each caller gets a separate receipt.
             Some(Bug::TwoReceipts) => Box::pin(async move {
                 let receipt = stop.receipt().await;
                 let request = StopInfo {

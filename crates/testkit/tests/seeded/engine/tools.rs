@@ -1,4 +1,4 @@
-//! The tool calls of a step, side by side, each with its one result.
+//! The parallel tool calls of a step, each with its single result.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::bug::Bug;
 
 type Said = Result<Result<ToolOutput, ToolError>, WorkLost>;
 
-/// A call that has ended: its place in the step, its scope, and what it said.
+/// A call that has ended: its index in the step, its scope, and its result.
 type Ended = (usize, Scope, Said);
 
 type RunningCalls = FuturesUnordered<BoxFuture<'static, Ended>>;
@@ -70,7 +70,7 @@ impl Turn<'_> {
                 break;
             };
             if self.has(Bug::Repeat) && said.is_err() {
-                // It has no result, so it is tried again.
+                // The seeded bug: a call without a result is repeated.
                 let call = calls.get(place).and_then(|call| self.start(place, call));
                 running.extend(call);
                 continue;
@@ -81,7 +81,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Starts a call in a scope of its own. `None`: a stop was first.
+    /// Starts a call in a separate scope. `None` if a stop came first.
     fn start(&self, place: usize, call: &ToolCall) -> Option<BoxFuture<'static, Ended>> {
         let unit = || {
             let spec = WorkSpec::new(ItemKind::ToolCall, Arc::clone(&call.name));
@@ -95,7 +95,7 @@ impl Turn<'_> {
             scope.child(call.id.as_str(), options)
         };
         let opened = if self.has(Bug::SignalMissesLeaf) {
-            // The session is what it was given, so the session is where it runs.
+            // The seeded bug: the call runs in the scope of the session.
             below(&self.cx.session)
         } else {
             below(&self.scope)
@@ -121,7 +121,7 @@ impl Turn<'_> {
         };
         let calling = async move { tool.call(invocation).await };
         let handle: WorkHandle<_> = if self.has(Bug::LeakedChild) {
-            // Nobody answers for it: it is in no registry.
+            // The seeded bug: no registry contains the task.
             scope.spawn_engine(calling)
         } else {
             scope.spawn(unit(), |_| calling).ok()?
@@ -130,17 +130,17 @@ impl Turn<'_> {
         Some(Box::pin(async move {
             let said = handle.await;
             if waits_for_the_dropped && said.is_err() {
-                // What it would have said is still to come.
+                // The seeded bug: the engine waits for a result that never comes.
                 std::future::pending::<()>().await;
             }
             (place, scope, said)
         }))
     }
 
-    /// Gives a call its one result, and its record.
+    /// Gives a call its single result, and its record.
     async fn finish_call(&mut self, place: usize, scope: &Scope, said: Said) {
         scope.close();
-        // Stopped alone, and not with its turn: what became of it is in the account of that.
+        // The call was stopped alone, not with its turn. The account of that stop contains the end of the call.
         let cut = match scope.account(Extent::Call, Vec::new()) {
             Some(account) if !self.scope.is_stopped() => Some(account.receipt().await),
             _ => None,
@@ -201,7 +201,8 @@ impl Turn<'_> {
         });
     }
 
-    /// A stop came while calls run. What had returned by itself before it heard is a result.
+    /// Handles a stop that comes while calls run. A call that returned by itself before it received the stop has a
+    /// result.
     async fn overtaken(&mut self, mut running: RunningCalls) -> Interrupt {
         self.acknowledge();
         let Some(account) = self.account(None) else {
@@ -228,7 +229,7 @@ impl Turn<'_> {
         call.map_or_else(|| "".into(), |call| call.id.as_str().into())
     }
 
-    /// The step goes into the messages, once each of its calls has a result.
+    /// Adds the step to the messages, once each of its calls has a result.
     fn close_step(&mut self) {
         self.pending.extend(self.bill.take());
         let Some(step) = self.step.take() else { return };

@@ -1,4 +1,4 @@
-//! One turn: a model call, its tools side by side, the next step; then the commit, or the ending by a stop.
+//! One turn: a model call, its parallel tools, the next step; then the commit, or the ending by a stop.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,15 +17,15 @@ use super::journal::{Journal, Unwritten};
 use super::{Cx, ending};
 use crate::bug::Bug;
 
-/// Limit of the store for the ending of a stopped turn.
+/// Time limit of the store for the ending of a stopped turn.
 const ENDING_MAX: Duration = Duration::from_millis(500);
 
-/// When everything happens: nothing here depends on it.
+/// The time of all records. No code here depends on it.
 pub(super) fn now() -> Timestamp {
     Timestamp::from_unix_ms(0)
 }
 
-/// Reason why the steps came to no answer.
+/// Reason why the steps gave no answer.
 pub(super) enum Interrupt {
     /// A stop covers the turn.
     Stopped,
@@ -39,7 +39,7 @@ impl From<BudgetExceeded> for Interrupt {
     }
 }
 
-/// The step whose tools run: what the model said, and a place for the result of each call.
+/// The step whose tools run: the model's text and calls, and a slot for the result of each call.
 pub(super) struct OpenStep {
     pub(super) text: Arc<str>,
     pub(super) calls: Vec<ToolCall>,
@@ -64,13 +64,13 @@ pub(super) struct Turn<'a> {
     pub(super) scope: Scope,
     pub(super) engine: EngineGuard,
     decision: Arc<CommitDecision>,
-    /// Records that go with the next append.
+    /// Records for the next append.
     pub(super) pending: Vec<SessionRecord>,
     /// The user's message and the completed steps.
     pub(super) messages: Vec<Arc<Message>>,
     pub(super) step: Option<OpenStep>,
     pub(super) steps: u32,
-    /// Records that [`Bug::BillAtTheEnd`] has still to write.
+    /// Record that [`Bug::BillAtTheEnd`] has not written yet.
     pub(super) bill: Option<SessionRecord>,
     /// Calls that have started and not ended.
     pub(super) open: Vec<CallId>,
@@ -79,7 +79,7 @@ pub(super) struct Turn<'a> {
     pub(super) account: Option<Arc<Account>>,
 }
 
-/// Runs one turn, to its one ending.
+/// Runs one turn to its single ending.
 pub(super) async fn run(cx: &Cx, journal: &mut Journal, input: Arc<str>) -> TurnOutcome {
     let number = journal.next_turn();
     cx.events.send(|| AgentEvent::TurnStarted {
@@ -129,7 +129,7 @@ pub(super) async fn run(cx: &Cx, journal: &mut Journal, input: Arc<str>) -> Turn
     outcome
 }
 
-/// The scope of the turn, below the run's. The cause, if a stop was first.
+/// Opens the scope of the turn, below the run's. Returns the cause if a stop came first.
 fn open_scope(cx: &Cx, number: TurnNumber, decision: &Arc<CommitDecision>) -> Result<Scope, Cause> {
     let label = format!("session/explored/turn/{number}");
     let options = || ScopeOptions {
@@ -189,7 +189,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Sets a call of so many tokens aside, where there is a budget.
+    /// Reserves a call with this many tokens, if the run has a budget.
     pub(super) fn reserve(&self, tokens: u64) -> Result<Option<Reservation>, Interrupt> {
         Ok(match &self.cx.parts.settings.budget {
             Some(budget) => Some(budget.reserve(tokens)?),
@@ -197,7 +197,7 @@ impl Turn<'_> {
         })
     }
 
-    /// A call is about to start.
+    /// Notes the start of a call.
     pub(super) fn note_start(&mut self, id: &CallId, name: &str, kind: StartedCallKind) {
         self.open.push(id.clone());
         self.pending.push(SessionRecord::CallStarted {
@@ -211,7 +211,7 @@ impl Turn<'_> {
         });
     }
 
-    /// Makes what is pending durable. A stop is heard meanwhile.
+    /// Makes the pending records durable. A stop interrupts the wait.
     pub(super) async fn flush(&mut self) -> Result<(), Interrupt> {
         let records = std::mem::take(&mut self.pending);
         let written = tokio::select! {
@@ -227,7 +227,7 @@ impl Turn<'_> {
         Err(Interrupt::Own(Cause::new(CauseKind::Failure)))
     }
 
-    /// Makes what is pending durable, with the ending. Once the turn is stopped the store has not much time.
+    /// Makes the pending records durable, with the ending. Once the turn is stopped, the store has limited time.
     pub(super) async fn write_ending(&mut self) -> Result<(), Unwritten> {
         let records = std::mem::take(&mut self.pending);
         let patience = async {
@@ -241,10 +241,10 @@ impl Turn<'_> {
         }
     }
 
-    /// Commits the turn, unless a stop is first.
+    /// Commits the turn, unless a stop comes first.
     async fn commit(mut self, output: Arc<str>) -> TurnOutcome {
         let decided = if self.has(Bug::CommitBesideStop) {
-            // Looked, then waited, then leapt.
+            // The seeded bug: the check comes before the wait, the commit after it.
             let stopped = self.scope.is_stopped();
             let _looked_before = self.flush().await;
             !stopped
