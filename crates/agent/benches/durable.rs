@@ -1,5 +1,5 @@
-//! A durable step: a model call and a tool call of a turn on SQLite, each recorded before it runs, compared with the
-//! syncs alone: the same number of SQLite commits without Allstop.
+//! Durable steps: each is a model call and a tool call of a turn on SQLite, recorded before it runs. The baseline makes
+//! the same number of SQLite commits without Allstop.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tokio::runtime::Builder;
 
 /// Steps with a call in each turn; the last step answers.
 const STEPS: u32 = 20;
-/// Appends per step: before its call runs, and with the call's end before the next model call.
+/// Appends per step: one before its call runs, and one with the call's end before the next model call.
 const APPENDS_PER_STEP: u32 = 2;
 /// Size of a step's records as JSON.
 const RECORD: [u8; 256] = [b'x'; 256];

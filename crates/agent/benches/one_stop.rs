@@ -19,9 +19,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// Enough samples for a p99 that is more than the worst few.
+/// Number of samples, high enough that a few outliers do not decide the p99.
 const ROUNDS: usize = 2_000;
-/// Fewer samples, since each waits for the grace of a deaf tool.
+/// Number of samples with the deaf tool; low, since each waits for the tool's grace.
 const DEAF_ROUNDS: usize = 300;
 const GRACE: Duration = Duration::from_millis(10);
 
@@ -63,7 +63,7 @@ fn main() -> ExitCode {
     suite.finish()
 }
 
-/// Time from the request to the receipt of one turn's stop.
+/// Measures the time from the request to the receipt of one turn's stop.
 fn stop(runtime: &Runtime, hearing: Hearing) -> impl FnMut() -> Duration {
     let (tx, mut running) = unbounded_channel();
     let agent = agent(hearing, tx);
@@ -89,7 +89,7 @@ async fn stop_turn(agent: &Agent, root: &Scope, running: &mut UnboundedReceiver<
     took
 }
 
-/// An agent whose model calls one tool; the tool reports its start and then waits.
+/// Builds an agent whose model calls one tool; the tool reports its start and then waits.
 fn agent(hearing: Hearing, running: UnboundedSender<()>) -> Agent {
     let wait = move |call: ToolInvocation| {
         let running = running.clone();
@@ -108,7 +108,7 @@ fn agent(hearing: Hearing, running: UnboundedSender<()>) -> Agent {
     Agent::builder(Arc::new(model)).tools(tools).build()
 }
 
-/// One task with a token, cancelled and awaited.
+/// Baseline: one task with a cancellation token, cancelled and awaited.
 async fn bare() -> Duration {
     let (token, tracker) = (CancellationToken::new(), TaskTracker::new());
     let (tx, mut running) = unbounded_channel();

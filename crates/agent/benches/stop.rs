@@ -1,5 +1,5 @@
-//! Stop of a thousand runs, each inside two tools. Endings are written to the memory log and receipts are built;
-//! compared with a bare tracker with a token for each tool.
+//! Stop of a thousand runs, each with two running tools. The endings are written to the memory log and the receipts are
+//! built. The baseline is a bare task tracker with one token per tool.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -72,11 +72,11 @@ async fn bare() -> Duration {
     asked.elapsed()
 }
 
-/// Times of one stop, since its request.
+/// Times of one stop, measured from its request.
 struct StopTimes {
     /// The request has returned: no further work starts.
     accepted: Duration,
-    /// Each run has its ending in the log and its receipt, and the stop has its own.
+    /// Each run has its ending in the log and a receipt, and the stop has its receipt.
     all_ended: Duration,
 }
 
@@ -118,7 +118,7 @@ async fn stop_runs() -> StopTimes {
     }
 }
 
-/// An agent with two calls, which wait for the stop.
+/// Builds an agent whose model makes two calls, which wait for the stop.
 fn agent(begun: UnboundedSender<()>) -> Agent {
     let hears = move |call: ToolInvocation| {
         let begun = begun.clone();

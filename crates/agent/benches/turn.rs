@@ -1,4 +1,4 @@
-//! Cost of a turn of two steps and two calls, compared with a bare Tokio loop that does the same.
+//! Cost of a turn of two steps and two calls, compared with a bare Tokio loop that does the same work.
 //!
 //! On both sides a sample includes the whole turn: the conversation (and its session, if there is a log) is created,
 //! the turn runs, and everything is dropped.
@@ -25,7 +25,7 @@ use tokio::runtime::{Builder, Runtime};
 
 /// Turns per sample: a few milliseconds in total.
 const TURNS: u32 = 200;
-/// Rounds: enough for a median that stays stable while the machine is busy for a second.
+/// Number of rounds: the median stays stable even if the machine is busy for a second.
 const ROUNDS: usize = 200;
 
 fn one_thread() -> Runtime {
@@ -47,7 +47,7 @@ enum Said {
     Tool(String),
 }
 
-/// A loop in Tokio only: the model's answer, the calls in parallel, the next answer.
+/// Baseline loop with Tokio only: the model's answer, the calls in parallel, the next answer.
 async fn bare_turn(messages: &mut Vec<Said>) {
     messages.push(Said::User("go".to_owned()));
     loop {

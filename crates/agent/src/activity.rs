@@ -20,14 +20,15 @@ pub(crate) struct ActivityTimer {
     began: Instant,
     active_after_ms: AtomicU64,
     events: EventSink,
-    /// Text of the running step, for the model after a stop and for events. Events are sent under its lock, so that
-    /// their order is that of the output.
+    /// Text of the running step, for the model after a stop and for events. Events are sent under this lock, so their
+    /// order is the order of the output.
     partial: Mutex<PartialText>,
-    /// Wakes [`Self::send_held_output`]: a call has begun to hold output.
+    /// Notifies [`Self::send_held_output`] when a call begins to hold output.
     held: Notify,
 }
 
-/// Bytes that are kept of the end of a call's output, and of the beginning of an answer: what a reader needs to go on.
+/// Bytes kept from the end of a call's output. [`ANSWER_BYTES_MAX`] limits the kept beginning of an answer. Both are
+/// enough for a reader to continue the work.
 const OUTPUT_BYTES_MAX: usize = 4 * 1024;
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
@@ -54,12 +55,12 @@ impl ActivityTimer {
         }
     }
 
-    /// A step begins: the text of the one before is in its results.
+    /// Clears the text at the start of a step: the text of the previous step is in its results.
     pub(crate) fn begin_step(&self) {
         *self.partial.lock() = PartialText::default();
     }
 
-    /// The step was interrupted after this beginning of its answer.
+    /// Keeps the beginning of the answer of an interrupted step.
     pub(crate) fn keep_answer(&self, mut text: String) {
         text.truncate(text.floor_char_boundary(ANSWER_BYTES_MAX));
         self.partial.lock().answer = text;
@@ -81,7 +82,7 @@ impl ActivityTimer {
         }
     }
 
-    /// Sends the output that calls hold back, each when its time has come.
+    /// Sends the output that calls hold back, as soon as it is due.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -95,7 +96,7 @@ impl ActivityTimer {
         }
     }
 
-    /// Sends the output that is due, and returns when more is.
+    /// Sends the output that is due. Returns the time at which more output is due, if a call holds any.
     fn send_due(&self, now: Instant) -> Option<Instant> {
         let mut partial = self.partial.lock();
         for (call_id, output) in &mut partial.outputs {
@@ -107,7 +108,7 @@ impl ActivityTimer {
         due.filter_map(|output| output.batch.due_at()).min()
     }
 
-    /// Sends the rest of a call's output: the call has ended.
+    /// Sends the rest of a call's output after the call has ended.
     pub(crate) fn send_rest_of(&self, call_id: &CallId) {
         if let Some(output) = self.partial.lock().outputs.get_mut(call_id)
             && let Some(piece) = output.batch.take_all()
@@ -116,7 +117,7 @@ impl ActivityTimer {
         }
     }
 
-    /// Sends the rest of the output of all calls: the turn has ended.
+    /// Sends the rest of the output of all calls after the turn has ended.
     pub(crate) fn send_rest(&self) {
         for (call_id, output) in &mut self.partial.lock().outputs {
             if let Some(piece) = output.batch.take_all() {
@@ -177,7 +178,7 @@ impl CallObserver for ActivityTimer {
     }
 }
 
-/// Waits for a time, or for ever.
+/// Waits until a time, or forever if there is none.
 async fn until(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at).await,
@@ -185,10 +186,10 @@ async fn until(at: Option<Instant>) {
     }
 }
 
-/// Adds output, and drops the beginning of what is too long.
+/// Adds output, and drops the beginning if the output is too long.
 fn keep_end(end: &mut Vec<u8>, output: &[u8]) {
     end.extend_from_slice(output);
-    // Not at each piece: dropping moves the rest.
+    // Not for each piece, since dropping moves the remaining bytes.
     if end.len() > 2 * OUTPUT_BYTES_MAX {
         *end = without_cut_start(&end[end.len() - OUTPUT_BYTES_MAX..]).to_vec();
     }

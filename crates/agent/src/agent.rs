@@ -18,7 +18,8 @@ use crate::run::{Run, RunRequest};
 use crate::settings::Settings;
 use crate::toolbox::Toolbox;
 
-/// An agent. Clones share the same parts. It holds no session state and can serve any number of sessions at once.
+/// An agent. Clones share the same parts. An agent holds no conversation and can serve many sessions at once, unless it
+/// has permissions or sub-agents; see [`AgentBuilder::permissions`] and [`Agent::with_sub_agents`].
 #[derive(Debug, Clone)]
 pub struct Agent {
     parts: Arc<AgentParts>,
@@ -37,8 +38,8 @@ impl std::fmt::Debug for AgentBuilder {
 }
 
 impl Agent {
-    /// Begins an agent with this model, no tools and no limits. Every tool call is allowed unless
-    /// [`AgentBuilder::permissions`] is called: a program that registers a tool means it to be called.
+    /// Creates the builder of an agent with this model, no tools and no limits. Without [`AgentBuilder::permissions`]
+    /// every tool call is allowed, because a program that registers a tool intends it to be called.
     pub fn builder(model: Arc<dyn Model>) -> AgentBuilder {
         let model_name = model.name().into();
         AgentBuilder {
@@ -62,8 +63,8 @@ impl Agent {
         &self.parts.settings
     }
 
-    /// Returns an agent with the same model and limits and nothing else: no tools, hooks, guardrails or system prompt.
-    /// For questions to the model outside the conversation.
+    /// Returns an agent with the same model and limits, except `turns_max`, and without tools, hooks, guardrails,
+    /// permissions and system prompt. Suitable for questions to the model outside the conversation.
     #[must_use]
     pub fn plain(&self) -> Self {
         let settings = Settings {
@@ -144,8 +145,8 @@ impl AgentBuilder {
         self
     }
 
-    /// Sets the permissions, made of a policy, and the prompter that answers their questions. Approvals for the session are stored in
-    /// the agent, so an agent with permissions serves one session.
+    /// Sets the permissions, or a policy to build them from, and the prompter that answers their questions. The agent
+    /// stores the approvals for the session, so an agent with permissions serves one session.
     pub fn permissions(
         mut self,
         permissions: impl Into<Permissions>,

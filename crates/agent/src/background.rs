@@ -1,4 +1,4 @@
-//! Background work of one session, as its runs see it.
+//! Background work of one session, for its runs.
 //!
 //! Starts and ends are recorded with the next append: each append includes the changes since the last one.
 
@@ -20,7 +20,7 @@ pub type LeftWork = Box<dyn Fn() -> Vec<ReceiptItem> + Send + Sync>;
 /// Background work of one session.
 pub struct SessionBackground {
     registry: BackgroundRegistry,
-    /// Parent of all work. The registry starts new work there, or in a part of it.
+    /// Parent scope of all work. The registry starts new work in this scope or in a part of it.
     whole: Mutex<Scope>,
     /// Work whose start or end is not yet recorded. Stored separately, since the registry forgets ended work.
     unrecorded: Mutex<Vec<(Arc<BackgroundWork>, RecordedPart)>>,
@@ -95,8 +95,8 @@ impl SessionBackground {
         records
     }
 
-    /// Takes back records between turns that were not written: of background work, and receipts. The next append includes
-    /// them.
+    /// Takes back records that were not written between turns: records of background work, and receipts. The next
+    /// append includes them.
     pub fn give_back(&self, unwritten: Vec<SessionRecord>) {
         let of_background = unwritten.into_iter().filter(|record| {
             matches!(
@@ -109,7 +109,7 @@ impl SessionBackground {
         self.unwritten.lock().extend(of_background);
     }
 
-    /// Work that runs without an owner.
+    /// Returns the work that runs without an owner.
     pub(crate) fn left(&self) -> Vec<ReceiptItem> {
         (self.left)()
     }

@@ -1,10 +1,11 @@
-//! Control of a running run besides stopping it: stop one call, hand it a message, move a call to the background.
+//! Control of a running run, in addition to a stop of the whole run: stop one call, send a message to the turn, move a
+//! call to the background.
 //!
 //! Invariants:
-//! 1. A message accepted by [`RunControls::steer`] ends up either in the turn or in [`RunControls::undelivered`]: in
-//!    one critical section the turn finds the queue empty and closes it, and then commits. A withdrawn message is never
-//!    in the turn.
-//! 2. A call can be stopped from the moment in which the model requests it.
+//! 1. A message accepted by [`RunControls::steer`] ends up either in the turn or in [`RunControls::undelivered`].
+//!    Before a commit, the turn finds the queue empty and closes it in one critical section. A withdrawn message is
+//!    never in the turn.
+//! 2. A call can be stopped as soon as the model has requested it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,7 +22,7 @@ use parking_lot::Mutex;
 use crate::ending_turn::{EndingTurn, InterruptReason};
 use crate::outcome::TurnOutcome;
 
-/// Control of a running run besides stopping it.
+/// Control of a running run, in addition to a stop of the whole run.
 #[derive(Debug, Default)]
 pub struct RunControls {
     /// Calls of the running turn, or else of the last turn.
@@ -69,7 +70,7 @@ struct ControlledCall {
 /// A message for the running turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SteeredMessage {
-    /// Its id.
+    /// Id of the message.
     pub id: MessageId,
     /// Text of the user.
     pub text: Arc<str>,
@@ -77,7 +78,7 @@ pub struct SteeredMessage {
 
 #[derive(Debug, Default)]
 struct SteerQueue {
-    // Bounded by the sender: a session limits the messages that wait.
+    // The sender bounds the length: a session limits the number of waiting messages.
     messages: Vec<SteeredMessage>,
     /// Messages withdrawn before the turn took them.
     withdrawn: Vec<SteeredMessage>,
@@ -107,9 +108,9 @@ impl RunControls {
         }
     }
 
-    /// Progress of the ending of the running turn, or else of the last turn; `None` before the first. For a caller that
-    /// must account for a run without its outcome: a turn in [`DecisionState::Committing`] is not cancelled, it ends
-    /// with [`TurnError::ending_unknown`](crate::TurnError::ending_unknown).
+    /// Progress of the ending of the running turn, or else of the last turn; `None` before the first turn. For a caller
+    /// that reports on a run without its outcome: a turn in [`DecisionState::Committing`] is not cancelled. Such a turn
+    /// ends with [`TurnError::ending_unknown`](crate::TurnError::ending_unknown).
     pub fn decision_state(&self) -> Option<DecisionState> {
         let decision = self.decision.lock();
         decision.as_ref().map(|decision| decision.state())
@@ -125,7 +126,7 @@ impl RunControls {
         self.ending_turn.outcome()
     }
 
-    /// Prevents further hooks after the turn, and returns the scope of the running hooks: a stop that arrives after the
+    /// Prevents further hooks after the turn, and returns the scope of the running hooks. A stop that arrives after the
     /// commit covers only hooks.
     pub fn forbid_hooks_after_turn(&self) -> Option<Scope> {
         self.ending_turn.forbid_hooks()
@@ -173,7 +174,7 @@ impl RunControls {
         call.ok_or(NotPromotable)?.link.promote()
     }
 
-    /// Hands a message to the running turn, which takes it before its next step.
+    /// Queues a message for the running turn, which takes the message before its next step.
     ///
     /// # Errors
     /// Returns the message if the turn accepts no more messages.
@@ -186,7 +187,8 @@ impl RunControls {
         Ok(())
     }
 
-    /// Withdraws a message unless the turn has taken it. Returns true if not taken; the message is then undelivered.
+    /// Withdraws a message unless the turn has taken it. Returns true if the turn has not taken it; the message is then
+    /// undelivered.
     pub fn withdraw(&self, id: &MessageId) -> bool {
         let mut steered = self.steered.lock();
         let found = steered
@@ -216,11 +218,11 @@ impl RunControls {
 
     /// Sets the stop policy for cause `superseded`, in place of the agent's own policy. The first call decides.
     pub fn supersede_with(&self, policy: StopPolicy) {
-        // Set before: the first value stands.
+        // Ignored if the policy was set before: the first value applies.
         let _ = self.superseded.set(policy);
     }
 
-    /// Notes that an earlier stop, which has its own receipt, ends the turn at its entry.
+    /// Records that an earlier stop, which has a separate receipt, ends the turn at its start.
     pub fn set_stopped_before(&self) {
         self.stopped_before.store(true, Ordering::Relaxed);
     }
@@ -243,7 +245,7 @@ impl RunControls {
         *self.decision.lock() = Some(Arc::clone(decision));
         self.ending_turn.reset();
         {
-            // Locked together: `usage` counts each call once.
+            // Locked together, so that `usage` counts each call once.
             let mut calls = self.calls.lock();
             let mut totals = self.totals.lock();
             for (_, call) in calls.drain() {

@@ -1,5 +1,5 @@
-//! State of a turn that is ending: the interrupt while the ending is written, the outcome while the hooks run. A stop
-//! no longer reaches the turn then, so the hooks are stopped separately.
+//! State of a turn that is ending: the interrupt while the ending is written, the outcome while the hooks run. During
+//! the hooks a stop no longer reaches the turn, so the hooks are stopped separately.
 
 use allstop_core::{Cause, StopReason};
 use allstop_scope::Scope;
@@ -34,7 +34,7 @@ struct EndingTurnState {
     /// Outcome, once the ending is written.
     outcome: Option<TurnOutcome>,
     hooks: Option<Scope>,
-    /// A stop arrived after the turn's commit: no further hook starts.
+    /// True after a stop that arrived after the turn's commit: no further hook starts.
     is_stopped: bool,
 }
 
@@ -65,7 +65,7 @@ impl EndingTurn {
     pub(crate) async fn has_outcome(&self) {
         loop {
             let mut ended = std::pin::pin!(self.ended.notified());
-            // Before the look: an outcome that is set after it is noticed.
+            // Enabled before the check, so that an outcome set after the check is noticed.
             ended.as_mut().enable();
             if self.state.lock().outcome.is_some() {
                 return;
@@ -85,8 +85,8 @@ impl EndingTurn {
         self.state.lock().outcome.clone()
     }
 
-    /// Prevents further hooks of this turn, and returns the scope of the running hooks. Between two hooks the scope is quiet but
-    /// open.
+    /// Prevents further hooks of this turn, and returns the scope of the hooks if it is open or not quiet. Between two
+    /// hooks the scope is quiet but open.
     pub(crate) fn forbid_hooks(&self) -> Option<Scope> {
         let mut state = self.state.lock();
         state.is_stopped = true;

@@ -56,9 +56,9 @@ pub enum TurnErrorKind {
 }
 
 impl TurnError {
-    /// Failure of a turn whose ending the store has not confirmed: a commit of which only
-    /// [`DecisionState::Committing`](allstop_core::decision::DecisionState::Committing) is known, or the ending of a
-    /// stopped turn. The ending may be in the log.
+    /// Failure of a turn whose ending the store has not confirmed. The ending is either a commit in state
+    /// [`DecisionState::Committing`](allstop_core::decision::DecisionState::Committing), or the ending of a stopped
+    /// turn. The ending may be in the log.
     pub fn ending_unknown() -> Self {
         Self {
             kind: TurnErrorKind::Store,

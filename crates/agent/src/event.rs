@@ -17,7 +17,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
 
-/// Events that a receiver may lag behind before it misses the oldest: about the deltas of a long answer.
+/// Number of events by which a receiver may lag before it misses the oldest: about the deltas of a long answer.
 const EVENTS_KEPT_MAX: usize = 4096;
 
 /// One event of a run.
@@ -58,7 +58,7 @@ pub enum AgentEvent {
         /// Whole text of the answer.
         #[schemars(with = "String")]
         text: Arc<str>,
-        /// Reason for which the model ended its answer.
+        /// Reason why the model ended its answer.
         finish: FinishReason,
         /// Calls that the answer requests, for receivers that show them with the answer. Each follows as
         /// [`ToolRequested`](Self::ToolRequested).
@@ -110,8 +110,8 @@ pub enum AgentEvent {
         /// Effect of a repetition of the call.
         effect: Effect,
     },
-    /// A piece of the output of a running call. A call has at most 20 of these events in a second, each with all that
-    /// came since the one before.
+    /// A piece of the output of a running call. A call has at most 20 of these events per second, each with all output
+    /// since the previous one.
     ToolOutput {
         /// The call.
         call_id: CallId,
@@ -127,7 +127,7 @@ pub enum AgentEvent {
         #[serde(default)]
         missed_bytes: u64,
     },
-    /// Progress of a running call. The latest one replaces those before.
+    /// Progress of a running call. The latest progress replaces all earlier progress.
     ToolProgress {
         /// The call.
         call_id: CallId,

@@ -63,7 +63,7 @@ impl RunHistory {
         matches!(self, Self::Logged(_))
     }
 
-    /// Settles an append that the store has not confirmed: a turn builds on the records before it.
+    /// Settles an append that the store has not confirmed, because a turn builds on the earlier records.
     ///
     /// # Cancel safety
     /// Same as [`SessionWriter::settle`].

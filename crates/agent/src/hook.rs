@@ -98,10 +98,10 @@ impl HookEvent {
 pub enum HookVerdict {
     /// The turn continues.
     Continue,
-    /// A requested call needs no answer of a person; a rule that denies it, or may deny it, still counts. At other events:
-    /// as [`Continue`](Self::Continue).
+    /// The requested call needs no approval by a person. A rule that denies the call, or may deny it, still applies. At
+    /// other events like [`Continue`](Self::Continue).
     Allow,
-    /// The call does not run (at its request and at its start), or the turn ends with `error` (anywhere else).
+    /// The call does not run (at its request and at its start), or the turn ends with `error` (at all other events).
     Deny {
         /// Reason of the denial.
         reason: String,
@@ -134,7 +134,7 @@ pub trait Hook: Send + Sync + fmt::Debug {
     fn on(&self, cx: &HookCx, event: HookEvent) -> BoxFuture<'static, HookVerdict>;
 }
 
-/// Result of a call of the hooks.
+/// Result of calling the hooks.
 pub(crate) enum HookResult {
     Continue,
     /// At least one hook allows the requested call.

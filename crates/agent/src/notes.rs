@@ -15,7 +15,8 @@ const NOTE_OUTPUT_CHARS: usize = 2_000;
 /// Maximum number of notes in one turn; the rest follows with the next turn.
 const NOTES_MAX: usize = 16;
 
-/// Notes for the start of the next turn. The log decides: a note from a turn that was rolled back is sent again.
+/// Returns the notes for the start of the next turn. The log determines which notes are undelivered, so a note from a
+/// turn that was rolled back is sent again.
 pub(crate) fn undelivered_notes(
     history: &RunHistory,
     background: &SessionBackground,

@@ -33,7 +33,7 @@ pub struct TurnOutcome {
     pub cause: Option<Cause>,
     /// The final answer; empty unless the turn completed.
     pub output: Arc<str>,
-    /// Reason for which the model ended the final answer; `None` unless the turn completed.
+    /// Reason why the model ended the final answer; `None` unless the turn completed.
     pub finish: Option<FinishReason>,
     /// Number of steps.
     pub steps: u32,
@@ -48,7 +48,7 @@ pub struct TurnOutcome {
     /// Conversation after the turn.
     pub conversation: Arc<Conversation>,
     /// True if the store has confirmed that the ending is written, or that it is not. If false, `conversation` is the
-    /// one before the turn, and the next start of the session determines the ending.
+    /// conversation before the turn, and the next start of the session determines the ending.
     pub is_ending_known: bool,
     /// True if the log has the ending.
     pub is_ending_written: bool,

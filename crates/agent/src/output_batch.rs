@@ -1,8 +1,9 @@
-//! Output of a running call, joined into few events. Decided without a runtime: the caller tells the time.
+//! Output of a running call, joined into few events. Needs no runtime: the caller passes the current time.
 //!
-//! 1. A call has at most [`EVENTS_PER_SECOND`] events in any second, the one with the rest included.
-//! 2. The bytes of all events, and those that an event counts as missed, are the bytes of the output, in order.
-//! 3. Memory is bounded, whatever the call writes.
+//! 1. A call has at most [`EVENTS_PER_SECOND`] events in any second, including the event with the rest.
+//! 2. The bytes of all events, together with the bytes that events count as missed, are the bytes of the output, in
+//!    order.
+//! 3. Memory is bounded, independent of the amount of output.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,23 +13,24 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use tokio::time::{Duration, Instant};
 
-/// Events of a call per second: more than eyes can follow, and few for a program that reads them.
+/// Events of a call per second: more than a person can follow, but few for a program that reads them.
 const EVENTS_PER_SECOND: usize = 20;
 const SECOND: Duration = Duration::from_secs(1);
-/// Pause after an event, while little is held.
+/// Pause after an event, while few bytes are held.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Bytes that are sent without that pause: so a second has room for 5 MB of a command that is in a hurry.
+/// Number of held bytes that are sent without that pause, so that a fast command can send 5 MB per second.
 const BATCH_BYTES: usize = 256 * 1024;
-/// Bytes held before the first of them are left out. Dropping moves the rest, so it is not done for each piece.
+/// Maximum number of held bytes; beyond it the first bytes are left out. Dropping moves the remaining bytes, so it is
+/// not done for each piece.
 const HELD_BYTES_MAX: usize = 2 * BATCH_BYTES;
 
 /// Output of one call that is not sent yet.
 #[derive(Debug, Default)]
 pub(crate) struct OutputBatch {
     held: Vec<u8>,
-    /// Bytes left out before those held.
+    /// Number of bytes left out before the held bytes.
     missed: u64,
-    /// Times of the events within the last second: one fewer than a second may have, for the rest.
+    /// Times of the latest events: at most [`EVENTS_PER_SECOND`] - 1, since one event is reserved for the rest.
     sent: VecDeque<Instant>,
 }
 
@@ -41,7 +43,7 @@ pub(crate) struct OutputEvent {
 }
 
 impl OutputBatch {
-    /// Adds output, and returns what is to be sent now.
+    /// Adds output, and returns the event to send now, if one is due.
     pub(crate) fn push(&mut self, output: &[u8], now: Instant) -> Option<OutputEvent> {
         self.held.extend_from_slice(output);
         let piece = self.take_due(now);
@@ -54,7 +56,7 @@ impl OutputBatch {
         piece
     }
 
-    /// Returns what is to be sent now: all that is held but the beginning of a character.
+    /// Returns the held output, if it is due, without an incomplete trailing character.
     pub(crate) fn take_due(&mut self, now: Instant) -> Option<OutputEvent> {
         if self.free_at().is_some_and(|at| now < at) {
             return None;
@@ -72,7 +74,7 @@ impl OutputBatch {
         piece
     }
 
-    /// Returns all that is held: the call has ended.
+    /// Returns all held output, after the call has ended.
     pub(crate) fn take_all(&mut self) -> Option<OutputEvent> {
         if self.held.is_empty() {
             return None;
@@ -88,13 +90,13 @@ impl OutputBatch {
         })
     }
 
-    /// Time at which [`take_due`](Self::take_due) has something; `None`: not before more output comes.
+    /// Time at which [`take_due`](Self::take_due) returns output; `None` if no output becomes due before more arrives.
     pub(crate) fn due_at(&self) -> Option<Instant> {
         let is_held = !without_cut_end(&self.held).is_empty();
         self.free_at().filter(|_| is_held)
     }
 
-    /// Time from which on an event may be sent; `None`: there was no event.
+    /// Earliest time of the next event; `None` if no event was sent yet.
     fn free_at(&self) -> Option<Instant> {
         let last = *self.sent.back()?;
         let is_full = self.sent.len() == EVENTS_PER_SECOND - 1;
@@ -119,7 +121,8 @@ mod tests {
         Some(piece.text.to_string())
     }
 
-    /// Passes pieces through a batch, one each `every`, as the engine does. The times and the pieces.
+    /// Passes pieces through a batch, one in each interval `every`, as the engine does. Returns the events with their
+    /// times.
     fn run(pieces: &[&[u8]], every: Duration) -> Vec<(Instant, OutputEvent)> {
         let mut batch = OutputBatch::default();
         let mut now = Instant::now();

@@ -1,4 +1,4 @@
-//! Parts of an agent, as its runs and turns use them.
+//! Parts of an agent, for its runs and turns.
 
 use std::sync::Arc;
 

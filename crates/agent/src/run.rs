@@ -40,8 +40,8 @@ pub struct RunRequest {
     pub background: Option<Arc<SessionBackground>>,
     /// Control of the run while it runs.
     pub controls: Arc<RunControls>,
-    /// Decision of the first turn, if the caller has created it already: a stop of the caller's scope that holds it
-    /// knows whether the commit was first.
+    /// Decision of the first turn, if the caller has already created it. A stop of the caller's scope that holds the
+    /// decision knows whether the commit was first.
     pub decision: Option<Arc<CommitDecision>>,
 }
 
@@ -92,7 +92,7 @@ impl Run {
         }
     }
 
-    /// Control of the run besides stopping it.
+    /// Control of the run, in addition to a stop.
     pub fn controls(&self) -> &Arc<RunControls> {
         &self.controls
     }
@@ -115,10 +115,10 @@ impl Run {
     /// Waits for the end of the run, and owns the run meanwhile.
     ///
     /// # Errors
-    /// If the engine itself panicked, which is a bug: the next start of the session then ends its turn.
+    /// If the engine itself panicked, which is a bug. The next start of the session then ends the turn.
     ///
     /// # Cancel safety
-    /// Dropping the future drops the run, and thus stops it.
+    /// Dropping the future drops the run, and so stops it.
     pub async fn finish(mut self) -> Result<RunOutcome, WorkLost> {
         self.wait().await
     }
@@ -141,7 +141,7 @@ impl Run {
     }
 }
 
-/// A stop of a run that was accepted. Await it for the receipt; dropping it changes nothing.
+/// An accepted stop of a run. [`RunStop::receipt`] waits for the receipt; dropping this value changes nothing.
 #[derive(Debug, Clone)]
 #[must_use = "the receipt says what still runs"]
 pub struct RunStop {
@@ -160,8 +160,9 @@ impl RunStop {
         self.stop.force();
     }
 
-    /// Waits for the receipt, with the effect on the conversation and the usage of the turn: at most grace, force and one
-    /// second for the ending of the turn. If the ending is not written by then, the effect is `unknown`.
+    /// Waits for the receipt, with the effect on the conversation and the usage of the turn. The wait takes at most the
+    /// grace, the force time and one second for the ending of the turn. If the ending is not written by then, the
+    /// effect is `unknown`.
     ///
     /// # Cancel safety
     /// Cancel safe: the stop continues even if no caller waits.
@@ -224,7 +225,7 @@ fn run_scope(
     parent.child(label, options)
 }
 
-/// Engine of the run: runs turns until one does not complete.
+/// Engine of the run: runs the turns in order until one does not complete.
 async fn drive(
     parts: Arc<AgentParts>,
     above: Scope,

@@ -15,7 +15,7 @@ pub struct Settings {
     pub steps_max: Option<u32>,
     /// Maximum turns of a session; `None` means no limit.
     pub turns_max: Option<u32>,
-    /// Budget, shared with everything else that spends from it.
+    /// Budget, which other work may share.
     pub budget: Option<Arc<Budget>>,
     /// Maximum tokens of one answer. With a budget, also the number of tokens that a call reserves for its answer.
     pub output_tokens_max: Option<u64>,
@@ -38,9 +38,9 @@ pub struct Deadlines {
     pub turn: Option<Duration>,
     /// Limit of one step: its model call and its tool calls.
     pub step: Option<Duration>,
-    /// Timeout until the provider's first token. It fails the call; it is not a deadline that stops the turn.
+    /// Timeout until the provider's first token. Exceeding it fails the call, but does not stop the turn.
     pub first_token: Option<Duration>,
-    /// Timeout between two tokens of the provider. It fails the call; it is not a deadline that stops the turn.
+    /// Timeout between two tokens of the provider. Exceeding it fails the call, but does not stop the turn.
     pub between_tokens: Option<Duration>,
     /// Limit of a tool call whose tool sets no limit. It ends the call; the turn continues.
     pub tool: Option<Duration>,

@@ -1,4 +1,4 @@
-//! Tools of an agent: the fixed ones, and those of a source that may change.
+//! Tools of an agent: a fixed set, and the tools of a source that may change.
 
 use std::fmt;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ impl Toolbox {
         }
     }
 
-    /// Returns the tools for which `wanted` is true, with the same filter on later versions of the source.
+    /// Returns the tools that satisfy `wanted`. The same filter applies to later versions of the source.
     pub(crate) fn filtered(&self, wanted: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         let own = self.own.chosen(&wanted);
         let source = self.source.as_ref().map(|of| {

@@ -1,5 +1,5 @@
-//! Runs code of the embedding program as scoped work: a stop waits for it no longer than the stop procedure takes,
-//! whether the code listens, sleeps, panics or blocks its thread.
+//! Runs code of the embedding program as scoped work. A stop waits for the code no longer than the stop procedure
+//! takes, whether the code listens, sleeps, panics or blocks its thread.
 
 use std::future::Future;
 
@@ -38,7 +38,7 @@ pub(crate) async fn run<T: Send + 'static>(
     tokio::select! {
         biased;
         joined = handle => match joined {
-            // An answer during a stop may be an effect of the stop: a command that was killed has not denied anything.
+            // An answer during a stop may be an effect of the stop: a killed command has not denied anything.
             Ok(Some(answer)) if !scope.is_stopped() => UserCodeResult::Answered(answer),
             Err(WorkLost::Panicked) => UserCodeResult::Panicked,
             Ok(_) | Err(WorkLost::Dropped | WorkLost::NoThread) => UserCodeResult::Stopped,

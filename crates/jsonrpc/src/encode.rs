@@ -1,4 +1,4 @@
-//! Messages that are sent, as bodies for [`encode_frame`](crate::encode_frame).
+//! Messages to send, as bodies for [`encode_frame`](crate::encode_frame).
 
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
@@ -69,7 +69,7 @@ pub fn encode_response(id: &RpcId, result: &impl Serialize) -> Result<Vec<u8>, E
     serde_json::to_vec(&record).map_err(EncodeMessageError::NotJson)
 }
 
-/// Returns the body of a response with an error. Without an id it answers a message whose id could not be read.
+/// Returns the body of a response with an error. A response without an id answers a message whose id could not be read.
 pub fn encode_error_response(id: Option<&RpcId>, error: &RpcError) -> Vec<u8> {
     let record = ErrorRecord {
         jsonrpc: "2.0",

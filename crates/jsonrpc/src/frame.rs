@@ -1,22 +1,22 @@
 //! Frames: a header with the length of the body, an empty line, the body.
 //!
 //! The format is the "base protocol" of the Language Server Protocol 3.17. Header lines end with `\r\n`; a bare `\n`
-//! is accepted too. `Content-Length` is the number of bytes of the body. Other headers are ignored, so the body is
-//! taken as UTF-8 whatever `Content-Type` says.
+//! is accepted too. `Content-Length` is the number of bytes of the body. Other headers are ignored, so the body is read
+//! as UTF-8 for every value of `Content-Type`.
 
 use std::mem;
 
 use thiserror::Error;
 
-/// Characters of a wrong header that an error quotes: enough to recognise it in a log.
+/// Maximum number of characters of a wrong header that an error quotes: enough to recognise the header in a log.
 const QUOTED_CHARS_MAX: usize = 64;
 
-/// Sizes beyond which a stream of frames is refused.
+/// Maximum sizes in a stream of frames. A larger frame is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameLimits {
-    /// Bytes of one header, with its line ends and the empty line.
+    /// Maximum bytes of one header, including its line ends and the empty line.
     pub header_bytes_max: usize,
-    /// Bytes of one body.
+    /// Maximum bytes of one body.
     pub body_bytes_max: usize,
 }
 
@@ -59,10 +59,10 @@ pub enum FrameError {
 
 /// Decoder of a stream of frames that arrives in chunks of any size.
 ///
-/// Call [`push`](Self::push) with each chunk, then [`next_frame`](Self::next_frame) until it returns `None`. A caller
-/// that does so never makes the decoder hold more than one header, one body and the largest chunk. The decoder
-/// allocates for bytes that arrived, not for the length that a header announces. Time is linear in the pushed bytes,
-/// whatever the sizes of chunks and frames.
+/// Call [`push`](Self::push) with each chunk, then [`next_frame`](Self::next_frame) until it returns `None`. With such
+/// a caller the decoder holds at most one header, one body and the largest chunk. The decoder allocates memory for
+/// bytes that have arrived, not for the length that a header announces. Time is linear in the pushed bytes, for all
+/// sizes of chunks and frames.
 #[derive(Debug)]
 pub struct FrameDecoder {
     limits: FrameLimits,
@@ -107,7 +107,7 @@ impl FrameDecoder {
         if self.failure.is_some() {
             return;
         }
-        // Moves at most as many bytes as were decoded since the last move, so all moves together are linear.
+        // Moves at most as many bytes as were decoded since the last move, so the total time of all moves is linear.
         if self.input_read_len >= self.input.len() - self.input_read_len {
             self.input.drain(..self.input_read_len);
             self.input_read_len = 0;
@@ -119,7 +119,7 @@ impl FrameDecoder {
     ///
     /// # Errors
     ///
-    /// The stream can't be read further: every later call returns the same error. Frames before the wrong header are
+    /// If the stream can't be read further. Every later call returns the same error. Frames before the wrong header are
     /// returned first.
     pub fn next_frame(&mut self) -> Result<Option<Vec<u8>>, FrameError> {
         if let Some(failure) = &self.failure {
@@ -133,7 +133,7 @@ impl FrameDecoder {
         })
     }
 
-    /// True if all pushed bytes were returned as whole frames: an end of the stream here cuts no frame.
+    /// True if all pushed bytes were returned as whole frames, so that an end of the stream here cuts no frame.
     ///
     /// False after an error, and while `next_frame` has not yet returned `None` for the pushed bytes.
     pub fn is_at_boundary(&self) -> bool {
@@ -162,7 +162,7 @@ impl FrameDecoder {
         }
     }
 
-    /// Moves input to `line`; true when the line is complete.
+    /// Moves input to `line`. Returns true when the line is complete.
     fn read_line(&mut self) -> Result<bool, FrameError> {
         let header_bytes_max = self.limits.header_bytes_max;
         let room = header_bytes_max - self.header_len;

@@ -9,7 +9,7 @@ const LIMITS: FrameLimits = FrameLimits {
 
 type Decoded = (Vec<Vec<u8>>, Option<FrameError>);
 
-/// All frames of a stream that arrives in these chunks, and the error that ends it.
+/// Returns all frames of a stream that arrives in these chunks, and the error that ends the stream.
 fn decode<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Decoded {
     let mut decoder = FrameDecoder::new(LIMITS);
     let mut frames = Vec::new();
@@ -102,7 +102,7 @@ fn malformed_headers_are_errors() {
         (" \r\n", no_colon(" ")),
     ];
     for (header, error) in table {
-        // The rest keeps the case of a header that ends too early from waiting for more.
+        // The trailing bytes complete every header, so that no case waits for more input.
         let stream = format!("Content-Length: 3\r\n\r\nabc{header}\r\n");
         check(stream.as_bytes(), &[b"abc"], Some(error));
     }
@@ -186,7 +186,7 @@ fn body_never_takes_more_than_its_length() {
     }
 }
 
-/// Minutes if a push or a frame took time in proportion to what is buffered.
+/// Takes minutes if the time of a push or of a frame is proportional to the number of buffered bytes.
 #[test]
 fn tiny_chunks_and_tiny_frames_are_linear() {
     let limits = FrameLimits {
@@ -203,7 +203,7 @@ fn tiny_chunks_and_tiny_frames_are_linear() {
     }
     assert_eq!(frames, 1);
 
-    // One chunk of many frames, then a chunk after each of them.
+    // One chunk with many frames, then one chunk after each returned frame.
     decoder.push(&encode_frame(b"{}").repeat(200_000));
     for _ in 0..200_000 {
         assert!(decoder.next_frame().expect("valid").is_some());
@@ -221,7 +221,7 @@ fn encoded_frame_has_only_the_length() {
     );
 }
 
-/// The stream, cut at these places.
+/// Splits the stream at these positions.
 fn split<'a>(stream: &'a [u8], cuts: &[prop::sample::Index]) -> Vec<&'a [u8]> {
     let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(stream.len() + 1)).collect();
     cuts.extend([0, stream.len()]);

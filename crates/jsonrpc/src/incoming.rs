@@ -11,15 +11,16 @@ use crate::encode::{encode_error_response, encode_response};
 use crate::frame::encode_frame;
 use crate::{RpcError, RpcId};
 
-/// Receiver of answers: it puts them into the queue of the connection's writer, and must neither block nor panic.
+/// Receiver of answers. The sink puts an answer into the queue of the connection's writer, and must neither block nor
+/// panic.
 ///
-/// The queue needs no limit of its own: at most `pending_max` answers exist at a time.
+/// The queue needs no separate limit: at most `pending_max` answers exist at a time.
 pub type AnswerSink = Arc<dyn Fn(QueuedAnswer) + Send + Sync>;
 
 /// Requests that were accepted and whose answers are not written yet. Clones share one table.
 ///
-/// Each accepted request gets exactly one answer, also if its [`Responder`] is dropped. It keeps its id and its place
-/// in the limit until the answer was written, so a client that reads no answers soon has its requests refused.
+/// Each accepted request gets exactly one answer, also if its [`Responder`] is dropped. A request keeps its id and its
+/// slot until the answer is written. So a client that reads no answers soon has its requests refused.
 #[derive(Clone)]
 pub struct IncomingRequests {
     slots: Arc<RequestSlots>,
@@ -44,13 +45,13 @@ impl IncomingRequests {
         }
     }
 
-    /// Takes a request in, and returns the duty to answer it.
+    /// Accepts a request, and returns its responder.
     ///
     /// # Errors
     ///
-    /// The error is the answer to send: the id belongs to a request in flight ([`RpcError::INVALID_REQUEST`]), or
-    /// `pending_max` requests are in flight ([`RpcError::OVERLOADED`]). These refusals count towards no limit, so write
-    /// one before you read the next message.
+    /// Returns the error to send as the answer. Either a request with this id is in flight
+    /// ([`RpcError::INVALID_REQUEST`]), or `pending_max` requests are in flight ([`RpcError::OVERLOADED`]). These error
+    /// answers count towards no limit, so write each one before you read the next message.
     pub fn accept(&self, id: RpcId) -> Result<Responder, RpcError> {
         let pending_max = self.slots.pending_max;
         let mut occupied = self.slots.occupied.lock();
@@ -89,10 +90,10 @@ impl fmt::Debug for IncomingRequests {
     }
 }
 
-/// Place of one request in the table; free when this is dropped.
+/// Slot of one request in the table; dropping it frees the slot.
 struct RequestSlot {
     id: RpcId,
-    /// Without the sink, which may own the queue that holds this slot.
+    /// Does not include the sink, which may own the queue that holds this slot.
     slots: Arc<RequestSlots>,
 }
 
@@ -102,7 +103,8 @@ impl Drop for RequestSlot {
     }
 }
 
-/// Duty to answer one request. Dropped without an answer, also by a panic, it answers with an internal error.
+/// Obligation to answer one request. If the responder is dropped without an answer, also by a panic, the request is
+/// answered with an internal error.
 #[must_use = "dropping it answers the request with an internal error"]
 pub struct Responder {
     /// `None` once the request is answered.
@@ -122,10 +124,10 @@ impl Responder {
         });
     }
 
-    /// Sends the answer, unless the request has one.
+    /// Sends the answer, unless the request already has one.
     fn answer(&mut self, body_for: impl FnOnce(&RpcId) -> Vec<u8>) {
         let Some(slot) = &self.slot else { return };
-        // If this panics, the slot is still here, and dropping the responder answers.
+        // If this line panics, the slot is still set, so dropping the responder sends an answer.
         let frame = encode_frame(&body_for(&slot.id));
         if let Some(slot) = self.slot.take() {
             (self.sink)(QueuedAnswer { frame, slot });
@@ -151,7 +153,7 @@ impl fmt::Debug for Responder {
     }
 }
 
-/// Answer that is ready to be written. Drop it after the write: that frees the id and the place of its request.
+/// Answer that is ready to be written. Drop it after the write, to free the id and the slot of its request.
 #[must_use = "the request is answered only when the frame is written"]
 pub struct QueuedAnswer {
     frame: Vec<u8>,

@@ -1,8 +1,8 @@
 //! JSON-RPC 2.0 with Content-Length framing, as the Language Server Protocol uses it: frames, messages, and pending
 //! requests in both directions.
 //!
-//! The rules are those of the [JSON-RPC 2.0 specification] and of the [base protocol of LSP 3.17]. This crate is no
-//! transport: it reads no stream and spawns nothing. The caller pushes bytes in and writes frames out.
+//! The rules are those of the [JSON-RPC 2.0 specification] and of the [base protocol of LSP 3.17]. This crate does no
+//! I/O: it reads no stream and spawns no task. The caller pushes received bytes and writes the returned frames.
 //!
 //! ```
 //! use std::sync::{Arc, mpsc};
@@ -12,7 +12,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let (tx, rx) = mpsc::channel();
 //! let sink = Arc::new(move |answer| {
-//!     // A queue without a reader drops the answer, which frees the place of its request.
+//!     // A queue without a reader drops the answer, which frees the slot of its request.
 //!     tx.send(answer).ok();
 //! });
 //! let requests = IncomingRequests::new(64, sink);
@@ -49,12 +49,12 @@
 //! # Invariants
 //!
 //! 1. Any split of a stream into chunks decodes to the same frames, and ends with the same error if there is one.
-//! 2. Input costs memory only for bytes that arrived: a decoder holds at most one header, one body and the largest
-//!    chunk; `pending_max` bounds each table of requests.
+//! 2. Input costs memory only for bytes that have arrived: a decoder holds at most one header, one body and the largest
+//!    chunk. `pending_max` bounds each table of requests.
 //! 3. No input panics, and no depth of nesting overflows the stack.
-//! 4. An id is answered byte for byte as it was written.
-//! 5. An accepted request gets exactly one answer. Its id and its place are free only when the answer was written.
-//! 6. A sent request gets at most one answer, and it leaves the table with its answer, its withdrawal, or the close.
+//! 4. An answer repeats the id of its request byte for byte.
+//! 5. An accepted request gets exactly one answer. Its id and its slot become free only when the answer is written.
+//! 6. A sent request gets at most one answer. It leaves the table with its answer, its withdrawal, or the close.
 //!
 //! # Cancel safety
 //!

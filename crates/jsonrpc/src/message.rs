@@ -1,7 +1,7 @@
-//! Messages that arrive: requests, notifications and responses of JSON-RPC 2.0.
+//! Received messages: requests, notifications and responses of JSON-RPC 2.0.
 //!
-//! Parameters and results stay raw JSON, which the method's own code reads into its types. They were checked to be
-//! JSON, in a loop rather than by recursion: no depth of nesting overflows the stack here.
+//! Parameters and results stay raw JSON, which the code of each method converts to its types. This module checks that
+//! they are JSON, in a loop rather than by recursion, so no depth of nesting overflows the stack here.
 
 use std::str;
 
@@ -24,12 +24,12 @@ pub enum IncomingMessage {
         /// Object or array, if there are parameters.
         params: Option<Box<RawValue>>,
     },
-    /// The answer to a request of this side.
+    /// The answer to a request that this side sent.
     Response {
-        /// Id of the request. `None` (`null` on the wire) comes only with an error: the other side could not read the
-        /// id.
+        /// Id of the request. `None` (`null` on the wire) occurs only with an error, if the other side could not read
+        /// the id.
         id: Option<RpcId>,
-        /// Result, or why there is none.
+        /// The result, or the error in its place.
         result: Result<Box<RawValue>, RpcError>,
     },
 }
@@ -37,7 +37,7 @@ pub enum IncomingMessage {
 /// A request that must be answered.
 #[derive(Debug, Clone)]
 pub struct IncomingRequest {
-    /// Id to answer to.
+    /// Id that the answer must repeat.
     pub id: RpcId,
     /// Name of the method.
     pub method: String,
@@ -49,12 +49,12 @@ pub struct IncomingRequest {
 #[derive(Debug, Clone, PartialEq, Error)]
 #[error("malformed message: {error}")]
 pub struct MalformedMessage {
-    /// Id that the message has, if it could be read and is unambiguous.
+    /// Id of the message, if it could be read and is unambiguous.
     pub id: Option<RpcId>,
     /// Answer to a malformed request.
     pub error: RpcError,
-    /// True for a response: a result or an error without a method. Never answer it. Its id, if any, is that of a
-    /// request of this side, which can be completed with `error`.
+    /// True for a response: a message with a result or an error and without a method. Never answer it. Its id, if any,
+    /// belongs to a request of this side, which can be completed with `error`.
     pub is_response: bool,
 }
 
@@ -66,8 +66,8 @@ impl IncomingMessage {
     /// # Errors
     ///
     /// - [`RpcError::PARSE_ERROR`]: the body is not UTF-8 or not JSON.
-    /// - [`RpcError::INVALID_REQUEST`]: the JSON is not a message of JSON-RPC 2.0. Batches belong here, because LSP has
-    ///   none, and so does every message with a [reserved key](has_reserved_key).
+    /// - [`RpcError::INVALID_REQUEST`]: the JSON is not a message of JSON-RPC 2.0. This includes batches, which LSP
+    ///   does not have, and every message with a [reserved key](has_reserved_key).
     pub fn parse(body: &[u8]) -> Result<Self, Box<MalformedMessage>> {
         let text = str::from_utf8(body).map_err(|error| {
             let error = RpcError::parse_error(format!("invalid UTF-8: {error}"));
@@ -89,7 +89,7 @@ impl IncomingMessage {
         }
         let fields: RawMessageFields<'_> = serde_json::from_str(whole.get()).map_err(not_json)?;
         let id = fields.id.and_then(RpcId::from_raw);
-        // What is raw here is read by others.
+        // Other code parses the raw JSON of this message, so reserved keys are refused here.
         let read = if has_reserved_key(body) {
             Err("an object has a key that is reserved: it begins with `$serde_json::private::`")
         } else {
@@ -116,7 +116,7 @@ impl MalformedMessage {
     }
 }
 
-/// Builds the message; the error says why it is invalid. `id` is the field of that name, if it is a valid id.
+/// Builds the message, or returns the reason why it is invalid. `id` is the field of that name, if it is a valid id.
 fn message(
     fields: &RawMessageFields<'_>,
     id: Option<&RpcId>,
@@ -178,7 +178,7 @@ fn response(
 }
 
 fn rpc_error(value: &RawValue) -> Option<RpcError> {
-    // An array would be read as the fields in their order.
+    // An array would be read as the error's fields in their order.
     is_object(value)
         .then(|| serde_json::from_str(value.get()).ok())
         .flatten()

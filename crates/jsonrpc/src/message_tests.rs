@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{encode_error_response, encode_notification, encode_request, encode_response};
 
-/// The message as text, with its raw JSON.
+/// Formats the message as text, with its raw JSON.
 fn parsed(body: &str) -> String {
     match IncomingMessage::parse(body.as_bytes()).expect(body) {
         IncomingMessage::Request(request) => {
@@ -66,7 +66,7 @@ fn valid_messages_are_read() {
     }
 }
 
-/// Checks the error of a body: its code, the id as JSON, and whether the body counts as a response.
+/// Checks the error of a body: its code, the id as JSON, and if the body counts as a response.
 #[track_caller]
 fn check(body: impl AsRef<[u8]>, code: i64, id: Option<&str>, is_response: bool) {
     let body = body.as_ref();
@@ -225,13 +225,13 @@ fn deep_nesting_does_not_overflow_the_stack() {
     check("[".repeat(1_000_000), RpcError::PARSE_ERROR, None, false);
     let id = format!(r#"{{"jsonrpc":"2.0","id":{deep},"method":"m"}}"#);
     check(id, RpcError::INVALID_REQUEST, None, false);
-    // The data of an error is read into values, with the limit of the JSON library.
+    // The data of an error is parsed into values, so the depth limit of the JSON library applies.
     let error =
         format!(r#"{{"jsonrpc":"2.0","id":1,"error":{{"code":1,"message":"","data":{deep}}}}}"#);
     check(error, RpcError::INVALID_REQUEST, Some("1"), true);
 }
 
-/// The JSON library would read another value of it, of any depth.
+/// The JSON library would read such a key as a different value, of any depth.
 #[test]
 fn reserved_keys_are_refused_wherever_they_are() {
     let deep = r#"[{"$serde_json::private::RawValue":"[1]"}]"#;

@@ -1,4 +1,4 @@
-//! Requests of this side that wait for their answers.
+//! Requests of this side that wait for answers.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,10 +16,10 @@ use crate::{RpcError, RpcId};
 
 type RpcResult = Result<Box<RawValue>, RpcError>;
 
-/// Requests that were sent and not answered yet. Clones share one table.
+/// Requests that were sent and are not answered yet. Clones share one table.
 ///
-/// Ids are the integers from 1 and are never used twice. Taking a request out of the table is answering it, so each
-/// gets at most one answer.
+/// Ids are the integers from 1 and are never reused. An answer removes its request from the table, so each request gets
+/// at most one answer.
 #[derive(Clone)]
 pub struct OutgoingRequests {
     table: Arc<Mutex<PendingTable>>,
@@ -35,7 +35,7 @@ struct PendingTable {
 /// Reason why a request can't be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum BeginRequestError {
-    /// As many requests as allowed wait for an answer.
+    /// The maximum number of requests already wait for an answer.
     #[error("{pending_max} requests already wait for an answer")]
     TooMany {
         /// The limit, in requests.
@@ -57,12 +57,12 @@ pub enum RpcFailure {
     Closed,
 }
 
-/// Destination of an answer that was given to [`OutgoingRequests::complete`].
+/// Destination of an answer that was passed to [`OutgoingRequests::complete`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AnswerDelivery {
     /// The answer went to the waiting request.
     Delivered,
-    /// No request waits under this id: it was never sent, already answered, withdrawn or closed.
+    /// No request waits under this id: the request was never sent, is already answered, or was withdrawn or closed.
     Unknown,
 }
 
@@ -80,11 +80,11 @@ impl OutgoingRequests {
         }
     }
 
-    /// Registers a request. Send it afterwards, with the returned id; if it can't be sent, drop the returned future.
+    /// Registers a request. Send it afterwards, with the returned id. If it can't be sent, drop the returned future.
     ///
     /// # Errors
     ///
-    /// Nothing is registered: too many requests are pending, or the table is closed.
+    /// If too many requests are pending, or the table is closed. Nothing is registered then.
     pub fn begin(&self) -> Result<(RpcId, PendingResponse), BeginRequestError> {
         let mut table = self.table.lock();
         if table.is_closed {
@@ -107,13 +107,13 @@ impl OutgoingRequests {
         Ok((id, answer))
     }
 
-    /// Hands an answer to the request that waits for it.
+    /// Passes an answer to the request that waits for it.
     pub fn complete(&self, id: &RpcId, result: Result<Box<RawValue>, RpcError>) -> AnswerDelivery {
-        // The lock ends with this statement: sending wakes the waiter.
+        // The lock is released at the end of this statement, because sending wakes the waiter.
         let waiting = self.table.lock().waiting.remove(id);
         match waiting.map(|tx| tx.send(result)) {
             Some(Ok(())) => AnswerDelivery::Delivered,
-            // The error is a waiter that is being dropped at this moment.
+            // `send` fails if the waiter is being dropped at this moment.
             Some(Err(_)) | None => AnswerDelivery::Unknown,
         }
     }
@@ -147,18 +147,18 @@ impl fmt::Debug for OutgoingRequests {
 ///
 /// # Cancel safety
 ///
-/// Polling can pause and continue at will. Dropping the future withdraws the request: its place is free at once, and a
+/// Polling can pause and continue at will. Dropping the future withdraws the request: its slot is free at once, and a
 /// later answer is [`AnswerDelivery::Unknown`]. The other side is not informed.
 ///
 /// # Panics
 ///
-/// When polled again after it returned the answer.
+/// If polled again after it returned the answer.
 #[derive(Debug)]
 #[must_use = "dropping it withdraws the request"]
 pub struct PendingResponse {
     id: RpcId,
     rx: oneshot::Receiver<RpcResult>,
-    /// Weak, so that waiting requests end with the last handle of the table.
+    /// Weak, so that waiting requests end when the last handle of the table is dropped.
     table: Weak<Mutex<PendingTable>>,
 }
 
@@ -178,7 +178,7 @@ impl Future for PendingResponse {
 impl Drop for PendingResponse {
     fn drop(&mut self) {
         if let Some(table) = self.table.upgrade() {
-            // The lock ends with this statement.
+            // The lock is released at the end of this statement.
             let withdrawn = table.lock().waiting.remove(&self.id);
             drop(withdrawn);
         }

@@ -196,7 +196,7 @@ proptest! {
         const PENDING_MAX: usize = 3;
         let requests = OutgoingRequests::new(PENDING_MAX);
         let mut answers: HashMap<u64, PendingResponse> = HashMap::new();
-        // Model: requests without an answer, and answers that were not fetched.
+        // Model of the table: requests without an answer, and answers that were not fetched.
         let mut pending: Vec<u64> = Vec::new();
         let mut arrived: HashMap<u64, Result<String, RpcFailure>> = HashMap::new();
         let (mut last_id, mut is_closed) = (0, false);

@@ -1,4 +1,4 @@
-//! Fields of a message as raw JSON, so that a field of a wrong type hides no other field.
+//! Fields of a message as raw JSON, so that one field of a wrong type does not prevent reading the other fields.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ pub(crate) struct RawMessageFields<'a> {
     pub(crate) params: Option<&'a RawValue>,
     pub(crate) result: Option<&'a RawValue>,
     pub(crate) error: Option<&'a RawValue>,
-    /// A field that occurs more than once; `id` if it is one of several.
+    /// A field that occurs more than once; `id` if it is among several such fields.
     pub(crate) repeated: Option<&'static str>,
 }
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 
-/// Error that one side answers a request with.
+/// Error with which one side answers a request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Error)]
 #[error("{message} (JSON-RPC error {code})")]
 pub struct RpcError {
@@ -28,8 +28,8 @@ impl RpcError {
     pub const INVALID_PARAMS: i64 = -32602;
     /// Code of a failure of the side that answers.
     pub const INTERNAL_ERROR: i64 = -32603;
-    /// Code of a request that was refused because too many are in flight. It is the first code that the specification
-    /// leaves to servers.
+    /// Code of a request that was refused because too many requests are in flight. It is the first code that the
+    /// specification leaves to servers.
     pub const OVERLOADED: i64 = -32000;
 
     /// Creates an error without data.
@@ -41,32 +41,33 @@ impl RpcError {
         }
     }
 
-    /// The message is not JSON.
+    /// Error of a message that is not JSON.
     pub fn parse_error(message: impl Into<String>) -> Self {
         Self::new(Self::PARSE_ERROR, message)
     }
 
-    /// The JSON is not a valid message.
+    /// Error of JSON that is not a valid message.
     pub fn invalid_request(message: impl Into<String>) -> Self {
         Self::new(Self::INVALID_REQUEST, message)
     }
 
-    /// The method does not exist.
+    /// Error of a method that does not exist.
     pub fn method_not_found(name: &str) -> Self {
         Self::new(Self::METHOD_NOT_FOUND, format!("Unhandled method {name}"))
     }
 
-    /// The parameters do not fit the method.
+    /// Error of parameters that do not fit the method.
     pub fn invalid_params(message: impl Into<String>) -> Self {
         Self::new(Self::INVALID_PARAMS, message)
     }
 
-    /// The side that answers failed.
+    /// Error of a failure of the side that answers.
     pub fn internal_error(message: impl Into<String>) -> Self {
         Self::new(Self::INTERNAL_ERROR, message)
     }
 
-    /// Too many requests are in flight; the request may be sent again later.
+    /// Error of a request that was refused because too many requests are in flight. The request may be sent again
+    /// later.
     pub fn overloaded(message: impl Into<String>) -> Self {
         Self::new(Self::OVERLOADED, message)
     }

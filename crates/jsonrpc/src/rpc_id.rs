@@ -11,10 +11,11 @@ use serde_json::value::RawValue;
 /// Identifier of a request: the JSON text of a string or of a number, kept verbatim.
 ///
 /// An answer repeats the text byte for byte, so integers beyond 64 bits, fractions and escapes survive. Two ids are
-/// equal if their texts are: `1` is neither `1.0` nor `"1"`, and `"a"` is not `"\u0061"`. A clone shares the text.
+/// equal if their texts are equal: `1` is neither `1.0` nor `"1"`, and `"a"` is not `"\u0061"`. A clone shares the
+/// text.
 ///
-/// JSON-RPC 2.0 also knows the id `null`, for answers to a request whose id could not be read. It is not a value of
-/// this type: such an answer has no id.
+/// JSON-RPC 2.0 also defines the id `null`, for answers to a request whose id could not be read. This type has no such
+/// value: such an answer has no id.
 #[derive(Clone)]
 pub struct RpcId(Arc<RawValue>);
 
@@ -26,7 +27,7 @@ impl RpcId {
         is_id.then(|| Self(Arc::from(value.to_owned())))
     }
 
-    /// The JSON text; a string has its quotes.
+    /// The JSON text; a string includes its quotes.
     pub fn as_json(&self) -> &str {
         self.0.get()
     }

@@ -1,7 +1,7 @@
 //! Cost of a `shell` call, including its keeper, compared with a bare `sh -c`.
 //!
-//! The benchmark runs its own binary as the keeper. The first call of a process starts a keeper and has its own figure;
-//! the other figures are those of later calls.
+//! The benchmark runs its own binary as the keeper. The first call of a process starts a keeper and has a separate
+//! figure. The other figures are those of later calls.
 
 use std::process::{ExitCode, Stdio};
 use std::sync::Arc;

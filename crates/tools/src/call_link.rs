@@ -12,12 +12,12 @@ use crate::call_progress::CallProgress;
 use crate::effect::FileChange;
 use crate::file_state::FileState;
 
-/// Observer of a running call. Called on the tool's own thread: must not block.
+/// Observer of a running call. Its methods run on the tool's own thread and must not block.
 pub trait CallObserver: Send + Sync {
     /// A piece of output, for display.
     fn output(&self, call_id: &CallId, output: &[u8]);
 
-    /// Progress, for display. A later one replaces it.
+    /// Progress, for display. Later progress replaces it.
     fn progress(&self, call_id: &CallId, progress: &CallProgress);
 
     /// A heartbeat.
@@ -34,14 +34,14 @@ struct CallLinkInner {
     metered: Mutex<MeteredUsage>,
     exit_code: OnceLock<i32>,
     change: OnceLock<Arc<FileChange>>,
-    /// State of the file that a question has shown.
+    /// State of the file that the permission question has shown.
     shown: OnceLock<FileState>,
     /// True if the tool listens for promotion to the background.
     is_promotable: AtomicBool,
     promoted: SetOnce<()>,
 }
 
-/// Usage that a link has counted until its handover: under one lock, so that each token is counted once.
+/// Usage that a link has counted until its handover. Both fields share one lock, so that each token is counted once.
 #[derive(Default)]
 struct MeteredUsage {
     usage: Usage,
@@ -83,15 +83,15 @@ impl CallLink {
         Self::new(call_id, Arc::new(NullObserver))
     }
 
-    /// Forwards all further reports to `other`: the call has its answer, and its work continues there. Usage counted so
-    /// far stays with the call.
+    /// Forwards all further reports to `other`. Called when the call has its answer and its work continues there. Usage
+    /// counted so far stays with the call.
     pub fn hand_over_to(&self, other: &Self) {
         if let Some(inner) = &self.0 {
             inner.metered.lock().handed_over = Some(other.clone());
         }
     }
 
-    /// Shows a piece of output to the observer, and sends a heartbeat. A piece may begin and end inside a character.
+    /// Sends a piece of output to the observer, and a heartbeat. A piece may begin and end inside a character.
     pub fn output(&self, output: impl AsRef<[u8]>) {
         let Some(inner) = &self.0 else { return };
         if let Some(other) = inner.handed_over() {
@@ -101,7 +101,7 @@ impl CallLink {
         inner.observer.output(&inner.call_id, output.as_ref());
     }
 
-    /// Shows progress to the observer, and sends a heartbeat.
+    /// Sends progress to the observer, and a heartbeat.
     pub fn progress(&self, progress: &CallProgress) {
         let Some(inner) = &self.0 else { return };
         if let Some(other) = inner.handed_over() {
@@ -111,7 +111,7 @@ impl CallLink {
         inner.observer.progress(&inner.call_id, progress);
     }
 
-    /// Sends a heartbeat: the call waits for something that makes progress.
+    /// Sends a heartbeat, while the call waits for other work that makes progress.
     pub fn heartbeat(&self) {
         let Some(inner) = &self.0 else { return };
         if let Some(other) = inner.handed_over() {
@@ -120,7 +120,7 @@ impl CallLink {
         inner.observer.heartbeat();
     }
 
-    /// Counts tokens that the call has used. They count for every outcome of the call.
+    /// Counts tokens that the call has used. The tokens count for every outcome of the call.
     pub fn meter(&self, usage: Usage) {
         let Some(inner) = &self.0 else { return };
         let mut metered = inner.metered.lock();
@@ -139,10 +139,10 @@ impl CallLink {
             .map_or_else(Usage::default, |inner| inner.metered.lock().usage)
     }
 
-    /// Records the exit code of the command that the call ran. The first one stands.
+    /// Records the exit code of the command that the call ran. Only the first code is kept.
     pub fn exited(&self, code: i32) {
         if let Some(inner) = &self.0 {
-            // Fails if a code was recorded before, which stands.
+            // Fails if a code was recorded before; that code is kept.
             let _ = inner.exit_code.set(code);
         }
     }
@@ -152,23 +152,23 @@ impl CallLink {
         self.0.as_ref()?.exit_code.get().copied()
     }
 
-    /// Records the change of a file that the call has made, for display. The first one stands.
+    /// Records the change of a file that the call has made, for display. Only the first change is kept.
     pub fn changed(&self, change: FileChange) {
         if let Some(inner) = &self.0 {
-            // Fails if a change was recorded before, which stands.
+            // Fails if a change was recorded before; that change is kept.
             drop(inner.change.set(Arc::new(change)));
         }
     }
 
-    /// Records the state of the file that the question about the call shows. The first one stands.
+    /// Records the state of the file that the question about the call shows. Only the first state is kept.
     pub(crate) fn set_shown(&self, state: FileState) {
         if let Some(inner) = &self.0 {
-            // Fails if a state was recorded before, which stands.
+            // Fails if a state was recorded before; that state is kept.
             let _stands = inner.shown.set(state);
         }
     }
 
-    /// State of the file that a person has seen when the call was permitted.
+    /// State of the file that a person saw when the call was permitted.
     pub(crate) fn shown(&self) -> Option<FileState> {
         self.0.as_ref()?.shown.get().copied()
     }
@@ -178,7 +178,8 @@ impl CallLink {
         self.0.as_ref()?.change.get().cloned()
     }
 
-    /// Resolves when the call is asked to continue in the background. A tool that never awaits this cannot be asked.
+    /// Resolves when the call is asked to continue in the background. A tool that never awaits this future cannot be
+    /// asked.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -199,7 +200,7 @@ impl CallLink {
     pub fn promote(&self) -> Result<(), NotPromotable> {
         match &self.0 {
             Some(inner) if inner.is_promotable.load(Ordering::Acquire) => {
-                // Fails if it was set by an earlier request.
+                // Fails if an earlier request has set it.
                 drop(inner.promoted.set(()));
                 Ok(())
             }

@@ -1,4 +1,4 @@
-//! Progress of a running call, as its tool reports it.
+//! Progress of a running call, reported by its tool.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,24 +9,24 @@ use serde::{Deserialize, Serialize};
 /// Maximum length of a message, in characters: a line or two.
 const MESSAGE_CHARS_MAX: usize = 500;
 
-/// Numbers from which a number is shown with an exponent: longer ones have no room on a screen.
+/// Smallest number that is shown with an exponent: longer numbers do not fit on a screen.
 const SHOWN_MAX: f64 = 1e12;
 
 /// Progress of a running call. The numbers are finite and not negative, and `progress` is never more than `total`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CallProgress {
-    /// Amount that is done.
+    /// Completed amount.
     pub progress: f64,
-    /// Amount that there is to do, if it is known.
+    /// Total amount, if it is known.
     pub total: Option<f64>,
-    /// State of the work, in the words of its tool. Not escaped.
+    /// State of the work, as its tool describes it. Not escaped.
     #[schemars(with = "Option<String>")]
     pub message: Option<Arc<str>>,
 }
 
 impl CallProgress {
-    /// Progress from numbers that nobody has checked. `None` if `progress` is no amount. A total that cannot be true is
-    /// left out.
+    /// Creates progress from unchecked numbers. `None` if `progress` is not a finite, non-negative number. An
+    /// impossible total is left out.
     pub fn checked(progress: f64, total: Option<f64>, message: Option<&str>) -> Option<Self> {
         let is_amount = |amount: f64| amount.is_finite() && amount >= 0.0;
         let total = total.filter(|total| is_amount(*total) && *total > 0.0 && progress <= *total);
@@ -38,7 +38,7 @@ impl CallProgress {
         })
     }
 
-    /// Part that is done, from 0 to 1, if the total is known.
+    /// Completed share, from 0 to 1, if the total is known.
     pub fn share(&self) -> Option<f64> {
         Some(self.progress / self.total?)
     }
@@ -53,7 +53,7 @@ impl CallProgress {
     }
 }
 
-/// One line, such as `linking (3/10)`.
+/// Writes one line, such as `linking (3/10)`.
 impl fmt::Display for CallProgress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.message {

@@ -1,7 +1,7 @@
-//! Commands: the single way to run those of a model, of hooks and guardrails, and MCP servers.
+//! Commands of a model, of hooks and of guardrails, and MCP servers. This module is the only way to run them.
 //!
 //! A command is spawned in a scope, so every stop of the scope covers it: SIGTERM, the grace, SIGKILL, and an item of
-//! the receipt. Its output is read continuously, also during a stop, so that it never blocks on a full pipe.
+//! the receipt. The output is read continuously, also during a stop, so that the command never blocks on a full pipe.
 
 use std::io;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use tokio::time::Instant;
 /// Size of one read from a pipe, in bytes: the default capacity of a pipe.
 const PIPE_BYTES: usize = 64 * 1024;
 
-/// Time that descendants get to end after the command itself: the rest of a pipeline ends a few milliseconds later and
-/// is no background work.
+/// Time that descendants get to end after the command itself. The rest of a pipeline ends a few milliseconds later and
+/// is not background work.
 const SETTLE: Duration = Duration::from_millis(50);
 
 /// Maximum length of a command's name in receipts and lists, in characters: one line of a terminal.
@@ -29,7 +29,7 @@ const NAME_CHARS_MAX: usize = 80;
 pub struct RunningCommand {
     /// Processes of the command.
     pub process: Process,
-    /// Reader of their output.
+    /// Reader of the command's output.
     pub reader: OutputReader,
 }
 
@@ -82,8 +82,8 @@ impl RunningCommand {
         let Some(limit) = limit else {
             return reading.await.map(|()| None);
         };
-        // Not a `select!` with the output first: endless output would use up the task's budget, and a timer without
-        // budget never fires.
+        // Not a `select!` that polls the output first: endless output would use up the task's budget, and a timer
+        // without budget never fires.
         if let Ok(read) = tokio::time::timeout_at(limit.until, &mut reading).await {
             return read.map(|()| None);
         }
@@ -93,7 +93,8 @@ impl RunningCommand {
         let mut read = false;
         loop {
             tokio::select! {
-                // The receipt first: endless output must not delay it. The rest of the output is read below.
+                // The receipt is polled first, because endless output must not delay it. The rest of the output is read
+                // below.
                 biased;
                 receipt = stop.receipt() => {
                     if receipt.quiet() && !read {
@@ -112,7 +113,7 @@ impl RunningCommand {
     /// Waits for the command's exit status.
     ///
     /// # Errors
-    /// The reason, in one line, if the command never started or its status is unknown.
+    /// If the command never started or its status is unknown. The error is the reason, in one line.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -136,7 +137,7 @@ impl RunningCommand {
     /// Cancel safe.
     pub async fn left_over(&self) -> Vec<TreeMember> {
         match tokio::time::timeout(SETTLE, self.process.handle().wait_empty()).await {
-            // Empty; or unknown because the command was stopped.
+            // The tree is empty, or its state is unknown because the command was stopped.
             Ok(_) => Vec::new(),
             Err(_elapsed) => self.process.members().await,
         }
@@ -153,7 +154,7 @@ async fn read_to_exit(reader: &mut OutputReader, mut take: impl FnMut(&[u8])) ->
     }
 }
 
-/// Passes the output to `take` until no process is left that could print.
+/// Passes the output to `take` until no process remains that could print.
 ///
 /// # Errors
 /// If the output cannot be read.
@@ -185,7 +186,8 @@ pub fn command_name(command: &str) -> Arc<str> {
     name.into()
 }
 
-/// Exit code as a shell has it: 128 and the number of the signal if one killed the command. `None` if it is unknown.
+/// Exit code by the convention of shells: 128 plus the number of the signal if a signal killed the command. `None` if
+/// the exit is unknown.
 pub(crate) fn exit_code(exit: ExitInfo) -> Option<i32> {
     match exit {
         ExitInfo::Code(code) => Some(code),

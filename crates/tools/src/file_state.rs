@@ -1,9 +1,9 @@
-//! States of files: whether one is still what was seen before.
+//! States of files, to detect if a file has changed since an earlier look.
 
 use rustix::fs::Stat;
 
-/// State of a file, or that there is none: its inode, its length and the time of its last change. In the same state it
-/// has the same content.
+/// State of a file: its device, inode, length and time of the last change; or the absence of a file. A file in an equal
+/// state has equal content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileState(Option<(u64, u64, i64, i64, u64)>);
 

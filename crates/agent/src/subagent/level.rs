@@ -8,7 +8,8 @@ use crate::agent::Agent;
 /// Shared parts of the sub-agents of one agent.
 #[derive(Debug)]
 pub(super) struct SubAgentLevel {
-    /// Agent without this tool: with the tools of its sub-agents, and the parent of their budgets.
+    /// Agent without this tool. Its tools are the tools of the sub-agents, and its budget is the parent of their
+    /// budgets.
     pub(super) base: Agent,
     pub(super) limits: SubAgentLimits,
     pub(super) running: SubAgentCount,

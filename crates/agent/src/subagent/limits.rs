@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Default depth of sub-agents: one does a part of the work and may divide that part once more. Deeper levels are
-/// mostly a model that passes its task on.
+/// Default depth of sub-agents: a sub-agent may divide its part of the work once more. Deeper levels mostly mean that a
+/// model passes its task on.
 pub const DEPTH_MAX_DEFAULT: u32 = 2;
 
 /// Default number of sub-agents that run at once. Each keeps a model call in flight, and few providers accept more per
-/// key; nor could a person follow more.
+/// key. A person could not follow more either.
 pub const RUNNING_MAX_DEFAULT: u32 = 8;
 
 /// Default step limit of one sub-agent: half of a session turn's limit, since it does only a part of the work.
@@ -23,7 +23,8 @@ pub struct SubAgentLimits {
     pub running_max: u32,
     /// Maximum steps of each sub-agent; the agent's own limit applies if it is lower.
     pub steps_max: u32,
-    /// Token budget of each sub-agent, with those below it. At most half of the remaining tokens of a parent budget.
+    /// Token budget of each sub-agent, including the sub-agents below it. At most half of the remaining tokens of a
+    /// parent budget.
     pub budget_tokens: Option<u64>,
 }
 
@@ -43,7 +44,7 @@ impl Default for SubAgentLimits {
 pub(super) struct SubAgentCount(Arc<AtomicU32>);
 
 impl SubAgentCount {
-    /// Counts one more. `None` if the limit is reached.
+    /// Increments the counter. `None` if the limit is reached.
     pub(super) fn acquire(&self, running_max: u32) -> Option<RunningGuard> {
         let one_more = |running: u32| (running < running_max).then_some(running + 1);
         let counted = self

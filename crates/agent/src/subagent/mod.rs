@@ -8,14 +8,15 @@
 //! Invariants:
 //! 1. A sub-agent runs in the scope of its call, or of its background work, and so do all sub-agents below it: a stop
 //!    of that scope stops all of them. Each of their calls is a separate item of the receipt.
-//! 2. Its budget is reserved from the budget of the agent that starts it; see [`Budget`](allstop_core::turn::Budget).
-//! 3. The usage of its model calls is metered with its call, and with every call above, when each model call ends: no
-//!    usage is lost if the call is dropped. In the background, where no call waits for it, usage is metered with the
-//!    end of the work; see `promotion` for a sub-agent that moves there later.
+//! 2. The budget of a sub-agent is reserved from the budget of the agent that starts it; see
+//!    [`Budget`](allstop_core::turn::Budget).
+//! 3. The usage of a sub-agent's model calls is metered with its call, and with every enclosing call, when each model
+//!    call ends. No usage is lost if the call is dropped. In the background, where no call waits for the sub-agent,
+//!    usage is metered with the end of the work; see `promotion` for a sub-agent that moves there later.
 //! 4. At most [`SubAgentLimits::running_max`] sub-agents run at any moment, over all depths.
 //!
-//! Only the outermost agent starts sub-agents in the background, and only its own calls can move there: it receives the
-//! note about their end. Commands that a sub-agent starts in the background belong to the session.
+//! Only the outermost agent starts sub-agents in the background, and only its own calls can move there, because it
+//! receives the note about their end. Commands that a sub-agent starts in the background belong to the session.
 //!
 //! Ids of calls are unique within one agent. In receipts, events and records, and for a stop of one call, a call of a
 //! sub-agent is named by the path of calls that contain it: `call_1/call_2`. Models see only their own ids.

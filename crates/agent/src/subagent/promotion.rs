@@ -39,7 +39,7 @@ pub(super) async fn run(
         call_link.output(line);
     });
     tokio::select! {
-        // The answer first: if it is there, nothing is left to move.
+        // The answer has priority: after the end of the sub-agent no work remains to move.
         biased;
         answer = running.answer() => return running.finish_with(answer, call).await,
         () = link.promotion() => {}
@@ -52,7 +52,8 @@ pub(super) async fn run(
     match promote_task(&*place.host, spec, &scope, waiting) {
         Ok(work) => {
             link.hand_over_to(&background_link);
-            // Refused if a stop of the work was first: then the sub-agent is dropped here, and has been stopped.
+            // Refused if a stop of the work was first. The sub-agent is then dropped here; the stop has already covered
+            // it.
             drop(hand_over.send(running));
             Ok(runs_in_background(&work))
         }

@@ -42,7 +42,7 @@ pub(crate) struct TurnInput {
     pub(crate) decision: Arc<CommitDecision>,
 }
 
-/// Reason for which a turn ends without a final answer.
+/// Reason why a turn ends without a final answer.
 pub(crate) enum TurnInterrupt {
     /// A stop covers the turn; its scope has the cause.
     Stopped,
@@ -86,9 +86,9 @@ pub(crate) struct RunningTurn<'a> {
     /// Records for the next append.
     pending: Vec<SessionRecord>,
     denials: Vec<Denial>,
-    /// Reason for which the model ended its last answer.
+    /// Reason why the model ended its last answer.
     finish: FinishReason,
-    /// Receipts of calls that ended and left something running: the outcome names what is left, however the turn ends.
+    /// Receipts of calls that ended but left running work. The outcome lists that work, for every ending of the turn.
     leftovers: Vec<Arc<Receipt>>,
     /// Account of the stop that ends the turn, once the stop has begun.
     account: Option<Arc<Account>>,
@@ -97,7 +97,7 @@ pub(crate) struct RunningTurn<'a> {
     trace: Option<Arc<str>>,
 }
 
-/// Runs one turn. Always returns, with the turn's one ending.
+/// Runs one turn. Always returns the turn's one ending.
 pub(crate) async fn run(
     cx: TurnCx<'_>,
     history: &mut RunHistory,
@@ -197,7 +197,7 @@ async fn run_in_span(
     };
     match turn.steps(&start.input).await {
         Ok(output) => turn.commit(output).await,
-        // Boxed, as are all futures that are rarely awaited: a run's task is as large as its largest future.
+        // Boxed, like all futures that are rarely awaited: a run's task is as large as its largest future.
         Err(interrupt) => Box::pin(turn.end(interrupt)).await,
     }
 }
@@ -242,7 +242,7 @@ impl RunningTurn<'_> {
     }
 
     /// Appends the pending records. A stop interrupts the wait for the store; the append is then settled with the
-    /// ending. Records that were not written are pending again, for the ending: their events have happened.
+    /// ending. Records that were not written become pending again for the ending, because their events have happened.
     async fn flush(&mut self) -> Result<(), TurnInterrupt> {
         if let Some(background) = self.cx.background {
             self.pending

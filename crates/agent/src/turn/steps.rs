@@ -16,7 +16,7 @@ use crate::guardrail::{GuardrailStage, GuardrailVerdict};
 use crate::hook::HookEvent;
 use crate::user_code::{self, UserCodeResult};
 
-/// Tokens that a call reserves for its answer without a limit of output tokens: about a page, enough for most answers.
+/// Tokens reserved for the answer of a call without a limit of output tokens: about a page, enough for most answers.
 pub(super) const ANSWER_TOKENS_RESERVED: u64 = 1024;
 
 impl RunningTurn<'_> {
@@ -87,7 +87,7 @@ impl RunningTurn<'_> {
         match model.next {
             NextAction::Commit => {
                 self.guard(GuardrailStage::Output, &text).await?;
-                // A message that arrived meanwhile needs an answer too: the turn continues.
+                // A message that arrived meanwhile also needs an answer, so the turn continues.
                 Ok(self.cx.controls.close_if_empty().then_some(text))
             }
             NextAction::Calls(calls) => {
@@ -97,8 +97,8 @@ impl RunningTurn<'_> {
         }
     }
 
-    /// Takes the messages that arrived since the last step. Messages that a stop keeps from the turn are put back: each
-    /// message is either in the turn or undelivered.
+    /// Takes the messages that arrived since the last step. Messages that the turn refuses because of a stop are put
+    /// back, so that each message is either in the turn or undelivered.
     fn take_steered(&mut self) -> Result<(), TurnInterrupt> {
         let mut messages = self.cx.controls.take_steered().into_iter();
         while let Some(message) = messages.next() {

@@ -1,4 +1,4 @@
-//! Ends of calls in the log and in the events: exit codes, timeouts, work that is left.
+//! Ends of calls in the log and in the events: exit codes, timeouts, remaining work.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,7 +47,7 @@ impl Watched {
         found.expect("the call has its end in the log")
     }
 
-    /// Outcome of a call in the events, with the work that is left.
+    /// Outcome of a call in the events, with its exit code and the state of its remaining work.
     fn event(&self, call: &str) -> (CallOutcome, Option<i32>, Option<ItemState>) {
         let found = self.events.iter().find_map(|event| match event {
             AgentEvent::ToolFinished {
@@ -184,7 +184,7 @@ async fn end_event_of_a_stopped_turn_has_the_state_of_each_call() {
     assert_eq!(left, [("call_1_1", "stopped"), ("call_1_2", "unreachable")]);
 }
 
-/// The output that the events show, and the number of these events; all of them come before `last`.
+/// Returns the output in the events and the number of these events, all of which come before `last`.
 fn output(seen: &Watched, last: impl Fn(&AgentEvent) -> bool) -> (String, usize) {
     let end = seen.events.iter().position(last).expect("the last event");
     let (mut all, mut count) = (String::new(), 0);
@@ -214,7 +214,7 @@ async fn chatty_call_has_few_events_and_all_of_its_output() {
     let (text, count) = output(&seen, finished);
     let lines = (0..LINES).map(|line| format!("{line}\n"));
     assert_eq!(text, lines.collect::<String>() + "the end");
-    // Two seconds, and one more event for the rest.
+    // Two seconds with at most 20 events each, and one more event for the rest.
     assert!((20..=41).contains(&count), "{count} events");
 }
 

@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::stops::hears;
 use crate::{LONG, agent, history, history_on, model, root, run, settings, tools};
 
-/// A step deadline of five seconds.
+/// Settings with a step deadline of five seconds.
 fn by_step() -> Settings {
     Settings {
         deadlines: Deadlines {

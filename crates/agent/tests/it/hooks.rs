@@ -25,7 +25,7 @@ enum Does {
     Denies,
     Panics,
     Hangs,
-    /// Denies because a stop reached it.
+    /// Denies after a stop has reached it.
     DeniesUnderAStop,
 }
 
@@ -357,7 +357,7 @@ async fn stopped_turn_end_hook_gets_its_grace_and_a_receipt() {
     let (turn, _) = ended(run.finish().await.unwrap());
     assert!(began.elapsed() >= TIDYING, "{:?}", began.elapsed());
     assert_eq!(turn.stop_reason, StopReason::Completed);
-    // The turn had ended: the receipt is that of the stop alone.
+    // The turn had ended, so only the stop has a receipt.
     assert!(turn.receipt.is_none());
     let receipt = stop.receipt().await;
     assert!(receipt.quiet() && receipt.cancel_observed(), "{receipt:?}");

@@ -42,7 +42,7 @@ async fn keep_commits_completed_steps_with_one_result_per_call() {
         receipt.conversation(),
         ConversationEffect::KeptCompletedSteps
     );
-    // The caller of the stop has the effect and the usage, too.
+    // The caller of the stop also receives the effect and the usage.
     assert_eq!(stop.receipt().await, receipt);
     assert!(receipt.usage().output_tokens > 0);
 }
@@ -54,7 +54,8 @@ fn speaks_and_hears(call: ToolInvocation) -> BoxFuture<'static, String> {
     })
 }
 
-/// With the next message the model reads what it needs to continue: which call was stopped, and its output until then.
+/// The next message contains the information that the model needs to continue: the stopped call, and its output until
+/// then.
 #[tokio::test(start_paused = true)]
 async fn keep_tells_the_output_of_a_stopped_call() {
     let (run, _, _) = in_two_tools(stopping(StopPolicy::Keep), [speaks_and_hears, hears]).await;
@@ -72,7 +73,8 @@ async fn keep_tells_the_output_of_a_stopped_call() {
     }
 }
 
-/// The beginning of the answer, as a person has seen it: in the marker, since a message of the model is a whole one.
+/// The marker contains the beginning of the answer as a person has seen it, since a message of the model is always
+/// complete.
 #[tokio::test(start_paused = true)]
 async fn keep_leaves_the_partial_answer() {
     for (policy, expected) in [(StopPolicy::Keep, 2), (StopPolicy::Rollback, 0)] {

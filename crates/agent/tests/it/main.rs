@@ -46,7 +46,7 @@ async fn history_on(log: Arc<dyn Log>) -> RunHistory {
     RunHistory::Logged(Box::new(session.expect("a session in memory")))
 }
 
-/// Records of the session.
+/// Returns the records of the session.
 async fn records(log: &dyn Log) -> Vec<SessionRecord> {
     let stream = stream_of(&SessionId::from("s1"));
     let records = log.read(&stream, Version(1), 10_000).await.expect("memory");
@@ -80,7 +80,7 @@ fn settings() -> Settings {
     Settings::default()
 }
 
-/// Runs one prompt to its end and checks the rules for every ending.
+/// Runs one prompt to its end and checks the rules that hold for every ending.
 async fn run(
     agent: Agent,
     scope: &Scope,

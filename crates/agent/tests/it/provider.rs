@@ -23,7 +23,7 @@ fn agent_at(server: &OpenAiServer) -> AgentBuilder {
     agent_of(Arc::new(model)).tools(tools(vec![write]))
 }
 
-/// A turn whose model writes a file of 20 kB in pieces of 8 bytes.
+/// Runs a turn whose model writes a file of 20 kB in pieces of 8 bytes.
 async fn writes_a_file(
     last: ServerAnswer,
     call_usage: Option<(u64, u64)>,
@@ -63,7 +63,7 @@ async fn streamed_call_is_metered_once_and_fits_its_budget() {
     assert!((5_000..5_100).contains(&output), "{output}");
 }
 
-/// Finish reasons of truncated answers in a log.
+/// Returns the finish reasons of the model calls in a log.
 fn cuts(records: &[SessionRecord]) -> Vec<Option<FinishReason>> {
     let cuts = records.iter().filter_map(|record| match record {
         SessionRecord::CallFinished { id, finish, .. } if id.as_str().starts_with("step_") => {

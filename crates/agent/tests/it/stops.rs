@@ -23,7 +23,7 @@ pub(super) fn user() -> Cause {
     Cause::new(CauseKind::User).detail("ctrl-c")
 }
 
-/// A tool that reports its start on the channel and then runs the closure.
+/// Creates a tool that reports its start on the channel and then runs the closure.
 fn announcing(
     name: &str,
     running: &tokio::sync::mpsc::UnboundedSender<()>,

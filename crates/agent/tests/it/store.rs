@@ -43,7 +43,7 @@ fn keeping(policy: StopPolicy) -> Settings {
     }
 }
 
-/// Checks that after the store recovers the next message is answered, and that log and outcome agree.
+/// Checks that the next message is answered after the store recovers, and that log and outcome agree.
 async fn next_message_works(log: &FaultyLog, scope: &Scope, history: RunHistory) -> TurnOutcome {
     log.heal();
     let next = model(vec![Reply::text("fine")]);
@@ -66,7 +66,7 @@ async fn refused_commit_is_an_error_and_changes_nothing() {
         .build()
         .start(&scope, request, EventSink::none());
     let controls = Arc::clone(run.controls());
-    // Also compares the outcome with the log.
+    // `ended` also compares the outcome with the log.
     let (turn, history) = ended(run.finish().await.expect("a finished run"));
 
     assert_eq!(turn.stop_reason, StopReason::Error);
@@ -81,7 +81,7 @@ async fn refused_commit_is_an_error_and_changes_nothing() {
     assert_eq!(added.len(), 2, "nothing of the lost turn: {added:?}");
 }
 
-/// The next message ends the turn as the next start would after a crash.
+/// The next message ends the turn as the next start of the session would after a crash.
 #[tokio::test(start_paused = true)]
 async fn next_message_works_after_an_ending_was_not_written() {
     for refused in ["turn_committed", "call_finished"] {
@@ -105,7 +105,7 @@ async fn next_message_works_after_an_ending_was_not_written() {
     }
 }
 
-/// The cost of a step is a fact: if the store refuses its record, the record is written with the turn's ending.
+/// The cost of a step has been incurred: if the store refuses its record, the record is written with the turn's ending.
 #[tokio::test(start_paused = true)]
 async fn refused_records_are_written_with_the_ending() {
     let (log, history) = faulty().await;
@@ -121,7 +121,7 @@ async fn refused_records_are_written_with_the_ending() {
     });
     let agent = agent(&model).tools(crate::tools(vec![look])).build();
     let scope = root();
-    // Also compares the usage with the log.
+    // `run` also compares the usage with the log.
     let (turn, history) = crate::run(agent, &scope, history, "go").await;
     assert_eq!(turn.error.expect("an error").kind, TurnErrorKind::Store);
     assert_eq!(turn.usage.output_tokens, 5);
@@ -135,7 +135,7 @@ async fn refused_records_are_written_with_the_ending() {
     next_message_works(&log, &scope, history).await;
 }
 
-/// A turn whose commit is written without an answer.
+/// Starts a turn and returns it when the write of its commit has reached the faulty store.
 async fn committing(fault: LogFault) -> (Arc<FaultyLog>, Scope, Run) {
     let (log, history) = faulty().await;
     log.fail_at("turn_committed", fault);
@@ -214,7 +214,7 @@ async fn decision_tells_running_stopped_and_committed_apart() {
     let _ended = run.finish().await.expect("a finished run");
 }
 
-/// Receipt of a turn that is stopped in mid-stream while its ending cannot be written.
+/// Stops a turn in mid-stream while its ending cannot be written. Returns the effect in its receipt.
 async fn stopped_with(policy: StopPolicy, fault: LogFault) -> ConversationEffect {
     let (log, history) = faulty().await;
     let waits = model(vec![Reply::text("some words").pause(Pause::Forever)]);
@@ -256,7 +256,7 @@ async fn keep_claims_only_what_the_store_confirmed() {
     }
 }
 
-/// A turn under the policy `keep` that was stopped before it began.
+/// Runs a turn under the policy `keep` that is stopped before it begins.
 async fn refused_at_entry(history: RunHistory) -> TurnOutcome {
     let scope = root();
     let above = scope

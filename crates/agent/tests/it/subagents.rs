@@ -46,7 +46,7 @@ fn agent(
     agent.expect("no other tool has the name")
 }
 
-/// A tool that reports its start and either listens for a stop or does not.
+/// Creates a tool that reports its start and then either listens for a stop or ignores it.
 fn waits(name: &str, hears: bool) -> (ToolFn, mpsc::UnboundedReceiver<()>) {
     let (tx, rx) = mpsc::unbounded_channel();
     let tool = ToolFn::new(name, move |call| {
@@ -182,7 +182,7 @@ async fn forced_stop_loses_no_usage() {
     assert!(scope.is_quiet());
 }
 
-/// Ids of the first calls of `agent`, by their prompts.
+/// Starts a run and returns it once `calls` calls have started, with its scope and the prompts and ids of the calls.
 async fn start_and_see(
     agent: &Agent,
     calls: usize,
@@ -377,7 +377,7 @@ async fn parallel_sub_agents_never_overdraw_the_budget() {
     assert!(completed > 10, "{completed} completed");
 }
 
-/// Panics if the prompt contains "panic".
+/// A model that panics if the prompt contains "panic".
 #[derive(Debug)]
 struct Panics(Arc<ScriptedModel>);
 

@@ -1,4 +1,4 @@
-//! Tools that change while an agent runs: the declarations that the model gets, and the calls that it may make.
+//! Tools that change while an agent runs: the declarations that the model receives, and the calls that it may make.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::{agent, history, model, root, run, tools};
 
-/// Contains `first`, `second` and `third` in turn, and always a tool whose name is taken.
+/// A source that contains `first`, `second` and `third` in turn, and always a tool whose name is already taken.
 #[derive(Debug, Default)]
 struct Changing(AtomicU64);
 
@@ -28,7 +28,7 @@ impl ToolSource for Changing {
     }
 }
 
-/// A tool that changes the list, and the list.
+/// Returns a tool that changes the source, and the source.
 fn changing() -> (ToolFn, Arc<Changing>) {
     let source = Arc::new(Changing::default());
     let changes = Arc::clone(&source);

@@ -20,7 +20,7 @@ pub struct BackgroundEnd {
 }
 
 impl BackgroundEnd {
-    /// Returns the end of a command's processes; `None` while they run, and always once they are detached.
+    /// Returns the end of a command's processes; `None` while they run, and also after they are detached.
     pub(super) fn of_process(process: &Process) -> Option<Self> {
         let handle = process.handle();
         let status = handle.status();
@@ -54,7 +54,7 @@ impl BackgroundEnd {
         })
     }
 
-    /// End of work that this process does not watch to its end.
+    /// End of work that this process does not observe until its end.
     pub(super) fn unwatched() -> Self {
         Self {
             state: ItemState::StillRunning {

@@ -12,8 +12,8 @@ use tokio::sync::watch;
 
 use super::work::BackgroundWork;
 
-/// Maximum number of ended works that a registry keeps with their output: about as many as a model looks back at. Each
-/// holds up to 56 KiB of output, so all stay below a megabyte. The output files of older work remain.
+/// Maximum number of ended works that a registry keeps with their output: about as many as a model refers back to. Each
+/// holds up to 56 KiB of output, so all together stay below a megabyte. The output files of older work remain.
 pub const ENDED_WORKS_MAX: usize = 16;
 
 /// The owner of background work: a session, or a [`BackgroundRegistry`].
@@ -24,13 +24,13 @@ pub trait BackgroundHost: Send + Sync + fmt::Debug {
     /// Creates an id that no other work of the session has or had.
     fn new_id(&self) -> BackgroundId;
 
-    /// Takes over work that runs from now on in its own scope below [`BackgroundHost::scope`]. Must not block.
+    /// Takes over work that runs from now on in a separate scope below [`BackgroundHost::scope`]. Must not block.
     fn adopt(&self, work: Arc<BackgroundWork>);
 
     /// All work in the order of its start, including ended work whose output can still be read.
     fn works(&self) -> Vec<Arc<BackgroundWork>>;
 
-    /// Counter of starts, ends and detachments. Work itself increments it.
+    /// Counter of starts, ends and detachments. The work itself increments the counter.
     fn changes(&self) -> &BackgroundChanges;
 }
 
@@ -74,8 +74,8 @@ impl BackgroundRegistry {
         }
     }
 
-    /// Runs new work below `scope` from now on: the old scope was stopped and accepts no more work. Work that still
-    /// runs there stays there.
+    /// Runs new work below `scope` from now on, because the old scope was stopped and accepts no more work. Work that
+    /// still runs in the old scope stays there.
     pub fn reopen(&self, scope: Scope) {
         *self.scope.lock() = scope;
     }

@@ -15,11 +15,11 @@ use super::work::{BackgroundWork, WorkBody, WorkInfo, WorkSlot};
 use crate::command::{RunningCommand, read_to_end};
 use crate::output::{BoundedOutput, SharedOutput};
 
-/// Time limit for writing the last output after the last process has ended: at most one full pipe is left, and a disk
-/// that takes longer is blocked and must not hide the end.
+/// Time limit for writing the last output after the last process has ended. At most one full pipe remains to be
+/// written. A disk that takes longer is blocked and must not delay the end.
 const LAST_OUTPUT_MAX: Duration = Duration::from_secs(1);
 
-/// Everything that the host takes over.
+/// All parts that the host takes over.
 pub(crate) struct Handover {
     pub(crate) call_id: CallId,
     pub(crate) name: Arc<str>,
@@ -28,7 +28,7 @@ pub(crate) struct Handover {
     pub(crate) output: BoundedOutput,
 }
 
-/// Refusal of the host: everything still belongs to the call.
+/// Refusal of the host: all parts still belong to the call.
 pub(crate) struct NotHandedOver {
     pub(crate) why: NotStarted,
     pub(crate) running: RunningCommand,
@@ -78,7 +78,7 @@ pub(crate) fn hand_over(
     };
     output.open_file();
     let output = Arc::new(SharedOutput::from(output));
-    // Fails if a forced stop came first: then nothing is read any more.
+    // Fails if a forced stop came first; then no more output is read.
     drop(begin.send((reader, Arc::clone(&output))));
     let info = WorkInfo {
         call_id,
@@ -88,14 +88,15 @@ pub(crate) fn hand_over(
     let handle = process.handle().clone();
     let work = BackgroundWork::new(slot, info, WorkBody::Process(process), output);
     work.run(host, async move {
-        // The process's status shows whether it is empty or unwatched.
+        // The process's status shows if it is empty or unwatched.
         drop(handle.wait_empty().await);
         drop(tokio::time::timeout(LAST_OUTPUT_MAX, drain).await);
     });
     Ok(work)
 }
 
-/// Reads until no process is left that could print. A stop does not end it: output of dying processes counts too.
+/// Reads until no process remains that could print. A stop does not end the reading, because the output of dying
+/// processes counts too.
 async fn drain(reader: OutputReader, output: Arc<SharedOutput>) {
     if let Err(error) = read_to_end(reader, |piece| output.push(piece)).await {
         tracing::warn!(%error, "the output of background work could not be read to its end");

@@ -20,11 +20,11 @@ use crate::output::{BoundedOutput, SharedOutput};
 pub struct TaskSpec {
     /// Call that starts the task.
     pub call_id: CallId,
-    /// Scope of that call: once it is stopped, nothing starts in any scope.
+    /// Scope of that call: after a stop of this scope the task does not start in any scope.
     pub call: Scope,
     /// Purpose of the task, for people.
     pub name: Arc<str>,
-    /// Attachment, which decides if an idle session waits for the task.
+    /// Attachment, which determines if an idle session waits for the task.
     pub attachment: Attachment,
     /// Buffer of the task's output.
     pub output: TaskOutput,
@@ -35,8 +35,7 @@ pub struct TaskSpec {
 /// Context of a running task.
 #[derive(Debug)]
 pub struct TaskCx {
-    /// Scope of the work, for everything that the task starts. A task that acknowledges a stop does so with
-    /// [`Scope::stopped_at`].
+    /// Scope of the work, for everything that the task starts. A task acknowledges a stop with [`Scope::stopped_at`].
     pub scope: Scope,
     /// Output of the task.
     pub output: TaskOutput,
@@ -53,7 +52,7 @@ impl From<BoundedOutput> for TaskOutput {
 }
 
 impl TaskOutput {
-    /// Creates the output file now, if there is none: background work can be read at any time.
+    /// Creates the output file now, if it does not exist, because background work can be read at any time.
     pub fn open_file(&self) {
         self.0.open_file();
     }
@@ -64,12 +63,12 @@ impl TaskOutput {
     }
 }
 
-/// Runs a task as background work of the host, in its own scope: one item of a receipt, under the work's id. The task
-/// returns its answer or the reason of its failure; a panic is a failure. Anything that is left in its scope by then is
-/// stopped, and the work ends only after that.
+/// Runs a task as background work of the host, in a separate scope: one item of a receipt, under the work's id. The
+/// task returns its answer or the reason of its failure; a panic is a failure. Other work that still runs in the scope
+/// at that time is stopped, and the task's work ends only after that.
 ///
 /// # Errors
-/// If the host's scope accepts no more work: then `make` is not called.
+/// If the host's scope accepts no more work. `make` is not called then.
 pub fn start_task<F>(
     host: &dyn BackgroundHost,
     spec: TaskSpec,
@@ -81,14 +80,14 @@ where
     start(host, spec, None, make)
 }
 
-/// Makes a running task background work, with everything that runs in it. `running` is its scope, below that of its
-/// call, created as movable. `make` returns a future that waits for the task's end.
+/// Turns a running task into background work, with all work that runs in it. `running` is the task's scope, a movable
+/// child of the call's scope. `make` returns a future that waits for the task's end.
 ///
-/// Promotion, the end of the task, a stop of the call and a stop of the background have one winner: after a stop of the
-/// call nothing moves, and a task that has moved is in the extent of the background alone.
+/// Exactly one of promotion, end of the task, stop of the call and stop of the background is first. After a stop of the
+/// call nothing moves. A task that has moved is in the extent of the background alone.
 ///
 /// # Errors
-/// If a stop covers the call, or the host's scope accepts no more work: then everything still belongs to the call, and
+/// If a stop covers the call, or the host's scope accepts no more work. All work then still belongs to the call, and
 /// `make` is not called.
 pub fn promote_task<F>(
     host: &dyn BackgroundHost,
@@ -133,14 +132,14 @@ where
         guard.returned(answer, cx.acknowledged());
     };
     // The order matters: a stop of the call and of all background work stops the call first, then the host's old scope.
-    // So if the call is not stopped now, that stop covers `slot`.
+    // So if the call is not stopped now, such a stop covers `slot`.
     let started = match running {
         None => spec
             .call
             .check()
             .and_then(|()| slot.scope.spawn(of_scope, body).map(Some)),
-        // Moves first, because the move decides. If a stop of the background comes between the two, the task has no
-        // waiting future here and counts as stopped work.
+        // The move comes first, because it decides the outcome. If a stop of the background comes between the two
+        // statements, the task has no waiting future here and counts as stopped work.
         Some(running) => running
             .move_below(&slot.scope)
             .map(|()| slot.scope.spawn_begun(of_scope, body).ok()),
@@ -163,7 +162,7 @@ where
 /// Waits until the task and everything that it started have ended.
 async fn watch(work: &BackgroundWork, state: &FutureWorkState, body: Option<WorkHandle<()>>) {
     let ended = async {
-        // The guard has recorded the end.
+        // The drop guard has recorded the end.
         if let Some(body) = body {
             let _ended = body.await;
         }
@@ -215,8 +214,8 @@ impl FutureWorkState {
     }
 }
 
-/// Drop guard of the future. Records its end before the scope's registry does, so that the end is known before a
-/// receipt.
+/// Drop guard of the future. Records the future's end before the scope's registry does, so that the end is known before
+/// the receipt.
 struct EndGuard {
     state: Arc<FutureWorkState>,
     begun: bool,
@@ -237,7 +236,7 @@ impl EndGuard {
     }
 
     fn record_end(&self, state: ItemState, answer: Option<Arc<str>>, failed: bool) {
-        // The first end stands: a drop after a return changes nothing.
+        // The first end applies: a drop after a return changes nothing.
         drop(self.state.end.set(BackgroundEnd {
             state,
             exit_code: None,

@@ -15,12 +15,12 @@ use crate::names;
 use crate::schema::schema_of;
 use crate::tool::{Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};
 
-/// Default time limit of `wait`: most builds and tests end by then, and a model that waits longer should look at the
+/// Default time limit of `wait`. Most builds and tests end by then, and a model that waits longer should look at the
 /// output instead.
 const WAIT_DEFAULT: Duration = Duration::from_mins(2);
 
-/// Maximum size of the output in one answer that starts at an offset, in bytes: about as much as the start and the end
-/// of any output.
+/// Maximum size in bytes of the output in one answer that starts at an offset: about as much as the start and the end
+/// of any output together.
 const OUTPUT_BYTES_MAX: usize = 32 * 1024;
 
 /// Arguments of `background`.
@@ -63,7 +63,7 @@ impl BackgroundTool {
             description: "Lists background work (commands and agents), shows its output, waits for its end, or stops it."
                 .into(),
             input_schema: schema_of::<BackgroundArguments>(),
-            // The tool touches only work that this session started, and a second stop of the same work changes nothing.
+            // The tool affects only work that this session started, and a second stop of the same work changes nothing.
             effect: Effect::Idempotent,
             timeout: None,
             parallel: true,

@@ -26,7 +26,7 @@ pub struct BackgroundWork {
     pub call_id: CallId,
     /// Command line, or purpose of the task, for people.
     pub name: Arc<str>,
-    /// Time of its start.
+    /// Start time of the work.
     pub started_at: Timestamp,
     /// File that receives the output, if any.
     pub output_file: Option<PathBuf>,
@@ -94,7 +94,7 @@ impl BackgroundWork {
     }
 
     /// Reports the start to the host, and later the end. `end` resolves when the work has ended, or when this process
-    /// cannot learn its end.
+    /// cannot learn that the work has ended.
     pub(super) fn run(
         self: &Arc<Self>,
         host: &dyn BackgroundHost,
@@ -104,7 +104,8 @@ impl BackgroundWork {
         let changes = host.changes().clone();
         changes.increment();
         let work = Arc::clone(self);
-        // Not work of the scope itself: force would end it before the processes that it watches.
+        // Spawned as an engine, not as work of the scope: otherwise force would end it before the processes that it
+        // watches.
         drop(self.scope.spawn_engine(async move {
             end.await;
             work.scope.close();
@@ -122,7 +123,7 @@ impl BackgroundWork {
         }
     }
 
-    /// Attachment, which decides if an idle session waits for the work. `Detached` if the work was detached later.
+    /// Attachment, which determines if an idle session waits for the work. `Detached` if the work was detached later.
     pub fn attachment(&self) -> Attachment {
         if self.is_detached() {
             Attachment::Detached
@@ -139,7 +140,7 @@ impl BackgroundWork {
         }
     }
 
-    /// True if the work was detached to outlive this process, which does not watch it any more.
+    /// True if the work was detached to outlive this process. This process no longer watches it.
     pub fn is_detached(&self) -> bool {
         self.process()
             .is_some_and(|process| process.handle().status().borrow().detached)
@@ -150,26 +151,26 @@ impl BackgroundWork {
         self.end().is_none() && !self.is_detached()
     }
 
-    /// End of the work; `None` while it runs, and always once it is detached.
+    /// End of the work; `None` while it runs, and also after it is detached.
     pub fn end(&self) -> Option<BackgroundEnd> {
         if let Some(end) = self.end.get() {
             return Some(end.clone());
         }
         let end = match &self.body {
             WorkBody::Process(process) => BackgroundEnd::of_process(process)?,
-            // Everything that a task starts in its scope is a part of it.
+            // All work that a task starts in its scope is a part of the task.
             WorkBody::Task(task) => task.end().filter(|_| self.scope.is_quiet())?,
         };
         Some(self.decide(end))
     }
 
-    /// Records the end; the first one stands.
+    /// Records the end, unless an end is already recorded. Returns the recorded end.
     pub(super) fn decide(&self, end: BackgroundEnd) -> BackgroundEnd {
         self.end.get_or_init(|| end).clone()
     }
 
-    /// Waits until nothing of the work is left and its output is complete, or until nobody watches it any more: then
-    /// the state is `still_running`.
+    /// Waits until no part of the work runs and its output is complete, or until this process no longer watches the
+    /// work. In the second case the state is `still_running`.
     ///
     /// # Cancel safety
     /// Cancel safe.

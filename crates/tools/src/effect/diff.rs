@@ -1,4 +1,4 @@
-//! Computing of a diff. Its cost is bounded: equal beginnings and ends are skipped, and the search has a time limit.
+//! Computes diffs. The cost is bounded: equal beginnings and ends are skipped, and the search has a time limit.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -9,16 +9,16 @@ use similar::{Algorithm, ChangeTag, DiffOp, TextDiff};
 
 use super::{DiffLimits, DiffLine, DiffLineKind, FileChange};
 
-/// Unchanged lines around a change: what every tool for diffs shows.
+/// Number of unchanged lines around a change, as in other diff tools.
 const CONTEXT_LINES: usize = 3;
-/// Bytes at the beginning in which a zero byte means that the content is no text: what `git` looks at.
+/// Number of bytes at the beginning in which a zero byte means that the content is not text, as in `git`.
 const BINARY_CHECK_BYTES: usize = 8_000;
 
-/// Bytes of both changed parts together that are compared: splitting and hashing lines has no time limit, and a stop of
-/// the call waits for it.
+/// Maximum bytes of both changed parts together to compare. Splitting and hashing lines has no time limit, and a stop
+/// of the call waits for it.
 const COMPARED_BYTES_MAX: usize = 1024 * 1024;
 
-/// The change from `old` to `new`; `None`: the file is created.
+/// Returns the change from `old` to `new`. If `old` is `None`, the file is created.
 pub(crate) fn file_change(
     path: &str,
     old: Option<&[u8]>,
@@ -80,7 +80,7 @@ pub(crate) fn file_change(
     change
 }
 
-/// A remark with the sizes of a file, for a change without lines.
+/// Formats a remark with the sizes of a file, for a change without lines.
 fn note_of_sizes(remark: &str, old: Option<&[u8]>, new: &[u8]) -> String {
     let bytes = |text: &[u8]| counted(text.len() as u64, "byte", "bytes");
     match old {
@@ -89,7 +89,7 @@ fn note_of_sizes(remark: &str, old: Option<&[u8]>, new: &[u8]) -> String {
     }
 }
 
-/// Lines of a diff within limits. What does not fit is counted.
+/// Lines of a diff within limits. The lines beyond the limits are counted.
 struct BoundedLines<'a> {
     change: &'a mut FileChange,
     limits: DiffLimits,
@@ -107,7 +107,7 @@ impl BoundedLines<'_> {
         let is_full =
             self.change.lines.len() >= self.limits.lines_max || self.bytes > self.limits.bytes_max;
         if is_full {
-            // Nothing after a gap: lines that follow would seem to belong to those before.
+            // No line is added after a gap, because it would seem to follow the lines before the gap.
             self.bytes = usize::MAX;
             self.change.lines_left_out += 1;
         } else {
@@ -116,13 +116,13 @@ impl BoundedLines<'_> {
     }
 }
 
-/// The part of two texts in which all differences are, in whole lines, with the context around it.
+/// The part of two texts that contains all differences, in whole lines, with the surrounding context.
 struct ChangedWindow {
-    /// Its beginning, in both.
+    /// Start of the part, in both texts.
     start: usize,
     old_end: usize,
     new_end: usize,
-    /// Lines before it.
+    /// Number of lines before the part.
     lines_before: usize,
 }
 
@@ -146,7 +146,7 @@ impl ChangedWindow {
         }
     }
 
-    /// Bytes of both.
+    /// Length of the part in both texts together, in bytes.
     fn len(&self) -> usize {
         self.old_end + self.new_end - 2 * self.start
     }
@@ -156,13 +156,13 @@ impl ChangedWindow {
     }
 }
 
-/// Beginning of the line that is so many lines above the one at `at`.
+/// Returns the start of the line that is `above` lines above the line at `at`.
 fn start_of_line(content: &[u8], at: usize, above: usize) -> usize {
     let mut ends = memchr::memrchr_iter(b'\n', &content[..at]);
     ends.nth(above).map_or(0, |end| end + 1)
 }
 
-/// End of the line that is so many lines below the one at `at`.
+/// Returns the end of the line that is `below` lines below the line at `at`.
 fn end_of_line(content: &[u8], at: usize, below: usize) -> usize {
     let mut ends = memchr::memchr_iter(b'\n', &content[at..]);
     let end = ends.nth(below);
@@ -179,13 +179,13 @@ fn has_only_crlf(text: &str) -> bool {
         .all(|line| line.ends_with("\r\n"))
 }
 
-/// The line that says where a group of changes is.
+/// Returns the header line with the position of a group of changes.
 fn place_of(group: &[DiffOp], lines_before: usize) -> String {
     let span = |range: fn(&DiffOp) -> Range<usize>| {
         let start = group.first().map_or(0, |op| range(op).start);
         let end = group.last().map_or(0, |op| range(op).end);
         let (len, first) = (end - start, lines_before + start);
-        // As in every unified diff: of no lines, the line before counts.
+        // As in every unified diff, an empty range names the line before it.
         let first = if len == 0 { first } else { first + 1 };
         match len {
             1 => first.to_string(),
@@ -315,7 +315,7 @@ mod tests {
         assert_eq!(change.lines_left_out, 5_001 - change.lines.len());
         let long = "x".repeat(DiffLimits::EVENT.bytes_max + 1);
         let change = file_change("f", None, long.as_bytes(), DiffLimits::EVENT);
-        // The line without an end, and the remark on it.
+        // Left out are the line without a line end, and the remark on it.
         assert_eq!((change.lines.len(), change.lines_left_out), (1, 2));
     }
 

@@ -1,7 +1,8 @@
 //! The effect of a call for people: the change of a file as a unified diff, before the call runs and after it.
 //!
-//! It is beside the text for the model, which never gets it. A tool computes it: [`Tool::preview`](crate::Tool::preview)
-//! for the person who is asked to permit the call, and [`CallLink::changed`](crate::CallLink::changed) when it is done.
+//! The diff is separate from the text for the model, which never receives the diff. The tool computes it:
+//! [`Tool::preview`](crate::Tool::preview) for the person who is asked to permit the call, and
+//! [`CallLink::changed`](crate::CallLink::changed) after the call.
 
 mod diff;
 
@@ -12,20 +13,20 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use diff::file_change;
 
-/// Effect that a call would have, as far as its tool can tell without doing it.
+/// Effect that a call would have, as far as its tool can determine it without running the call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EffectPreview {
-    /// It would change a file.
+    /// The call would change a file.
     Change(FileChange),
-    /// The tool cannot tell.
+    /// The tool cannot determine the effect.
     Unavailable {
         /// Reason, for people. Not escaped.
         reason: String,
     },
 }
 
-/// Change of a file, as a unified diff for people. Texts are as they are in the file: whoever shows them escapes them.
+/// Change of a file, as a unified diff for people. Texts are file content and not escaped: escape them before display.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FileChange {
     /// The file, as the tool names it.
@@ -61,7 +62,7 @@ impl FileChange {
 pub struct DiffLine {
     /// Kind of line.
     pub kind: DiffLineKind,
-    /// Its text, without the sign and the line end.
+    /// Text of the line, without the sign and the line end.
     pub text: String,
 }
 
@@ -69,7 +70,7 @@ pub struct DiffLine {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DiffLineKind {
-    /// Place of the lines that follow: `@@ -1,3 +1,4 @@`.
+    /// Position of the following lines: `@@ -1,3 +1,4 @@`.
     Place,
     /// Unchanged.
     Context,
@@ -77,7 +78,7 @@ pub enum DiffLineKind {
     Added,
     /// Removed.
     Removed,
-    /// A remark on the line before: it has no line end.
+    /// A remark that the previous line has no line end.
     Remark,
 }
 
@@ -101,18 +102,19 @@ pub(crate) struct DiffLimits {
     pub(crate) lines_max: usize,
     /// Maximum size of all lines, in bytes.
     pub(crate) bytes_max: usize,
-    /// Time after which the rest counts as changed, without a search for equal lines.
+    /// Time limit of the search for equal lines. After it, the rest counts as changed.
     pub(crate) search_time: Duration,
 }
 
 impl DiffLimits {
-    /// For a question: a person should see all of it before an answer. More than this nobody reads on a terminal.
+    /// Limits for a question: a person should see the whole change before the answer. A larger change is not readable
+    /// on a terminal.
     pub(crate) const QUESTION: Self = Self {
         lines_max: 10_000,
         bytes_max: 1024 * 1024,
         search_time: Duration::from_secs(1),
     };
-    /// For the transcript and for events, of which thousands may wait for a slow receiver.
+    /// Limits for the transcript and for events, of which thousands may wait for a slow receiver.
     pub(crate) const EVENT: Self = Self {
         lines_max: 400,
         bytes_max: 32 * 1024,

@@ -108,7 +108,7 @@ impl ExternalTool {
             biased;
             end = &mut answer => end.unwrap_or(RequestEnd::HandlerGone { taken: true }),
             () = unconfirmed => {
-                // A call that was never taken has its end by this.
+                // This cancellation ends a call that the handler never took.
                 self.requests.cancel(id, cause_of(&scope));
                 answer.try_recv().unwrap_or(RequestEnd::NotConfirmed)
             }

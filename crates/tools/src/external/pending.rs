@@ -12,15 +12,15 @@ use super::requests::{
 use crate::call_link::CallLink;
 use crate::tool::{ToolError, ToolOutput};
 
-/// Maximum number of calls that ended without an answer and are remembered to recognise a late answer. An answer later
-/// than a thousand other such calls counts as unknown.
+/// Maximum number of calls that ended without an answer and are remembered to recognise a late answer. An answer that
+/// arrives after a thousand further such calls counts as unknown.
 const ABANDONED_MAX: usize = 1024;
 
 #[derive(Debug)]
 pub(super) enum RequestEnd {
     Answered(Result<ToolOutput, ToolError>),
     ConfirmedCancelled,
-    /// The request was cancelled, and its handler confirms no cancellation.
+    /// The request was cancelled, and its handler does not confirm cancellations.
     NotConfirmed,
     /// The request was cancelled before the handler took it.
     NeverTaken,
@@ -144,7 +144,7 @@ impl PendingRequests {
         }
     }
 
-    /// Ends the wait for an answer: from now on an answer is late.
+    /// Ends the wait for an answer. An answer after this call is late.
     pub(super) fn abandon(&self, id: RequestId, cause: Cause) {
         self.cancel(id, cause);
         let mut state = self.state.lock();

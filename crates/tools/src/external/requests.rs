@@ -10,8 +10,8 @@ use serde_json::Value;
 use super::pending::{PendingRequests, RequestEnd};
 use crate::tool::{ToolError, ToolOutput};
 
-/// Default maximum of calls that wait for the handler: more than one step of a model starts, and few enough that a
-/// handler that has stopped reading is noticed soon.
+/// Default maximum number of calls that wait for the handler: more than one step of a model starts, but few enough to
+/// notice soon that a handler has stopped reading.
 pub const QUEUE_LEN_MAX: usize = 64;
 
 /// Id of a request, unique per handler.
@@ -42,7 +42,7 @@ pub struct ExternalRequest {
 pub enum ExternalEvent {
     /// A call to run.
     Call(ExternalRequest),
-    /// Stop of a call that the handler has taken: the handler should end it, and confirm that or answer.
+    /// Stop of a call that the handler has taken. The handler should end the call, and confirm that or answer.
     Cancelled {
         /// Request to end.
         request_id: RequestId,
@@ -56,7 +56,7 @@ pub enum ExternalEvent {
 pub enum Delivery {
     /// The call received the reply.
     Delivered,
-    /// The call had ended before.
+    /// The call had already ended.
     Late,
     /// No such request exists, it was answered, or it was forgotten.
     Unknown,
@@ -76,10 +76,11 @@ pub struct LateAnswer {
 /// Options of external tools.
 #[derive(Clone)]
 pub struct ExternalOptions {
-    /// Maximum number of calls that wait for the handler; another call is an error result.
+    /// Maximum number of calls that wait for the handler. A further call gets an error result.
     pub queue_len_max: usize,
-    /// True if the handler can confirm a cancellation: a stopped call then waits for that until it is forced. False: its
-    /// protocol has no such message, so the call ends at once, and its item is `unreachable`.
+    /// True if the handler can confirm a cancellation. A stopped call then waits for the confirmation until the call is
+    /// forced. False if the handler's protocol has no such message. The call then ends at once, and its item is
+    /// `unreachable`.
     pub confirms_cancellation: bool,
     /// Callback for late answers, on the thread that delivers them. Must not block.
     pub on_late_answer: Arc<dyn Fn(LateAnswer) + Send + Sync>,
@@ -123,7 +124,7 @@ impl ExternalRequests {
         self.handler.clone()
     }
 
-    /// The next event; `None` after [`ExternalHandler::disconnect`].
+    /// Returns the next event; `None` after [`ExternalHandler::disconnect`].
     ///
     /// # Cancel safety
     /// Cancel safe: an event is taken by the poll that returns it.
@@ -150,12 +151,12 @@ impl ExternalHandler {
         self.requests.end(request, RequestEnd::Answered(answer))
     }
 
-    /// Confirms the end of a cancelled request: nothing of it runs any more.
+    /// Confirms the end of a cancelled request: no part of it runs any more.
     pub fn confirm_cancelled(&self, request: RequestId) -> Delivery {
         self.requests.end(request, RequestEnd::ConfirmedCancelled)
     }
 
-    /// Shows a piece of output of a running call, and counts as a heartbeat.
+    /// Sends a piece of output of a running call. Counts as a heartbeat.
     pub fn progress(&self, request: RequestId, text: &str) -> Delivery {
         self.requests.progress(request, text)
     }

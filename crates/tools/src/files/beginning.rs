@@ -1,4 +1,4 @@
-//! The beginning of a file, for callers that need a bounded part of it and no tool.
+//! The beginning of a file, for callers that need a bounded part of it without a tool call.
 
 use std::io::Read as _;
 
@@ -22,7 +22,7 @@ impl Workspace {
     /// Reads at most `bytes_max` bytes of a file; `None` if the file does not exist. Blocks as long as the disk does.
     ///
     /// # Errors
-    /// The path leads out of the folders, or to something that is not a regular file, or cannot be read.
+    /// If the path leads out of the folders or to an entry that is not a regular file, or if the file cannot be read.
     pub fn read_beginning(
         &self,
         path: &str,

@@ -18,9 +18,10 @@ use crate::effect::{DiffLimits, file_change};
 use crate::file_state::FileState;
 use crate::names;
 
-/// Maximum size of a file to edit, in bytes: it is held in memory twice, and nobody writes a larger one by hand.
+/// Maximum size of a file to edit, in bytes. The file is held in memory twice, and larger files are not written by
+/// hand.
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// Limit of counting occurrences: above it the exact number is of no use.
+/// Maximum number of counted occurrences. The exact number above it has no use.
 const COUNT_MAX: usize = 1_000;
 
 /// Arguments of `edit`.
@@ -85,14 +86,14 @@ impl FileTool for EditArguments {
     }
 }
 
-/// An edit that was not written yet.
+/// An edit that is not written yet.
 struct PlannedEdit {
     located: LocatedPath,
     folder: OwnedFd,
     stat: Stat,
     old: Vec<u8>,
     new: Vec<u8>,
-    /// Place at which the two begin to differ, in bytes.
+    /// Byte offset at which `old` and `new` begin to differ.
     at: usize,
 }
 

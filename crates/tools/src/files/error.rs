@@ -4,7 +4,7 @@ use std::io;
 
 use crate::tool::ToolError;
 
-/// Reason why a file tool did nothing, or did only a part.
+/// Reason why a file tool did nothing, or only a part of its work.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FileError {
     #[error("`{path}` is outside the working directory `{folder}`")]
@@ -72,7 +72,7 @@ impl From<FileError> for ToolError {
 }
 
 impl FileError {
-    /// An operating system error, with the failed action.
+    /// Returns a converter from operating system errors, which adds the failed action.
     pub(crate) fn io(action: &'static str, path: &str) -> impl Fn(rustix::io::Errno) -> Self {
         move |errno| Self::Io {
             action,

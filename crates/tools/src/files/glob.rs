@@ -62,7 +62,7 @@ impl FileTool for GlobArguments {
 }
 
 fn compile(pattern: &str, folder: &Path) -> Result<GlobMatcher, FileError> {
-    // Patterns match paths below the working directory only; one that leaves it is an error.
+    // Patterns match only paths below the working directory. A pattern that leads out of it is an error.
     let path = Path::new(pattern);
     let relative = if path.is_absolute() {
         path.strip_prefix(folder).ok()

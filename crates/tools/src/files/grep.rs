@@ -25,7 +25,8 @@ use crate::names;
 const LINES_MAX: usize = 200;
 /// Maximum size of a shown line, in bytes.
 const LINE_BYTES_MAX: usize = 300;
-/// Maximum size of a searched line, in bytes: it is held in memory. A file with a longer line is left out and counted.
+/// Maximum size of a searched line, in bytes, since the line is held in memory. A file with a longer line is left out
+/// and counted.
 const HEAP_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Arguments of `grep`.

@@ -1,6 +1,6 @@
-//! Opening of a [`LocatedPath`]: folder by folder, never through a symbolic link, only regular files, and never a
-//! reserved one. A FIFO or a device is refused before it is opened; one that replaces the file after the check does not
-//! block the open.
+//! Opens a [`LocatedPath`] folder by folder: never through a symbolic link, only regular files, and never a reserved
+//! file. A FIFO or a device is refused before it is opened. If one replaces the file after the check, the open does not
+//! block.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -16,7 +16,7 @@ const FOLDER: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::CLOEXEC);
 
-/// Handling of missing folders on the path.
+/// Handling of missing folders in the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MissingFolders {
     Refuse,
@@ -121,7 +121,7 @@ pub(crate) fn regular(
         FileType::RegularFile if located.reserved.has(&stat) => return Err(reserved(located)),
         FileType::RegularFile => return Ok(Some(stat)),
         FileType::Directory => return Err(FileError::IsFolder { path: path() }),
-        // The path was resolved: a remaining link is dangling, or was created since.
+        // The path was resolved, so a remaining link is dangling or was created since.
         FileType::Symlink => return Err(FileError::Dangling { path: path() }),
         FileType::Fifo => "a named pipe",
         FileType::Socket => "a socket",

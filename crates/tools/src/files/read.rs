@@ -13,13 +13,13 @@ use super::workspace::{FolderAccess, Workspace};
 use crate::file_state::FileState;
 use crate::names;
 
-/// Default maximum of lines in one answer: most source files fit.
+/// Default maximum number of lines in one answer: most source files fit.
 const LINES_DEFAULT: u64 = 2_000;
 /// Maximum size of one answer, in bytes: about 16,000 tokens, which fit into a context.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 /// Maximum size of a shown line, in bytes: minified files have lines of megabytes.
 const LINE_BYTES_MAX: usize = 4 * 1024;
-/// Bytes at the start in which a NUL marks a binary file, as in grep and git.
+/// Number of bytes at the start in which a NUL marks a binary file, as in grep and git.
 const SNIFF_BYTES: usize = 8 * 1024;
 /// Size of one read, in bytes, and so the distance between two checks for a stop.
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -98,7 +98,7 @@ enum ReadProgress {
     Complete,
 }
 
-/// The requested lines of a file that arrives in pieces of any size.
+/// The requested lines of a file whose content arrives in pieces of any size.
 struct LineRange {
     first: u64,
     limit: u64,

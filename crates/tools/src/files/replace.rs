@@ -1,7 +1,7 @@
 //! Atomic replacement of a file's content: a temporary file in the same folder, then a rename.
 //!
-//! A reader sees the old content or the new one, never a part, also after `kill -9` (which may leave the temporary
-//! file, named `.allstop-…`). The mode is kept; hard links and extended attributes are not.
+//! A reader sees the old content or the new content, never a part. This also holds after `kill -9`, which may leave the
+//! temporary file, named `.allstop-…`. The mode is kept; hard links and extended attributes are not.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -17,10 +17,10 @@ use super::workspace::LocatedPath;
 use super::{StopCheck, open};
 use crate::file_state::FileState;
 
-/// Bytes between two checks for a stop, so that a large write stops soon.
+/// Number of bytes between two checks for a stop, so that a large write stops soon.
 const WRITE_CHUNK_BYTES: usize = 1 << 20;
 
-/// Replaces or creates the file `name` in `folder`. `expected` is the state that the caller saw; if the file has
+/// Replaces or creates the file `name` in `folder`. `expected` is the state that the caller saw. If the file has
 /// changed since, returns an error and changes nothing.
 pub(crate) fn replace(
     folder: &OwnedFd,
@@ -73,7 +73,7 @@ impl<'a> TemporaryFile<'a> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let flags =
             OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        // Private until it has the mode of the old file.
+        // The file is private until it gets the mode of the old file.
         let mode = Mode::from_raw_mode(if like.is_some() { 0o600 } else { 0o666 });
         let error = FileError::io("could not create a temporary file next to", shown);
         let (name, fd) = loop {
@@ -101,8 +101,8 @@ impl<'a> TemporaryFile<'a> {
     fn copy_owner_and_mode(&self, like: &Stat) -> Result<(), Errno> {
         let own = fs::fstat(&self.file)?;
         if (own.st_uid, own.st_gid) != (like.st_uid, like.st_gid) {
-            // Only root can change the owner. Another owner does not prevent the write, but then set-uid and set-gid
-            // bits, which would grant the new owner's rights, are not kept.
+            // Only root can change the owner. If the change fails, the write continues without the set-uid and set-gid
+            // bits, which would grant the new owner's rights.
             let owner = Some(fs::Uid::from_raw(like.st_uid));
             let group = Some(fs::Gid::from_raw(like.st_gid));
             if fs::fchown(self.file.as_fd(), owner, group).is_err() {

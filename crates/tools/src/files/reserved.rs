@@ -23,8 +23,8 @@ pub(crate) struct ReservedFiles {
 }
 
 impl ReservedFiles {
-    /// Looks up the paths. A missing file is reserved by its name only, and if its folder is missing too, by the name of
-    /// the first folder that is missing: who could make that one could put the file into it.
+    /// Looks up the paths. A missing file is reserved only by its name. If its folder is missing too, the name of the
+    /// first missing folder is reserved, because a caller that creates this folder could put the file into it.
     pub(super) fn look_up(paths: &[PathBuf]) -> Self {
         let files = paths.iter().filter_map(|path| fs::stat(path).ok());
         let names = paths.iter().filter_map(|path| reserved_name(path));
@@ -54,7 +54,7 @@ impl ReservedFiles {
     }
 }
 
-/// The folder of a path that exists, and the name in it that leads to the path.
+/// Returns the nearest existing folder of a path, and the name in this folder that leads to the path.
 fn reserved_name(path: &Path) -> Option<(FileId, OsString)> {
     path.ancestors().find_map(|path| {
         let folder = fs::stat(path.parent()?).ok()?;

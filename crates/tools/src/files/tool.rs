@@ -1,4 +1,4 @@
-//! Common part of the file tools: arguments in, a thread of the scope, text out.
+//! Common part of the file tools: parses the arguments, runs the tool on a thread of the scope, and returns text.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -20,7 +20,7 @@ use crate::file_state::FileState;
 use crate::schema::schema_of;
 use crate::tool::{Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};
 
-/// Time limit of a preview: a question must appear, even if a disk hangs.
+/// Time limit of a preview, so that a question appears even if a disk hangs.
 const PREVIEW_MAX: Duration = Duration::from_secs(3);
 
 /// A file tool: its arguments, and the function that runs on a dedicated thread.
@@ -29,7 +29,8 @@ pub(super) trait FileTool: DeserializeOwned + JsonSchema + Send + 'static {
     const DESCRIPTION: &'static str;
     const EFFECT: Effect;
 
-    /// Runs the call. `shown`: the state of the file that a person has seen in the question: the answer is about that one.
+    /// Runs the call. `shown` is the state of the file that a person saw in the question. The person's answer is valid
+    /// only for that state.
     fn run(
         self,
         workspace: &Workspace,
@@ -37,13 +38,13 @@ pub(super) trait FileTool: DeserializeOwned + JsonSchema + Send + 'static {
         shown: Option<FileState>,
     ) -> Result<FileAnswer, FileError>;
 
-    /// The change that `run` would make, without making it; `None` if it makes none.
+    /// Returns the change that `run` would make, without making it; `None` if `run` makes none.
     fn preview(&self, _: &Workspace, _: &StopCheck) -> Option<Result<FilePreview, FileError>> {
         None
     }
 }
 
-/// A change that was not made, and the state of the file that it is about.
+/// A change that was not made, and the state of the file for which it was computed.
 #[derive(Debug)]
 pub(super) struct FilePreview {
     pub(super) change: FileChange,
@@ -79,7 +80,7 @@ impl From<String> for FileAnswer {
     }
 }
 
-/// Check for a stop of the call, which a thread makes between two pieces of its work.
+/// Check for a stop of the call, which a thread performs between two pieces of its work.
 #[derive(Debug, Clone)]
 pub(crate) struct StopCheck(WorkCx);
 
@@ -160,7 +161,7 @@ impl<T: FileTool> Tool for FileToolAdapter<T> {
 
     fn preview(&self, invocation: ToolInvocation) -> BoxFuture<'_, Option<EffectPreview>> {
         Box::pin(async move {
-            // Wrong arguments are the error of the call.
+            // Wrong arguments are reported by the call itself.
             let arguments = T::deserialize(&*invocation.arguments).ok()?;
             let workspace = Arc::clone(&self.workspace);
             let spec = WorkSpec::new(ItemKind::Thread, "preview");

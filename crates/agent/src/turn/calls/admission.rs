@@ -66,8 +66,8 @@ impl RunningTurn<'_> {
         }))
     }
 
-    /// `Err(reason)` if the call may not run: hooks see its request, then the policy or a person decides, then hooks see
-    /// its start.
+    /// `Err(reason)` if the call may not run. First the hooks receive the request, then the policy or a person decides,
+    /// then the hooks receive the start.
     async fn permitted(
         &self,
         tool: &Arc<dyn Tool>,
@@ -94,7 +94,7 @@ impl RunningTurn<'_> {
         Ok(answer.map(|_allowed| ()))
     }
 
-    /// True if a hook allows the call; `Err(reason)` if a hook denied it, or it was stopped meanwhile.
+    /// True if a hook allows the call; `Err(reason)` if a hook denies it, or if the call is stopped meanwhile.
     async fn ask_hooks(&self, event: HookEvent) -> Result<Result<bool, String>, TurnInterrupt> {
         let cx = self.hook_cx(&self.work);
         match hook::call_hooks(&self.parts().hooks, &cx, &event).await {
@@ -166,7 +166,8 @@ impl RunningTurn<'_> {
         })
     }
 
-    /// `Some(reason)` if the policy or a person denies the call. `is_allowed`: a hook answers in the place of a person.
+    /// `Some(reason)` if the policy or a person denies the call. `is_allowed` is true if a hook has answered in place
+    /// of a person.
     async fn denied(
         &self,
         tool: &Arc<dyn Tool>,
@@ -196,7 +197,8 @@ impl RunningTurn<'_> {
             call_id: question.call_id.clone(),
             allowed: answer.allows(),
         });
-        // The mode may have changed while the question was open: what it denies by now, no answer allows.
+        // The mode may have changed while the question was open. An answer cannot allow a call that the mode now
+        // denies.
         if answer.allows()
             && let PermissionDecision::Deny { reason } = permissions.decide(tool.spec(), invocation)
         {
@@ -216,7 +218,7 @@ impl RunningTurn<'_> {
         }
     }
 
-    /// Asks a person, and shows what the call would do as things are now. `None` if a stop was first.
+    /// Asks a person, with a preview of the call's effect in the current state. `None` if a stop was first.
     async fn ask(
         &self,
         mut question: PermissionQuestion,
@@ -225,7 +227,7 @@ impl RunningTurn<'_> {
     ) -> Option<PermissionAnswer> {
         let prompter = Arc::clone(&self.cx.parts.prompter);
         let (tool, mut invocation) = (Arc::clone(tool), invocation.clone());
-        // Not in the scope of the call: receipts would take the end of this work for the end of the call.
+        // Not in the scope of the call: otherwise receipts would report the end of this work as the end of the call.
         invocation.scope = self.work.child("preview", ScopeOptions::default()).ok()?;
         let asking = async move {
             if prompter.shows_questions() {
@@ -250,7 +252,7 @@ impl RunningTurn<'_> {
     }
 
     /// Handles a stop before the start of the call. A stop of the turn ends the turn; for a stop of the call alone,
-    /// returns the reason for which the call did not run.
+    /// returns the reason why the call did not run.
     fn stopped_before_its_start(&self) -> Result<String, TurnInterrupt> {
         if self.work.is_stopped() {
             self.engine.acknowledge();

@@ -19,7 +19,7 @@ use admission::AdmittedCall;
 use running_call::{EndedCall, ToolCallEnd, ToolCallResult};
 
 impl RunningTurn<'_> {
-    /// Runs the calls of a step and gives each call exactly one result.
+    /// Runs the calls of a step and records exactly one result for each call.
     pub(super) async fn run_calls(&mut self, calls: Vec<ToolCall>) -> Result<(), TurnInterrupt> {
         let mut admitted = Vec::with_capacity(calls.len());
         for call in &calls {
@@ -98,7 +98,7 @@ impl RunningTurn<'_> {
             self.record_activity();
             let mut kept = self.finish(ended).await;
             if kept.is_ok() && !running.is_empty() {
-                // The siblings may take long: the result must survive a crash.
+                // The siblings may take long, and the result must survive a crash meanwhile.
                 kept = self.flush().await;
             }
             if let Err(interrupt) = kept {
@@ -107,8 +107,8 @@ impl RunningTurn<'_> {
         }
     }
 
-    /// Handles a stop while calls run. A call that returns during the stop without having noticed it has done its work:
-    /// its result is kept for the log and, under the policy `keep`, for the model.
+    /// Handles a stop while calls run. A call that returns during the stop without having noticed the stop has
+    /// completed its work. The result of such a call is kept for the log and, under the policy `keep`, for the model.
     async fn collect_stopped(
         &mut self,
         mut running: FuturesUnordered<impl Future<Output = EndedCall>>,
@@ -171,7 +171,7 @@ impl RunningTurn<'_> {
         self.call_hooks_or_fail(event).await
     }
 
-    /// Gives a call its one result.
+    /// Records the one result of a call.
     fn take_result(&mut self, ended: EndedCall) -> Result<HookEvent, TurnInterrupt> {
         let ToolCallResult {
             outcome,

@@ -25,13 +25,14 @@ pub(super) struct EndedCall {
 pub(super) enum ToolCallEnd {
     Returned(Result<ToolOutput, ToolError>),
     Panicked,
-    /// The call was stopped alone, by its timeout or on request. With the tool's last answer, if it gave one.
+    /// The call was stopped alone, by its timeout or on request. Contains the tool's last answer, if there is one.
     StoppedAlone(Arc<Receipt>, Option<Result<ToolOutput, ToolError>>),
-    /// The call ended while its turn was being stopped. The turn's account decides if the answer counts as a result.
+    /// The call ended while its turn was being stopped. The turn's account determines if the answer counts as a result.
     TurnStopped(Option<Result<ToolOutput, ToolError>>),
 }
 
-/// Starts a call in its scope. `None` if a stop of the turn was first. A stop of the call alone becomes its end.
+/// Starts a call in its scope. `None` if a stop of the turn was first. If a stop of the call alone was first, the
+/// future returns that stop as the call's end.
 pub(super) fn start(
     admitted: AdmittedCall,
     limit: Option<Duration>,
@@ -44,7 +45,7 @@ pub(super) fn start(
     } = admitted;
     let scope = invocation.scope.clone();
     if let Some(limit) = limit {
-        // The timeout begins here: time for a permission question does not count.
+        // The timeout begins here, so that time for a permission question does not count.
         scope.arm(Deadline {
             at: instant_after(Instant::now(), limit),
             stops: None,
@@ -64,8 +65,8 @@ pub(super) fn start(
     Some(watch(call, scope, turn.clone(), running.ok()))
 }
 
-/// Waits for the end of a call. `turn` is the scope above; the loop handles a stop of that scope. If the call was
-/// stopped alone before it could run, only its account remains.
+/// Waits for the end of a call. `turn` is the parent scope; the loop handles a stop of that scope. If the call was
+/// stopped alone before it could run, the account of that stop is its end.
 async fn watch(
     call: ToolCall,
     scope: Scope,
@@ -82,7 +83,8 @@ async fn watch(
     let end = tokio::select! {
         biased;
         joined = running => ended(joined, &scope, &turn).await,
-        // Its timeout, or a stop of the call alone. The work may never join; then the account of the stop is its end.
+        // The call's timeout, or a stop of the call alone. If the work never joins, the account of the stop is the
+        // call's end.
         receipt = account_of_call(&scope, &turn) => ToolCallEnd::StoppedAlone(receipt, None),
     };
     EndedCall {
@@ -104,7 +106,7 @@ async fn ended(
         Ok(output) if scope.is_stopped() => {
             let receipt = Box::pin(account_of_call(scope, turn)).await;
             if receipt.items().iter().all(ended_by_itself) {
-                // The work did not notice the stop and finished before it was forced: that is a normal result.
+                // The work did not notice the stop and finished before it was forced, so the output is a normal result.
                 ToolCallEnd::Returned(output)
             } else {
                 ToolCallEnd::StoppedAlone(receipt, Some(output))
@@ -122,7 +124,8 @@ pub(super) fn ended_by_itself(item: &ReceiptItem) -> bool {
     matches!(item.state, ItemState::Finished { .. })
 }
 
-/// Stops work that a call left in its scope when it returned. Returns the receipt if that work still runs.
+/// Stops the work that a call left in its scope when it returned. Returns the receipt if that work still runs after the
+/// stop.
 pub(super) async fn end_leftovers(scope: &Scope) -> Option<Arc<Receipt>> {
     if scope.is_quiet() || scope.is_stopped() {
         return None;
@@ -142,7 +145,7 @@ async fn account_of_call(scope: &Scope, turn: &Scope) -> Arc<Receipt> {
         return std::future::pending().await;
     }
     match scope.account(Extent::Call, Vec::new()) {
-        // Boxed: few calls are stopped alone, and each running call would reserve the space.
+        // Boxed, because few calls are stopped alone but every running call would reserve the space.
         Some(account) => Box::pin(async move { account.receipt().await }).await,
         // A token fires only after a stop was accepted.
         None => std::future::pending().await,
@@ -180,7 +183,7 @@ pub(super) fn describe(end: ToolCallEnd) -> ToolCallResult {
         },
         ToolCallEnd::Returned(Err(error)) => ToolCallResult::failed(error.outcome, error.message),
         ToolCallEnd::Panicked => ToolCallResult::failed(CallOutcome::Failed, "the tool panicked"),
-        // Unused: see `collect_stopped`, which passes results only.
+        // Not used: `collect_stopped` passes only results.
         ToolCallEnd::TurnStopped(_) => {
             ToolCallResult::failed(CallOutcome::Unknown, "its turn was stopped")
         }
@@ -193,7 +196,7 @@ fn cut(receipt: &Receipt, answer: Option<Result<ToolOutput, ToolError>>) -> Tool
     let unknown = items().any(|item| matches!(item.state, ItemState::Unknown { .. }));
     let left = items().find(|item| item.state.breaks_quiet());
     let outcome = if unknown || left.is_some() {
-        // The stop did not end the work: nobody has seen its end.
+        // The end of the work was not observed.
         CallOutcome::Unknown
     } else if receipt.cause().kind == CauseKind::Deadline {
         CallOutcome::TimedOut

@@ -1,4 +1,4 @@
-//! The one ending of a turn: committed, or stopped with a receipt. Its record is written outside the stopped scope.
+//! Ending of a turn: a commit, or a stop with a receipt. The record of the ending is written outside the stopped scope.
 
 mod hooks;
 mod refused;
@@ -54,7 +54,7 @@ impl RunningTurn<'_> {
         if let Some(background) = cx.background {
             records.extend(background.take_records(turn));
         }
-        // If the store refuses the commit, it refuses the whole append.
+        // A store that refuses the commit refuses the whole append.
         let before = records.clone();
         records.push(commit.record().clone());
         let mut outcome = TurnOutcome {
@@ -87,7 +87,8 @@ impl RunningTurn<'_> {
                 outcome.cause = Some(Cause::new(CauseKind::Failure).detail(error.message.clone()));
                 outcome.conversation = if outcome.is_ending_known {
                     let stopped = commit.fail(error.message.clone(), (cx.parts.now)());
-                    // The store has just failed: if this append fails too, the session's next start writes the ending.
+                    // The store has just failed. If this append fails too, the next start of the session writes the
+                    // ending.
                     let ending = before.into_iter().chain(stopped.records).collect();
                     let _second_failure = Box::pin(write(history, ending, &scope)).await;
                     stopped.base
@@ -127,7 +128,7 @@ impl RunningTurn<'_> {
         let is_stop = matches!(interrupt, TurnInterrupt::Inactivity(_)) || self.scope.is_stopped();
         let account = self.begin_account(cause.clone());
         let policy = stop_policy(self.cx, &cause);
-        // Without a stop of this turn that anybody asked for, an empty receipt would be of no stop at all.
+        // If no stop of this turn was requested, an empty receipt would describe no stop.
         let needs_work = !is_stop || self.cx.controls.was_stopped_before();
         let receipt = match account {
             Some(stop) => told(self.cx, stop.receipt().await, needs_work, policy),
@@ -164,8 +165,8 @@ impl RunningTurn<'_> {
         ended
     }
 
-    /// Stops the turn's scope, or joins the stop that already covers it, and begins the turn's account of the stop:
-    /// only once, while the work to account for is still registered. Sends the live event at once, not after the stop.
+    /// Stops the turn's scope, or joins the stop that already covers it. Begins the turn's account of the stop only
+    /// once, while the work to account for is still registered. Sends the live event at once, not after the stop.
     pub(super) fn begin_account(&mut self, cause: Cause) -> Option<Arc<Account>> {
         if self.account.is_none() {
             self.cx.events.send(|| AgentEvent::StopHeard {
@@ -183,7 +184,8 @@ impl RunningTurn<'_> {
             }
             let account = self.scope.account(Extent::Turn, bystanders(self.cx));
             self.account = account.map(Arc::new);
-            // The scope is stopped, by this call or another: waiters for the engine must not wait for this account.
+            // The scope is stopped, by this call or by another one. Waiters for the engine must not wait for this
+            // account.
             self.engine.acknowledge();
         }
         self.account.clone()
@@ -263,15 +265,16 @@ async fn write_stopped(
     }
 }
 
-/// Background work continues although its records are not written: the next append includes them.
+/// Takes back records of background work that were not written, for the next append. The work itself continues.
 fn give_back_unwritten(cx: TurnCx<'_>, history: &mut RunHistory) {
     if let Some(background) = cx.background {
         background.give_back(history.take_refused_records());
     }
 }
 
-/// The receipt for the ending of the turn, with the work that runs without an owner. `needs_work`: without work of the turn
-/// there is none, or under the policy `keep` one that had nothing to stop, with the effect on the conversation.
+/// Receipt for the ending of the turn, including the work that runs without an owner. If `needs_work` is true and the
+/// receipt names no work of the turn, returns `None`; or, under the policy `keep`, an empty receipt, which reports the
+/// effect on the conversation.
 fn told(
     cx: TurnCx<'_>,
     receipt: Arc<Receipt>,

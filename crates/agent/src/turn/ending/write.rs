@@ -1,4 +1,4 @@
-//! Write of a turn's ending with a time limit, for a store that does not answer.
+//! Writes a turn's ending within a time limit, in case the store does not answer.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::history::RunHistory;
 /// Well below [`allstop_scope::FORCE_MAX`], so that the timeout is still reported after a tool had to be killed.
 const ENDING_WRITE_MAX: Duration = Duration::from_millis(800);
 
-/// Reason for which an ending is not confirmed.
+/// Reason why an ending is not confirmed.
 pub(super) enum NotWritten {
     /// The store returned an error.
     Failed(SessionError),

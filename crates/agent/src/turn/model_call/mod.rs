@@ -62,7 +62,7 @@ enum ModelAttempt {
 }
 
 impl RunningTurn<'_> {
-    /// Calls the model, with retries after transient failures. Of a failed attempt only the cost is kept.
+    /// Calls the model, with retries after transient failures. A failed attempt leaves only its cost.
     pub(super) async fn call_model(
         &mut self,
         step: &StepStart,
@@ -165,7 +165,7 @@ impl RunningTurn<'_> {
             loop {
                 let progressed = tokio::select! {
                     biased;
-                    // First: data that arrives after a stop is not taken.
+                    // Polled first, so that data that arrives after a stop is not taken.
                     interrupt = &mut interrupted => break Err(interrupt),
                     progressed = receiving.next() => progressed,
                 };
@@ -204,7 +204,7 @@ impl RunningTurn<'_> {
                 ModelAttempt::Failed(error, usage)
             }
             Err(interrupt) => {
-                // Begun while the call is registered, so that the receipt of the stop lists the call.
+                // The account begins while the call is registered, so that the receipt of the stop lists the call.
                 let (cause, ..) = self.why(&interrupt);
                 let _account = self.begin_account(cause);
                 let mut registration = registration;

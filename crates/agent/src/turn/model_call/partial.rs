@@ -17,9 +17,9 @@ pub(super) struct PartialAnswer {
     pub(super) bytes: usize,
     /// Bytes of tool calls that have not arrived completely; included in `bytes`.
     half_call_bytes: usize,
-    /// Bytes that arrived after a stop was accepted: they are paid for, but not shown.
+    /// Bytes that arrived after a stop was accepted: charged, but not shown.
     pub(super) bytes_after_stop: usize,
-    /// Reason for which the model ended the answer.
+    /// Reason why the model ended the answer.
     pub(super) finish: FinishReason,
     /// Checkpoint that a stop would report for the call.
     pub(super) checkpoint: &'static str,
@@ -50,7 +50,8 @@ impl PartialAnswer {
             .unwrap_or_else(|| self.usage_when_cut(input_tokens_estimated))
     }
 
-    /// Usage of an incomplete answer. Usage reported in mid-stream lags behind the data, so the larger figure counts.
+    /// Usage of an incomplete answer. Usage reported in mid-stream may be older than the data, so the larger figure
+    /// counts.
     pub(super) fn usage_when_cut(&self, input_tokens_estimated: impl FnOnce() -> u64) -> Usage {
         let reported = self.reported.unwrap_or_default();
         let input_tokens = match reported.input_tokens {
@@ -90,7 +91,7 @@ impl PartialAnswer {
                 self.calls.push(call);
             }
             ModelEvent::Usage(usage) => self.reported = Some(usage),
-            // Handled by the caller: nothing follows it.
+            // Handled by the caller; no event follows it.
             ModelEvent::End(_) => {}
         }
     }

@@ -63,7 +63,7 @@ pub(super) fn receive<'a>(
     )
 }
 
-/// Destination of live events while nothing is stopped.
+/// Destination of live events, as long as no stop covers the scope.
 #[derive(Clone, Copy)]
 pub(super) struct LiveDelivery<'a> {
     pub(super) unless_stopped: &'a Scope,
