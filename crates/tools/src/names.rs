@@ -1,4 +1,4 @@
-//! Names of the built-in tools, as models, rules and records have them.
+//! Names of the built-in tools in model requests, permission rules and records.
 
 /// Runs a command.
 pub const SHELL: &str = "shell";
@@ -24,8 +24,8 @@ pub const GREP: &str = "grep";
 /// Reads, awaits or stops background work.
 pub const BACKGROUND: &str = "background";
 
-/// Starts a sub-agent. It is part of the loop, so it is not among [`ALL`].
+/// Starts a sub-agent. The agent loop implements this tool, so its name is not in [`ALL`].
 pub const AGENT: &str = "agent";
 
-/// All that this crate implements.
+/// Names of all tools that this crate implements.
 pub const ALL: [&str; 8] = [SHELL, READ, WRITE, EDIT, LIST, GLOB, GREP, BACKGROUND];

@@ -7,8 +7,8 @@ use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema};
 use serde_json::Value;
 
-/// Returns the schema of `A`: inlined, without parts that only cost tokens (`$schema`, titles) and without formats,
-/// some of which (`uint64`) providers refuse.
+/// Returns the schema of `A`, inlined. Omits parts that only cost tokens (`$schema`, titles), and formats, because
+/// providers refuse some of them (`uint64`).
 pub fn schema_of<A: JsonSchema>() -> Arc<Value> {
     let trim = RecursiveTransform(|schema: &mut Schema| {
         schema.remove("format");

@@ -1,4 +1,4 @@
-//! Walking a folder for `glob` and `grep`: in order, without `.git` and ignored files, never through a link.
+//! Walks a folder for `glob` and `grep`: in order, without `.git` and ignored files, never through a link.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,8 @@ use super::error::FileError;
 use super::tool::StopCheck;
 use super::workspace::LocatedPath;
 
-/// Maximum size of an ignore file, in bytes: the walker reads it whole, and a hand-written one has a few kilobytes.
+/// Maximum size of an ignore file, in bytes. The walker reads the whole file, and a hand-written one has a few
+/// kilobytes.
 const IGNORE_FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Item of a walk.
@@ -48,7 +49,7 @@ fn walk_from(
     visit: &mut impl FnMut(WalkItem) -> Result<bool, FileError>,
 ) -> Result<TargetFound, FileError> {
     if !has_harmless_ignore_files(start) {
-        // Ends the walk only at its start; further below, the folder is skipped.
+        // This case ends the walk only at its start. A folder further below with such files is skipped.
         visit(WalkItem::Unreadable)?;
         return Ok(TargetFound::Yes);
     }
@@ -96,8 +97,8 @@ fn is_wanted(entry: &DirEntry, target: &Path) -> bool {
     !is_folder || (entry.file_name() != ".git" && has_harmless_ignore_files(path))
 }
 
-/// True if no ignore file could block the walker, which reads them to their end: a FIFO or `/dev/zero` would hold it
-/// for ever.
+/// True if no ignore file could block the walker, which reads ignore files to their end: a FIFO or `/dev/zero` would
+/// block it forever.
 fn has_harmless_ignore_files(folder: &Path) -> bool {
     [".gitignore", ".ignore"]
         .iter()

@@ -1,8 +1,8 @@
 //! The folders that the file tools may use.
 //!
-//! A path is resolved first, including symbolic links; the result decides. Then the resolved path is opened, folder by
-//! folder from the root and never through a symbolic link (see [`super::open`]), so that a link swapped in between is
-//! not followed.
+//! A path is first resolved, including symbolic links, and the resolved path decides the access. Then the resolved path
+//! is opened, folder by folder from the root and never through a symbolic link (see [`super::open`]), so that a link
+//! swapped in between is not followed.
 
 use std::ffi::OsString;
 use std::io;
@@ -12,8 +12,8 @@ use std::sync::Arc;
 use super::error::FileError;
 use super::reserved::ReservedFiles;
 
-/// Folder in which git keeps hooks and settings, which name commands that later calls of git run: a change there would run a
-/// command that nobody was asked about. As a file it names such a folder.
+/// Folder in which git keeps hooks and settings. They name commands that later git calls run, so a change there would
+/// run a command without a permission question. A file of this name points to such a folder.
 const GIT_FOLDER: &str = ".git";
 
 /// Access to a folder.
@@ -38,11 +38,11 @@ pub struct Workspace {
 pub(crate) struct LocatedPath {
     /// Allowed folder that contains the path.
     pub(crate) root: PathBuf,
-    /// Plain names below that folder, without links among those that exist; empty for the folder itself.
+    /// Plain names below that folder; the existing ones are not links. Empty for the folder itself.
     pub(crate) names: Vec<OsString>,
     /// Path for the model: relative to the working directory if it is inside.
     pub(crate) shown: String,
-    /// Files that are out of reach even in that folder.
+    /// Files that the tools may not access even in that folder.
     pub(crate) reserved: Arc<ReservedFiles>,
 }
 
@@ -54,10 +54,10 @@ impl LocatedPath {
 }
 
 impl Workspace {
-    /// Creates a workspace of this folder only.
+    /// Creates a workspace with this folder only.
     ///
     /// # Errors
-    /// The folder does not exist, or is not a folder.
+    /// If the folder does not exist, or is not a folder.
     pub fn new(folder: impl AsRef<Path>) -> io::Result<Self> {
         Ok(Self {
             folder: canonical_folder(folder.as_ref())?,
@@ -69,7 +69,7 @@ impl Workspace {
     /// Adds a folder.
     ///
     /// # Errors
-    /// The folder does not exist, or is not a folder.
+    /// If the folder does not exist, or is not a folder.
     pub fn allow(mut self, folder: impl AsRef<Path>, access: FolderAccess) -> io::Result<Self> {
         self.others
             .push((canonical_folder(folder.as_ref())?, access));
@@ -84,7 +84,7 @@ impl Workspace {
         self
     }
 
-    /// The working directory, resolved.
+    /// The resolved working directory.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -161,7 +161,7 @@ fn canonical_folder(folder: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Resolves the deepest existing ancestor, and returns the missing names below it.
+/// Resolves the deepest existing ancestor. Returns it with the missing names below it.
 fn resolve(path: &Path, given: &str) -> Result<(PathBuf, Vec<OsString>), FileError> {
     let mut missing = Vec::new();
     let mut existing = path;

@@ -1,4 +1,4 @@
-//! `write`: a whole file.
+//! `write`: writes a whole file.
 
 use std::ffi::OsStr;
 use std::io::Read as _;
@@ -18,7 +18,7 @@ use crate::effect::{DiffLimits, FileChange, file_change};
 use crate::file_state::FileState;
 use crate::names;
 
-/// Maximum size of an old content that is compared, in bytes: more than people read, and it is held in memory.
+/// Maximum size of an old content that is compared, in bytes: more than people read. The content is held in memory.
 const DIFF_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// Arguments of `write`.
@@ -47,7 +47,7 @@ impl FileTool for WriteArguments {
         let before = open::regular(&folder, name, &located)?;
         check_shown(shown, before.as_ref(), &located.shown)?;
         let old = match &before {
-            // A file that can be written and not read is written.
+            // A file that can be written but not read is written.
             Some(_) => old_content(&folder, name, &located).unwrap_or(OldContent::NotShown),
             None => OldContent::Missing,
         };
@@ -95,12 +95,12 @@ impl FileTool for WriteArguments {
     }
 }
 
-/// Content that is replaced.
+/// Content that the call replaces.
 enum OldContent {
-    /// There is no file.
+    /// No file exists.
     Missing,
     Bytes(Vec<u8>),
-    /// It is too large for a diff, or cannot be read.
+    /// The content is too large for a diff, or cannot be read.
     NotShown,
 }
 
@@ -111,7 +111,7 @@ fn old_content(
 ) -> Result<OldContent, FileError> {
     let (file, _) = open::file_in(folder, name, located)?;
     let mut content = Vec::new();
-    // One byte more than the limit, which tells that there is more.
+    // One byte more than the limit, to detect a longer file.
     let read = file.take(DIFF_BYTES_MAX + 1).read_to_end(&mut content);
     read.map_err(|source| FileError::Io {
         action: "could not read",

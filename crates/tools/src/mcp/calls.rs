@@ -1,8 +1,8 @@
 //! The open calls of one connection: each is answered exactly once, by its id.
 //!
 //! Invariants:
-//! 1. An entry leaves the table together with its registration, and its taker reports the call's end.
-//! 2. An answer without an entry is dropped: a late answer never reaches the next call.
+//! 1. An entry leaves the table together with its registration. The code that removes the entry reports the call's end.
+//! 2. An answer without an entry is dropped, so a late answer never reaches the next call.
 //! 3. After the table has begun to end, no call begins on the connection.
 
 use std::collections::HashMap;
@@ -32,14 +32,15 @@ pub(super) struct OpenCalls {
 #[derive(Debug, Default)]
 struct CallTable {
     open: HashMap<RequestId, OpenMcpCall>,
-    /// Reason why no call begins any more.
+    /// Reason why no further call begins.
     ending: Option<Arc<str>>,
 }
 
 #[derive(Debug)]
 struct OpenMcpCall {
     token: ProgressToken,
-    /// The latest progress, which the call shows in its own time: a flood costs no more than its last message.
+    /// The latest progress. The call shows it at its own pace, so a flood of progress costs no more than its last
+    /// message.
     progress: watch::Sender<Option<CallProgress>>,
     cancel: Arc<CallCancellation>,
     registration: Registration,
@@ -64,7 +65,7 @@ pub(super) enum CallAnswer {
 }
 
 impl AnsweredCall {
-    /// Reports the end of a call that nobody awaits any more.
+    /// Reports the end of a call for which no caller waits any more.
     pub(super) fn conclude(self) {
         match self.answer {
             CallAnswer::Result(_) => self.registration.finish(Ending::Returned),
@@ -75,7 +76,7 @@ impl AnsweredCall {
     }
 }
 
-/// Reports a call as stopped: the server has confirmed its end with an error.
+/// Reports a call as stopped, after the server has confirmed its end with an error.
 pub(super) fn confirmed(registration: Registration) {
     registration.finish(Ending::Stopped {
         how: EndMethod::RemoteConfirmed,
@@ -98,7 +99,7 @@ pub(super) enum CallRefused {
 }
 
 impl OpenCalls {
-    /// Sends a request and records its call in one step, so that no answer can come earlier.
+    /// Sends a request and records its call in one step, so that no answer can arrive before the record.
     pub(super) fn begin(
         &self,
         request: ClientRequest,
@@ -135,14 +136,14 @@ impl OpenCalls {
         Err(refused)
     }
 
-    /// Delivers an answer. `Err`: no open call has this id.
+    /// Delivers an answer. `Err` if no open call has this id.
     pub(super) fn answer(&self, id: &RequestId, answer: CallAnswer) -> Result<(), CallAnswer> {
         let open = self.table.lock().open.remove(&exact(id));
         let Some(open) = open else {
             return Err(answer);
         };
         match &answer {
-            // No answer comes any more: the server is told that nobody waits.
+            // No answer will arrive, so the server is informed that no caller waits.
             CallAnswer::Cut(why) => open.cancel.request(why),
             _ => open.cancel.answered(),
         }
@@ -155,7 +156,7 @@ impl OpenCalls {
         self.table.lock().open.contains_key(&exact(id))
     }
 
-    /// Hands progress to its call. Progress that makes no sense is dropped.
+    /// Passes progress to its call. Invalid progress is dropped.
     pub(super) fn progress(&self, params: &ProgressNotificationParam) {
         let message = params.message.as_deref();
         let progress = CallProgress::checked(params.progress, params.total, message);
@@ -169,13 +170,13 @@ impl OpenCalls {
         }
     }
 
-    /// Removes a call whose end will not be known.
+    /// Removes a call whose end will remain unknown.
     pub(super) fn take(&self, id: &RequestId) -> Option<Registration> {
         let open = self.table.lock().open.remove(id);
         open.map(|open| open.registration)
     }
 
-    /// Begins to end the table if every open call was cancelled. Returns true in that case.
+    /// Begins to end the table if every open call is cancelled. Returns true in that case.
     pub(super) fn end_if_unused(&self, why: &str) -> bool {
         let mut table = self.table.lock();
         let unused = table.open.values().all(|open| open.cancel.is_cancelled());
@@ -228,7 +229,7 @@ impl OpenMcpCall {
     }
 }
 
-/// Our ids are numbers, but some servers return them as text.
+/// Converts an id of this side that some servers return as text back to a number.
 fn exact(id: &RequestId) -> RequestId {
     match id {
         NumberOrString::String(text) => text

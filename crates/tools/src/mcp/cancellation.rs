@@ -1,10 +1,10 @@
-//! Cancellation of a call: at most once, and sent in order.
+//! Cancellation of a call: at most once, and in order.
 //!
 //! Invariants:
 //! 1. `notifications/cancelled` is sent at most once per request, and never for a request that was answered or never
 //!    sent.
-//! 2. A cancellation never waits: stops and destructors request it. The closing of the connection waits until it is
-//!    written.
+//! 2. A request for a cancellation never waits, because stops and destructors make it. Closing the connection waits
+//!    until the cancellation is written.
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,13 +31,13 @@ impl UnsentCancellations {
     fn add(&self, mut sending: BoxFuture<'static, ()>) {
         let mut unsent = self.0.lock();
         unsent.retain_mut(|other| unconstrained(other).now_or_never().is_none());
-        // One poll puts the notification into the queue behind its request.
+        // One poll puts the notification into the queue, after its request.
         if unconstrained(&mut sending).now_or_never().is_none() {
             unsent.push(sending);
         }
     }
 
-    /// Waits until all cancellations are written, or cannot be.
+    /// Waits until each cancellation is written or cannot be written.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the cancellations to the connection.
@@ -91,7 +91,7 @@ impl CallCancellation {
         if !matches!(*state, CancelState::Unsent) {
             return Err(SendRefusal::Cancelled);
         }
-        // One poll only puts the request into a queue; a full queue takes nothing.
+        // One poll only puts the request into a queue; a full queue accepts nothing.
         let sending = self.peer.send_request_with_option(request, options);
         let handle = unconstrained(sending).now_or_never();
         let handle = handle.and_then(Result::ok).ok_or(SendRefusal::Refused)?;
@@ -99,7 +99,7 @@ impl CallCancellation {
         Ok(handle)
     }
 
-    /// Sends the cancellation, at the first call only, and only if the server has not answered.
+    /// Sends the cancellation, on the first call only, and only if the server has not answered.
     pub(super) fn request(&self, reason: &str) {
         let mut state = self.state.lock();
         let id = match &*state {
@@ -120,7 +120,7 @@ impl CallCancellation {
         self.unsent.add(sending.boxed());
     }
 
-    /// Records the server's answer: there is nothing left to cancel.
+    /// Records the server's answer, after which no cancellation is sent.
     pub(super) fn answered(&self) {
         let mut state = self.state.lock();
         if !matches!(*state, CancelState::Cancelled) {

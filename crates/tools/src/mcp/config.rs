@@ -22,11 +22,11 @@ pub struct McpServerConfig {
     pub transport: McpTransport,
     /// Time limit for the start and the listing of the tools.
     pub handshake_timeout: Duration,
-    /// Time limit of a call; `None`: the general limit of tools.
+    /// Time limit of a call; `None` means the general limit of tools.
     pub call_timeout: Option<Duration>,
     /// Filter of the server's tools.
     pub filter: ToolFilter,
-    /// Variables that the server's process does not inherit: secrets of others.
+    /// Variables that the server's process does not inherit, such as secrets for other uses.
     pub env_hidden: Vec<OsString>,
     /// Action on a server that continues a cancelled call.
     pub on_ignored_cancel: OnIgnoredCancel,
@@ -60,7 +60,7 @@ impl McpServerConfig {
 /// Transport to a server. `Debug` hides everything that may hold secrets.
 #[derive(Clone)]
 pub enum McpTransport {
-    /// A program that Allstop starts and that uses standard input and output.
+    /// A program that Allstop starts and that communicates over standard input and output.
     Stdio {
         /// The program: a path, or a name to look up in `PATH`.
         command: OsString,
@@ -94,24 +94,24 @@ pub enum OnIgnoredCancel {
     /// The server keeps running, and the receipt reports the call as unreachable.
     #[default]
     KeepServer,
-    /// A server that Allstop started is ended, unless another call needs it, and restarted; the receipt says how it
-    /// ended.
+    /// A server that Allstop started is ended, unless another call needs it, and restarted. The receipt reports how the
+    /// server ended.
     EndServer,
 }
 
-/// Filter of a server's tools: those that an `allow` pattern matches, without those that a `deny` pattern matches.
+/// Filter of a server's tools: the tools that match an `allow` pattern and no `deny` pattern.
 #[derive(Debug, Clone, Default)]
 pub struct ToolFilter {
-    /// `None` allows all.
+    /// `None` allows all tools.
     allow: Option<GlobSet>,
     deny: GlobSet,
 }
 
 impl ToolFilter {
-    /// Parses patterns of the server's own names. Without `allow` patterns every tool is allowed.
+    /// Parses patterns for the server's own tool names. Without `allow` patterns every tool is allowed.
     ///
     /// # Errors
-    /// The first invalid pattern.
+    /// Returns the first invalid pattern.
     pub fn new<S: AsRef<str>>(allow: &[S], deny: &[S]) -> Result<Self, McpConfigError> {
         Ok(Self {
             allow: (!allow.is_empty()).then(|| patterns(allow)).transpose()?,
@@ -119,7 +119,7 @@ impl ToolFilter {
         })
     }
 
-    /// True if the filter admits the tool of this name.
+    /// True if the filter admits the tool with this name.
     pub fn admits(&self, tool: &str) -> bool {
         self.allow.as_ref().is_none_or(|allow| allow.is_match(tool)) && !self.deny.is_match(tool)
     }
@@ -154,7 +154,7 @@ pub enum McpConfigError {
         /// Name of both servers.
         name: Arc<str>,
     },
-    /// A pattern for names of tools is invalid.
+    /// A pattern for tool names is invalid.
     #[error("invalid pattern for tool names: {detail}")]
     Pattern {
         /// Error in the pattern.

@@ -31,14 +31,14 @@ pub(super) struct Connection {
     pub(super) on_ignored_cancel: OnIgnoredCancel,
 }
 
-/// Reason for the end of a connection; the first one stands.
+/// Reason for the end of a connection. The first reason is kept.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ConnectionLoss(Arc<SetOnce<LossReason>>);
 
 #[derive(Debug, Clone)]
 pub(super) struct LossReason {
     pub(super) why: Arc<str>,
-    /// True if the other side ended the connection, false if this side gave it up.
+    /// True if the other side ended the connection; false if this side gave it up.
     pub(super) by_server: bool,
 }
 
@@ -55,7 +55,7 @@ impl ConnectionLoss {
 
     fn set(&self, why: &str, by_server: bool) {
         let why = why.into();
-        // Fails if a reason was recorded before, which stands.
+        // Fails if a reason was recorded before; that reason is kept.
         drop(self.0.set(LossReason { why, by_server }));
     }
 
@@ -68,12 +68,12 @@ impl ConnectionLoss {
     }
 }
 
-/// A sent request. Dropping it before its end cancels it.
+/// A sent request. Dropping it before its end cancels the request.
 struct SentCall<'a> {
     connection: &'a Connection,
     cancel: Arc<CallCancellation>,
     handle: RequestHandle<RoleClient>,
-    /// True once the protocol library has resolved the handle.
+    /// True after the protocol library has resolved the handle.
     handle_spent: bool,
     answered: oneshot::Receiver<AnsweredCall>,
     ended: bool,
@@ -144,7 +144,7 @@ impl Connection {
         })
     }
 
-    /// Gives up the connection if no other call uses it. Returns true if it is ending.
+    /// Gives up the connection if no other call uses it. Returns true if the connection is ending.
     fn end_unless_used(&self) -> bool {
         const WHY: &str = "it continued a cancelled call";
         let ends =
@@ -156,7 +156,7 @@ impl Connection {
     }
 }
 
-/// Shows the latest progress at each interval, to the end of the call.
+/// Shows the latest progress at each interval, until the end of the call.
 async fn show_progress(
     mut latest: watch::Receiver<Option<CallProgress>>,
     link: &CallLink,
@@ -199,11 +199,11 @@ impl SentCall<'_> {
                 answered = &mut self.answered => return answered.map_err(|_gone| self.failed("its connection was lost")),
                 seen = &mut self.handle.rx, if !self.handle_spent => {
                     self.handle_spent = true;
-                    // An answer is already in the table, and the end of the connection will be soon.
+                    // The table already has the answer, or will soon have the end of the connection.
                     if let Ok(Err(ServiceError::TransportSend(error))) = seen {
                         let error = without_queries(&error.error.to_string());
                         let why = format!("it cannot be reached: {error}");
-                        // The server may still have received the call, and may be reached again.
+                        // The server may have received the call, and may become reachable again.
                         self.cancel.request(&why);
                         self.connection.loss.by_server(&why);
                         return Err(self.failed(&why));
@@ -213,7 +213,7 @@ impl SentCall<'_> {
         }
     }
 
-    /// Waits a short time for the server's reply: the stop has already cancelled the call.
+    /// Waits a short time for the server's reply, after the stop has cancelled the call.
     async fn after_stop(&mut self, scope: &Scope) -> Result<AnsweredCall, ToolError> {
         // Has no effect if the stop has cancelled the call.
         self.cancel.request(&reason(scope));
@@ -224,7 +224,7 @@ impl SentCall<'_> {
             return self.answered().await;
         }
         self.ended = true;
-        // The call's future acknowledges the stop; the server has not confirmed it.
+        // The future of the call acknowledges the stop, although the server has not confirmed it.
         scope.stopped_at("mcp call").await;
         self.abandon();
         Err(ToolError::new(format!(
@@ -245,7 +245,7 @@ impl SentCall<'_> {
         }
     }
 
-    /// Removes the call from the table, with an unknown end.
+    /// Removes the call from the table and reports an unknown end.
     fn abandon(&self) {
         if let Some(registration) = self.connection.calls.take(&self.handle.id) {
             not_confirmed(registration, &self.unconfirmed());
@@ -271,7 +271,8 @@ impl Drop for SentCall<'_> {
             return answered.conclude();
         }
         self.cancel.request("the call was abandoned");
-        // If the server is ended for this call, that is the call's end: its registration stays in the table until then.
+        // If the server is ended because of this call, the end of the server ends the call. Its registration stays in
+        // the table until then.
         if !self.connection.end_unless_used() {
             self.abandon();
         }
@@ -322,7 +323,7 @@ fn conclude(
     }
 }
 
-/// Acknowledges the stop of a call; has no effect on other calls.
+/// Acknowledges the stop of a call. Has no effect without a stop.
 fn acknowledge(scope: &Scope) {
     use futures::FutureExt as _;
     drop(scope.stopped_at("mcp call").now_or_never());

@@ -11,7 +11,7 @@ use super::calls::not_confirmed;
 pub(super) struct ConnectionEnd {
     /// Reason, for the model and for people.
     pub(super) why: Arc<str>,
-    /// Verified end of the server's process; `None` without a process or if a part of it is left.
+    /// Verified end of the server's process; `None` without a process, or if a part of the process tree remains.
     pub(super) process: Option<ProcessEnd>,
 }
 
@@ -24,7 +24,8 @@ pub(super) struct ProcessEnd {
 }
 
 impl ConnectionEnd {
-    /// Reports the end of a call that was open. Without a verified end of the process it claims nothing.
+    /// Reports the end of a call that was open. Without a verified end of the process, the call's end is reported as
+    /// not confirmed.
     pub(super) fn conclude(&self, mut registration: Registration) {
         let Some(process) = self.process else {
             return not_confirmed(registration, &self.why);

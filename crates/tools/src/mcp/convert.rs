@@ -1,4 +1,4 @@
-//! Conversion of the protocol's tools and results to those of Allstop.
+//! Conversion of the protocol's tools and results to Allstop's types.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::limits::{DESCRIPTION_CHARS_MAX, SCHEMA_BYTES_MAX};
 use crate::registry::{ArgumentCheck, TOOL_NAME_LEN_MAX};
 
-/// A tool as its server describes it.
+/// A tool as described by its server.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct McpToolDefinition {
     /// Name at the server.
@@ -24,7 +24,7 @@ pub(super) struct McpToolDefinition {
 }
 
 impl McpToolDefinition {
-    /// Converts a tool. The error says for people why the tool cannot be used.
+    /// Converts a tool. The error is the reason, for people, why the tool cannot be used.
     pub(super) fn of(server: &str, tool: Tool) -> Result<Self, String> {
         let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         let plain = tool.name.chars().map(|c| if fits(c) { c } else { '_' });
@@ -52,8 +52,8 @@ impl McpToolDefinition {
     }
 }
 
-/// Effect of a repeated call, from the server's hints. A tool that only adds data is not reversible, since no hint says
-/// how to undo it: without a hint on repetition it counts as a tool without hints.
+/// Effect of a repeated call, from the server's hints. A tool that only adds data is not reversible, because no hint
+/// describes how to undo it. Without a hint about repetition such a tool counts as a tool without hints.
 pub(super) fn effect(hints: Option<&ToolAnnotations>) -> Effect {
     let hinted = |hint: fn(&ToolAnnotations) -> Option<bool>| hints.and_then(hint) == Some(true);
     if hinted(|hints| hints.read_only_hint) {
@@ -72,11 +72,11 @@ fn shortened(description: &str) -> String {
     }
 }
 
-/// Text of a result, and true if it is an error. `None` if it is not the result of a tool.
+/// Returns the text of a result, and true if the result is an error. `None` if it is not the result of a tool.
 pub(super) fn text_of(result: ServerResult) -> Option<(String, bool)> {
     let result = match result {
         ServerResult::CallToolResult(result) => result,
-        // An empty result is a valid result too.
+        // An empty result is also valid.
         ServerResult::EmptyResult(_) => CallToolResult::success(Vec::new()),
         _ => return None,
     };

@@ -16,7 +16,7 @@ use super::limits::{CALLS_MAX, MESSAGE_BYTES_MAX};
 use super::pipes::{ServerInput, ServerOutput};
 use super::url_query::without_queries;
 
-/// The protocol library's loop of a connection. Dropping it ends the loop.
+/// The protocol library's service loop of a connection. Dropping it ends the loop.
 pub(super) type Service = RunningService<RoleClient, ClientConfig>;
 
 pub(super) async fn over_pipes(
@@ -44,7 +44,7 @@ pub(super) async fn over_http(
     }
     let config = StreamableHttpClientTransportConfig::with_uri(url)
         .max_concurrent_requests(CALLS_MAX)
-        // An expired session counts as a lost connection: its open calls are lost.
+        // An expired session counts as a lost connection, and its open calls are lost.
         .reinit_on_expired_session(false)
         .custom_headers(named);
     let client = HttpClient {
@@ -57,11 +57,11 @@ pub(super) async fn over_http(
 
 fn client(url: &str) -> Result<reqwest::Client, String> {
     let url = reqwest::Url::parse(url).map_err(|error| format!("invalid URL: {error}"))?;
-    // Unless the program has chosen another TLS provider before.
+    // Fails if the program has already chosen another TLS provider, which is kept.
     let _first_is_kept = rustls::crypto::ring::default_provider().install_default();
     let mut builder = reqwest::Client::builder()
         .user_agent(concat!("allstop/", env!("CARGO_PKG_VERSION")))
-        // A redirected call is a different call, and the headers are meant for this host.
+        // A redirected call is a different call, and the headers are meant only for this host.
         .redirect(reqwest::redirect::Policy::none())
         // One connection per call, so that giving up a call closes its connection.
         .pool_max_idle_per_host(0);
@@ -100,7 +100,7 @@ where
             }
             other => format!("invalid handshake: {other}"),
         })?;
-    // The list is requested only after a change, so a cached one would be wrong, also in place of an error.
+    // The list is requested only after a change, so a cached list would be wrong, even in place of an error.
     let peer = service.peer();
     peer.set_response_cache_config(ClientCacheConfig::disabled())
         .await;

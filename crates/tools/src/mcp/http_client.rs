@@ -1,7 +1,7 @@
-//! HTTP client of a connection: it looks at each message before the protocol library reads it.
+//! HTTP client of a connection, which checks each message before the protocol library parses it.
 //!
-//! The library's own client parses the body of a response by itself, so a server could overflow the stack of the
-//! process (see [`has_reserved_key`]).
+//! The library's own client parses the body of a response without such a check, so a server could overflow the stack of
+//! the process (see [`has_reserved_key`]).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,10 +25,10 @@ use sse_stream::{Sse, SseStream};
 use super::connection::ConnectionLoss;
 use super::limits::{ERROR_BODY_BYTES_MAX, MESSAGE_BYTES_MAX};
 
-/// Reason for the end of a connection, on pipes too.
+/// Reason for the end of a connection, also on pipes.
 pub(super) const RESERVED_KEY: &str = "it sent an object with a key that is reserved";
 
-/// Ends the connection at a message that must not be read.
+/// Client that ends the connection at a message that must not be parsed.
 #[derive(Debug, Clone)]
 pub(super) struct HttpClient {
     pub(super) client: reqwest::Client,
@@ -114,7 +114,7 @@ fn with_token_and_session(
 }
 
 impl HttpClient {
-    /// Reads a response as MCP says
+    /// Reads a response by the rules of MCP
     /// (<https://modelcontextprotocol.io/specification/2025-06-18/basic/transports#sending-messages-to-the-server>).
     async fn answer(
         &self,
@@ -145,7 +145,7 @@ impl HttpClient {
             return Err(StreamableHttpError::UnexpectedContentType(content_type));
         }
         let body = read_body(response).await?;
-        // A refusal without a reason of the protocol is told by its status, a missing key above all.
+        // A refusal without a protocol error is reported by its status. The most common one is a missing key.
         let is_answer =
             is_json && !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
         let read = is_answer.then(|| self.parse(&body)).transpose()?;
@@ -191,9 +191,9 @@ impl HttpClient {
     }
 }
 
-/// Events of a response. One that is too long ends them.
+/// Events of a response. An event that is too long ends the stream.
 fn bounded_events(response: Response) -> EventStream {
-    // Bytes since the last event, but for what came in its last chunk.
+    // Number of bytes since the last event, without the rest of the chunk in which that event ended.
     let held = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&held);
     let bytes = response.bytes_stream().map(move |chunk| {
@@ -212,7 +212,7 @@ fn bounded_events(response: Response) -> EventStream {
     events.boxed()
 }
 
-/// The whole body, bounded.
+/// Reads the whole body, up to a size limit.
 async fn read_body(mut response: Response) -> HttpResult<Vec<u8>> {
     let max_size = if response.status().is_success() {
         MESSAGE_BYTES_MAX

@@ -1,7 +1,7 @@
-//! Interceptor of every message of a connection, in front of the protocol library.
+//! Interceptor of every message of a connection, before the protocol library.
 //!
-//! It takes the answers to calls by id, so that an answer after a cancellation is still seen, and it shows progress in
-//! order. It drops messages that nothing needs: a flood of them costs only their parsing.
+//! The interceptor takes the answers to calls by id, so that an answer after a cancellation is not lost, and it shows
+//! progress in order. The interceptor drops unneeded messages, so that a flood of them costs only their parsing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -43,7 +43,7 @@ struct SendOrder {
 }
 
 impl<T> MessageInterceptor<T> {
-    /// Wraps a transport that does not keep messages in order by itself.
+    /// Wraps a transport that does not itself keep messages in order.
     pub(super) fn in_order(inner: T, sinks: ConnectionSinks) -> Self {
         Self {
             order: Some(SendOrder::default()),
@@ -51,7 +51,7 @@ impl<T> MessageInterceptor<T> {
         }
     }
 
-    /// Wraps a transport that sends messages concurrently, and keeps cancellations behind their requests.
+    /// Wraps a transport that sends messages concurrently, and sends cancellations after their requests.
     pub(super) fn new(inner: T, sinks: ConnectionSinks) -> Self {
         Self {
             inner,
@@ -113,12 +113,12 @@ impl<T> MessageInterceptor<T> {
     }
 
     fn answered(&self, id: &RequestId, answer: CallAnswer) {
-        // Fails if the call was removed meanwhile: then the answer is dropped.
+        // Fails if the call was removed meanwhile. The answer is then dropped.
         drop(self.sinks.calls.answer(id, answer));
     }
 }
 
-/// True if the protocol library wrote this error in place of an answer that did not come.
+/// True if the protocol library wrote this error in place of a missing answer.
 fn is_cut(error: &ErrorData) -> bool {
     let data = error.data.as_ref();
     data.is_some_and(|data| {
@@ -144,7 +144,8 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for MessageInterceptor<T> {
             .and_then(|order| order.before.replace(after));
         async move {
             if let Some(before) = before {
-                // Dropped, never sent: its end means that the message before has left.
+                // The sender is only dropped, never used: the end of the wait means that the previous message has been
+                // sent.
                 drop(before.await);
             }
             let sent = sending.await;

@@ -1,15 +1,15 @@
-//! Limits on a server: every size, count and wait, with its reason.
+//! Limits for a server: every size, count and wait, with its reason.
 
 use std::time::Duration;
 
-/// Maximum size of a server's message, in bytes: it may hold a picture, but no model could read a larger answer. The
-/// limit also ends output that is no message.
+/// Maximum size of a server's message, in bytes. A message may contain a picture, but no model could read a larger
+/// answer. The limit also ends output that is not a message.
 pub const MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Maximum size of the body of an HTTP error, in bytes: many times the usual length.
 pub(super) const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// Maximum length of a server's name, in bytes: with two underscores it leaves forty bytes for the tool's name.
+/// Maximum length of a server's name, in bytes. With two underscores, it leaves forty bytes for the tool's name.
 pub(super) const SERVER_NAME_LEN_MAX: usize = 22;
 
 /// Maximum number of tools of one server. Each model call lists all of them: a hundred are about ten thousand tokens.
@@ -18,14 +18,14 @@ pub const TOOLS_MAX: usize = 128;
 /// Maximum number of pages of one list of tools: [`TOOLS_MAX`] tools need no more.
 pub(super) const PAGES_MAX: usize = 32;
 
-/// First pause between the notification of a changed list and its request: changes in quick succession count as one.
-/// Each further change doubles the pause, so that a list that changes all the time costs little.
+/// First pause between the notification of a changed list and the request for it. Changes in quick succession count as
+/// one. Each further change doubles the pause, so that a constantly changing list costs little.
 pub(super) const LIST_PAUSE_FIRST: Duration = Duration::from_millis(100);
 
 /// Maximum of that pause.
 pub(super) const LIST_PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// Time without a change after which the pause starts at its first value again.
+/// Time without a change after which the pause starts again at its first value.
 pub(super) const LIST_REST: Duration = Duration::from_secs(10);
 
 /// Maximum length of a tool's description, in characters: about five hundred tokens.
@@ -34,20 +34,21 @@ pub const DESCRIPTION_CHARS_MAX: usize = 2_000;
 /// Maximum size of the schema of one tool's arguments, in bytes; a tool with a larger one is left out.
 pub const SCHEMA_BYTES_MAX: usize = 64 * 1024;
 
-/// Maximum number of open calls of one server: more than a model makes in one step, and few enough to fit every queue.
+/// Maximum number of open calls of one server: more than a model makes in one step, but few enough to fit every queue.
 pub const CALLS_MAX: usize = 32;
 
-/// Maximum number of unanswered requests from the server. It may ping, but has no reason to send many pings at once.
+/// Maximum number of unanswered requests from the server. A server may ping, but has no reason to send many pings at
+/// once.
 pub(super) const REQUESTS_OPEN_MAX: usize = 32;
 
-/// Interval at which the latest progress of a call is shown: as often as people can read it, whatever a server sends.
+/// Interval at which the latest progress of a call is shown: as often as people can read it, at any rate of the server.
 pub(super) const PROGRESS_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Size of the kept end of a server's standard error, in bytes, for the reason of its failure.
 pub(super) const STDERR_BYTES_MAX: usize = 2 * 1024;
 
-/// Time that a stop waits for the answer to a cancelled call. A server that received the cancellation owes no answer,
-/// and one that did not may take hours: a longer wait delays the stop and adds no information.
+/// Time that a stop waits for the answer to a cancelled call. A server that received the cancellation need not answer,
+/// and a server that did not receive it may take hours. A longer wait delays the stop and adds no information.
 pub const CANCEL_SETTLE: Duration = Duration::from_millis(300);
 
 /// Time for a server to exit after its input is closed, before SIGTERM.
@@ -56,24 +57,24 @@ pub(super) const INPUT_CLOSED_WAIT: Duration = Duration::from_millis(300);
 /// Time for a server to exit after SIGTERM, before SIGKILL.
 pub(super) const TERM_WAIT: Duration = Duration::from_millis(200);
 
-/// Time limit for closing a connection cleanly: the other end may hang.
+/// Time limit for closing a connection cleanly, because the other end may hang.
 pub(super) const CLOSE_WAIT: Duration = Duration::from_millis(300);
 
 /// Default time limit for a server to start and to list its tools. A server that is downloaded at its first start takes
 /// seconds.
 pub const HANDSHAKE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(20);
 
-/// Default time limit of a call: a server that never answers must not hold a turn for ever.
+/// Default time limit of a call, because a server that never answers must not hold a turn forever.
 pub const CALL_TIMEOUT_DEFAULT: Duration = Duration::from_mins(10);
 
-/// Pause before the first new attempt; each further pause is twice as long.
+/// Pause before the first reconnection attempt; each further pause is twice as long.
 pub(super) const RECONNECT_FIRST: Duration = Duration::from_millis(500);
 
 /// Maximum pause between attempts.
 pub(super) const RECONNECT_MAX: Duration = Duration::from_secs(30);
 
-/// Number of failed attempts in a row after which only a call starts another one: about two minutes of pauses.
+/// Number of consecutive failed attempts after which only a call starts another one: about two minutes of pauses.
 pub(super) const RECONNECT_TRIES_MAX: u32 = 10;
 
-/// Duration from which a connection counts as good: its end is not a failed attempt.
+/// Duration from which a connection counts as good, so that its end is not a failed attempt.
 pub(super) const CONNECTION_GOOD_AFTER: Duration = Duration::from_secs(30);

@@ -1,27 +1,27 @@
 //! Tools of MCP servers, over standard input and output or streamable HTTP.
 //!
 //! [`McpServers`] starts the configured servers in a scope outside all turns and sessions, and offers their tools, as
-//! `SERVER__TOOL`, to every session. A server that hangs, dies or sends invalid messages affects its own tools only:
-//! they stay listed and return an error with the reason, and the server is restarted after a growing pause. Tools that
-//! a running server adds or removes change with the next model call; running calls continue.
+//! `SERVER__TOOL`, to every session. A server that hangs, dies or sends invalid messages affects only its own tools.
+//! Those tools stay listed and return an error with the reason, and the server is restarted after a growing pause.
+//! Tools that a running server adds or removes change with the next model call; running calls continue.
 //!
 //! # Stopping a call
-//! A server is beyond direct control, even as a local process, because it serves other calls too: it can only be asked.
-//! Every end of the wait for a call (a stop, a time limit, a dropped future) sends `notifications/cancelled`, once. A
-//! server owes no answer to that, so silence proves nothing: the receipt says `unreachable`. It says more if more is
-//! known:
+//! A server is beyond direct control, even as a local process, because it also serves other calls: Allstop can only
+//! request a cancellation. Every end of the wait for a call (a stop, a time limit, a dropped future) sends
+//! `notifications/cancelled` once. A server need not answer that notification, so silence proves nothing, and the
+//! receipt reports `unreachable`. The receipt reports more if more is known:
 //!
 //! | after the cancellation | the call's item |
 //! | --- | --- |
-//! | the server still gives a result in time | `finished`, and the result counts |
-//! | it answers with an error | `stopped`, `remote_confirmed` |
+//! | the server still returns a result in time | `finished`, and the result counts |
+//! | the server answers with an error | `stopped`, `remote_confirmed` |
 //! | silence | `unreachable`, `not_confirmed` |
-//! | its process has ended, by itself or by [`OnIgnoredCancel::EndServer`] | `stopped`, with how, and the proof of its containment |
+//! | its process has ended, by itself or by [`OnIgnoredCancel::EndServer`] | `stopped`, with the method and the proof |
 //!
 //! # Hints
-//! A server's hints describe the effect of a repeated call: `readOnlyHint` means read-only, `idempotentHint`
-//! idempotent, everything else irreversible. The hints are trusted, because a person configured the server; permission
-//! rules take precedence.
+//! A server's hints describe the effect of a repeated call: `readOnlyHint` means read-only, `idempotentHint` means
+//! idempotent, and all other tools are irreversible. The hints are trusted, because a person configured the server.
+//! Permission rules take precedence.
 
 mod calls;
 mod cancellation;

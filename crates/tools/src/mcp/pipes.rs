@@ -1,7 +1,7 @@
 //! Pipes to a server's standard input and output.
 //!
 //! A contained process has no standard input and one pipe for all of its output, which suits commands. A server needs
-//! two separate streams, so a shell opens two named pipes and replaces itself with the server, which stays the
+//! two separate streams. So a shell opens two named pipes and replaces itself with the server, which remains the
 //! contained process. The server's standard error remains the output of the process.
 
 use std::ffi::OsString;
@@ -24,7 +24,7 @@ use super::connection::ConnectionLoss;
 use super::http_client::RESERVED_KEY;
 use super::limits::MESSAGE_BYTES_MAX;
 
-/// Opens both pipes, reports that with an empty line, and replaces itself with the server.
+/// Shell script that opens both pipes, reports that with an empty line, and replaces itself with the server.
 const SCRIPT: &str = r#"exec <"$1" >"$2" && echo && shift 2 && exec "$@""#;
 
 /// The pipes during the start of a server.
@@ -32,11 +32,11 @@ pub(super) struct ServerPipes {
     folder: PipeFolder,
     input: ServerInput,
     output: pipe::Receiver,
-    /// The server's ends, so that neither pipe reaches its end before the server has opened both.
+    /// The server's ends, kept open so that neither pipe reaches its end before the server has opened both.
     server_ends: (OwnedFd, OwnedFd),
 }
 
-/// A folder that is removed on drop, with its content: open pipes need no names.
+/// A folder that is removed on drop, with its content, since open pipes need no names.
 struct PipeFolder(PathBuf);
 
 impl Drop for PipeFolder {
@@ -56,7 +56,8 @@ impl ServerPipes {
         let (input, output) = (folder.0.join("in"), folder.0.join("out"));
         create_fifo(&input)?;
         create_fifo(&output)?;
-        // A FIFO can be opened for writing only if it has a reader, and a reader without a writer sees its end.
+        // A FIFO can be opened for writing only if it has a reader, and a reader without a writer reads the end of the
+        // stream.
         let flags = OFlags::NONBLOCK | OFlags::CLOEXEC;
         let reads_input = rustix::fs::open(&input, OFlags::RDONLY | flags, Mode::empty())?;
         let options = pipe::OpenOptions::new();
@@ -86,7 +87,7 @@ impl ServerPipes {
         self.input.clone()
     }
 
-    /// Waits until the server has opened its ends. From then on its exit ends the output.
+    /// Waits until the server has opened its ends. After that, the server's exit ends the output.
     pub(super) async fn opened(
         self,
         loss: ConnectionLoss,
@@ -130,7 +131,7 @@ fn create_fifo(path: &Path) -> io::Result<()> {
         .ok_or_else(|| io::Error::other("mkfifo failed"))
 }
 
-/// The server's standard input. Closing one clone closes all: it asks the server to end.
+/// The server's standard input. Closing one clone closes all clones, which asks the server to end.
 #[derive(Debug, Clone)]
 pub(super) struct ServerInput(Arc<Mutex<Option<pipe::Sender>>>);
 
@@ -169,16 +170,16 @@ impl AsyncWrite for ServerInput {
     }
 }
 
-/// The server's standard output, bounded: it ends at a message that is too long, or that must not be read.
+/// The server's standard output, bounded. The output ends at a message that is too long or must not be parsed.
 pub(super) struct ServerOutput {
     pipe: pipe::Receiver,
-    /// The message that has begun: bytes since the last line feed.
+    /// Bytes of the incomplete message, since the last line feed.
     message: Vec<u8>,
     loss: ConnectionLoss,
 }
 
 impl ServerOutput {
-    /// Looks at bytes before they are passed on. `Err(why)`: the output ends.
+    /// Checks bytes before they are passed on. Returns `Err(why)` if the output ends here.
     fn look(&mut self, read: &[u8]) -> Result<(), String> {
         for piece in read.split_inclusive(|byte| *byte == b'\n') {
             self.message.extend_from_slice(piece);

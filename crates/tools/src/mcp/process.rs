@@ -18,10 +18,10 @@ use super::limits::{INPUT_CLOSED_WAIT, STDERR_BYTES_MAX, TERM_WAIT};
 use super::pipes::{ServerInput, ServerPipes};
 use crate::command::{RunningCommand, exit_text, read_to_end};
 
-/// Time limit of the wait for the exit of a server whose output has ended: its last output explains the end.
+/// Time limit of the wait for the exit of a server whose output has ended. The last output explains the end.
 const EXIT_WAIT: Duration = Duration::from_millis(100);
 
-/// Time limit for reading the last output after the exit: only a process that the server left behind can delay it.
+/// Time limit for reading the last output after the exit. Only a remaining child process of the server can delay it.
 const READ_WAIT: Duration = Duration::from_millis(500);
 
 pub(super) struct ServerProcess {
@@ -33,7 +33,7 @@ pub(super) struct ServerProcess {
 }
 
 impl ServerProcess {
-    /// Starts the process in `scope`, which holds nothing else, so that a stop of it ends only this process.
+    /// Starts the process in `scope`. The scope contains no other work, so a stop of the scope ends only this process.
     pub(super) fn start(
         scope: &Scope,
         name: &str,
@@ -61,7 +61,7 @@ impl ServerProcess {
         let stderr_read = Arc::<SetOnce<()>>::default();
         let reading = WorkSpec::new(ItemKind::Future, format!("stderr of mcp {name}"));
         let (into, whole) = (Arc::clone(&stderr), Arc::clone(&stderr_read));
-        // Fails if a stop came first: then the process is being ended, and its output does not matter.
+        // Fails if a stop came first. The process is then being ended, and its output does not matter.
         drop(scope.spawn_control(reading, async move |_| {
             read(reader, into).await;
             // Set only here, so it cannot fail.
@@ -82,7 +82,7 @@ impl ServerProcess {
         drop(self.process.exited().await);
     }
 
-    /// Ends the process: closes its input, then sends signals if needed. `None` if a part of it is left.
+    /// Ends the process: closes its input, then sends signals if needed. `None` if a part of the process tree remains.
     pub(super) async fn end(&self, why: &str, by_server: bool) -> Option<ProcessEnd> {
         let handle = self.process.handle();
         self.input.close();
@@ -124,7 +124,7 @@ impl ServerProcess {
     }
 }
 
-/// Keeps the end of the output, and reads all of it: a full pipe would block the server.
+/// Reads all output, because a full pipe would block the server, and keeps the end of it.
 async fn read(reader: OutputReader, into: Arc<Mutex<Vec<u8>>>) {
     let keep = |piece: &[u8]| {
         let mut stderr = into.lock();

@@ -27,7 +27,7 @@ pub struct McpServer {
     tools: Mutex<ToolList>,
     /// Notified to start a new attempt now.
     pub(super) wake: Notify,
-    /// True once the server is to end.
+    /// True if the server should end.
     pub(super) closing: watch::Sender<bool>,
 }
 
@@ -53,7 +53,7 @@ impl McpServer {
         self.state.borrow().public()
     }
 
-    /// Names of the tools of the last list, as the server calls them.
+    /// Names of the tools of the last list, in the form that the server uses.
     pub fn tool_names(&self) -> Vec<String> {
         let tools = self.definitions();
         tools.iter().map(|tool| tool.tool.to_string()).collect()
@@ -88,8 +88,8 @@ impl McpServer {
             .map_or(ServerState::Stopped, |state| state.clone())
     }
 
-    /// Returns the connection for one call. Waits for a connection that is being established, up to its own time limit.
-    /// `Err` is the reason why there is no connection, with the next attempt.
+    /// Returns the connection for one call. Waits for a connection that is being established, up to that connection's
+    /// time limit. `Err` is the reason why no connection exists, with the next attempt.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -103,7 +103,7 @@ impl McpServer {
             state.mark_unchanged();
             self.wake.notify_one();
             tokio::select! {
-                // The server starts, or has stopped.
+                // The server is starting, or has stopped.
                 _ = state.changed() => {}
                 () = scope.stopped() => {}
             }

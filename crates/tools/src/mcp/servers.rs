@@ -1,4 +1,4 @@
-//! The servers of a system: started together, shared by its sessions, and ended with the system.
+//! The servers of a system: started together, shared by the system's sessions, and ended with the system.
 
 use std::sync::Arc;
 
@@ -87,7 +87,7 @@ impl McpServers {
     /// If a stop covers the scope.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the servers starting.
+    /// Dropping the future does not prevent the servers from starting.
     pub async fn start(&self, scope: &Scope) -> Result<(), NotStarted> {
         self.begin(scope)?;
         join_all(self.servers.iter().map(|server| server.settled())).await;
@@ -130,10 +130,11 @@ impl McpServers {
         McpStatusEvents::of(&self.servers)
     }
 
-    /// Ends all servers: closes their input, and sends signals to those that do not exit. Takes about a second at most.
+    /// Ends all servers: closes their input, and sends signals to the servers that do not exit. Takes about a second at
+    /// most.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the servers ending.
+    /// Dropping the future does not prevent the servers from ending.
     pub async fn close(&self) {
         for server in &*self.servers {
             server.closing.send_replace(true);

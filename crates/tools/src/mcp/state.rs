@@ -18,7 +18,7 @@ pub enum McpState {
     Degraded {
         /// Reason of the outage.
         why: Arc<str>,
-        /// Time of the next attempt; `None`: at the next call of one of its tools.
+        /// Time of the next attempt; `None` if the next call of one of the server's tools starts it.
         next_try: Option<Instant>,
     },
     /// The server was not started yet, or was ended with the system.

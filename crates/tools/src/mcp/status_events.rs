@@ -1,4 +1,5 @@
-//! Status events of servers for people: a server became unavailable, with the reason, or is available again; each once.
+//! Status events of servers, for people: a server became unavailable, with the reason, or is available again. Each
+//! event is reported once.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use tokio::sync::watch;
 use super::server::McpServer;
 use super::state::{McpState, ServerState};
 
-/// Maximum number of tools that a message names; it counts the others.
+/// Maximum number of tools that a message names; the others are only counted.
 const NAMES_MAX: usize = 8;
 
 /// Stream of status events of a system's servers.
@@ -55,8 +56,8 @@ impl McpStatusEvents {
         Self(servers.iter().map(follow).collect())
     }
 
-    /// Returns the next event; first for servers that are unavailable already. A failed attempt is no event, except the
-    /// last automatic one. Without servers it never resolves.
+    /// Returns the next event, first for servers that are already unavailable. A failed attempt is not an event, except
+    /// the last automatic one. Without servers the future never resolves.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -69,7 +70,7 @@ impl McpStatusEvents {
                 return std::future::pending().await;
             }
             let changed = self.0.iter_mut().map(|one| Box::pin(one.state.changed()));
-            // Never fails: the servers that it follows still exist.
+            // Never fails, because the followed servers still exist.
             drop(select_all(changed).await);
         }
     }

@@ -62,13 +62,13 @@ pub(super) async fn supervise(server: Arc<McpServer>, cx: WorkCx) {
     server.state.send_replace(ServerState::Stopped);
 }
 
-/// Pause after `failed` attempts in a row.
+/// Returns the pause after `failed` failed attempts in a row.
 fn pause(failed: u32) -> Duration {
     let doubled = 1 << failed.saturating_sub(1).min(16);
     RECONNECT_MAX.min(RECONNECT_FIRST * doubled)
 }
 
-/// Resolves when the server has to end.
+/// Resolves when the server must end.
 async fn end_requested(server: &McpServer, scope: &Scope) {
     let mut closing = server.closing.subscribe();
     tokio::select! {
@@ -209,7 +209,7 @@ async fn end(
         drop(timeout(CLOSE_WAIT, calls.cancel_all(&ended.why)).await);
     }
     if let Some(mut service) = service {
-        // Its drop ends the rest.
+        // Dropping the service ends its loop if the close takes too long.
         drop(service.close_with_timeout(CLOSE_WAIT).await);
     }
     let ended = Arc::new(ended);

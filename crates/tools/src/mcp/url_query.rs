@@ -1,6 +1,6 @@
-//! Queries of URLs in error texts: they may hold a key, so nobody is shown them.
+//! Queries of URLs in error texts. Queries are never shown, because they may contain a key.
 
-/// Removes the queries of URLs in an error text: a query may hold a key.
+/// Removes the queries of URLs from an error text, because a query may contain a key.
 pub(super) fn without_queries(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut in_query = false;

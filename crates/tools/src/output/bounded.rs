@@ -1,9 +1,10 @@
-//! Bounded output: the head and the tail in memory, all of it in a file up to a limit, the rest counted.
+//! Bounded output: memory keeps the head and the tail, a file keeps all of it up to a limit, and the rest is counted.
 //!
 //! Invariants:
 //! 1. Memory holds at most `head_bytes_max` + 2 × `tail_bytes_max`.
 //! 2. The file, if any, holds the output from its first byte on, without a gap.
-//! 3. Every byte is shown, in the file, or counted; the text says how many are left out and in which file they are.
+//! 3. Every byte is shown, in the file, or counted. The text names the number of omitted bytes and the file that has
+//!    them.
 
 pub(super) mod snapshot;
 mod spill;
@@ -20,17 +21,17 @@ use spill::{SpillTarget, SpillWrite, SpillWritten};
 /// Limits of an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutputLimits {
-    /// Maximum size of the head, in bytes, which the model sees.
+    /// Maximum size of the head that the model sees, in bytes.
     pub head_bytes_max: usize,
-    /// Maximum size of the tail, in bytes, which the model sees.
+    /// Maximum size of the tail that the model sees, in bytes.
     pub tail_bytes_max: usize,
     /// Maximum size of the file, in bytes.
     pub file_bytes_max: u64,
 }
 
 impl Default for OutputLimits {
-    /// 8 KiB of head and 24 KiB of tail, since errors are at the end: about 8,000 tokens together. A file of 64 MiB
-    /// holds every log that a person will read, and a hundred such files still fit on a disk.
+    /// 8 KiB of head and 24 KiB of tail, since errors are usually at the end: about 8,000 tokens together. A file of 64
+    /// MiB holds every log that a person will read, and a hundred such files still fit on a disk.
     fn default() -> Self {
         Self {
             head_bytes_max: 8 * 1024,
@@ -46,7 +47,8 @@ pub struct BoundedOutput {
     limits: OutputLimits,
     folder: Arc<OutputFolder>,
     head: Vec<u8>,
-    /// The last bytes, up to twice as many as are shown: shortened when full, so that each byte is moved at most once.
+    /// The last bytes, up to twice as many as are shown. The tail is shortened when full, so that each byte is moved at
+    /// most once.
     tail: Vec<u8>,
     total: u64,
     spill: SpillState,
@@ -54,7 +56,7 @@ pub struct BoundedOutput {
 
 #[derive(Debug)]
 enum SpillState {
-    /// Everything fits into memory so far.
+    /// The whole output fits into memory so far.
     NotYet,
     /// The file accepts more.
     Open {
@@ -102,7 +104,7 @@ impl BoundedOutput {
         output
     }
 
-    /// Creates the file now, if there is none.
+    /// Creates the file now, if it does not exist.
     pub fn open_file(&mut self) {
         if let Some(writing) = self.begin_file() {
             self.finish_writing(writing.write(&[]));
@@ -116,7 +118,8 @@ impl BoundedOutput {
         }
     }
 
-    /// Prepares a new file, if there is none, with the content of memory, which is the whole output so far.
+    /// Prepares a new file with the content of memory, which is the whole output so far. `None` if a file was begun
+    /// before.
     pub(super) fn begin_file(&self) -> Option<SpillWrite> {
         let is_new = matches!(self.spill, SpillState::NotYet);
         is_new.then(|| SpillWrite {
@@ -133,7 +136,7 @@ impl BoundedOutput {
     pub(super) fn take(&mut self, piece: &[u8]) -> Option<SpillWrite> {
         self.total += piece.len() as u64;
         let writing = match &self.spill {
-            // Before the piece is in memory, because otherwise it would be written twice.
+            // The file is begun before the piece is in memory, because otherwise the piece would be written twice.
             SpillState::NotYet if self.total > self.memory_max() => self.begin_file(),
             SpillState::Open { file, written, .. } => Some(SpillWrite {
                 target: SpillTarget::Open(Arc::clone(file)),
@@ -201,7 +204,7 @@ impl BoundedOutput {
         };
     }
 
-    /// Copy of the kept output, for a read elsewhere.
+    /// Copy of the kept output, to be read without a lock.
     pub(super) fn snapshot(&self) -> OutputSnapshot {
         OutputSnapshot {
             head: self.head.clone(),
@@ -225,7 +228,7 @@ impl BoundedOutput {
         }
     }
 
-    /// Text for the model: the whole output, or head and tail with a note on the bytes between them.
+    /// Text for the model: the whole output, or head and tail with a note about the bytes between them.
     pub fn text(&self) -> String {
         let tail_max = self.limits.tail_bytes_max;
         let tail = self

@@ -1,6 +1,6 @@
-//! Cutting text without cutting characters.
+//! Cuts text without splitting characters.
 
-/// Removes the first bytes of a character at the end whose rest was cut off.
+/// Removes the bytes of an incomplete character at the end.
 pub fn without_cut_end(bytes: &[u8]) -> &[u8] {
     // The first byte of a character is at most three before its last.
     let start = (1..=3.min(bytes.len())).find(|back| bytes[bytes.len() - back] & 0xC0 != 0x80);
@@ -10,7 +10,7 @@ pub fn without_cut_end(bytes: &[u8]) -> &[u8] {
     }
 }
 
-/// Removes the last bytes of a character at the start whose first bytes were cut off.
+/// Removes the bytes of an incomplete character at the start.
 pub fn without_cut_start(bytes: &[u8]) -> &[u8] {
     let cut = bytes
         .iter()

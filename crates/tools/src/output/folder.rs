@@ -1,4 +1,4 @@
-//! The folder for output that is too long for memory.
+//! Folder for output that is too long for memory.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
@@ -6,8 +6,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A folder for output files. The owner of the session removes it; the files outlive their call, because the model is
-/// told their paths.
+/// A folder for output files. The owner of the session removes the folder. The files outlive their call, because the
+/// model receives their paths.
 #[derive(Debug)]
 pub struct OutputFolder {
     path: PathBuf,
@@ -15,7 +15,7 @@ pub struct OutputFolder {
 }
 
 impl OutputFolder {
-    /// Uses this folder, and creates it with the first file.
+    /// Uses this folder, which is created with the first file.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
@@ -28,7 +28,7 @@ impl OutputFolder {
         &self.path
     }
 
-    /// Creates a private file: output may hold secrets.
+    /// Creates a private file, because output may contain secrets.
     pub(super) fn create(&self) -> io::Result<(File, PathBuf)> {
         DirBuilder::new()
             .recursive(true)

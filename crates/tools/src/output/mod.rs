@@ -1,4 +1,4 @@
-//! Bounded output: it limits memory and disk for every command, and reports everything that it drops.
+//! Bounded output. Limits memory and disk for every command, and reports all dropped output.
 
 mod bounded;
 mod cut;

@@ -27,7 +27,7 @@ impl From<BoundedOutput> for SharedOutput {
 }
 
 impl SharedOutput {
-    /// Creates the file now, if there is none.
+    /// Creates the file now, if it does not exist.
     pub(crate) fn open_file(&self) {
         let _in_order = self.writing.lock();
         let writing = self.output.lock().begin_file();
@@ -75,7 +75,7 @@ mod tests {
     /// More than a pipe holds.
     const MUCH: usize = 1024 * 1024;
 
-    /// Simulates a hung disk with a pipe that nobody reads.
+    /// Simulates a hung disk with a pipe whose content is never read.
     #[test]
     fn reader_does_not_wait_for_a_hung_disk() {
         let (reader, writer) = std::io::pipe().expect("a pipe");
@@ -88,7 +88,7 @@ mod tests {
             let writing = threads.spawn(|| output.push(&vec![b'x'; MUCH]));
             let looking = Arc::clone(&output);
             threads.spawn(move || {
-                // Waits for the start of the write, whose piece is in memory before.
+                // Waits for the start of the write. The piece is in memory before the write.
                 while looking.piece(0, 1).total == 0 {
                     std::thread::yield_now();
                 }

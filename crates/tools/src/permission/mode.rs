@@ -8,21 +8,21 @@ use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The calls that a session runs without a question, where no rule says otherwise.
+/// Determines the calls that a session runs without a question, unless a rule decides otherwise.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PermissionMode {
-    /// Calls that only read run. All others are denied, whatever rules and earlier answers allow.
+    /// Calls that only read run. All others are denied, even if rules or earlier answers allow them.
     Plan,
     /// Calls that only read run. All others ask.
     #[default]
     Ask,
-    /// As `ask`, but `edit` and `write` run: they change files in the working directory, and nothing else.
+    /// Like `ask`, but `edit` and `write` run. Both change only files in the working directory.
     AcceptEdits,
 }
 
 impl PermissionMode {
-    /// All modes, in the order in which a key goes through them.
+    /// All modes, in the order in which a key press cycles through them.
     pub const ALL: [Self; 3] = [Self::Ask, Self::AcceptEdits, Self::Plan];
 
     /// Name of the mode in JSON and on the command line.
@@ -34,7 +34,7 @@ impl PermissionMode {
         }
     }
 
-    /// The mode after this one.
+    /// Returns the mode after this one.
     #[must_use]
     pub fn next(self) -> Self {
         match self {
@@ -66,18 +66,18 @@ impl FromStr for PermissionMode {
     }
 }
 
-/// The mode of one session, which a person may change while a turn runs: the next call is decided by the new mode.
-/// Clones share it.
+/// The mode of one session. A person may change the mode while a turn runs; the new mode applies from the next call on.
+/// Clones share the mode.
 #[derive(Debug, Clone, Default)]
 pub struct ModeSwitch(Arc<Mutex<PermissionMode>>);
 
 impl ModeSwitch {
-    /// A switch in this position.
+    /// Creates a switch in this mode.
     pub fn new(mode: PermissionMode) -> Self {
         Self(Arc::new(Mutex::new(mode)))
     }
 
-    /// The mode.
+    /// Returns the current mode.
     pub fn get(&self) -> PermissionMode {
         *self.0.lock()
     }

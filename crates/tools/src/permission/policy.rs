@@ -1,4 +1,4 @@
-//! The policy: rules, and the decision without a matching rule.
+//! The policy: rules, and the decision for calls without a matching rule.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use super::session::SessionGrant;
 use crate::names;
 use crate::tool::{ToolInvocation, ToolSpec};
 
-/// Tools without an effect of their own: they reach only work that the session started, or start an agent whose calls
-/// need their own permission.
+/// Tools without a direct effect: they affect only work that the session started, or start an agent whose calls need
+/// their own permission.
 const ALLOWED_BY_DEFAULT: [&str; 2] = [names::BACKGROUND, names::AGENT];
-/// Tools that change files in the working directory, and nothing else.
+/// Tools that change only files in the working directory.
 const EDITS: [&str; 2] = [names::EDIT, names::WRITE];
 
 /// Decision of the policy on a call.
@@ -38,11 +38,12 @@ pub enum PermissionDecision {
 ///
 /// `deny` wins over `ask`, and `ask` over `allow`. Without a matching rule, read-only calls run, and so do calls of
 /// `background` and of `agent`, whose own calls need their own permission; all other calls ask. The file tools
-/// themselves refuse paths outside the working directory. A [`PermissionMode`] moves this border.
+/// themselves refuse paths outside the working directory. A [`PermissionMode`] changes the decision for calls without a
+/// matching rule.
 ///
 /// A `shell` rule with a prefix allows a command only if each of its simple commands is allowed. If a denying rule may
-/// cover the command, a person is asked, even if a rule allows it ([`PermissionQuestion::doubt`]); without a person it
-/// does not run.
+/// cover the command, a person is asked, even if a rule allows the command ([`PermissionQuestion::doubt`]). Without a
+/// person the command does not run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PermissionPolicy {
     /// Calls that run without a question.
@@ -57,7 +58,7 @@ impl PermissionPolicy {
     /// Parses rules in the syntax of the configuration.
     ///
     /// # Errors
-    /// The first invalid rule.
+    /// Returns the first invalid rule.
     pub fn parse<S: AsRef<str>>(allow: &[S], ask: &[S], deny: &[S]) -> Result<Self, RuleError> {
         let rules = |rules: &[S]| -> Result<Vec<PermissionRule>, RuleError> {
             rules.iter().map(|rule| rule.as_ref().parse()).collect()
@@ -97,7 +98,7 @@ impl PermissionPolicy {
                 reason: "the mode is `plan`, in which only calls that read run: say what you would do, and wait until the user changes the mode".to_owned(),
             };
         }
-        // A launcher may do what any rule names: people are shown the rule that the command seems to be about.
+        // A launcher may do the action of any rule, so the question shows the rule that the command seems to name.
         let text = shell_command(&invocation.arguments).unwrap_or_default();
         let is_named =
             |rule: &&&PermissionRule| rule.prefix.first().is_some_and(|word| text.contains(word));
@@ -132,7 +133,7 @@ struct PolicyCall<'a> {
 
 impl<'a> PolicyCall<'a> {
     fn of(spec: &'a ToolSpec, invocation: &ToolInvocation) -> Self {
-        // Arguments without a command are invalid against the schema: nothing is known about them.
+        // Arguments without a command are invalid against the schema, so the command is unknown.
         let tool = spec.name_in_rules();
         let command = (&**tool == names::SHELL).then(|| {
             shell_command(&invocation.arguments).map_or(ParsedCommand::Opaque, ParsedCommand::parse)
@@ -164,14 +165,14 @@ impl<'a> PolicyCall<'a> {
         } else {
             ""
         };
-        // Before the command, which may be long.
+        // The rule is placed before the command, which may be long.
         let doubted = doubt.map_or_else(String::new, |rule| {
             let rule = escaped_line(&rule.to_string());
             format!(" (may do what the rule {rule} denies)")
         });
         let name = escaped_line(&tool);
         let (subject, rest, session_scope, grant) = match shell_command(&invocation.arguments) {
-            // Grants this exact command only: a prefix would allow commands that nobody has considered.
+            // Grants only this exact command: a prefix would allow commands that the person has not considered.
             Some(command) if self.command.is_some() => (
                 format!("{name}{background}{doubted}"),
                 format!(": {}", escaped_line(command)),
@@ -182,7 +183,7 @@ impl<'a> PolicyCall<'a> {
                 },
             ),
             _ => (
-                // The path first, so that long content cannot push it out of sight.
+                // The path is placed first, so that long content cannot push it out of sight.
                 match invocation.arguments.get("path").and_then(Value::as_str) {
                     Some(path) => format!("{name} {}", escaped_line(path)),
                     None => name.clone(),

@@ -15,7 +15,7 @@ use crate::effect::EffectPreview;
 /// Question whether a call may run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PermissionQuestion {
-    /// Session of the calling agent; that of a sub-agent is `PARENT/CALL`.
+    /// Session of the calling agent. The session of a sub-agent is `PARENT/CALL`.
     pub session_id: SessionId,
     /// Id of the call.
     pub call_id: CallId,
@@ -25,14 +25,14 @@ pub struct PermissionQuestion {
     pub arguments: Arc<Value>,
     /// The call in one line for people. Characters that control a terminal or are invisible on it are escaped.
     pub text: String,
-    /// The beginning of `text`, without the command or the other arguments, for displays of several lines: those follow
-    /// as [`PermissionQuestion::argument_lines`].
+    /// The beginning of `text`, without the command or the other arguments, for displays with several lines. The
+    /// arguments follow as [`PermissionQuestion::argument_lines`].
     pub subject: String,
-    /// Preview of what the call would do, if its tool can tell.
+    /// Preview of the call's effect, if its tool provides one.
     pub preview: Option<Arc<EffectPreview>>,
     /// Description of the calls that [`PermissionAnswer::AllowForSession`] would allow.
     pub session_scope: String,
-    /// Denying rule that may cover the call, if any. Then only a person can allow it: see
+    /// Denying rule that may cover the call, if any. Only a person can then allow the call; see
     /// [`PermissionQuestion::restrict_advance_answer`].
     pub doubt: Option<PermissionRule>,
     /// Calls that [`PermissionAnswer::AllowForSession`] would allow, for [`super::Permissions`].
@@ -40,7 +40,8 @@ pub struct PermissionQuestion {
 }
 
 impl PermissionQuestion {
-    /// Restricts an answer that was given in advance for all questions: it cannot allow a call that a rule may deny.
+    /// Restricts an answer that was given in advance for all questions. Such an answer cannot allow a call that a rule
+    /// may deny.
     #[must_use]
     pub fn restrict_advance_answer(&self, answer: PermissionAnswer) -> PermissionAnswer {
         if self.doubt.is_some() && answer.allows() {
@@ -50,8 +51,8 @@ impl PermissionQuestion {
         }
     }
 
-    /// The whole command, or every other argument, in lines that are escaped like `text`. A call with a
-    /// [`preview`](Self::preview) of a change has the change instead.
+    /// Returns the whole command, or every other argument, in lines that are escaped like `text`. For a call with a
+    /// [`preview`](Self::preview) of a change, the change is shown instead.
     pub fn argument_lines(&self) -> Vec<String> {
         let is_command = matches!(self.grant, SessionGrant::Command { .. });
         argument_lines(&self.arguments, is_command)
@@ -86,7 +87,7 @@ pub enum PermissionAnswer {
     Unanswered,
 }
 
-/// Maximum length of a reason for a denial, in bytes: a page. The model reads it in each later step.
+/// Maximum length of a reason for a denial, in bytes: a page. The model reads the reason in each later step.
 const REASON_BYTES_MAX: usize = 4 * 1024;
 
 impl PermissionAnswer {
@@ -96,7 +97,7 @@ impl PermissionAnswer {
         Self::Deny { reason: None }
     }
 
-    /// Denies with a reason, of which the first 4 KiB count. A blank reason is none.
+    /// Denies with a reason, which is cut after 4 KiB. A blank reason counts as no reason.
     #[must_use]
     pub fn deny_because(reason: &str) -> Self {
         let reason = reason.trim();
@@ -128,8 +129,8 @@ pub trait Prompter: Send + Sync + fmt::Debug {
     }
 }
 
-/// A prompter with one answer to every question: an approval given in advance, or a denial if nobody can be asked. An
-/// approval does not allow a call that a rule may deny ([`PermissionQuestion::restrict_advance_answer`]).
+/// A prompter with one answer to every question: an approval given in advance, or a denial if no person can be asked.
+/// An approval does not allow a call that a rule may deny ([`PermissionQuestion::restrict_advance_answer`]).
 #[derive(Debug, Clone)]
 pub struct FixedAnswer(pub PermissionAnswer);
 

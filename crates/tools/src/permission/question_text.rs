@@ -1,9 +1,11 @@
-//! Text of a question. A person approves it, so nothing in it may be invisible or change the display of the rest.
+//! Text of a question. A person approves this text, so no part of it may be invisible or change the display of the
+//! rest.
 
 use allstop_core::terminal_text::{escape, is_unsafe_in_question};
 use serde_json::Value;
 
-/// Maximum length of the one-line text of a question, in characters: one screen. Displays of several lines show all.
+/// Maximum length of the one-line text of a question, in characters: one screen. Displays with several lines show all
+/// of it.
 const QUESTION_CHARS_MAX: usize = 2_000;
 
 /// Returns one bounded line without characters that are invisible or change the display of others.
@@ -17,7 +19,7 @@ pub(super) fn escaped_line(text: &str) -> String {
     }
 }
 
-/// The arguments behind the subject of a question, in the same line.
+/// Returns the arguments that follow the subject of a question in the same line.
 pub(super) fn compact_arguments(arguments: &Value) -> String {
     let names = arguments.as_object();
     let is_path_only = names.is_some_and(|map| map.keys().all(|name| name == "path"));
@@ -27,7 +29,7 @@ pub(super) fn compact_arguments(arguments: &Value) -> String {
     format!(": {}", escaped_line(&arguments.to_string()))
 }
 
-/// All arguments in lines: the command, or each argument with its name.
+/// Returns all arguments in lines: the command, or each argument with its name.
 pub(super) fn argument_lines(arguments: &Value, is_command: bool) -> Vec<String> {
     let mut lines = Vec::new();
     match arguments {
@@ -37,7 +39,7 @@ pub(super) fn argument_lines(arguments: &Value, is_command: bool) -> Vec<String>
                     Value::String(command) if is_command && name == "command" => {
                         lines.extend(escaped_lines(command));
                     }
-                    // Said in the subject.
+                    // The subject already mentions the background.
                     Value::Bool(_) if is_command && name == "background" => {}
                     Value::String(text) if text.contains('\n') => {
                         lines.push(format!("{}:", escaped_line(name)));

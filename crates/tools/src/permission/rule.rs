@@ -17,7 +17,7 @@ use crate::names;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PermissionRule {
     pub(super) tool: Arc<str>,
-    /// First words of the command; empty for every call.
+    /// First words of the command; empty if the rule covers every call.
     pub(super) prefix: Vec<String>,
 }
 
@@ -53,7 +53,8 @@ pub enum RuleError {
         /// The rule.
         rule: String,
     },
-    /// The prefix of the rule is empty, which would look like a rule for nothing and act like one for everything.
+    /// The prefix of the rule is empty. Such a rule would look like a rule for no command, and act like one for every
+    /// command.
     #[error(
         "the permission rule {rule:?} has an empty command prefix; write `shell` for every command"
     )]
@@ -131,7 +132,8 @@ impl<'de> Deserialize<'de> for PermissionRule {
     }
 }
 
-/// Raises the error of an invalid rule inside the visitor, so that it carries the position of the rule in its file.
+/// Raises the error of an invalid rule inside the visitor, so that the error carries the position of the rule in its
+/// file.
 struct RuleVisitor;
 
 impl Visitor<'_> for RuleVisitor {

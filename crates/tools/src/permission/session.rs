@@ -15,14 +15,15 @@ use crate::tool::{ToolInvocation, ToolSpec};
 pub(super) enum SessionGrant {
     /// Every call of a tool.
     Tool(Arc<str>),
-    /// One shell command, word for word. In the background it is another call: nobody sees its end.
+    /// One shell command, word for word. In the background it is a different call, because the turn does not wait for
+    /// its end.
     Command {
         command: Arc<str>,
         in_background: bool,
     },
 }
 
-/// The permissions of one session. Not shared: a grant in one session does not apply to others.
+/// The permissions of one session. They are not shared: a grant in one session does not apply to others.
 #[derive(Debug, Default)]
 pub struct Permissions {
     policy: Arc<PermissionPolicy>,
@@ -40,7 +41,7 @@ impl Permissions {
         }
     }
 
-    /// The same permissions, in the mode of this switch.
+    /// Returns these permissions with the mode of this switch.
     #[must_use]
     pub fn in_mode(mut self, mode: ModeSwitch) -> Self {
         self.mode = mode;

@@ -1,4 +1,4 @@
-//! Validation of a call's arguments against the tool's JSON schema, with errors that a model can act on.
+//! Validation of a call's arguments against the tool's JSON schema, with errors that help a model to correct the call.
 
 use std::error::Error;
 
@@ -9,14 +9,14 @@ use serde_json::Value;
 
 use crate::tool::ToolError;
 
-/// Maximum number of wrong fields in one error: enough to repair a call at once, and few enough not to flood the
+/// Maximum number of wrong fields in one error: enough to repair a call at once, but few enough not to flood the
 /// context.
 const FIELDS_NAMED_MAX: usize = 5;
 
-/// Characters of a field's name in an error.
+/// Maximum number of characters of a field's name in an error.
 const NAME_CHARS_MAX: usize = 64;
 
-/// Name of the schema for its own references.
+/// URL of the schema, for its references to its own parts.
 const SCHEMA_URL: &str = "allstop:/arguments";
 
 /// A compiled schema: compiled once per tool, because every call is validated.
@@ -26,8 +26,8 @@ pub(crate) struct ArgumentCheck {
 }
 
 impl ArgumentCheck {
-    /// Compiles a schema; the error is for people. A `pattern` that the library cannot read, such as one that looks ahead, is
-    /// left to the tool.
+    /// Compiles a schema; the error is for people. A `pattern` that the library cannot compile, such as one with
+    /// look-ahead, is removed from the check, so only the tool can check it.
     pub(crate) fn compile(schema: &Value) -> Result<Self, String> {
         let mut schema = schema.clone();
         loop {
@@ -72,7 +72,8 @@ impl ArgumentCheck {
     }
 }
 
-/// A schema refers to its own parts: no file and no server is read for it.
+/// Loader that refuses all other documents: a schema refers only to its own parts, and no file and no server is read
+/// for it.
 struct NothingElse;
 
 impl UrlLoader for NothingElse {
@@ -81,7 +82,7 @@ impl UrlLoader for NothingElse {
     }
 }
 
-/// Place of a regular expression in the schema that the library cannot read, as a JSON pointer.
+/// Returns the location of a regular expression in the schema that the library cannot compile, as a JSON pointer.
 fn unread_pattern(error: &ValidationError<'_, '_>) -> Option<String> {
     match error.kind {
         ErrorKind::Format { want: "regex", .. } => Some(error.instance_location.to_string()),
@@ -89,14 +90,14 @@ fn unread_pattern(error: &ValidationError<'_, '_>) -> Option<String> {
     }
 }
 
-/// Removes the `pattern` at this place. False if there is none.
+/// Removes the `pattern` at this location. Returns false if no pattern exists there.
 fn remove_pattern(schema: &mut Value, place: &str) -> bool {
     let keywords = place.strip_suffix("/pattern");
     let keywords = keywords.and_then(|place| schema.pointer_mut(place)?.as_object_mut());
     keywords.is_some_and(|keywords| keywords.remove("pattern").is_some())
 }
 
-/// Describes each wrong field. Leaves out values, because they may have megabytes.
+/// Describes each wrong field. Omits values, because they may be megabytes long.
 fn describe(error: &ValidationError<'_, '_>, wrong: &mut Vec<String>) {
     let path = error.instance_location.to_string();
     let path = path.trim_start_matches('/').replace('/', ".");

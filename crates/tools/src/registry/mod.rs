@@ -13,7 +13,7 @@ pub(crate) use arguments::ArgumentCheck;
 /// Reason why a tool was not registered.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
-    /// A tool with this name exists: the model could not distinguish the two.
+    /// A tool with this name exists. The model could not distinguish the two tools.
     #[error("a tool named {name:?} is registered already")]
     Duplicate {
         /// Name of both tools.
@@ -64,7 +64,7 @@ impl ToolRegistry {
     }
 
     /// Adds a tool with a schema that is known to be valid, such as a built-in tool. Compiles the schema at the first
-    /// call: compiling a dozen schemas takes a quarter of the time of a short run.
+    /// call, because compiling a dozen schemas takes a quarter of the time of a short run.
     pub fn register_known(&mut self, tool: Arc<dyn Tool>) -> Result<(), RegistryError> {
         self.check_name(&tool)?;
         let arguments = Arc::default();
@@ -83,7 +83,7 @@ impl ToolRegistry {
         Ok(())
     }
 
-    /// Returns a registry of the tools with wanted names.
+    /// Returns a registry of the tools whose names satisfy `wanted`.
     #[must_use]
     pub fn chosen(&self, wanted: impl Fn(&str) -> bool) -> Self {
         let chosen = |tool: &&RegisteredTool| wanted(&tool.spec().name);
@@ -92,14 +92,14 @@ impl ToolRegistry {
         }
     }
 
-    /// Returns the tool of this name. A registry has few tools, so a search is faster than a map.
+    /// Returns the tool with this name. A registry has few tools, so a search is faster than a map.
     pub fn get(&self, name: &str) -> Option<&RegisteredTool> {
         self.tools
             .iter()
             .find(|registered| &*registered.spec().name == name)
     }
 
-    /// Returns the tool of this name, or an error result for the model that lists the known tools.
+    /// Returns the tool with this name, or an error result for the model that lists the known tools.
     pub fn find(&self, name: &str) -> Result<&RegisteredTool, ToolError> {
         self.get(name).ok_or_else(|| {
             let names: Vec<&str> = self.specs().map(|spec| &*spec.name).collect();
@@ -134,7 +134,7 @@ impl RegisteredTool {
         self.tool.spec()
     }
 
-    /// Validates the arguments of a call before anything else. The error names each wrong field, and is the call's
+    /// Validates the arguments of a call, before any other step. The error names each wrong field, and is the call's
     /// error result for the model.
     pub fn check_arguments(&self, arguments: &Value) -> Result<(), ToolError> {
         let spec = self.spec();
@@ -155,7 +155,8 @@ impl fmt::Debug for RegisteredTool {
     }
 }
 
-/// True if every provider takes this name of a tool: letters, digits, `_` and `-` of ASCII, at most [`TOOL_NAME_LEN_MAX`].
+/// True if every provider accepts this tool name: ASCII letters, digits, `_` and `-`, at most [`TOOL_NAME_LEN_MAX`]
+/// bytes.
 pub fn is_valid_tool_name(name: &str) -> bool {
     (1..=TOOL_NAME_LEN_MAX).contains(&name.len())
         && name

@@ -1,4 +1,4 @@
-//! Pieces of an output from any byte on, read from memory or from the file.
+//! Pieces of an output from any offset, read from memory or from the file.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -25,8 +25,8 @@ pub(in crate::output) struct OutputSnapshot {
 }
 
 impl OutputSnapshot {
-    /// Returns at most `len_max` bytes from `offset`, or from the first later byte that is still available. Cuts no
-    /// character, unless nothing would be left.
+    /// Returns at most `len_max` bytes from `offset`, or from the first later byte that is still available. Splits no
+    /// character, unless the piece would otherwise be empty.
     pub(in crate::output) fn piece(&self, offset: u64, len_max: usize) -> OutputPiece {
         let mut start = offset.min(self.total);
         let mut bytes = Vec::new();
@@ -51,7 +51,7 @@ impl OutputSnapshot {
         }
     }
 
-    /// Available bytes from `at` on, from one place.
+    /// Returns available bytes from `at` on, from one source: the head, the tail or the file.
     fn known_from(&self, at: u64, len_max: usize) -> Cow<'_, [u8]> {
         let within = |bytes: &'_ [u8], start: u64| -> Option<(usize, usize)> {
             let from = usize::try_from(at.checked_sub(start)?).ok()?;

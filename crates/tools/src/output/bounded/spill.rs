@@ -1,4 +1,4 @@
-//! Writes to the file, separate from the output itself, so that no lock is held meanwhile.
+//! Writes to the output file, separate from the output itself, so that no lock is held during a write.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write as _};
@@ -10,7 +10,7 @@ use crate::output::OutputFolder;
 #[derive(Debug)]
 pub(in crate::output) struct SpillWrite {
     pub(super) target: SpillTarget,
-    /// Bytes that the file may still take.
+    /// Number of bytes that the file may still receive.
     pub(super) room: u64,
 }
 
@@ -28,7 +28,7 @@ pub(super) enum SpillTarget {
 pub(in crate::output) struct SpillWritten {
     pub(super) created: Option<(Arc<File>, PathBuf)>,
     pub(super) written: u64,
-    /// True if the file had no room for a part.
+    /// True if the file had no room for a part of the piece.
     pub(super) is_full: bool,
     pub(super) error: Option<String>,
 }
@@ -69,7 +69,7 @@ impl SpillWrite {
     }
 }
 
-/// Writes the piece, and counts the written bytes: a full disk takes a part.
+/// Writes the piece, and counts the written bytes, because a full disk may accept only a part.
 fn write_counted(mut file: &File, mut piece: &[u8]) -> (u64, std::io::Result<()>) {
     let mut written = 0;
     while !piece.is_empty() {

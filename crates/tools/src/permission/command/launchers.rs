@@ -1,19 +1,19 @@
-//! Programs and shell built-ins that run other programs, as their arguments say.
+//! Programs and shell built-ins that run other programs, depending on their arguments.
 //!
-//! The tables list the usual ones. An unlisted program counts as one that runs nothing else, and so do the files that a
-//! listed one reads: a `Makefile`, a hook, a configuration, a script given by its path. Doubting every unlisted program
-//! would deny even `cargo test` under `--yes` as soon as there is a denying rule.
+//! The tables list the usual launchers. An unlisted program is assumed to run no other program. The same assumption
+//! holds for the files that a listed program reads: a `Makefile`, a hook, a configuration, a script given by its path.
+//! Doubting every unlisted program would deny even `cargo test` under `--yes` as soon as one denying rule exists.
 
 use super::parsed::CommandWord;
 use super::sed;
 
-/// Their arguments or their input are commands.
+/// Shells and built-ins whose arguments or input are commands.
 const SHELLS_AND_BUILTINS: &str = ". [[ alias ash bash bash-static bind builtin case command compgen complete coproc csh dash declare enable eval \
     exec export fc fish function getopts hash jobs ksh let local mapfile mksh pwsh rbash readarray readonly select \
     sh source tcsh trap typeset yash zsh";
 
-/// They run the command that follows them: in a different way, at a different time, as a different user or in a
-/// different place.
+/// Programs that run the command that follows them: in a different way, at a different time, as a different user or in
+/// a different place.
 const LAUNCHERS: &str = "ansible apptainer at batch busybox bwrap capsh catchsegv choom chpst chronic chroot chrt cpulimit crontab \
     daemonize dbus-launch dbus-run-session debconf direnv distrobox doas docker docker-compose dtach entr env \
     expect fakeroot faketime firejail flatpak flock gdb gdbserver gtime hyperfine i386 ifne ionice kubectl ld \
@@ -25,17 +25,17 @@ const LAUNCHERS: &str = "ansible apptainer at batch busybox bwrap capsh catchseg
     timeout tmux torsocks toybox uclampset uname26 unbuffer unshare valgrind watch watchexec x86_64 xargs xdg-open \
     xvfb-run";
 
-/// Interpreters and tools whose arguments hold programs or commands.
+/// Interpreters and tools whose arguments contain programs or commands.
 const INTERPRETERS: &str = "awk bun dc deno elixir erl gawk ghci gnuplot groovy guile iex ipython irb java jshell julia kotlin lua luajit \
     m4 mariadb mawk mysql nawk node nodejs nu octave original-awk osascript perl php prove psql pypy python R \
     Rscript ruby runghc scala sqlite3 swift ts-node tsx";
 
-/// They have a command that starts a shell, or take a shell command as an argument.
+/// Programs with a command that starts a shell, or with a shell command as an argument.
 const EDITORS_AND_PAGERS: &str = "ed editor emacs emacs-gtk emacs-lucid emacs-nox emacsclient ex ftp fzf hg less lynx mail mailx man more most \
     mutt nano nc ncat netcat nvim pager pico rlogin rview rvim socat svn telnet vi view vim vimdiff vipw visudo \
     w3m";
 
-/// They run scripts of a project or of packages, under names that these choose.
+/// Programs that run scripts of a project or of packages, under names that the project or the package chooses.
 const BUILD_AND_PACKAGES: &str = "ant apk apt apt-get bazel bmake brew bundle cmake composer conda dnf dpkg gem gh go gradle gradlew just make \
     mamba meson mvn mvnw ninja nix nix-shell npm npx nx pacman pip pipenv pipx pnpm poetry rake rpm rustup snap \
     task tox turbo uv uvx yarn yum zypper";
@@ -48,7 +48,7 @@ const ALWAYS: &[&str] = &[
     BUILD_AND_PACKAGES,
 ];
 
-/// They run another program only if an option says so. [`matches_option`] describes the syntax of the options.
+/// Programs that run another program only with certain options. [`matches_option`] describes the syntax of the options.
 const BY_OPTION: &[(&str, &str)] = &[
     ("[ printf test", "$( ` -v"),
     ("read unset", "$( `"),
@@ -85,7 +85,7 @@ const BY_OPTION: &[(&str, &str)] = &[
     ("zip", "--unzip-command -T"),
 ];
 
-/// Subcommands that run no other program unless an option says so. An unlisted subcommand may be an alias of any
+/// Subcommands that run no other program without certain options. An unlisted subcommand may be an alias of any
 /// command.
 const BY_SUBCOMMAND: &[(&str, &str, &str)] = &[
     (
@@ -109,7 +109,7 @@ pub(super) fn may_run_another(program: &str, arguments: &[CommandWord]) -> bool 
     names(program).any(|name| {
         match name {
             "sed" => return sed::may_run_another(arguments),
-            // The short form `for x do` has a command in the same clause; it is rare and not detected.
+            // The short form `for x do` has a command in the same clause. That command is not parsed separately.
             "for" => {
                 let is_short = arguments.get(1).is_some_and(|word| word.text != "in");
                 return is_short || arguments.first().is_some_and(is_special_variable);
@@ -133,7 +133,8 @@ pub(super) fn may_run_another(program: &str, arguments: &[CommandWord]) -> bool 
     })
 }
 
-/// True for a name that a shell or a program may read: `PS4` holds commands of a traced shell, `PAGER` a program.
+/// True for a variable name that a shell or a program may read: `PS4` contains commands of a traced shell, `PAGER` a
+/// program.
 fn is_special_variable(name: &CommandWord) -> bool {
     name.expands
         || name
@@ -141,8 +142,8 @@ fn is_special_variable(name: &CommandWord) -> bool {
             .contains(|c: char| c.is_ascii_uppercase() || c == '[')
 }
 
-/// Names under which the tables may list a program: `python3.11` is `python`, `vim.tiny` is `vim`, `gsed` may be `sed`,
-/// and `x86_64-linux-gnu-gcc-12` is `gcc`.
+/// Returns the names under which the tables may list a program: `python3.11` is `python`, `vim.tiny` is `vim`, `gsed`
+/// may be `sed`, and `x86_64-linux-gnu-gcc-12` is `gcc`.
 fn names(program: &str) -> impl Iterator<Item = &str> {
     let first_part = program.split('.').next().unwrap_or_default();
     let is_version = |c: char| c.is_ascii_digit() || c == '.' || c == '-';
@@ -154,7 +155,7 @@ fn names(program: &str) -> impl Iterator<Item = &str> {
     names.into_iter().filter(|name| !name.is_empty())
 }
 
-/// The first word after options that do not affect the program: `-C FOLDER` and `--no-pager`.
+/// Returns the first word after options that do not affect the program: `-C FOLDER` and `--no-pager`.
 fn subcommand(arguments: &[CommandWord]) -> Option<&CommandWord> {
     match arguments {
         [option, rest @ ..] if option.text == "--no-pager" => subcommand(rest),
@@ -178,8 +179,8 @@ fn has_any(arguments: &[CommandWord], options: &str) -> bool {
         .any(|word| word.may_become_option() || matches_any(word))
 }
 
-/// True if an argument matches the option: `--long` with or without a value, or abbreviated; `-x` also among other
-/// letters; `-word` as a prefix; any other text anywhere in the argument.
+/// True if an argument matches the option. `--long` matches with or without a value, or abbreviated. `-x` also matches
+/// among other letters. `-word` matches as a prefix. Any other text matches anywhere in the argument.
 fn matches_option(word: &CommandWord, option: &str) -> bool {
     let text = &*word.text;
     if option.starts_with("--") {
@@ -195,7 +196,7 @@ fn matches_option(word: &CommandWord, option: &str) -> bool {
     }
 }
 
-/// True if the first argument of `tar` holds such options without a dash.
+/// True if the first argument of `tar` contains such options without a dash.
 fn is_old_style_launch(word: &CommandWord) -> bool {
     !word.text.starts_with('-') && word.text.contains(['I', 'F'])
 }

@@ -1,12 +1,14 @@
 //! Match of a simple command with a rule that denies or asks.
 //!
-//! A match is uncertain if the command may do what the rule names: its program is known only at run time, it can run
-//! programs that its arguments name, or options precede the subcommand of the rule. A rule that allows the command does
-//! not lift the doubt: `allow = ["shell:env"]` beside `deny = ["shell:rm"]` means that both rules apply.
+//! A match is uncertain if the command may do the action that the rule names. Either its program is known only at run
+//! time, or it can run programs that its arguments name, or options precede the subcommand of the rule. A rule that
+//! allows the command does not remove the doubt: with `allow = ["shell:env"]` and `deny = ["shell:rm"]`, both rules
+//! apply.
 //!
-//! The opposite, certainty only about programs that are known to run nothing else, would make `--yes` useless beside a
-//! denying rule: `cargo test` runs the programs of its tests. So a program that [`launchers`] does not list counts as
-//! one that runs nothing else, and a denying rule guards against plain forms only. It is no sandbox.
+//! The opposite rule would be certainty only about programs that are known to run no other program. With a denying
+//! rule, it would make `--yes` useless, because `cargo test` runs the programs of its tests. So a program that
+//! [`launchers`] does not list is assumed to run no other program, and a denying rule guards only against plain forms.
+//! A denying rule is not a sandbox.
 
 use super::launchers;
 use super::parsed::{CommandWord, PrefixMatch};
@@ -19,11 +21,11 @@ const BEFORE_A_COMMAND: &[&str] = &[
 pub(super) fn of(words: &[CommandWord], prefix: &[String]) -> PrefixMatch {
     let mut result = PrefixMatch::No;
     let mut words = words;
-    // A quoted word of these is the name of a program instead, so the rule is compared before and after the word.
+    // A quoted word from this list is the name of a program instead, so the rule is compared before and after the word.
     while let [first, rest @ ..] = words {
         result = result.max(of_program(words, prefix));
         if is_assignment(first) {
-            // The variable may name a program to run, as `PAGER` does, or the place to search it.
+            // The variable may name a program to run, as `PAGER` does, or the folders to search for programs.
             result = result.max(PrefixMatch::Uncertain);
         } else if !BEFORE_A_COMMAND.contains(&&*first.text) {
             break;
@@ -58,7 +60,7 @@ fn of_program(words: &[CommandWord], prefix: &[String]) -> PrefixMatch {
         {
             return PrefixMatch::Uncertain;
         }
-        // `git-push` is the program behind `git push`.
+        // `git-push` is the program that `git push` runs.
         let is_a_part = program
             .strip_prefix(&**wanted)
             .is_some_and(|rest| rest.starts_with('-') && !wanted_arguments.is_empty());
@@ -71,7 +73,7 @@ fn of_program(words: &[CommandWord], prefix: &[String]) -> PrefixMatch {
     of_arguments(program, arguments, wanted_arguments)
 }
 
-/// Match of the arguments, where the program is the one that the rule names.
+/// Matches the arguments of the program that the rule names.
 fn of_arguments(program: &str, arguments: &[CommandWord], wanted: &[String]) -> PrefixMatch {
     if starts_with(arguments, wanted) {
         return PrefixMatch::Yes;
@@ -109,8 +111,8 @@ fn starts_with(words: &[CommandWord], wanted: &[String]) -> bool {
             .all(|(word, want)| !word.expands && word.text == *want)
 }
 
-/// True if the words contain all wanted words in their order, with any words between them; a word that expands may be
-/// any word. Every option may be a different spelling of a wanted one: `-fr` is `-rf`, and `git push origin +main` is
+/// True if the words contain all wanted words in order, with any words between them. A word that expands may be any
+/// word. Every option may be a different spelling of a wanted option: `-fr` is `-rf`, and `git push origin +main` is
 /// `git push --force origin main`.
 fn may_mean_the_same(words: &[CommandWord], wanted: &[String]) -> bool {
     let is_option = |text: &str| text.starts_with(['-', '+', ':']);

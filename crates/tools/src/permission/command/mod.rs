@@ -2,9 +2,9 @@
 //!
 //! Invariants:
 //! 1. Apart from words of shell syntax such as `if`, a parsed command directly runs only the programs that the first
-//!    words of its simple commands name. Syntax that the reader does not know makes the whole command opaque.
+//!    words of its simple commands name. Syntax that the parser does not know makes the whole command opaque.
 //! 2. A word that does not expand reaches its program unchanged.
-//! 3. A rule that allows needs certainty, so a redirection, an assignment or a variable is enough for a question; a
+//! 3. A rule that allows needs certainty, so a redirection, an assignment or a variable is enough for a question. A
 //!    rule that denies is in doubt only if the command could hide a program.
 
 mod launchers;
@@ -48,7 +48,7 @@ impl ParsedCommand {
         })
     }
 
-    /// Match of any simple command with the prefix, certain or possible.
+    /// Strongest match of any simple command with the prefix, certain or possible.
     pub(super) fn any_starts_with(&self, prefix: &[String]) -> PrefixMatch {
         let Self::Parsed { commands, .. } = self else {
             return PrefixMatch::Uncertain;
@@ -57,7 +57,7 @@ impl ParsedCommand {
         matches.max().unwrap_or(PrefixMatch::No)
     }
 
-    /// Words of the command if it is one simple command without expansions.
+    /// Returns the words of the command if it is one simple command without expansions.
     pub(super) fn into_plain_words(self) -> Option<Vec<String>> {
         let Self::Parsed {
             mut commands,

@@ -17,8 +17,8 @@ pub(in crate::permission) enum ParsedCommand {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::permission) struct CommandWord {
     pub(super) text: String,
-    /// True if the shell expands the word (a glob, a tilde, braces, a variable): the program may receive different
-    /// text.
+    /// True if the shell expands the word (a glob, a tilde, braces, a variable), so that the program may receive
+    /// different text.
     pub(super) expands: bool,
 }
 
@@ -34,7 +34,7 @@ impl CommandWord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::permission) enum PrefixMatch {
     No,
-    /// Uncertain.
+    /// The command may match.
     Uncertain,
     Yes,
 }

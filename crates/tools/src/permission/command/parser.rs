@@ -1,7 +1,7 @@
-//! The parser of shell commands: from characters to words to simple commands.
+//! Parser of shell commands: from characters to words to simple commands.
 //!
-//! It accepts the syntax that `sh` and its relatives parse alike. Substitutions, here-documents, functions, unfinished
-//! quotes and control characters make the command opaque.
+//! The parser accepts the syntax that `sh` and its relatives parse alike. Substitutions, here-documents, functions,
+//! unfinished quotes and control characters make the command opaque.
 
 use std::iter::Peekable;
 use std::str::Chars;
@@ -104,8 +104,8 @@ impl CommandParser {
         (!self.redirects).then_some(())
     }
 
-    /// Parses a parenthesis: a list in parentheses runs like the list itself. After a word it would define a function,
-    /// or be invalid in `sh`.
+    /// Parses a parenthesis. A list in parentheses runs like the list itself. A parenthesis after a word would define a
+    /// function, or be invalid in `sh`.
     fn subshell(&mut self, c: char) -> Option<()> {
         self.has_syntax = true;
         if c == ')' {
@@ -114,13 +114,13 @@ impl CommandParser {
         (self.words.is_empty() && self.word.is_none() && !self.redirects).then_some(())
     }
 
-    /// Parses a redirection, which opens a file and runs nothing; the next word does not belong to the command.
+    /// Parses a redirection, which opens a file but runs no program. The next word does not belong to the command.
     fn redirection(&mut self, c: char, chars: &mut Peekable<Chars<'_>>) -> Option<()> {
         self.has_syntax = true;
         if self.redirects {
             return None;
         }
-        // A single digit before it is a file descriptor. Some shells treat several digits as a word.
+        // A single digit before the redirection is a file descriptor. Some shells treat several digits as a word.
         let is_number = |word: &CommandWord| word.text.chars().all(|c| c.is_ascii_digit());
         let is_quoted = std::mem::take(&mut self.is_quoted);
         match self.word.take() {

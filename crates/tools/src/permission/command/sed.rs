@@ -1,4 +1,4 @@
-//! Check of `sed` scripts: the command `e` and the flag `e` of `s` run programs.
+//! Checks `sed` scripts, because the command `e` and the flag `e` of `s` run programs.
 
 use super::parsed::CommandWord;
 
@@ -31,7 +31,7 @@ pub(super) fn may_run_another(arguments: &[CommandWord]) -> bool {
     script.expands || !is_harmless(&script.text) || has_options()
 }
 
-/// True for line numbers with `p`, `d`, `q` or `=`, or one `s` without flags that run or write anything.
+/// True for line numbers with `p`, `d`, `q` or `=`, or for one `s` without flags that run a program or write a file.
 fn is_harmless(script: &str) -> bool {
     let command = script.trim_start_matches(|c: char| c.is_ascii_digit() || ",$ !".contains(c));
     if matches!(command, "p" | "d" | "q" | "=") {
