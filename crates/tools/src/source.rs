@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use crate::tool::Tool;
 
-/// A changing list of tools: an agent reads it before each model call, and offers the model the tools of that moment.
+/// A changing list of tools. An agent reads the list before each model call, and offers the model the current tools.
 ///
-/// A running call keeps its tool after the tool has left the list.
+/// A running call keeps its tool, even after the tool has left the list.
 pub trait ToolSource: Send + Sync + fmt::Debug {
-    /// Version of the list; it grows with every change.
+    /// Version of the list, which grows with every change.
     fn version(&self) -> u64;
 
-    /// The current tools. A tool whose name is taken is left out.
+    /// The current tools. An agent leaves out a tool whose name is already taken.
     fn tools(&self) -> Vec<Arc<dyn Tool>>;
 }

@@ -24,11 +24,12 @@ pub struct ToolSpec {
     pub input_schema: Arc<Value>,
     /// Effect of a repeated call.
     pub effect: Effect,
-    /// Time limit of one call; `None`: the limit of the turn.
+    /// Time limit of one call; `None` means the agent's limit of tool calls.
     pub timeout: Option<Duration>,
     /// True if a call may run concurrently with other calls of its step.
     pub parallel: bool,
-    /// Name of the tool in permission rules, for a built-in tool that a client knows under another name. `None`: `name`.
+    /// Name of the tool in permission rules, for a built-in tool that a client knows under another name. `None` means
+    /// `name`.
     pub name_in_rules: Option<Arc<str>>,
 }
 
@@ -44,13 +45,14 @@ impl ToolSpec {
 pub struct ToolInvocation {
     /// Session of the call.
     pub session_id: SessionId,
-    /// Id of the call, as in receipts: a sub-agent's call includes the call that runs the sub-agent, `call_1/call_2`.
+    /// Id of the call, as in receipts. The id of a sub-agent's call includes the call that runs the sub-agent:
+    /// `call_1/call_2`.
     pub call_id: CallId,
     /// Name of the tool, as the model called it.
     pub name: Arc<str>,
     /// Arguments, parsed and validated.
     pub arguments: Arc<Value>,
-    /// Scope of the call, which a stop cancels. The call starts everything in it.
+    /// Scope of the call, which a stop cancels. The call starts all its work in this scope.
     pub scope: Scope,
     /// W3C trace context (`traceparent`); a stop never cancels it.
     pub trace: Option<Arc<str>>,
@@ -65,7 +67,7 @@ pub struct ToolOutput {
     pub content: Arc<str>,
 }
 
-/// Failure of a call: the model gets it as an error result.
+/// Failure of a call, which the model receives as an error result.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
 pub struct ToolError {
@@ -84,7 +86,7 @@ impl ToolError {
         }
     }
 
-    /// Creates the error of a call whose end is unknown: it may have done its work, completely or in part.
+    /// Creates the error of a call whose end is unknown. Such a call may have done its work, completely or in part.
     pub fn outcome_unknown(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -92,7 +94,7 @@ impl ToolError {
         }
     }
 
-    /// Creates the error of a call that was ended by a time limit among its arguments.
+    /// Creates the error of a call that was ended by a time limit in its arguments.
     pub fn timed_out(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -109,11 +111,11 @@ pub trait Tool: Send + Sync + fmt::Debug {
     /// Runs one call.
     ///
     /// # Cancel safety
-    /// The future is dropped after the grace of a stop; `invocation.scope` is cancelled before.
+    /// The future is dropped after the grace of a stop. `invocation.scope` is cancelled earlier.
     fn call(&self, invocation: ToolInvocation) -> BoxFuture<'_, Result<ToolOutput, ToolError>>;
 
-    /// Computes what the call would do, for a person who is asked to permit it, and does nothing. `None`, the default:
-    /// its arguments say everything.
+    /// Computes the effect of the call without running it, for a person who is asked to permit the call. `None`, the
+    /// default, means that the arguments fully describe the effect.
     ///
     /// # Cancel safety
     /// A stop of the call drops the future.

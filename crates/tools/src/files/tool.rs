@@ -44,7 +44,7 @@ pub(super) trait FileTool: DeserializeOwned + JsonSchema + Send + 'static {
     }
 }
 
-/// A change that was not made, and the state of the file for which it was computed.
+/// A change that was not made, and the state of the file from which it was computed.
 #[derive(Debug)]
 pub(super) struct FilePreview {
     pub(super) change: FileChange,

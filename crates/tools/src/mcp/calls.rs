@@ -65,7 +65,7 @@ pub(super) enum CallAnswer {
 }
 
 impl AnsweredCall {
-    /// Reports the end of a call for which no caller waits any more.
+    /// Reports the end of a call without a waiting caller.
     pub(super) fn conclude(self) {
         match self.answer {
             CallAnswer::Result(_) => self.registration.finish(Ending::Returned),

@@ -43,7 +43,7 @@ impl ShellTool {
         };
         let process = running.process.clone();
         let asked = tokio::select! {
-            // Promotion first: endless output must not hide it.
+            // Promotion is polled first, because endless output must not delay it.
             biased;
             () = promoted(invocation, &process) => true,
             read = running.read_to_exit(limit, &scope, |piece| take(piece, &mut output, link)) => {
@@ -82,7 +82,7 @@ impl ShellTool {
         if let Some(note) = keeper_lost
             && exit == ExitInfo::Unknown
         {
-            // The note first, because people see the first line.
+            // The note comes first, because people see the first line.
             scope.close();
             let why = format!("[{}; {note}]\n{answer}", exit_text(exit));
             return Err(ToolError::outcome_unknown(why));
@@ -112,7 +112,7 @@ impl ShellTool {
     }
 }
 
-/// Takes output of the command for the answer, and shows it to the observer of the call.
+/// Appends output of the command to the answer, and sends it to the observer of the call.
 fn take(piece: &[u8], output: &mut BoundedOutput, link: &CallLink) {
     output.push(piece);
     link.output(piece);

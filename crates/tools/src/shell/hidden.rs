@@ -1,4 +1,4 @@
-//! The hint for a failed command that seems to need a hidden variable.
+//! Hint for a failed command that seems to need a hidden variable.
 
 use std::ffi::OsString;
 

@@ -1,9 +1,9 @@
 //! `shell`: runs a command, contained, bounded and accounted for.
 //!
-//! The call ends when the shell exits: a descendant that holds its output does not delay it. Processes that still run
-//! then become background work of the session, and the answer names them. A command that exceeds its own `timeout_s` is
-//! stopped with all its descendants, and the turn continues. A command that is promoted to the background is handed
-//! over while it runs; its `timeout_s` no longer applies.
+//! The call ends when the shell exits. A descendant that holds the shell's output open does not delay the end.
+//! Processes that still run at that time become background work of the session, and the answer names them. A command
+//! that exceeds its own `timeout_s` is stopped with all its descendants, and the turn continues. A command that is
+//! promoted to the background is handed over while it runs; its `timeout_s` no longer applies.
 
 mod foreground;
 mod hidden;
@@ -51,7 +51,8 @@ pub struct ShellConfig {
     pub folder: PathBuf,
     /// Variables to add to the environment.
     pub env: Vec<(OsString, OsString)>,
-    /// Variables that commands do not inherit: keys and other secrets, which could reach the model in their output.
+    /// Variables that commands do not inherit: keys and other secrets, which could reach the model in the commands'
+    /// output.
     pub env_hidden: Vec<OsString>,
     /// Containment of the processes.
     pub containment: ContainmentChoice,
@@ -59,7 +60,7 @@ pub struct ShellConfig {
     pub output: OutputLimits,
     /// Folder for long output.
     pub output_folder: Arc<OutputFolder>,
-    /// Attachment of background work, which decides if an idle session waits for it.
+    /// Attachment of background work, which determines if an idle session waits for the work.
     pub attachment: Attachment,
 }
 
@@ -98,7 +99,7 @@ impl ShellTool {
             input_schema: schema_of::<ShellArguments>(),
             effect: Effect::Irreversible,
             timeout: None,
-            // Providers tell models that several calls at once run concurrently.
+            // Models expect concurrent runs of several calls in one step, because providers document them.
             parallel: true,
             name_in_rules: None,
         };

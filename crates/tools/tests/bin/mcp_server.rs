@@ -1,5 +1,5 @@
-//! An MCP server for tests, over standard input and output, written without a protocol library. It logs its input line
-//! by line, and misbehaves as requested.
+//! An MCP server for tests, over standard input and output, written without a protocol library. The server logs its
+//! input line by line, and misbehaves as requested.
 //!
 //! `allstop-tools-mcp-server LOG [hang|hang_later|refuse|die|endless|stubborn|deaf]`
 
@@ -50,14 +50,14 @@ fn main() -> ExitCode {
         };
         handle(&message, &mode, &waiting);
         if mode == "deaf" && message["method"] == "tools/list" {
-            // Reads nothing more.
+            // Reads no further input.
             let (_nobody, never) = channel::<()>();
             let _never = never.recv_timeout(Duration::from_mins(1));
         }
     }
     write(&mut log, "end of input");
     if mode == "stubborn" {
-        // Nothing is ever sent: only a signal ends the server.
+        // No message ever arrives here, so only a signal ends the server.
         let (_nobody, never) = channel::<()>();
         let _never = never.recv();
     }
@@ -100,7 +100,7 @@ fn handle(message: &Value, mode: &str, waiting: &Waiting) {
 struct Change {
     added: Option<Value>,
     removed: Value,
-    /// Replacement for the next list: a failure mode.
+    /// Failure mode in place of the next list, if any.
     instead: Option<String>,
 }
 
@@ -110,7 +110,7 @@ static CHANGE: Mutex<Change> = Mutex::new(Change {
     instead: None,
 });
 
-/// Adds and removes a tool, and sends as many notifications as requested.
+/// Adds and removes a tool, and sends the requested number of notifications.
 fn change(arguments: &Value) {
     let mut change = CHANGE.lock().expect("no panic");
     change.added = arguments.get("add").cloned();
@@ -135,7 +135,7 @@ fn list(id: &Value) {
             list.retain(|tool| tool["name"] != change.removed);
             let added = change.added.iter();
             list.extend(added.map(|name| json!({"name": name, "inputSchema": {"type": "object"}})));
-            // With a cache lifetime, which a change of the list ends.
+            // The answer has a cache lifetime, which a change of the list ends.
             answer(
                 id,
                 &json!({"tools": tools, "ttlMs": 600_000, "cacheScope": "public"}),
@@ -231,7 +231,7 @@ fn wait(id: Value, params: Value, waiting: &Waiting) {
                 );
             }
             (Ok(()), _) => {
-                // Continues as if no cancellation had come.
+                // Continues as if no cancellation had arrived.
                 let late = arguments["late_ms"].as_u64().unwrap_or(60_000);
                 let _again = hears.recv_timeout(Duration::from_millis(late));
                 answer_text(&id, "late answer");
@@ -256,7 +256,7 @@ fn send(message: &Value) {
     print_raw(format!("{message}\n").as_bytes());
 }
 
-/// True if the client still reads.
+/// Prints bytes. Returns true if the client still reads.
 fn print_raw(bytes: &[u8]) -> bool {
     let mut stdout = std::io::stdout().lock();
     stdout

@@ -15,7 +15,7 @@ use futures::FutureExt as _;
 use parking_lot::Mutex;
 use serde_json::json;
 
-/// A turn with one external tool, which records shown output and late answers.
+/// A turn with one external tool, and records of the shown output and of late answers.
 struct Stage {
     turn: Scope,
     tool: Arc<dyn Tool>,
@@ -71,7 +71,7 @@ fn stage_with(effect: Effect, mut options: ExternalOptions) -> (Stage, ExternalR
 }
 
 impl Stage {
-    /// Starts a call like the agent loop: as one unit of the receipt.
+    /// Starts a call like the agent loop does: as one unit of the receipt.
     fn call(&self, id: &'static str) -> Call {
         let effect = self.tool.spec().effect;
         let unit = WorkSpec::new(ItemKind::ToolCall, "deploy")
@@ -135,7 +135,7 @@ async fn said(call: Call) -> Result<String, String> {
         .map_err(|error| error.message)
 }
 
-/// State and method of the receipt's only item.
+/// Returns the state and the method of the receipt's only item.
 fn item(receipt: &Receipt) -> serde_json::Value {
     assert_eq!(receipt.items().len(), 1, "{receipt:?}");
     let item = serde_json::to_value(&receipt.items()[0]).unwrap();
@@ -229,7 +229,7 @@ async fn answer_within_the_grace_is_a_result() {
     assert_eq!(said(call).await.as_deref(), Ok("done"));
 }
 
-/// Nothing is to be waited for, and nothing is claimed.
+/// The stop waits for no confirmation, and the receipt claims none.
 #[tokio::test(start_paused = true)]
 async fn handler_that_confirms_nothing_does_not_delay_a_stop() {
     let options = ExternalOptions {
@@ -277,7 +277,7 @@ async fn silent_handler_is_unreachable_and_its_late_answer_is_dropped() {
     };
     assert_eq!(*stage.late.lock(), [late]);
     assert_eq!(handler.late_answers(), 1);
-    // A second late answer is unknown, and there was one cancellation.
+    // A second late answer is unknown, and only one cancellation was sent.
     assert_eq!(
         handler.answer(request.request_id, output("done")),
         Delivery::Unknown
@@ -363,7 +363,7 @@ async fn full_queue_is_an_error_result_without_a_wait() {
         error,
         "the handler of this tool is too slow: 2 calls are waiting for it"
     );
-    // Each taken request makes room for one more.
+    // Each taken request frees room for one more.
     let first = taken(&mut requests).await;
     let four = stage.call("four");
     tokio::task::yield_now().await;

@@ -244,7 +244,8 @@ async fn list_of_a_large_folder_is_bounded() {
     );
 }
 
-/// By name, through symbolic and hard links, and before they exist; files beside them stay accessible.
+/// Files are reserved by name, through symbolic and hard links, and before they exist. Files next to them stay
+/// accessible.
 #[tokio::test]
 async fn reserved_files_are_neither_read_nor_changed() {
     let session = Session::with(
@@ -299,7 +300,7 @@ async fn reserved_files_are_neither_read_nor_changed() {
     assert_eq!(std::fs::read_to_string(store).unwrap(), "secret");
 }
 
-/// The working folder may itself be one of the store: no name leads to it.
+/// The working folder itself may belong to the store. Then no name in it is accessible.
 #[tokio::test]
 async fn reserved_working_folder_is_neither_read_nor_changed() {
     let session = Session::with(
@@ -323,7 +324,7 @@ async fn reserved_working_folder_is_neither_read_nor_changed() {
     assert_eq!(content.unwrap(), "secret");
 }
 
-/// With its folders missing, a reserved file could be made together with them.
+/// If the folders of a reserved file are missing, the file could be created together with them.
 #[tokio::test]
 async fn reserved_file_in_a_missing_folder_is_not_created() {
     let session = Session::with(

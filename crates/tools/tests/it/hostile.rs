@@ -98,7 +98,7 @@ async fn sparse_gigabyte_file_is_refused_quickly() {
             .as_deref(),
         Ok("[no line matches]")
     );
-    // The same gigabyte after the start of a text, in one line.
+    // A sparse 64 MiB file that begins with text, in one line.
     let path = session.put("late.txt", "x".repeat(10_000));
     File::options()
         .write(true)

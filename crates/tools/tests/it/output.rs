@@ -1,4 +1,4 @@
-//! Bounded output: its parts in memory and in the file, and the note on the rest.
+//! Bounded output: its parts in memory and in the file, and the note about the omitted bytes.
 
 use std::io::Write as _;
 use std::sync::Arc;

@@ -316,7 +316,8 @@ async fn question_shows_invisible_characters_escaped() {
     }
 }
 
-/// Another tool may have an argument of this name: the answer for the session is one for that tool, not for a shell command.
+/// Another tool may have an argument of this name. The answer for the session then applies to that tool, not to a shell
+/// command.
 #[tokio::test]
 async fn command_of_another_tool_is_no_shell_command() {
     let arguments = json!({"command": "make"});
@@ -367,7 +368,7 @@ async fn question_about_a_file_starts_with_its_path() {
     }
 }
 
-/// The mode moves the border between what runs and what asks; rules that deny or ask stand.
+/// The mode decides which calls run and which calls ask. Rules that deny or ask still apply.
 #[tokio::test]
 async fn mode_decides_where_no_rule_does() {
     use PermissionMode::{AcceptEdits, Ask, Plan};
@@ -408,7 +409,7 @@ async fn mode_decides_where_no_rule_does() {
     assert_eq!(decide(asks, AcceptEdits, "write", change), "deny");
 }
 
-/// An answer for the session counts again when the mode allows it.
+/// An answer for the session applies again when the mode allows it.
 #[tokio::test]
 async fn switched_to_plan_no_earlier_approval_counts() {
     let mode = ModeSwitch::default();

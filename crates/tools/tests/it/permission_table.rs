@@ -6,7 +6,7 @@ use crate::permission::shell;
 
 const PAGE: &str = include_str!("../../../../docs/permissions.md");
 
-/// Cells of the rows below the heading `deny | command | decision`, without backquotes.
+/// Returns the cells of the rows below the heading `deny | command | decision`, without backquotes.
 fn rows() -> Vec<[String; 3]> {
     let below = PAGE.split("| deny | command | decision |").nth(1);
     let rows = below.expect("the table is there").lines().skip(2);
@@ -36,7 +36,7 @@ async fn every_row_of_the_documented_table_is_true() {
             PermissionDecision::Ask(_) => "asks",
         };
         assert_eq!(found, expected, "deny {deny:?}: {command:?}");
-        // A rule that allows this exact command lifts neither a doubt nor a denial.
+        // A rule that allows this exact command removes neither a doubt nor a denial.
         if let Ok(allow) =
             format!("shell:{command}").parse::<allstop_tools::permission::PermissionRule>()
         {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Session, is_alive, wait_until};
 
-/// Starts a call like the agent loop: as one unit of the receipt.
+/// Starts a call like the agent loop does: as one unit of the receipt.
 fn start(
     session: &Session,
     tool: &str,
@@ -74,7 +74,7 @@ async fn shell_tree_that_ignores_sigterm_is_gone_at_the_receipt() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stop_covers_leftover_processes_of_its_call() {
-    // Each round stops a little later: before, during and after the start, and while the shell leaves a child behind.
+    // Each round stops a little later: before, during and after the start, and while the shell exits before its child.
     for round in 0..20_u32 {
         let session = Session::new();
         let command = "echo $$ > pid; (trap '' TERM; sleep 600; true) & exit 0";

@@ -83,7 +83,7 @@ impl Session {
         }
     }
 
-    /// Calls a tool like the agent loop: with validated arguments, in a scope of the call, within ten seconds.
+    /// Calls a tool like the agent loop does: with validated arguments, in a scope of the call, within ten seconds.
     pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Result<String, String> {
         let tool_of_name = self.tools.find(tool).map_err(|error| error.message)?;
         tool_of_name
@@ -137,7 +137,7 @@ pub(crate) fn mkfifo(path: &Path) {
     assert!(made.success());
 }
 
-/// Asserts that an answer is an error with this text.
+/// Asserts that an answer is an error that contains this text.
 #[track_caller]
 pub(crate) fn refused(answer: Result<String, String>, says: &str) {
     match answer {
@@ -146,8 +146,8 @@ pub(crate) fn refused(answer: Result<String, String>, says: &str) {
     }
 }
 
-/// True if the process of this pid, as a command wrote it to a file, runs. A zombie that init has not reaped yet does
-/// not count.
+/// True if the process of `pid` runs. `pid` is the text that a command wrote to a file. A zombie that init has not
+/// reaped yet does not count.
 pub(crate) fn is_alive(pid: &str) -> bool {
     let identity = allstop_process::identity_of(pid.trim().parse().unwrap());
     identity.is_some_and(|identity| allstop_process::is_alive(&identity))

@@ -233,7 +233,7 @@ async fn output_from_an_offset_counts_missing_bytes() {
         Ok(String::new())
     });
     work.ended().await;
-    // Twelve bytes are in the file; memory has the first four and at least the last four.
+    // The file has the first twelve bytes; memory has the first four and at least the last four.
     let read = |offset, max| {
         let slice = work.output_from(offset, max);
         assert_eq!(slice.total_bytes, 22);
@@ -253,7 +253,7 @@ async fn output_from_an_offset_counts_missing_bytes() {
         "{text}"
     );
     assert_eq!(text.len() as u64 + lost, 22);
-    // Cuts no character, unless nothing would be left.
+    // Splits no character, unless the piece would otherwise be empty.
     assert_eq!(read(19, 2), ("t".to_owned(), 20, 0));
     assert_eq!(read(22, 9), (String::new(), 22, 0));
     assert_eq!(read(99, 9), (String::new(), 22, 0));

@@ -1,4 +1,4 @@
-//! Calls that are given up at unusual moments: before they are sent, while the server does not read, during a restart.
+//! Calls that are abandoned at unusual moments: before they are sent, while the server does not read, during a restart.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ async fn stopped_call_that_waits_for_the_server_is_never_sent() {
 #[tokio::test]
 async fn unread_call_is_unreachable_and_delays_no_other() {
     let place = Place::new("deaf").await;
-    // More than fits into a pipe: the message is written in part.
+    // The text is larger than a pipe, so the message is only partly written.
     let call = place.start("t__echo", json!({"text": "x".repeat(500_000)}));
     tokio::task::yield_now().await;
     let receipt = call.stop().await;

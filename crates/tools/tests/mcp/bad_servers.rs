@@ -1,4 +1,4 @@
-//! Servers that hang, die, refuse or send invalid messages: each affects its own tools only, until it recovers.
+//! Servers that hang, die, refuse or send invalid messages. Each affects only its own tools, until it recovers.
 
 use std::time::{Duration, Instant};
 
@@ -55,7 +55,7 @@ async fn endless_line_of_a_server_ends_the_connection() {
     );
 }
 
-/// The JSON library would overflow the stack of this process.
+/// Such a key would make the JSON library overflow the stack of this process.
 #[tokio::test]
 async fn reserved_keys_of_a_server_end_the_connection() {
     let place = Place::new("").await;

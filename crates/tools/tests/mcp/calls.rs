@@ -131,7 +131,7 @@ impl CallObserver for Seen {
     fn heartbeat(&self) {}
 }
 
-/// Starts a call that reports progress, and waits until this was shown last.
+/// Starts a call that reports progress, and waits until the progress `last` is shown.
 async fn progress_until(place: &Place, progress: serde_json::Value, last: &str) -> Vec<String> {
     let seen = Arc::new(Seen::default());
     let link = CallLink::new(CallId::new("call_1"), Arc::clone(&seen) as _);

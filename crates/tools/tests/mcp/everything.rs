@@ -1,6 +1,7 @@
-//! The unmodified reference server of MCP: it continues cancelled calls, and reports progress.
+//! The unmodified reference server of MCP, which continues cancelled calls and reports progress.
 //!
-//! `cargo xtask parts` downloads it. Without Node and npm that command says so, and these tests do nothing.
+//! `cargo xtask parts` downloads the server. Without Node and npm that command skips the server and prints the reason, and
+//! these tests do nothing.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -16,7 +17,7 @@ use crate::support::{Place, Running, only_item, wait_until};
 const PROGRAM: &str = "node_modules/@modelcontextprotocol/server-everything/dist/index.js";
 const LONG: &str = "t__trigger-long-running-operation";
 
-/// The server's program; `None` if it is left out on this machine.
+/// Path of the server's program; `None` if this machine does not have the server.
 #[expect(clippy::print_stdout, reason = "reports the skipped tests")]
 fn program() -> Option<PathBuf> {
     let test = std::env::current_exe().unwrap();

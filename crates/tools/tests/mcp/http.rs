@@ -25,7 +25,7 @@ type Got = Arc<Mutex<Vec<String>>>;
 #[derive(Clone)]
 struct Theirs {
     got: Got,
-    /// True once the server has one more tool, of which it notifies its clients.
+    /// True once the server has one more tool. The server then notifies its clients.
     grown: watch::Sender<bool>,
 }
 
@@ -46,7 +46,7 @@ async fn serve(scope: &Scope) -> (String, Got) {
     (format!("http://{address}/mcp"), got)
 }
 
-/// Stream of the server's own messages.
+/// Stream of the messages that the server sends by itself.
 async fn tell(State(theirs): State<Theirs>) -> impl IntoResponse {
     let mut grown = theirs.grown.subscribe();
     let says = async move {
@@ -126,7 +126,7 @@ async fn take(State(theirs): State<Theirs>, headers: HeaderMap, body: String) ->
     }
 }
 
-/// A message with reserved keys, each in the string behind the one around it.
+/// A message with nested reserved keys, each inside the string value of the key around it.
 fn deep(id: &Value, kind: &Value) -> Response {
     let mut nested = "[".repeat(100);
     for _ in 0..40 {
@@ -180,7 +180,7 @@ async fn calls_go_over_http() {
     assert_eq!(place.state().to_string(), "stopped");
 }
 
-/// The JSON library would overflow the stack of this process.
+/// Such a key would make the JSON library overflow the stack of this process.
 #[tokio::test]
 async fn reserved_keys_over_http_end_the_connection() {
     let theirs = Scope::root("theirs", allstop_scope::RootOptions::current());
@@ -193,7 +193,7 @@ async fn reserved_keys_over_http_end_the_connection() {
     }
 }
 
-/// A proxy may close a response that lasts too long for it; the server may still run the call.
+/// A proxy may close a response that lasts too long. The server may still run the call.
 #[tokio::test]
 async fn outcome_of_a_cut_response_is_unknown() {
     let theirs = Scope::root("theirs", allstop_scope::RootOptions::current());

@@ -52,7 +52,7 @@ async fn notifications_in_quick_succession_are_one_change() {
     let change = json!({"add": "new", "times": 500});
     place.call("t__change", change).await.unwrap();
     wait_until("it is there", || place.has_tool("t__new")).await;
-    // One more change, after all requests that the first ones may have caused.
+    // One more change, after all list requests that the first changes may have caused.
     let change = json!({"add": "newer"});
     place.call("t__change", change).await.unwrap();
     wait_until("it is there", || place.has_tool("t__newer")).await;
@@ -86,6 +86,6 @@ async fn hanging_list_delays_no_call() {
     assert_eq!(call.unwrap(), "on");
     assert!(!place.has_tool("t__new"), "the list still hangs");
     wait_until("it is there", || place.has_tool("t__new")).await;
-    // The list request that timed out was cancelled too.
+    // The list request that timed out was also cancelled.
     assert_eq!(place.cancellations().len(), 1);
 }

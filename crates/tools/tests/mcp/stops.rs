@@ -1,4 +1,4 @@
-//! The effect of a stop on a call at a server, and its receipt.
+//! The effect of a stop on a call at a server, and the receipt of the stop.
 
 use std::time::{Duration, Instant};
 
@@ -216,7 +216,7 @@ async fn stop_without_grace_ends_the_server_too() {
     let call = place.start_and_reach("t__wait", json!({})).await;
     let receipt = call.stop_with(Some(Duration::ZERO)).await;
     let item = only_item(&receipt);
-    // Nothing of the call runs any more, but it may have been carried out before.
+    // No part of the call runs any more, but the call may have completed before.
     assert_eq!(item["state"], "unknown", "{item}");
     assert!(
         item["note"]

@@ -1,4 +1,4 @@
-//! A test server in a temporary folder, and its tools, called like the agent loop does.
+//! A test server in a temporary folder, and its tools, which are called like the agent loop calls them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(crate) struct Place {
     temporary: tempfile::TempDir,
 }
 
-/// A running call in its own scope, as one item of a receipt.
+/// A running call in a separate scope, as one item of a receipt.
 pub(crate) struct Running {
     pub(crate) scope: Scope,
     pub(crate) handle: WorkHandle<Result<ToolOutput, ToolError>>,
@@ -129,7 +129,7 @@ impl Place {
         Arc::clone(registry.find(name).unwrap().tool())
     }
 
-    /// Starts a call like the agent loop.
+    /// Starts a call like the agent loop does.
     pub(crate) fn start(&self, name: &str, arguments: Value) -> Running {
         self.start_with(name, arguments, CallLink::default())
     }
@@ -196,7 +196,7 @@ impl Running {
     }
 }
 
-/// Cancellations among a server's received messages.
+/// Returns the cancellations among a server's received messages.
 pub(crate) fn cancellations(log: &str) -> Vec<(Value, String)> {
     log.lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok())
@@ -208,7 +208,7 @@ pub(crate) fn cancellations(log: &str) -> Vec<(Value, String)> {
         .collect()
 }
 
-/// The only item of a receipt, as JSON.
+/// Returns the only item of a receipt, as JSON.
 #[track_caller]
 pub(crate) fn only_item(receipt: &Receipt) -> Value {
     let [item] = receipt.items() else {

@@ -109,7 +109,7 @@ pub(super) fn may_run_another(program: &str, arguments: &[CommandWord]) -> bool 
     names(program).any(|name| {
         match name {
             "sed" => return sed::may_run_another(arguments),
-            // The short form `for x do` has a command in the same clause. That command is not parsed separately.
+            // The short form `for x do` has a command in the same clause. That command is not parsed, so it may be any one.
             "for" => {
                 let is_short = arguments.get(1).is_some_and(|word| word.text != "in");
                 return is_short || arguments.first().is_some_and(is_special_variable);

@@ -1,4 +1,4 @@
-//! Command lines around a denied program, built from a source of choices.
+//! Command lines with a denied program, generated from a source of choices.
 //!
 //! A real shell runs the lines, so the pieces are harmless in any order: no absolute path, no `..`, no program that
 //! could do more than the denied one.
@@ -6,7 +6,7 @@
 /// The program that a rule denies. It exists only in the sandbox.
 pub(crate) const DENIED: &str = "erase";
 
-/// Pieces of a line, joined with or without a space.
+/// Pieces of a line, which are joined with or without a space.
 const PIECES: &[&str] = &[
     DENIED,
     DENIED,
@@ -129,7 +129,7 @@ const PIECES: &[&str] = &[
     "cd .",
 ];
 
-/// Lines that run the denied program if unchanged; the test changes one place of them.
+/// Lines that run the denied program if unchanged. The test makes a few changes to them.
 const FORMS: &[&str] = &[
     "erase f",
     "env erase f",
@@ -228,7 +228,7 @@ pub(crate) trait Choices {
     fn below(&mut self, bound: usize) -> Option<usize>;
 }
 
-/// Builds a command line: a form with a few changes, or pieces alone.
+/// Builds a command line: a form with a few changes, or only pieces.
 pub(crate) fn line(choices: &mut impl Choices) -> Option<String> {
     let mut line = match choices.below(4)? {
         0 => String::new(),

@@ -1,5 +1,5 @@
 //! Property test: a line that the policy allows does not run a denied program. The test generates lines, and a real
-//! shell runs the allowed ones. The fuzz target `denied_program` does the same without a limit.
+//! shell runs the allowed ones. The fuzz target `denied_program` runs the same check without a limit.
 
 use allstop_tools::{PermissionDecision, PermissionPolicy};
 
@@ -11,7 +11,7 @@ mod sandbox;
 /// Number of lines in one run of the test.
 const LINES: u32 = 1_500;
 
-/// Generator `SplitMix64`: pseudo-random numbers that are the same in each run.
+/// Generator `SplitMix64`: the same pseudo-random numbers in each run.
 struct Seeded(u64);
 
 impl line::Choices for Seeded {

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use super::line::DENIED;
 
-/// Programs that a line can reach. With the words of the lines they change nothing outside their folder.
+/// Programs that a line can reach. With the words of the lines, these programs change nothing outside their folder.
 const HARMLESS: &[&str] = &[
     "awk", "bash", "basename", "cat", "echo", "env", "expr", "false", "find", "head", "ls", "make",
     "nice", "nohup", "printf", "sed", "seq", "sh", "sort", "split", "tar", "tee", "test",
@@ -32,7 +32,7 @@ impl Sandbox {
                 symlink(found, programs.join(program)).expect("the folder is empty");
             }
         }
-        // Both record their run in their working directory; `tool` only with its subcommand `push`.
+        // Both scripts record their run in their working directory; `tool` does so only with its subcommand `push`.
         write_script(&programs.join(DENIED), ": > ran");
         let options =
             "while :; do case $1 in -C|-c) shift 2;; -*) shift;; *) break;; esac || exit; done";
@@ -73,7 +73,7 @@ impl Sandbox {
             .stderr(Stdio::null())
             .spawn()
             .expect("there is a shell");
-        // Ends once the last process of the line has closed the pipe.
+        // The read ends when the last process of the line has closed the pipe.
         let mut output = Vec::new();
         let stdout = shell.stdout.take().expect("it is piped");
         stdout
