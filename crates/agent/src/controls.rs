@@ -1,5 +1,5 @@
-//! Control of a running run, in addition to a stop of the whole run: stop one call, send a message to the turn, move a
-//! call to the background.
+//! Control of a run in progress, in addition to a stop of the whole run: stop one call, send a message to the turn,
+//! move a call to the background.
 //!
 //! Invariants:
 //! 1. A message accepted by [`RunControls::steer`] ends up either in the turn or in [`RunControls::undelivered`].
@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use crate::ending_turn::{EndingTurn, InterruptReason};
 use crate::outcome::TurnOutcome;
 
-/// Control of a running run, in addition to a stop of the whole run.
+/// Control of a run in progress, in addition to a stop of the whole run.
 #[derive(Debug, Default)]
 pub struct RunControls {
     /// Calls of the running turn, or else of the last turn.

@@ -25,7 +25,7 @@ pub struct TurnError {
 pub enum TurnErrorKind {
     /// No connection to the provider.
     Connect,
-    /// The connection was not made within the provider's timeout.
+    /// The connection was not established within the provider's timeout.
     ConnectTimeout,
     /// The provider's timeout; never a deadline of Allstop.
     ProviderTimeout,
@@ -45,11 +45,11 @@ pub enum TurnErrorKind {
     Protocol,
     /// The script of a scripted model is wrong or has run out.
     Script,
-    /// The store failed: the turn is not in the log, or it is unknown whether it is.
+    /// The store failed: the turn is not in the log, or its presence there is unknown.
     Store,
     /// The operating system has no more threads or descriptors: nothing ran.
     System,
-    /// A hook denied or panicked at a point other than the start of a tool call.
+    /// A hook denied or panicked at a point other than the request or the start of a tool call.
     Hook,
     /// Work ended in an unexpected way: a bug of Allstop.
     Bug,

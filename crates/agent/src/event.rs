@@ -127,7 +127,7 @@ pub enum AgentEvent {
         #[serde(default)]
         missed_bytes: u64,
     },
-    /// Progress of a running call. The latest progress replaces all earlier progress.
+    /// Progress of a running call. It replaces all earlier progress of the call.
     ToolProgress {
         /// The call.
         call_id: CallId,
@@ -149,13 +149,13 @@ pub enum AgentEvent {
         /// Content of the result that the model receives.
         #[schemars(with = "String")]
         content: Arc<str>,
-        /// Exit code of the command, if the call ran one to its end; 128 and the number of the signal if one killed it.
-        /// A command that fails does not fail its call, because the model gets its output.
+        /// Exit code of the command, if the call ran a command to its end; 128 plus the signal's number if a signal
+        /// killed it. A failed command does not fail its call, because the model gets its output.
         exit_code: Option<i32>,
         /// The change of a file that the call has made, for people. The model does not get it.
         #[schemars(with = "Option<FileChange>")]
         change: Option<Arc<FileChange>>,
-        /// State of a call that its stop could not end.
+        /// State of the call, if its stop could not end it.
         left: Option<ItemState>,
     },
     /// A call has started background work.
@@ -219,7 +219,8 @@ impl EventSink {
         (Self(EventReceiver::Channel(tx)), rx)
     }
 
-    /// Creates a sink that loses no event: it calls `observe` on the engine's thread, which must not block.
+    /// Creates a sink that loses no event. The sink calls `observe` on the engine's thread, so `observe` must not
+    /// block.
     pub fn observer(observe: impl Fn(&AgentEvent) + Send + Sync + 'static) -> Self {
         Self(EventReceiver::Observer(Arc::new(observe)))
     }

@@ -29,7 +29,7 @@ pub enum GuardrailVerdict {
     },
 }
 
-/// A check of the input or the output of a turn. It fails closed: a panic counts as a refusal.
+/// A check of the input or the output of a turn. A guardrail fails closed: a panic counts as a refusal.
 pub trait Guardrail: Send + Sync + fmt::Debug {
     /// Name of the guardrail in receipts.
     fn name(&self) -> &Arc<str>;

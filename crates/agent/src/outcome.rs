@@ -57,7 +57,7 @@ pub struct TurnOutcome {
 /// Outcome of a run.
 #[derive(Debug)]
 pub struct RunOutcome {
-    /// Turns in order. The last one states why the run ended.
+    /// Turns in order. The last turn contains the reason why the run ended.
     pub turns: Vec<TurnOutcome>,
     /// History with these turns, for the next run.
     pub history: RunHistory,

@@ -59,7 +59,7 @@ impl RunRequest {
     }
 }
 
-/// A running run. Dropping it stops it with cause `disconnect`; the receipt then goes to the log.
+/// A run in progress. Dropping it stops it with cause `disconnect`; the receipt then goes to the log.
 #[derive(Debug)]
 #[must_use = "dropping a run stops it"]
 pub struct Run {

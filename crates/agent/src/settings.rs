@@ -42,7 +42,7 @@ pub struct Deadlines {
     pub first_token: Option<Duration>,
     /// Timeout between two tokens of the provider. Exceeding it fails the call, but does not stop the turn.
     pub between_tokens: Option<Duration>,
-    /// Limit of a tool call whose tool sets no limit. It ends the call; the turn continues.
+    /// Limit of a tool call whose tool sets no limit. Exceeding it ends the call; the turn continues.
     pub tool: Option<Duration>,
     /// Limit between two signs of activity (a piece of an answer, the end of a call), after which the turn ends.
     pub inactivity: Option<Duration>,

@@ -1,9 +1,9 @@
-//! States of files, to detect if a file has changed since an earlier look.
+//! States of files, to detect if a file has changed since it was last seen.
 
 use rustix::fs::Stat;
 
-/// State of a file: its device, inode, length and time of the last change; or the absence of a file. A file in an equal
-/// state has equal content.
+/// State of a file: its device, inode, length and time of the last modification; or the absence of a file. A file in an
+/// equal state has equal content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileState(Option<(u64, u64, i64, i64, u64)>);
 

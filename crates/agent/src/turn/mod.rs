@@ -97,7 +97,7 @@ pub(crate) struct RunningTurn<'a> {
     trace: Option<Arc<str>>,
 }
 
-/// Runs one turn. Always returns the turn's one ending.
+/// Runs one turn and always returns its ending.
 pub(crate) async fn run(
     cx: TurnCx<'_>,
     history: &mut RunHistory,

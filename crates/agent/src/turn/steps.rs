@@ -66,7 +66,7 @@ impl RunningTurn<'_> {
         self.finish = answer.finish;
         self.pending.push(model.record);
         if self.work.is_stopped() {
-            // The answer was complete before the stop was noticed: it is logged, but no longer shown.
+            // The answer was complete before the stop was noticed, so it is logged, but no longer shown.
             self.engine.acknowledge();
             return Err(TurnInterrupt::Stopped);
         }

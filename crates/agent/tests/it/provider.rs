@@ -63,7 +63,7 @@ async fn streamed_call_is_metered_once_and_fits_its_budget() {
     assert!((5_000..5_100).contains(&output), "{output}");
 }
 
-/// Returns the finish reasons of the model calls in a log.
+/// Returns the recorded finish reason of each model call; `None` for a complete answer.
 fn cuts(records: &[SessionRecord]) -> Vec<Option<FinishReason>> {
     let cuts = records.iter().filter_map(|record| match record {
         SessionRecord::CallFinished { id, finish, .. } if id.as_str().starts_with("step_") => {

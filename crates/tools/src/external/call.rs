@@ -97,7 +97,7 @@ impl ExternalTool {
             // The stop may have come before the id was set.
             self.requests.cancel(id, cause_of(&scope));
         }
-        // The queue drops no reply without sending an end.
+        // The queue sends an end through each reply channel before it drops the channel.
         let unconfirmed = async {
             if self.requests.confirms_cancellation() {
                 std::future::pending::<()>().await;

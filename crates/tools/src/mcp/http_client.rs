@@ -145,7 +145,7 @@ impl HttpClient {
             return Err(StreamableHttpError::UnexpectedContentType(content_type));
         }
         let body = read_body(response).await?;
-        // A refusal without a protocol error is reported by its status. The most common one is a missing key.
+        // A refusal without a protocol error is reported by its status, in particular a missing key.
         let is_answer =
             is_json && !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
         let read = is_answer.then(|| self.parse(&body)).transpose()?;

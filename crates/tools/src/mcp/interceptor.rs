@@ -1,7 +1,7 @@
 //! Interceptor of every message of a connection, before the protocol library.
 //!
-//! The interceptor takes the answers to calls by id, so that an answer after a cancellation is not lost, and it shows
-//! progress in order. The interceptor drops unneeded messages, so that a flood of them costs only their parsing.
+//! The interceptor takes the answers to calls by id, so that an answer after a cancellation is still delivered, and it
+//! shows progress in order. The interceptor drops unneeded messages, so that a flood of them costs only their parsing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

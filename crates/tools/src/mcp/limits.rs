@@ -41,7 +41,8 @@ pub const CALLS_MAX: usize = 32;
 /// once.
 pub(super) const REQUESTS_OPEN_MAX: usize = 32;
 
-/// Interval at which the latest progress of a call is shown: as often as people can read it, at any rate of the server.
+/// Interval at which the latest progress of a call is shown: as often as people can read it, independent of the
+/// server's rate.
 pub(super) const PROGRESS_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Size of the kept end of a server's standard error, in bytes, for the reason of its failure.

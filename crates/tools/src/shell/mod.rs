@@ -99,7 +99,7 @@ impl ShellTool {
             input_schema: schema_of::<ShellArguments>(),
             effect: Effect::Irreversible,
             timeout: None,
-            // Models expect concurrent runs of several calls in one step, because providers document them.
+            // Providers document that several calls in one step run concurrently, so models expect that.
             parallel: true,
             name_in_rules: None,
         };

@@ -124,8 +124,7 @@ pub(super) fn ended_by_itself(item: &ReceiptItem) -> bool {
     matches!(item.state, ItemState::Finished { .. })
 }
 
-/// Stops the work that a call left in its scope when it returned. Returns the receipt if that work still runs after the
-/// stop.
+/// Stops the work that still runs in the scope of a call after its return. Returns the receipt unless all work ended.
 pub(super) async fn end_leftovers(scope: &Scope) -> Option<Arc<Receipt>> {
     if scope.is_quiet() || scope.is_stopped() {
         return None;

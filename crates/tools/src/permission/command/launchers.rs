@@ -30,7 +30,7 @@ const INTERPRETERS: &str = "awk bun dc deno elixir erl gawk ghci gnuplot groovy 
     m4 mariadb mawk mysql nawk node nodejs nu octave original-awk osascript perl php prove psql pypy python R \
     Rscript ruby runghc scala sqlite3 swift ts-node tsx";
 
-/// Programs with a command that starts a shell, or with a shell command as an argument.
+/// Programs that have a command to start a shell, or that take a shell command as an argument.
 const EDITORS_AND_PAGERS: &str = "ed editor emacs emacs-gtk emacs-lucid emacs-nox emacsclient ex ftp fzf hg less lynx mail mailx man more most \
     mutt nano nc ncat netcat nvim pager pico rlogin rview rvim socat svn telnet vi view vim vimdiff vipw visudo \
     w3m";
@@ -109,7 +109,8 @@ pub(super) fn may_run_another(program: &str, arguments: &[CommandWord]) -> bool 
     names(program).any(|name| {
         match name {
             "sed" => return sed::may_run_another(arguments),
-            // The short form `for x do` has a command in the same clause. That command is not parsed, so it may be any one.
+            // The short form `for x do` has a command in the same clause, which is not parsed. So this form counts as a
+            // command that may run another program.
             "for" => {
                 let is_short = arguments.get(1).is_some_and(|word| word.text != "in");
                 return is_short || arguments.first().is_some_and(is_special_variable);

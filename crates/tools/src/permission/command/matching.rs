@@ -5,10 +5,10 @@
 //! allows the command does not remove the doubt: with `allow = ["shell:env"]` and `deny = ["shell:rm"]`, both rules
 //! apply.
 //!
-//! The opposite rule would be certainty only about programs that are known to run no other program. With a denying
-//! rule, it would make `--yes` useless, because `cargo test` runs the programs of its tests. So a program that
-//! [`launchers`] does not list is assumed to run no other program, and a denying rule guards only against plain forms.
-//! A denying rule is not a sandbox.
+//! The opposite approach, certainty only about programs that are known to run no other program, would make `--yes`
+//! useless with a denying rule, because `cargo test` runs the programs of its tests. So a program that [`launchers`]
+//! does not list is assumed to run no other program, and a denying rule guards only against plain forms. A denying rule
+//! is not a sandbox.
 
 use super::launchers;
 use super::parsed::{CommandWord, PrefixMatch};
