@@ -1,4 +1,4 @@
-//! Commands for the owner, which it carries out between two turns.
+//! Commands that the owner of a session carries out between two turns.
 
 use std::collections::VecDeque;
 
@@ -60,22 +60,22 @@ pub(crate) enum DetachTarget {
 /// Result of a detach for one piece of background work.
 #[derive(Debug)]
 pub struct DetachResult {
-    /// The work, as the log names it.
+    /// The work as the log names it.
     pub work: UnendedWork,
-    /// Reason for which the work still belongs to the session, if it could not be detached.
+    /// Reason why the work was not detached and still belongs to the session; `None` if it was detached.
     pub refused: Option<BackgroundDetachError>,
 }
 
-/// Reason for which the last turn was not removed.
+/// Reason why the last turn was not removed.
 #[derive(Debug, thiserror::Error)]
 pub enum UndoError {
-    /// A turn runs or messages wait: the last turn is not determined yet.
+    /// A turn runs or messages wait, so the last turn is not determined yet.
     #[error("a turn is running")]
     Busy,
-    /// There is no turn, or only a summary of it.
+    /// The conversation has no turn, or only a summary of it.
     #[error("no turn to undo")]
     NothingToUndo,
-    /// The log failed or refused.
+    /// The log failed or rejected the request.
     #[error(transparent)]
     Session(#[from] SessionError),
     /// The session could not be opened.
@@ -86,16 +86,16 @@ pub enum UndoError {
     Closed(#[from] MessageRefused),
 }
 
-/// Reason for which background work was not detached.
+/// Reason why background work was not detached.
 #[derive(Debug, thiserror::Error)]
 pub enum BackgroundDetachError {
-    /// No such work runs.
+    /// No running background work has this id.
     #[error("no running background work has this id")]
     NotRunning,
-    /// Only processes with a keeper can outlive their session.
+    /// The work cannot outlive its session: only processes with a keeper can.
     #[error("cannot be detached: {0}")]
     NotPossible(String),
-    /// The log failed or refused: nothing was detached.
+    /// The log failed or rejected the request; nothing was detached.
     #[error(transparent)]
     Session(#[from] SessionError),
     /// The session could not be opened.

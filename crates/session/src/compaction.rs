@@ -19,7 +19,7 @@ pub struct CompactionLimits {
 }
 
 impl Default for CompactionLimits {
-    /// Half of the context of common models, and enough turns to show the topic.
+    /// Half of the context of common models, and enough turns to keep the topic clear.
     fn default() -> Self {
         Self {
             tokens_max: 64_000,
@@ -28,32 +28,32 @@ impl Default for CompactionLimits {
     }
 }
 
-/// Result of a compaction, as in the log.
+/// Result of a compaction, as recorded in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompactionResult {
-    /// Number of messages that were dropped.
+    /// Number of dropped messages.
     pub messages_dropped: u32,
-    /// Number of turns that were dropped. They still count for the limit of turns.
+    /// Number of dropped turns. The turn limit still counts these turns.
     pub turns_dropped: u32,
-    /// Summary that replaces them.
+    /// Summary that replaces the dropped messages.
     pub summary: Arc<str>,
     /// Usage of the model call for the summary.
     pub usage: Usage,
 }
 
-/// Reason for which nothing was compacted. The conversation is unchanged.
+/// Reason why nothing was compacted. The conversation is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum CompactError {
-    /// The conversation has no more turns than are kept.
+    /// The conversation has no more turns than the number to keep.
     #[error("nothing to compact: only {}", turn_count(*.0))]
     TooShort(usize),
-    /// A stop was first.
+    /// A stop came first.
     #[error("stopped: {0}")]
     Stopped(Cause),
-    /// The model gave no summary.
+    /// The model returned no summary.
     #[error("the model gave no summary: {0}")]
     NoSummary(String),
-    /// The log failed or refused.
+    /// The log failed or rejected the request.
     #[error(transparent)]
     Session(#[from] SessionError),
     /// The session could not be opened.
@@ -68,12 +68,14 @@ fn turn_count(turns: usize) -> String {
     format!("{turns} turn{}", if turns == 1 { "" } else { "s" })
 }
 
-/// Prompt for the summary. The summary replaces the messages, so it must hold all that the conversation still needs.
+/// Prompt for the summary. The summary replaces the messages, so it must contain everything that the conversation still
+/// needs.
 pub(crate) const ASK_SUMMARY: &str = "Summarise the conversation so far for yourself: it will be dropped, and you go on \
     with your summary alone. Keep what was asked and decided, what was done and found out, names of files and \
     identifiers, and what is open. Leave out greetings and what has become irrelevant. Answer with the summary only.";
 
-/// Number of messages and turns to drop, from the first. `None` if there are no more turns than are kept.
+/// Returns the number of messages and turns to drop from the start. `None` if there are no more turns than
+/// `turns_kept`.
 pub(crate) fn cut(conversation: &Conversation, turns_kept: u32) -> Option<(u32, u32)> {
     let dropped = conversation.spans.len().checked_sub(turns_kept as usize)?;
     if dropped == 0 {

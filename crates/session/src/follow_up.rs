@@ -16,12 +16,13 @@ pub enum FollowUp {
     Reject,
     /// The message waits for its turn.
     Enqueue,
-    /// The message stops the running turn and all waiting messages, then starts its own turn. Their texts and completed
-    /// steps stay in the conversation.
+    /// The message stops the running turn and all waiting messages, then starts its own turn. The conversation keeps
+    /// their texts and completed steps.
     Interrupt,
-    /// As `interrupt`, but nothing of the stopped turns stays in the conversation.
+    /// Like `interrupt`, but the conversation keeps nothing of the stopped turns.
     Replace,
-    /// The message is handed to the running turn, which takes it before its next step. If no turn takes it, it waits.
+    /// The message is handed to the running turn, which takes it before its next step. A message that the turn does not
+    /// take waits.
     Steer,
 }
 

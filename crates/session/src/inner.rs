@@ -1,7 +1,7 @@
 //! State shared by the handles of a session and its owner.
 //!
-//! The lock is held for short sections without waiting, and never during a stop: so a stop is accepted even if the
-//! owner, its store or its model hang.
+//! The lock is held only for short sections without waiting, and never during a stop. A session therefore accepts a
+//! stop even if the owner, its store or its model hangs.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::queued_turn::QueuedTurn;
 use crate::source::SessionHost;
 use crate::stop_list::StopList;
 
-/// A session: the parts that its handles and its owner share.
+/// The parts of a session that its handles and its owner share.
 pub(crate) struct SessionInner {
     pub(crate) host: Arc<SessionHost>,
     leave: LeaveRegistry,
@@ -34,9 +34,9 @@ pub(crate) struct SessionInner {
     pub(crate) questions: Arc<Questions>,
     /// Wakes the owner after a change.
     pub(crate) changed: Notify,
-    /// Wakes the owner, while it waits for them, after a receipt is complete.
+    /// Wakes the waiting owner after a receipt is complete.
     pub(crate) completed: Notify,
-    /// Set when the session has ended for good.
+    /// Set when the session ends permanently.
     pub(crate) ended: SetOnce<()>,
     pub(crate) state: Mutex<LockedState>,
 }
@@ -44,14 +44,14 @@ pub(crate) struct SessionInner {
 /// Removes a session from its registry.
 pub(crate) type LeaveRegistry = Box<dyn Fn(&SessionInner) + Send + Sync>;
 
-/// End of the log, known without opening it.
+/// End of the log, known without opening the log.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LogPosition {
     pub(crate) last_turn: TurnNumber,
     pub(crate) version: Version,
 }
 
-/// State behind the lock of the session.
+/// State protected by the lock of the session.
 pub(crate) struct LockedState {
     pub(crate) queue: MessageQueue<Arc<QueuedTurn>>,
     pub(crate) policy: FollowUp,
@@ -62,9 +62,9 @@ pub(crate) struct LockedState {
     pub(crate) last: Option<Arc<QueuedTurn>>,
     pub(crate) commands: CommandQueue,
     pub(crate) orphans: OrphanList,
-    /// Stops that are not answered yet, or whose receipts the log does not have yet.
+    /// Stops without an answer, and stops with receipts that are not in the log yet.
     pub(crate) stops: StopList,
-    /// True if the last write of a receipt outside of a turn's ending has failed.
+    /// True if the last write of a receipt has failed. Receipts in the ending of a turn do not count.
     pub(crate) has_unstored_receipt: bool,
     /// An open log that the owner has not taken yet.
     pub(crate) opened: Option<Box<SessionWriter>>,
@@ -76,7 +76,7 @@ pub(crate) struct AwakeSession {
     pub(crate) scope: Scope,
     /// Parent of all background work; replaced after each stop of all background work.
     pub(crate) background_scope: Scope,
-    /// Former background scopes that still have work: a later stop joins their stops.
+    /// Former background scopes that still contain work. A later stop joins the stops of these scopes.
     pub(crate) being_stopped: Vec<Scope>,
     /// Background work of each message: parts of the background scopes.
     pub(crate) by_message: Vec<(MessageId, Scope)>,
@@ -122,16 +122,16 @@ impl SessionInner {
         })
     }
 
-    /// Opens the log, and recovers it.
+    /// Opens the log and recovers it.
     pub(crate) async fn resume_log(&self) -> Result<Box<SessionWriter>, SessionError> {
         let log = Arc::clone(&self.host.log);
         let at = (self.host.options.now)();
         let writer = SessionWriter::resume(log, self.id.clone(), at).await?;
-        // On the heap: it waits in futures.
+        // Boxed to keep the futures that hold the writer small.
         Ok(Box::new(writer))
     }
 
-    /// Notes that the session has ended for good. It may be known already.
+    /// Marks the session as permanently ended. Further calls change nothing.
     pub(crate) fn end(&self) {
         (self.leave)(self);
         self.parts.end();
@@ -157,8 +157,8 @@ impl Drop for SessionInner {
 }
 
 impl AwakeSession {
-    /// Creates a scope for the background work of a turn, if a message caused the turn. Call it before the turn can start
-    /// background work.
+    /// Creates a scope for the background work of a turn that a message caused. Must be called before the turn can
+    /// start background work.
     pub(crate) fn begin_background_of(&mut self, message: Option<&MessageId>) {
         let Some(background) = &self.background else {
             return;
@@ -166,7 +166,7 @@ impl AwakeSession {
         let above = &self.background_scope;
         let own = message.and_then(|message| {
             let label = format!("{}/{message}", above.label());
-            // Refused only if all background work is being stopped.
+            // Fails only if all background work is being stopped.
             let own = above.child(label, ScopeOptions::default()).ok()?;
             Some((message.clone(), own))
         });

@@ -1,4 +1,4 @@
-//! Acceptance of messages and commands from handles. If the session sleeps, it wakes: a new owner starts.
+//! Intake of messages and commands from handles. Wakes a sleeping session by starting a new owner.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::queued_turn::QueuedTurn;
 use crate::unended::UnendedWork;
 
 impl SessionInner {
-    /// Starts the owner of a session whose log is open.
+    /// Starts the owner of a session with this open log.
     pub(crate) fn start_with(
         self: &Arc<Self>,
         writer: SessionWriter,
@@ -29,7 +29,7 @@ impl SessionInner {
         self.wake(&mut state).map(drop)
     }
 
-    /// Returns the session's scopes. If the session sleeps, creates them and starts the owner.
+    /// Returns the session's scopes. If the session sleeps, creates the scopes and starts the owner.
     fn wake(self: &Arc<Self>, state: &mut LockedState) -> Result<AwakeSession, NotStarted> {
         if let Some(awake) = &state.awake {
             return Ok(awake.clone());
@@ -47,12 +47,13 @@ impl SessionInner {
             conversation: None,
         };
         state.awake = Some(awake.clone());
-        // The owner is not work of the scope: it accounts for the work. It ends when the session sleeps or is closed.
+        // The owner accounts for the work of the scope, so it is not itself work of the scope. The owner ends when the
+        // session sleeps or is closed.
         drop(scope.spawn_engine(owner::run(Arc::clone(self), scope.clone())));
         Ok(awake)
     }
 
-    /// Accepts a message. On return a stop of its turn covers it.
+    /// Accepts a message. On return a stop of its turn covers the message.
     pub(crate) fn send(self: &Arc<Self>, message: NewMessage) -> Result<MessageHandle, SendError> {
         if message.text.trim().is_empty() {
             return Err(SendError::Empty);
@@ -85,7 +86,7 @@ impl SessionInner {
         });
         let queued = QueuedTurn::open(&awake.scope, label, prompt, deadline).map_err(refused)?;
         if let Some(cause) = message.stopped {
-            // Before the owner can begin the turn.
+            // Must happen before the owner can begin the turn.
             queued.controls.set_stopped_before();
             queued.stop(cause, &awake.background_scope);
         }
@@ -111,7 +112,7 @@ impl SessionInner {
         })
     }
 
-    /// Queues a command for the owner, who carries it out between two turns.
+    /// Queues a command, which the owner carries out between two turns.
     pub(crate) fn command(self: &Arc<Self>, command: OwnerCommand) -> Result<(), MessageRefused> {
         self.command_if(command, |_| true).map(drop)
     }

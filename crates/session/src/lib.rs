@@ -1,7 +1,7 @@
 //! Sessions: conversations that people can interrupt, extend and leave running.
 //!
 //! [`Sessions`] creates and resumes sessions; a [`Session`] is a cheap handle to one session. Each session has one
-//! owner, a task that alone writes to the session's log and runs its turns one after another. Handles send
+//! owner: a task that runs the turns one after another and is the only writer of the session's log. Handles send
 //! [messages](Session::send) to the owner, stop [a target](StopTarget) and [subscribe to events](Session::subscribe).
 //! Dropping a handle, or a future that waits, stops nothing.
 //!
@@ -39,19 +39,20 @@
 //! ```
 //!
 //! # Order of events
-//! A message gets its place in the queue at once ([`Session::send`]); its turn starts when all earlier turns have
-//! ended, and the message gets its outcome when its turn ends. Then the event `assistant_idle` follows, with the
-//! background work that still runs, and `session_idle` once no attached background work runs. The model learns of ended
-//! background work with the next message, or at once ([`OnBackgroundEnd`]).
+//! A message gets its place in the queue at once ([`Session::send`]). Its turn starts when all earlier turns have
+//! ended, and the message gets its outcome when its turn ends. The event `assistant_idle` follows, with the background
+//! work that still runs; `session_idle` follows once no attached background work runs. The model receives a note about
+//! ended background work with the next message, or at once ([`OnBackgroundEnd`]).
 //!
 //! # Modules
-//! - `registry` is the list of the open sessions of a system, with reservations of their ids; `parts` are values that servers
-//!   attach to them.
-//! - `intake` accepts messages and commands from handles; `queue` decides what happens with a message, synchronously and
-//!   without a runtime; `queued_turn` is one queued turn, which a stop covers from the moment of sending.
-//! - `inner` is the state that handles and owner share; `owner` is the owner's task; `events` are for subscribers.
+//! - `registry` is the list of the open sessions of a system, with reservations of their ids; `parts` are values that
+//!   servers attach to sessions.
+//! - `intake` accepts messages and commands from handles. `queue` decides the order of the messages, synchronously and
+//!   without a runtime. `queued_turn` is one queued turn, which a stop covers from the moment of sending.
+//! - `inner` is the state that handles and owner share; `owner` is the owner's task; `events` distributes events to
+//!   subscribers.
 //! - `stop` accepts stops and finds their scopes; `stop_handle` has the targets and the handle of an accepted stop.
-//! - `unended` compares the background work in the log with the running processes; `orphans` lists the work that runs
+//! - `unended` compares the background work in the log with the running processes. `orphans` lists the work that runs
 //!   without this process, and `orphan_stop` stops it.
 
 mod command;

@@ -1,4 +1,4 @@
-//! A message, from sending to outcome.
+//! A message, from its sending to its outcome.
 
 use std::sync::{Arc, OnceLock};
 
@@ -19,16 +19,16 @@ use crate::stop_handle::SessionStop;
 pub struct NewMessage {
     /// Text of the message.
     pub text: Arc<str>,
-    /// Id of the message, unique in its session; `None`: a new id. With an id of its own the sender finds the answer
+    /// Id of the message, unique in its session; `None` for a new id. A sender that chooses the id can find the answer
     /// again after a crash ([`Session::committed_answer`](crate::Session::committed_answer)).
     pub id: Option<MessageId>,
-    /// Policy if a turn runs; `None`: the session's policy.
+    /// Policy for the case that a turn runs; `None` for the session's policy.
     pub policy: Option<FollowUp>,
-    /// Deadline at which its turn stops with cause `deadline`, running or waiting.
+    /// Deadline at which the running or waiting turn stops with cause `deadline`.
     pub deadline: Option<MessageDeadline>,
-    /// Set if the turn must end at its start, because the caller was stopped before it could send the message.
+    /// Cause of a stop that reached the caller before it could send the message. If set, the turn ends at its start.
     pub stopped: Option<Cause>,
-    /// W3C trace context of the message (`traceparent`). The tools of its turn receive it; a stop never cancels it.
+    /// W3C trace context of the message (`traceparent`). The tools of the turn receive it; a stop never cancels it.
     pub trace: Option<Arc<str>>,
 }
 
@@ -37,7 +37,7 @@ pub struct NewMessage {
 pub struct MessageDeadline {
     /// Time on Tokio's clock.
     pub at: Instant,
-    /// Name of the deadline in receipts: `run deadline of 2s`.
+    /// Name of the deadline in receipts, such as `run deadline of 2s`.
     pub detail: Arc<str>,
 }
 
@@ -84,7 +84,7 @@ impl<T: Into<Arc<str>>> From<T> for NewMessage {
     }
 }
 
-/// Reason for which a message was refused. Nothing was changed.
+/// Reason why a message was refused. Nothing was changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
     /// The session does not accept the message now.
@@ -98,10 +98,10 @@ pub enum SendError {
     Stopped(Cause),
 }
 
-/// A message that was accepted. Dropping this stops nothing.
+/// An accepted message. Dropping the handle stops nothing.
 #[derive(Debug, Clone)]
 pub struct MessageHandle {
-    /// Id of the message in the log and in every event that it causes.
+    /// Id of the message in the log and in every event that the message causes.
     pub id: MessageId,
     /// Initial place of the message.
     pub admission: Admission,
@@ -128,30 +128,30 @@ impl MessageHandle {
 pub struct MessageOutcome {
     /// The message.
     pub message: Option<MessageId>,
-    /// Turn that the message caused or was handed to. It is the epoch of the reply: a client that has seen a higher
-    /// number drops this outcome. `None`: the session could not be opened.
+    /// Turn that the message caused or was handed to; `None` if the session could not be opened. The number is the
+    /// epoch of the reply: a client that has seen a higher number drops this outcome.
     pub turn: Option<TurnNumber>,
-    /// Reason of the turn's end.
+    /// Reason for the end of the turn.
     pub stop_reason: StopReason,
-    /// Cause, unless the turn was committed.
+    /// Cause of the ending; `None` if the turn was committed.
     pub cause: Option<Cause>,
     /// The answer; empty unless the turn completed.
     pub output: Arc<str>,
-    /// Reason for which the model ended the answer; `None` unless the turn completed.
+    /// Reason why the model ended the answer; `None` unless the turn completed.
     pub finish: Option<FinishReason>,
     /// Metered usage.
     pub usage: Usage,
-    /// Receipt of the stop, if something had to be stopped.
+    /// Receipt of the stop; `None` if there was nothing to stop.
     pub receipt: Option<Arc<Receipt>>,
-    /// The failure, if there was one.
+    /// The failure; `None` if the turn did not fail.
     pub error: Option<TurnError>,
-    /// Calls that were denied.
+    /// Denied calls.
     pub denials: Vec<Denial>,
     /// Number of steps of the turn.
     pub steps: u32,
-    /// True if the store has confirmed that the turn's ending is written, or that it is not.
+    /// True if the store has confirmed either that it wrote the turn's ending, or that it did not.
     pub is_ending_known: bool,
-    /// True if the log has the turn's ending.
+    /// True if the log contains the turn's ending.
     pub is_ending_written: bool,
 }
 
@@ -188,7 +188,7 @@ impl MessageOutcome {
         }
     }
 
-    /// Known part of the outcome of a message that has not ended. `stopping` is the requested stop.
+    /// The known part of the outcome of a message that has not ended. `stopping` is the requested stop.
     pub(crate) fn provisional(sent: &MessageHandle, stopping: Option<&SessionStop>) -> Self {
         if let Some(ended) = sent.state.ended_turn() {
             return Self {
@@ -204,7 +204,7 @@ impl MessageOutcome {
         };
         let reason = cause.as_ref().and_then(|cause| cause.kind.stop_reason());
         let interrupted = sent.state.controls.interrupted_turn();
-        // Another stop may have been first.
+        // Another stop may have come first.
         let interrupted = interrupted.filter(|turn| cause.as_ref() == Some(&turn.cause));
         let (reason, failed) = match interrupted {
             Some(turn) => (Some(turn.reason), turn.error),
@@ -228,7 +228,7 @@ impl MessageOutcome {
         }
     }
 
-    /// Outcome of a message that never had a turn.
+    /// Outcome of a message without a turn.
     pub(crate) fn failed(message: Option<MessageId>, error: TurnError) -> Self {
         Self {
             error: Some(error),
@@ -256,11 +256,11 @@ impl MessageOutcome {
     }
 }
 
-/// Outcome of a message, once it is set, and state of its turn until then.
+/// Outcome of a message once it is set, and state of its turn until then.
 #[derive(Debug, Default)]
 pub(crate) struct MessageState {
     outcome: SetOnce<Arc<MessageOutcome>>,
-    /// Number of the turn, once it has begun.
+    /// Number of the turn, once the turn has begun.
     turn: OnceLock<TurnNumber>,
     decision: Arc<CommitDecision>,
     controls: Arc<RunControls>,
@@ -277,7 +277,7 @@ impl MessageState {
 
     /// Sets the number of the turn at its start.
     pub(crate) fn begin(&self, turn: TurnNumber) {
-        // A message has one turn.
+        // A message has only one turn.
         let _ = self.turn.set(turn);
     }
 
@@ -285,7 +285,7 @@ impl MessageState {
         self.turn.get().is_some()
     }
 
-    /// True if the turn has an ending that the store has confirmed or refused.
+    /// True if the store has confirmed or refused the turn's ending.
     pub(crate) fn is_settled(&self) -> bool {
         self.outcome
             .get()
@@ -302,7 +302,8 @@ impl MessageState {
         Some(MessageOutcome::of_turn(None, &turn))
     }
 
-    /// Metered usage so far. Before the turn has ended, a model call may be running whose usage is unknown.
+    /// Metered usage so far. Marked as estimated, because before the end of the turn a model call with unknown usage
+    /// may be running.
     fn usage_now(&self) -> Usage {
         Usage {
             estimated: true,
@@ -310,8 +311,8 @@ impl MessageState {
         }
     }
 
-    /// Confirmed effect on the conversation before the turn has ended: a turn that is rolled back changes nothing, even
-    /// if its ending is not written.
+    /// Confirmed effect on the conversation before the end of the turn. A rolled-back turn changes nothing, even if its
+    /// ending is not written.
     fn conversation_now(&self) -> ConversationEffect {
         let policy = match self.decision.verdict() {
             Some(CommitVerdict::Stop(cause)) => self.controls.stop_policy(cause),
@@ -323,7 +324,8 @@ impl MessageState {
         }
     }
 
-    /// Receipt of a stop of this message's turn, with the effect on the conversation and the usage as known now.
+    /// Receipt of a stop of this message's turn, completed with the effect on the conversation and the usage as known
+    /// now.
     pub(crate) fn complete_now(&self, receipt: &Receipt) -> Receipt {
         let known = self
             .try_outcome()
@@ -342,7 +344,7 @@ impl MessageState {
         Arc::clone(self.outcome.wait().await)
     }
 
-    /// Sets the outcome. The first call decides.
+    /// Sets the outcome. Only the first call has an effect.
     pub(crate) fn resolve(&self, outcome: MessageOutcome) {
         drop(self.outcome.set(Arc::new(outcome)));
     }

@@ -1,7 +1,7 @@
 //! Checks and stops of orphaned work.
 //!
-//! Such work is below no scope, because this session must not end it unasked. A stop moves the work into a scope; from
-//! then on the stop proceeds as for all work.
+//! Orphaned work is not below any scope of the session, because the session must not end it without a request. A stop
+//! moves the work into a scope, and then proceeds as for all other work.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use allstop_scope::{Scope, ScopeOptions, WorkSpec};
 use crate::inner::{LockedState, SessionInner};
 use crate::unended::{self, UnendedWork};
 
-/// Work that a stop has taken into scopes, and work that it could not take.
+/// Orphaned work that a stop has taken into scopes, and receipt items for work that the stop could not take.
 #[derive(Default)]
 pub(crate) struct Taken {
     pub(crate) scopes: Vec<Scope>,
@@ -26,7 +26,7 @@ impl SessionInner {
         self.state.lock().orphans.works()
     }
 
-    /// Checks the work again. Ended work is not checked again, since the check would read all of `/proc`.
+    /// Checks the orphaned work again. Skips ended work, since a check reads all of `/proc`.
     pub(crate) async fn check_orphans(&self, scope: &Scope) -> Vec<UnendedWork> {
         let works = unended::check_alive(scope, self.orphaned_work()).await;
         let mut state = self.state.lock();
@@ -38,7 +38,7 @@ impl SessionInner {
         works
     }
 
-    /// Takes work into a scope below `parent`, if it runs. From then on a stop of that scope ends it.
+    /// Takes running work into a scope below `parent`. From then on a stop of that scope ends the work.
     pub(crate) fn take_orphan(
         self: &Arc<Self>,
         state: &mut LockedState,
@@ -53,7 +53,7 @@ impl SessionInner {
             taken.scopes.push(scope.clone());
             return;
         }
-        // Under the lock of the session: of two concurrent stops the second joins the first.
+        // Runs under the lock of the session, so the second of two concurrent stops joins the first.
         match attach(&orphan.work, parent) {
             Ok(Some((scope, ended))) => {
                 self.watch_end(id.clone(), &scope, ended);
@@ -65,7 +65,7 @@ impl SessionInner {
         }
     }
 
-    /// Keeps the state of the ended work for the log.
+    /// Keeps the final state of the work for the log.
     fn watch_end(
         self: &Arc<Self>,
         id: BackgroundId,
@@ -88,7 +88,7 @@ impl SessionInner {
     }
 }
 
-/// Work that runs, or may run, but cannot be verified, and is left alone.
+/// Receipt item for work that runs, or may run, and is left alone because it cannot be verified.
 fn not_taken(work: &UnendedWork, why: &str) -> ReceiptItem {
     let pid = work.stop_pid();
     let end = pid.map_or(String::new(), |pid| format!("; end it: kill {pid}"));
@@ -100,7 +100,7 @@ fn not_taken(work: &UnendedWork, why: &str) -> ReceiptItem {
     item
 }
 
-/// Work without an owner that runs, or may run out of view, as an item.
+/// Receipt item for work without an owner that runs, or may run out of view.
 pub(crate) fn running_item(work: &UnendedWork) -> ReceiptItem {
     let out_of_view = work.is_out_of_view();
     let state = if out_of_view {
@@ -118,8 +118,8 @@ pub(crate) fn running_item(work: &UnendedWork) -> ReceiptItem {
     item
 }
 
-/// Attaches the work to a new scope, as one item of a receipt. Returns the scope and a future of the work's end.
-/// `None`: the work has already ended. `Err`: reason for which the work runs and is left alone.
+/// Attaches the work to a new scope, as one item of a receipt. Returns the scope and a future of the work's end, or
+/// `None` if the work has already ended. `Err` contains the reason why the running work is left alone.
 fn attach(
     work: &UnendedWork,
     parent: &Scope,

@@ -15,11 +15,11 @@ pub(crate) struct OrphanList(Vec<OrphanedWork>);
 #[derive(Debug)]
 pub(crate) struct OrphanedWork {
     pub(crate) work: UnendedWork,
-    /// Scope of the work, once a stop was requested.
+    /// Scope of the work; `None` before a stop is requested.
     pub(crate) scope: Option<Scope>,
-    /// State after the stop, until it is recorded.
+    /// State after the stop, until the log records it.
     pub(crate) ended: Option<ItemState>,
-    /// True once that state was taken for the log.
+    /// True after [`OrphanList::take_ends`] has taken the state for the log.
     is_recorded: bool,
 }
 
@@ -37,8 +37,8 @@ impl OrphanList {
         }
     }
 
-    /// Takes over the result of a check. Returns the works whose end nobody records: those that are gone, unless a stop has
-    /// taken them, which records their end itself.
+    /// Stores the result of a check. Returns the ids of ended work that needs a record. Work that a stop has taken is
+    /// not among them, because the stop records the end.
     pub(crate) fn checked(&mut self, works: Vec<UnendedWork>) -> Vec<BackgroundId> {
         let mut lost = Vec::new();
         for work in works {
@@ -56,7 +56,7 @@ impl OrphanList {
         lost
     }
 
-    /// Forgets the scopes of stops: they have ended with the session's own scope.
+    /// Drops the scopes of stops, which have ended with the session's own scope.
     pub(crate) fn forget_stops(&mut self) {
         for orphan in &mut self.0 {
             orphan.scope = None;
@@ -88,7 +88,7 @@ impl OrphanList {
         ended.collect()
     }
 
-    /// True if a stop has taken work whose end is not known yet.
+    /// True if a stop has taken work with an end that is not known yet.
     pub(crate) fn are_ending(&self) -> bool {
         let mut orphans = self.0.iter();
         orphans

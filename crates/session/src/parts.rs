@@ -7,8 +7,8 @@ use parking_lot::Mutex;
 
 type SessionPart = Arc<dyn Any + Send + Sync>;
 
-/// The parts of a session, at most one of each type; `None` once the session has ended. A part may hold the session: its
-/// end breaks the circle.
+/// The parts of a session, at most one of each type; `None` after the end of the session. A part may hold the session:
+/// the end of the session breaks the reference cycle.
 pub(crate) struct SessionParts(Mutex<Option<Vec<SessionPart>>>);
 
 impl Default for SessionParts {
@@ -18,7 +18,7 @@ impl Default for SessionParts {
 }
 
 impl SessionParts {
-    /// Attaches a part in the place of one of that type.
+    /// Attaches a part. Replaces an attached part of this type.
     pub(crate) fn set<T: Any + Send + Sync>(&self, part: Arc<T>) {
         let former = self.take::<T>();
         if let Some(parts) = &mut *self.0.lock() {

@@ -1,8 +1,8 @@
 //! Permission questions: events that any subscriber can answer, once.
 //!
-//! A question waits while the session has subscribers; later subscribers receive it, too. After the last subscriber has
-//! left it stays open for [`SessionOptions::unanswered_after`], so that a client can return; then it counts as
-//! [`PermissionAnswer::Unanswered`], which is a denial with that reason.
+//! A question waits while the session has subscribers; later subscribers also receive the question. After the last
+//! subscriber has left, the question stays open for [`SessionOptions::unanswered_after`], so that a client can return.
+//! Then the question counts as [`PermissionAnswer::Unanswered`], which is a denial with that reason.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,9 +25,9 @@ use crate::source::SessionOptions;
 pub enum AnswerResult {
     /// The answer was accepted.
     Taken,
-    /// Another answer was first, or a stop removed the question.
+    /// Another answer came first, or a stop removed the question.
     TooLate,
-    /// No such question was ever asked.
+    /// No question has ever had this id.
     NotFound,
 }
 
@@ -71,7 +71,7 @@ impl Questions {
         let Some(number) = number_of(id) else {
             return AnswerResult::NotFound;
         };
-        // The caller that removes the entry answers it: there is no second answer.
+        // Only the caller that removes the entry sends the answer, so there is no second answer.
         match self.open.lock().remove(&number) {
             Some((_, tx)) => match tx.send(answer) {
                 Ok(()) => AnswerResult::Taken,
@@ -83,7 +83,8 @@ impl Questions {
     }
 }
 
-/// Path of `agent` calls to the sub-agent that asks: a sub-agent's session id is its parent's id and the call.
+/// Path of `agent` calls to the sub-agent that asks. The session id of a sub-agent consists of its parent's id and the
+/// call.
 fn agents_of(session: &SessionId, asks: &SessionId) -> Vec<CallId> {
     let below = asks.as_str().strip_prefix(session.as_str());
     let path = below.and_then(|below| below.strip_prefix('/'));
@@ -96,7 +97,7 @@ fn number_of(id: &QuestionId) -> Option<u64> {
     id.as_str().strip_prefix("q_")?.parse().ok()
 }
 
-/// Guard that removes the question, even if the caller is dropped.
+/// Guard that removes the question, even if the future of the caller is dropped.
 struct OpenQuestionGuard<'a> {
     questions: &'a Questions,
     number: u64,
@@ -147,7 +148,7 @@ impl Prompter for Questions {
                 biased;
                 // The sender is dropped only after its answer, or with the question.
                 answer = &mut rx => answer.unwrap_or(PermissionAnswer::deny()),
-                // Here too, the caller that removes the entry answers it.
+                // Here too, only the caller that removes the entry answers it.
                 () = unwatched_for => {
                     let is_ours = self.open.lock().remove(&number).is_some();
                     if is_ours {

@@ -1,12 +1,12 @@
-//! Message queue of a session: decides the order synchronously and without a runtime.
+//! Message queue of a session. Decides the order of messages synchronously and without a runtime.
 //!
-//! Waiting messages are in memory only: a crash rolls back the running turn, so the messages behind it would lack their
-//! context. Their senders get no outcome.
+//! Waiting messages are in memory only: a crash rolls back the running turn, so the messages after it would lack their
+//! context. The senders of lost messages receive no outcome.
 //!
 //! Invariants:
 //! 1. At most one entry runs.
-//! 2. Entries leave in the order of admission, including superseded entries: each entry has a separate turn, and thus
-//!    exactly one ending.
+//! 2. Entries leave in the order of admission, including superseded entries. Each entry has a separate turn, and
+//!    therefore exactly one ending.
 //! 3. After [`MessageQueue::close`] no entry is admitted; waiting entries still leave.
 
 use std::collections::VecDeque;
@@ -32,13 +32,13 @@ pub enum Admission {
     Steers,
 }
 
-/// Reason for which a message was refused. Nothing was changed.
+/// Reason why a message was refused. Nothing was changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MessageRefused {
     /// A turn runs, and the policy is `reject`.
     #[error("a turn is running")]
     Busy,
-    /// The maximum number of messages waits.
+    /// The queue contains the maximum number of waiting messages.
     #[error("the queue is full: {0} messages are waiting")]
     Full(
         /// The limit.
@@ -82,7 +82,8 @@ impl<T: Clone> MessageQueue<T> {
         }
     }
 
-    /// Admits a message, or returns the reason of the refusal. `steer` returns true if the running turn takes it.
+    /// Admits a message, or returns the reason for the refusal. `steer` returns true if the running turn takes the
+    /// message.
     pub(crate) fn admit(
         &mut self,
         entry: &T,
@@ -112,7 +113,7 @@ impl<T: Clone> MessageQueue<T> {
             running.steered.push(entry.clone());
             return Ok(alone(Admission::Steers));
         }
-        // Superseded entries count until they have ended: the queue stays bounded under every policy.
+        // Superseded entries count until they have ended, so the queue is bounded under every policy.
         if self.waiting.len() >= self.waiting_max {
             return Err(MessageRefused::Full(self.waiting_max));
         }
@@ -129,7 +130,7 @@ impl<T: Clone> MessageQueue<T> {
         Ok(admitted)
     }
 
-    /// Takes the next entry, which is then running. `None` if an entry runs, or if no entry waits.
+    /// Takes the next entry and makes it the running entry. `None` if an entry runs, or if no entry waits.
     pub(crate) fn next(&mut self) -> Option<T> {
         if self.running.is_some() {
             return None;
@@ -139,7 +140,7 @@ impl<T: Clone> MessageQueue<T> {
         Some(entry)
     }
 
-    /// Makes an entry the running entry, even if it was never queued. Only while no entry runs.
+    /// Makes an entry the running entry, even if it was never queued. Must only be called while no entry runs.
     pub(crate) fn run(&mut self, entry: T) {
         debug_assert!(self.running.is_none(), "an entry runs already");
         self.running = Some(RunningEntry {
@@ -148,8 +149,8 @@ impl<T: Clone> MessageQueue<T> {
         });
     }
 
-    /// Ends the running entry. Steered entries that it did not take move to the front of the queue, in order; the
-    /// entries that it took are returned, since they share its ending.
+    /// Ends the running entry. Steered entries that it did not take move to the front of the queue, in order. Returns
+    /// the entries that it took, since they share its ending.
     pub(crate) fn end(&mut self, was_taken: impl Fn(&T) -> bool) -> Vec<T> {
         let Some(running) = self.running.take() else {
             return Vec::new();
@@ -161,7 +162,7 @@ impl<T: Clone> MessageQueue<T> {
         taken
     }
 
-    /// Drops all entries, when no owner is left that could end them.
+    /// Drops all entries, if no owner is left that could end them.
     pub(crate) fn clear(&mut self) {
         self.running = None;
         self.waiting.clear();
@@ -185,7 +186,7 @@ impl<T: Clone> MessageQueue<T> {
         self.running.as_ref().map(|running| &running.entry)
     }
 
-    /// True if such an entry was handed to the running entry.
+    /// True if an entry that satisfies `is_it` was handed to the running entry.
     pub(crate) fn has_steered(&self, is_it: impl Fn(&T) -> bool) -> bool {
         let mut handed = self.running.iter().flat_map(|running| &running.steered);
         handed.any(is_it)

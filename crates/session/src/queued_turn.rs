@@ -1,4 +1,4 @@
-//! Queued turn of one message, which a stop covers even before the turn begins.
+//! Queued turn of one message. A stop covers the turn even before it begins.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use allstop_scope::{Deadline, NotStarted, Scope, ScopeOptions, StopRequest};
 
 use crate::message::MessageState;
 
-/// Queued turn of one message. Its scope exists from the moment in which the message is accepted, so a stop before the
-/// turn begins ends the turn at its start.
+/// Queued turn of one message. Its scope exists from the moment when the message is accepted, so a stop before the turn
+/// begins ends the turn at its start.
 #[derive(Debug)]
 pub(crate) struct QueuedTurn {
     pub(crate) prompt: Prompt,
@@ -58,7 +58,7 @@ impl QueuedTurn {
     }
 
     /// Stops the turn, running or waiting. If the turn is already committed, stops the hooks that run at its end. The
-    /// receipt is in the outcome of the message, unless only hooks were stopped.
+    /// outcome of the message contains the receipt, unless only hooks were stopped.
     pub(crate) fn stop(&self, cause: Cause, background: &Scope) {
         let order = StopRequest::new(Extent::Turn, cause).bystander(background);
         let mut scopes = vec![self.scope.clone()];

@@ -1,15 +1,16 @@
-//! Registry of the open sessions of a system: the only list, for every command and protocol.
+//! Registry of the open sessions of a system: the only such list, used by every command and protocol.
 //!
-//! [`Sessions`](crate::Sessions) enters each session that it opens. A session leaves when it has ended, or with its last
-//! handle. A server that opens and closes sessions by their ids reserves the id first.
+//! [`Sessions`](crate::Sessions) enters each session that it opens. A session leaves the registry when it has ended, or
+//! when its last handle is dropped. A server that opens and closes sessions by their ids reserves the id first.
 //!
 //! Invariants:
-//! 1. An id has at most one reservation. While it exists, and while a closed session writes its results, requests for the
-//!    id wait, and proceed in their order.
-//! 2. A function that uses an open session runs under the lock, so no close begins in between.
+//! 1. An id has at most one reservation. While the reservation exists, and while a closed session writes its results,
+//!    requests for the id wait, and later proceed in their order.
+//! 2. A function that uses an open session runs under the lock, so no close begins meanwhile.
 //! 3. A subscriber is called once with each open session.
 //!
-//! The lock comes before that of a session. The last handle of a session takes it, so handles are dropped outside of it.
+//! Lock order: this lock is acquired before the lock of a session. Dropping the last handle of a session acquires this
+//! lock, so handles are dropped after it is released.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -24,7 +25,7 @@ use crate::session::Session;
 
 type OnOpen = Arc<dyn Fn(&Session) + Send + Sync>;
 
-/// The open sessions of a system. Clones are the same registry.
+/// The open sessions of a system. Clones refer to the same registry.
 #[derive(Clone, Default)]
 pub struct SessionRegistry(Arc<Mutex<RegistryState>>);
 
@@ -32,7 +33,7 @@ pub struct SessionRegistry(Arc<Mutex<RegistryState>>);
 struct RegistryState {
     slots: HashMap<SessionId, RegistrySlot>,
     subscribers: Vec<OnOpen>,
-    /// Number of sessions that were opened.
+    /// Number of opened sessions so far.
     opened: u64,
 }
 
@@ -44,15 +45,15 @@ struct RegistrySlot {
 }
 
 struct RegistryEntry {
-    /// Place in the order of the openings.
+    /// Position in the order of the openings.
     number: u64,
     session: Weak<SessionInner>,
-    /// Handle that keeps the session here while it sleeps.
+    /// Handle that keeps the session in the registry while it sleeps.
     kept: Option<Session>,
 }
 
-/// Right to open, close or delete a session: no other part of the system does meanwhile. A drop releases it. Then requests
-/// that wait use the session if it is open, else the first of them gets the reservation.
+/// Exclusive right to open, close or delete a session. Dropping it releases the right. Waiting requests then use the
+/// session if it is open; otherwise the first of them gets the reservation.
 #[derive(Debug)]
 #[must_use = "a drop releases the reservation"]
 pub struct SessionReservation {
@@ -63,19 +64,19 @@ pub struct SessionReservation {
 /// Result of [`SessionRegistry::reserve`].
 #[derive(Debug)]
 pub enum ReserveResult<T> {
-    /// The session is not open, and its id is reserved now.
+    /// The session is not open, and its id is now reserved.
     Reserved(SessionReservation),
-    /// The session is open. Result of the function that was called with it.
+    /// The session is open. Contains the result of the function that was called with the session.
     Open(T),
 }
 
 impl SessionRegistry {
-    /// The session with this id, also while it is being opened or closed.
+    /// Returns the session with this id, even while it is being opened or closed.
     pub fn find(&self, id: &SessionId) -> Option<Session> {
         self.0.lock().slots.get(id)?.session()
     }
 
-    /// All sessions, in the order of their openings.
+    /// Returns all sessions, in the order of their openings.
     pub fn list(&self) -> Vec<Session> {
         let mut open: Vec<_> = {
             let state = self.0.lock();
@@ -87,7 +88,7 @@ impl SessionRegistry {
         open.into_iter().map(|(_, session)| session).collect()
     }
 
-    /// Calls a function with each session that is open now, and with each one that is opened later, before its first
+    /// Calls a function with each open session, and with each session that is opened later, before the session's first
     /// message. The function must not wait.
     pub fn subscribe(&self, on_open: impl Fn(&Session) + Send + Sync + 'static) {
         let on_open: OnOpen = Arc::new(on_open);
@@ -102,8 +103,8 @@ impl SessionRegistry {
         }
     }
 
-    /// Uses an open session, or reserves its id. The request has its place on return of this call; the future waits while
-    /// the session is being opened or closed. `use_open` must not wait, nor call this registry.
+    /// Uses an open session, or reserves its id. The request has its place in the order when this call returns; the
+    /// future waits while the session is being opened or closed. `use_open` must neither wait nor call this registry.
     ///
     /// # Cancel safety
     /// Dropping the future withdraws the request.
@@ -131,8 +132,8 @@ impl SessionRegistry {
         }
     }
 
-    /// Reserves an open session for its close, if `is_chosen`. `None`: it is not open, or reserved. `is_chosen` must not
-    /// wait, nor call this registry.
+    /// Reserves an open session for its close, if `is_chosen` returns true. `None` if the session is not open, or is
+    /// reserved. `is_chosen` must neither wait nor call this registry.
     pub fn reserve_open(
         &self,
         id: &SessionId,
@@ -150,7 +151,7 @@ impl SessionRegistry {
         Some((session, self.reservation(id)))
     }
 
-    /// Keeps an open session here until it has ended, though it sleeps and has no other handle.
+    /// Keeps an open session in the registry until it has ended, even if it sleeps and has no other handle.
     pub fn keep(&self, session: &Session) {
         let mut state = self.0.lock();
         let slot = state.slots.get_mut(session.id());
@@ -160,8 +161,8 @@ impl SessionRegistry {
         }
     }
 
-    /// Reserves a kept session for its close, if `kept_max` are kept. `None`: there are fewer, `needed` is open, or no
-    /// session `is_idle`.
+    /// Reserves a kept session for its close, if `kept_max` sessions are kept. `None` if fewer are kept, if `needed` is
+    /// open, or if no kept session is idle.
     pub fn reserve_idle(
         &self,
         kept_max: usize,
@@ -190,7 +191,7 @@ impl SessionRegistry {
         Some((session, reservation))
     }
 
-    /// Enters a session that was opened.
+    /// Adds an opened session.
     pub(crate) fn enter(&self, session: &Session) {
         let mut state = self.0.lock();
         state.opened += 1;
@@ -219,7 +220,7 @@ impl SessionRegistry {
         self.pass_on(&session.id);
     }
 
-    /// Lets the requests for an id proceed that may.
+    /// Lets the waiting requests for an id proceed, as far as the state permits.
     fn pass_on(&self, id: &SessionId) {
         let session;
         let mut state = self.0.lock();
@@ -298,7 +299,7 @@ impl Drop for SessionReservation {
 
 /// A request that waits for an id.
 trait ReservationWaiter: Send {
-    /// True if its future was dropped.
+    /// True if the future of the request was dropped.
     fn is_withdrawn(&self) -> bool;
 
     fn use_open(self: Box<Self>, session: &Session);
@@ -324,7 +325,7 @@ impl<T: Send, F: FnOnce(&Session) -> T + Send> ReservationWaiter for ReserveRequ
     }
 
     fn reserved(self: Box<Self>, reservation: SessionReservation) {
-        // Withdrawn just now: the reservation passes on.
+        // If the request was withdrawn just now, the reservation passes to the next request.
         drop(self.tx.send(ReserveResult::Reserved(reservation)));
     }
 }

@@ -27,8 +27,8 @@ use crate::wait::WaitResult;
 /// Usual limit for [`Session::send_and_wait`].
 pub const WAIT_DEFAULT: Duration = Duration::from_mins(1);
 
-/// A cheap handle to one session. Clones refer to the same session. Dropping them stops nothing: the session's owner
-/// ends when the session sleeps or is closed.
+/// A cheap handle to one session. Clones refer to the same session. Dropping a handle stops nothing: the session's
+/// owner ends when the session sleeps or is closed.
 #[derive(Debug, Clone)]
 pub struct Session {
     pub(crate) inner: Arc<SessionInner>,
@@ -40,12 +40,12 @@ impl Session {
         &self.inner.id
     }
 
-    /// Name of its model, for people.
+    /// Display name of the session's model.
     pub fn model_name(&self) -> Option<&str> {
         self.inner.host.source.model_name()
     }
 
-    /// Attaches a part until the session has ended, in the place of one of that type.
+    /// Attaches a part until the session has ended. Replaces an attached part of this type.
     pub fn set_part<T: Any + Send + Sync>(&self, part: Arc<T>) {
         self.inner.parts.set(part);
     }
@@ -60,27 +60,29 @@ impl Session {
         self.inner.parts.take()
     }
 
-    /// Sends a message. On return it has its place: a stop of its turn covers it even before the turn begins.
+    /// Sends a message. On return the message has its place in the queue: a stop of its turn covers it even before the
+    /// turn begins.
     ///
-    /// Waiting messages are kept in memory only: a crash loses them, and rolls back the running turn.
+    /// Waiting messages are kept in memory only. A crash loses them and rolls back the running turn.
     ///
     /// # Errors
-    /// If the message was refused: nothing was changed.
+    /// Returns an error if the message was refused; nothing was changed.
     pub fn send(&self, message: impl Into<NewMessage>) -> Result<MessageHandle, SendError> {
         self.inner.send(message.into())
     }
 
-    /// Sends a message to the running turn, which takes it before its next step; without one, a normal message.
+    /// Sends a message to the running turn, which takes it before its next step. If no turn runs, sends a normal
+    /// message.
     ///
     /// # Errors
-    /// Same as [`Session::send`].
+    /// Returns the errors of [`Session::send`].
     pub fn steer(&self, message: impl Into<NewMessage>) -> Result<MessageHandle, SendError> {
         self.send(message.into().policy(FollowUp::Steer))
     }
 
     /// Sends a message and waits until its turn has ended *and* no attached background work of the session runs,
-    /// including work of earlier turns. Other waiting messages are ignored. If the limit (usually [`WAIT_DEFAULT`])
-    /// passes first, the result is marked `timed_out` and lists the running work; nothing is stopped.
+    /// including work of earlier turns. Ignores other waiting messages. If the limit (usually [`WAIT_DEFAULT`]) passes
+    /// first, the result is marked `timed_out` and lists the running work; nothing is stopped.
     ///
     /// # Errors
     /// If the message was refused.
@@ -96,11 +98,11 @@ impl Session {
         Ok(self.inner.wait(sent, limit).await)
     }
 
-    /// Current account of a message, for a process that must exit before the outcome arrives. `stopping`: the stop, if
-    /// any.
+    /// Current account of a message, for a process that must exit before the outcome arrives. `stopping` is the stop of
+    /// the message, if any.
     ///
-    /// A turn that has decided to commit is never reported as stopped: until its write is confirmed, the outcome is an
-    /// error of kind `store`, which states that the ending is not known yet.
+    /// A turn that has decided to commit is never reported as stopped. Until its write is confirmed, the outcome is an
+    /// error of kind `store`, with the message that the ending is not known yet.
     pub fn outcome_now(
         &self,
         sent: &MessageHandle,
@@ -114,13 +116,14 @@ impl Session {
 
     /// Stops a target. On return no further work of the target starts; await the receipt.
     ///
-    /// The receipt of an ended target says `already_ended`, of an unknown target `not_found`; neither has items.
+    /// The receipt of an ended target reports `already_ended`, and that of an unknown target `not_found`. Neither has
+    /// items.
     pub fn stop(&self, target: &StopTarget, cause: Cause) -> SessionStop {
         self.inner.stop(target, cause)
     }
 
-    /// Stops one call of the running turn, or of one of its sub-agents, by its name in receipts. Its siblings and the
-    /// turn continue; the model gets a result that reports the stop.
+    /// Stops one call of the running turn, or of one of its sub-agents, by its name in receipts. The turn and its other
+    /// calls continue; the model receives a result that reports the stop.
     pub fn cancel_call(&self, call: &CallId, cause: Cause) -> SessionStop {
         self.inner.stop(&StopTarget::Call(call.clone()), cause)
     }
@@ -140,13 +143,13 @@ impl Session {
         self.inner.state.lock().policy = policy;
     }
 
-    /// Background work: running work, and recently ended work.
+    /// Returns the running background work, and recently ended work.
     pub fn background(&self) -> Vec<Arc<BackgroundWork>> {
         let background = self.inner.background();
         background.map_or_else(Vec::new, |background| background.works())
     }
 
-    /// Background work that the turn of a message has started in this process and that runs.
+    /// Returns the running background work that the turn of a message has started in this process.
     pub fn background_of(&self, message: &MessageId) -> Vec<Arc<BackgroundWork>> {
         let awake = self.inner.state.lock().awake.clone();
         let Some(awake) = awake else {
@@ -161,7 +164,8 @@ impl Session {
         works
     }
 
-    /// Receipt of the stop that covers the background work of a message, with that work alone. `None`: no stop covers it.
+    /// Receipt of the stop that covers the background work of a message, limited to that work. `None` if no stop covers
+    /// it.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -182,20 +186,20 @@ impl Session {
             .collect()
     }
 
-    /// True if the store has not taken a receipt: it is kept, and written with the next records, while this process has the
-    /// session open.
+    /// True if the store has not accepted a receipt. While this process has the session open, it keeps the receipt and
+    /// writes it with the next records.
     pub fn has_unstored_receipt(&self) -> bool {
         let state = self.inner.state.lock();
         state.has_unstored_receipt || state.stops.has_unrecorded()
     }
 
     /// Background work that runs without this process, because it was detached or an earlier process left it running.
-    /// State as of the last check. [`StopTarget::Background`] stops such work, too.
+    /// The state is that of the last check. [`StopTarget::Background`] also stops such work.
     pub fn orphaned_work(&self) -> Vec<UnendedWork> {
         self.inner.orphaned_work()
     }
 
-    /// Background work that runs without this process, checked now by pid and start time, on a separate thread.
+    /// Background work that runs without this process. Checks the work by pid and start time on a separate thread.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -218,10 +222,11 @@ impl Session {
         self.inner.background_idle().await;
     }
 
-    /// Asks a running call to continue in the background. Its turn continues with a result that reports the move.
+    /// Requests that a running call continues in the background. Its turn continues with a result that reports the
+    /// move.
     ///
     /// # Errors
-    /// If no such call runs, or its tool cannot continue in the background.
+    /// Returns an error if no such call runs, or if its tool cannot continue in the background.
     pub fn promote(&self, call: &CallId) -> Result<(), NotPromotable> {
         let running = self.inner.state.lock().queue.running().cloned();
         running.ok_or(NotPromotable)?.controls.promote(call)
@@ -238,27 +243,27 @@ impl Session {
         !self.inner.state.lock().queue.is_idle()
     }
 
-    /// The last turn that has begun; 0 before the first one.
+    /// The last turn that has begun; 0 before the first turn.
     pub fn last_turn(&self) -> TurnNumber {
         let ended = self.inner.state.lock().position.last_turn;
         self.inner.hub.last_turn().unwrap_or(ended)
     }
 
-    /// True if the session does not sleep: it has an owner, and holds its lock.
+    /// True if the session is awake: it has an owner, and holds its lock.
     pub fn is_awake(&self) -> bool {
         self.inner.state.lock().awake.is_some()
     }
 
-    /// True if the session accepts no more messages: it can be resumed once [`Session::close`] has returned.
+    /// True if the session accepts no more messages. It can be resumed once [`Session::close`] has returned.
     pub fn is_closed(&self) -> bool {
         self.inner.state.lock().queue.is_closed()
     }
 
-    /// Detaches one piece of background work: it outlives the session and this process, and idle events list it. The
-    /// log records the detach first, so it waits for the running turn, which owns the log.
+    /// Detaches one piece of background work. Detached work outlives the session and this process, and idle events list
+    /// it. The log records the detach first, so this call waits for the running turn, which owns the log.
     ///
     /// # Errors
-    /// If the work does not run, has no keeper, or the store failed: then it was not detached.
+    /// Returns an error if the work does not run, has no keeper, or the store failed; the work was not detached.
     ///
     /// # Cancel safety
     /// Cancel safe: the owner detaches the work even if no caller waits.
@@ -268,10 +273,11 @@ impl Session {
         detached.refused.map_or(Ok(()), Err)
     }
 
-    /// Detaches all running background work with one append. The result has the refusal for work that stays.
+    /// Detaches all running background work with one append. The result contains the reason of the refusal for work
+    /// that stays attached.
     ///
     /// # Errors
-    /// If the store failed: nothing was detached.
+    /// Returns an error if the store failed; nothing was detached.
     ///
     /// # Cancel safety
     /// Cancel safe: the owner detaches the work even if no caller waits.
@@ -288,13 +294,15 @@ impl Session {
         rx.await.unwrap_or(Err(MessageRefused::Closed.into()))
     }
 
-    /// Subscribes to the session: first the open permission questions, then every record from number `from` on (`None`:
-    /// from now on), each exactly once and in order, and the live events between them.
+    /// Subscribes to the session. The subscription delivers the open permission questions first. Then it delivers every
+    /// record from number `from` on (`None` for new records only), each exactly once and in order, and the live events
+    /// between the records.
     ///
     /// # Cancel safety
     /// Cancel safe.
     pub fn subscribe(&self, from: Option<Version>) -> Subscription {
-        // The live events first, then the end of the log: records in between are in both, and are delivered once.
+        // Subscribes to the live events before it reads the end of the log. Records in between are in both sources and
+        // are delivered once.
         let live = self.inner.hub.subscribe();
         let until = self.inner.state.lock().position.version;
         let after = from.map_or(until, |from| Version(from.0.saturating_sub(1)));
@@ -307,13 +315,13 @@ impl Session {
         Subscription::new(self.id().clone(), log, live, after, until, open)
     }
 
-    /// Subscribes to live events only: deltas, requested tools and their output. Reads no log and never waits for it.
+    /// Subscribes to live events: deltas, requested tools and their output. Reads no log and never waits for it.
     pub fn watch(&self) -> LiveEvents {
         LiveEvents::of_subscriber(self.inner.hub.subscribe())
     }
 
-    /// The same events for an observer, which is no subscriber: it keeps no permission question open, and takes little
-    /// memory while nothing happens.
+    /// Like [`Session::watch`], but for an observer, which does not count as a subscriber: it keeps no permission
+    /// question open, and uses little memory while no event happens.
     pub fn observe(&self) -> LiveEvents {
         LiveEvents::of_observer(self.inner.hub.observe())
     }
@@ -334,7 +342,8 @@ impl Session {
         Ok(Arc::clone(state.conversation()))
     }
 
-    /// Answer of the turn of a message, if the log has the commit of that turn. Reads the whole log of the session.
+    /// Returns the answer of a message's turn, if the log contains the commit of that turn. Reads the whole log of the
+    /// session.
     ///
     /// # Errors
     /// If the log cannot be read.
@@ -351,7 +360,7 @@ impl Session {
     /// Removes the last turn from the conversation. Effects of its calls on the outside world remain.
     ///
     /// # Errors
-    /// If a turn runs or messages wait, there is no turn to remove, or the store failed.
+    /// Returns an error if a turn runs or messages wait, if there is no turn to remove, or if the store failed.
     ///
     /// # Cancel safety
     /// Cancel safe: the owner removes the turn even if no caller waits.
@@ -367,8 +376,8 @@ impl Session {
     /// Replaces the oldest turns by a summary that the model writes. Waits for the running turn.
     ///
     /// # Errors
-    /// If there is too little to compact, the model gave no summary, a stop was first, or the store failed: the
-    /// conversation is then unchanged.
+    /// Returns an error if the conversation is too short, the model returned no summary, a stop came first, or the
+    /// store failed. The conversation is then unchanged.
     ///
     /// # Cancel safety
     /// Cancel safe: the owner compacts even if no caller waits.
@@ -383,7 +392,7 @@ impl Session {
         self.inner.questions.open()
     }
 
-    /// Answers a permission question. The first answer counts.
+    /// Answers a permission question. Only the first answer counts.
     pub fn answer(&self, question: &QuestionId, answer: PermissionAnswer) -> AnswerResult {
         self.inner.questions.answer(question, answer)
     }
@@ -396,8 +405,8 @@ impl Session {
         self.inner.ended.wait().await;
     }
 
-    /// Closes the session and waits until its owner has written the results. The session can be resumed
-    /// afterwards, but if the store does not answer, only once it has. A second close joins the first.
+    /// Closes the session and waits until its owner has written the results. The session can be resumed afterwards; if
+    /// the store does not answer, only once it has. A second close joins the first.
     ///
     /// # Cancel safety
     /// Dropping the future does not cancel the close.

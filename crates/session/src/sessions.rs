@@ -20,10 +20,10 @@ pub struct Sessions {
     registry: SessionRegistry,
 }
 
-/// Reason for which a session was not opened.
+/// Reason why a session was not opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The log failed or refused.
+    /// The log failed or rejected the request.
     #[error(transparent)]
     Session(#[from] SessionError),
     /// All work of this process is being stopped.
@@ -32,7 +32,7 @@ pub enum OpenError {
 }
 
 impl Sessions {
-    /// Sessions in this log, below this scope, with agents from this source.
+    /// Creates the sessions of a system with this log, below this scope, with agents from this source.
     pub fn new(
         log: Arc<dyn Log>,
         scope: Scope,
@@ -50,7 +50,7 @@ impl Sessions {
         }
     }
 
-    /// Enters the sessions that are opened from now on in this registry, which other [`Sessions`] may share.
+    /// Enters newly opened sessions in this registry, which other [`Sessions`] may share.
     #[must_use]
     pub fn in_registry(mut self, registry: SessionRegistry) -> Self {
         self.registry = registry;
@@ -62,7 +62,7 @@ impl Sessions {
         &self.registry
     }
 
-    /// Creates a session. Without an id it gets a new one; `folder` is its working directory.
+    /// Creates a session. `None` as id creates a new id; `folder` is the working directory of the session.
     ///
     /// # Errors
     /// If a session with this id exists, the store failed, or all work is being stopped.
@@ -83,8 +83,8 @@ impl Sessions {
         self.opened(writer, Vec::new())
     }
 
-    /// Opens an existing session. On return a turn that a crash left open has been ended, and the session knows the work
-    /// that earlier processes left running: a stop of all work finds it.
+    /// Opens an existing session. On return, a turn that a crash left open has been ended. The session also knows the
+    /// work that earlier processes left running, so a stop of all work finds it.
     ///
     /// # Errors
     /// If the session does not exist, another process has it open, it cannot be read, or the store failed.
@@ -113,7 +113,7 @@ impl Sessions {
         let leave = Box::new(move |session: &SessionInner| registry.leave(session));
         let inner = SessionInner::new(host, leave, writer.id().clone(), position);
         let session = Session { inner };
-        // First, because a session whose owner ends at once leaves the registry.
+        // Entered before the start, because a session whose owner ends at once leaves the registry.
         self.registry.enter(&session);
         if let Err(refused) = session.inner.start_with(writer, left) {
             session.inner.hub.close();

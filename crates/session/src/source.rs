@@ -18,18 +18,18 @@ use serde::{Deserialize, Serialize};
 use crate::compaction::CompactionLimits;
 use crate::follow_up::FollowUp;
 
-/// Source of agents: creates the agent of a session each time when the session is opened.
+/// Source of agents. Creates the agent of a session each time the session is opened.
 pub trait AgentSource: Send + Sync + fmt::Debug {
     /// Creates the agent.
     ///
     /// # Errors
-    /// The message that opened the session fails with this error.
+    /// An error fails the message that opened the session.
     ///
     /// # Cancel safety
-    /// The future is dropped if a stop of the session is first.
+    /// The future is dropped if a stop of the session comes first.
     fn agent(&self, request: AgentRequest) -> BoxFuture<'_, Result<SessionAgent, TurnError>>;
 
-    /// Name of the agents' model, for people. `None`: not known.
+    /// Display name of the agents' model; `None` if unknown.
     fn model_name(&self) -> Option<&str> {
         None
     }
@@ -43,9 +43,9 @@ pub struct AgentRequest {
     pub scope: Scope,
     /// Background work of the session, for tools that start background work.
     pub background: Arc<SessionBackground>,
-    /// Prompter that asks the session's subscribers; optional for the agent.
+    /// Prompter that asks the session's subscribers. The agent need not use it.
     pub prompter: Arc<dyn Prompter>,
-    /// Callback for an answer of an external tool that arrives too late, which notifies subscribers: for
+    /// Callback for an answer of an external tool that arrives too late; it notifies subscribers. Used for
     /// [`ExternalOptions`](allstop_tools::external::ExternalOptions).
     pub on_late_answer: Arc<dyn Fn(LateAnswer) + Send + Sync>,
 }
@@ -62,7 +62,7 @@ impl fmt::Debug for AgentRequest {
 pub struct SessionAgent {
     /// The agent.
     pub agent: Agent,
-    /// A value that lives as long as the session is open, such as a temporary folder.
+    /// A value that is kept while the session is open, such as a temporary folder.
     pub resources: Option<Box<dyn Any + Send + Sync>>,
 }
 
@@ -74,7 +74,7 @@ impl fmt::Debug for SessionAgent {
     }
 }
 
-/// One agent for all sessions: for programs whose tools do not depend on the session.
+/// One agent for all sessions, for programs with tools that do not depend on the session.
 impl AgentSource for Agent {
     fn agent(&self, _request: AgentRequest) -> BoxFuture<'_, Result<SessionAgent, TurnError>> {
         let agent = SessionAgent {
@@ -89,10 +89,10 @@ impl AgentSource for Agent {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnBackgroundEnd {
-    /// The model gets a note with the next message.
+    /// The model receives a note with the next message.
     #[default]
     Note,
-    /// The model gets a note at once, in a separate turn.
+    /// The model receives a note at once, in a separate turn.
     Wake,
 }
 
@@ -103,22 +103,22 @@ pub struct SessionOptions {
     pub follow_up: FollowUp,
     /// Policy for the end of attached background work.
     pub on_background_end: OnBackgroundEnd,
-    /// Maximum number of waiting messages. A person types far fewer ahead; a program that sends more gets an error.
+    /// Maximum number of waiting messages. A person types far fewer ahead; a program that sends more receives an error.
     pub waiting_max: usize,
-    /// Idle time after which the session sleeps: it then holds only its id and policy, and no lock, and the next
-    /// message opens it again. A session with background work does not sleep. `None`: it never sleeps.
+    /// Idle time after which the session sleeps; `None` if it never sleeps. A sleeping session keeps only its id and
+    /// policy, and no lock; the next message opens it again. A session with background work does not sleep.
     pub sleep_after: Option<Duration>,
-    /// Limits for automatic compaction; `None`: the session compacts only on request.
+    /// Limits for automatic compaction; `None` if the session compacts only on request.
     pub compaction: Option<CompactionLimits>,
-    /// Time limit for the hooks of the session itself, all together: they must not delay the next message.
+    /// Time limit for all hooks of the session itself together, because they must not delay the next message.
     pub hooks_max: Duration,
     /// Answer to permission questions while the session has no subscriber.
     pub unwatched: PermissionAnswer,
-    /// Time that a question stays open after the last subscriber has left: long enough to return after a lost
-    /// connection, and short enough that a turn does not wait overnight without result. Then the question is denied as
-    /// [`PermissionAnswer::Unanswered`]. `None`: it stays open until it is answered or stopped.
+    /// Time for which a question stays open after the last subscriber has left; then it is denied as
+    /// [`PermissionAnswer::Unanswered`]. Long enough to return after a lost connection, and short enough that a turn
+    /// does not wait overnight without result. `None` if a question stays open until it is answered or stopped.
     pub unanswered_after: Option<Duration>,
-    /// Settings that a session records when it is created or resumed, for the process that continues it.
+    /// Settings that a session records when it is created or resumed, for the process that continues it later.
     pub settings: Option<Arc<SessionSettings>>,
     /// Wall clock for the times in records.
     pub now: Arc<dyn Fn() -> Timestamp + Send + Sync>,

@@ -1,4 +1,4 @@
-//! Stops of parts of a session, from any handle: accepted at once, in every state of the owner.
+//! Stops of parts of a session, from any handle. Accepted at once, in every state of the owner.
 
 use std::sync::Arc;
 
@@ -29,10 +29,10 @@ impl SessionInner {
         };
         let is_of_session = matches!(target, StopTarget::Session | StopTarget::Process);
         if is_of_session && state.awake.is_some() {
-            // In the same critical section that reads `awake`: the owner that exists now will end the session.
+            // Closed in the critical section that reads `awake`: the owner that exists now will end the session.
             state.queue.close();
         } else if *target == StopTarget::Session && self.ended.get().is_none() {
-            // The session sleeps, and has no work.
+            // The session sleeps and has no work.
             state.queue.close();
             drop(state);
             self.hub.close();
@@ -50,7 +50,7 @@ impl SessionInner {
         let taken = self.take_left_work(&mut state, &plan);
         plan.scopes.extend(taken.scopes);
         if plan.scopes.is_empty() && taken.items.is_empty() {
-            // All of it had ended.
+            // All targeted work had already ended.
             drop(state);
             return self.nothing_to_stop(&request, NothingToStop::AlreadyEnded);
         }
@@ -60,7 +60,7 @@ impl SessionInner {
         }
         let stop = accepted.stop();
         if stop.request().extent != plan.extent {
-            // The stop has joined a wider one.
+            // The stop has joined a wider stop.
             plan.turn = running;
         }
         let stop = SessionStop::carried_out(RunningStop {
@@ -69,7 +69,7 @@ impl SessionInner {
             not_taken: taken.items,
             outside: plan.outside,
         });
-        // Under the lock: an owner that ends now waits for the receipt.
+        // Under the lock, so that an owner that ends now waits for the receipt.
         let followed = state.stops.follow(stop);
         drop(state);
         drop(accepted.begin());
@@ -83,7 +83,7 @@ impl SessionInner {
         }
     }
 
-    /// Gives later turns a new scope for their background work.
+    /// Creates a new scope for the background work of later turns.
     fn renew_background(&self, state: &mut LockedState) {
         let Some(awake) = state.awake.as_mut() else {
             return;
@@ -137,7 +137,7 @@ impl SessionInner {
     /// Takes the work without an owner that a stop covers into scopes.
     fn take_left_work(self: &Arc<Self>, state: &mut LockedState, plan: &StopPlan) -> Taken {
         let awake = state.awake.as_ref().map(|awake| &awake.scope);
-        // A session that is being closed takes no more work.
+        // A session that is being closed accepts no more work.
         let parent = awake.filter(|scope| !scope.is_stopped());
         let parent = parent.unwrap_or(&self.host.scope).clone();
         let mut taken = Taken::default();

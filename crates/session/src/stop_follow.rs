@@ -1,4 +1,4 @@
-//! Following of stops: each until its receipt is complete and in the log. Only then it is answered.
+//! Follow-up of accepted stops. A stop is answered only after its receipt is complete and in the log.
 
 use std::sync::Arc;
 
@@ -10,16 +10,17 @@ use crate::inner::SessionInner;
 use crate::stop_handle::{CompleteReceipt, SessionStop};
 use crate::stop_list::StopList;
 
-/// Maximum wait for the log to have a receipt. The caller gets it then, too.
+/// Maximum wait for the log to store a receipt. Afterwards the caller receives the receipt in any case.
 const RECORD_MAX: Duration = Duration::from_secs(1);
 
 impl SessionInner {
-    /// Waits until the receipts of these stops are complete: at most their ladders, and one second for an ending.
+    /// Waits until the receipts of these stops are complete. The maximum wait is that of their ladders, plus one second
+    /// for an ending.
     pub(crate) async fn stops_complete(&self, which: impl Fn(&StopList) -> Option<SessionStop>) {
         loop {
             let completed = self.completed.notified();
             tokio::pin!(completed);
-            // Before the look: what completes after it is noticed.
+            // Enabled before the check, so that no completion after the check is missed.
             completed.as_mut().enable();
             if which(&self.state.lock().stops).is_none() {
                 return;
@@ -42,7 +43,7 @@ impl SessionInner {
         }));
     }
 
-    /// Has the owner write a complete receipt, and answers the stop.
+    /// Makes the owner write a complete receipt, and answers the stop.
     async fn keep(&self, stop: &SessionStop, complete: CompleteReceipt) {
         let CompleteReceipt {
             mut receipt,
@@ -50,7 +51,7 @@ impl SessionInner {
         } = complete;
         let changes_nothing =
             !stop.ends_turn() && receipt.conversation() == ConversationEffect::Unchanged;
-        // Else the end of each session would hide the receipt of the stop before it.
+        // Otherwise the end of each session would hide the receipt of the preceding stop.
         if !is_in_ending && changes_nothing && !receipt.names_work() {
             let request = receipt.request().clone();
             receipt = Arc::new(Receipt::of_nothing(request, NothingToStop::AlreadyEnded));
@@ -62,7 +63,7 @@ impl SessionInner {
             if has_record {
                 state.stops.complete(stop, Arc::clone(&receipt));
             }
-            // The turn has the log as long as it runs, and a session that sleeps has no owner.
+            // The turn holds the log while it runs, and a sleeping session has no owner.
             let mut turn = state.queue.running().into_iter();
             state.awake.is_some() && turn.all(|turn| stop.ends(&turn.state))
         };
@@ -75,7 +76,7 @@ impl SessionInner {
     }
 }
 
-/// A stop that is followed. If the runtime shuts down first, its waiters on other runtimes get the account of that moment.
+/// A followed stop. If the runtime shuts down first, waiters on other runtimes receive the account of that moment.
 struct Following {
     inner: Arc<SessionInner>,
     stop: SessionStop,
@@ -84,7 +85,7 @@ struct Following {
 impl Drop for Following {
     fn drop(&mut self) {
         self.inner.state.lock().stops.finish(&self.stop);
-        // The first answer stays.
+        // Has no effect if the stop was already answered.
         self.stop.answer(self.stop.account_now());
     }
 }

@@ -1,4 +1,4 @@
-//! An accepted stop: one id, one cause, and one receipt for all who ask for it.
+//! An accepted stop: one id, one cause, and one receipt for all callers that request it.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::message::MessageState;
 
-/// An accepted stop, or the result that there was nothing to stop. Dropping it changes nothing.
+/// An accepted stop, or the result that there was nothing to stop. Dropping the handle changes nothing.
 #[derive(Debug, Clone)]
 #[must_use = "the receipt says what still runs"]
 pub struct SessionStop(Arc<SharedStop>);
@@ -26,11 +26,11 @@ struct SharedStop {
 enum StopProgress {
     /// There was nothing to stop.
     Answered(Arc<Receipt>),
-    /// The stop is carried out. The receipt is set once.
+    /// The stop is in progress. The receipt is set once.
     Running(RunningStop, SetOnce<Arc<Receipt>>),
 }
 
-/// A stop that is carried out.
+/// A stop in progress.
 #[derive(Debug)]
 pub(crate) struct RunningStop {
     pub(crate) stop: Stop,
@@ -38,18 +38,18 @@ pub(crate) struct RunningStop {
     pub(crate) turn: Option<Arc<MessageState>>,
     /// Work of the extent that no scope could take.
     pub(crate) not_taken: Vec<ReceiptItem>,
-    /// Work that runs outside of the extent, and that no scope knows of.
+    /// Work that runs outside the extent and is in no scope.
     pub(crate) outside: Vec<ReceiptItem>,
 }
 
-/// A complete receipt, and whether the log has it in the ending of the turn.
+/// A complete receipt. `is_in_ending` is true if the log contains the receipt in the ending of the turn.
 pub(crate) struct CompleteReceipt {
     pub(crate) receipt: Arc<Receipt>,
     pub(crate) is_in_ending: bool,
 }
 
 impl SessionStop {
-    /// The answer to a stop that had nothing to do.
+    /// The answered stop for a target without work.
     pub(crate) fn answered(receipt: Receipt) -> Self {
         Self(Arc::new(SharedStop {
             request: receipt.request().clone(),
@@ -76,32 +76,33 @@ impl SessionStop {
         &self.0.request
     }
 
-    /// True if there was nothing to stop when it was accepted.
+    /// True if there was nothing to stop at the time of acceptance.
     pub fn is_of_nothing(&self) -> bool {
         let running = self.running();
         running.is_none_or(|running| running.stop.is_of_nothing())
     }
 
-    /// True if it ends a turn.
+    /// True if the stop ends a turn.
     pub(crate) fn ends_turn(&self) -> bool {
         self.running().is_some_and(|running| running.turn.is_some())
     }
 
-    /// True if it ends this turn.
+    /// True if the stop ends this turn.
     pub(crate) fn ends(&self, turn: &Arc<MessageState>) -> bool {
         let own = self.running().and_then(|running| running.turn.as_ref());
         own.is_some_and(|own| Arc::ptr_eq(own, turn))
     }
 
-    /// Ends the grace of the stop and forces the remaining work now.
+    /// Ends the grace period of the stop and forces the remaining work now.
     pub fn force(&self) {
         if let Some(running) = self.running() {
             running.stop.force();
         }
     }
 
-    /// Waits for the receipt: at most grace, force, one second for the ending of a turn, and one for the log. The log has
-    /// the receipt then, unless it does not answer, or a running turn uses it.
+    /// Waits for the receipt. The maximum wait is the sum of grace period, force period, one second for the ending of a
+    /// turn, and one second for the log. The log then contains the receipt, unless the log does not answer, or a
+    /// running turn uses it.
     ///
     /// # Cancel safety
     /// Cancel safe: the stop continues even if no caller waits.
@@ -112,7 +113,7 @@ impl SessionStop {
         })
     }
 
-    /// The receipt, or else the current account of the stop, for callers that cannot wait.
+    /// Returns the receipt, or else the current account of the stop, for callers that cannot wait.
     pub fn account_now(&self) -> Arc<Receipt> {
         match &self.0.progress {
             StopProgress::Answered(receipt) => Arc::clone(receipt),
@@ -123,21 +124,21 @@ impl SessionStop {
         }
     }
 
-    /// Gives the receipt to all who wait. The first call decides.
+    /// Sends the receipt to all waiters. Only the first call has an effect.
     pub(crate) fn answer(&self, receipt: Arc<Receipt>) {
         if let StopProgress::Running(_, own) = &self.0.progress {
             drop(own.set(receipt));
         }
     }
 
-    /// Waits until all facts are known, or the time for them has passed. `None` if there was nothing to stop.
+    /// Waits until all facts are known, or their time limit has passed. `None` if there was nothing to stop.
     pub(crate) async fn complete(&self) -> Option<CompleteReceipt> {
         let running = self.running()?;
         let receipt = running.stop.receipt().await;
         if let Some(turn) = &running.turn
             && receipt.outcome().is_none()
         {
-            // Ended or not: the receipt contains the facts known by then.
+            // Whether the turn has ended or not, the receipt contains the facts known by then.
             let _ended_or_not = timeout(ENDING_MAX, turn.outcome()).await;
         }
         Some(running.complete(&receipt))
@@ -175,14 +176,14 @@ impl RunningStop {
         }
         let is_completed = outcome.is_some_and(|outcome| outcome.is_completed());
         if is_completed && !receipt.names_work() {
-            // The commit was first, and nothing else ran.
+            // The commit came first, and no other work ran.
             let request = receipt.request().clone();
             return new(Receipt::of_nothing(request, NothingToStop::AlreadyEnded));
         }
         new(self.name_outside(turn.complete_now(&receipt)))
     }
 
-    /// Adds work that runs outside of the extent.
+    /// Adds the work that runs outside the extent to a receipt.
     fn name_outside(&self, receipt: Receipt) -> Receipt {
         if receipt.outcome().is_some() {
             return receipt;

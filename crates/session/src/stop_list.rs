@@ -9,19 +9,19 @@ use allstop_core::record::SessionRecord;
 use crate::message::MessageState;
 use crate::stop_handle::SessionStop;
 
-/// Receipts that are kept for a log that does not take them. A person reads the last ones.
+/// Maximum number of receipts kept for a log that does not accept them. A person reads only the last ones.
 const UNRECORDED_MAX: usize = 64;
 
 /// Stops of a session until the log has their receipts.
 #[derive(Debug, Default)]
 pub(crate) struct StopList {
     running: Vec<SessionStop>,
-    /// Complete receipts for the log, in the order of their completion.
+    /// Complete receipts that are not in the log yet, in the order of their completion.
     unrecorded: VecDeque<(SessionStop, Arc<Receipt>)>,
 }
 
 impl StopList {
-    /// Adds a stop that was accepted, unless it has joined one that is in the list.
+    /// Adds an accepted stop, unless it has joined a stop in the list.
     pub(crate) fn follow(&mut self, stop: SessionStop) -> Followed {
         let id = &stop.request().stop_id;
         let mut running = self.running.iter();
@@ -32,29 +32,29 @@ impl StopList {
         Followed::First(stop)
     }
 
-    /// Takes out a stop whose receipt is complete.
+    /// Removes a stop after its receipt is complete.
     pub(crate) fn finish(&mut self, stop: &SessionStop) {
         let id = &stop.request().stop_id;
         self.running.retain(|other| other.request().stop_id != *id);
     }
 
-    /// A stop that ends this turn and whose receipt is not complete.
+    /// Returns a stop that ends this turn, and has no complete receipt yet.
     pub(crate) fn ending(&self, turn: &Arc<MessageState>) -> Option<SessionStop> {
         let mut running = self.running.iter();
         running.find(|stop| stop.ends(turn)).cloned()
     }
 
-    /// A stop whose receipt is not complete.
+    /// Returns a stop without a complete receipt.
     pub(crate) fn first_running(&self) -> Option<SessionStop> {
         self.running.first().cloned()
     }
 
-    /// True if all receipts are complete, and the log has them.
+    /// True if all receipts are complete and in the log.
     pub(crate) fn is_settled(&self) -> bool {
         self.running.is_empty() && self.unrecorded.is_empty()
     }
 
-    /// True if the log is to get a receipt.
+    /// True if a complete receipt is not in the log yet.
     pub(crate) fn has_unrecorded(&self) -> bool {
         !self.unrecorded.is_empty()
     }
@@ -72,7 +72,7 @@ impl StopList {
     }
 }
 
-/// Receipts that are being written. Their stops are answered when this is dropped: written or not.
+/// Receipts that are being written. Dropping this value answers their stops, whether the write succeeded or not.
 #[derive(Default)]
 pub(crate) struct UnrecordedReceipts(VecDeque<(SessionStop, Arc<Receipt>)>);
 
@@ -93,7 +93,7 @@ impl Drop for UnrecordedReceipts {
     }
 }
 
-/// A stop in the list.
+/// A stop in the list: new, or joined to an earlier stop.
 pub(crate) enum Followed {
     First(SessionStop),
     Joined(SessionStop),

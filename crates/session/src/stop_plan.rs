@@ -1,6 +1,8 @@
-//! Plan of a stop: the work that it covers, and the work that it leaves, found in one step from the state of the session.
+//! Plan of a stop: the work that it covers, and the work that it leaves. One step computes the plan from the state of
+//! the session.
 //!
-//! A preview shows the plan. A stop accepts it under the same lock, so that nothing lies between the two.
+//! A preview shows the plan. A stop accepts the plan under the lock under which it was computed, so the state cannot
+//! change in between.
 
 use std::sync::Arc;
 
@@ -17,24 +19,24 @@ use crate::queued_turn::QueuedTurn;
 /// Target of a stop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StopTarget {
-    /// One call of the running turn. The turn continues, and the model gets a result. A call of a sub-agent is named as
-    /// in receipts, by the path of calls that contain it: `call_1/call_2`.
+    /// One call of the running turn. The turn continues, and the model receives a result. A call of a sub-agent has the
+    /// name that receipts use: the path of calls that contain it, such as `call_1/call_2`.
     Call(CallId),
-    /// The running turn, or else the turn that waits first. Background work and other waiting messages continue.
+    /// The running turn, or else the first waiting turn. Background work and other waiting messages continue.
     Turn,
-    /// The turn and all background work, also work that runs without this process: it was detached, or an earlier
-    /// process left it running. Other waiting messages continue.
+    /// The turn and all background work, including work that runs without this process because it was detached or an
+    /// earlier process left it running. Other waiting messages continue.
     TurnAndBackground,
-    /// The whole session: it accepts no more messages until it is opened again.
+    /// The whole session. It accepts no more messages until it is opened again.
     Session,
     /// Everything below the host's scope: all sessions of the process, and shared parts such as MCP servers.
     Process,
     /// One piece of background work: a shell, or a sub-agent with all its work.
     Background(BackgroundId),
     /// The turn of one message, running or waiting. A message that was handed to the running turn is withdrawn and ends
-    /// alone unless that turn has taken it; then that turn is stopped and named in the receipt.
+    /// alone, unless that turn has taken it; then that turn is stopped and named in the receipt.
     Message(MessageId),
-    /// The turn of one message, and all background work that it has started in this process.
+    /// The turn of one message, and all background work that the turn has started in this process.
     MessageWork(MessageId),
 }
 
@@ -57,29 +59,29 @@ pub(crate) struct StopPlan {
     /// Name of the target in the receipt.
     pub(crate) target: Arc<str>,
     pub(crate) extent: Extent,
-    /// All that it covers, unless nothing below runs.
+    /// Scopes that the stop covers. Unused background scopes are left out.
     pub(crate) scopes: Vec<Scope>,
-    /// Background work without an owner that it covers.
+    /// Background work without an owner that the stop covers.
     pub(crate) left: Vec<BackgroundId>,
-    /// The turn that it ends.
+    /// The turn that the stop ends.
     pub(crate) turn: Option<Arc<QueuedTurn>>,
-    /// Scopes outside of the extent whose work the receipt names.
+    /// Scopes outside the extent with work that the receipt lists.
     pub(crate) bystanders: Vec<Scope>,
-    /// Work outside of the extent that no scope knows of.
+    /// Work outside the extent that is in no scope.
     pub(crate) outside: Vec<ReceiptItem>,
-    /// The answer if it covers nothing.
+    /// The answer if the stop covers no work.
     pub(crate) nothing: NothingToStop,
 }
 
 impl StopPlan {
-    /// True if there is nothing that it could stop.
+    /// True if the stop covers no work.
     pub(crate) fn is_empty(&self) -> bool {
         self.scopes.is_empty() && self.left.is_empty()
     }
 }
 
 impl SessionInner {
-    /// Makes the plan of a stop.
+    /// Computes the plan of a stop.
     pub(crate) fn plan(&self, state: &LockedState, target: &StopTarget) -> StopPlan {
         let label = self.label();
         let had_turns = state.position.last_turn.0 > 0;
@@ -145,7 +147,7 @@ impl SessionInner {
         }
         let is_of_turn = matches!(target, StopTarget::Turn | StopTarget::TurnAndBackground);
         if plan.is_empty() && is_of_turn && had_turns {
-            // The session itself exists: its last turn has ended.
+            // The session itself exists, so its last turn has already ended.
             plan.target = format!("{label}/turn/{}", state.position.last_turn).into();
         }
         let names_others = matches!(
@@ -160,7 +162,7 @@ impl SessionInner {
 }
 
 impl StopPlan {
-    /// Covers a turn, with the hooks that it waits for.
+    /// Covers a turn, and the hooks that the turn waits for.
     fn cover_turn(&mut self, state: &LockedState, turn: Option<&Arc<QueuedTurn>>) {
         let (Some(awake), Some(turn)) = (&state.awake, turn) else {
             return;
@@ -174,8 +176,8 @@ impl StopPlan {
         self.bystanders.push(awake.background_scope.clone());
     }
 
-    /// Covers the turn of a message, or the turn that has taken it. If that turn puts the message back, the message itself
-    /// is stopped as well.
+    /// Covers the turn of a message, or the turn that has taken the message. If that turn returns the message to the
+    /// queue, the message itself is stopped as well.
     fn cover_message(&mut self, state: &LockedState, id: &MessageId) {
         let Some((own, handed_to)) = state.queued_turn_of(id) else {
             return;
@@ -189,7 +191,8 @@ impl StopPlan {
         }
     }
 
-    /// Leaves out a turn that has its outcome: the receipt of its background work has not its usage.
+    /// Excludes a turn that already has its outcome, because the receipt of its background work does not include its
+    /// usage.
     fn leave_ended_turn(&mut self) {
         let has_ended = |turn: &Arc<QueuedTurn>| turn.state.try_outcome().is_some();
         if self.turn.as_ref().is_some_and(has_ended) {
@@ -215,7 +218,7 @@ impl StopPlan {
             self.scopes
                 .extend(ending.filter(|scope| !scope.is_quiet()).cloned());
             let is_in_use = !awake.background_scope.is_quiet();
-            // With a running turn in any case, so that its calls start no more work in between.
+            // Included in any case if a turn runs, so that its calls cannot start more work meanwhile.
             let turn = self.turn.as_ref();
             let may_start = turn.is_some_and(|turn| !turn.scope.is_stopped());
             if is_in_use || may_start {
@@ -254,8 +257,8 @@ fn background_call_scope(awake: &AwakeSession, id: &CallId) -> Option<Scope> {
     scopes.find_map(|scope| scope.find_unit(path))
 }
 
-/// Scope of a call of these turns, or of a call that has moved to the background. The turns first: a moving call
-/// appears in the background before it leaves the turn, where it may remain listed as ended.
+/// Scope of a call of these turns, or of a call that has moved to the background. Searches the turns first: a moving
+/// call appears in the background before it leaves the turn, where it may remain listed as ended.
 fn call_scope<'a>(
     awake: &AwakeSession,
     mut turns: impl Iterator<Item = &'a Arc<QueuedTurn>>,
@@ -269,13 +272,13 @@ fn call_scope<'a>(
 }
 
 impl LockedState {
-    /// Running turn, or else the first waiting turn.
+    /// Returns the running turn, or else the first waiting turn.
     fn next_turn(&self) -> Option<&Arc<QueuedTurn>> {
         self.queue.all().next()
     }
 
-    /// Turn of a message that has not ended, or of the last message that has; and the running turn, if the
-    /// message was handed to that turn.
+    /// Returns the turn of a message that has not ended, or of the last ended message. The second value is the running
+    /// turn, if the message was handed to that turn.
     fn queued_turn_of(&self, id: &MessageId) -> Option<(Arc<QueuedTurn>, Option<Arc<QueuedTurn>>)> {
         let is_it = |queued: &Arc<QueuedTurn>| queued.message() == Some(id);
         let own = self
@@ -288,14 +291,15 @@ impl LockedState {
         Some((Arc::clone(own), handed_to))
     }
 
-    /// Takes a message back from the running turn, unless the turn has taken it.
+    /// Withdraws a message from the running turn, unless the turn has taken it.
     pub(crate) fn withdraw(&self, id: &MessageId) {
         if let Some((_, Some(turn))) = self.queued_turn_of(id) {
             let _taken_or_not = turn.controls.withdraw(id);
         }
     }
 
-    /// Work that runs without an owner, as items of receipts that do not cover it. State as of the last check.
+    /// Receipt items for work that runs without an owner, for receipts that do not cover it. The state is that of the
+    /// last check.
     pub(crate) fn left_items(&self) -> impl Iterator<Item = ReceiptItem> {
         let works = self.orphans.works().into_iter();
         works

@@ -13,9 +13,9 @@ use allstop_process::{ProcessHandle, is_alive, is_of_this_boot, is_out_of_view, 
 use allstop_scope::{Process, Scope, WorkSpec};
 use tokio::time::Instant;
 
-/// Maximum time that a process that was never detached may outlive its owner: its keeper kills it within milliseconds.
+/// Maximum time that an attached process may outlive its owner. Its keeper kills it within milliseconds.
 const KEEPER_KILL_MAX: Duration = Duration::from_secs(1);
-/// Pause between two checks within that time.
+/// Pause between two checks during [`KEEPER_KILL_MAX`].
 const CHECK_AGAIN: Duration = Duration::from_millis(5);
 
 /// Background work without an end in the log: work of an earlier process, or work that this process detached.
@@ -31,13 +31,13 @@ pub struct UnendedWork {
     pub detached: bool,
     /// Process of the command.
     pub process: Option<ProcessIdentity>,
-    /// Keeper of the process: SIGTERM to the keeper ends all of the work.
+    /// Keeper of the process. SIGTERM to the keeper ends all of the work.
     pub keeper: Option<ProcessIdentity>,
     /// Marker in the environment of its processes.
     pub marker: Option<Arc<str>>,
     /// File for its output.
     pub output: Option<Arc<str>>,
-    /// True if its process, its keeper or any process that it started runs, or is out of view. Reused pids are detected.
+    /// True if the process, its keeper or any process that it started runs, or is out of view. Detects reused pids.
     pub alive: bool,
     /// True if the work runs only until its keeper notices that the owner is gone.
     being_killed: bool,
@@ -91,17 +91,19 @@ impl UnendedWork {
         self.keeper.iter().chain(&self.process)
     }
 
-    /// True if any of its processes can still exist: they belong to this boot.
+    /// True if any process of the work can still exist, because it belongs to the current boot.
     fn may_run(&self) -> bool {
         self.alive && self.known().any(is_of_this_boot)
     }
 
-    /// True if its processes are in another PID namespace: it may run, and can be neither checked nor stopped from here.
+    /// True if the processes are in another PID namespace. The work may run, but this process can neither check nor
+    /// stop it.
     pub fn is_out_of_view(&self) -> bool {
         self.alive && self.known().any(is_out_of_view)
     }
 
-    /// Reads `/proc`, which may hang: never call this on a thread that is waited for without a limit.
+    /// Checks the work by reading `/proc`, which may hang. Never call this on a thread that a caller awaits without a
+    /// time limit.
     pub(crate) fn check(&mut self) {
         if self.is_out_of_view() {
             return;
@@ -115,14 +117,14 @@ impl UnendedWork {
         self.being_killed = self.alive && !self.detached && keeper_alive;
     }
 
-    /// Process whose end ends the work, if it runs: the keeper, or else the main process.
+    /// Pid of the running process whose end ends the work: the keeper, or else the main process.
     pub fn stop_pid(&self) -> Option<u32> {
         Some(self.known().find(|known| is_alive(known))?.pid)
     }
 }
 
 /// Returns the background work without an end in a session's log, compared with the running processes. If another
-/// process has the session open, this is the work of that process. Reads `/proc`, which may block.
+/// process has the session open, the result is the work of that process. Reads `/proc`, which may block.
 pub fn unended_work(state: &SessionState) -> Vec<UnendedWork> {
     let works = state.background().iter();
     let works = works.filter(|work| work.ended.is_none());
@@ -135,10 +137,11 @@ fn without_end(state: &SessionState) -> Vec<UnendedWork> {
     works.map(UnendedWork::recorded).collect()
 }
 
-/// Checks if the work still runs, on a separate thread. If the check is impossible, the work stays as it was.
+/// Checks on a separate thread whether the work still runs. If the check is impossible, the state of the work does not
+/// change.
 ///
 /// # Cancel safety
-/// Cancel safe: nothing is learned then.
+/// Cancel safe: dropping the future only discards the result of the check.
 pub(crate) async fn check_alive(scope: &Scope, mut found: Vec<UnendedWork>) -> Vec<UnendedWork> {
     for work in &mut found {
         work.alive = work.may_run();
@@ -160,10 +163,10 @@ pub(crate) async fn check_alive(scope: &Scope, mut found: Vec<UnendedWork>) -> V
 }
 
 /// Returns the background work without an end in a session's log, compared with the running processes after the keepers
-/// have killed all work that was never detached. Reads `/proc`, on threads of `scope`.
+/// have killed all attached work. Reads `/proc`, on threads of `scope`.
 ///
 /// # Cancel safety
-/// Cancel safe: nothing is learned then.
+/// Cancel safe: dropping the future only discards the result of the check.
 pub async fn settled_work(state: &SessionState, scope: &Scope) -> Vec<UnendedWork> {
     let mut found = check_alive(scope, without_end(state)).await;
     let until = Instant::now() + KEEPER_KILL_MAX;
@@ -181,14 +184,14 @@ pub async fn settled_work(state: &SessionState, scope: &Scope) -> Vec<UnendedWor
 /// Work of earlier processes that runs, and that no keeper is killing. Reads `/proc`, on a thread of `scope`.
 ///
 /// # Cancel safety
-/// Cancel safe: nothing is learned then.
+/// Cancel safe: dropping the future only discards the result of the check.
 pub(crate) async fn left_work(state: &SessionState, scope: &Scope) -> Vec<UnendedWork> {
     let mut found = check_alive(scope, without_end(state)).await;
     found.retain(|work| work.alive && !work.being_killed);
     found
 }
 
-/// Records the end of work that is gone. Its outcome is `unknown`, since its end was not observed.
+/// Records the end of work that is gone. The outcome is `unknown`, since this process did not observe the end.
 pub(crate) async fn record_lost_work(
     writer: &mut SessionWriter,
     lost: Vec<BackgroundId>,

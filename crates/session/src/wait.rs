@@ -1,4 +1,4 @@
-//! Waits until a message has its outcome and its session is idle.
+//! Wait until a message has its outcome and its session is idle.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,11 +19,12 @@ pub struct WaitResult {
     pub sent: MessageHandle,
     /// The outcome; `None` if the turn still runs or waits.
     pub outcome: Option<Arc<MessageOutcome>>,
-    /// True if the limit of the wait passed. Nothing was stopped.
+    /// True if the time limit of the wait passed. Nothing was stopped.
     pub timed_out: bool,
-    /// Background work that still runs: attached work only if the limit passed, otherwise detached work.
+    /// Background work that still runs. Includes attached work only if the time limit passed; otherwise all of it is
+    /// detached.
     pub running: Vec<BackgroundItem>,
-    /// Permission questions that the turn waits for.
+    /// Permission questions that block the turn.
     pub questions: Vec<OpenQuestion>,
 }
 

@@ -1,4 +1,4 @@
-//! Idle sessions with ten short messages: they sleep, so only their handles stay in memory. Each still answers.
+//! Idle sessions with ten short messages. Sleeping sessions keep only their handles in memory, and each still answers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use crate::models::Short;
 
 /// Turns per session: one per message.
 const TURNS: usize = 5;
-/// Sessions in progress at once. Each open session has a locked file, and a process may open 1,024 files.
+/// Number of concurrent sessions. Each open session has a locked file, and a process may open 1,024 files.
 const AT_ONCE: usize = 64;
 /// Number of sessions that are woken one at a time, to measure a single wake-up.
 const WOKEN_ALONE: usize = 1_000;
@@ -26,7 +26,7 @@ pub(crate) fn run(sessions: usize) {
         .enable_all()
         .build()
         .expect("threads");
-    // Held until the end: freed memory would be reused, and not be measured.
+    // Held until the end: otherwise the sessions would reuse the freed memory, and the measure would miss it.
     let (bare, _held) = bare(sessions);
     runtime.block_on(async {
         let folder = tempfile::tempdir().expect("a temporary folder");
@@ -41,7 +41,7 @@ pub(crate) fn run(sessions: usize) {
             ..SessionOptions::default()
         };
         let all = Sessions::new(log, scope.clone(), Arc::new(agent), options);
-        // Warm-up: these sessions pay for the memory of the store and the runtime, and are not measured.
+        // Warm-up: these sessions account for the memory of the store and the runtime, and are not measured.
         let warm: Vec<Session> = talked(&all, AT_ONCE).await;
         let before = resident_bytes();
         let began = Instant::now();

@@ -1,4 +1,4 @@
-//! Models without cost of their own.
+//! Models with negligible cost.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Thousands of turns in flight, all stopped at once: time from each stop to its quiet receipt.
+//! Thousands of concurrent turns, all stopped at once: time from each stop to its quiet receipt.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 use crate::measure::{milliseconds, percentiles};
 use crate::models::{Endless, THINKS};
 
-/// Rounds; the median is reported.
+/// Number of rounds; the benchmark reports the median.
 const ROUNDS: usize = 5;
 
 pub(crate) fn run(turns: usize) {
@@ -68,7 +68,7 @@ fn round(runtime: &Runtime, turns: usize) -> Times {
             let sent = session.send("go on").expect("it is free");
             talks.push((session, sent));
         }
-        // Time for each turn to send a word, so that all are in their model call.
+        // Gives each turn time to send a word, so that all turns are in their model call.
         tokio::time::sleep(THINKS * 5).await;
         let began = Instant::now();
         let stops: Vec<_> = talks
@@ -89,7 +89,8 @@ fn round(runtime: &Runtime, turns: usize) -> Times {
     })
 }
 
-/// The same without Allstop: one task per turn, one token for all, and a tracker that waits for their end.
+/// Like the rounds with Allstop, but with bare Tokio: one task per turn, one token for all tasks, and a tracker that
+/// waits for their end.
 fn bare_round(runtime: &Runtime, turns: usize) -> Times {
     runtime.block_on(async {
         let (token, tracker) = (CancellationToken::new(), TaskTracker::new());

@@ -47,11 +47,11 @@ pub enum SessionEventKind {
     Live(AgentEvent),
     /// Permission for a call is requested. The first answer decides.
     PermissionAsked(OpenQuestion),
-    /// The question is closed: it was answered, a stop removed it, or no subscriber was left to answer it.
+    /// The question is closed: a subscriber answered it, a stop removed it, or no subscriber was left to answer it.
     PermissionAnswered {
         /// Id of the question.
         id: QuestionId,
-        /// The answer; `None` if a stop was first.
+        /// The answer; `None` if a stop came first.
         answer: Option<PermissionAnswer>,
     },
     /// A tool answered a call that had already ended. The answer is discarded.
@@ -63,7 +63,7 @@ pub enum SessionEventKind {
     },
     /// Background work has started, ended or been detached.
     BackgroundChanged {
-        /// Work that runs now.
+        /// Running work.
         running: Vec<BackgroundItem>,
     },
     /// The turn has ended.
@@ -80,14 +80,14 @@ pub enum SessionEventKind {
         /// Detached work that still runs.
         detached: Vec<BackgroundItem>,
     },
-    /// The subscriber was too slow and has missed events before this one. Missed durable events still follow.
+    /// The subscriber was too slow and missed live events before this one. All durable events still follow.
     Missed {
         /// Number of missed events.
         count: u64,
     },
 }
 
-/// A piece of running background work, for one line of display.
+/// A piece of running background work, for a display of one line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackgroundItem {
     /// Id of the work.
@@ -96,7 +96,7 @@ pub struct BackgroundItem {
     pub name: Arc<str>,
     /// Kind of the work.
     pub kind: BackgroundKind,
-    /// Attached work delays the idle event.
+    /// Attachment of the work. Attached work delays the idle event.
     pub attachment: Attachment,
 }
 
@@ -120,7 +120,7 @@ impl BackgroundItem {
     }
 }
 
-/// A question that waits for its answer. Its turn waits as well, and a new subscriber gets the question first.
+/// A question without an answer. Its turn waits for the answer, and a new subscriber receives the question first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenQuestion {
     /// Id of the question.

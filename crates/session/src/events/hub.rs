@@ -13,7 +13,7 @@ use tokio::sync::{broadcast, mpsc};
 use super::event::{SessionEvent, SessionEventKind};
 use crate::queued_turn::QueuedTurn;
 
-/// Events that a subscriber may lag behind before it misses the oldest: about the deltas of a long answer.
+/// Number of events that a subscriber may lag before it misses the oldest. A long answer has about this many deltas.
 const EVENTS_KEPT_MAX: usize = 1_024;
 
 /// Distribution of events. A session without subscribers and observers builds no events.
@@ -35,16 +35,16 @@ struct HubState {
     observers: Vec<EventObserver>,
 }
 
-/// Recipient of events that is no subscriber. Its queue takes memory for the events that wait in it only.
+/// Recipient of events that does not count as a subscriber. Its queue uses memory only for waiting events.
 #[derive(Debug)]
 struct EventObserver {
     tx: mpsc::Sender<SessionEvent>,
-    /// Events that found the queue full.
+    /// Number of events that found the queue full.
     missed: u64,
 }
 
 impl EventObserver {
-    /// Hands on an event, or counts it as missed. False if the observer is gone.
+    /// Sends an event, or counts it as missed. Returns false if the observer is gone.
     fn send(&mut self, event: &SessionEvent) -> bool {
         let missed = (self.missed > 0).then(|| SessionEvent::missed(self.missed));
         for event in missed.into_iter().chain([event.clone()]) {
@@ -80,13 +80,13 @@ impl EventHub {
         let rx = tx.subscribe();
         state.subscribers += 1;
         if state.closed {
-            // The rest follows from the log.
+            // The subscribers read the remaining events from the log.
             state.tx = None;
         }
         rx
     }
 
-    /// Adds an observer, which keeps no permission question open.
+    /// Adds an observer. An observer does not keep permission questions open.
     pub(crate) fn observe(&self) -> mpsc::Receiver<SessionEvent> {
         let (tx, rx) = mpsc::channel(EVENTS_KEPT_MAX);
         let mut state = self.state.lock();
@@ -106,12 +106,12 @@ impl EventHub {
     /// True if the session has a subscriber.
     pub(crate) fn is_watched(&self) -> bool {
         let mut state = self.state.lock();
-        // Drops the channel after its last subscriber.
+        // Drops the channel after its last subscriber leaves.
         state.tx = state.tx.take().filter(|tx| tx.receiver_count() > 0);
         state.tx.is_some()
     }
 
-    /// Waits until the session has had no subscriber for this long without a break.
+    /// Waits until the session has had no subscriber for this time without interruption.
     ///
     /// Cancel safe.
     pub(crate) async fn unwatched_for(&self, for_long: Duration) {
@@ -131,7 +131,7 @@ impl EventHub {
         }
     }
 
-    /// Assigns later events to the turn of this message.
+    /// Assigns the following events to the turn of this message.
     pub(crate) fn begin(&self, message: Option<MessageId>) {
         let mut state = self.state.lock();
         (state.turn, state.message) = (None, message);
@@ -154,12 +154,12 @@ impl EventHub {
         let event = state.event(kind());
         state.observers.retain_mut(|observer| observer.send(&event));
         if let Some(tx) = &state.tx {
-            // A channel without subscribers is not an error: they attach and detach.
+            // Subscribers attach and detach, so a channel without subscribers is not an error.
             drop(tx.send(event));
         }
     }
 
-    /// The last turn whose start was published.
+    /// The last turn with a published start.
     pub(crate) fn last_turn(&self) -> Option<TurnNumber> {
         self.state.lock().last_turn
     }
@@ -176,10 +176,10 @@ impl EventHub {
         });
     }
 
-    /// Sink for the events of a turn. The answer of a stopped turn is no longer delivered.
+    /// Sink for the events of a turn. Drops the answer of a stopped turn.
     pub(crate) fn sink(self: &Arc<Self>, queued: &Arc<QueuedTurn>) -> EventSink {
-        // Also without subscribers, since a subscriber may arrive during the turn. Does not hold the queued turn, which
-        // holds the turn's calls, which hold the sink.
+        // Built even without subscribers, since one may arrive during the turn. The sink must not hold the queued turn:
+        // the queued turn holds the turn's calls, and the calls hold the sink.
         let (hub, scope) = (Arc::clone(self), queued.scope.clone());
         EventSink::observer(move |event| {
             if let AgentEvent::TurnStarted { turn, .. } = event {

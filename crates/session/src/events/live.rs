@@ -1,12 +1,12 @@
-//! Live events without the log, for display.
+//! Live events for display, without reads of the log.
 
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::{broadcast, mpsc};
 
 use super::event::SessionEvent;
 
-/// Events of a session from now on, including durable events. A recipient that lags too far gets the number of missed
-/// events, and never waits for the log.
+/// Events of a session from now on, including durable events. A recipient that lags too far receives the number of
+/// missed events. The recipient never waits for the log.
 #[derive(Debug)]
 pub struct LiveEvents(EventSource);
 
@@ -25,7 +25,7 @@ impl LiveEvents {
         Self(EventSource::Observer(events))
     }
 
-    /// The next event; `None` when the session is closed.
+    /// Returns the next event; `None` if the session is closed.
     ///
     /// # Cancel safety
     /// Cancel safe: no event is lost.

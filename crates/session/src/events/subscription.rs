@@ -17,26 +17,26 @@ use super::event::{SessionEvent, SessionEventKind};
 /// Records per read of the log.
 const READ_LEN: usize = 256;
 
-/// Subscription to a session. A slow subscriber costs the session nothing and misses no durable event.
+/// Subscription to a session. A slow subscriber does not delay the session and misses no durable event.
 #[derive(Debug)]
 pub struct Subscription {
     id: SessionId,
     log: Arc<dyn Log>,
     live: broadcast::Receiver<SessionEvent>,
-    /// Last durable record that was delivered.
+    /// Last delivered durable record.
     last: Version,
-    /// Version up to which the log must be read before live events are delivered.
+    /// Version up to which the subscription must read the log before it delivers live events.
     catch_up: Option<Version>,
     ready: VecDeque<SessionEvent>,
-    /// Questions that were open at the start: they were delivered first.
+    /// Questions that were open at the start. They are delivered first.
     asked: Vec<QuestionId>,
     /// Message of the turn of the replayed records.
     replayed: Option<MessageId>,
 }
 
 impl Subscription {
-    /// Creates a subscription. `after`: last record to skip. `until`: version of the log when `live` began. `open`:
-    /// questions that were open then.
+    /// Creates a subscription. `after` is the last record to skip, `until` the version of the log when `live` began,
+    /// and `open` the questions that were open then.
     pub(crate) fn new(
         id: SessionId,
         log: Arc<dyn Log>,
@@ -57,7 +57,7 @@ impl Subscription {
         }
     }
 
-    /// Returns the next event; durable events come exactly once and in order. `None` after the last event.
+    /// Returns the next event, or `None` after the last event. Durable events arrive exactly once and in order.
     ///
     /// # Errors
     /// If the log cannot be read. The next call tries again.
@@ -74,7 +74,7 @@ impl Subscription {
                 continue;
             }
             match self.live.recv().await {
-                // Asked before the start, and already delivered.
+                // This question was open at the start and is already delivered.
                 Ok(event) if question_of(&event).is_some_and(|id| self.asked.contains(id)) => {}
                 Ok(event) => {
                     let version = match &event.kind {
@@ -85,12 +85,13 @@ impl Subscription {
                         self.last = version;
                         return Ok(Some(event));
                     }
-                    // A record that was replayed is skipped; a record beyond a gap is read with the records before it.
+                    // Skips a record that was already replayed. A record after a gap is read from the log together with
+                    // the records before it.
                     self.catch_up = (version > self.last).then_some(version);
                 }
                 Err(RecvError::Lagged(count)) => {
                     self.ready.push_back(SessionEvent::missed(count));
-                    // Up to the current end of the log: the missed events may include records.
+                    // Catches up to the current end of the log, since the missed events may include records.
                     self.catch_up = Some(Version(u64::MAX));
                 }
                 Err(RecvError::Closed) => return Ok(None),
@@ -106,7 +107,7 @@ impl Subscription {
         }
         for (version, bytes) in records {
             self.last = version;
-            // A record that this version cannot read is skipped; the numbers show the gap.
+            // Skips a record that this version cannot read; the numbers show the gap.
             let Ok(Some(record)) = decode(&bytes) else {
                 continue;
             };

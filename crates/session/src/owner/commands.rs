@@ -21,12 +21,12 @@ const OPEN_MAX: Duration = Duration::from_secs(10);
 impl SessionOwner {
     pub(super) async fn run_command(&mut self, command: OwnerCommand) {
         let scope = self.scope.clone();
-        // A store that hangs must not delay waiting messages, which a stop can end.
+        // Limited in time, because waiting messages, which a stop can end, must not wait for a hanging store.
         let failed = match timeout(OPEN_MAX, self.open(&scope)).await {
             Ok(opened) => opened.err(),
             Err(_) => Some(not_open(&format!("no answer within {OPEN_MAX:?}"))),
         };
-        // The command is carried out even if the caller is gone.
+        // The owner carries out the command even if the caller is gone.
         match command {
             OwnerCommand::Undo(reply) => drop(reply.send(match failed {
                 None => self.undo().await,
@@ -44,12 +44,13 @@ impl SessionOwner {
         self.publish();
     }
 
-    /// Compacts as a separate entry of the queue, like a turn: stops cover it, and new messages follow their policy meanwhile.
+    /// Compacts as a separate entry of the queue, like a turn: stops cover the compaction, and new messages follow
+    /// their policy meanwhile.
     async fn compact_as_turn(&mut self) -> Result<CompactionResult, CompactError> {
         let label = format!("{}/compaction", self.inner.label());
         let queued = QueuedTurn::open(&self.scope, label, Prompt::default(), None);
         let queued = queued.map_err(|_| CompactError::Closed(MessageRefused::Closed))?;
-        // Accepts no steered messages: they wait.
+        // The compaction accepts no steered messages: they wait for a turn.
         drop(queued.controls.undelivered());
         self.inner.state.lock().queue.run(Arc::clone(&queued));
         let compaction = self.inner.host.options.compaction.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Compaction: the model writes a summary, in a scope that stops cover; then one record replaces the messages.
+//! Compaction: the model writes a summary in a scope that stops cover, then one record replaces the messages.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::compaction::{ASK_SUMMARY, CompactError, CompactionResult, cut, tokens
 use crate::queued_turn::QueuedTurn;
 
 impl SessionOwner {
-    /// Compacts before a turn if the conversation is too long. The turn runs even if that fails: if the conversation is
-    /// really too long, the provider refuses it with an error.
+    /// Compacts before a turn if the conversation is too long. The turn runs even if the compaction fails; the provider
+    /// refuses a conversation that is really too long with an error.
     pub(super) async fn compact_if_long(&mut self, queued: &QueuedTurn) {
         let Some(compaction) = self.inner.host.options.compaction else {
             return;

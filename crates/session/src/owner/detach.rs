@@ -1,4 +1,4 @@
-//! Detach of background work: from then on it outlives the session and this process.
+//! Detach of background work. Detached work outlives the session and this process.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use super::SessionOwner;
 use crate::command::{BackgroundDetachError, DetachResult, DetachTarget};
 use crate::unended::UnendedWork;
 
-/// Maximum wait for a keeper to detach its processes: it answers within a millisecond.
+/// Maximum wait for a keeper to detach its processes. A keeper answers within a millisecond.
 const KEEPER_ANSWER_MAX: Duration = Duration::from_secs(1);
 
 impl SessionOwner {
-    /// Carries out the requests to detach work that wait, before other commands.
+    /// Carries out the waiting requests to detach work, before other commands.
     pub(super) async fn detach_waiting(&mut self) {
         loop {
             let waiting = self.inner.state.lock().commands.take_detach();
@@ -30,8 +30,9 @@ impl SessionOwner {
         }
     }
 
-    /// Records the detach before the work is detached, so that after `kill -9` at any point all surviving work is in
-    /// the log and the next start finds it. Uses one append for all work, to wait for a slow disk only once.
+    /// Detaches work after recording the detach. The log therefore contains all surviving work after a `kill -9` at any
+    /// point, and the next start finds it. One append covers all the work, so the owner waits for a slow disk only
+    /// once.
     pub(super) async fn detach(
         &mut self,
         target: &DetachTarget,
@@ -72,7 +73,8 @@ impl SessionOwner {
     }
 }
 
-/// Refusal for work that a stop covers: its receipt would have to say that the work runs on.
+/// Returns a refusal if a stop covers the work. Otherwise the receipt of that stop would have to report that the work
+/// continues.
 fn being_stopped(work: &BackgroundWork) -> Option<BackgroundDetachError> {
     let why = || BackgroundDetachError::NotPossible("it is being stopped".to_owned());
     work.scope().is_stopped().then(why)
@@ -94,16 +96,16 @@ fn output_file(work: &BackgroundWork) -> Result<PathBuf, BackgroundDetachError> 
     output.ok_or_else(|| impossible("it has no output file"))
 }
 
-/// Detaches one piece of work. `None` if the work ended by itself meanwhile; its end is recorded as usual.
+/// Detaches one piece of work. `None` if the work has ended by itself meanwhile; its end is recorded as usual.
 async fn detach(work: Arc<BackgroundWork>, output: PathBuf) -> Option<DetachResult> {
     let process = work.process()?;
-    // While the record was written.
+    // A stop may have arrived while the record was written.
     if let Some(refused) = being_stopped(&work) {
         return Some(answer(&work, Some(refused)));
     }
     let refused = match timeout(KEEPER_ANSWER_MAX, process.detach(&output)).await {
         Ok(Ok(())) => {
-            // Waits until this process no longer reads the output: a later stop must not account for the work.
+            // Waits until this process no longer reads the output. A later stop must not account for the work.
             let _it_runs_on = work.ended().await;
             None
         }

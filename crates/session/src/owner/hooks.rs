@@ -1,4 +1,5 @@
-//! Hooks of the session: its start and end, failed and stopped turns. They run outside stopped scopes, time-limited.
+//! Hooks of the session for its start and end, and for failed and stopped turns. The hooks run outside stopped scopes
+//! and have a time limit.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -29,8 +30,8 @@ impl SessionOwner {
             .is_some_and(|(agent, event)| agent.has_hook_for(&event))
     }
 
-    /// Calls the hooks of the session, in a scope below `above`. Detaches background work on request meanwhile: the
-    /// process may exit before the hooks have ended.
+    /// Calls the hooks of the session in a scope below `above`. Carries out requests to detach background work
+    /// meanwhile, because the process may exit before the hooks have ended.
     pub(super) async fn call_hooks(&mut self, event: &HookEvent, above: &Scope) {
         let Some(open) = &self.resources else { return };
         let agent = open.session.agent.clone();
@@ -38,7 +39,7 @@ impl SessionOwner {
             return;
         }
         let label = format!("{}/hooks", self.inner.label());
-        // `above` was stopped meanwhile: no hook is called.
+        // `above` was stopped meanwhile, so no hook is called.
         let Ok(scope) = above.child(label, ScopeOptions::default()) else {
             return;
         };

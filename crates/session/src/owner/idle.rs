@@ -1,4 +1,4 @@
-//! Time between two turns: background work that ends, `session_idle`, sleep, and the end of the session.
+//! The time between two turns: ends of background work, `session_idle`, sleep, and the end of the session.
 
 use allstop_agent::HookEvent;
 use allstop_core::TurnNumber;
@@ -12,13 +12,13 @@ use crate::inner::SessionInner;
 use crate::stop_list::{StopList, UnrecordedReceipts};
 use crate::wait::is_attached;
 
-/// Maximum wait for the last records to be written: the next start determines missing records.
+/// Maximum wait for the store to write the last records. The next start determines missing records.
 const RECORD_WRITE_MAX: Duration = Duration::from_secs(1);
-/// Maximum wait for a check of earlier processes' work: reading all of `/proc` takes milliseconds.
+/// Maximum wait for a check of earlier processes' work. Reading all of `/proc` takes milliseconds.
 const CHECK_MAX: Duration = Duration::from_secs(1);
 
 impl SessionInner {
-    /// Sends the event with the running background work.
+    /// Sends the event that lists the running background work.
     pub(crate) fn send_background_changed(&self) {
         let running = self.background_items();
         self.hub
@@ -27,7 +27,7 @@ impl SessionInner {
 }
 
 impl SessionInner {
-    /// Takes records of ended work without an owner, and receipts.
+    /// Takes the records of ended work without an owner, and the receipts for the log.
     fn take_unrecorded(&self) -> (Vec<SessionRecord>, UnrecordedReceipts) {
         let mut state = self.state.lock();
         (state.orphans.take_ends(), state.stops.take_unrecorded())
@@ -35,7 +35,7 @@ impl SessionInner {
 }
 
 impl SessionOwner {
-    /// Waits for a change. Sleep becomes due if there is no reason to stay awake.
+    /// Waits for a change. Sleep becomes due if no reason to stay awake remains.
     pub(super) async fn wait_for_change(&mut self) {
         let running = self.inner.running_background();
         if !self.idle_sent && !running.iter().any(is_attached) {
@@ -47,15 +47,15 @@ impl SessionOwner {
                 .send(|| SessionEventKind::SessionIdle { stopped, detached });
         }
         if self.record_background().await {
-            // The next job may be a turn that tells the model.
+            // The next job may be a turn that informs the model.
             return;
         }
-        // An unconfirmed append may still be written, and would then conflict with the next owner's records.
+        // The store may still write an unconfirmed append, which would then conflict with the next owner's records.
         let is_settled = self.writer().is_none_or(|writer| writer.is_settled());
         let may_sleep = running.is_empty() && self.pending_open.is_none() && is_settled;
         let sleep_after = self.inner.host.options.sleep_after;
         let is_sleep_due = some(sleep_after.filter(|_| may_sleep).map(tokio::time::sleep));
-        // The pending open holds the session lock; do not sleep before it finishes.
+        // The pending open holds the session lock, so the session must not sleep before the open finishes.
         let opened = some(self.pending_open.as_mut());
         let background = some(self.resources.as_mut().map(|open| open.changes.changed()));
         let has_changed = tokio::select! {
@@ -78,7 +78,7 @@ impl SessionOwner {
         }
     }
 
-    /// Appends records between two turns. Without a stop there is no time limit.
+    /// Appends records between two turns. Without a stop the append has no time limit.
     pub(super) async fn append(&mut self, records: Vec<SessionRecord>) -> Result<(), SessionError> {
         let scope = self.scope.clone();
         let writer = self.writer().ok_or(SessionError::Indeterminate)?;
@@ -93,8 +93,8 @@ impl SessionOwner {
         }
     }
 
-    /// Records changes of background work since the last call, even of earlier processes, and receipts of stops. Returns
-    /// true if written.
+    /// Records changes of background work since the last call, including work of earlier processes, and receipts of
+    /// stops. Returns true if the records are written.
     pub(super) async fn record_background(&mut self) -> bool {
         let Some(open) = &mut self.resources else {
             return false;
@@ -111,7 +111,7 @@ impl SessionOwner {
             return false;
         }
         let has_receipt = has_receipt(&records);
-        // A store that hangs must delay neither the next message nor the end of the session.
+        // Limited in time, because a hanging store must delay neither the next message nor the end of the session.
         let is_recorded = match timeout(RECORD_WRITE_MAX, writer.append(records)).await {
             Ok(Ok(())) => true,
             Ok(Err(error)) => {
@@ -135,18 +135,18 @@ impl SessionOwner {
         is_recorded
     }
 
-    /// Checks the work that runs without this process, so that the next event about it is true. A `/proc` that hangs
-    /// must not delay the next message.
+    /// Checks the work that runs without this process, so that the next event about the work is correct. The check is
+    /// limited in time, because a hanging `/proc` must not delay the next message.
     pub(super) async fn check_orphans(&self) {
         let checking = self.inner.check_orphans(&self.scope);
         let _as_it_was_known_before = timeout(CHECK_MAX, checking).await;
     }
 
-    /// Ends the owner of a closed session: waits for the stop of all work, and records the results.
+    /// Ends the owner of a closed session: waits for the stop of all work, then records the results.
     pub(super) async fn finish_closed(mut self) {
-        // The closing caller stops the session in its next step; running work must end before the lock is released.
+        // The closing caller stops the session in its next step. Running work must end before the lock is released.
         self.scope.stopped().await;
-        // The stop first: records written after it are final.
+        // Waits for the stop before writing: records written after the stop are final.
         if let Some(account) = self
             .scope
             .account(allstop_core::Extent::Session, Vec::new())
@@ -159,7 +159,7 @@ impl SessionOwner {
                 self.inner.changed.notified().await;
             }
         };
-        // The receipt of their stop may come before their last state.
+        // A stop may be complete before the final state of its work is known.
         let _ended_or_late = timeout(RECORD_WRITE_MAX, orphans_end).await;
         self.inner.stops_complete(StopList::first_running).await;
         if self.resources.is_some() {
@@ -178,20 +178,20 @@ impl SessionOwner {
         state.commands.clear();
         drop(state);
         self.inner.hub.close();
-        // Already set if the session was closed twice.
+        // The end is already set if the session was closed twice.
         self.inner.end();
     }
 
-    /// Waits for a pending open, which holds the session lock and may append records: until it ends, the closed session
-    /// cannot be resumed. If the store hangs, the lock is released when the store answers.
+    /// Waits for a pending open, which holds the session lock and may append records: until the open ends, the closed
+    /// session cannot be resumed. If the store hangs, the lock is released when the store answers.
     async fn finish_pending_open(&mut self) -> Option<Box<SessionWriter>> {
         let pending_open = self.pending_open.take()?;
         let opened = timeout(RECORD_WRITE_MAX, pending_open).await;
         opened.ok()?.ok()?.ok()
     }
 
-    /// Records the ends of orphaned work, and receipts, in a session that was closed before its agent was open. `opened`: its
-    /// log, if that is open.
+    /// Records the ends of orphaned work, and receipts, in a session that was closed before its agent was open.
+    /// `opened` is the log if it is open.
     async fn record_without_agent(&self, opened: Option<Box<SessionWriter>>) {
         let inner = &self.inner;
         let (mut records, receipts) = inner.take_unrecorded();
@@ -228,7 +228,7 @@ fn has_receipt(records: &[SessionRecord]) -> bool {
     records.any(|record| matches!(record, SessionRecord::Stopped { .. }))
 }
 
-/// Waits for the future; forever without one.
+/// Waits for the future; forever if it is `None`.
 async fn some<F: IntoFuture>(wait: Option<F>) -> F::Output {
     match wait {
         Some(wait) => wait.await,

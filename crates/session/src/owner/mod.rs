@@ -1,7 +1,7 @@
-//! Owner of a session: it alone has the log open, and runs one job at a time.
+//! Owner of a session: the only task that has the log open. The owner runs one job at a time.
 //!
-//! The owner exists while work runs or waits, and for a while after; then the session sleeps. Stops never wait for the
-//! owner: they act on the scopes.
+//! The owner exists while work runs or waits, and for a short time afterwards; then the session sleeps. Stops act on
+//! the scopes and never wait for the owner.
 
 mod commands;
 mod compact;
@@ -24,8 +24,8 @@ use crate::queued_turn::QueuedTurn;
 use crate::source::OnBackgroundEnd;
 use open::{OwnerResources, PendingOpen};
 
-/// Maximum number of consecutive turns that ended background work may cause: a model that answers each end with new
-/// work must not run forever. The model learns of later ends with the next message.
+/// Maximum number of consecutive turns that the ends of background work may cause. Without a limit, a model that
+/// answers each end with new work would run forever. The model receives later ends with the next message.
 const WAKES_MAX: u32 = 8;
 
 enum OwnerJob {
@@ -45,7 +45,7 @@ pub(crate) struct SessionOwner {
     resources: Option<OwnerResources>,
     /// The log, while it is being opened.
     pending_open: Option<PendingOpen>,
-    /// Turns that background work caused since the last message.
+    /// Number of turns that background work caused since the last message.
     wakes: u32,
     /// True if the last turn was stopped.
     stopped: bool,
@@ -91,7 +91,7 @@ impl SessionOwner {
     fn next_job(&mut self) -> OwnerJob {
         let inner = Arc::clone(&self.inner);
         let mut state = inner.state.lock();
-        // Requested before the waiting turn begins, so carried out first.
+        // Carries out commands before the next waiting turn, because they were requested before that turn begins.
         if let Some(command) = state.commands.next() {
             self.is_sleep_due = false;
             return OwnerJob::Command(command);
@@ -110,10 +110,10 @@ impl SessionOwner {
             state.queue.run(Arc::clone(&queued));
             return OwnerJob::Turn(queued);
         }
-        // The log gets the receipts first.
+        // The session must not sleep before the log contains the receipts.
         self.is_sleep_due &= state.stops.is_settled();
         if self.is_sleep_due {
-            // The log first: from then on a message starts another owner, which opens the log.
+            // Closes the log first: from then on a message starts another owner, which opens the log.
             self.resources = None;
             state.awake = None;
             state.last = None;
@@ -124,7 +124,7 @@ impl SessionOwner {
         OwnerJob::Wait
     }
 
-    /// A turn for ended background work, if the policy is to wake the model.
+    /// Returns a turn for ended background work, if the policy is to wake the model.
     fn wake_up(&mut self) -> Option<Arc<QueuedTurn>> {
         let options = &self.inner.host.options;
         if options.on_background_end != OnBackgroundEnd::Wake || self.wakes >= WAKES_MAX {
@@ -142,7 +142,8 @@ impl SessionOwner {
     }
 }
 
-/// Guard for an owner that ends without finishing, which is a bug of Allstop: no caller may wait for it forever.
+/// Guard for an owner that ends without finishing, which is a bug of Allstop. Prevents callers from waiting for the
+/// owner forever.
 struct OwnerLostGuard {
     inner: Arc<SessionInner>,
     has_finished: bool,

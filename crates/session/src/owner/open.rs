@@ -25,7 +25,7 @@ pub(super) struct OwnerResources {
     pub(super) session: SessionAgent,
     pub(super) background: Arc<SessionBackground>,
     pub(super) changes: watch::Receiver<u64>,
-    /// `None` while a turn runs, which then has the log.
+    /// The log; `None` while a running turn has it.
     pub(super) writer: Option<Box<SessionWriter>>,
 }
 
@@ -36,8 +36,8 @@ impl OwnerResources {
 }
 
 impl SessionOwner {
-    /// Opens the session's log and agent, unless they are open. A stop does not wait for a store that hangs: the
-    /// pending open continues, and the next call of this function waits for it.
+    /// Opens the session's log and agent, unless they are open. A stop does not wait for a hanging store: the pending
+    /// open continues, and the next call of this function waits for the pending open.
     pub(super) async fn open(&mut self, stopped: &Scope) -> Result<(), TurnError> {
         if self
             .resources
@@ -61,7 +61,7 @@ impl SessionOwner {
             opened.map_err(|lost| TurnError::bug(format!("opening the log failed: {lost}")))??;
         writer.observe(observer(&self.inner));
         match &mut self.resources {
-            // The engine was lost, and the log with it. The background work is still owned by this session.
+            // The engine was lost, and the log with it. This session still owns the background work.
             Some(open) => open.writer = Some(writer),
             None => self.open_agent(writer, stopped).await?,
         }
@@ -69,7 +69,7 @@ impl SessionOwner {
         Ok(())
     }
 
-    /// Opens the log in a separate task: if a request to the store were dropped, the store could still grant the lock,
+    /// Opens the log in a separate task. If a request to the store were dropped, the store could still grant the lock,
     /// and the lock would have no owner.
     fn begin_open(&self) -> PendingOpen {
         let opened = self.inner.state.lock().opened.take();
@@ -97,8 +97,8 @@ impl SessionOwner {
     ) -> Result<(), TurnError> {
         let first = unended::next_number(writer.state());
         let background = {
-            // In one critical section: a stop of all background work must find the scope in which the tools start
-            // theirs.
+            // One critical section, because a stop of all background work must find the scope in which the tools start
+            // work.
             let mut state = self.inner.state.lock();
             let awake = state.awake.as_mut();
             let awake = awake.ok_or_else(|| not_open("it is closing"))?;
@@ -118,7 +118,8 @@ impl SessionOwner {
             on_late_answer: late_answers(&self.inner),
         };
         let source = Arc::clone(&self.inner.host.source);
-        // Code of the embedding program: a panic fails only the message, and a stop does not wait if the code hangs.
+        // This is code of the embedding program: a panic fails only the message, and a stop does not wait for hanging
+        // code.
         let agent_future =
             AssertUnwindSafe(async move { source.agent(request).await }).catch_unwind();
         let session = tokio::select! {
@@ -134,13 +135,14 @@ impl SessionOwner {
             writer: Some(writer),
         });
         let event = HookEvent::SessionStart { resumed };
-        // Below the turn that opens the session: a stop of the turn ends the hook, and its receipt has it.
+        // Below the turn that opens the session: a stop of the turn ends the hook, and the receipt of that stop lists
+        // the hook.
         self.call_hooks(&event, scope).await;
         Ok(())
     }
 
-    /// Opens the agent of a session whose log is already open, so that work of earlier processes is accounted for even
-    /// without a message. If that fails, the next message reports the failure.
+    /// Opens the agent of a session with an open log, so that work of earlier processes is accounted for even without a
+    /// message. If the open fails, the next message reports the failure.
     pub(super) async fn open_at_start(&mut self) {
         if self.inner.state.lock().opened.is_none() {
             return;
@@ -167,9 +169,9 @@ impl SessionOwner {
     }
 }
 
-/// Observer of every record: publishes it to subscribers, and its number to later subscribers.
+/// Observer of every record. Publishes the record to subscribers, and stores its number for later subscribers.
 fn observer(inner: &Arc<SessionInner>) -> RecordObserver {
-    // The owner holds the log, and the log holds this observer: the cycle does not outlive the owner.
+    // The owner holds the log, and the log holds this observer, which holds the session. The cycle ends with the owner.
     let inner = Arc::clone(inner);
     Arc::new(move |version, record| {
         inner.state.lock().position.version = version;
@@ -187,9 +189,9 @@ fn late_answers(inner: &SessionInner) -> Arc<dyn Fn(LateAnswer) + Send + Sync> {
     })
 }
 
-/// Work that runs without an owner, for the receipts of turns: they do not cover it.
+/// Work that runs without an owner, for the receipts of turns. The turns do not cover this work.
 fn left_work(inner: &Arc<SessionInner>) -> LeftWork {
-    // The session holds its background work, and that holds this.
+    // A weak reference, because the session holds its background work, and the background work holds this closure.
     let inner = Arc::downgrade(inner);
     Box::new(move || {
         let inner = inner.upgrade();

@@ -23,7 +23,8 @@ impl SessionOwner {
             Ok(turn) => {
                 let outcome = MessageOutcome::of_turn(queued.message().cloned(), &turn);
                 if !queued.is_from_user() && !outcome.is_completed() {
-                    // The notes are still undelivered: the session would be woken at once, only to fail again.
+                    // The notes are still undelivered. Without this limit they would wake the session at once, only to
+                    // fail again.
                     self.wakes = WAKES_MAX;
                 }
                 self.end_turn(&queued, outcome);
@@ -43,8 +44,8 @@ impl SessionOwner {
             .send(|| SessionEventKind::AssistantIdle { stopped, running });
     }
 
-    /// Settles an append that the store has not confirmed, before the turn gets its number. A turn without a written
-    /// ending is ended as after a crash.
+    /// Settles an append that the store has not confirmed, before the turn gets its number. Ends a turn without a
+    /// written ending as after a crash.
     async fn settle(&mut self, stopped: &Scope) -> Result<(), TurnError> {
         let at = (self.inner.host.options.now)();
         let Some(writer) = self.writer() else {
@@ -72,7 +73,7 @@ impl SessionOwner {
         let writer = writer.ok_or_else(|| TurnError::bug("the session has no log"))?;
         let number = writer.state().next_turn();
         queued.state.begin(number);
-        // Until now a message that waited had no other name.
+        // A waiting message has only its initial label until now.
         let label = format!("{}/turn/{number}", self.inner.label());
         queued.scope.relabel(label);
         if let Some(awake) = &mut self.inner.state.lock().awake {
@@ -110,14 +111,14 @@ impl SessionOwner {
                     .ok_or_else(|| TurnError::bug("a run had no turn"))
             }
             Err(lost) => {
-                // The log was lost with the engine. The next message reopens it, which ends the turn.
+                // The log was lost with the engine. The next message reopens the log, which ends the turn.
                 Err(TurnError::bug(format!("the engine was lost: {lost}")))
             }
         }
     }
 
-    /// Writes the receipts of the stops that have ended the turn. If hooks run next, which may take long, this waits for
-    /// receipts that are not complete.
+    /// Writes the receipts of the stops that have ended the turn. Waits for incomplete receipts if hooks run next,
+    /// because hooks may take long.
     async fn record_stops_of(&mut self, queued: &QueuedTurn, turn: &TurnOutcome) {
         if self.has_ending_hooks(turn) {
             let state = &queued.state;
@@ -126,8 +127,8 @@ impl SessionOwner {
         self.record_background().await;
     }
 
-    /// Sets the outcome of the message, and of the messages that its turn took. Frees the queue first: a caller that
-    /// has the outcome and sends the next message must find the queue free.
+    /// Sets the outcome of the message, and of the messages that its turn took. Frees the queue first, because a caller
+    /// that has the outcome and sends the next message must find a free queue.
     fn end_turn(&mut self, queued: &Arc<QueuedTurn>, outcome: MessageOutcome) {
         let undelivered = queued.controls.undelivered();
         queued.scope.close();
@@ -152,7 +153,7 @@ impl SessionOwner {
     }
 }
 
-/// Outcome of a message for which the session could not be opened, because of a stop or a failure.
+/// Outcome of a message if the session could not be opened, because of a stop or a failure.
 async fn no_turn(queued: &QueuedTurn, error: TurnError) -> MessageOutcome {
     let message = queued.message().cloned();
     let Some(account) = queued.scope.account(Extent::Turn, Vec::new()) else {

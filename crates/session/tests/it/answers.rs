@@ -1,4 +1,4 @@
-//! Messages with ids of their sender, and the search for their answers in the log.
+//! Messages with ids chosen by their sender, and the search for their answers in the log.
 
 use allstop_log::LoggedAnswer;
 use allstop_model::{Pause, Reply};

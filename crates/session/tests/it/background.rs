@@ -1,4 +1,5 @@
-//! Ended background work: the model learns of it with the next message, or at once. Tasks stand for agents and shells.
+//! Ended background work: the model receives a note with the next message, or at once. Tasks stand in for agents and
+//! shells.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +22,7 @@ use tokio::sync::Semaphore;
 
 use crate::support::{LONG, agent, fixture, in_order, text_delta, tools, until, user};
 
-/// An agent whose tool `build` starts work that ends when the gate opens.
+/// An agent with a tool `build`, which starts work that ends when the gate opens.
 #[derive(Debug)]
 pub(crate) struct Builds {
     model: Arc<ScriptedModel>,
@@ -131,7 +132,7 @@ async fn background_end_is_noted_once_with_the_next_message() {
     fixture.close().await;
 }
 
-/// A turn that is rolled back has not told the model: the note is sent again.
+/// A rolled-back turn has not informed the model, so the note is sent again.
 #[tokio::test(start_paused = true)]
 async fn note_of_a_stopped_turn_is_sent_again() {
     let mut replies = asks_for_a_build();
@@ -217,7 +218,7 @@ async fn background_end_wakes_the_model_under_that_policy() {
     fixture.close().await;
 }
 
-/// A call that ignores the stop and then starts background work: nothing starts after the stop.
+/// A call ignores the stop and then tries to start background work: no work starts after the stop.
 #[tokio::test(start_paused = true)]
 async fn background_work_of_a_deaf_call_is_refused_after_a_stop() {
     for is_of_message in [false, true] {
@@ -364,7 +365,7 @@ async fn wait_resolves_when_the_background_task_ends() {
     fixture.close().await;
 }
 
-/// The end of one piece of work is a change, but not the end of all work.
+/// The end of one piece of work causes a change event, but does not end the wait for all work.
 #[tokio::test(start_paused = true)]
 async fn wait_lasts_until_the_last_background_task_ends() {
     let mut replies = asks_for_a_build();
@@ -408,7 +409,7 @@ async fn wait_lasts_until_the_last_background_task_ends() {
     fixture.close().await;
 }
 
-/// A session can stop all work of the process: in one receipt, which includes its own turn.
+/// A session can stop all work of the process. One receipt covers this work, including the session's own turn.
 #[tokio::test(start_paused = true)]
 async fn process_stop_covers_every_session_in_one_receipt() {
     let mut replies = asks_for_a_build();
@@ -429,7 +430,7 @@ async fn process_stop_covers_every_session_in_one_receipt() {
     let stopping = fixture.session.stop(&StopTarget::Process, user());
     let now = stopping.account_now();
     assert_eq!(now.request().extent, Extent::Process);
-    // Its engine has not acknowledged.
+    // The engine has not acknowledged the stop yet.
     assert_eq!(now.conversation(), ConversationEffect::Unknown);
     let receipt = stopping.receipt().await;
     assert_eq!(receipt.request().extent, Extent::Process);

@@ -1,4 +1,4 @@
-//! The end of a session, and later requests.
+//! The end of a session, and requests after it.
 
 use futures::future::BoxFuture;
 use std::sync::Arc;
@@ -23,7 +23,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{LONG, agent, fixture, in_order, text_delta, user};
 
-/// A stop of the session ends the running turn, and all waiting messages at their start: each has exactly one ending.
+/// A stop of the session ends the running turn, and ends all waiting messages at their start. Each message has exactly
+/// one ending.
 #[tokio::test(start_paused = true)]
 async fn session_stop_ends_running_and_waiting_messages() {
     let model = in_order(vec![Reply::text("one").pause(Pause::Forever)]);
@@ -72,7 +73,7 @@ async fn message_sent_as_stopped_ends_at_its_start() {
     assert_eq!(outcome.stop_reason, StopReason::Cancelled);
     assert_eq!(outcome.turn.unwrap().0, 1, "it has its turn in the log");
     assert_eq!(outcome.steps, 0);
-    // The receipt is that of the stop before it.
+    // The receipt belongs to the earlier stop.
     assert!(outcome.receipt.is_none(), "{outcome:?}");
     assert_eq!(outcome.cause, Some(user()));
     // The next message begins.
@@ -124,7 +125,7 @@ async fn stops_of_unknown_and_ended_targets_are_answered() {
     fixture.close().await;
 }
 
-/// A stop of the parent scope covers sessions too, and no new work begins.
+/// A stop of the parent scope also covers sessions, and no new work begins.
 #[tokio::test(start_paused = true)]
 async fn process_stop_ends_the_session() {
     let model = in_order(vec![Reply::text("one").pause(Pause::Forever)]);
@@ -143,7 +144,7 @@ async fn process_stop_ends_the_session() {
     fixture.state().await;
 }
 
-/// Subscriptions end when no event can follow, even if handles remain.
+/// Subscriptions end when no more events can follow, even if handles remain.
 #[tokio::test(start_paused = true)]
 async fn closed_session_ends_its_subscriptions() {
     let model = in_order(vec![Reply::text("one")]);
@@ -157,7 +158,7 @@ async fn closed_session_ends_its_subscriptions() {
     assert!(late.next().await.unwrap().is_none());
 }
 
-/// A source that panics twice, and then works.
+/// A source that panics twice and then works.
 #[derive(Debug)]
 struct Troubled {
     agent: Agent,
@@ -190,8 +191,8 @@ async fn panic_in_the_agent_source_fails_only_the_message() {
     fixture.close().await;
 }
 
-/// Sessions, with a resumed session that has a command of a process that crashed: its end is recorded while the session
-/// opens. `keeper`: the keeper of the command.
+/// Returns sessions, one of which is resumed and has a command of a crashed process. The end of that command is
+/// recorded while the session opens. `keeper` is the keeper of the command.
 async fn resume_after_crash(
     log: &Arc<FaultyLog>,
     keeper: Option<ProcessIdentity>,
@@ -224,7 +225,8 @@ async fn resume_after_crash(
     (root, sessions, session)
 }
 
-/// A session that opens only after the store has answered an append, and a store that has been asked and is silent.
+/// A session that opens only after the store has answered an append; the store has received the append and does not
+/// answer.
 async fn opening_session() -> (Arc<FaultyLog>, Sessions, Session) {
     let log = Arc::new(FaultyLog::new(Arc::new(MemoryLog::new())));
     log.fail_at("background_ended", LogFault::Hold);
@@ -233,7 +235,7 @@ async fn opening_session() -> (Arc<FaultyLog>, Sessions, Session) {
     (log, sessions, session)
 }
 
-/// The lock is released when `close` returns, even if the session was closed before it was open.
+/// The lock is free when `close` returns, even if the session was closed before it was open.
 #[tokio::test(start_paused = true)]
 async fn session_closed_while_opening_can_be_resumed() {
     let (log, sessions, session) = opening_session().await;
@@ -250,7 +252,7 @@ async fn session_closed_while_opening_can_be_resumed() {
     resumed.expect("nobody has it open").close().await;
 }
 
-/// A store that hangs does not delay `close`; the lock is released with its answer.
+/// A hanging store does not delay `close`; the lock is released when the store answers.
 #[tokio::test(start_paused = true)]
 async fn close_while_opening_does_not_wait_for_a_silent_store() {
     let (log, sessions, session) = opening_session().await;
@@ -277,11 +279,12 @@ async fn close_while_opening_does_not_wait_for_a_silent_store() {
     resumed.close().await;
 }
 
-/// A stopped session does not wait for keepers to kill the work of a crashed process. In real time: `/proc` is read.
+/// A stopped session does not wait for keepers to kill the work of a crashed process. Uses real time, because the
+/// session reads `/proc`.
 #[tokio::test]
 async fn close_while_opening_does_not_wait_for_keepers() {
     let log = Arc::new(FaultyLog::new(Arc::new(MemoryLog::new())));
-    // A keeper that lives on.
+    // A keeper that does not exit.
     let keeper = Some(this_process().clone());
     let (root, _sessions, session) = resume_after_crash(&log, keeper).await;
     let is_checking = async {

@@ -10,7 +10,7 @@ use allstop_session::{SessionEventKind, SessionOptions, Subscription};
 
 use crate::support::{LONG, agent, fixture, in_order, text_delta};
 
-/// Records that a subscriber gets up to a version, each with the message that caused it.
+/// Collects the records that a subscriber receives up to a version, each with the message that caused it.
 async fn records(events: &mut Subscription, until: Version) -> Vec<(Version, Option<MessageId>)> {
     let mut got = Vec::new();
     while got.last().is_none_or(|(version, _)| *version < until) {
@@ -24,7 +24,7 @@ async fn records(events: &mut Subscription, until: Version) -> Vec<(Version, Opt
 
 #[tokio::test(start_paused = true)]
 async fn early_late_and_slow_subscribers_see_equal_records() {
-    // More pieces than are kept for a subscriber that does not read.
+    // More text pieces than the hub keeps for a subscriber that does not read.
     let chatty = (0..3_000).fold(Reply::text("w"), |reply, _| reply.and_text("w"));
     let model = in_order(vec![chatty, Reply::text("two")]);
     let fixture = fixture(agent(&model).build(), SessionOptions::default()).await;
@@ -84,7 +84,7 @@ async fn subscription_from_the_end_gets_later_records() {
     fixture.close().await;
 }
 
-/// `session_idle` comes once, after `assistant_idle`; both report if the turn was stopped.
+/// `session_idle` is sent once, after `assistant_idle`; both report whether the turn was stopped.
 #[tokio::test(start_paused = true)]
 async fn idle_events_come_in_order() {
     let model = in_order(vec![Reply::text("one")]);
@@ -108,7 +108,7 @@ async fn idle_events_come_in_order() {
     fixture.close().await;
 }
 
-/// A subscriber that arrives in the middle of a turn sees the rest of it.
+/// A subscriber that arrives in the middle of a turn receives the rest of the turn.
 #[tokio::test(start_paused = true)]
 async fn subscriber_in_mid_turn_sees_the_rest_of_the_turn() {
     let reply = Reply::text("one").pause(Pause::For(LONG)).and_text("two");

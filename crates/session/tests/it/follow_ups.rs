@@ -22,7 +22,7 @@ fn stalling(text: &str) -> Reply {
 }
 
 /// Known bug of the recipe "a new message cancels the old run": the clean-up of the old run removes the handle of the
-/// new run, so that a third message cannot cancel the second. Here only the third is answered, in every round.
+/// new run, so a third message cannot cancel the second. Here only the third message is answered, in every round.
 #[tokio::test(start_paused = true)]
 async fn of_three_quick_messages_only_the_third_is_answered() {
     for (policy, kept) in [(FollowUp::Interrupt, true), (FollowUp::Replace, false)] {
@@ -64,8 +64,8 @@ async fn of_three_quick_messages_only_the_third_is_answered() {
     }
 }
 
-/// The ABA bug needs the end of an old run between two new runs: a hundred generations, each of which supersedes the
-/// one before in the middle of its answer.
+/// The ABA bug needs the end of an old run between two new runs. This test runs a hundred generations, each of which
+/// supersedes the preceding one in the middle of its answer.
 #[tokio::test(start_paused = true)]
 async fn each_message_supersedes_the_one_before() {
     let mut replies: Vec<Reply> = (0..100).map(|n| stalling(&format!("part {n}"))).collect();
@@ -159,7 +159,7 @@ async fn steer_reaches_the_running_turn_at_its_next_step() {
     fixture.close().await;
 }
 
-/// A message that the turn did not take before a stop is not lost: it is the next message.
+/// A message that the turn did not take before a stop is not lost, but becomes the next message.
 #[tokio::test(start_paused = true)]
 async fn message_not_taken_by_a_stopped_turn_comes_next() {
     let model = in_order(vec![stalling("one"), Reply::text("two")]);
@@ -180,7 +180,7 @@ async fn message_not_taken_by_a_stopped_turn_comes_next() {
     fixture.close().await;
 }
 
-/// The receipt named the message, which nobody but the session numbers.
+/// Regression test: the receipt contained the id of the message, which only the session can map to a turn.
 #[tokio::test(start_paused = true)]
 async fn turn_of_a_message_that_waited_has_its_number_in_receipts() {
     let model = in_order(vec![stalling("one"), stalling("two")]);

@@ -1,4 +1,4 @@
-//! Long-lived sessions: compaction, undo, sleep, and resuming after a crash.
+//! Long-lived sessions: compaction, undo, sleep, and resumption after a crash.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,7 +59,7 @@ async fn compaction_reports_dropped_turns_and_turns_still_count() {
         metered.input_tokens >= 10 && metered.output_tokens >= 5,
         "the summary is paid for"
     );
-    // Known bug elsewhere: "Compaction makes max_turns unreachable". Here the limit counts turns, not messages.
+    // Known bug of another system: "Compaction makes max_turns unreachable". Here the limit counts turns, not messages.
     let over = fixture.session.send("question 7").unwrap().outcome().await;
     assert_eq!(over.stop_reason, StopReason::MaxTurnsReached);
     fixture.close().await;
@@ -88,7 +88,7 @@ async fn stop_covers_compaction_before_the_next_turn() {
     fixture.session.send("two").unwrap().outcome().await;
     let before = fixture.said().await;
     let stopped = fixture.session.send("three").unwrap();
-    // The third request is the one for the summary.
+    // The third request asks for the summary.
     while model.requests().len() < 3 {
         tokio::task::yield_now().await;
     }
@@ -190,7 +190,7 @@ async fn stalled_compaction_stops_like_a_turn() {
     fixture.close().await;
 }
 
-/// While a turn runs the last turn is unknown: undo is refused, and removes nothing later.
+/// Undo is refused while a turn runs, because the last turn is unknown. The refused undo removes nothing later.
 #[tokio::test(start_paused = true)]
 async fn undo_while_a_turn_runs_is_refused() {
     let replies = vec![Reply::text("1"), Reply::text("2").pause(Pause::Forever)];
@@ -227,7 +227,7 @@ async fn sleeping_session_answers_and_stops_as_before() {
     let fixture = fixture(agent(&model).build(), options).await;
     fixture.session.send("a").unwrap().outcome().await;
     tokio::time::sleep(Duration::from_secs(2)).await;
-    // The lock is free while the session sleeps: another process may open it.
+    // The lock is free while the session sleeps, so another process may open the session.
     drop(
         allstop_log::SessionWriter::resume(
             Arc::clone(&fixture.log),
@@ -259,7 +259,7 @@ async fn sleeping_session_answers_and_stops_as_before() {
     fixture.close().await;
 }
 
-/// A message that arrives while the owner leaves is not lost.
+/// A message that arrives while the owner exits is not lost.
 #[tokio::test(start_paused = true)]
 async fn falling_asleep_and_waking_never_lose_a_message() {
     let replies = (0..200).map(|n| Reply::text(n.to_string())).collect();
@@ -291,7 +291,7 @@ async fn next_start_accounts_for_the_turn_of_a_crash() {
     let mut events = first.session.subscribe(None);
     first.session.send("b").unwrap();
     text_delta(&mut events).await;
-    // A crash leaves only what was written: a copy of the log at this moment.
+    // Simulates a crash: copies the log of this moment, which contains only written records.
     let copy: Arc<dyn allstop_log::Log> = Arc::new(allstop_log::MemoryLog::new());
     let stream = allstop_log::session::stream_of(first.session.id());
     let records = first

@@ -1,4 +1,4 @@
-//! Account of a message whose turn has not ended, for a process that cannot wait.
+//! Current account of a message with a running turn, for a process that cannot wait.
 
 use std::sync::Arc;
 
@@ -78,7 +78,7 @@ async fn failed_turn_reports_its_error_while_the_store_hangs() {
     fixture.close().await;
 }
 
-/// A hook that ignores stops until it is released, as a command that ignores SIGTERM.
+/// A hook that ignores stops until it is released, like a command that ignores SIGTERM.
 #[derive(Debug)]
 struct Deaf {
     name: Arc<str>,
@@ -143,13 +143,13 @@ async fn turn_stays_completed_while_its_hook_is_stopped() {
     assert!(matches!(state, ItemState::Stopped { .. }), "{receipt:?}");
     let outcome = sent.outcome().await;
     assert_eq!(outcome.stop_reason, StopReason::Completed, "{outcome:?}");
-    // The stop was of the hooks: the turn has none.
+    // The stop covered only the hooks, so the turn has no receipt.
     assert!(outcome.receipt.is_none());
     assert_eq!(fixture.state().await.last_receipt(), Some(&receipt));
     fixture.close().await;
 }
 
-/// A turn waits for the hooks of the session's start: a stop of the turn stops them, and a dry run lists them.
+/// A turn waits for the hooks of the session's start. A stop of the turn stops these hooks, and a dry run lists them.
 #[tokio::test(start_paused = true)]
 async fn dry_run_lists_the_hooks_that_a_waiting_turn_waits_for() {
     let (runs, go_on) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
@@ -206,11 +206,11 @@ async fn usage_of_ended_steps_is_known_before_the_turn_ends() {
     assert_eq!(now.stop_reason, StopReason::Cancelled, "{now:?}");
     assert_eq!(now.cause.as_ref().unwrap().kind, CauseKind::User);
     assert!(now.error.is_none());
-    // The log counts a step from its beginning, too.
+    // The log, too, counts a step from its beginning.
     assert_eq!((now.usage, now.steps), (first_step, 2));
     let account = stopping.account_now();
     assert_eq!(account.usage(), first_step);
-    // Its engine has not acknowledged.
+    // The engine has not acknowledged the stop yet.
     assert_eq!(account.conversation(), ConversationEffect::Unknown);
     let behind = fixture.session.outcome_now(&waits, None);
     assert_eq!((behind.turn, behind.usage.output_tokens), (None, 0));

@@ -1,4 +1,4 @@
-//! Permission questions as events: answered once, by the first answer; removed by a stop.
+//! Permission questions as events: the first answer decides, and a stop removes the question.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{LONG, agent, fixture, in_order, tools, until, user};
 
-/// Agents with a tool `send_mail`, which needs a permission.
+/// Agents with a tool `send_mail`, which needs permission.
 #[derive(Debug)]
 struct Asks {
     model: Arc<ScriptedModel>,
@@ -148,7 +148,7 @@ async fn question_is_denied_after_the_last_subscriber_left() {
     let mut events = fixture.session.subscribe(None);
     let sent = fixture.session.send("go").unwrap();
     let asked = question(&mut events).await;
-    // With a subscriber the question waits.
+    // With a subscriber, the question stays open.
     sleep(LONG).await;
     assert_eq!(fixture.session.questions().len(), 1);
     let left_at = Instant::now();
@@ -238,7 +238,7 @@ async fn question_names_the_sub_agent_that_asks() {
     fixture.close().await;
 }
 
-/// Three sub-agents ask at the same time. Their answers come in another order.
+/// Three sub-agents ask at the same time. The answers arrive in another order.
 #[tokio::test(start_paused = true)]
 async fn answer_goes_to_the_question_with_its_id() {
     let write = |to: &str| Reply::text("").call("send_mail", json!({ "to": to }));

@@ -1,4 +1,4 @@
-//! The registry of open sessions: reservations of ids, openings and closes that race, and clients that leave meanwhile.
+//! The registry of open sessions: reservations of ids, concurrent opens and closes, and clients that leave meanwhile.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ async fn second_opener_uses_the_session_of_the_first() {
     let mut second = Box::pin(registry.reserve(&id(), Session::clone));
     assert!((&mut second).now_or_never().is_none());
     let opened = fixture.sessions.create(Some(id()), "/tmp").await.unwrap();
-    // The session can be found already, but a request for its id waits for the release.
+    // The registry already finds the session, but a request for its id waits for the release.
     assert!(registry.find(&id()).is_some());
     assert!((&mut second).now_or_never().is_none());
     drop(first);
@@ -58,7 +58,7 @@ async fn second_opener_uses_the_session_of_the_first() {
     fixture.close().await;
 }
 
-/// The requests proceed in their order, before any that comes later.
+/// Waiting requests proceed in their order, before any later request.
 #[tokio::test(start_paused = true)]
 async fn requests_that_wait_use_the_session_in_their_order() {
     let fixture = open_fixture().await;
@@ -70,7 +70,7 @@ async fn requests_that_wait_use_the_session_in_their_order() {
     };
     let first = reserved(registry.reserve(&id(), |_| ()).await);
     let mut waiting: Vec<_> = (0..4).map(|n| registry.reserve(&id(), note(n))).collect();
-    // A client that leaves meanwhile.
+    // This client leaves meanwhile.
     drop(waiting.remove(2));
     let opened = fixture.sessions.create(Some(id()), "/tmp").await.unwrap();
     drop(first);
@@ -94,7 +94,7 @@ async fn opening_that_fails_passes_the_reservation_on() {
     drop(gone);
     drop(first);
     let next = reserved(next.now_or_never().expect("it is the first"));
-    // The next one leaves with its reservation in its future.
+    // The next client leaves while its future contains the reservation.
     let unread = registry.reserve(&id(), |_| ());
     drop(last);
     drop(next);
@@ -104,7 +104,8 @@ async fn opening_that_fails_passes_the_reservation_on() {
     fixture.close().await;
 }
 
-/// A close that begins reserves the id: a client that resumes the session gets it afterwards, and not a closing one.
+/// A close reserves the id when it begins. A client that resumes the session therefore waits, and never gets a closing
+/// session.
 #[tokio::test(start_paused = true)]
 async fn resume_waits_for_a_close_that_has_begun() {
     let fixture = open_fixture().await;
@@ -123,7 +124,7 @@ async fn resume_waits_for_a_close_that_has_begun() {
     resumed.close().await;
 }
 
-/// A close without a reservation, from another terminal or by the end of all work.
+/// A close without a reservation: from another terminal, or by the end of all work.
 #[tokio::test(start_paused = true)]
 async fn request_waits_for_the_end_of_a_session_that_is_stopped() {
     let fixture = open_fixture().await;
@@ -133,14 +134,15 @@ async fn request_waits_for_the_end_of_a_session_that_is_stopped() {
     let resuming = registry.reserve(&id, |_| ());
     let resuming = reserved(resuming.await);
     assert!(stop.receipt().await.quiet());
-    // Its log is free.
+    // The log of the session is no longer locked.
     let resumed = fixture.sessions.resume(id).await.unwrap();
     drop(resuming);
     assert_eq!(registry.list().len(), 1);
     resumed.close().await;
 }
 
-/// Two processes of one program: the log's lock decides, and the registry keeps the session that has it.
+/// Simulates two processes of one program: the lock of the log decides, and the registry keeps the session that holds
+/// the lock.
 #[tokio::test(start_paused = true)]
 async fn session_that_cannot_be_opened_leaves_the_open_one_alone() {
     let fixture = open_fixture().await;
@@ -172,7 +174,7 @@ async fn subscriber_sees_each_open_session_once() {
     fixture.close().await;
 }
 
-/// A stop of all work comes while the store creates the session.
+/// A stop of all work arrives while the store creates the session.
 #[tokio::test(start_paused = true)]
 async fn session_that_a_stop_refuses_leaves_the_registry() {
     let log = Arc::new(FaultyLog::new(Arc::new(MemoryLog::new())));
@@ -207,7 +209,8 @@ async fn session_that_a_stop_refuses_leaves_the_registry() {
     );
 }
 
-/// A session without a handle leaves once it sleeps, unless it is kept. An idle one makes room for another.
+/// A session without a handle leaves the registry once it sleeps, unless it is kept. An idle kept session makes room
+/// for another session.
 #[tokio::test(start_paused = true)]
 async fn kept_session_stays_until_it_makes_room() {
     let fixture = open_fixture().await;

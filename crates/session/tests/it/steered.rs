@@ -1,4 +1,4 @@
-//! Stop of a single message that was handed to the running turn: it is withdrawn, or it is a part of that turn.
+//! Stop of a single message that was handed to the running turn: the message is withdrawn, or it is part of that turn.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -75,7 +75,7 @@ async fn stop_of_a_taken_message_stops_its_turn() {
     fixture.close().await;
 }
 
-/// The turn reads the clock between taking a message and adding it to its draft. Here a stop comes at that point: the
+/// The turn reads the clock between taking a message and adding it to its draft. Here a stop arrives at that point: the
 /// draft refuses the message, which is not lost.
 #[tokio::test(start_paused = true)]
 async fn message_refused_by_a_stopped_draft_comes_next() {

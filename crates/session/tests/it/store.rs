@@ -50,7 +50,7 @@ async fn receipt_claims_only_confirmed_effects() {
     assert_eq!(stopped_with(LogFault::Hold).await, Unknown);
 }
 
-/// A source that fails once, and then never answers.
+/// A source that fails once and then never answers.
 #[derive(Debug, Default)]
 struct SilentSource(AtomicBool);
 

@@ -1,4 +1,4 @@
-//! Each stop has one receipt: for all who ask for it, and in the log.
+//! Each stop has one receipt, for all callers that request it and in the log.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,7 +51,7 @@ async fn stop_of_a_turn_and_its_background_work_is_one_stop() {
     let part = outcome.receipt.as_ref().unwrap();
     assert_eq!(part.stop_id(), receipt.stop_id());
     assert_eq!(receipt.usage(), outcome.usage);
-    // The log has the receipt before the caller.
+    // The log contains the receipt before the caller receives it.
     assert_eq!(stored(&fixture).await, [Arc::clone(&receipt)]);
     assert_eq!(fixture.state().await.last_receipt(), Some(&receipt));
     fixture.close().await;
@@ -81,7 +81,8 @@ async fn stop_of_background_work_alone_is_in_the_log() {
     let receipt = fixture.session.stop(&target, user()).receipt().await;
     assert_eq!(&*receipt.request().target, "session/s1/bg_1");
     assert_eq!(stored(&fixture).await, [receipt]);
-    // A second stop does nothing, and the end of the session stops nothing: both leave it the last one.
+    // A second stop does nothing, and the end of the session stops no work: after both, the first receipt is still the
+    // last one.
     let again = fixture.session.stop(&target, user()).receipt().await;
     assert_eq!(again.outcome(), Some(NothingToStop::AlreadyEnded));
     drop(fixture.session.close().await);
@@ -98,7 +99,7 @@ async fn end_of_a_session_that_stops_work_has_its_receipt_in_the_log() {
     assert_eq!(stored(&fixture).await, [receipt]);
 }
 
-/// The turn has the log: the caller does not wait for it.
+/// The running turn holds the log, so the caller does not wait for the log.
 #[tokio::test(start_paused = true)]
 async fn receipt_of_a_call_is_in_the_log_after_its_turn() {
     let model = in_order(vec![
@@ -122,7 +123,7 @@ async fn receipt_of_a_call_is_in_the_log_after_its_turn() {
     assert_eq!(text_delta(&mut events).await, "half");
     let stop = fixture.session.stop(&StopTarget::Turn, user());
     drop(stop.receipt().await);
-    // On a paused clock, what ends at the moment of the next stop would be its work, too.
+    // On a paused clock, work that ends at the moment of the next stop would count as work of that stop.
     tokio::time::advance(Duration::from_millis(1)).await;
     drop(fixture.session.close().await);
     assert_eq!(stored(&fixture).await, [of_call]);

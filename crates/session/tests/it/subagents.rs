@@ -1,4 +1,4 @@
-//! Sub-agents of a session's agent: they outlive its turn in the background, and each can be stopped alone.
+//! Sub-agents of a session's agent. They outlive its turn in the background, and each can be stopped alone.
 
 use std::sync::Arc;
 
@@ -107,7 +107,7 @@ replies:
   - {COST, text: I see}
 ";
 
-/// Cost of each model call.
+/// Tokens that each model call costs.
 const COST: u64 = 11;
 
 fn stage() -> GuardrailStage {
@@ -160,7 +160,8 @@ async fn background_agent_outlives_its_turn_and_answers_later() {
         note.contains("bg_1") && note.contains("it is 42"),
         "{said:?}"
     );
-    // Two calls of the turn that started it, two calls of each of the two agents, and the call of the last turn.
+    // Two calls of the turn that started the agents, two calls of each of the two agents, and the call of the last
+    // turn.
     assert_eq!(fixture.state().await.metered().total_tokens(), 7 * COST);
     fixture.close().await;
 }

@@ -18,7 +18,7 @@ use allstop_session::{
 use allstop_testkit::ToolFn;
 use allstop_tools::ToolRegistry;
 
-/// A limit that no working test reaches: on a paused clock it costs nothing.
+/// A limit that no passing test reaches. On a paused clock it costs no time.
 pub(crate) const LONG: Duration = Duration::from_hours(1);
 
 pub(crate) fn user() -> Cause {
@@ -90,7 +90,7 @@ impl Fixture {
             .collect()
     }
 
-    /// Fold of the log, checked: every turn has an ending, and the history is valid.
+    /// Folds the log and checks that every turn has an ending and that the history is valid.
     pub(crate) async fn state(&self) -> SessionState {
         let state = SessionState::fold(&self.records().await).expect("a log that can be folded");
         assert!(state.open_turn().is_none(), "every turn has its ending");
@@ -117,7 +117,7 @@ impl Fixture {
         said.collect()
     }
 
-    /// Checks at the end of a test: nothing runs.
+    /// Closes the session and checks that nothing runs.
     pub(crate) async fn close(self) {
         let receipt = self.session.close().await;
         assert!(receipt.quiet(), "{receipt:?}");

@@ -165,7 +165,7 @@ async fn tool_panic_or_timeout_fails_only_its_call() {
     disk.close().await;
 }
 
-/// "Loop-detector and tracer state is shared between users": two sessions that each repeat a call up to the limit.
+/// "Loop-detector and tracer state is shared between users": here two sessions each repeat a call up to the limit.
 #[tokio::test]
 async fn loop_detection_is_separate_for_each_session() {
     let calls = Arc::new(AtomicUsize::new(0));

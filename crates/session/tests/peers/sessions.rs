@@ -1,5 +1,5 @@
 //! Known bugs of other session servers: aborts that report success without effect, waits that resolve too early or
-//! never, single calls that cannot be cancelled, shells that are killed by the wrong stop or by no stop.
+//! never, single calls that cannot be cancelled, and shells that the wrong stop or no stop kills.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -139,7 +139,7 @@ async fn wait_for_a_stopped_message_reports_the_stop() {
     disk.close().await;
 }
 
-/// Cases of a wait: without background work; with a shell that ends; and with a shell that never ends, so that the
+/// Three cases of a wait: without background work; with a shell that ends; and with a shell that never ends, so the
 /// limit passes and the result lists the running work. The tests of sub-agents cover agents.
 #[tokio::test]
 async fn wait_ends_when_idle_or_lists_running_work_at_its_limit() {
@@ -191,10 +191,10 @@ async fn wait_ends_when_idle_or_lists_running_work_at_its_limit() {
 }
 
 /// "A timeout of send-and-wait leaves the turn running and the next message queues behind it": here the result reports
-/// that, and the next message follows its policy.
+/// the running turn, and the next message follows its policy.
 #[tokio::test]
 async fn session_takes_the_next_message_after_a_wait_timed_out() {
-    // Chosen by prompt: the progress of the first turn within its limit is random.
+    // The prompt selects the reply, because the progress of the first turn within its limit is random.
     let script = "{turns: [{when: two, replies: [{text: two}]}, {replies: [{text: some, stall: mid_stream}]}]}";
     let model = ScriptedModel::parse("peers", script).expect("a script");
     let mut parts = Parts::of(Arc::new(model));
@@ -274,7 +274,7 @@ async fn one_call_is_cancelled_and_its_siblings_continue() {
 }
 
 /// "A sync shell's abort answered in 11 ms, its process group was gone 1.5 s later": here the processes are gone when
-/// the answer comes, and they write nothing afterwards.
+/// the answer arrives, and they write nothing afterwards.
 #[tokio::test]
 async fn stopped_shell_has_no_processes_left_at_its_receipt() {
     let command = "echo $$ > shell.pid; while :; do echo x >> written; sleep 0.01; done";
@@ -293,7 +293,7 @@ async fn stopped_shell_has_no_processes_left_at_its_receipt() {
         store > 0 && store < 1_000_000,
         "a stopped turn leaves {store} bytes"
     );
-    // Several times as long as it needs for one more line.
+    // Several times as long as the shell needs for one more line.
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(
         bytes_of(&disk.path("written")),

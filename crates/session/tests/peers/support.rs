@@ -24,10 +24,10 @@ use allstop_tools::{
 use futures::future::BoxFuture;
 use tempfile::TempDir;
 
-/// A limit for waits that end by themselves: a machine under load is slow.
+/// A limit for waits that end by themselves. Generous, because a machine under load is slow.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
-/// Maximum time of a stop of work that listens: people perceive it as immediate.
+/// Maximum time of a stop of work that handles stops. People perceive this time as immediate.
 pub(crate) const AT_ONCE: Duration = Duration::from_secs(1);
 
 pub(crate) fn user() -> Cause {
@@ -163,7 +163,7 @@ impl OnDisk {
         until(|| fs::read_to_string(&path).ok()?.trim().parse().ok()).await
     }
 
-    /// Closes the session and checks that nothing is left.
+    /// Closes the session and checks that no process is left.
     pub(crate) async fn close(self) {
         let began = Instant::now();
         let receipt = self.session.close().await;

@@ -32,7 +32,7 @@ async fn sub_agent_call_stops_alone_by_its_path() {
     assert!(receipt.quiet(), "{receipt:?}");
     let items: Vec<_> = receipt.items().iter().map(|item| &*item.id).collect();
     assert_eq!(items, [path]);
-    // The agent of the call got a result, and answered, and so did the agents above.
+    // The agent of the call received a result and answered, and so did its ancestors.
     let outcome = sent.outcome().await;
     assert!(outcome.is_completed(), "{outcome:?}");
     assert_eq!(&*outcome.output, "it goes on");

@@ -11,7 +11,7 @@ use allstop_tools::NotPromotable;
 use super::{COST, GuardrailStage, stage};
 use crate::support::{Fixture, fixture, until, user};
 
-/// A running sub-agent, three calls deep, and the message of its turn.
+/// Returns a session with a running sub-agent, three calls deep, and the message of its turn.
 async fn running(options: SessionOptions) -> (Fixture, allstop_session::MessageHandle, Running) {
     let GuardrailStage {
         source,
@@ -128,7 +128,7 @@ async fn turn_stop_spares_a_promoted_agent_and_full_stop_ends_it() {
             None => tokio::task::yield_now().await,
         }
     };
-    // Its turn may still run, or have just ended.
+    // The turn may still run, or may have just ended.
     let receipt = session.stop(&StopTarget::Turn, user()).receipt().await;
     for item in receipt
         .items()
@@ -184,17 +184,17 @@ async fn stopping_call_is_not_promoted() {
     fixture.close().await;
 }
 
-/// Rounds of a race. The machine decides the winner; each order has a separate test.
+/// Rounds of a race with a random winner. Each order also has a separate test.
 const ROUNDS: usize = 40;
 
-/// Spins longer from round to round, so that the race is decided at different points.
+/// Spins longer in each round, so that the race is decided at different points.
 fn spin(round: usize) {
     for _ in 0..round * 400 {
         std::hint::spin_loop();
     }
 }
 
-/// Races a promotion against another action, on separate threads. Returns true if the promotion was first.
+/// Races a promotion against another action, on separate threads. Returns true if the promotion came first.
 async fn promoted_against(
     round: usize,
     other: impl FnOnce(&Fixture, &Running),
@@ -240,7 +240,7 @@ async fn promotion_against_a_stop_of_the_turn_has_one_winner() {
         let agents = inside.filter(|item| item.id.contains('/')).count();
         let everything = StopTarget::TurnAndBackground;
         let runs = fixture.session.preview(&everything).items().len();
-        // Either the stop covers all of it, or the background does.
+        // Either the stop covers all of the work, or all of it is in the background.
         assert_eq!(
             (agents, runs),
             if promoted { (0, 3) } else { (2, 0) },
@@ -300,7 +300,7 @@ async fn second_full_stop_joins_the_first() {
     sent.outcome().await;
     let inner: CallId = "call_1_1/call_1_1".into();
     let first = session.stop(&StopTarget::TurnAndBackground, user());
-    // Nothing has been polled since: all of it still runs.
+    // Nothing has been polled since, so all of the work still runs.
     let preview = session.preview(&StopTarget::TurnAndBackground);
     assert_eq!(preview.items().len(), 3, "{preview:?}");
     let second = session.stop(&StopTarget::TurnAndBackground, user());
