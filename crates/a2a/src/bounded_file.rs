@@ -1,9 +1,9 @@
-//! Small files that the operator names.
+//! Small files named by the operator.
 
 use std::io::{Error, ErrorKind, Read as _};
 use std::path::Path;
 
-/// Most bytes of a file. Certificates and key sets have about 10 KiB; more is the wrong file.
+/// Maximum size of a file in bytes. Certificates and key sets have about 10 KiB; a larger file is the wrong file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Reads a file of at most [`FILE_BYTES_MAX`].

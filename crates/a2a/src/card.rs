@@ -12,13 +12,13 @@ use serde_json::{Map, Value};
 
 use crate::receipt_extension;
 
-/// URI of the extension in which the extended card tells a client its name and its limits.
+/// URI of the extension with which the extended card informs a client about its name and its limits.
 pub const SERVER_EXTENSION: &str = "https://allstop.dev/a2a/server/v1";
 
 /// Description of a served agent.
 #[derive(Debug, Clone)]
 pub struct AgentDescription {
-    /// Name for people.
+    /// Display name of the agent.
     pub name: String,
     /// Purpose of the agent, in one sentence.
     pub description: String,
@@ -26,11 +26,11 @@ pub struct AgentDescription {
     pub version: String,
     /// Base URL of JSON-RPC and REST, such as `http://127.0.0.1:8080`.
     pub http_url: String,
-    /// Address of gRPC, if it is served: `host:port`, or an `https` URL.
+    /// Address of gRPC, such as `host:port` or an `https` URL; `None` if gRPC is not served.
     pub grpc_url: Option<String>,
 }
 
-/// The card of an agent: the interfaces that are served, streaming, and the receipt extension.
+/// Creates the card of an agent: the served interfaces, streaming, and the receipt extension.
 pub fn agent_card(agent: &AgentDescription) -> AgentCard {
     let mut interfaces = vec![
         AgentInterface::new(&agent.http_url, TRANSPORT_PROTOCOL_JSONRPC),
@@ -72,7 +72,7 @@ pub fn agent_card(agent: &AgentDescription) -> AgentCard {
     }
 }
 
-/// Kind of bearer token that a server takes.
+/// Kind of bearer token that a server accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BearerScheme {
     /// Token that the operator has given to the client.
@@ -81,12 +81,13 @@ pub enum BearerScheme {
     Jwt {
         /// Issuer of the tokens.
         issuer: String,
-        /// Audience that they must have.
+        /// Audience that the tokens must have.
         audience: String,
     },
 }
 
-/// The card of a server that authenticates its clients: one of the schemes is required, and there is an extended card.
+/// Returns the card of a server that authenticates its clients. One of the schemes is required, and the server has an
+/// extended card.
 #[must_use]
 pub fn secured_card(mut card: AgentCard, schemes: &[BearerScheme]) -> AgentCard {
     let named = schemes.iter().map(|scheme| match scheme {
@@ -117,7 +118,8 @@ pub fn secured_card(mut card: AgentCard, schemes: &[BearerScheme]) -> AgentCard 
     card
 }
 
-/// The card for authenticated clients: the public one, with the limits that the server applies to them.
+/// Returns the card for authenticated clients: the public card, and the limits that the server applies to these
+/// clients.
 #[must_use]
 pub fn extended_agent_card(mut card: AgentCard, limits: Map<String, Value>) -> AgentCard {
     let extension = AgentExtension {
@@ -136,7 +138,7 @@ pub fn extended_agent_card(mut card: AgentCard, limits: Map<String, Value>) -> A
     card
 }
 
-/// The extended card with the name of the client that asks for it.
+/// Returns the extended card with the name of the requesting client.
 pub(crate) fn for_principal(card: &AgentCard, principal: &str) -> AgentCard {
     let mut card = card.clone();
     let extensions = card.capabilities.extensions.iter_mut().flatten();

@@ -1,4 +1,4 @@
-//! Requests that a connection is working on: from the head of a request to the end of its answer.
+//! Requests in progress on a connection, from the head of a request to the end of its response.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -25,9 +25,9 @@ impl ConnectionActivity {
         CountedRequest(self.clone())
     }
 
-    /// Resolves if no request has come within the time.
+    /// Completes if no request arrives within the time.
     pub(crate) fn no_request_within(&self, max: Duration) -> impl Future<Output = ()> + use<> {
-        // Here, and not at the first poll: a request could come and go before it.
+        // Subscribed here and not at the first poll, because a request could begin and end before that poll.
         let mut count = self.0.subscribe();
         async move {
             if tokio::time::timeout(max, count.changed()).await.is_ok() {
@@ -36,11 +36,11 @@ impl ConnectionActivity {
         }
     }
 
-    /// Resolves if there was no request for so long.
+    /// Completes after this time without a request.
     pub(crate) async fn idle_for(&self, max: Duration) {
         let mut count = self.0.subscribe();
         loop {
-            // Fails only if all senders are gone, and `self` is one.
+            // Fails only if all senders are gone, and `self` is a sender.
             drop(count.wait_for(|count| *count == 0).await);
             if tokio::time::timeout(max, count.changed()).await.is_err() {
                 return;
@@ -49,7 +49,7 @@ impl ConnectionActivity {
     }
 }
 
-/// Request that is counted until this is dropped.
+/// Request that is counted until this value is dropped.
 struct CountedRequest(ConnectionActivity);
 
 impl Drop for CountedRequest {
@@ -58,7 +58,7 @@ impl Drop for CountedRequest {
     }
 }
 
-/// Counts a request until its answer was sent or given up.
+/// Counts a request until its response is sent or abandoned.
 pub(crate) async fn count_request(
     State(activity): State<ConnectionActivity>,
     request: Request,
@@ -74,7 +74,7 @@ pub(crate) async fn count_request(
     })
 }
 
-/// Body of an answer that holds the count of its request.
+/// Body of a response that holds the count of its request.
 struct CountedBody {
     body: Body,
     _counted: CountedRequest,
@@ -116,7 +116,7 @@ mod tests {
             tokio::time::sleep(10 * MAX).await; // a long request
             drop(first);
             tokio::time::sleep(MAX / 2).await;
-            drop(activity.begin()); // a short one
+            drop(activity.begin()); // drop(activity.begin()); // a short one
             start.elapsed()
         };
         let ((), last) = tokio::join!(idle, requests);

@@ -1,4 +1,4 @@
-//! Events of a task with their numbers, for streams that a client can continue.
+//! Events of a task with their numbers, for streams that a client can resume.
 
 use std::sync::Arc;
 
@@ -11,10 +11,11 @@ use futures::stream::{self, BoxStream};
 use crate::errors;
 use crate::to_wire::{self, TaskDetail};
 
-/// Event with its number in the task's stream: the `Last-Event-ID` of a client that continues behind it.
+/// Event with its number in the task's stream. A client that resumes after the event sends this number as
+/// `Last-Event-ID`.
 pub(crate) type NumberedEvent = Result<(Version, StreamResponse), A2AError>;
 
-/// Events of a subscription. `task` names the task in events before the first snapshot.
+/// Events of a subscription. `task` identifies the task in events before the first snapshot.
 pub(crate) fn numbered(
     subscription: TaskSubscription,
     task: Arc<Task>,

@@ -1,4 +1,4 @@
-//! Messages of the protocol as messages of a task.
+//! Conversion of messages of the protocol to messages of a task.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use allstop_task::model::{JsonMap, MessagePart, MessageSender, PartContent, Task
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// Longest id of a client, in bytes: ids are keys of tables and parts of file names.
+/// Maximum size of a client's id in bytes. Ids are keys of tables and parts of file names.
 const ID_BYTES_MAX: usize = 256;
 
-/// Checks an id that a client made.
+/// Checks an id that a client has chosen.
 ///
 /// # Errors
-/// If it is empty, too long, or has control characters.
+/// Returns an error if the id is empty, too long, or contains control characters.
 pub(crate) fn check_id(field: &str, id: &str) -> Result<(), A2AError> {
     if id.is_empty() || id.len() > ID_BYTES_MAX || id.chars().any(char::is_control) {
         return Err(A2AError::invalid_params(format!(
@@ -26,10 +26,10 @@ pub(crate) fn check_id(field: &str, id: &str) -> Result<(), A2AError> {
     Ok(())
 }
 
-/// A message of a client.
+/// Converts a message of a client.
 ///
 /// # Errors
-/// If it has no id, no part, or is not of the role `user`.
+/// Returns an error if the message has no id, has no part, or does not have the role `user`.
 pub(crate) fn message(message: a2a::Message) -> Result<TaskMessage, A2AError> {
     check_id("message.messageId", &message.message_id)?;
     if message.parts.is_empty() {
@@ -75,7 +75,7 @@ fn texts(texts: Option<Vec<String>>) -> Vec<Arc<str>> {
     texts.into_iter().flatten().map(Arc::from).collect()
 }
 
-/// The state of a filter; `None` lets all through.
+/// Converts the state of a filter; `None` if the filter matches all states.
 pub(crate) fn state(state: &a2a::TaskState) -> Option<TaskState> {
     Some(match state {
         a2a::TaskState::Unspecified => return None,

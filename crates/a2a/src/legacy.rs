@@ -1,7 +1,7 @@
-//! Answers to clients of version 0.3.
+//! Responses to clients of version 0.3.
 //!
-//! Version 0.3 has paths of its own for HTTP+JSON and gRPC. The answer there is an error that clients of that version
-//! understand, so that they report a wrong version instead of a broken answer.
+//! Version 0.3 has separate paths for HTTP+JSON and gRPC. The response there is an error that clients of that version
+//! understand, so that they report a wrong version instead of an invalid response.
 
 use a2a::A2AError;
 use axum::extract::Request;
@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::version;
 
-/// Version with these paths.
+/// Version that has these paths.
 pub(crate) const VERSION: &str = "0.3";
 
 /// Name of the error in version 0.3.

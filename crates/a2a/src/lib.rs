@@ -1,11 +1,11 @@
 //! A2A 1.0 over the task manager: JSON-RPC, REST and gRPC.
 //!
-//! [`A2aService`] maps each operation of the protocol to one of [`TaskManager`](allstop_task::TaskManager); the types
-//! and the bindings are those of the A2A project's own crates. Two things are different from a usual server:
+//! [`A2aService`] maps each operation of the protocol to one of [`TaskManager`](allstop_task::TaskManager). The types
+//! and the bindings come from the crates of the A2A project. Two properties differ from a usual server:
 //!
-//! - Event ids of a stream are the numbers of its records. A client that reconnects with `Last-Event-ID` misses nothing
-//!   and sees nothing twice, also after a restart of the server.
-//! - A task that was stopped carries the receipt of the stop in its metadata ([`RECEIPT_EXTENSION`]).
+//! - Event ids of a stream are the numbers of its records. A client that reconnects with `Last-Event-ID` receives all
+//!   events, without duplicates, even after a restart of the server.
+//! - The metadata of a stopped task contains the receipt of the stop ([`RECEIPT_EXTENSION`]).
 
 mod access;
 mod bounded_file;

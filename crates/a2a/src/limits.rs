@@ -1,4 +1,4 @@
-//! Limits of a request: bytes of its body, and the time that a client may take to send it.
+//! Limits of a request: the size of its body, and the time for which a client may send it.
 
 use std::time::Duration;
 
@@ -10,21 +10,21 @@ use axum::response::{IntoResponse, Response};
 use a2a_server::jsonrpc::MAX_REQUEST_BODY_BYTES;
 use allstop_core::json_text::has_reserved_key;
 
-/// Longest time for a body. The largest body needs 350 kB/s, which any client has; one that sends a byte a second to
-/// hold a connection open is cut off.
+/// Maximum time for a body. The largest body needs 350 kB/s, which every client can send. A client that sends a byte
+/// per second to keep a connection open is disconnected.
 const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 
 pub(crate) const RESERVED_KEY: &str =
     "an object has a key that is reserved: it begins with `$serde_json::private::`";
 
-/// Request whose body was read.
+/// Request with a completely read body.
 pub(crate) type WholeRequest = axum::http::Request<Bytes>;
 
 /// Reason why a body is refused.
 pub(crate) enum BodyRefusal {
     TooLarge,
     TooSlow,
-    /// It would be read as what it does not say.
+    /// The body contains a key that JSON libraries interpret in a special way.
     ReservedKey,
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn too_large() -> String {
     format!("the body must be sent whole and have at most {MAX_REQUEST_BODY_BYTES} bytes")
 }
 
-/// Reads the whole body before anything looks at the request.
+/// Reads the whole body before the request is processed.
 pub(crate) async fn read_body(request: Request) -> Result<WholeRequest, BodyRefusal> {
     let request = read_whole(request, MAX_REQUEST_BODY_BYTES).await?;
     if has_reserved_key(request.body()) {

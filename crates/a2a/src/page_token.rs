@@ -1,4 +1,4 @@
-//! Positions in a list as tokens that clients hand back.
+//! Positions in a list, as tokens that clients return.
 
 use a2a::A2AError;
 use allstop_core::{TaskId, Timestamp};
@@ -10,10 +10,10 @@ pub(crate) fn encode((at, id): TaskPosition) -> String {
     URL_SAFE_NO_PAD.encode(format!("{}/{id}", at.unix_ms()))
 }
 
-/// The position of a token.
+/// Decodes a token to its position.
 ///
 /// # Errors
-/// If the token is not one of this server.
+/// Returns an error if this server did not create the token.
 pub(crate) fn decode(token: &str) -> Result<TaskPosition, A2AError> {
     let invalid = || A2AError::invalid_params("pageToken is not one of this server's");
     let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|_| invalid())?;

@@ -1,26 +1,26 @@
 //! The receipt as an extension of the protocol.
 //!
-//! A task that did not end by its executor's own choice has an entry under [`RECEIPT_EXTENSION`] in its metadata, and
-//! so has its last status update:
+//! The metadata of a task contains an entry under [`RECEIPT_EXTENSION`] if the task's executor did not decide the end
+//! of the task. The last status update of the task contains the same entry:
 //!
 //! ```json
 //! {"https://allstop.dev/a2a/receipt/v1": {"cause": {"kind": "user"}, "error": null, "receipt": {"schema": "allstop.receipt/1"}}}
 //! ```
 //!
-//! A `CancelTask` whose stop is durable, but was not confirmed in time by the worker of the task, is answered with the task
-//! as it is, and the entry `{"requestedStop": "observed" | "queued" | "no_owner"}`. Until the end of the task, other answers
-//! with the task have `{"requestedStop": "requested"}`.
+//! A `CancelTask` can be durable without a confirmation of the task's worker in time. Its response contains the current
+//! task, and the entry `{"requestedStop": "observed" | "queued" | "no_owner"}`. Until the end of the task, other
+//! responses with the task contain `{"requestedStop": "requested"}`.
 //!
-//! A `CancelTask` of a task that has ended stops the work that it has left running. The entry of the answer then has the
-//! receipt of that stop in `leftWork`.
+//! A `CancelTask` of an ended task stops the work that the task has left running. The entry of the response then
+//! contains the receipt of that stop in `leftWork`.
 //!
-//! A task that failed because its worker was lost has a receipt once that worker can write again, if it can: a later answer
-//! with the task then has it.
+//! A task that failed because its worker was lost has a receipt only after that worker can write again, which may never
+//! happen. Later responses with the task then contain the receipt.
 //!
-//! `POST /tasks/{id}:previewCancel` of the HTTP+JSON binding answers with the receipt that a `CancelTask` would have.
-//! The schema of receipts is `schemas/receipt.schema.json` in the repository.
+//! `POST /tasks/{id}:previewCancel` of the HTTP+JSON binding returns the receipt that a `CancelTask` would have. The
+//! schema of receipts is `schemas/receipt.schema.json` in the repository.
 //!
-//! A client names the cause of its `CancelTask` in the request's metadata under the same URI:
+//! A client can set the cause of its `CancelTask` in the request's metadata under the same URI:
 //! `{"cause": {"detail": "the user left", "by": "web"}}`.
 
 use std::collections::HashMap;
@@ -34,10 +34,10 @@ use serde_json::{Value, json};
 /// URI of the extension.
 pub const RECEIPT_EXTENSION: &str = "https://allstop.dev/a2a/receipt/v1";
 
-/// Longest detail and name of a requester, in bytes: they are in every receipt.
+/// Maximum size of a detail and of a requester's name, in bytes. Every receipt contains these texts.
 const TEXT_BYTES_MAX: usize = 200;
 
-/// The extension's entry in an agent card.
+/// Returns the extension's entry for an agent card.
 pub(crate) fn declaration() -> AgentExtension {
     AgentExtension {
         uri: RECEIPT_EXTENSION.to_owned(),
@@ -51,7 +51,7 @@ pub(crate) fn declaration() -> AgentExtension {
     }
 }
 
-/// Adds the entry of a task's end, if there is one.
+/// Adds the entry for a task's end, if the end has one.
 pub(crate) fn add(metadata: &mut HashMap<String, Value>, ending: &TaskEnding) {
     if *ending == TaskEnding::default() {
         return;
@@ -64,7 +64,7 @@ pub(crate) fn add(metadata: &mut HashMap<String, Value>, ending: &TaskEnding) {
     metadata.insert(RECEIPT_EXTENSION.to_owned(), entry);
 }
 
-/// Adds how far a stop has come that is durable and has no receipt yet.
+/// Adds the progress of a durable stop without a receipt.
 pub(crate) fn add_requested_stop(metadata: &mut HashMap<String, Value>, progress: &str) {
     let entry = json!({"requestedStop": progress});
     metadata.insert(RECEIPT_EXTENSION.to_owned(), entry);
@@ -88,7 +88,7 @@ struct RequestedCause {
     by: Option<String>,
 }
 
-/// The cause of a `CancelTask`: always a user's, with the client's words if it gave any.
+/// Returns the cause of a `CancelTask`: always that of a user, with the client's texts if present.
 pub(crate) fn requested_cause(metadata: Option<&HashMap<String, Value>>, principal: &str) -> Cause {
     let entry = metadata.and_then(|metadata| metadata.get(RECEIPT_EXTENSION));
     let params = entry.and_then(|entry| CancelParams::deserialize(entry).ok());

@@ -1,4 +1,4 @@
-//! The parts of the HTTP+JSON binding in which the library differs from the specification.
+//! The parts of the HTTP+JSON binding in which the library deviates from the specification.
 
 use a2a::A2AError;
 use axum::body::HttpBody as _;
@@ -7,8 +7,8 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use serde_json::{Value, json};
 
-/// Names an answer `application/json` (A2A 1.0, section 11.1), and gives the answer to a deletion a body: the empty
-/// message, which is an object without fields in JSON.
+/// Sets the content type of a response to `application/json` (A2A 1.0, section 11.1), and adds a body to the response
+/// of a deletion: the empty message, which is an object without fields in JSON.
 pub(crate) fn conform(method: &Method, mut response: Response) -> Response {
     let is_empty = response.body().size_hint().exact() == Some(0);
     if method == Method::DELETE && is_empty && response.status() == StatusCode::OK {
@@ -26,12 +26,12 @@ fn is_json(headers: &HeaderMap) -> bool {
     content_type.is_some_and(|content_type| content_type.contains("+json"))
 }
 
-/// An error as a `google.rpc.Status` in JSON.
+/// Returns an error as a `google.rpc.Status` in JSON.
 pub(crate) fn error_response(error: &A2AError) -> Response {
     (http_status(error), axum::Json(error_body(error))).into_response()
 }
 
-/// Body of an error; in a stream, the data of its last event.
+/// Returns the body of an error. In a stream, this is the data of the last event.
 pub(crate) fn error_body(error: &A2AError) -> Value {
     let status = http_status(error);
     let rpc = error.to_jsonrpc_error();
@@ -48,7 +48,7 @@ fn http_status(error: &A2AError) -> StatusCode {
     status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
-/// The word of `google.rpc.Code` for a status.
+/// Returns the name of a status in `google.rpc.Code`.
 fn status_word(status: StatusCode) -> &'static str {
     match status {
         StatusCode::NOT_FOUND => "NOT_FOUND",
@@ -65,7 +65,7 @@ mod tests {
 
     use super::*;
 
-    /// The official Python client reads the answer as JSON.
+    /// The official Python client parses the response as JSON.
     #[tokio::test]
     async fn deletion_is_answered_with_the_empty_message() {
         for (status, expected) in [(StatusCode::OK, "{}"), (StatusCode::NOT_FOUND, "")] {

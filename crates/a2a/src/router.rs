@@ -21,7 +21,7 @@ use crate::access::{AccessControl, AccessRefusal};
 use crate::service::A2aService;
 use crate::{legacy, limits, rest, streaming, task_actions, version};
 
-/// JSON-RPC (`POST /`), REST, and the agent card, which is open to everybody and has no limit of requests.
+/// JSON-RPC (`POST /`), REST, and the agent card, which is public and has no rate limit.
 pub fn http_router(service: &Arc<A2aService>, card: AgentCard, access: AccessControl) -> Router {
     let operations = jsonrpc_router(Arc::clone(service))
         .merge(rest_router(Arc::clone(service)))
@@ -42,7 +42,7 @@ pub fn http_router(service: &Arc<A2aService>, card: AgentCard, access: AccessCon
     card.merge(operations).merge(legacy::http_router())
 }
 
-/// Routes that need the same access as the operations.
+/// Adds the access control of the operations to these routes.
 pub fn restricted(routes: Router, access: AccessControl) -> Router {
     routes.route_layer(from_fn_with_state(access, admission))
 }
@@ -66,7 +66,7 @@ fn refused(refusal: AccessRefusal) -> Response {
     (status, [refusal.header()], refusal.to_string()).into_response()
 }
 
-/// Answers one operation. One layer for all steps, because each layer costs a request several allocations.
+/// Answers one operation. A single layer performs all steps, because each layer costs a request several allocations.
 async fn operation(
     State((service, access)): State<(Arc<A2aService>, AccessControl)>,
     mut request: Request,

@@ -1,4 +1,4 @@
-//! Connections: each is work of a scope, so a stop of the server ends them and accounts for them.
+//! Connections. Each connection is work of a scope, so a stop of the server ends the connections and accounts for them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,39 +22,39 @@ use crate::tls::ServerTls;
 /// Options of a server.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
-    /// Connections at the same time; more wait in the system's queue.
+    /// Maximum number of concurrent connections. Further connections wait in the queue of the operating system.
     pub connections_max: usize,
-    /// Longest time for a TLS handshake, and for the head of a request, counted from the connection or from the end of
+    /// Maximum time for a TLS handshake, and for the head of a request, counted from the connection or from the end of
     /// the last request.
     pub head_time_max: Duration,
-    /// Most bytes of the head of a request.
+    /// Maximum size of the head of a request, in bytes.
     pub head_bytes_max: usize,
-    /// Longest time of an HTTP/2 connection without a request. Then the client is asked to close it, and opens another
-    /// one when it needs it.
+    /// Maximum idle time of an HTTP/2 connection. The server then asks the client to close it; the client opens another
+    /// one when necessary.
     pub idle_time_max: Duration,
-    /// TLS; without it the connections are plain.
+    /// TLS options; `None` for connections without TLS.
     pub tls: Option<ServerTls>,
 }
 
 impl Default for ServerOptions {
     fn default() -> Self {
         Self {
-            // Two descriptors a connection with its task fit into the usual limit of 65,536.
+            // Two descriptors for each connection with its task fit into the usual limit of 65,536.
             connections_max: 20_000,
             head_time_max: Duration::from_secs(30),
             head_bytes_max: 32 * 1024,
-            // Longer than the keep-alive of usual clients and proxies, so theirs decides.
+            // Longer than the keep-alive of usual clients and proxies, so that their time limit applies first.
             idle_time_max: Duration::from_mins(5),
             tls: None,
         }
     }
 }
 
-/// Serves connections until a stop covers `scope`. Then it accepts no more, and each connection ends after the answer that
-/// it is sending.
+/// Serves connections until a stop covers `scope`. Then accepts no more connections, and each connection ends after its
+/// current response.
 ///
 /// # Cancel safety
-/// Dropping the future stops accepting; connections go on in their scope.
+/// Dropping the future only stops accepting; existing connections continue in their scope.
 pub async fn serve(listener: TcpListener, router: Router, scope: Scope, options: ServerOptions) {
     let (connections, options) = (scope.clone(), Arc::new(options));
     let connections_max = options.connections_max;
@@ -112,9 +112,9 @@ async fn serve_connection(
     let mut connection = std::pin::pin!(connection);
     tokio::select! {
         ended = connection.as_mut() => return log_end(ended),
-        // The library reads the first bytes without a limit, to tell the versions of HTTP apart.
+        // The library waits without a time limit for the first bytes, from which it determines the HTTP version.
         () = activity.no_request_within(options.head_time_max) => return,
-        // A client that answers pings would stay for ever.
+        // Otherwise a client that answers pings would stay connected forever.
         () = activity.idle_for(options.idle_time_max) => connection.as_mut().graceful_shutdown(),
         _cause = cx.stopped_at("connection") => connection.as_mut().graceful_shutdown(),
     }
@@ -137,7 +137,7 @@ where
 {
     fn execute(&self, stream: F) {
         let spec = WorkSpec::new(ItemKind::Future, "stream of a connection");
-        // A stop refuses new streams: the client sees its connection end.
+        // A stop refuses new streams, and the client sees the end of its connection.
         drop(self.0.spawn(spec, |_cx| stream));
     }
 }

@@ -1,4 +1,4 @@
-//! The operations of the protocol over one task manager.
+//! The operations of the protocol, implemented with one task manager.
 
 use std::sync::Arc;
 
@@ -27,29 +27,30 @@ use crate::push::{PushConfig, PushNotifications};
 use crate::to_wire::{self, TaskDetail};
 use crate::{card, errors, from_wire, receipt_extension};
 
-/// Tasks of a page, if the client does not say (A2A 1.0, section 3.1.4).
+/// Default number of tasks per page (A2A 1.0, section 3.1.4).
 const PAGE_LEN_DEFAULT: i32 = 50;
-/// Most tasks of a page.
+/// Maximum number of tasks per page.
 const PAGE_LEN_MAX: i32 = 100;
 
 /// Length of a `traceparent` of version 00 (W3C Trace Context, section 3.2).
 const TRACEPARENT_LEN: usize = 55;
 
-/// Header with the number of the last event that a client has.
+/// Header with the number of the last event that a client has received.
 pub(crate) const LAST_EVENT_ID: &str = "last-event-id";
 
-/// Operations of A2A 1.0 over a task manager. A principal sees only its own tasks: those of others are not found.
+/// Operations of A2A 1.0 on a task manager. A principal sees only its own tasks; tasks of other principals are reported
+/// as not found.
 #[derive(Debug)]
 pub struct A2aService {
     pub(crate) manager: TaskManager,
-    /// MIME types of parts that the agent takes; empty for all.
+    /// MIME types of parts that the agent accepts; all if empty.
     input_modes: Vec<String>,
     extended_card: Option<AgentCard>,
     push: Option<PushNotifications>,
 }
 
 impl A2aService {
-    /// A service over this manager.
+    /// Creates a service for this manager.
     pub fn new(manager: TaskManager) -> Self {
         Self {
             manager,
@@ -59,28 +60,28 @@ impl A2aService {
         }
     }
 
-    /// The same, which refuses parts with other MIME types than these.
+    /// Restricts the accepted MIME types of parts to these.
     #[must_use]
     pub fn input_modes(mut self, input_modes: Vec<String>) -> Self {
         self.input_modes = input_modes;
         self
     }
 
-    /// The same, with a card for authenticated clients.
+    /// Sets the card for authenticated clients.
     #[must_use]
     pub fn extended_card(mut self, card: AgentCard) -> Self {
         self.extended_card = Some(card);
         self
     }
 
-    /// The same, with push notifications.
+    /// Enables push notifications.
     #[must_use]
     pub fn push(mut self, push: PushNotifications) -> Self {
         self.push = Some(push);
         self
     }
 
-    /// The card with the capabilities that this service has.
+    /// Adds the capabilities of this service to a card.
     pub(crate) fn with_capabilities(&self, mut card: AgentCard) -> AgentCard {
         card.capabilities.push_notifications = Some(self.push.is_some());
         card
@@ -91,7 +92,7 @@ impl A2aService {
         push.ok_or_else(A2AError::push_notification_not_supported)
     }
 
-    /// The task, if it is the principal's.
+    /// Returns the task, if the principal owns it.
     pub(crate) async fn task_of(
         &self,
         params: &ServiceParams,
@@ -127,14 +128,14 @@ impl A2aService {
         }
         let task_id = request.message.task_id.clone();
         if let Some(id) = &task_id {
-            // A foreign task is not found, before anything else is said about it.
+            // A task of another principal is reported as not found, before any other check reveals facts about it.
             self.task_of(params, id).await?;
         }
         let context_id = request.message.context_id.clone();
         if let Some(context) = &context_id {
             from_wire::check_id("message.contextId", context)?;
         }
-        // Before the message is accepted: an invalid configuration refuses it.
+        // Checked before the message is accepted, so that an invalid configuration refuses the message.
         let webhook = webhook.zip(push);
         let webhook = webhook.map(|(config, push)| {
             let config: Arc<PushConfig> = push.check(task_id.as_deref(), config)?;
@@ -156,7 +157,7 @@ impl A2aService {
         accepted.map_err(|error| errors::of_execute(&error))
     }
 
-    /// The answer for a client that waits: a task that needs nothing or the client, or a message.
+    /// Returns the response for a client that waits: a task that has ended or waits for the client, or a message.
     async fn wait_for_answer(
         &self,
         mut accepted: AcceptedTask,
@@ -194,14 +195,14 @@ impl A2aService {
         Ok(SendMessageResponse::Task(to_wire::task(&task, detail)))
     }
 
-    /// Sends a message, and gives the events of its execution with their numbers.
+    /// Sends a message. Returns the events of its execution with their numbers.
     pub(crate) async fn send_numbered(
         &self,
         params: &ServiceParams,
         request: SendMessageRequest,
     ) -> Result<BoxStream<'static, NumberedEvent>, A2AError> {
         let detail = detail_of(&request);
-        // Before the message is accepted: an invalid number refuses it.
+        // Checked before the message is accepted, so that an invalid number refuses the message.
         let last_event = last_event_id(params)?;
         let accepted = self.execute(params, request).await?;
         if let (true, Some(cursor)) = (accepted.is_repeated, last_event) {
@@ -210,13 +211,13 @@ impl A2aService {
             let subscription = self.manager.subscribe_to_execution(id, Some(cursor)).await;
             return self.continued(id, subscription, detail).await;
         }
-        // Named by the snapshot, which comes first.
+        // The snapshot, which is the first event, supplies the task.
         let task = self.manager.get_with_replies(&accepted.task_id).await;
         let task = task.map_err(|error| errors::of_read(&error))?;
         Ok(events::numbered(accepted.subscription, task, detail))
     }
 
-    /// Events of a task with their numbers: behind the number that the client names, or behind a snapshot.
+    /// Returns the events of a task with their numbers, after the number that the client sends, or after a snapshot.
     pub(crate) async fn subscribe_numbered(
         &self,
         params: &ServiceParams,
@@ -240,8 +241,8 @@ impl A2aService {
         Ok(events::numbered(subscription, task, detail))
     }
 
-    /// Refuses the number of an event that is not there: nothing would ever come behind it. It is of another task, or
-    /// of another store.
+    /// Refuses the number of an event that does not exist, because no event would ever follow it. Such a number belongs
+    /// to another task, or to another store.
     async fn check_cursor(&self, id: &TaskId, cursor: Version) -> Result<(), A2AError> {
         let last = self.manager.last_event(id).await;
         let last = last.map_err(|error| errors::of_read(&error))?;
@@ -266,8 +267,8 @@ impl A2aService {
     }
 }
 
-/// The trace context of the request, if it is one of W3C's form. What follows is optional and unbounded, so it is left
-/// out.
+/// Returns the trace context of the request, if it has the format of W3C. Removes the optional rest, which has no size
+/// limit.
 fn trace_of(params: &ServiceParams) -> Option<Arc<str>> {
     let trace = params.get("traceparent")?.first()?;
     let is_valid = trace.len() == TRACEPARENT_LEN
@@ -282,7 +283,7 @@ fn detail_of(request: &SendMessageRequest) -> TaskDetail {
     TaskDetail::with_history(configuration.and_then(|c| c.history_length))
 }
 
-/// The number of the last event that the client has.
+/// Returns the number of the last event that the client has received.
 fn last_event_id(params: &ServiceParams) -> Result<Option<Version>, A2AError> {
     let Some(id) = params.get(LAST_EVENT_ID).and_then(|ids| ids.first()) else {
         return Ok(None);

@@ -1,7 +1,7 @@
-//! Streaming answers whose event ids are record numbers, so that `Last-Event-ID` continues a stream without a gap.
+//! Streaming responses with record numbers as event ids, so that `Last-Event-ID` resumes a stream without a gap.
 //!
-//! The library numbers the events of each answer from 1. So the streaming requests of JSON-RPC and REST are answered
-//! here.
+//! The library numbers the events of each response from 1. This module therefore answers the streaming requests of
+//! JSON-RPC and REST itself.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -27,12 +27,12 @@ use crate::limits::WholeRequest;
 use crate::service::A2aService;
 use crate::{rest, version};
 
-/// Interval of comments in a silent stream: below the idle limits of clients and proxies. The shortest known one is that
-/// of the official Python client, 5 s.
+/// Interval of comments in a silent stream. Shorter than the idle timeouts of clients and proxies; the shortest known
+/// timeout is that of the official Python client, 5 s.
 const KEEP_ALIVE: Duration = Duration::from_secs(4);
 
-/// Parts of a JSON-RPC request that tell whether it streams. Read without keeping the rest, which the library reads if
-/// the request does not stream.
+/// Parts of a JSON-RPC request that determine whether it streams. The rest is not kept: the library reads it if the
+/// request does not stream.
 #[derive(Deserialize)]
 struct RequestHead<'a> {
     #[serde(borrow)]
@@ -47,11 +47,11 @@ impl<'a> RequestHead<'a> {
     }
 }
 
-/// The answer, if the request streams, or is JSON-RPC in a body of another type. What is malformed is left to the
-/// library, which says how.
+/// Returns the response if the request streams, or if it is JSON-RPC in a body of another type. The library handles
+/// malformed requests and describes the error.
 pub(crate) async fn answer(service: &A2aService, request: &WholeRequest) -> Option<Response> {
     let (path, headers) = (request.uri().path(), request.headers());
-    // The specification has POST; clients of event streams can often only GET.
+    // The specification requires POST, but clients of event streams often support only GET.
     let may_subscribe = [Method::GET, Method::POST].contains(request.method());
     if let Some(id) = subscribed_task(path).filter(|_| may_subscribe) {
         let request = SubscribeToTaskRequest { id, tenant: None };
@@ -88,7 +88,7 @@ pub(crate) async fn answer(service: &A2aService, request: &WholeRequest) -> Opti
     Some(jsonrpc_answer(service, &params_of(headers), request).await)
 }
 
-/// Task id of `/tasks/{id}:subscribe`.
+/// Returns the task id in `/tasks/{id}:subscribe`.
 fn subscribed_task(path: &str) -> Option<String> {
     let (_, task) = path.rsplit_once("/tasks/")?;
     let id = task
@@ -97,7 +97,7 @@ fn subscribed_task(path: &str) -> Option<String> {
     Some(id.to_owned())
 }
 
-/// True if a body is JSON, or the client does not say.
+/// True if a body is JSON, or the client does not specify a type.
 fn is_json(headers: &HeaderMap) -> bool {
     let content_type = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok());
     content_type.is_none_or(|content_type| {
@@ -144,7 +144,7 @@ fn invalid(error: &impl std::fmt::Display) -> A2AError {
     A2AError::invalid_params(format!("invalid params: {error}"))
 }
 
-/// The headers as the library hands them to a handler.
+/// Converts headers to the form in which the library passes them to a handler.
 pub(crate) fn params_of(headers: &HeaderMap) -> ServiceParams {
     let mut params = ServiceParams::new();
     for (name, value) in headers {
@@ -156,7 +156,7 @@ pub(crate) fn params_of(headers: &HeaderMap) -> ServiceParams {
     params
 }
 
-/// The events as an answer: in JSON-RPC envelopes with this id, or bare.
+/// Returns the events as a response: in JSON-RPC envelopes with this id, or without envelopes.
 fn sse(events: BoxStream<'static, NumberedEvent>, id: Option<JsonRpcId>) -> Response {
     let events = events.map(move |event| Ok::<_, Infallible>(sse_event(event, id.as_ref())));
     Sse::new(events)
@@ -182,22 +182,22 @@ fn sse_event(event: NumberedEvent, id: Option<&JsonRpcId>) -> Event {
             let envelope = JsonRpcResponse::error(id.clone(), error.to_jsonrpc_error());
             Event::default().data(json(&envelope))
         }
-        // Without an envelope only the type tells an error from an event.
+        // Without an envelope, only the type distinguishes an error from an event.
         (Err(error), None) => Event::default()
             .event("error")
             .data(json(&rest::error_body(&error))),
     }
 }
 
-/// Characters that end a line in Unicode, and not in an event stream. Some clients, the official one for Python among
-/// them, split the stream there all the same.
+/// Characters that end a line in Unicode, but not in an event stream. Some clients, including the official Python
+/// client, still split the stream at these characters.
 const LINE_ENDS: [(char, &str); 3] = [
     ('\u{85}', "\\u0085"),
     ('\u{2028}', "\\u2028"),
     ('\u{2029}', "\\u2029"),
 ];
 
-/// JSON on one line, whatever a client takes for a line.
+/// Serialises JSON on one line, without any character that a client treats as a line end.
 fn json(value: &impl Serialize) -> String {
     let mut text = serde_json::to_string(value).unwrap_or_default();
     for (end, escaped) in LINE_ENDS {
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(serde_json::from_str::<String>(&json).unwrap(), text);
     }
 
-    /// The official clients take an event without a type for a `StreamResponse`, and ignore fields that it has not.
+    /// The official clients parse an event without a type as a `StreamResponse`, and ignore unknown fields.
     #[tokio::test]
     async fn error_in_a_rest_stream_has_its_type() {
         let error = || vec![Err(A2AError::task_not_found("t"))];

@@ -1,6 +1,6 @@
-//! Actions on tasks over HTTP+JSON that the library does not have: `POST /tasks/{id}:cancel` with the metadata of the
-//! request, and `POST /tasks/{id}:previewCancel` of the receipt extension, the receipt that a `CancelTask` would have
-//! now.
+//! Actions on tasks over HTTP+JSON that the library does not support. `POST /tasks/{id}:cancel` accepts the metadata of
+//! the request. `POST /tasks/{id}:previewCancel` of the receipt extension returns the receipt that a `CancelTask` would
+//! have now.
 
 use a2a::{A2AError, CancelTaskRequest};
 use a2a_pb::protojson_conv;
@@ -15,7 +15,7 @@ use crate::service::A2aService;
 use crate::streaming::params_of;
 use crate::{errors, rest};
 
-/// The answer, if the request is one of these actions.
+/// Returns the response, if the request is one of these actions.
 pub(crate) async fn answer(service: &A2aService, request: &WholeRequest) -> Option<Response> {
     let action = TaskAction::of(request.uri().path()).filter(|_| request.method() == Method::POST);
     let action = action?;
@@ -54,8 +54,8 @@ impl<'a> TaskAction<'a> {
     }
 }
 
-/// The request of a body, whose fields are all optional. What cannot be read is as if it were not there: a stop is never
-/// refused for its reason.
+/// Parses the request in a body. All fields are optional, and unreadable fields are ignored: a stop is never refused
+/// because of its reason.
 fn cancel_request(id: &str, body: &[u8]) -> CancelTaskRequest {
     let mut fields: Value = serde_json::from_slice(body).unwrap_or_default();
     if !fields.is_object() {
@@ -70,7 +70,7 @@ fn cancel_request(id: &str, body: &[u8]) -> CancelTaskRequest {
 }
 
 impl A2aService {
-    /// The receipt that a stop of this task by its owner would have now.
+    /// Returns the receipt that a stop of this task by its owner would have now.
     async fn preview(&self, params: &ServiceParams, id: &str) -> Result<Receipt, A2AError> {
         let task = self.task_of(params, id).await?;
         let cause = Cause::new(CauseKind::User).by(task.owner.to_string());

@@ -1,4 +1,4 @@
-//! TLS of the server, with a certificate that can be replaced while it runs.
+//! TLS of the server, with a certificate that an operator can replace while the server runs.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::bounded_file;
 
-/// Protocols above TLS, the preferred one first.
+/// Protocols above TLS, in the order of preference.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// Certificate and key of a server. Clones share them.
+/// Certificate and key of a server. Clones share both.
 #[derive(Clone)]
 pub struct ServerTls {
     inner: Arc<TlsInner>,
@@ -25,7 +25,7 @@ struct TlsInner {
     certificate: PathBuf,
     key: PathBuf,
     acceptor: RwLock<Option<TlsAcceptor>>,
-    /// Content of both files when they were last looked at: a broken pair is tried, and complained about, once.
+    /// Content of both files at the last read, so that a broken pair is tried and reported only once.
     last_read: Mutex<Option<PemPair>>,
 }
 
@@ -41,16 +41,16 @@ pub enum TlsFilesError {
     /// A file cannot be read.
     #[error("{} cannot be read", .0.display())]
     Read(PathBuf, #[source] std::io::Error),
-    /// The file holds no certificate in PEM.
+    /// The file contains no certificate in PEM.
     #[error("{} has no certificate: it must be PEM with `BEGIN CERTIFICATE`", .0.display())]
     NoCertificate(PathBuf),
     /// A certificate in the file is broken.
     #[error("a certificate in {} is broken", .0.display())]
     Certificate(PathBuf, #[source] pem::Error),
-    /// The file holds no private key in PEM.
+    /// The file contains no private key in PEM.
     #[error("{} has no private key: it must be PEM with `BEGIN PRIVATE KEY`, and not encrypted", .0.display())]
     Key(PathBuf, #[source] pem::Error),
-    /// The key is not the one of the certificate.
+    /// The key does not belong to the certificate.
     #[error("the key in {} is not the one of the certificate in {}", .key.display(), .certificate.display())]
     Mismatch {
         /// File of the certificate.
@@ -64,11 +64,11 @@ pub enum TlsFilesError {
 }
 
 impl ServerTls {
-    /// Reads a certificate, with its chain, and its private key, both in PEM. Reads the disk: call it on a thread that
-    /// may block.
+    /// Reads a certificate with its chain, and its private key, both in PEM. Reads from disk, so call it on a thread
+    /// that may block.
     ///
     /// # Errors
-    /// If a file cannot be read, or the two cannot be used together.
+    /// Returns an error if a file cannot be read, or if the two cannot be used together.
     pub fn open(
         certificate: impl Into<PathBuf>,
         key: impl Into<PathBuf>,
@@ -85,11 +85,11 @@ impl ServerTls {
         Ok(tls)
     }
 
-    /// Reads the files again, and uses them for new connections if they have changed. Returns whether they had. After
-    /// an error the certificate is as before. Reads the disk: call it on a thread that may block.
+    /// Reads the files again, and uses them for new connections if they have changed. Returns true if they had changed.
+    /// After an error the certificate does not change. Reads from disk, so call it on a thread that may block.
     ///
     /// # Errors
-    /// If a file cannot be read, or the two have changed and cannot be used together.
+    /// Returns an error if a file cannot be read, or if the two have changed and cannot be used together.
     pub fn reload(&self) -> Result<bool, TlsFilesError> {
         let inner = &*self.inner;
         let pair = PemPair {

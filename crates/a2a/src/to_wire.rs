@@ -1,4 +1,4 @@
-//! Tasks, messages and records as the protocol has them.
+//! Conversion of tasks, messages and records to the types of the protocol.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use serde_json::Value;
 
 use crate::receipt_extension;
 
-/// Detail of a task in an answer.
+/// Level of detail of a task in a response.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TaskDetail {
-    /// Messages of the history, from the newest; `None`: all.
+    /// Maximum number of messages in the history, counted from the newest; `None` for all.
     pub(crate) history_len_max: Option<usize>,
     /// True to include the artifacts.
     pub(crate) has_artifacts: bool,
 }
 
 impl TaskDetail {
-    /// Everything, with a history of at most this many messages.
+    /// All details, with a history of at most this many messages.
     pub(crate) fn with_history(len_max: Option<i32>) -> Self {
         Self {
             history_len_max: len_max.map(|len| usize::try_from(len).unwrap_or(0)),
@@ -65,7 +65,7 @@ pub(crate) fn task(task: &Task, detail: TaskDetail) -> a2a::Task {
     }
 }
 
-/// The event of a record; `None` for records that clients do not see.
+/// Returns the event of a record; `None` for records that clients do not see.
 pub(crate) fn event(record: &TaskRecord, task: &Task) -> Option<a2a::StreamResponse> {
     match record {
         TaskRecord::StatusChanged { status, metadata } => {
@@ -89,7 +89,7 @@ pub(crate) fn event(record: &TaskRecord, task: &Task) -> Option<a2a::StreamRespo
         TaskRecord::Replied { message, .. } => {
             Some(a2a::StreamResponse::Message(reply(message, task)))
         }
-        // The next message: the task waits for its client no longer.
+        // The next message: the task no longer waits for its client.
         TaskRecord::MessageReceived { at, .. } => {
             let status = TaskStatus {
                 state: TaskState::Submitted,
@@ -132,7 +132,7 @@ fn status(status: &TaskStatus, task: &Task) -> a2a::TaskStatus {
     }
 }
 
-/// The answer of an executor that made no task.
+/// Converts the answer of an executor that created no task.
 pub(crate) fn reply(reply: &TaskMessage, task: &Task) -> a2a::Message {
     a2a::Message {
         task_id: None,
@@ -176,7 +176,7 @@ fn part(part: &MessagePart) -> a2a::Part {
             PartContent::Text(text) => a2a::PartContent::Text(text.to_string()),
             PartContent::Data(value) => a2a::PartContent::Data(value.clone()),
             PartContent::Url(url) => a2a::PartContent::Url(url.to_string()),
-            // Executors write base64; what is none is handed on as its bytes.
+            // Executors write base64; other texts are passed on as bytes.
             PartContent::Raw(raw) => a2a::PartContent::Raw(
                 STANDARD
                     .decode(raw.as_bytes())

@@ -1,4 +1,4 @@
-//! The result of a run as one JSON object: `--json`.
+//! The result of a run as one JSON object, for `--json`.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub struct DetachedWork {
 }
 
 impl DetachedWork {
-    /// Describes detached work; `None` if the work has no keeper to signal.
+    /// Describes detached work. `None` if the work has no keeper that can receive a signal.
     pub fn of(work: &UnendedWork) -> Option<Self> {
         Some(Self {
             id: work.id.clone(),
@@ -46,7 +46,7 @@ impl DetachedWork {
     }
 }
 
-/// Result of a run. Every key is always present, `null` if unused.
+/// Result of a run. Every key is always present, with `null` if unused.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(title = "Allstop run")]
 pub struct Envelope {
@@ -56,17 +56,17 @@ pub struct Envelope {
     pub session_id: Option<SessionId>,
     /// Last turn of the run; `null` if no turn started.
     pub turn: Option<TurnNumber>,
-    /// Reason for the end of the run: the one of its last turn; or, if that turn was committed and the wait for
-    /// background work was stopped afterwards, the one of that stop.
+    /// Reason for the end of the run: the stop reason of its last turn. If that turn was committed and a stop ended the
+    /// wait for background work afterwards, the reason of that stop.
     pub stop_reason: StopReason,
     /// Cause of the stop reason; `null` if the run completed, or never began.
     pub cause: Option<Cause>,
-    /// True if each stop was acknowledged at a checkpoint and nothing in its extent is left. False without a stop.
+    /// True if each stop was acknowledged at a checkpoint and no work in its extent is left. False without a stop.
     pub cancel_observed: bool,
     /// Final answer of the last turn; empty unless that turn was committed.
     #[schemars(with = "String")]
     pub output: Arc<str>,
-    /// Model's reason for the end of that answer: `length` and `content_filter` mean a cut-off answer. `null` unless
+    /// Model's reason for the end of that answer: `length` and `content_filter` mean a truncated answer. `null` unless
     /// the last turn completed.
     pub finish: Option<FinishReason>,
     /// Sum of the steps of all turns of the run.
@@ -75,21 +75,22 @@ pub struct Envelope {
     pub usage: Usage,
     /// Denied calls of all turns of the run.
     pub denials: Vec<Denial>,
-    /// Receipt of the last stop of the run, as the log has it; `null` if nothing had to be stopped.
+    /// Receipt of the last stop of the run, as in the log; `null` if there was nothing to stop.
     pub receipt: Option<Arc<Receipt>>,
-    /// Receipts of all stops of the run, the last one too, in their order: for example, of a turn that reached its budget,
-    /// and of the background work that it left.
+    /// Receipts of all stops of the run in their order, including the last one. For example, the receipt of a turn that
+    /// reached its budget, and the receipt of the background work that the turn left.
     pub receipts: Vec<Arc<Receipt>>,
     /// Background work that was detached and outlives the command.
     pub background: Vec<DetachedWork>,
-    /// Error of the run.
+    /// Error of the run; `null` if the run did not fail.
     pub error: Option<TurnError>,
     /// Exit code of the command.
     pub exit_code: u8,
 }
 
 impl Envelope {
-    /// Envelope of a run from the outcomes of its messages, each with a turn; `None` without a turn.
+    /// Creates the envelope of a run from the outcomes of its messages, each with a turn. `None` if there are no
+    /// outcomes.
     pub fn of_run(session_id: &SessionId, turns: &[Arc<MessageOutcome>]) -> Option<Self> {
         let last = turns.last()?;
         let mut envelope = Self {
@@ -116,7 +117,8 @@ impl Envelope {
         Some(envelope)
     }
 
-    /// Envelope of a run without a turn: it failed to start, was stopped before, or lost its engine.
+    /// Creates the envelope of a run without a turn: it failed to start, was stopped before its first turn, or lost its
+    /// engine.
     pub fn of_no_run(
         session_id: Option<SessionId>,
         stop_reason: StopReason,
@@ -142,8 +144,8 @@ impl Envelope {
         }
     }
 
-    /// Adds the receipt of a stop, unless that stop had nothing to do and left nothing open. It replaces the receipt of a turn
-    /// that has the same stop id: the stop covered more than the turn.
+    /// Adds the receipt of a stop, unless that stop had no work to do, lists no items and left the conversation
+    /// unchanged. Replaces the receipt of a turn with the same stop id, because the stop covered more than the turn.
     pub fn add_receipt(&mut self, receipt: Arc<Receipt>) {
         let tells =
             !receipt.items().is_empty() || receipt.conversation() != ConversationEffect::Unchanged;
@@ -160,7 +162,7 @@ impl Envelope {
         self.cancel_observed = all.all(|receipt| receipt.cancel_observed());
     }
 
-    /// Replaces the exit code: 129 after a SIGHUP.
+    /// Replaces the exit code, such as by 129 after a SIGHUP.
     #[must_use]
     pub fn with_exit_code(mut self, exit_code: u8) -> Self {
         self.exit_code = exit_code;

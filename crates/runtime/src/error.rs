@@ -1,4 +1,4 @@
-//! Errors of the start of a system or a session.
+//! Errors during the start of a system or a session.
 
 use allstop_agent::{TurnError, TurnErrorKind};
 use allstop_core::error_chain;
@@ -14,11 +14,11 @@ use crate::system::names_in_words;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct StartError {
-    /// Kind of the failure, for callers to branch on.
+    /// Kind of the failure, which callers can match on.
     pub kind: StartErrorKind,
-    /// Message for people, in one line, with the values needed to act.
+    /// Readable message, in one line, with the values needed to act.
     pub message: String,
-    /// Remedy, if known.
+    /// Remedy; `None` if unknown.
     pub hint: Option<String>,
 }
 
@@ -51,7 +51,7 @@ pub enum StartErrorKind {
 }
 
 impl StartErrorKind {
-    /// True if flags or configuration are wrong (exit code 2); otherwise it is a failure (exit code 1).
+    /// True if flags or configuration are wrong (exit code 2); false for other failures (exit code 1).
     pub fn is_usage(self) -> bool {
         match self {
             Self::Config
@@ -176,7 +176,7 @@ impl From<ConnectError> for StartError {
             ConnectError::NotBuilt => {
                 Some("use a released `allstop`, or build it with `--features nats`")
             }
-            // Their texts say what to do.
+            // The messages of these errors already contain the remedy.
             ConnectError::PayloadTooSmall { .. }
             | ConnectError::OtherLimits(_)
             | ConnectError::Credentials(_)

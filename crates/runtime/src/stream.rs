@@ -11,14 +11,14 @@ use serde::Serialize;
 
 use crate::envelope::Envelope;
 
-/// One line of `--stream-json`: events as they happen, and the envelope as the last line.
+/// One line of `--stream-json`: an event when it happens, and the envelope as the last line.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(title = "A line of allstop --stream-json")]
 pub enum StreamLine<'a> {
     /// An event.
     Event(EventLine<'a>),
-    /// End of the run; nothing follows.
+    /// End of the run, which is the last line.
     End(Box<Envelope>),
 }
 
@@ -57,7 +57,7 @@ pub enum StreamEvent<'a> {
     Watch(WatchStreamEvent<'a>),
 }
 
-/// Events that only `allstop watch --json` has, which watches a session of another process.
+/// Events that occur only in `allstop watch --json`, which watches a session of another process.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum WatchStreamEvent<'a> {
@@ -79,32 +79,32 @@ pub enum WatchStreamEvent<'a> {
     QuestionClosed {
         /// Id of the question.
         question_id: &'a QuestionId,
-        /// True if the call may run; null if the question was withdrawn.
+        /// True if the call may run; `null` if the question was withdrawn.
         allowed: Option<bool>,
-        /// Name of the answerer, if it was not the terminal of the session.
+        /// Name of the person or client that answered; `null` for the terminal of the session.
         by: Option<&'a str>,
     },
-    /// A line that the terminal of the session shows.
+    /// A line that the terminal of the session displays.
     Note {
         /// The line.
         text: &'a str,
     },
     /// A stop has begun.
     StopBegun {
-        /// Milliseconds until it uses force.
+        /// Milliseconds until the stop uses force.
         force_in_ms: u64,
     },
-    /// A stop has its receipt.
+    /// The receipt of a stop is complete.
     Receipt {
         /// The receipt.
         receipt: &'a Receipt,
     },
-    /// The session was closed; nothing follows.
+    /// The session was closed. This is the last event.
     SessionEnded,
 }
 
-/// The reader was too slow: `count` events before this line are not in the stream. The steps' answers, the envelope and
-/// the log hold everything that matters.
+/// The reader was too slow: `count` events before this line are missing in the stream. The answers of the steps, the
+/// envelope and the log still contain all results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "event", rename = "events_missed")]
 pub struct EventsMissed {
@@ -112,8 +112,8 @@ pub struct EventsMissed {
     pub count: u64,
 }
 
-/// An MCP server became unavailable, or is available again. Each outage is reported once, and a second time when the
-/// automatic attempts end and only a call tries the server again.
+/// An MCP server became unavailable, or is available again. Each outage is reported once. A second report follows when
+/// the automatic attempts end; from then on only a tool call tries the server again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "event", rename = "mcp_server")]
 pub struct McpServerEvent {
@@ -121,12 +121,12 @@ pub struct McpServerEvent {
     pub server: Arc<str>,
     /// True if the server's tools can be called.
     pub available: bool,
-    /// Reason of the outage.
+    /// Reason for the outage.
     pub why: Option<Arc<str>>,
-    /// Milliseconds until the next attempt to start the server; `null` if only a call of one of its tools tries again,
-    /// or if it is available.
+    /// Milliseconds until the next attempt to start the server; `null` if the server is available, or if only a call of
+    /// one of its tools tries again.
     pub next_try_ms: Option<u64>,
-    /// Tools of the server, as models call them. Their calls fail while the server is unavailable.
+    /// Tools of the server, by the names that models use. Their calls fail while the server is unavailable.
     pub tools: Vec<Arc<str>>,
 }
 

@@ -1,6 +1,6 @@
 //! Public keys of an issuer of tokens: a JSON Web Key Set (RFC 7517).
 //!
-//! Each key fixes its algorithms here, when it is read. A token chooses among them, and never brings another one.
+//! The algorithms of each key are fixed here, when the key is read. A token selects one of them, and cannot add others.
 
 use jsonwebtoken::jwk::{
     AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, KeyOperations, PublicKeyUse,
@@ -8,10 +8,10 @@ use jsonwebtoken::jwk::{
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind};
 use serde::Deserialize;
 
-/// Fewest bytes of an RSA modulus (2,048 bits): what the signature library checks.
+/// Minimum size of an RSA modulus in bytes (2,048 bits), which the signature library requires.
 const RSA_BYTES_MIN: usize = 256;
 
-/// Keys that sign tokens.
+/// Public keys that verify tokens.
 #[derive(Debug, Clone)]
 pub struct JwtKeySet {
     keys: Vec<JwtKey>,
@@ -31,28 +31,28 @@ pub enum JwksError {
     /// The file cannot be read.
     #[error("the key set {} cannot be read", .0.display())]
     Read(std::path::PathBuf, #[source] std::io::Error),
-    /// The text is no key set.
+    /// The text is not a key set.
     #[error("the key set is not JSON with a list `keys`")]
     Syntax(#[source] serde_json::Error),
-    /// The set has no key for signatures.
+    /// The set contains no key for signatures.
     #[error(
         "the key set has no usable key: tokens are checked with RSA of 2048 bits or more, P-256, P-384 or Ed25519"
     )]
     NoUsableKey,
-    /// The URL is not one of a key set.
+    /// The URL cannot be the URL of a key set.
     #[error("invalid URL of a key set: {0}")]
     Url(String),
-    /// The URL gave no key set.
+    /// The URL returned no key set.
     #[error("the key set cannot be fetched from {0}")]
     Fetch(String, #[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// Reason why no key fits a token.
+/// Reason why no key matches a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeyNotFound {
-    /// The set has no key of that name: it may be a new one.
+    /// The set contains no key with this id. The key may be new.
     UnknownId,
-    /// The token does not say which of several keys.
+    /// The token names none of several keys.
     Ambiguous,
 }
 
@@ -62,10 +62,10 @@ struct JwksDocument {
 }
 
 impl JwtKeySet {
-    /// Reads a key set. Keys of other kinds and for other uses are left out.
+    /// Reads a key set. Ignores keys of other kinds and for other uses.
     ///
     /// # Errors
-    /// If the text is not a key set, or has no usable key.
+    /// Returns an error if the text is not a key set, or contains no usable key.
     pub fn parse(json: &[u8]) -> Result<Self, JwksError> {
         let document: JwksDocument = serde_json::from_slice(json).map_err(JwksError::Syntax)?;
         let keys = document.keys.into_iter().filter_map(|key| {
@@ -79,7 +79,7 @@ impl JwtKeySet {
         Ok(Self { keys })
     }
 
-    /// The key of a token. Without an id the only key is meant.
+    /// Returns the key of a token. A token without an id refers to the only key.
     pub(super) fn find(&self, id: Option<&str>) -> Result<&JwtKey, KeyNotFound> {
         match (id, self.keys.as_slice()) {
             (None, [only]) => Ok(only),
@@ -97,7 +97,7 @@ impl JwtKeySet {
 }
 
 impl JwtKey {
-    /// The key, if it is one that signatures are checked with.
+    /// Returns the key, if it can verify signatures.
     fn of_jwk(jwk: &Jwk) -> Option<Self> {
         let common = &jwk.common;
         if !matches!(common.public_key_use, None | Some(PublicKeyUse::Signature)) {
@@ -125,7 +125,8 @@ impl JwtKey {
     }
 }
 
-/// Algorithms that fit the kind of a key. A secret has none: whoever can check a token by it could make one.
+/// Algorithms for the kind of a key. A symmetric secret has none, because every party that can verify a token with it
+/// could also create one.
 fn algorithms_of(key: &AlgorithmParameters) -> Vec<Algorithm> {
     match key {
         AlgorithmParameters::RSA(_) => AlgorithmFamily::Rsa.algorithms().to_vec(),

@@ -1,4 +1,4 @@
-//! Key set of an issuer in a file, which can be replaced while the server runs.
+//! Key set of an issuer in a file, which an operator can replace while the server runs.
 
 use std::path::PathBuf;
 
@@ -9,15 +9,15 @@ use crate::bounded_file;
 #[derive(Debug)]
 pub struct JwksFile {
     path: PathBuf,
-    /// Content when it was last looked at: a broken file is complained about once.
+    /// Content at the last read, so that a broken file is reported only once.
     last_read: Vec<u8>,
 }
 
 impl JwksFile {
-    /// Reads a key set. Reads the disk: call it on a thread that may block.
+    /// Reads a key set. Reads from disk, so call it on a thread that may block.
     ///
     /// # Errors
-    /// If the file cannot be read, or is no key set.
+    /// Returns an error if the file cannot be read, or is not a key set.
     pub fn open(path: impl Into<PathBuf>) -> Result<(Self, JwtKeySet), JwksError> {
         let path = path.into();
         let json = bounded_file::read(&path).map_err(|e| JwksError::Read(path.clone(), e))?;
@@ -26,11 +26,11 @@ impl JwksFile {
         Ok((Self { path, last_read }, keys))
     }
 
-    /// Reads the file again, and returns its keys if it has changed. Reads the disk: call it on a thread that may
+    /// Reads the file again, and returns its keys if it has changed. Reads from disk, so call it on a thread that may
     /// block.
     ///
     /// # Errors
-    /// If the file cannot be read, or has changed and is no key set.
+    /// Returns an error if the file cannot be read, or has changed and is not a key set.
     pub fn reload(&mut self) -> Result<Option<JwtKeySet>, JwksError> {
         let json = bounded_file::read(&self.path);
         let json = json.map_err(|error| JwksError::Read(self.path.clone(), error))?;

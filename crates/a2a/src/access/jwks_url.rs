@@ -1,4 +1,4 @@
-//! Key set of an issuer behind a URL: fetched at the start, and again from time to time.
+//! Key set of an issuer at a URL, fetched at the start and periodically afterwards.
 
 use std::time::Duration;
 
@@ -10,18 +10,18 @@ use tokio::time::{Instant, sleep_until};
 use super::jwks::{JwksError, JwtKeySet};
 use super::jwt::JwtAuthenticator;
 
-/// Longest time of one fetch.
+/// Maximum duration of one fetch.
 const FETCH_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Most bytes of a key set: a key has less than 4 KiB, with its chain of certificates.
+/// Maximum size of a key set in bytes. A key has less than 4 KiB, including its certificate chain.
 const JWKS_BYTES_MAX: usize = 1 << 20;
 
 /// Intervals of the fetches.
 #[derive(Debug, Clone, Copy)]
 pub struct JwksRefreshTimes {
-    /// Time after a good fetch until the next: so long a withdrawn key is accepted.
+    /// Time from a successful fetch to the next one. A withdrawn key is accepted for at most this time.
     pub interval: Duration,
-    /// Time between two fetches, however many tokens name unknown keys, and after a failure.
+    /// Minimum time between two fetches, even if many tokens name unknown keys, and after a failure.
     pub interval_min: Duration,
 }
 
@@ -42,11 +42,11 @@ pub struct JwksUrl {
 }
 
 impl JwksUrl {
-    /// Checks a URL. It has to be `https`, because whoever can change the keys can be anybody; `http` is for addresses
-    /// of this machine.
+    /// Checks a URL. It must use `https`, because a party that can change the keys can act as any user; `http` is only
+    /// permitted for addresses of this machine.
     ///
     /// # Errors
-    /// If it is another one, or TLS cannot be set up.
+    /// Returns an error for any other URL, or if TLS cannot be set up.
     pub fn parse(text: &str) -> Result<Self, JwksError> {
         let url = Url::parse(text).map_err(|error| JwksError::Url(error.to_string()))?;
         let host = url.host_str().unwrap_or_default();
@@ -77,10 +77,10 @@ impl JwksUrl {
         Ok(Self { url, client })
     }
 
-    /// Fetches the keys, in at most ten seconds.
+    /// Fetches the keys, within ten seconds.
     ///
     /// # Errors
-    /// If there is no answer in time, or it is not a key set.
+    /// Returns an error if no answer arrives in time, or if the answer is not a key set.
     ///
     /// # Cancel safety
     /// Dropping the future closes the connection.
@@ -103,7 +103,7 @@ impl JwksUrl {
     }
 }
 
-/// Time of the next fetch.
+/// Schedule of the next fetch.
 #[derive(Debug)]
 struct RefreshSchedule {
     times: JwksRefreshTimes,
@@ -128,7 +128,7 @@ impl RefreshSchedule {
     }
 }
 
-/// Keeps the keys of an authenticator fresh until a stop. After a failure the keys are as before.
+/// Refreshes the keys of an authenticator until a stop. After a failure the keys do not change.
 ///
 /// # Cancel safety
 /// Dropping the future ends a fetch, and changes no keys.

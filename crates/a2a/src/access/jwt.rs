@@ -1,7 +1,9 @@
-//! JSON Web Tokens (RFC 7519) as bearer tokens: an issuer signs them, and this server holds only its public keys.
+//! JSON Web Tokens (RFC 7519) as bearer tokens. An issuer signs the tokens, and this server has only the issuer's
+//! public keys.
 //!
-//! A token is accepted if its signature fits the key that it names, under an algorithm of that key; its issuer and one
-//! of its audiences are the configured ones; it has not expired, and is valid already; and it names a subject.
+//! A token is accepted under these conditions. Its signature matches the key that it names, with an algorithm of that
+//! key. Its issuer and one of its audiences are the configured ones. It is valid already, has not expired, and names a
+//! subject.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,20 +18,20 @@ use super::jwks::{JwtKeySet, KeyNotFound};
 use super::principal::{Authenticator, Principal, Unauthenticated, bearer_token};
 use super::ring_verifier;
 
-/// Beginning of the principal of a token. Names in a token file cannot begin so, and neither does `anonymous`: no two
-/// sources of names have a name in common.
+/// Prefix of the principal of a token. Names in a token file cannot have this prefix, and `anonymous` does not have it
+/// either, so names from different sources never coincide.
 pub const JWT_PRINCIPAL_PREFIX: &str = "jwt:";
 
-/// Most bytes of a token. Real ones have 1 to 4 KiB.
+/// Maximum size of a token in bytes. Real tokens have 1 to 4 KiB.
 const TOKEN_BYTES_MAX: usize = 16 * 1024;
 
-/// Most bytes of a subject, as `OpenID` Connect Core has it in section 2.
+/// Maximum size of a subject in bytes, from section 2 of `OpenID` Connect Core.
 const SUBJECT_BYTES_MAX: usize = 255;
 
-/// Difference of clocks that is forgiven, in seconds.
+/// Permitted clock difference, in seconds.
 const LEEWAY_S: u64 = 60;
 
-/// Authenticator by signed tokens. Clones share the keys.
+/// Authenticator for signed tokens. Clones share the keys.
 #[derive(Clone)]
 pub struct JwtAuthenticator {
     inner: Arc<JwtInner>,
@@ -42,14 +44,14 @@ struct JwtInner {
     unknown_key: Notify,
 }
 
-/// Claims beyond those that the library checks.
+/// Claims in addition to those that the library checks.
 #[derive(Deserialize)]
 struct SubjectClaims {
     sub: String,
 }
 
 impl JwtAuthenticator {
-    /// Accepts tokens of this issuer for this audience.
+    /// Creates an authenticator that accepts tokens of this issuer for this audience.
     pub fn new(keys: JwtKeySet, issuer: &str, audience: &str) -> Self {
         ring_verifier::install();
         let mut validation = Validation::new(Algorithm::ES256);
@@ -67,15 +69,15 @@ impl JwtAuthenticator {
         }
     }
 
-    /// Uses these keys from now on, and only these.
+    /// Replaces all keys by these.
     pub fn replace_keys(&self, keys: JwtKeySet) {
         *self.inner.keys.write() = Arc::new(keys);
     }
 
-    /// Waits for a token that names a key which is not in the set.
+    /// Waits for a token that names a key outside the set.
     ///
     /// # Cancel safety
-    /// Dropping the future loses nothing: the next call returns at once.
+    /// Dropping the future loses nothing: after such a token, the next call returns at once.
     pub async fn unknown_key(&self) {
         self.inner.unknown_key.notified().await;
     }
@@ -86,7 +88,7 @@ impl JwtAuthenticator {
         }
         let header = jsonwebtoken::decode_header(token).ok()?;
         if header.crit.is_some() {
-            return None; // an extension that must be understood (RFC 7515, section 4.1.11)
+            return None; // return None; // an extension that must be understood (RFC 7515, section 4.1.11)
         }
         let keys = Arc::clone(&self.inner.keys.read());
         let key = match keys.find(header.kid.as_deref()) {

@@ -1,4 +1,4 @@
-//! Access to the operations: each request is authenticated, then counted against the limit of its principal.
+//! Access to the operations. Each request is authenticated, then counted for the rate limit of its principal.
 
 mod jwks;
 mod jwks_file;
@@ -30,7 +30,7 @@ pub use token_file::{TokenFile, TokenFileError};
 /// Value of `WWW-Authenticate` in refusals (RFC 6750, section 3).
 pub(crate) const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer");
 
-/// Admission of requests, shared by all bindings. Clones share the counts of the limit.
+/// Admission of requests, shared by all bindings. Clones share the counts of the rate limit.
 #[derive(Clone)]
 pub struct AccessControl {
     authenticator: Arc<dyn Authenticator>,
@@ -47,7 +47,7 @@ pub(crate) enum AccessRefusal {
 }
 
 impl AccessControl {
-    /// Admits the requests that this authenticator accepts.
+    /// Creates an access control that admits the requests that this authenticator accepts.
     pub fn new(authenticator: Arc<dyn Authenticator>) -> Self {
         Self {
             authenticator,
@@ -55,14 +55,14 @@ impl AccessControl {
         }
     }
 
-    /// The same, with a limit for each principal: so many requests per second, and as many at once.
+    /// Sets a limit for each principal: this number of requests per second, and as many at once.
     #[must_use]
     pub fn rate_limit(mut self, per_second: NonZeroU32) -> Self {
         self.rate_limit = Some(Arc::new(RateLimiter::new(per_second)));
         self
     }
 
-    /// Replaces the principal in the headers by the one that the authenticator names, and counts the request.
+    /// Sets the principal in the headers to the one that the authenticator returns, and counts the request.
     pub(crate) fn admit(&self, headers: &mut HeaderMap, now: Instant) -> Result<(), AccessRefusal> {
         let principal = authenticate(&*self.authenticator, headers)
             .map_err(|Unauthenticated| AccessRefusal::Unauthenticated)?;
@@ -76,12 +76,12 @@ impl AccessControl {
 }
 
 impl AccessRefusal {
-    /// Header with which a client knows what to do.
+    /// Header that informs a client about the remedy.
     pub(crate) fn header(self) -> (axum::http::HeaderName, HeaderValue) {
         match self {
             Self::Unauthenticated => (axum::http::header::WWW_AUTHENTICATE, CHALLENGE),
             Self::TooManyRequests { retry_after } => {
-                // Whole seconds, rounded up: a client that obeys is admitted.
+                // Rounded up to whole seconds, so that a client that waits for this time is admitted.
                 let seconds = retry_after.as_secs() + u64::from(retry_after.subsec_nanos() > 0);
                 let value = HeaderValue::from(seconds.max(1));
                 (axum::http::header::RETRY_AFTER, value)

@@ -1,4 +1,4 @@
-//! Sender of a request. Only an authenticator names it, never the client.
+//! Sender of a request. Only an authenticator sets the sender, never the client.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,23 +11,23 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::localhost::is_localhost;
 
-/// Header in which the authentication passes the principal on to the service. The layer removes it from each request
-/// first, so a client cannot set it.
+/// Header in which the authentication passes the principal to the service. The layer first removes this header from
+/// each request, so a client cannot set it.
 pub(crate) const PRINCIPAL_HEADER: HeaderName = HeaderName::from_static("x-allstop-principal");
 
 /// Principal of requests without authentication.
 pub const ANONYMOUS: &str = "anonymous";
 
-/// Decides who sends a request.
+/// Determines the sender of a request.
 pub trait Authenticator: Send + Sync {
-    /// The principal of a request with these headers.
+    /// Returns the principal of a request with these headers.
     ///
     /// # Errors
-    /// If the request has no valid credentials.
+    /// Returns an error if the request has no valid credentials.
     fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, Unauthenticated>;
 }
 
-/// Name of the sender of a request: the owner of its tasks.
+/// Name of the sender of a request, who owns the tasks of the request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Principal(HeaderValue);
 
@@ -48,10 +48,10 @@ impl std::error::Error for InvalidPrincipal {}
 pub struct Unauthenticated;
 
 impl Principal {
-    /// A principal with this name.
+    /// Creates a principal with this name.
     ///
     /// # Errors
-    /// If the name is empty or has other than printable ASCII characters.
+    /// Returns an error if the name is empty or contains other characters than printable ASCII.
     pub fn new(name: &str) -> Result<Self, InvalidPrincipal> {
         if name.is_empty() || !name.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
             return Err(InvalidPrincipal);
@@ -67,11 +67,11 @@ impl Principal {
     }
 }
 
-/// Lets everybody in as [`ANONYMOUS`] who asks for this machine by a name or address of its own. For loopback addresses
-/// only.
+/// Accepts every request as [`ANONYMOUS`] if its `Host` header contains a local name or address of this machine. For
+/// loopback addresses only.
 ///
 /// A web page of another site can resolve its own name to a loopback address (DNS rebinding) and send requests from the
-/// user's browser; they carry that name as `Host`, and are refused.
+/// user's browser. These requests contain that name as `Host`, and are refused.
 #[derive(Debug, Clone, Copy)]
 pub struct NoAuthentication;
 
@@ -84,7 +84,7 @@ impl Authenticator for NoAuthentication {
     }
 }
 
-/// True if a `Host` header names this machine by a name or address that never leaves it.
+/// True if a `Host` header contains a name or address of this machine that is never routed to other machines.
 fn is_of_loopback(host: &HeaderValue) -> bool {
     let Ok(authority) = Authority::try_from(host.as_bytes()) else {
         return false;
@@ -97,7 +97,8 @@ fn is_of_loopback(host: &HeaderValue) -> bool {
     }
 }
 
-/// Asks one authenticator after another: the first that knows the credentials names the principal.
+/// Tries one authenticator after another. The first authenticator that accepts the credentials determines the
+/// principal.
 impl Authenticator for Vec<Arc<dyn Authenticator>> {
     fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, Unauthenticated> {
         let mut named = self.iter().map(|one| one.authenticate(headers));
@@ -105,9 +106,9 @@ impl Authenticator for Vec<Arc<dyn Authenticator>> {
     }
 }
 
-/// The bearer token of a request (RFC 6750, section 2.1). A request with several `Authorization` headers has none: a
-/// proxy may have checked another one than the first. An empty token is none: a token file made from an unset variable
-/// has the hash of nothing, and must let nobody in.
+/// Returns the bearer token of a request (RFC 6750, section 2.1). `None` for a request with several `Authorization`
+/// headers, because a proxy may have checked another header than the first. `None` for an empty token: a token file
+/// that was created from an unset variable contains the hash of the empty text, which must not grant access.
 pub(super) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let (Some(value), None) = (values.next(), values.next()) else {
@@ -119,7 +120,7 @@ pub(super) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
-/// Replaces the principal in the headers by the one that the authenticator names.
+/// Sets the principal in the headers to the one that the authenticator returns.
 pub(crate) fn authenticate(
     authenticator: &dyn Authenticator,
     headers: &mut HeaderMap,
@@ -130,7 +131,7 @@ pub(crate) fn authenticate(
     Ok(principal)
 }
 
-/// The principal of an authenticated request.
+/// Returns the principal of an authenticated request.
 pub(crate) fn principal_of(params: &ServiceParams) -> Arc<str> {
     let name = params
         .get(PRINCIPAL_HEADER.as_str())

@@ -1,5 +1,5 @@
-//! Limit of requests per principal, as a generic cell rate algorithm: one time per principal instead of a counter and
-//! a clock.
+//! Limit of requests per principal, as a generic cell rate algorithm. It stores one time per principal instead of a
+//! counter and a clock.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -9,19 +9,20 @@ use parking_lot::Mutex;
 
 use super::principal::Principal;
 
-/// Most principals that are counted at the same time. One that is idle for a second is forgotten, so this is a bound of
-/// memory (about 2 MB), not of users.
+/// Maximum number of counted principals. The entry of a principal that is idle for a second is removed, so this is a
+/// limit of memory (about 2 MB), not of users.
 const PRINCIPALS_MAX: usize = 16_384;
 
-/// So many requests per second and principal, and as many at once.
+/// Rate limiter that permits a number of requests per second and principal, and as many at once.
 #[derive(Debug)]
 pub(super) struct RateLimiter {
-    /// Time of one request.
+    /// Time between two requests at the permitted rate.
     interval: Duration,
-    /// Lead that a principal may have: all requests of a second but one.
+    /// Maximum lead of a principal: all requests of a second except one.
     lead_max: Duration,
     principals_max: usize,
-    /// Time at which each principal's requests so far would be due, one after another. A past time is as good as none.
+    /// Time at which each principal's requests so far would be due, one after another. A past time is equivalent to no
+    /// entry.
     due: Mutex<HashMap<Principal, Instant>>,
 }
 
@@ -39,7 +40,7 @@ impl RateLimiter {
     /// Counts a request.
     ///
     /// # Errors
-    /// If there were too many: with the time after which the next is admitted.
+    /// If the principal has sent too many requests, returns the time after which the next request is admitted.
     pub(super) fn take(&self, principal: &Principal, now: Instant) -> Result<(), Duration> {
         let mut all = self.due.lock();
         let due = all.get(principal).copied().unwrap_or(now).max(now);
@@ -50,7 +51,8 @@ impl RateLimiter {
         if all.len() >= self.principals_max && !all.contains_key(principal) {
             all.retain(|_, due| *due > now);
             if all.len() >= self.principals_max {
-                // Without an entry the request could not be counted, so it is refused. A place is free in a second.
+                // Without an entry the request could not be counted, so it is refused. An entry is free within a
+                // second.
                 return Err(Duration::from_secs(1));
             }
         }
@@ -80,13 +82,13 @@ mod tests {
             assert_eq!(limit.take(&user(1), start), Ok(()));
         }
         assert_eq!(limit.take(&user(1), start), Err(250 * MS));
-        // A refused request costs nothing.
+        // A refused request does not count.
         assert_eq!(limit.take(&user(1), start + 100 * MS), Err(150 * MS));
         assert_eq!(limit.take(&user(1), start + 250 * MS), Ok(()));
         assert!(limit.take(&user(1), start + 250 * MS).is_err());
-        // Another principal has a limit of its own.
+        // Another principal has a separate limit.
         assert_eq!(limit.take(&user(2), start), Ok(()));
-        // An idle time gives back the burst, and not more.
+        // An idle time restores the burst, but no more than that.
         let later = start + 3_600_000 * MS;
         let admitted = (0..100).filter(|_| limit.take(&user(1), later).is_ok());
         assert_eq!(admitted.count(), 4);

@@ -1,4 +1,4 @@
-//! Signatures of tokens, checked by ring, which the TLS library uses as well.
+//! Verification of token signatures with ring, which the TLS library also uses.
 
 use jsonwebtoken::crypto::{CryptoProvider, JwtSigner, JwtVerifier, KeyUtils};
 use jsonwebtoken::errors::{ErrorKind, Result};
@@ -7,7 +7,7 @@ use ring::signature as ring_signature;
 use ring::signature::{RsaParameters, RsaPublicKeyComponents, VerificationAlgorithm};
 use signature::{Error, Verifier};
 
-/// Makes ring the provider of the JWT library, unless the program has chosen another before.
+/// Installs ring as the provider of the JWT library, unless the program has already chosen another provider.
 pub(super) fn install() {
     static PROVIDER: CryptoProvider = CryptoProvider {
         signer_factory: refuse_to_sign,
@@ -17,7 +17,7 @@ pub(super) fn install() {
     let _first_is_kept = PROVIDER.install_default();
 }
 
-/// This server checks tokens and never makes one.
+/// This server verifies tokens and never creates one.
 #[expect(
     clippy::trivially_copy_pass_by_ref,
     reason = "the signature that the library wants"
@@ -48,7 +48,7 @@ struct RingVerifier {
     key: DecodingKey,
 }
 
-/// Signature algorithm of ring: RSA takes a modulus and an exponent, the others take the bytes of a point.
+/// Signature algorithm of ring. RSA uses a modulus and an exponent; the other algorithms use the bytes of a point.
 #[derive(Clone, Copy)]
 enum SignatureScheme {
     Rsa(&'static RsaParameters),

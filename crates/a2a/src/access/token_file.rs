@@ -1,11 +1,11 @@
-//! Bearer tokens from a file of their hashes.
+//! Bearer tokens, stored as hashes in a file.
 //!
 //! ```text
 //! # name and SHA-256 of the token, in hexadecimal
 //! alice 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
 //! ```
 //!
-//! The file holds no token, so reading it gives nobody access. A token with much entropy needs no salt.
+//! The file contains no token, so reading the file grants no access. A token with high entropy needs no salt.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,7 +22,7 @@ use super::principal::{Authenticator, Principal, Unauthenticated, bearer_token};
 
 type TokenHash = [u8; 32];
 
-/// Authenticator by bearer tokens. Clones share the tokens.
+/// Authenticator for bearer tokens. Clones share the tokens.
 #[derive(Clone)]
 pub struct TokenFile {
     path: PathBuf,
@@ -39,18 +39,18 @@ pub enum TokenFileError {
     /// A line is not a name and a hash.
     #[error("line {line} of the token file is not `NAME SHA256`: {reason}")]
     Line {
-        /// Number of the line, from 1.
+        /// Number of the line, counted from 1.
         line: usize,
         /// The fault.
         reason: &'static str,
     },
-    /// There is no token in the file.
+    /// The file contains no token.
     #[error("the token file has no token, so nobody could send a request")]
     Empty,
 }
 
 impl TokenFile {
-    /// Reads a token file. Reads the disk: call it on a thread that may block.
+    /// Reads a token file. Reads from disk, so call it on a thread that may block.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, TokenFileError> {
         let file = Self {
             path: path.into(),
@@ -61,8 +61,8 @@ impl TokenFile {
         Ok(file)
     }
 
-    /// Reads the file again if it has changed. Returns whether it had. After an error the tokens are as before. Reads
-    /// the disk: call it on a thread that may block.
+    /// Reads the file again if it has changed. Returns true if it had changed. After an error the tokens do not change.
+    /// Reads from disk, so call it on a thread that may block.
     pub fn reload(&self) -> Result<bool, TokenFileError> {
         let read_error = |error| TokenFileError::Read(self.path.clone(), error);
         let modified = std::fs::metadata(&self.path)
@@ -125,7 +125,7 @@ fn hash_of_hex(hex: &str) -> Option<TokenHash> {
 }
 
 impl Authenticator for TokenFile {
-    // The token is hashed before it is looked up, so the time of the lookup tells nothing about another token.
+    // The token is hashed before the lookup, so the time of the lookup reveals nothing about other tokens.
     fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, Unauthenticated> {
         let token = bearer_token(headers).ok_or(Unauthenticated)?;
         let hash: TokenHash = Sha256::digest(token).into();
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(file.authenticate(&HeaderMap::new()), Err(Unauthenticated));
     }
 
-    /// The file of an operator who hashed an unset variable.
+    /// The token file of an operator who hashed an unset variable.
     #[test]
     fn empty_token_is_never_accepted() {
         let folder = tempfile::tempdir().unwrap();

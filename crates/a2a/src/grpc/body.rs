@@ -10,14 +10,15 @@ use tonic::Status;
 
 use crate::limits::{BodyRefusal, RESERVED_KEY, read_whole, too_large};
 
-/// Bytes before a gRPC message: a flag, and the length.
+/// Size in bytes of the prefix of a gRPC message: a flag, and the length.
 const PREFIX_BYTES: usize = 5;
 
-/// Reads the whole message before anything looks at the request: each operation takes one.
+/// Reads the whole message before the request is processed. Each operation has exactly one message.
 pub(super) async fn read(request: Request, next: Next) -> Response {
     let read = read_whole(request, MAX_REQUEST_BODY_BYTES + PREFIX_BYTES).await;
     match read {
-        // Keys of its data become keys of JSON in the log. They have no escapes here; text with these words is refused too.
+        // Keys of the message's data become keys of JSON in the log. The keys have no escapes in this format. Ordinary
+        // text with these words is refused, too.
         Ok(request) if has_reserved_words(request.body()) => {
             Status::invalid_argument(RESERVED_KEY).into_http()
         }

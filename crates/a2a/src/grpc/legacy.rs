@@ -1,4 +1,4 @@
-//! Answers to gRPC clients of version 0.3 and to unknown paths.
+//! Responses to gRPC clients of version 0.3 and to unknown paths.
 
 use a2a::A2AError;
 use a2a_grpc::errors::a2a_error_to_status;
@@ -26,7 +26,7 @@ async fn refuse() -> Response {
     Status::with_error_details(Code::Unimplemented, message, details).into_http::<Body>()
 }
 
-/// Answer to an unknown path, in the protocol of the request.
+/// Responds to an unknown path, in the protocol of the request.
 pub(super) async fn unknown(request: Request) -> Response {
     let content_type = request.headers().get(CONTENT_TYPE);
     let content_type = content_type.and_then(|value| value.to_str().ok());

@@ -20,17 +20,17 @@ use crate::access::{AccessControl, AccessRefusal};
 use crate::service::A2aService;
 use crate::version;
 
-/// Most bytes of a gRPC message, as for the other bindings.
+/// Maximum size of a gRPC message in bytes, as in the other bindings.
 const MESSAGE_BYTES_MAX: usize = a2a_server::jsonrpc::MAX_REQUEST_BODY_BYTES;
 
-/// The operations over gRPC, for a server of its own or beside the other bindings.
+/// The operations over gRPC, for a separate server or for a port shared with the other bindings.
 pub fn grpc_router(service: &Arc<A2aService>, access: AccessControl) -> axum::Router {
     let server = A2aServiceServer::new(GrpcHandler::new(Arc::clone(service)))
         .max_decoding_message_size(MESSAGE_BYTES_MAX);
     Routes::new(server)
         .into_axum_router()
         .layer(from_fn(specified_status))
-        // Not for unknown paths: on a shared port their answer is that of all bindings.
+        // Does not apply to unknown paths: on a shared port, all bindings answer these paths.
         .route_layer(from_fn(body::read))
         .route_layer(from_fn_with_state(access, admission))
         .merge(legacy::router())
@@ -61,7 +61,7 @@ async fn admission(
     next.run(request).await
 }
 
-/// Gives errors the status of A2A 1.0, section 5.4, where the library has another one.
+/// Sets the status of errors to that of A2A 1.0, section 5.4, if the library uses another one.
 async fn specified_status(request: Request, next: Next) -> Response {
     with_specified_status(next.run(request).await)
 }
@@ -76,8 +76,8 @@ fn with_specified_status(mut response: Response) -> Response {
     response
 }
 
-/// The same status with the code `Unimplemented`, if its error has that code. The details repeat the code, and clients
-/// reject a status whose details have another one.
+/// Returns the status with the code `Unimplemented`, if its error has that code. The details repeat the code, and
+/// clients reject a status with different codes in status and details.
 fn unimplemented(status: &Status) -> Option<Status> {
     let details = status.get_error_details();
     let code = reason_to_error_code(&details.error_info()?.reason)?;

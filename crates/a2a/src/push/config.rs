@@ -1,4 +1,5 @@
-//! Configuration of a webhook, as a client gave it and as it is stored. It holds secrets, which its `Debug` leaves out.
+//! Configuration of a webhook, in the form that a client sends and in the stored form. The `Debug` output omits its
+//! secrets.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,11 +14,11 @@ use url::Url;
 use super::guard::AddressGuard;
 use crate::from_wire;
 
-/// Longest token in bytes: a few hundred are usual.
+/// Maximum size of a token in bytes. A few hundred bytes are usual.
 const TOKEN_BYTES_MAX: usize = 1_024;
-/// Longest credentials in bytes: servers take heads of 8 kB.
+/// Maximum size of credentials in bytes. Servers accept request heads of 8 kB.
 const CREDENTIALS_BYTES_MAX: usize = 4_096;
-/// Longest scheme of authentication in bytes; the longest registered one has 20.
+/// Maximum size of an authentication scheme in bytes. The longest registered scheme has 20 bytes.
 const SCHEME_BYTES_MAX: usize = 64;
 
 /// Checked configuration of a webhook.
@@ -40,10 +41,10 @@ pub(crate) struct PushAuthentication {
 }
 
 impl PushConfig {
-    /// Checks what a client gave, and makes an id if there is none.
+    /// Checks the configuration that a client has sent. Creates an id if the client has chosen none.
     ///
     /// # Errors
-    /// If a field is too long or cannot be a header, or the guard refuses the URL.
+    /// Returns an error if a field is too long or cannot be a header, or if the guard refuses the URL.
     pub(crate) fn from_wire(
         config: TaskPushNotificationConfig,
         guard: &AddressGuard,
@@ -67,7 +68,7 @@ impl PushConfig {
         })
     }
 
-    /// The configuration for its owner, with the secrets that the owner gave.
+    /// Returns the configuration for its owner, including the secrets that the owner has sent.
     pub(crate) fn to_wire(&self, task: &TaskId) -> TaskPushNotificationConfig {
         TaskPushNotificationConfig {
             url: self.url.clone(),
@@ -85,7 +86,7 @@ impl PushConfig {
         }
     }
 
-    /// Host and port of the webhook, for logs and limits: path and query may be secrets.
+    /// Returns host and port of the webhook, for logs and limits. Path and query may be secrets.
     pub(crate) fn host_and_port(&self) -> String {
         let url = Url::parse(&self.url).ok();
         let parts = url.and_then(|url| {
@@ -95,7 +96,7 @@ impl PushConfig {
         parts.unwrap_or_default()
     }
 
-    /// True if this is the same webhook under another id.
+    /// True if both configurations are equal except for their ids.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let Self {
             id: _,
@@ -132,7 +133,7 @@ fn authentication(given: AuthenticationInfo) -> Result<PushAuthentication, A2AEr
     })
 }
 
-/// Checks a value that goes into a header. The error does not repeat it.
+/// Checks a header value. The error does not contain the value.
 fn check_header(field: &str, value: &str, bytes_max: usize) -> Result<(), A2AError> {
     if value.len() > bytes_max || !value.is_ascii() || HeaderValue::from_str(value).is_err() {
         return Err(A2AError::invalid_params(format!(

@@ -1,8 +1,8 @@
-//! Deliveries of one configuration: the events of its task, one after another, until the last one.
+//! Deliveries of one configuration: the events of its task, one after another, up to the last one.
 //!
 //! Invariants:
-//! 1. An event is sent only after the receiver has accepted each event before it.
-//! 2. A delivery reads the log of its task by cursor, so the task never waits for it.
+//! 1. An event is sent only after the receiver has accepted each earlier event.
+//! 2. A delivery reads the log of its task with a cursor, so the task never waits for the delivery.
 //! 3. A delivery ends with its configuration, with the last event of the task, or with the server.
 
 use std::sync::Arc;
@@ -24,8 +24,8 @@ use super::sender::WebhookEvent;
 use super::shared::{DeliveryEnd, PushShared};
 use crate::to_wire;
 
-/// Starts the deliveries of a configuration. After a stop of the server nothing starts: the next start of the server
-/// continues.
+/// Starts the deliveries of a configuration. Starts nothing after a stop of the server; the next start of the server
+/// continues the deliveries.
 pub(crate) fn start(shared: &Arc<PushShared>, task: &TaskId, progress: &ConfigProgress) {
     let (config, set_at) = (Arc::clone(&progress.config), progress.set_at);
     let Some(end) = shared.link(task, &config.id, set_at) else {
@@ -42,7 +42,7 @@ pub(crate) fn start(shared: &Arc<PushShared>, task: &TaskId, progress: &ConfigPr
         ItemKind::Future,
         format!("push notifications of task {task}"),
     );
-    // The scope owns the work; nobody waits for its value.
+    // The scope owns the work, and no code needs its result.
     drop(shared.scope.spawn(spec, |cx| delivery.run(end, cx)));
 }
 
@@ -52,7 +52,7 @@ struct ConfigDelivery {
     task_id: TaskId,
     config: Arc<PushConfig>,
     set_at: Version,
-    /// When the first event was delivered that the log does not know to be delivered.
+    /// Delivery time of the first event that the log does not record as delivered; `None` if the log is up to date.
     unsaved_since: Option<Instant>,
 }
 
@@ -60,7 +60,7 @@ struct ConfigDelivery {
 enum DeliveryFlow {
     /// The task continues later.
     Continue,
-    /// Nothing follows.
+    /// No events follow.
     End,
 }
 
@@ -72,7 +72,7 @@ impl ConfigDelivery {
         tokio::select! {
             biased;
             _cause = cx.stopped_at("push notifications") => self.save().await,
-            // Deleted or replaced: whoever did that has noted the progress.
+            // The configuration was deleted or replaced, and the code that did this has recorded the progress.
             () = end.end.cancelled() => {}
             () = self.deliver_all() => {}
         }
@@ -101,18 +101,18 @@ impl ConfigDelivery {
         }
     }
 
-    /// Present progress; `None`: the configuration was deleted or replaced.
+    /// Returns the current progress. `None` if the configuration was deleted or replaced.
     fn progress(&self) -> Option<ConfigProgress> {
         let progress = self.shared.store.get(&self.task_id, &self.config.id);
         progress.filter(|progress| progress.set_at == self.set_at)
     }
 
-    /// Delivers the events behind a cursor, up to the end of an execution.
+    /// Delivers the events after a cursor, up to the end of an execution.
     async fn deliver_behind(&mut self, cursor: Version) -> Result<DeliveryFlow, ReadTaskError> {
         let manager = &self.shared.manager;
         let task = manager.get_with_replies(&self.task_id).await?;
         let mut events = manager.subscribe(&self.task_id, Some(cursor)).await?;
-        // A subscription without any event is one of a task that has ended.
+        // A subscription without any event belongs to an ended task.
         let mut is_last = true;
         loop {
             let next = match self.unsaved_since {
@@ -143,7 +143,7 @@ impl ConfigDelivery {
             store.note_delivered(&self.task_id, id, self.set_at, update.version);
             let unsaved_since = *self.unsaved_since.get_or_insert_with(Instant::now);
             if unsaved_since.elapsed() >= self.shared.options.cursor_delay {
-                // Also while one event follows the other.
+                // Must also happen while events follow each other without a pause.
                 self.save().await;
             }
             is_last = matches!(
@@ -158,7 +158,7 @@ impl ConfigDelivery {
         Ok(DeliveryFlow::End)
     }
 
-    /// Delivers one event. Returns whether the next one may follow.
+    /// Delivers one event. Returns true if the next event may follow.
     async fn deliver(&mut self, task: &Task, number: Version, event: &StreamResponse) -> bool {
         let body = match protojson_conv::to_value(event) {
             Ok(body) => body.to_string(),
@@ -196,7 +196,8 @@ impl ConfigDelivery {
                         task = %self.task_id, host, event = %number, failures = attempts.failures(),
                         reason = text_of(&result), "a push notification is repeated"
                     );
-                    // The pause may be long, and the events before this one are not to be repeated after a crash.
+                    // The pause may be long, and a crash during the pause must not cause repetitions of the earlier
+                    // events.
                     self.save().await;
                     sleep(pause).await;
                 }
@@ -204,7 +205,7 @@ impl ConfigDelivery {
         }
     }
 
-    /// Notes the progress in the log, if it is not there.
+    /// Records the progress in the log, unless the log is up to date.
     async fn save(&mut self) {
         if self.unsaved_since.is_some() {
             self.record_progress(false).await;
@@ -243,8 +244,8 @@ impl ConfigDelivery {
         .await;
     }
 
-    /// Writes a record, unless the configuration was deleted or replaced. A write that fails costs a repetition after
-    /// the next start of the server, and no event.
+    /// Writes a record, unless the configuration was deleted or replaced. A failed write causes a repetition after the
+    /// next start of the server, but loses no event.
     async fn record(&self, record: impl Fn(&ConfigProgress) -> PushRecord) {
         let changed = self.shared.store.change(&self.task_id, |configs| {
             let progress = configs.configs.get(&self.config.id);
@@ -257,7 +258,7 @@ impl ConfigDelivery {
     }
 }
 
-/// Reason of a failure, for logs.
+/// Describes the reason of a failure, for logs.
 fn text_of(result: &AttemptResult) -> String {
     match result {
         AttemptResult::Answered(status, _) => format!("HTTP status {status}"),

@@ -1,8 +1,8 @@
-//! Decides which addresses a webhook may have. A client chooses the URL and the server connects to it, so without this
-//! guard every client could reach the server's private network (server-side request forgery).
+//! Decides which addresses a webhook may have. A client chooses the URL and the server connects to it. Without this
+//! guard, every client could therefore reach the server's private network (server-side request forgery).
 //!
-//! The rule is a list of what is public, not of what is private where that is possible: of IPv6 only the global unicast
-//! range passes.
+//! Where possible, the rule lists the public addresses and not the private ones: for IPv6, only the global unicast
+//! range is permitted.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -11,10 +11,10 @@ use url::{Host, Url};
 
 use crate::localhost::is_localhost;
 
-/// Longest URL in bytes, as common proxies have it.
+/// Maximum size of a URL in bytes, as in common proxies.
 const URL_BYTES_MAX: usize = 2_048;
 
-/// IPv4 networks that are not public (IANA's special-purpose registry), and one cloud's metadata service.
+/// IPv4 networks that are not public (IANA's special-purpose registry), and the metadata service of one cloud.
 const REFUSED_V4: [(Ipv4Addr, u8, &str); 17] = [
     (Ipv4Addr::UNSPECIFIED, 8, "unspecified"),
     (Ipv4Addr::new(10, 0, 0, 0), 8, "private"),
@@ -35,8 +35,8 @@ const REFUSED_V4: [(Ipv4Addr, u8, &str); 17] = [
     (Ipv4Addr::new(240, 0, 0, 0), 4, "reserved"),
 ];
 
-/// First bits of IPv6 addresses that are public unicast, and exceptions among them. All others are refused: loopback,
-/// link-local, unique-local, multicast, and the embeddings of IPv4 by NAT64.
+/// Prefix of public unicast IPv6 addresses, and exceptions among them. All other addresses are refused: loopback,
+/// link-local, unique-local, multicast, and IPv4 addresses embedded by NAT64.
 const GLOBAL_V6: (Ipv6Addr, u8) = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
 const REFUSED_V6: [(Ipv6Addr, u8, &str); 4] = [
     (
@@ -57,13 +57,13 @@ const REFUSED_V6: [(Ipv6Addr, u8, &str); 4] = [
     ),
 ];
 
-/// Rule for addresses of webhooks: public ones, and those that the operator allows.
+/// Rule for the addresses of webhooks: public addresses, and addresses that the operator permits.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct AddressGuard {
     allowed: Vec<IpNet>,
 }
 
-/// Reason why a URL cannot be a webhook. The text holds nothing of the URL but its address.
+/// Reason why a URL cannot be a webhook. The text contains no part of the URL except its address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum WebhookUrlError {
     #[error("the URL must have at most {URL_BYTES_MAX} bytes")]
@@ -87,12 +87,12 @@ pub(crate) struct RefusedAddress {
 }
 
 impl AddressGuard {
-    /// Lets public addresses and these networks through.
+    /// Creates a guard that permits public addresses and these networks.
     pub(crate) fn new(allowed: Vec<IpNet>) -> Self {
         Self { allowed }
     }
 
-    /// Checks the very address that a connection would go to.
+    /// Checks the address to which a connection would go.
     pub(crate) fn check_address(&self, address: IpAddr) -> Result<(), RefusedAddress> {
         let canonical = address.to_canonical();
         let is_allowed = |network: &IpNet| network.contains(&canonical);
@@ -104,7 +104,7 @@ impl AddressGuard {
         }
     }
 
-    /// Checks all of a URL but the addresses of its name, which are checked at each connection.
+    /// Checks a URL, except for the addresses of its host name, which are checked at each connection.
     pub(crate) fn check_url(&self, text: &str) -> Result<Url, WebhookUrlError> {
         if text.len() > URL_BYTES_MAX {
             return Err(WebhookUrlError::TooLong);
@@ -116,7 +116,8 @@ impl AddressGuard {
         if !url.username().is_empty() || url.password().is_some() {
             return Err(WebhookUrlError::UserInfo);
         }
-        // The parser has turned every notation of an IPv4 address (decimal, octal, hexadecimal) into an address.
+        // The parser has already converted every notation of an IPv4 address (decimal, octal, hexadecimal) to an
+        // address.
         match url.host() {
             None => return Err(url::ParseError::EmptyHost.into()),
             Some(Host::Ipv4(address)) => self.check_address(address.into())?,
@@ -134,7 +135,7 @@ impl AddressGuard {
     }
 }
 
-/// Kind of an address that is not public; `None` for a public one.
+/// Returns the kind of an address that is not public; `None` for a public address.
 fn refused_kind(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => {

@@ -1,12 +1,12 @@
-//! Push notifications: each event of a task, sent to the webhooks that its owner has set.
+//! Push notifications: each event of a task is sent to the webhooks that the task's owner has set.
 //!
-//! Every configuration has one delivery, which is work in a scope. It reads the log of its task by cursor and sends one
-//! event after another, so a slow webhook delays neither the task nor another webhook. The configurations and the number
-//! of the last delivered event are in the log, in the stream `push/<task id>`: after a crash, deliveries continue
-//! behind that number, so each event is delivered at least once.
+//! Every configuration has one delivery, which is work in a scope. The delivery reads the log of its task with a cursor
+//! and sends one event after another, so a slow webhook delays neither the task nor another webhook. The stream
+//! `push/<task id>` of the log contains the configurations and the number of the last delivered event. After a crash,
+//! deliveries resume after that number, so each event is delivered at least once.
 //!
-//! A client chooses where the server connects to. The guard therefore lets only public addresses through, and those
-//! that the operator allows. It checks the very address of each connection.
+//! A client chooses the address to which the server connects. The guard therefore permits only public addresses, and
+//! addresses that the operator permits. The guard checks the actual address of each connection.
 
 mod config;
 mod delivery;

@@ -23,10 +23,10 @@ use super::shared::PushShared;
 use super::store::{ChangeError, PushStore, PushStoreError};
 use crate::errors;
 
-/// Configurations of a page, if the client does not say, and at most.
+/// Default and maximum number of configurations per page.
 const PAGE_LEN_MAX: usize = 100;
 
-/// Push notifications of one task manager. Clones are the same.
+/// Push notifications of one task manager. Clones refer to the same push notifications.
 #[derive(Debug, Clone)]
 pub struct PushNotifications {
     shared: Arc<PushShared>,
@@ -38,20 +38,21 @@ pub enum OpenPushError {
     /// The store cannot be read.
     #[error(transparent)]
     Store(#[from] PushStoreError),
-    /// The HTTP client cannot be made.
+    /// The HTTP client cannot be created.
     #[error("cannot create the HTTP client of push notifications")]
     Client(#[from] reqwest::Error),
 }
 
 impl PushNotifications {
-    /// Reads the configurations of a store, and continues their deliveries behind the last delivered event. `log` is
-    /// the log of the manager. Deliveries run in `scope`; a stop of it ends them, and the next opening continues.
+    /// Reads the configurations of a store, and resumes their deliveries after the last delivered event. `log` is the
+    /// log of the manager. Deliveries run in `scope`: a stop of the scope ends them, and the next call of this function
+    /// resumes them.
     ///
     /// # Cancel safety
     /// Dropping the future opens nothing.
     ///
     /// # Errors
-    /// If the store cannot be read, or this system has no certificates to verify webhooks with.
+    /// Returns an error if the store cannot be read, or if this system has no certificates to verify webhooks.
     pub async fn open(
         manager: TaskManager,
         log: Arc<dyn Log>,
@@ -69,13 +70,13 @@ impl PushNotifications {
         Ok(Self { shared })
     }
 
-    /// Number of configurations whose deliveries are not finished or paused.
+    /// Number of configurations with deliveries that are neither finished nor paused.
     pub fn active(&self) -> usize {
         self.shared.linked()
     }
 
-    /// Sets a configuration of a task: notifications begin behind the present record. One with the same id is replaced
-    /// and continues behind the last event that was delivered to it.
+    /// Sets a configuration of a task. Notifications begin after the current record. A configuration with an existing
+    /// id replaces the existing one, and resumes after the last event that was delivered to it.
     pub(crate) async fn create(
         &self,
         task: &Task,
@@ -116,8 +117,8 @@ impl PushNotifications {
         check_room(len, is_new, self.shared.options.configs_per_task_max)
     }
 
-    /// Accepts a message, and sets its configuration behind the record of the message. A client that goes away in
-    /// between does not part the two.
+    /// Accepts a message, and sets its configuration from the record of the message on. Both steps happen even if the
+    /// client disconnects in between.
     pub(crate) async fn execute(
         &self,
         request: TaskRequest,
@@ -127,8 +128,8 @@ impl PushNotifications {
         self.owned(async move {
             let accepted = shared.manager.execute(request).await;
             let accepted = accepted.map_err(|error| errors::of_execute(&error))?;
-            // A repeated message may be one whose server was killed before the configuration was stored. Then it is
-            // set now, from the first event on.
+            // A message can be repeated because its server was killed before it stored the configuration. In this case
+            // the configuration is set now, from the first event on.
             let behind = if accepted.is_repeated {
                 Version(0)
             } else {
@@ -141,7 +142,7 @@ impl PushNotifications {
         .await
     }
 
-    /// One configuration.
+    /// Returns one configuration.
     pub(crate) fn get(
         &self,
         task: &Task,
@@ -158,7 +159,7 @@ impl PushNotifications {
         Ok(progress.config.to_wire(&task.id))
     }
 
-    /// A page of the configurations of a task, in the order of their ids.
+    /// Returns a page of the configurations of a task, in the order of their ids.
     pub(crate) fn list(
         &self,
         task: &Task,
@@ -193,7 +194,8 @@ impl PushNotifications {
         })
     }
 
-    /// Deletes a configuration, if it is there. When this returns, no request to its webhook runs or follows.
+    /// Deletes a configuration, if it exists. After the return of this function, no request to its webhook runs or
+    /// follows.
     pub(crate) async fn delete(&self, task: &Task, id: &str) -> Result<(), A2AError> {
         let (shared, task, id) = (Arc::clone(&self.shared), task.id.clone(), Arc::from(id));
         self.owned(async move {
@@ -217,7 +219,7 @@ impl PushNotifications {
         .await
     }
 
-    /// Runs a change that a client who goes away does not interrupt.
+    /// Runs a change that continues if the client disconnects.
     async fn owned<T: Send + 'static>(
         &self,
         change: impl Future<Output = Result<T, A2AError>> + Send + 'static,
@@ -233,8 +235,8 @@ impl PushNotifications {
     }
 }
 
-/// Stores a configuration and starts its deliveries. `is_repeated`: the request may have been served before, and then
-/// a configuration that is alike, under whichever id, is enough.
+/// Stores a configuration and starts its deliveries. If `is_repeated` is true, the request may have been served before.
+/// In this case an existing configuration with equal content and any id is sufficient.
 async fn set(
     shared: &Arc<PushShared>,
     task: &TaskId,
@@ -271,14 +273,14 @@ fn check_room(len: usize, is_new: bool, max: usize) -> Result<(), A2AError> {
     Ok(())
 }
 
-/// Id of the last configuration of the page before.
+/// Decodes the id of the last configuration of the preceding page.
 fn last_id(token: &str) -> Result<String, A2AError> {
     let bytes = URL_SAFE_NO_PAD.decode(token).ok();
     let id = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
     id.ok_or_else(|| A2AError::invalid_params("pageToken is not one of this server's"))
 }
 
-/// The client learns that the store failed, and not where it lies.
+/// The client receives the kind of the store's failure, but not its location.
 fn of_change(error: ChangeError<A2AError>) -> A2AError {
     match error {
         ChangeError::Refused(error) => error,

@@ -12,28 +12,28 @@ use super::signature::PushSecret;
 /// Limits, times and secrets of push notifications.
 #[derive(Clone)]
 pub struct PushOptions {
-    /// Configurations of one task.
+    /// Maximum number of configurations of one task.
     pub configs_per_task_max: usize,
-    /// Requests that run at the same time.
+    /// Maximum number of concurrent requests.
     pub running_max: usize,
-    /// Requests of one user that run at the same time: a user whose webhooks hang delays no other user.
+    /// Maximum number of concurrent requests of one user. A user with hanging webhooks delays no other user.
     pub running_per_owner_max: usize,
-    /// Requests to one host and port that run at the same time: a server that hangs delays no other one of its user.
+    /// Maximum number of concurrent requests to one host and port. A hanging server delays no other server of its user.
     pub running_per_host_max: usize,
-    /// Longest time of one attempt, from the resolution of the host to the head of the answer.
+    /// Maximum duration of one attempt, from the resolution of the host to the head of the response.
     pub attempt_max: Duration,
-    /// Pause after the first failure. It doubles with each further one.
+    /// Pause after the first failure. The pause doubles with each further failure.
     pub pause_min: Duration,
-    /// Longest pause between two attempts.
+    /// Maximum pause between two attempts.
     pub pause_max: Duration,
     /// Time from the first failure of an event after which its configuration is paused.
     pub failing_max: Duration,
-    /// Longest time that a delivered event waits to be noted in the log. After a crash, the events of this time are
+    /// Maximum time from the delivery of an event to its record in the log. After a crash, the events of this time are
     /// delivered again.
     pub cursor_delay: Duration,
-    /// Networks that webhooks may have beside public addresses.
+    /// Networks that webhooks may have in addition to public addresses.
     pub allowed: Vec<IpNet>,
-    /// Secret to sign with; `None`: deliveries have no signature.
+    /// Secret for signatures; `None` for deliveries without a signature.
     pub secret: Option<PushSecret>,
     /// Resolver of hosts.
     pub resolver: Arc<dyn HostResolver>,
@@ -42,9 +42,10 @@ pub struct PushOptions {
 impl Default for PushOptions {
     fn default() -> Self {
         Self {
-            // A client has one receiver, or a few; each costs an idle future per task.
+            // A client has one receiver, or a few. Each receiver costs an idle future per task.
             configs_per_task_max: 10,
-            // Half of the usual limit of 1,024 open files; a user gets a quarter, so four can hang at no cost to others.
+            // Half of the usual limit of 1,024 open files. A user gets a quarter, so requests of three users can hang
+            // without cost to others.
             running_max: 512,
             running_per_owner_max: 128,
             running_per_host_max: 16,

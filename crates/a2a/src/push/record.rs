@@ -1,4 +1,5 @@
-//! Records of the stream `push/<task id>`, and their fold: the configurations of a task and how far each is delivered.
+//! Records of the stream `push/<task id>`, and their fold: the configurations of a task with the progress of each
+//! delivery.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,17 +9,18 @@ use serde::{Deserialize, Serialize};
 
 use super::config::PushConfig;
 
-/// Format version of this code. Raise it if an old reader would misread a new record, but not for optional fields.
+/// Format version of this code. Increase it if an old reader would misinterpret a new record, but not for optional
+/// fields.
 const FORMAT: u32 = 1;
 
-/// Record about the configurations of one task.
+/// Record of a change to the configurations of one task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum PushRecord {
     /// A configuration was created or replaced.
     ConfigSet {
         config: Arc<PushConfig>,
-        /// Number of the last event that is not delivered to it.
+        /// Number of the last event before the deliveries to this configuration.
         behind: Version,
     },
     /// A configuration was deleted.
@@ -39,7 +41,7 @@ pub(crate) enum PushRecord {
 pub(crate) enum PushRecordError {
     #[error("the record has format {0}; this version reads format 1")]
     Newer(u32),
-    /// Without the parser's error, whose text could repeat a secret.
+    /// Omits the parser's error, because its text could contain a secret.
     #[error("the record is invalid")]
     Malformed,
 }
@@ -70,7 +72,7 @@ impl PushRecord {
     /// Reads a stored record.
     ///
     /// # Errors
-    /// If a newer version wrote it, or no version did.
+    /// Returns an error if a newer version wrote the record, or if the record is invalid.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, PushRecordError> {
         serde_json::from_slice(bytes).map_err(|_| match serde_json::from_slice(bytes) {
             Ok(StoredPushFormat { v }) if v > FORMAT => PushRecordError::Newer(v),
@@ -91,7 +93,7 @@ pub(crate) struct TaskPushConfigs {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ConfigProgress {
     pub(crate) config: Arc<PushConfig>,
-    /// Number of the record that set it: tells it from one that replaced it.
+    /// Number of the record that set this configuration. Distinguishes the configuration from its replacement.
     pub(crate) set_at: Version,
     /// Number of the last delivered event.
     pub(crate) delivered: Version,
@@ -101,16 +103,16 @@ pub(crate) struct ConfigProgress {
 /// Phase of the deliveries of a configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DeliveryPhase {
-    /// Events follow.
+    /// More events follow.
     Active,
     /// The last event of the task is delivered.
     Finished,
-    /// The receiver failed for too long; setting the configuration again continues.
+    /// The receiver failed for too long. Setting the configuration again resumes the deliveries.
     Paused,
 }
 
 impl TaskPushConfigs {
-    /// Applies the next record. A record about a configuration that is gone has no effect: its deletion came first.
+    /// Applies the next record. A record for a deleted configuration has no effect, because the deletion came first.
     pub(crate) fn apply(&mut self, record: &PushRecord) {
         self.version = self.version.next();
         match record {

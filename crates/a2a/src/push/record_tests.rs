@@ -54,7 +54,7 @@ fn records_fold_to_the_progress_of_each_configuration() {
             &[set("a", 3), set("b", 4), delivered("a", 7, false)],
             &[("a", 1, 7, Active), ("b", 2, 4, Active)],
         ),
-        // Progress does not go back.
+        // Progress never decreases.
         (
             &[
                 set("a", 3),
@@ -81,7 +81,7 @@ fn records_fold_to_the_progress_of_each_configuration() {
     for (records, expected) in cases {
         let mut fold = TaskPushConfigs::default();
         for record in records {
-            // Through its stored form, as after a restart.
+            // Encodes and decodes the record, as during a restart.
             let record = PushRecord::decode(&record.encode()).unwrap();
             fold.apply(&record);
         }

@@ -1,5 +1,5 @@
-//! Resolution of a webhook's host, with the check of each address between the resolution and the connection: a name
-//! whose addresses change in between gains nothing.
+//! Resolution of a webhook's host. Each address is checked between the resolution and the connection, so a change of
+//! the host's addresses cannot evade the check.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -11,12 +11,12 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 use super::guard::{AddressGuard, RefusedAddress};
 
-/// Resolves names of hosts.
+/// Resolves host names.
 pub trait HostResolver: Send + Sync {
     /// Addresses of a host.
     ///
     /// # Errors
-    /// If the name has none, or the resolution failed.
+    /// Returns an error if the host has no address, or if the resolution failed.
     fn resolve(&self, host: &str) -> BoxFuture<'static, std::io::Result<Vec<IpAddr>>>;
 }
 
@@ -46,7 +46,7 @@ enum ResolveError {
     Failed(#[from] std::io::Error),
 }
 
-/// Resolver of the HTTP client: gives it only addresses that the guard lets through.
+/// Resolver of the HTTP client. Returns only addresses that the guard permits.
 pub(crate) struct GuardedResolver {
     pub(crate) resolver: Arc<dyn HostResolver>,
     pub(crate) guard: AddressGuard,
@@ -73,7 +73,7 @@ impl Resolve for GuardedResolver {
     }
 }
 
-/// Those of the found addresses that the guard lets through, with port 0, which the client replaces.
+/// Returns the found addresses that the guard permits. Their port is 0, which the client replaces.
 fn passed_addresses(
     guard: &AddressGuard,
     found: &[IpAddr],

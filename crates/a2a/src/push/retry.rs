@@ -1,5 +1,5 @@
-//! Decision after each attempt to deliver an event. The order of events is never broken: an event is repeated until it
-//! is delivered, or its configuration is paused.
+//! Decision after each attempt to deliver an event. The order of events never changes: an event is repeated until it is
+//! delivered, or until its configuration is paused.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use tokio::time::Instant;
 
 use super::options::PushOptions;
 
-/// Largest exponent of the growing pause: the longest pause is reached long before.
+/// Maximum exponent of the increasing pause. The pause reaches its maximum at a much smaller exponent.
 const DOUBLINGS_MAX: u32 = 20;
 
 /// Result of one attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum AttemptResult {
-    /// The receiver answered with this status, and asked for this pause if it did.
+    /// The receiver answered with this status, and possibly requested this pause.
     Answered(u16, Option<Duration>),
-    /// There was no answer. The text says why, without secrets.
+    /// No response arrived. The text contains the reason, without secrets.
     Failed(String),
 }
 
@@ -24,7 +24,7 @@ pub(crate) enum AttemptResult {
 pub(crate) enum DeliveryStep {
     /// The event is delivered: continue with the next.
     Delivered,
-    /// The receiver wants no more: delete the configuration.
+    /// The receiver wants no more events: delete the configuration.
     Delete,
     /// Repeat the event after this pause.
     Repeat(Duration),
@@ -40,7 +40,7 @@ pub(crate) struct EventAttempts {
 }
 
 impl EventAttempts {
-    /// Decides what follows an attempt. `random` spreads the repetitions of many deliveries.
+    /// Decides the next step after an attempt. `random` distributes the repetitions of many deliveries over time.
     pub(crate) fn decide(
         &mut self,
         result: &AttemptResult,
@@ -64,7 +64,7 @@ impl EventAttempts {
             .pause_min
             .saturating_mul(1 << doublings)
             .min(options.pause_max);
-        // Between half and all of it.
+        // A random pause from half of it to all of it.
         let millis = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
         let pause = Duration::from_millis(millis / 2 + random % (millis / 2 + 1));
         let asked = asked.unwrap_or_default().min(options.pause_max);

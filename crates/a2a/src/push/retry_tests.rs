@@ -57,7 +57,7 @@ fn receiver_can_ask_for_a_longer_pause() {
         decide_first(&asks(20)),
         DeliveryStep::Repeat(Duration::from_secs(20))
     );
-    // And not for an endless one.
+    // A receiver cannot request an unlimited pause.
     let longest = PushOptions::default().pause_max;
     assert_eq!(decide_first(&asks(u64::MAX)), DeliveryStep::Repeat(longest));
 }

@@ -28,21 +28,22 @@ const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
-/// Longest idle time of a kept connection: the events of a task often come within seconds of each other.
+/// Maximum idle time of a kept connection. The events of a task often follow each other within seconds.
 const IDLE_MAX: Duration = Duration::from_secs(15);
 
 /// Event of a task for one webhook.
 #[derive(Debug)]
 pub(crate) struct WebhookEvent {
     pub(crate) number: Version,
-    /// The same for each attempt, also after a restart; another for each event and each configuration.
+    /// Id of the delivery. All attempts have the same id, even after a restart; each event and each configuration has a
+    /// different id.
     pub(crate) id: String,
     pub(crate) body: String,
 }
 
 impl WebhookEvent {
     pub(crate) fn new(task: &TaskId, config: &PushConfig, number: Version, body: String) -> Self {
-        // Hashed: the ids of clients need not be fit for a header.
+        // Hashed, because the ids of clients may be invalid in a header.
         let hash = Sha256::digest(format!("{task}\n{}\n{number}", config.id));
         let id = hash
             .iter()
@@ -52,7 +53,7 @@ impl WebhookEvent {
     }
 }
 
-/// HTTP client of all webhooks: it connects only to addresses that the guard lets through, and follows no redirect.
+/// HTTP client of all webhooks. Connects only to addresses that the guard permits, and follows no redirects.
 #[derive(Debug)]
 pub(crate) struct WebhookClient {
     http: reqwest::Client,
@@ -63,7 +64,7 @@ pub(crate) struct WebhookClient {
 
 impl WebhookClient {
     pub(crate) fn new(options: &PushOptions) -> Result<Self, reqwest::Error> {
-        // The first provider of the process stays.
+        // The first installed provider of the process is kept.
         let _first_is_kept = rustls::crypto::ring::default_provider().install_default();
         let guard = AddressGuard::new(options.allowed.clone());
         let resolver = GuardedResolver {
@@ -72,11 +73,11 @@ impl WebhookClient {
         };
         let http = reqwest::Client::builder()
             .user_agent(concat!("allstop/", env!("CARGO_PKG_VERSION")))
-            // Dropping an attempt closes its connection.
+            // With HTTP/1.1, dropping an attempt closes its connection.
             .http1_only()
-            // A redirect could lead to an address that was not checked, and would send the credentials there.
+            // A redirect could lead to an unchecked address, and would send the credentials there.
             .redirect(reqwest::redirect::Policy::none())
-            // A proxy would resolve the host by itself.
+            // A proxy would resolve the host itself.
             .no_proxy()
             .dns_resolver(resolver)
             .connect_timeout(options.attempt_max)
@@ -91,7 +92,7 @@ impl WebhookClient {
         })
     }
 
-    /// Sends an event once. The body of the answer is not read.
+    /// Sends an event once. Does not read the body of the response.
     ///
     /// # Cancel safety
     /// A dropped attempt may have been delivered.
@@ -101,8 +102,8 @@ impl WebhookClient {
         owner: &str,
         event: &WebhookEvent,
     ) -> AttemptResult {
-        // Again at each attempt: the rule may be stricter than when the configuration was made. An address in the URL
-        // does not pass through the resolver.
+        // Checked again at each attempt, because the rule may be stricter than at the creation of the configuration.
+        // The resolver does not see an address in the URL.
         let url = match self.guard.check_url(&config.url) {
             Ok(url) => url,
             Err(refused) => return AttemptResult::Failed(refused.to_string()),
@@ -136,7 +137,7 @@ impl WebhookClient {
             .as_secs();
         headers.insert(WEBHOOK_TIMESTAMP, HeaderValue::from(unix_seconds));
         let mut insert = |name, value: &str, is_secret| {
-            // Checked when the configuration was made.
+            // The values were checked when the configuration was created.
             if let Ok(mut value) = HeaderValue::from_str(value) {
                 value.set_sensitive(is_secret);
                 headers.insert(name, value);
@@ -160,7 +161,7 @@ impl WebhookClient {
     }
 }
 
-/// Text of a failed request, without its URL, which may be a secret.
+/// Describes a failed request, without its URL, which may be a secret.
 fn failure(error: reqwest::Error) -> String {
     let error = error.without_url();
     let source: &(dyn Error + 'static) = &error;

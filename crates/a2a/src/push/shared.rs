@@ -35,7 +35,7 @@ pub(crate) struct PushShared {
 pub(crate) struct DeliveryLink {
     set_at: Version,
     end: CancellationToken,
-    /// Closed when the delivery has ended: the delivery holds the sender.
+    /// Closed after the end of the delivery, which holds the sender.
     ended: watch::Receiver<()>,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct DeliveryLink {
 #[derive(Debug)]
 pub(crate) struct DeliveryEnd {
     pub(crate) end: CancellationToken,
-    /// The delivery that this one replaces.
+    /// The delivery that this delivery replaces.
     pub(crate) previous: Option<DeliveryLink>,
     _ended: watch::Sender<()>,
 }
@@ -55,7 +55,7 @@ impl DeliveryLink {
     /// Cancel safe.
     pub(crate) async fn end(mut self) {
         self.end.cancel();
-        // An error: the sender is gone, and the delivery with it.
+        // An error means that the sender was dropped together with the delivery.
         while self.ended.changed().await.is_ok() {}
     }
 }
@@ -80,7 +80,7 @@ impl PushShared {
         }
     }
 
-    /// Links a new delivery of this configuration in place of an older one. `None`: a newer one is linked.
+    /// Links a new delivery of this configuration and replaces an older one. `None` if a newer delivery is linked.
     pub(crate) fn link(
         &self,
         task: &TaskId,
@@ -110,7 +110,7 @@ impl PushShared {
         })
     }
 
-    /// Removes the link of a configuration that was deleted. The link of one that was set again since then stays.
+    /// Removes the link of a deleted configuration. Keeps the link if the configuration has been set again since then.
     pub(crate) fn unlink(&self, task: &TaskId, id: &Arc<str>) -> Option<DeliveryLink> {
         let mut links = self.links.lock();
         let key = (task.clone(), Arc::clone(id));
@@ -122,7 +122,7 @@ impl PushShared {
         links.remove(&key)
     }
 
-    /// Removes the link of a delivery that ends, unless a newer one is there.
+    /// Removes the link of a delivery that ends, unless a newer delivery is linked.
     pub(crate) fn forget(&self, task: &TaskId, id: &Arc<str>, set_at: Version) {
         let mut links = self.links.lock();
         let key = (task.clone(), Arc::clone(id));

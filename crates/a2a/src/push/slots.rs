@@ -1,7 +1,7 @@
-//! Places for requests that run at the same time: of one host, of one user, and of all.
+//! Limits of concurrent requests, per host, per user and in total.
 //!
-//! A request takes its host's place first, then its user's, then one of all. So requests to a host that hangs wait for
-//! each other, and hold no place that another host or user could use.
+//! A request acquires its host's permit first, then its user's, then a global one. Requests to a hanging host therefore
+//! wait for each other, and occupy no permit that another host or user could use.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -11,10 +11,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::options::PushOptions;
 
-/// Entries of a map at which those that nobody uses are first removed.
+/// Number of entries at which a map first removes unused entries.
 const PRUNE_LEN_MIN: usize = 64;
 
-/// Places for running requests.
+/// Permits for concurrent requests.
 #[derive(Debug)]
 pub(crate) struct DeliverySlots {
     all: Arc<Semaphore>,
@@ -22,7 +22,7 @@ pub(crate) struct DeliverySlots {
     hosts: KeyedSlots,
 }
 
-/// Places of a running request. Its drop gives them back.
+/// Permits of a running request. Dropping this value returns them.
 #[derive(Debug)]
 #[must_use = "dropping it gives the places back"]
 pub(crate) struct DeliverySlot {
@@ -40,13 +40,13 @@ impl DeliverySlots {
         }
     }
 
-    /// Waits for a place of each kind.
+    /// Waits for a permit of each kind.
     ///
     /// # Cancel safety
     /// Cancel safe.
     pub(crate) async fn acquire(&self, owner: &str, host: &str) -> DeliverySlot {
         DeliverySlot {
-            // In the order of their evaluation: see the module.
+            // The order of the fields is the order of acquisition; see the module.
             _host: permit(self.hosts.of_key(host)).await,
             _owner: permit(self.owners.of_key(owner)).await,
             _all: permit(Arc::clone(&self.all)).await,
@@ -59,7 +59,7 @@ async fn permit(slots: Arc<Semaphore>) -> OwnedSemaphorePermit {
     permit.expect("the semaphore is never closed")
 }
 
-/// Places per key. A key that nobody uses takes no memory.
+/// Permits per key. An unused key takes no memory after the next removal.
 #[derive(Debug)]
 struct KeyedSlots {
     len: usize,

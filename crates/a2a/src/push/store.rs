@@ -1,10 +1,10 @@
 //! Stored configurations of all tasks, and their fold in memory.
 //!
 //! Invariants:
-//! 1. A change is decided on the fold at a version, and is appended with that version: of two changes at the same time,
-//!    one is decided again.
-//! 2. The fold changes only by records of the log, in their order. Only the progress of deliveries is ahead of the log:
-//!    what is lost with the process is delivered again.
+//! 1. A change is decided on the fold at a version, and is appended with that version. If two changes are concurrent,
+//!    one of them is decided again.
+//! 2. Only records of the log change the fold, in their order. Only the progress of deliveries is ahead of the log:
+//!    events with lost progress are delivered again after a crash.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,30 +22,30 @@ use super::record::{ConfigProgress, PushRecord, PushRecordError, TaskPushConfigs
 /// Prefix of the streams of configurations.
 const STREAM_PREFIX: &str = "push/";
 
-/// Records of one read.
+/// Maximum number of records per read.
 const READ_LEN_MAX: usize = 512;
 
-/// Streams that are read at the same time when a store is opened.
+/// Maximum number of concurrent reads while a store is opened.
 const READS_MAX: usize = 16;
 
-/// Attempts of a change that others overtake: more than there can be writers of one task at the same time, which are
-/// its deliveries and a few requests.
+/// Maximum attempts of a change that conflicts with others. Higher than the number of concurrent writers of one task,
+/// which are its deliveries and a few requests.
 const CHANGE_TRIES_MAX: usize = 32;
 
-/// Attempts to learn the outcome of an append, and the pause between them: a second in all.
+/// Maximum attempts to determine the outcome of an append, and the pause between them; one second in total.
 const SETTLE_TRIES_MAX: usize = 5;
 const SETTLE_PAUSE: Duration = Duration::from_millis(200);
 
-/// Failure of the store under push notifications.
+/// Failure of the store of push notifications.
 #[derive(Debug, thiserror::Error)]
 pub enum PushStoreError {
     /// The store failed; nothing was written.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// The store did not answer: the change may have happened.
+    /// The store did not answer, so the change may have happened.
     #[error("the store has not confirmed the change")]
     Indeterminate,
-    /// Other changes were always first.
+    /// Every attempt conflicted with another change.
     #[error("other changes of the task's configurations were always first; try again")]
     Overtaken,
     /// A record cannot be read.
@@ -60,7 +60,7 @@ pub enum PushStoreError {
     },
 }
 
-/// Reason why a change did not happen: its decision refused it, or the store failed.
+/// Reason why a change did not happen: the decision refused it, or the store failed.
 #[derive(Debug)]
 pub(crate) enum ChangeError<E> {
     Refused(E),
@@ -126,7 +126,7 @@ impl PushStore {
         self.tasks.lock().get(task)?.configs.get(id).cloned()
     }
 
-    /// Notes in memory that an event is delivered, unless the configuration was replaced or deleted.
+    /// Marks an event in memory as delivered, unless the configuration was replaced or deleted.
     pub(crate) fn note_delivered(&self, task: &TaskId, id: &str, set_at: Version, event: Version) {
         let mut tasks = self.tasks.lock();
         let progress = tasks
@@ -137,11 +137,11 @@ impl PushStore {
         }
     }
 
-    /// Changes the configurations of a task: `decide` gives the records for their present state, again if another
-    /// change was first. Without records nothing is written.
+    /// Changes the configurations of a task. `decide` returns the records for the current state, and is called again if
+    /// another change came first. Writes nothing if `decide` returns no records.
     ///
     /// # Cancel safety
-    /// A dropped change may have happened; the next change of the task finds it in the log.
+    /// A dropped change may have happened. The next change of the task finds it in the log.
     pub(crate) async fn change<E>(
         &self,
         task: &TaskId,
@@ -198,7 +198,7 @@ impl PushStore {
         written.map(drop)
     }
 
-    /// Applies records that follow this version, unless somebody has read them from the log before.
+    /// Applies records that follow this version, unless they were already read from the log.
     fn apply(&self, task: &TaskId, behind: Version, records: &[PushRecord]) {
         let mut tasks = self.tasks.lock();
         let configs = tasks.entry(task.clone()).or_default();
@@ -209,7 +209,7 @@ impl PushStore {
         }
     }
 
-    /// Applies the records of the log that the fold has not.
+    /// Applies the records of the log that are missing in the fold.
     async fn catch_up(&self, task: &TaskId) -> Result<(), PushStoreError> {
         let known = self.tasks.lock().get(task).map(|configs| configs.version);
         let read = read_behind(&*self.log, task, known.unwrap_or_default()).await?;

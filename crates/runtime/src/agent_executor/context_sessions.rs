@@ -1,4 +1,4 @@
-//! Sessions of contexts: each context has one session, which its tasks share.
+//! Sessions of contexts. Each context has one session, which its tasks share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use tokio::time::sleep;
 
 use super::AgentExecutorOptions;
 
-/// Bytes of a context's id: with its prefix it is the name of a folder.
+/// Maximum size of a context's id, in bytes. With its prefix, the id is the name of a folder.
 const CONTEXT_ID_BYTES_MAX: usize = 128;
 
 /// Pause before another attempt to open a session that another process has open.
 const IN_USE_PAUSE: Duration = Duration::from_millis(100);
 
-/// Beginning of the ids of sessions that belong to contexts. A client chooses the id of its context: without a prefix it
-/// could name a session of somebody else in the same store.
+/// Prefix of the ids of sessions that belong to contexts. A client chooses the id of its context; without a prefix it
+/// could name another user's session in the same store.
 const CONTEXT_SESSION_PREFIX: &str = "context-";
 
 #[derive(Debug)]
@@ -46,10 +46,10 @@ impl ContextSessions {
         }
     }
 
-    /// The session of a context. A new context gets a new session.
+    /// Returns the session of a context. Creates a session for a new context.
     ///
     /// # Errors
-    /// If the context's id cannot be a session's id, or the session cannot be opened.
+    /// Returns an error if the context's id cannot be a session's id, or if the session cannot be opened.
     ///
     /// # Cancel safety
     /// Cancel safe: the next call opens the session.
@@ -57,13 +57,13 @@ impl ContextSessions {
         self.with_session(context, Session::clone).await
     }
 
-    /// Sends a message to the session of a context, and subscribes to the session first.
+    /// Subscribes to the session of a context, then sends a message to it.
     ///
     /// # Errors
-    /// As [`ContextSessions::session`], or the session refused the message.
+    /// Returns the errors of [`ContextSessions::session`], and an error if the session refused the message.
     ///
     /// # Cancel safety
-    /// Cancel safe: the message is sent in the last step.
+    /// Cancel safe: the last step sends the message.
     pub(super) async fn send(
         &self,
         context: &ContextId,
@@ -78,7 +78,8 @@ impl ContextSessions {
         self.with_session(context, send).await?
     }
 
-    /// Uses the session of a context, which is opened if it is not open. It is not closed in between.
+    /// Calls a function with the session of a context. Opens the session if necessary, and keeps it open during the
+    /// call.
     async fn with_session<T: Send + 'static>(
         &self,
         context: &ContextId,
@@ -94,7 +95,7 @@ impl ContextSessions {
             ReserveResult::Reserved(_reservation) => {
                 let session = self.open(&id).await.map_err(|error| failed(&error))?;
                 registry.keep(&session);
-                // Before the reservation is released: requests that came later wait for it.
+                // Called before the reservation is released, because later requests wait for the reservation.
                 Ok(use_open(&session))
             }
         }
@@ -112,7 +113,7 @@ impl ContextSessions {
             if !(is_in_use && self.is_shared) {
                 return opened;
             }
-            // The turns of a context run one after another, whichever process they are in.
+            // The turns of a context run one after another, even in different processes.
             sleep(IN_USE_PAUSE).await;
         }
     }
@@ -132,11 +133,11 @@ fn is_idle(session: &Session) -> bool {
     !session.is_busy() && !session.has_background_activity()
 }
 
-/// Id of the session of a context.
+/// Returns the id of the session of a context.
 ///
 /// # Errors
-/// If the id cannot name a folder. A client chooses it, so it must not lead out of its parent folder, or name a
-/// sub-agent's session.
+/// Returns an error if the id cannot name a folder. A client chooses the id, so it must not lead out of its parent
+/// folder, or name a sub-agent's session.
 fn session_id_of(context: &ContextId) -> Result<SessionId, ExecutorError> {
     let id = context.as_str();
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
@@ -150,7 +151,7 @@ fn session_id_of(context: &ContextId) -> Result<SessionId, ExecutorError> {
     Ok(SessionId::new(format!("{CONTEXT_SESSION_PREFIX}{id}")))
 }
 
-/// The failure of a task because of this error.
+/// Converts an error into the failure of a task.
 pub(super) fn failed(error: &(dyn std::error::Error + 'static)) -> ExecutorError {
     ExecutorError::new(error_chain(error))
 }

@@ -1,4 +1,4 @@
-//! One execution of a task: begins or continues its turn, follows the turn, and writes the events of the task.
+//! One execution of a task: begins or continues the task's turn, follows the turn, and writes the events of the task.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use super::message_text::{PermissionReply, agent_message, question_message, text
 use super::task_sessions::message_id_of;
 use super::task_turn::{TaskTurn, TurnProgress};
 
-/// Id and name of the artifact with the answer.
+/// Id and name of the artifact that contains the answer.
 const ANSWER: &str = "answer";
 
 type ExecutorResult = Result<ExecutorReturn, ExecutorError>;
@@ -28,13 +28,13 @@ type ExecutorResult = Result<ExecutorReturn, ExecutorError>;
 /// Runs an execution.
 pub(super) async fn run(inner: Arc<AgentExecutorInner>, cx: ExecutionCx) -> ExecutorResult {
     let spec = WorkSpec::new(ItemKind::Future, "turn").id("turn");
-    // Registered before the turn can begin. A refusal means that the task is stopped already.
+    // Registered before the turn can begin. The scope refuses only if the task is already stopped.
     let Ok(item) = cx.scope.register(spec) else {
         return Ok(ExecutorReturn::Finished);
     };
     let turn = tokio::select! {
         biased;
-        // A turn that waits for an answer is stopped by the canceler.
+        // The canceler stops a turn that waits for an answer.
         () = cx.scope.stopped() => None,
         turn = inner.begin_or_continue(&cx) => turn?,
     };
@@ -52,13 +52,14 @@ pub(super) async fn run(inner: Arc<AgentExecutorInner>, cx: ExecutionCx) -> Exec
 }
 
 impl AgentExecutorInner {
-    /// The turn of the task. `None`: a turn that was committed before a crash has completed the task.
+    /// Begins or continues the turn of the task. `None` if a turn that was committed before a crash has completed the
+    /// task.
     async fn begin_or_continue(&self, cx: &ExecutionCx) -> Result<Option<TaskTurn>, ExecutorError> {
         if let Some(mut turn) = self.waiting.take(&cx.task.id) {
             turn.answer(&PermissionReply::of(&cx.message));
             return Ok(Some(turn));
         }
-        // A follow-up without a waiting turn is an answer to a question that a crash has ended.
+        // A follow-up without a waiting turn answers a question that a crash has ended.
         if (cx.is_resumed || is_follow_up(&cx.task)) && !self.never_began(cx).await? {
             return Ok(None);
         }
@@ -74,7 +75,7 @@ impl AgentExecutorInner {
         Ok(Some(turn))
     }
 
-    /// True if a crash came before the turn of the task. A turn that was committed completes the task.
+    /// Returns true if a crash came before the turn of the task. Completes the task if its turn was committed.
     async fn never_began(&self, cx: &ExecutionCx) -> Result<bool, ExecutorError> {
         let session = self.sessions.session(&cx.task.context_id).await?;
         let answer = session.committed_answer(&message_id_of(&cx.task.id)).await;
@@ -83,7 +84,7 @@ impl AgentExecutorInner {
             LoggedAnswer::Committed(answer) => answer,
             LoggedAnswer::NotBegun if cx.is_resumed => return Ok(true),
             LoggedAnswer::NotCommitted if cx.is_resumed => {
-                // A task of a cluster has a worker, whose process may live on.
+                // A task of a cluster has a worker, and the worker's process may still run.
                 let lost = match cx.task.worker {
                     Some(_) => "its worker was lost",
                     None => "the process ended",
@@ -109,20 +110,20 @@ impl AgentExecutorInner {
     }
 }
 
-/// True for a second message of a task: an answer to a question.
+/// Returns true for a second message of a task, which is an answer to a question.
 fn is_follow_up(task: &Task) -> bool {
     let messages = task.history.iter();
     let of_client = messages.filter(|message| message.role == MessageSender::User);
     of_client.count() > 1
 }
 
-/// An execution that follows a turn. If the force of a stop drops it, the turn is stopped all the same.
+/// An execution that follows a turn. The turn is also stopped if the force of a stop drops this value.
 struct TaskExecution {
     inner: Arc<AgentExecutorInner>,
     cx: ExecutionCx,
     /// Item of the turn in the receipt of the task.
     item: Option<Registration>,
-    /// `None` once somebody else stops it or waits with it, or it has ended.
+    /// The turn; `None` after it has ended, or after another part has taken over its stop or its wait.
     turn: Option<TaskTurn>,
 }
 
@@ -143,7 +144,7 @@ impl TaskExecution {
                 }
                 TurnProgress::Began => self.write(TaskEvent::state(TaskState::Working)).await,
                 TurnProgress::TurnEnded(outcome) => {
-                    // The denial's text can no longer be taken.
+                    // The turn has ended and can no longer take the text of the denial.
                     let cause = Cause::new(CauseKind::Parent).detail("its turn has ended");
                     drop(turn.stop_steered(&cause));
                     if outcome.is_completed() {
@@ -177,12 +178,12 @@ impl TaskExecution {
     async fn complete(mut self, message: Option<String>) -> ExecutorResult {
         self.turn = None;
         self.finish_item();
-        // If the execution takes no more events, it was stopped with its turn at its end.
+        // Writing fails if the task was stopped together with its turn, at the end of the turn.
         let _ended = self.write(completed(message)).await;
         Ok(ExecutorReturn::Finished)
     }
 
-    /// Ends the task of a turn that ended without an answer. If the turn failed, this stops its background work, too. If the
+    /// Ends the task of a turn that ended without an answer. If the turn failed, also stops its background work. If the
     /// turn was stopped in its session, the work that this stop did not cover continues.
     async fn fail(mut self, outcome: &MessageOutcome) -> ExecutorResult {
         let receipt = outcome.receipt.clone();
@@ -198,7 +199,7 @@ impl TaskExecution {
                 () = turn.end_background(&cause) => false,
             };
             if is_stopped {
-                // The receipt of the stop names the work, too.
+                // The receipt of this stop also lists the background work.
                 return self.stop().await;
             }
         }
@@ -230,11 +231,11 @@ impl TaskExecution {
     /// Ends the execution with a question. The turn waits for the next message of the task.
     async fn wait_for_answer(mut self, message: TaskMessage) -> ExecutorResult {
         let id = self.cx.task.id.clone();
-        // Before the event: the answer may follow at once.
+        // Stored before the event is written, because the answer may follow at once.
         if let Some(turn) = self.turn.take() {
             let sent = turn.sent.clone();
             self.inner.waiting.put(id.clone(), turn);
-            // The turn may be stopped or answered in its session.
+            // The turn may be stopped or answered in its session meanwhile.
             let waker = self.cx.waker.clone();
             waker.wake_after(async move { drop(sent.outcome().await) });
         }
@@ -250,15 +251,15 @@ impl TaskExecution {
         Ok(ExecutorReturn::Finished)
     }
 
-    /// True if the task is being stopped. Behind the question only the rest of the execution is stopped, with the cause
-    /// `parent`: the turn then waits for an answer, or for the canceler, whose receipt names it.
+    /// True if the task is being stopped. After a question only the rest of the execution is stopped, with the cause
+    /// `parent`. The turn then waits for an answer, or for the canceler, which lists the turn in its receipt.
     fn is_stopped_with_its_task(&self) -> bool {
         let cause = self.cx.scope.cause();
         cause.is_some_and(|cause| cause.kind != CauseKind::Parent)
     }
 
-    /// Begins the stop of the turn. The item of the turn ends with the receipt of the session, also if this execution
-    /// is dropped meanwhile. Returns the turn behind its stop.
+    /// Begins the stop of the turn. The item of the turn ends with the receipt of the session, even if this execution
+    /// is dropped meanwhile. The receiver returns the turn after its stop.
     fn begin_stop(&mut self) -> Option<oneshot::Receiver<TaskTurn>> {
         let (turn, item) = (self.turn.take()?, self.item.take()?);
         item.acknowledge("following the turn");
@@ -271,10 +272,11 @@ impl TaskExecution {
             } else {
                 Ending::WatcherGone
             });
-            // The executor may have been dropped at the end of its grace.
+            // The executor may have been dropped at the end of its grace period.
             drop(tx.send(turn));
         };
-        // An engine: the item of the turn must not end before the turn, even if the executor is dropped.
+        // Runs as an engine, because the item of the turn must not end before the turn, even if the executor is
+        // dropped.
         drop(self.cx.scope.spawn_engine(stopping));
         Some(stopped)
     }
@@ -295,7 +297,7 @@ impl TaskExecution {
         };
         let outcome = turn.sent.try_outcome();
         let events = match outcome.filter(|outcome| outcome.is_completed() && !is_answered) {
-            // The stop came too late: the answer is in the conversation.
+            // The stop came too late: the conversation contains the answer.
             Some(outcome) => vec![answer_event(&outcome.output), completed(None)],
             None => vec![TaskEvent::state(TaskState::after_stop(
                 self.stop_cause().kind,
@@ -324,7 +326,7 @@ fn completed(message: Option<String>) -> TaskEvent {
     }
 }
 
-/// `Still running: sleep 600 (bg_1), make (bg_2)`.
+/// Describes the running work, such as `Still running: sleep 600 (bg_1), make (bg_2)`.
 fn names_of(works: &[Arc<BackgroundWork>]) -> String {
     let names = works
         .iter()
@@ -338,7 +340,7 @@ fn is_cancel(cause: &Cause) -> bool {
     TaskState::after_stop(cause.kind) == TaskState::Canceled
 }
 
-/// Reason for which a turn has no answer.
+/// Reason why a turn has no answer.
 fn failure_of(outcome: &MessageOutcome) -> String {
     match (&outcome.error, &outcome.cause) {
         (Some(error), _) => error.to_string(),

@@ -1,4 +1,4 @@
-//! Text of a task's message for the model, and the answer to a permission question in it.
+//! Conversion of a task's message to text for the model, and to the answer of a permission question.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use allstop_task::model::{JsonMap, MessagePart, MessageSender, PartContent};
 use serde_json::Value;
 use ulid::Ulid;
 
-/// Text of a message: its parts as paragraphs. JSON values are included as text, and files are named only.
+/// Returns the text of a message, with its parts as paragraphs. JSON values are included as text; files are only named.
 pub(super) fn text_of(message: &TaskMessage) -> String {
     let parts: Vec<String> = message.parts.iter().map(text_of_part).collect();
     parts.join("\n\n")
@@ -29,11 +29,11 @@ fn text_of_part(part: &MessagePart) -> String {
     }
 }
 
-/// `file "plan.pdf" (application/pdf)`.
+/// Describes a file, such as `file "plan.pdf" (application/pdf)`.
 fn description_of_file(part: &MessagePart) -> String {
     let mut text = "file".to_owned();
     if let Some(name) = &part.filename {
-        // Writing to a string does not fail.
+        // Writing to a string never fails.
         let _ = write!(text, " {name:?}");
     }
     if let Some(media_type) = &part.media_type {
@@ -63,13 +63,13 @@ impl PermissionReply {
     }
 }
 
-/// Message of the agent with this text.
+/// Creates a message of the agent with this text.
 pub(super) fn agent_message(text: impl Into<Arc<str>>) -> TaskMessage {
     let id = MessageId::new(Ulid::generate().to_string());
     TaskMessage::text(id, MessageSender::Agent, text)
 }
 
-/// Message of the agent that asks the client for a permission.
+/// Creates the message of the agent that requests a permission from the client.
 pub(super) fn question_message(open: &OpenQuestion) -> TaskMessage {
     let question = &open.question;
     let text = format!("May this call run? {}\nAnswer yes or no.", question.text);

@@ -1,14 +1,15 @@
-//! Runs agents as the executor of tasks: a context is a session, and a task is one turn of it.
+//! Runs agents as the executor of tasks. A context is a session, and a task is one turn of that session.
 //!
-//! The session has the id of the context behind a prefix, and the turn's message has the id of the task. The tasks of a
-//! context run one after another, in the order of their messages.
+//! The id of the session is the id of the context with a prefix, and the id of the turn's message is the id of the
+//! task. The tasks of a context run one after another, in the order of their messages.
 //!
 //! Invariants:
-//! 1. A task has one turn. It is followed by an execution of the task, or waits in [`WaitingTurns`] for an answer to its
-//!    question, or has ended. Whoever takes a turn out of [`WaitingTurns`] follows or stops it.
-//! 2. The answer of a task is that of a committed turn, and is written once.
-//! 3. An execution that is stopped stops its turn. The item `turn` of the execution's receipt ends with the session's
-//!    receipt, even if the executor is dropped before.
+//! 1. A task has one turn. An execution of the task follows the turn, or the turn waits in [`WaitingTurns`] for an
+//!    answer to its question, or the turn has ended. Code that takes a turn out of [`WaitingTurns`] follows or stops
+//!    it.
+//! 2. The answer of a task is the answer of a committed turn, and is written once.
+//! 3. A stopped execution stops its turn. The item `turn` of the execution's receipt ends with the session's receipt,
+//!    even if the executor is dropped earlier.
 //! 4. A stop of a task stops no work of other tasks of its context.
 
 mod context_sessions;
@@ -40,20 +41,21 @@ use task_turn::TaskTurn;
 /// Options of an [`AgentExecutor`].
 #[derive(Debug, Clone)]
 pub struct AgentExecutorOptions {
-    /// Time that a task with an answer waits for the attached background work of its turn. Then it ends, and names the
-    /// work that still runs.
+    /// Maximum time that a task with an answer waits for the attached background work of its turn. After that time the
+    /// task ends, and lists the work that still runs.
     pub background_max: Duration,
-    /// Open sessions. When there are more, an idle one is closed; the next message of its context opens it again.
+    /// Maximum number of open sessions. If more are open, an idle session is closed; the next message of its context
+    /// opens it again.
     pub sessions_open_max: usize,
-    /// True if executors in other processes use the same sessions. Then a session is closed behind each execution, and one
-    /// that another process has open is waited for.
+    /// True if executors in other processes use the same sessions. A session is then closed after each execution, and
+    /// an execution waits for a session that another process has open.
     pub shares_sessions: bool,
 }
 
 /// Default of [`AgentExecutorOptions::background_max`]: long enough for a build or a test run.
 const BACKGROUND_MAX: Duration = Duration::from_mins(10);
 
-/// Default of [`AgentExecutorOptions::sessions_open_max`]: a sleeping session has a few kilobytes.
+/// Default of [`AgentExecutorOptions::sessions_open_max`]: a sleeping session takes a few kilobytes.
 const SESSIONS_OPEN_MAX: usize = 1_024;
 
 impl Default for AgentExecutorOptions {
@@ -66,14 +68,14 @@ impl Default for AgentExecutorOptions {
     }
 }
 
-/// Executor of tasks that runs agents. Clones are the same executor.
+/// Executor of tasks that runs agents. Clones refer to the same executor.
 ///
 /// A permission question ends the execution with `input_required`, and the turn waits. The next message of the task
-/// answers it: `yes` or `allow`, `no` or `deny`. Any other text denies the call, and the model gets the text as a
-/// message. A question that the process did not survive fails its task, because the turn was rolled back.
+/// answers the question: `yes` or `allow`, `no` or `deny`. Any other text denies the call, and the model receives the
+/// text as a message. If the process ends while a question is open, the task fails, because the turn was rolled back.
 ///
-/// After a crash a task whose turn was committed is completed with its answer, and one whose turn had not begun runs.
-/// Any other interrupted task fails.
+/// After a crash, a task with a committed turn is completed with its answer, and a task with a turn that had not begun
+/// runs. Any other interrupted task fails.
 #[derive(Debug, Clone)]
 pub struct AgentExecutor {
     inner: Arc<AgentExecutorInner>,
@@ -88,9 +90,9 @@ struct AgentExecutorInner {
 }
 
 impl AgentExecutor {
-    /// An executor with these sessions. `folder` is the working directory of new sessions.
+    /// Creates an executor with these sessions. `folder` is the working directory of new sessions.
     ///
-    /// Agents that ask for permissions have to ask the subscribers of their session.
+    /// Agents that need permissions must ask the subscribers of their session.
     pub fn new(
         sessions: Sessions,
         folder: impl Into<Arc<str>>,
@@ -125,12 +127,12 @@ impl Executor for AgentExecutor {
         execution::run(Arc::clone(&self.inner), cx).boxed()
     }
 
-    /// Always true: the execution looks for the answer in the log of the session, and runs nothing again.
+    /// Always true: the execution searches the log of the session for the answer, and runs nothing again.
     fn can_resume(&self, _task: &Task) -> bool {
         true
     }
 
-    /// Calls of the turn, and its background work.
+    /// Lists the calls of the turn, and its background work.
     fn preview(&self, task: &TaskId) -> Vec<ReceiptItem> {
         self.inner.tasks.preview(task)
     }
@@ -171,7 +173,7 @@ impl Canceler for AgentExecutor {
     }
 }
 
-/// A waiting turn while the canceler stops it. If the manager gives the canceler up, the turn waits again, so that the
+/// A waiting turn while the canceler stops it. If the manager drops the canceler, the turn waits again, so that the
 /// next stop finds it.
 struct StoppingTurn<'a> {
     inner: &'a AgentExecutorInner,
@@ -196,7 +198,7 @@ impl Drop for StoppingTurn<'_> {
     }
 }
 
-/// Stops a turn that waits for an answer to a task that has failed meanwhile.
+/// Stops a turn that waits for an answer if its task has failed meanwhile.
 impl Cleanup for AgentExecutor {
     fn clean_up(&self, task: Arc<Task>) -> BoxFuture<'static, ()> {
         let inner = Arc::clone(&self.inner);

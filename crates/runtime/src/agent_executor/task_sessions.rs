@@ -1,4 +1,4 @@
-//! Sessions of tasks whose work may run, for previews, and for stops after the end of a task.
+//! Sessions of tasks with work that may run, for previews, and for stops after the end of a task.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ struct TaskSession {
     has_ended: bool,
 }
 
-/// Id of the message of a task in its session: a task has one turn.
+/// Id of the message of a task in its session. A task has one turn, and therefore one message.
 pub(super) fn message_id_of(task: &TaskId) -> MessageId {
     MessageId::new(task.as_str())
 }
@@ -28,7 +28,7 @@ pub(super) fn work_of(task: &TaskId) -> StopTarget {
 }
 
 impl TaskSessions {
-    /// Enters a task at the start of its turn.
+    /// Adds a task at the start of its turn.
     pub(super) fn put(&self, task: TaskId, session: &Session) {
         let entry = TaskSession {
             session: session.clone(),
@@ -39,7 +39,7 @@ impl TaskSessions {
         sessions.insert(task, entry);
     }
 
-    /// Notes the end of a task. Work that runs on keeps it in the list.
+    /// Marks the end of a task. A task with running work stays in the list.
     pub(super) fn end(&self, task: &TaskId) {
         let mut sessions = self.0.lock();
         if let Some(entry) = sessions.get_mut(task) {
@@ -50,14 +50,14 @@ impl TaskSessions {
         }
     }
 
-    /// Session of a task that has ended, while work of the task runs in it.
+    /// Returns the session of an ended task, while work of the task runs in it.
     pub(super) fn of_ended(&self, task: &TaskId) -> Option<Session> {
         let sessions = self.0.lock();
         let entry = sessions.get(task)?;
         (entry.has_ended && entry.runs(task)).then(|| entry.session.clone())
     }
 
-    /// Items that a stop of the task would find in its session now.
+    /// Lists the items that a stop of the task would find in its session now.
     pub(super) fn preview(&self, task: &TaskId) -> Vec<ReceiptItem> {
         let session = self.0.lock().get(task).map(|entry| entry.session.clone());
         session.map_or_else(Vec::new, |session| {

@@ -1,4 +1,4 @@
-//! The turn of one task, as its executor follows it through the events of the session.
+//! The turn of one task, which the task's executor follows through the events of the session.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -22,13 +22,13 @@ pub(super) struct TaskTurn {
     pub(super) session: Session,
     pub(super) sent: MessageHandle,
     events: Subscription,
-    /// False after the last event, or an error of the log: then only the outcome is awaited.
+    /// False after the last event, or after an error of the log. From then on, only the outcome is awaited.
     has_events: bool,
-    /// Number of the turn, once it has begun.
+    /// Number of the turn, once the turn has begun.
     turn: Option<TurnNumber>,
     is_begin_reported: bool,
     outcome: Option<Arc<MessageOutcome>>,
-    /// Calls of the turn, by which sub-agents are named.
+    /// Calls of the turn. The paths of sub-agents begin with these calls.
     calls: HashSet<CallId>,
     background_max: Duration,
     background_until: Option<Instant>,
@@ -36,18 +36,18 @@ pub(super) struct TaskTurn {
     pub(super) steered: Option<MessageHandle>,
 }
 
-/// Next thing that the execution of the task has to act on.
+/// Next event that the execution of the task must handle.
 #[derive(Debug)]
 pub(super) enum TurnProgress {
     /// The turn has begun.
     Began,
     /// The turn has ended. Its background work may still run.
     TurnEnded(Arc<MessageOutcome>),
-    /// The turn, or a sub-agent of it, waits for a permission.
+    /// The turn, or one of its sub-agents, waits for a permission.
     Asked(Box<OpenQuestion>),
     /// The turn and its attached background work have ended.
     Done,
-    /// The limit of the wait for background work has passed.
+    /// The time limit of the wait for background work has passed.
     StillRunning(Vec<Arc<BackgroundWork>>),
     /// The execution is being stopped.
     Stopped,
@@ -79,12 +79,12 @@ impl TaskTurn {
         &self.sent.id
     }
 
-    /// True once `TurnEnded` was reported.
+    /// True after `TurnEnded` was reported.
     pub(super) fn has_ended(&self) -> bool {
         self.outcome.is_some()
     }
 
-    /// Waits for the next progress. Each progress is reported once, except `Asked`, `Done` and `StillRunning`.
+    /// Waits for the next progress. Reports each progress once, except `Asked`, `Done` and `StillRunning`.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -116,7 +116,7 @@ impl TaskTurn {
     fn progress_now(&mut self) -> Option<TurnProgress> {
         let ended = self.sent.try_outcome().filter(|_| self.outcome.is_none());
         if let Some(ended) = &ended {
-            // The event of its start may not be read yet.
+            // The start event of the turn may not be read yet.
             self.turn = self.turn.or(ended.turn);
         }
         if self.turn.is_some() && !self.is_begin_reported {
@@ -157,17 +157,17 @@ impl TaskTurn {
         }
     }
 
-    /// Attached background work of the turn: its task waits for it.
+    /// Attached background work of the turn. The task waits for this work.
     pub(super) fn running_background(&self) -> Vec<Arc<BackgroundWork>> {
         let mut works = self.session.background_of(self.id());
         works.retain(|work| work.attachment() == Attachment::Attached);
         works
     }
 
-    /// Question that the turn or one of its sub-agents waits for.
+    /// Returns the question that blocks the turn or one of its sub-agents.
     fn open_question(&self) -> Option<OpenQuestion> {
         let questions = self.session.questions();
-        // Checked after the questions are read: the next turn may already ask a question.
+        // Checked after the questions are read, because the next turn may already have an open question.
         let is_running = self.turn.is_some() && self.sent.try_outcome().is_none();
         let is_own = |open: &OpenQuestion| match open.agents.first() {
             Some(call) => self.calls.contains(call),
@@ -176,18 +176,19 @@ impl TaskTurn {
         questions.into_iter().find(is_own)
     }
 
-    /// Gives the client's answer to the open question. A question that is closed already stays as it is.
+    /// Sends the client's answer to the open question. Has no effect if the question is already closed.
     pub(super) fn answer(&mut self, answer: &PermissionReply) {
         let Some(open) = self.open_question() else {
             return;
         };
-        // The task works again.
+        // The task continues its work.
         self.is_begin_reported = false;
         let permission = match answer {
             PermissionReply::Allow => PermissionAnswer::AllowOnce,
             PermissionReply::Deny => PermissionAnswer::deny(),
             PermissionReply::DenyWith(text) => {
-                // First the text: the turn takes it before its next step. Without a running turn it would begin one.
+                // The text goes first, so that the turn takes it before its next step. Without a running turn it would
+                // start one.
                 if self.outcome.is_none() {
                     let message = NewMessage::from(text.as_str()).policy(FollowUp::Steer);
                     self.steered = self.session.send(message).ok().or(self.steered.take());

@@ -10,10 +10,10 @@ use futures::future::join;
 use super::task_turn::TaskTurn;
 
 impl TaskTurn {
-    /// Stops the turn, running or waiting, and its background work, and waits for the receipt. Other turns of the session
-    /// continue. Returns false if something may still run.
+    /// Stops the running or waiting turn and its background work, and waits for the receipt. Other turns of the session
+    /// continue. Returns false if work may still run.
     pub(super) async fn stop(&self, cause: &Cause, receipts: &PartReceipts) -> bool {
-        // First: otherwise its text would start a new turn.
+        // Stopped first, because its text would otherwise start a new turn.
         let steered = self.stop_steered(cause);
         let target = StopTarget::MessageWork(self.id().clone());
         let stop = self.session.stop(&target, cause.clone());
@@ -33,8 +33,8 @@ impl TaskTurn {
         is_quiet
     }
 
-    /// Part of the receipt that belongs to the turn. A wider stop may have come first; its receipt has the work of other
-    /// tasks, which may belong to other users.
+    /// Returns the part of the receipt that belongs to the turn. If a wider stop came first, its receipt contains the
+    /// work of other tasks, which may belong to other users.
     async fn own_part(&self, receipt: Arc<Receipt>) -> Vec<Arc<Receipt>> {
         let extent = receipt.request().extent;
         if matches!(extent, Extent::Turn | Extent::Subtree) {
@@ -46,13 +46,13 @@ impl TaskTurn {
         turn.into_iter().chain(background).collect()
     }
 
-    /// Stops the background work of a turn that has ended, and waits for it.
+    /// Stops the background work of an ended turn, and waits for it.
     pub(super) async fn end_background(&self, cause: &Cause) {
         let target = StopTarget::MessageWork(self.id().clone());
         self.session.stop(&target, cause.clone()).receipt().await;
     }
 
-    /// Withdraws the text of a denial that the turn did not take: otherwise it would get a turn of its own.
+    /// Withdraws the text of a denial that the turn did not take. Otherwise the text would start a separate turn.
     pub(super) fn stop_steered(&self, cause: &Cause) -> Option<SessionStop> {
         let steered = self.steered.as_ref()?;
         let target = StopTarget::Message(steered.id.clone());

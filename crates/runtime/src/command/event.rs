@@ -1,4 +1,4 @@
-//! The event of a command: JSON in an environment variable.
+//! The event of a command, as JSON in an environment variable.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -8,11 +8,12 @@ use allstop_agent::{GuardrailStage, HookCx, HookEvent};
 use serde_json::{Map, Value, json};
 use tempfile::NamedTempFile;
 
-/// Environment variable that holds the event.
+/// Environment variable that contains the event.
 pub const EVENT_VARIABLE: &str = "ALLSTOP_EVENT";
 
-/// Maximum size of an event in the variable, in bytes; the system accepts twice as much in one variable. A longer event
-/// is in a file, and the variable holds the path under `"file"` in place of the details.
+/// Maximum size of an event in the variable, in bytes. The operating system accepts twice as much in one variable. A
+/// longer event is stored in a file, and the variable contains the path of the file under `"file"` instead of the
+/// details.
 pub const EVENT_BYTES_MAX: usize = 64 * 1024;
 
 /// Event for one command. Dropping it removes its file.

@@ -1,4 +1,4 @@
-//! A guardrail that is a command. It fails closed: every result except exit code 0 refuses.
+//! A guardrail that is a command. It fails closed: every result except exit code 0 is a refusal.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Hooks and guardrails that are commands.
 //!
-//! A command runs in the scope of its hook: a stop covers it, and the receipt names it. Its output is read continuously
-//! and kept up to a bound, so that neither long output nor a grandchild that holds the pipe blocks the command. Its
-//! time is limited, and processes that it leaves behind are ended after it.
+//! A command runs in the scope of its hook: a stop covers the command, and the receipt lists it. The output is read
+//! continuously and kept up to a limit, so neither long output nor a grandchild that holds the pipe blocks the command.
+//! Each command has a time limit; processes that it leaves running are ended afterwards.
 
 mod event;
 mod guardrail;

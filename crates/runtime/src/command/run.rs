@@ -13,10 +13,9 @@ use allstop_tools::{CommandLimit, RunningCommand, command_name, exit_text};
 use super::CommandSettings;
 use super::event::CommandEvent;
 
-/// Maximum size of the kept output of a command, in bytes: enough for a reason that a person reads. The rest is read
-/// and dropped.
+/// Maximum size of the kept output of a command, in bytes: enough for a readable reason. The rest is read and dropped.
 const OUTPUT_BYTES_MAX: usize = 4 * 1024;
-/// Grace of leftover processes before SIGKILL: nobody needs them, and the turn waits.
+/// Grace period of leftover processes before SIGKILL. Short, because the processes serve no purpose and the turn waits.
 const LEFT_OVER_GRACE: Duration = Duration::from_millis(200);
 
 /// A command that runs at each event.
@@ -24,7 +23,7 @@ const LEFT_OVER_GRACE: Duration = Duration::from_millis(200);
 pub(super) struct UserCommand {
     /// Name in receipts and messages.
     pub(super) name: Arc<str>,
-    /// Script, as given to `sh -c`.
+    /// Script, as passed to `sh -c`.
     pub(super) text: Arc<str>,
     pub(super) limit: Duration,
     pub(super) settings: CommandSettings,
@@ -36,7 +35,7 @@ pub(super) enum CommandEnd {
     Passed,
     /// Exit code 2, with the command's output.
     Denied { output: String },
-    /// Any other end, in one line.
+    /// Any other result, as one line.
     Failed { why: String },
 }
 
@@ -54,10 +53,10 @@ impl UserCommand {
         &self.settings.event_folder
     }
 
-    /// Runs the command in `scope`, until its end or its time limit.
+    /// Runs the command in `scope` until its end or its time limit.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the process in the scope, whose stop ends it.
+    /// Dropping the future leaves the process in the scope; a stop of the scope ends the process.
     pub(super) async fn run(&self, scope: &Scope, event: io::Result<CommandEvent>) -> CommandEnd {
         let failed = |why: String| CommandEnd::Failed { why };
         let event = match event {
@@ -118,7 +117,7 @@ impl UserCommand {
     }
 }
 
-/// Ends the processes that a command left behind: nothing outlives its hook.
+/// Ends the processes that a command left running, so that no process outlives its hook.
 async fn end_left_over(scope: &Scope) {
     let cause = Cause::new(CauseKind::Parent).detail("its command has ended");
     let order = StopRequest::new(Extent::Call, cause).grace(LEFT_OVER_GRACE);
@@ -143,7 +142,7 @@ fn verdict(exit: ExitInfo, output: &[u8]) -> CommandEnd {
     CommandEnd::Failed { why }
 }
 
-/// The output as one line for people, without control characters.
+/// Returns the output as one readable line, without control characters.
 fn one_line(output: &[u8]) -> String {
     let text = String::from_utf8_lossy(output);
     let words: Vec<&str> = text

@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AgentsConfig {
-    /// Maximum nesting depth: at 0 no sub-agent can start, at 1 a sub-agent cannot start another one.
+    /// Maximum nesting depth. At 0 no sub-agent can start; at 1 a sub-agent cannot start another one.
     pub depth_max: u32,
-    /// Maximum number of sub-agents of a session that run at once.
+    /// Maximum number of concurrent sub-agents of a session.
     pub running_max: u32,
     /// Maximum steps of each sub-agent; never more than the maximum of a turn.
     pub steps_max: u32,
-    /// Token budget of each sub-agent (input + output). A sub-agent gets at most half of the rest of a run's budget.
+    /// Token budget of each sub-agent (input + output). A sub-agent gets at most half of the remaining budget of a run.
     pub budget_tokens: Option<u64>,
     /// Tools that sub-agents do not have.
     pub exclude: Vec<String>,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 pub struct ConfigError {
     /// Path of the file.
     pub file: PathBuf,
-    /// Line and column, from 1, if known. The column counts characters.
+    /// Line and column, counted from 1; `None` if unknown. The column counts characters.
     pub at: Option<(usize, usize)>,
     /// The error, and the expected value.
     pub message: String,
@@ -17,7 +17,7 @@ pub struct ConfigError {
     pub hint: String,
 }
 
-/// Hint at the description of all keys.
+/// Hint that refers to the description of all keys.
 const HINT: &str = "schemas/config.schema.json describes every key";
 
 impl ConfigError {
@@ -60,7 +60,7 @@ fn one_line(text: &str) -> String {
     lines.join(", ")
 }
 
-/// Line and column of a byte, both from 1.
+/// Returns the line and column of a byte, both counted from 1.
 pub(super) fn line_and_column(text: &str, byte: usize) -> (usize, usize) {
     let before = text.get(..byte).unwrap_or(text);
     let line = before.matches('\n').count() + 1;

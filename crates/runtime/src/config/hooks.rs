@@ -1,4 +1,4 @@
-//! Hooks and guardrails that are commands, as the configuration names them.
+//! Configuration of hooks and guardrails that are commands.
 
 use std::time::Duration;
 
@@ -8,20 +8,21 @@ use serde::{Deserialize, Serialize};
 
 use allstop_core::HumanDuration;
 
-/// Default time limit of a command: a linter or the tests of a small project end within a minute, and a turn that waits
-/// longer for a hook looks hung.
+/// Default time limit of a command. A linter or the tests of a small project end within a minute, and a turn that waits
+/// longer for a hook seems to hang.
 pub const COMMAND_TIMEOUT_DEFAULT: Duration = Duration::from_mins(1);
 
-/// A command that runs at a moment of a turn or of a session. The environment variable `ALLSTOP_EVENT` holds the event
-/// as JSON. Exit code 0 continues, 2 denies with the output as the reason, and any other end denies as a failure.
+/// A command that runs at a moment of a turn or of a session. The environment variable `ALLSTOP_EVENT` contains the
+/// event as JSON. Exit code 0 continues, exit code 2 denies with the output as the reason, and any other exit code
+/// denies as a failure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HookConfig {
     /// Moment at which the command runs.
     pub on: HookMoment,
-    /// The command, as given to `sh -c`, in the working directory.
+    /// The command, as passed to `sh -c`, in the working directory.
     pub command: String,
-    /// Time limit of the command; 1m by default. A command that exceeds it is stopped and counts as a denial.
+    /// Time limit of the command; 1m by default. A command that exceeds the limit is stopped and counts as a denial.
     pub timeout: Option<HumanDuration>,
 }
 
@@ -52,7 +53,7 @@ pub enum HookMoment {
 }
 
 impl HookMoment {
-    /// The word used in the configuration and in events.
+    /// Name of the moment in the configuration and in events.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::TurnStart => "turn_start",
@@ -69,15 +70,15 @@ impl HookMoment {
     }
 }
 
-/// A command that checks the input or the output of a turn. The environment variable `ALLSTOP_EVENT` holds the text as
-/// JSON. Exit code 0 passes; any other end refuses, with the output as the reason, and ends the turn.
+/// A command that checks the input or the output of a turn. The environment variable `ALLSTOP_EVENT` contains the text
+/// as JSON. Exit code 0 passes. Any other exit code refuses with the output as the reason, and ends the turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GuardrailConfig {
     /// Text that the command checks.
     pub on: GuardrailStage,
-    /// The command, as given to `sh -c`, in the working directory.
+    /// The command, as passed to `sh -c`, in the working directory.
     pub command: String,
-    /// Time limit of the command; 1m by default. A command that exceeds it is stopped and counts as a refusal.
+    /// Time limit of the command; 1m by default. A command that exceeds the limit is stopped and counts as a refusal.
     pub timeout: Option<HumanDuration>,
 }

@@ -1,4 +1,4 @@
-//! Reading of the file.
+//! Loads the configuration file.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -12,15 +12,15 @@ use super::error::line_and_column;
 use super::{Config, ConfigError};
 use crate::system::{builtin_script, script_of};
 
-/// Maximum size of the configuration and of the system prompt, in bytes: a thousand times the usual size, and small
-/// enough that a wrong path to a disk image is an error and not a wait.
+/// Maximum size of the configuration and of the system prompt, in bytes: a thousand times the usual size. With this
+/// limit, a wrong path to a disk image causes an error and not a long wait.
 const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 impl Config {
     /// Reads a configuration file, and the system prompt file that it names.
     ///
     /// # Errors
-    /// The first error in the file, in one line, with line and column.
+    /// Returns the first error in the file, as one line, with line and column.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let text = read_text(path)?;
         let mut config = Self::parse(path, &text)?;
@@ -31,10 +31,11 @@ impl Config {
         Ok(config)
     }
 
-    /// Parses the text of a configuration file. `path` is for messages; relative paths in the text stay as they are.
+    /// Parses the text of a configuration file. `path` is only used in messages; relative paths in the text do not
+    /// change.
     ///
     /// # Errors
-    /// The first error in the text, in one line, with line and column.
+    /// Returns the first error in the text, as one line, with line and column.
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         let config: Self = toml::from_str(text)
             .map_err(|error| ConfigError::at(path, text, error.span(), error.message()))?;
@@ -47,7 +48,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Makes relative paths start at this folder.
+    /// Resolves relative paths against this folder.
     pub(super) fn resolve(&mut self, folder: &Path) {
         let resolve = |path: &mut PathBuf| *path = folder.join(&*path);
         self.system_prompt_file.iter_mut().for_each(resolve);
@@ -66,10 +67,10 @@ impl Config {
         }
     }
 
-    /// Reads the file that `system_prompt_file` names, if any, into `system_prompt`.
+    /// Reads the file named by `system_prompt_file`, if any, into `system_prompt`.
     ///
     /// # Errors
-    /// The file cannot be read, or is not UTF-8.
+    /// Returns an error if the file cannot be read, or is not UTF-8.
     pub fn read_system_prompt(&mut self) -> Result<(), ConfigError> {
         if let Some(path) = self.system_prompt_file.take() {
             self.system_prompt = Some(read_text(&path)?);
@@ -78,7 +79,7 @@ impl Config {
     }
 }
 
-/// Position of a key of the top level.
+/// Position of a top-level key.
 fn span_of_key(text: &str, key: &str) -> Option<Range<usize>> {
     let table = DeTable::parse(text).ok()?.into_inner();
     let mut keys = table.keys();

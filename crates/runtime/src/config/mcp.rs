@@ -1,4 +1,4 @@
-//! MCP servers, as the configuration names them.
+//! Configuration of MCP servers.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 use allstop_core::HumanDuration;
 use allstop_tools::mcp::OnIgnoredCancel;
 
-/// MCP servers: servers of tools that speak the Model Context Protocol.
+/// MCP servers: servers of tools that use the Model Context Protocol.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct McpConfig {
-    /// The servers by name. Each of their tools is called `NAME__TOOL`.
+    /// The servers by name. Models call each of their tools `NAME__TOOL`.
     pub servers: BTreeMap<String, McpServerSection>,
 }
 
@@ -33,15 +33,15 @@ pub struct McpServerSection {
     pub url: Option<String>,
     /// Headers of every request.
     pub headers: BTreeMap<String, String>,
-    /// Environment variable that holds the token for `Authorization: Bearer`.
+    /// Environment variable that contains the token for `Authorization: Bearer`.
     pub bearer_token_env: Option<String>,
     /// Time limit for the start and the listing of the tools; 20s by default.
     pub handshake_timeout: Option<HumanDuration>,
-    /// Time limit of a call. By default the limit of every tool, or 10m without that.
+    /// Time limit of a call. Default: the limit of every tool, or 10m without that limit.
     pub call_timeout: Option<HumanDuration>,
-    /// Tools to use, by the server's own names, with `*` and `?`; all if empty.
+    /// Tools to use, by the server's own names, with `*` and `?` as wildcards; all tools if empty.
     pub allow: Vec<String>,
-    /// Tools to leave out, even if `allow` names them.
+    /// Tools to exclude, even if `allow` names them.
     pub deny: Vec<String>,
     /// Action on a server that continues a cancelled call.
     pub on_ignored_cancel: OnIgnoredCancel,

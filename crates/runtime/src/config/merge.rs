@@ -1,8 +1,8 @@
-//! The user's configuration with that of a project over it.
+//! Merge of the user's configuration with the configuration of a project.
 //!
-//! A setting of the project replaces the user's. A list is added to the user's: a project cannot take away rules that
-//! deny, hooks or guardrails. An MCP server of the same name is replaced as a whole, and so is the model with its server
-//! and key, which belong together.
+//! A setting of the project replaces the setting of the user. A list is added to the user's list, so a project cannot
+//! remove deny rules, hooks or guardrails. An MCP server with the name of a user's server replaces it completely. The
+//! model is also replaced completely, because its server and key belong to it.
 
 use std::path::Path;
 
@@ -12,10 +12,10 @@ use super::project::ProjectFile;
 use super::{Config, ConfigError};
 
 impl Config {
-    /// Reads the user's file, if any, with the settings of a project over it.
+    /// Reads the user's file, if any, and applies the settings of a project.
     ///
     /// # Errors
-    /// The first error in the user's file, or in a file that one of both names.
+    /// Returns the first error in the user's file, or in a file that either configuration names.
     pub fn load_with_project(
         user: Option<&Path>,
         project: Option<&ProjectFile>,
@@ -44,7 +44,7 @@ impl Config {
     }
 }
 
-/// Takes out the settings that a project replaces together.
+/// Removes the settings that a project replaces as a group.
 fn replace_wholes(user: &mut Table, project: &ProjectFile) {
     if ["system_prompt", "system_prompt_file"]
         .iter()
@@ -70,7 +70,7 @@ fn replace_wholes(user: &mut Table, project: &ProjectFile) {
     }
 }
 
-/// Puts the values of `over` into `base`, as far as their keys are in `given`: the rest are defaults.
+/// Copies the values of `over` into `base` if their keys are in `given`. The other values are defaults.
 fn overlay(base: &mut Table, mut over: Table, given: &Table) {
     for (key, given) in given {
         let Some(value) = over.remove(key) else {
@@ -95,7 +95,7 @@ mod tests {
     use super::super::project::ProjectFileLook;
     use super::*;
 
-    /// The configuration of a user with that of a project.
+    /// Merges the configurations of a user and of a project.
     fn merged(user: &str, project: &str) -> Config {
         let place = tempfile::tempdir().unwrap();
         let user_file = place.path().join("user.toml");

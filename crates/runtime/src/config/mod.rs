@@ -1,6 +1,7 @@
 //! The configuration file `allstop.toml`.
 //!
-//! The binary searches for the file and passes its path. Flags override the file by setting the fields after loading.
+//! The binary searches for the file and passes its path. Flags override the file: they set fields after the file is
+//! loaded.
 //!
 //! Relative paths in the file are relative to the folder of the file.
 
@@ -33,17 +34,18 @@ pub use sections::{
 };
 pub use session::SessionConfig;
 
-/// The configuration of Allstop. Every key may be left out.
+/// The configuration of Allstop. Every key is optional.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Allstop configuration")]
 pub struct Config {
-    /// Instructions to the model before the conversation, in place of the default ones; empty: none.
+    /// Instructions to the model before the conversation, instead of the default instructions; an empty text disables
+    /// them.
     pub system_prompt: Option<String>,
-    /// File with the system prompt, in place of `system_prompt`.
+    /// File with the system prompt, instead of `system_prompt`.
     pub system_prompt_file: Option<PathBuf>,
-    /// False to leave out the project's instructions: `AGENTS.md` from the repository's root down to the working
-    /// directory. True by default.
+    /// False excludes the project's instructions: `AGENTS.md` from the repository's root down to the working directory.
+    /// True by default.
     pub project_instructions: Option<bool>,
     /// Conversation after a stopped turn: `rollback` (the state before the turn; the default of `run`) or `keep` (the
     /// completed steps and a marker of the stop).
@@ -63,13 +65,13 @@ pub struct Config {
     /// Interactive sessions.
     #[serde(default)]
     pub session: SessionConfig,
-    /// Tool calls that run, that ask first, and that are denied.
+    /// Tool calls that run, that require a question first, and that are denied.
     #[serde(default)]
     pub permissions: PermissionsConfig,
-    /// Commands that a model runs, with the tool `shell`.
+    /// Commands that a model runs with the tool `shell`.
     #[serde(default)]
     pub shell: ShellSection,
-    /// Folders that the file tools may use besides the working directory.
+    /// Folders that the file tools may use, in addition to the working directory.
     #[serde(default)]
     pub workspace: WorkspaceConfig,
     /// Storage of sessions.

@@ -1,13 +1,13 @@
-//! Price of a model, for displays. Nothing is decided by it.
+//! Price of a model, for display only.
 
 use allstop_core::Usage;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Tokens that a price is for.
+/// Number of tokens that a price refers to.
 const TOKENS_PRICED: f64 = 1_000_000.0;
 
-/// Price of a model's tokens, as its provider lists it.
+/// Price of a model's tokens, as listed by its provider.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PriceConfig {
@@ -25,7 +25,7 @@ fn dollar() -> String {
 }
 
 impl PriceConfig {
-    /// Price of this usage, in words: `$0.25`. Discounts, such as those of cached input, are not known.
+    /// Formats the price of this usage, such as `$0.25`. Ignores discounts, such as the discount for cached input.
     pub fn of(&self, usage: Usage) -> String {
         #[expect(clippy::cast_precision_loss, reason = "two digits are shown")]
         let of = |tokens: u64, price: f64| tokens as f64 / TOKENS_PRICED * price;

@@ -1,10 +1,11 @@
 //! The configuration file of a project, `.allstop.toml` in the working directory.
 //!
-//! It has the format of the user's file, but another author: it comes with the code. So it is read here, bounded, and
-//! has no effect until the caller passes it to [`Config::load_with_project`]: the binary asks a person first.
+//! The file has the format of the user's file, but comes with the code and therefore from another author. This module
+//! reads the file, up to a size limit. The file has no effect until the caller passes it to
+//! [`Config::load_with_project`]; the binary asks a person first.
 //!
-//! Only the working directory has one. Commands in it run in the working directory, so `./check.sh` would mean another
-//! file in each folder below, which nobody has seen when the file was trusted.
+//! Only the working directory can have a project file. Commands in the file run in the working directory. In a folder
+//! below, `./check.sh` would be another file, which no person has reviewed before trusting the configuration.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use super::{Config, ConfigError};
 
 /// Name of the file.
 const NAME: &str = ".allstop.toml";
-/// Maximum size of the file, in bytes: hundreds of times the usual size, and little enough to be shown to a person.
+/// Maximum size of the file, in bytes: hundreds of times the usual size, and small enough to show to a person.
 const BYTES_MAX: usize = 64 * 1024;
 /// Remedy for a file that cannot be used.
 const HINT: &str = "correct the file, or leave it out: --project-config ignore";
@@ -26,7 +27,7 @@ const HINT: &str = "correct the file, or leave it out: --project-config ignore";
 pub struct ProjectFile {
     /// Absolute path.
     pub path: PathBuf,
-    /// Content: the bytes that a person trusts are the ones that are used.
+    /// Content. The program uses exactly the bytes that a person trusts.
     pub text: String,
     /// Settings, with absolute paths.
     pub config: Config,
@@ -34,31 +35,32 @@ pub struct ProjectFile {
     keys: Table,
 }
 
-/// Result of a look for a project's file.
+/// Result of the search for a project's file.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ProjectFileLook {
-    /// There is no file.
+    /// The file does not exist.
     Absent,
-    /// The file belongs to another user, with this id: it is not read.
+    /// The file belongs to another user, with this id, and is not read.
     OfOther(PathBuf, u32),
     /// The file is valid.
     Found(Box<ProjectFile>),
 }
 
 impl ProjectFile {
-    /// Path of the file in a working directory, whether or not it exists.
+    /// Path of the file in a working directory, whether the file exists or not.
     pub fn path_in(folder: &Path) -> PathBuf {
         folder.join(NAME)
     }
 
-    /// Looks for the file in a working directory. Blocks as long as the disk does, never on what the file is.
+    /// Searches for the file in a working directory. May block as long as the disk blocks, but never because of the
+    /// type of the file.
     ///
     /// # Errors
-    /// The file cannot be used: no regular file, a link out of the folder, too long, or not valid.
+    /// Returns an error if the file cannot be used: not a regular file, a link out of the folder, too long, or invalid.
     pub fn look(folder: &Path) -> Result<ProjectFileLook, ConfigError> {
         let path = Self::path_in(folder);
         let own = rustix::process::geteuid().as_raw();
-        // Of a link itself: whoever made it has chosen where it leads.
+        // Metadata of the link itself, because the owner of a link has chosen its target.
         let Ok(found) = path.symlink_metadata() else {
             return Ok(ProjectFileLook::Absent);
         };
@@ -98,7 +100,7 @@ impl ProjectFile {
         })))
     }
 
-    /// True if the file sets this key: `["model", "name"]`.
+    /// True if the file sets this key, such as `["model", "name"]`.
     pub fn sets(&self, key: &[&str]) -> bool {
         let Some((last, tables)) = key.split_last() else {
             return false;
@@ -130,7 +132,7 @@ mod tests {
 
     use super::*;
 
-    /// The error of a file that cannot be used.
+    /// Returns the error of a file that cannot be used.
     #[track_caller]
     fn error(folder: &Path) -> String {
         let error = ProjectFile::look(folder).expect_err("the file cannot be used");

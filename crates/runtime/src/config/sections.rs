@@ -1,4 +1,4 @@
-//! Sections of the configuration that hold plain values.
+//! Sections of the configuration with plain values.
 
 use std::path::PathBuf;
 
@@ -12,20 +12,20 @@ use serde::{Deserialize, Serialize};
 
 use super::{Config, PriceConfig};
 
-/// Default maximum of steps per turn: more than an honest task takes, and few enough that a model that goes astray
-/// costs minutes, not hours.
+/// Default maximum of steps per turn: more than a useful task takes, and small enough that a model in a loop costs
+/// minutes, not hours.
 pub const MAX_STEPS_DEFAULT: u32 = 50;
 
 /// The model.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ModelConfig {
-    /// Name of the model: `openai::gpt-5-mini`, `claude-…` or `script:FILE`; with `base_url` the server's own name for
-    /// it.
+    /// Name of the model: `openai::gpt-5-mini`, `claude-…` or `script:FILE`. With `base_url`, the name that the server
+    /// uses.
     pub name: Option<String>,
     /// URL of an OpenAI-compatible server.
     pub base_url: Option<String>,
-    /// Environment variable that holds the API key. By default the provider's usual variable; with `base_url`, no key.
+    /// Environment variable that contains the API key. Default: the provider's usual variable; with `base_url`, no key.
     pub api_key_env: Option<String>,
     /// Maximum tokens of one answer.
     pub max_output_tokens: Option<u64>,
@@ -37,18 +37,18 @@ pub struct ModelConfig {
     pub between_tokens_timeout: Option<HumanDuration>,
     /// Maximum retries of a model call that failed temporarily; 2 by default.
     pub retries: Option<u32>,
-    /// Tokens that the model can read at once, for the status of a chat. Nothing is decided by it.
+    /// Number of tokens in the context window of the model. Only displayed, in the status of a chat.
     pub context_window: Option<u64>,
-    /// Price of its tokens, for the status of a chat. Nothing is decided by it.
+    /// Price of the model's tokens. Only displayed, in the status of a chat.
     pub price: Option<PriceConfig>,
 }
 
-/// Commands that a model runs, with the tool `shell`.
+/// Commands that a model runs with the tool `shell`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ShellSection {
-    /// Variables of your environment that commands see although they look like secrets: names, or prefixes that end
-    /// with `*`.
+    /// Variables of your environment that commands can read although they look like secrets: names, or prefixes that
+    /// end with `*`.
     pub env: Vec<String>,
 }
 
@@ -111,17 +111,17 @@ impl From<LoopsConfig> for LoopLimits {
     }
 }
 
-/// Time limits. A limit that is not given does not apply.
+/// Time limits. A limit without a value does not apply.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DeadlinesConfig {
-    /// Time limit of all turns of a run together.
+    /// Time limit for all turns of a run together.
     pub run: Option<HumanDuration>,
     /// Time limit of one turn.
     pub turn: Option<HumanDuration>,
     /// Time limit of one step: its model call and its tool calls.
     pub step: Option<HumanDuration>,
-    /// Time limit of one tool call; the turn continues after it.
+    /// Time limit of one tool call. The turn continues after a call that exceeds the limit.
     pub tool: Option<HumanDuration>,
     /// Maximum time without activity of a turn.
     pub inactivity: Option<HumanDuration>,
@@ -129,22 +129,23 @@ pub struct DeadlinesConfig {
     pub grace: Option<HumanDuration>,
 }
 
-/// Rules on tool calls: calls that run, and calls that ask a person first. A rule is a tool, `read`, or the beginning
-/// of a command, `shell:git status`. `deny` wins over `ask`, and `ask` over `allow`.
+/// Rules for tool calls: calls that run, and calls that require a person's answer first. A rule is a tool, such as
+/// `read`, or the beginning of a command, such as `shell:git status`. `deny` overrides `ask`, and `ask` overrides
+/// `allow`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PermissionsConfig {
     /// Calls that run without a question.
     pub allow: Vec<PermissionRule>,
-    /// Calls that ask first, even if `allow` names them.
+    /// Calls that require a question first, even if `allow` names them.
     pub ask: Vec<PermissionRule>,
     /// Calls that never run.
     pub deny: Vec<PermissionRule>,
-    /// Calls that run without a question, where no rule says otherwise: `plan`, `ask` (the default) or `accept-edits`.
+    /// Calls that run without a question if no rule applies: `plan`, `ask` (the default) or `accept-edits`.
     pub mode: PermissionMode,
 }
 
-/// Folders that the file tools may use besides the working directory.
+/// Folders that the file tools may use, in addition to the working directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct WorkspaceConfig {
@@ -163,7 +164,7 @@ pub struct StoreConfig {
 }
 
 impl Config {
-    /// Settings of an agent under this configuration. Each call creates a new budget.
+    /// Settings of an agent with this configuration. Each call creates a new budget.
     pub(crate) fn settings(&self) -> Settings {
         let limit = |duration: Option<HumanDuration>| duration.map(Into::into);
         let mut retry = RetryPolicy::default();
@@ -171,7 +172,7 @@ impl Config {
             retry.attempts_max = retries.saturating_add(1);
         }
         Settings {
-            // Composed for each session: `ComposedPrompt`.
+            // The prompt is composed for each session: `ComposedPrompt`.
             system: None,
             steps_max: Some(self.limits.max_steps),
             turns_max: self.limits.max_turns,

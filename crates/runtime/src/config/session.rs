@@ -13,15 +13,15 @@ use serde::{Deserialize, Serialize};
 pub struct SessionConfig {
     /// Effect of a message that is sent while a turn runs; `interrupt` by default.
     pub follow_up: Option<FollowUp>,
-    /// Report of ended background work to the model: `note` (the default) with the next message, `wake` immediately, in
-    /// a new turn.
+    /// Report of ended background work to the model: `note` (the default) reports with the next message, `wake`
+    /// immediately in a new turn.
     pub on_background_end: Option<OnBackgroundEnd>,
-    /// Conversation length in tokens above which older turns are summarised before the next turn; by default only on
-    /// request.
+    /// Conversation length in tokens above which older turns are summarised before the next turn. By default they are
+    /// only summarised on request.
     pub compact_above_tokens: Option<u64>,
     /// Number of newest turns that a summary leaves unchanged; 4 by default.
     pub compact_keeps_turns: Option<u32>,
-    /// Time that a permission question stays open while no client is connected; 1m by default.
+    /// Maximum time that a permission question stays open while no client is connected; 1m by default.
     pub unanswered_after: Option<HumanDuration>,
 }
 

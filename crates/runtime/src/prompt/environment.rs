@@ -1,4 +1,4 @@
-//! The environment of a session, as its prompt tells it.
+//! The environment of a session, as described in its prompt.
 
 use std::fmt;
 use std::path::Path;
@@ -13,7 +13,7 @@ const SHELL: &str = "/bin/sh";
 /// Length of `2026-11-25` in a timestamp.
 const DATE_LEN: usize = 10;
 
-/// Facts about the place where a session works. Its display form is a section of the prompt.
+/// Facts about the working environment of a session. The display form is a section of the prompt.
 #[derive(Debug)]
 pub(super) struct SessionEnvironment {
     folder: String,
@@ -32,8 +32,8 @@ impl SessionEnvironment {
     }
 }
 
-/// The branch and an operation that is in progress. Not if files are changed: to tell that, git may run programs that
-/// the repository names, which nobody has allowed.
+/// Describes the branch and an operation in progress. Does not report changed files: to find them, git may run programs
+/// that the repository names, and no user has permitted these programs.
 fn git_in_words(repository: &Repository) -> String {
     let head = match repository.head() {
         Some(GitHead::Branch(name)) => format!("branch {}", one_line(&name)),

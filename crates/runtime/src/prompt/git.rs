@@ -1,14 +1,14 @@
-//! The git repository around a folder, by its files alone. No program is started: a repository can name programs that
-//! git would run.
+//! The git repository around a folder. Reads only files and starts no program, because a repository can name programs
+//! that git would run.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use allstop_tools::Workspace;
 
-/// Maximum size of `HEAD` or of a `.git` file, in bytes: one path and a keyword.
+/// Maximum size of `HEAD` or of a `.git` file, in bytes. Such a file contains one path and a keyword.
 const POINTER_BYTES_MAX: usize = 8 * 1024;
-/// Shown digits of a commit's id, as many as git shows in a large repository.
+/// Number of displayed digits of a commit's id. Git displays as many in a large repository.
 const COMMIT_DIGITS: usize = 10;
 /// Files of git's folder that exist during an operation.
 const OPERATIONS: [(&str, &str); 6] = [
@@ -36,8 +36,8 @@ pub(super) enum GitHead {
 }
 
 impl Repository {
-    /// Finds the repository around an absolute, resolved folder. The search ends at a folder of another owner: whoever
-    /// can write to `/tmp` must not make a repository of everything in it.
+    /// Finds the repository around an absolute, resolved folder. The search ends at a folder of another owner: a user
+    /// who can write to `/tmp` must not turn it into a repository that contains all its folders.
     pub(super) fn around(folder: &Path) -> Option<Self> {
         let owner = folder.metadata().ok()?.uid();
         let is_own = |path: &Path| path.metadata().is_ok_and(|it| it.uid() == owner);
@@ -65,7 +65,7 @@ impl Repository {
         Some(GitHead::Detached(digits.to_owned()))
     }
 
-    /// The operation that waits to be continued, if any.
+    /// Returns the operation in progress, if any.
     pub(super) fn operation(&self) -> Option<&'static str> {
         let mut operations = OPERATIONS.iter();
         let (_, words) = operations.find(|(file, _)| self.git_folder.join(file).exists())?;
@@ -73,8 +73,8 @@ impl Repository {
     }
 }
 
-/// Git's folder of the repository whose root this is: `.git`, or the folder that the file `.git` names in a worktree
-/// or submodule.
+/// Returns git's folder of the repository with this root: `.git`, or the folder that the file `.git` names in a
+/// worktree or submodule.
 fn git_folder(root: &Path) -> Option<PathBuf> {
     let path = root.join(".git");
     if path.is_dir() {

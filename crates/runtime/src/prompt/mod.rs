@@ -1,8 +1,8 @@
-//! The system prompt of a session: the text of the configuration, or else the default one with the session's
-//! environment; then the instructions of the project (`AGENTS.md`).
+//! The system prompt of a session. It consists of the configured text, or else the default text with the session's
+//! environment, and of the instructions of the project (`AGENTS.md`).
 //!
-//! It is composed when a session is opened, and stays the same while the session is open: a prompt that changes makes
-//! the provider's cache useless.
+//! The prompt is composed when a session is opened, and does not change while the session is open, because a changing
+//! prompt makes the provider's cache useless.
 
 mod environment;
 mod git;
@@ -19,31 +19,31 @@ use crate::config::Config;
 use environment::SessionEnvironment;
 use git::Repository;
 
-/// The default prompt: role and rules. Short, since every model call sends it.
+/// The default prompt: role and rules. Short, because every model call sends it.
 const ROLE: &str = include_str!("role.md");
-/// The rules about built-in tools; left out in a session with other tools.
+/// The rules for built-in tools; left out in a session with other tools.
 const TOOL_RULES: &str = include_str!("tools.md");
 
-/// Tools of the session that a prompt is for.
+/// Tools of the session that a prompt describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PromptTools {
-    /// The built-in ones.
+    /// The built-in tools.
     Builtin,
-    /// A choice of the session's opener.
+    /// Tools chosen by the session's opener.
     Chosen,
 }
 
-/// The system prompt of a session, and the files that are in it.
+/// The system prompt of a session, and the instruction files that it contains.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ComposedPrompt {
-    /// The text; `None` if there is none.
+    /// The text; `None` for a session without system prompt.
     pub text: Option<Arc<str>>,
-    /// The project's instructions that the text contains, and those that were left out.
+    /// The project's instructions in the text, and the instructions that were left out.
     pub instructions: ProjectInstructions,
 }
 
 impl ComposedPrompt {
-    /// Composes the prompt of a session in this folder. Reads files: call it on a thread that may block.
+    /// Composes the prompt of a session in this folder. Reads files, so call it on a thread that may block.
     pub fn compose(config: &Config, folder: &Path, tools: PromptTools, now: Timestamp) -> Self {
         let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
         let repository = Repository::around(&folder);

@@ -9,7 +9,7 @@ use allstop_tools::{FileBeginning, Workspace};
 /// Name of the files.
 const NAME: &str = "AGENTS.md";
 /// Maximum size of one file's part in the prompt, in bytes: about 8,000 tokens, many times the usual size. Every model
-/// call sends it.
+/// call sends this part.
 const FILE_BYTES_MAX: usize = 32 * 1024;
 /// Maximum size of all files in the prompt, in bytes.
 const TOTAL_BYTES_MAX: usize = 64 * 1024;
@@ -19,11 +19,11 @@ const TOTAL_BYTES_MAX: usize = 64 * 1024;
 pub struct ProjectInstructions {
     /// The files, from the root down.
     pub files: Vec<InstructionFile>,
-    /// For each file that was left out: its name and the reason, in one line for people.
+    /// For each file that was left out, its name and the reason, as one readable line.
     pub left_out: Vec<String>,
 }
 
-/// File of instructions that is in the prompt.
+/// Instruction file in the prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstructionFile {
     /// Path, relative to the repository's root.
@@ -37,7 +37,7 @@ pub struct InstructionFile {
 }
 
 impl ProjectInstructions {
-    /// Reads the files between `root` and `folder`, both resolved. Blocks as long as the disk does.
+    /// Reads the files between `root` and `folder`, both resolved. May block as long as the disk blocks.
     pub(super) fn read(root: &Path, folder: &Path) -> Self {
         let mut found = Self::default();
         let Ok(workspace) = Workspace::new(root) else {
@@ -63,7 +63,7 @@ impl ProjectInstructions {
         found
     }
 
-    /// The section of the prompt; empty without files.
+    /// Returns the section of the prompt, or an empty text without files.
     pub(super) fn text(&self) -> String {
         if self.files.is_empty() {
             return String::new();
@@ -105,7 +105,7 @@ fn instructions(
         Ok(text) => text,
         Err(error) => {
             let valid = error.utf8_error().valid_up_to();
-            // The cut may have split a character.
+            // Truncation may have split a character.
             if !is_cut || error.utf8_error().error_len().is_some() {
                 return Err(format!("`{path}` is not UTF-8: byte {valid} is not"));
             }
@@ -127,7 +127,7 @@ fn instructions(
     }))
 }
 
-/// Refuses a file of somebody else, who may have put it into a folder that everybody can write to.
+/// Refuses a file of another user, who may have put it into a folder that every user can write to.
 fn check_owner(file: &FileBeginning, folder: &Path) -> Result<(), String> {
     let own = rustix::process::geteuid().as_raw();
     let of_folder = folder.metadata().ok().map(|folder| folder.uid());

@@ -1,6 +1,6 @@
-//! Scripts in the program, which `script:NAME` names without a file.
+//! Scripts compiled into the program. `script:NAME` names such a script without a file.
 
-/// A script in the program.
+/// A script compiled into the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BuiltinScript {
     /// Name after `script:`.
@@ -9,7 +9,7 @@ pub struct BuiltinScript {
     pub text: &'static str,
 }
 
-/// All scripts in the program. A file of such a name is named by its path, `script:./demo`.
+/// All scripts compiled into the program. To use a file with such a name, give its path, as in `script:./demo`.
 pub const BUILTIN_SCRIPTS: [BuiltinScript; 3] = [
     BuiltinScript {
         name: "demo",
@@ -25,14 +25,14 @@ pub const BUILTIN_SCRIPTS: [BuiltinScript; 3] = [
     },
 ];
 
-/// The built-in script of this name.
+/// Returns the built-in script with this name.
 pub(crate) fn builtin_script(name: &str) -> Option<BuiltinScript> {
     BUILTIN_SCRIPTS
         .into_iter()
         .find(|script| script.name == name)
 }
 
-/// The names, for a message.
+/// Lists the names, for a message.
 pub(crate) fn names_in_words() -> String {
     BUILTIN_SCRIPTS
         .map(|script| format!("script:{}", script.name))

@@ -6,12 +6,12 @@ use futures::FutureExt as _;
 use futures::future::join_all;
 use parking_lot::Mutex;
 
-/// Threads that clean up. No stop covers them; [`System::close`](super::System::close) waits for them, and its caller
-/// limits that wait.
+/// Threads for cleanup. No stop covers these threads. [`System::close`](super::System::close) waits for them, and its
+/// caller limits that wait.
 #[derive(Debug)]
 pub(super) struct CleanupThreads {
     scope: Scope,
-    /// Threads that may still run. `begin` removes those that have ended.
+    /// Threads that may still run. `begin` removes ended threads.
     running: Mutex<Vec<WorkHandle<()>>>,
 }
 
@@ -23,7 +23,7 @@ impl CleanupThreads {
         }
     }
 
-    /// Starts `clean` on a thread. Skips it if no thread can be started.
+    /// Runs `clean` on a new thread. Skips it if no thread can be started.
     pub(super) fn begin(&self, name: &'static str, clean: impl FnOnce() + Send + 'static) {
         let spec = WorkSpec::new(ItemKind::Thread, name);
         let Ok(thread) = self.scope.spawn_blocking(spec, move |_| clean()) else {
@@ -34,7 +34,7 @@ impl CleanupThreads {
         running.push(thread);
     }
 
-    /// Waits until all cleanup that was started has ended.
+    /// Waits until all started cleanup has ended.
     pub(super) async fn wait(&self) {
         let running = std::mem::take(&mut *self.running.lock());
         drop(join_all(running).await);

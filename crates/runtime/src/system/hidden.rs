@@ -1,8 +1,8 @@
-//! Secrets in environment variables, hidden from everything that a model can reach, and their exceptions.
+//! Secrets in environment variables, which are hidden from everything that a model can access, and their exceptions.
 
 use std::ffi::{OsStr, OsString};
 
-/// Ends of words in the names of variables that hold secrets.
+/// Word endings in the names of variables that contain secrets.
 const SECRET_WORDS: [&str; 9] = [
     "TOKEN",
     "KEY",
@@ -15,12 +15,13 @@ const SECRET_WORDS: [&str; 9] = [
     "CREDENTIAL",
 ];
 
-/// True if a variable is hidden from commands that a model runs unless the configuration exempts it.
+/// True if a variable is hidden from commands that a model runs, unless the configuration exempts the variable.
 ///
-/// Its name has a word that ends with `TOKEN`, `KEY`, `SECRET`, `PASS`, `PASSWORD` (or `PASSWD`, `PASSWRD`,
-/// `PASSPHRASE`) or `CREDENTIAL`, in either case and number (`GITHUB_TOKEN`, `AWS_ACCESS_KEY_ID`, `PGPASSWORD`, but not
-/// `KEYBOARD`, `SSH_AUTH_SOCK` or `MAX_TOKENS`), or the name ends with `_PWD`, or the value is a URL with a password.
-/// Names of programs that ask for a password (`GIT_ASKPASS`) do not count.
+/// A variable is secret if its name contains a word that ends with `TOKEN`, `KEY`, `SECRET`, `PASS`, `PASSWORD` (or
+/// `PASSWD`, `PASSWRD`, `PASSPHRASE`) or `CREDENTIAL`, in either case and number. Examples are `GITHUB_TOKEN`,
+/// `AWS_ACCESS_KEY_ID` and `PGPASSWORD`, but not `KEYBOARD`, `SSH_AUTH_SOCK` or `MAX_TOKENS`. A variable is also secret
+/// if its name ends with `_PWD`, or if its value is a URL with a password. Names of programs that prompt for a password
+/// (`GIT_ASKPASS`) do not count.
 pub fn is_secret_variable(name: &OsStr, value: &OsStr) -> bool {
     let name = name.to_string_lossy().to_ascii_uppercase();
     let is_secret = |word: &str| {
@@ -38,14 +39,14 @@ fn has_password(text: &str) -> bool {
     let Some((_, rest)) = text.split_once("://") else {
         return false;
     };
-    // The last `@`, since passwords are often written unencoded. So a port and a path with an `@` count as a password,
-    // too, which hides one variable too many.
+    // Uses the last `@`, since passwords are often written unencoded. A port followed by a path with an `@` therefore
+    // also counts as a password, which hides a variable unnecessarily.
     let user = rest.rsplit_once('@').map(|(user, _)| user);
     let password = user.and_then(|user| user.split_once(':'));
     password.is_some_and(|(name, password)| !password.is_empty() && !name.contains(['/', '?', '#']))
 }
 
-/// Hidden variables without those that the configuration exempts by name, or by a prefix that ends with `*`.
+/// Returns the hidden variables that the configuration does not exempt, by name or by a prefix that ends with `*`.
 pub(super) fn still_hidden(hidden: &[OsString], let_through: &[String]) -> Vec<OsString> {
     let is_named = |name: &str| {
         let_through

@@ -1,4 +1,4 @@
-//! The MCP servers that the configuration names.
+//! The configured MCP servers.
 
 use std::sync::Arc;
 
@@ -12,13 +12,14 @@ use super::options::SystemOptions;
 use crate::config::{Config, McpServerSection};
 use crate::error::{StartError, StartErrorKind};
 
-/// Scope of the servers, below that of the process, so that no turn and no session ends servers that others use.
+/// Label of the servers' scope. The scope is below that of the process, so no turn and no session ends servers that
+/// others use.
 const SCOPE: &str = "mcp";
 
-/// Checks the configuration of the servers. Starts nothing.
+/// Checks the configuration of the servers. Starts no server.
 ///
 /// # Errors
-/// The first server that cannot be used.
+/// Returns an error for the first server that cannot be used.
 pub fn mcp_servers(options: &SystemOptions) -> Result<McpServers, StartError> {
     let mut configs = Vec::new();
     for (name, section) in &options.config.mcp.servers {
@@ -33,7 +34,7 @@ pub fn mcp_servers(options: &SystemOptions) -> Result<McpServers, StartError> {
         .map_err(|error| StartError::new(StartErrorKind::Config, error.to_string()))
 }
 
-/// Starts the servers. Waits for each at most its own time limit.
+/// Starts the servers. Waits for each server at most for its own time limit.
 pub(super) async fn start(servers: &McpServers, process: &Scope) -> Result<(), StartError> {
     if servers.all().is_empty() {
         return Ok(());
@@ -48,7 +49,8 @@ pub(super) async fn start(servers: &McpServers, process: &Scope) -> Result<(), S
         .map_err(stopped)
 }
 
-/// True if a permission rule may name a tool of a configured server. The tools are known only after its start.
+/// True if a permission rule may name a tool of a configured server. The tools are known only after the start of the
+/// server.
 pub(super) fn may_have_tool(config: &Config, rule: &str) -> bool {
     rule.split_once("__")
         .is_some_and(|(server, tool)| config.mcp.servers.contains_key(server) && !tool.is_empty())

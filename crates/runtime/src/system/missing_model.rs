@@ -1,9 +1,9 @@
-//! The model of a session that has chosen none, in a system whose configuration names none.
+//! Replacement model of a session without a chosen model, in a system without a configured model.
 
 use allstop_model::{Model, ModelError, ModelErrorKind, ModelRequest, ModelStream};
 use futures::future::BoxFuture;
 
-/// Fails every call with a message that says what to do.
+/// Fails every call with a message that contains the remedy.
 #[derive(Debug)]
 pub(super) struct MissingModel;
 

@@ -41,7 +41,7 @@ pub use setup::{QuestionRecipient, SessionSetup, SessionTools, SystemPrompt};
 use crate::config::Config;
 use crate::error::StartError;
 
-/// A running system. It does not own its sessions: they share its parts.
+/// A running system. The system does not own its sessions; they share its parts.
 #[derive(Debug)]
 pub struct System {
     scope: Scope,
@@ -66,9 +66,9 @@ pub(crate) struct SystemParts {
     hidden_variables: Vec<std::ffi::OsString>,
     mcp: McpServers,
     keys: KeyLookup,
-    /// Name of the configured model that works in any folder.
+    /// Name of the configured model, usable in any folder.
     named_model: Option<String>,
-    /// True if each session has to choose a model.
+    /// True if each session must choose a model.
     lacks_model: bool,
     cleanup: Arc<cleanup::CleanupThreads>,
     /// All open sessions.
@@ -93,45 +93,45 @@ impl std::fmt::Debug for SystemParts {
 }
 
 impl System {
-    /// Opens the store and creates the model, with a new tree of scopes. Runs and sends nothing yet: call
-    /// [`System::start_servers`] next.
+    /// Opens the store and creates the model, with a new tree of scopes. Neither runs an agent nor sends a request:
+    /// call [`System::start_servers`] next.
     ///
     /// # Errors
-    /// The first error, in one line: of configuration, model, script, folders or store.
+    /// Returns the first error of configuration, model, script, folders or store, as one line.
     ///
     /// # Cancel safety
-    /// Dropping it may leave an empty store.
+    /// Dropping the future may leave an empty store.
     pub async fn open(options: SystemOptions) -> Result<Self, StartError> {
         let root = options.root();
         Self::open_in(root, options).await
     }
 
-    /// Does the same in an existing tree of scopes ([`SystemOptions::root`]), so that the holder of the tree can stop
-    /// the opening. Reads files: call it on a thread that may block.
+    /// Like [`System::open`], but in an existing tree of scopes ([`SystemOptions::root`]), so that the holder of the
+    /// tree can stop the opening. Reads files, so call it on a thread that may block.
     ///
     /// # Errors
-    /// As [`System::open`].
+    /// Returns the errors of [`System::open`].
     ///
     /// # Cancel safety
-    /// As [`System::open`].
+    /// Like [`System::open`].
     pub async fn open_in(root: Scope, options: SystemOptions) -> Result<Self, StartError> {
         Self::open_on(root, options, None).await
     }
 
-    /// Does the same on a store that is open already, for a caller that has read in it; `None`: on the store of the
-    /// options.
+    /// Like [`System::open_in`], but with a store that is already open, for a caller that has read from it. `None`
+    /// opens the store of the options.
     ///
     /// # Errors
-    /// As [`System::open`].
+    /// Returns the errors of [`System::open`].
     ///
     /// # Cancel safety
-    /// As [`System::open`].
+    /// Like [`System::open`].
     pub async fn open_on(
         root: Scope,
         options: SystemOptions,
         store: Option<SystemStore>,
     ) -> Result<Self, StartError> {
-        // Checks flags and configuration before it touches the store.
+        // Checks flags and configuration before it accesses the store.
         let mut model = parts::open_model(&options)?;
         let lacks_model = matches!(options.model, Some(ModelChoice::PerSession));
         let recording = options
@@ -191,11 +191,11 @@ impl System {
         })
     }
 
-    /// Starts the MCP servers. Waits for each at most its own time limit. Separate from [`System::open`], so that the
-    /// caller can show what it waits for.
+    /// Starts the MCP servers. Waits for each server at most for its own time limit. Separate from [`System::open`], so
+    /// that the caller can show the reason for the wait.
     ///
     /// # Errors
-    /// A stop came first.
+    /// Returns an error if a stop came first.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the servers starting.
@@ -203,13 +203,13 @@ impl System {
         mcp::start(&self.parts.mcp, &self.scope).await
     }
 
-    /// Root of everything that runs in the system: a stop with the extent `process` stops all sessions and their
-    /// background work.
+    /// Root scope of all work in the system. A stop with the extent `process` stops all sessions and their background
+    /// work.
     pub fn scope(&self) -> &Scope {
         &self.scope
     }
 
-    /// The registry of its open sessions.
+    /// The registry of the open sessions.
     pub fn registry(&self) -> &SessionRegistry {
         &self.parts.registry
     }
@@ -224,12 +224,12 @@ impl System {
         &self.parts.log
     }
 
-    /// False if each session has to choose a model: the configuration names none.
+    /// False if each session must choose a model, because the configuration names none.
     pub fn has_model(&self) -> bool {
         !self.parts.lacks_model
     }
 
-    /// The file of the store, if it is one.
+    /// The file of the store; `None` if the store has no file.
     pub fn store_file(&self) -> Option<PathBuf> {
         self.store.log().files().into_iter().next()
     }
@@ -239,10 +239,11 @@ impl System {
         self.parts.model.name()
     }
 
-    /// A model of a provider that the configuration need not name, for one session. With a key, only that one is sent.
+    /// Creates a model of any provider, even one that the configuration does not name, for one session. If `key` is
+    /// set, only this key is sent.
     ///
     /// # Errors
-    /// The provider is unknown, its key is missing, or the URL is invalid.
+    /// Returns an error if the provider is unknown, its key is missing, or the URL is invalid.
     pub fn provider_model(
         &self,
         name: &str,
@@ -258,7 +259,7 @@ impl System {
         Ok(Arc::new(ProviderModel::new(name, options)?))
     }
 
-    /// Working directory of sessions that choose none.
+    /// Working directory of sessions without a chosen folder.
     pub fn folder(&self) -> &Path {
         &self.parts.folder
     }
@@ -281,7 +282,7 @@ impl System {
     /// Saves the recording, if any, on a dedicated thread.
     ///
     /// # Errors
-    /// The reason, if the file could not be written.
+    /// Returns the reason if the file could not be written.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the thread writing.
@@ -300,8 +301,8 @@ impl System {
         })
     }
 
-    /// Ends the MCP servers, and waits until the store has written everything and closed its file, and empty folders
-    /// are removed. Blocks if the disk blocks: a caller that wants to exit races it against a time limit.
+    /// Ends the MCP servers, removes empty folders, and waits until the store has written all data and closed its file.
+    /// Blocks while the disk blocks: a caller that wants to exit must race it against a time limit.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the store closing.

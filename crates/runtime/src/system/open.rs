@@ -1,4 +1,4 @@
-//! Rules, folders and agents of the configuration.
+//! Creation of rules, folders and agents from the configuration.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -68,10 +68,10 @@ fn check_tool(
     Err(StartError::new(StartErrorKind::Config, message).hint(hint))
 }
 
-/// Returns the first error in the folders before anything else happens.
+/// Checks the folders before any other step. Returns the first error.
 pub(super) fn check_folders(options: &SystemOptions) -> Result<(), StartError> {
     workspace(&options.folder, &options.config)?;
-    // Before the first model call is paid for.
+    // Checked before the first model call causes cost.
     let recording = options.record.as_deref();
     match recording.filter(|file| file.is_dir() || !folder_of(file).is_dir()) {
         None => Ok(()),
@@ -132,7 +132,8 @@ pub(super) fn agent(
     };
     let mut workspace = workspace(parts.folder_of(setup), &parts.config)?
         .reserve(parts.store_files.iter().cloned());
-    // The model is told to read long output there. If the folder could not be created, there is nothing to read.
+    // The prompt refers the model to this folder for long output. If the folder could not be created, no such output
+    // exists.
     if let Ok(with_spill) = workspace.clone().allow(spill.path(), FolderAccess::Read) {
         workspace = with_spill;
     }

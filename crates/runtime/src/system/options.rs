@@ -13,13 +13,13 @@ use allstop_tools::Prompter;
 
 use crate::config::{Config, ModelConfig};
 
-/// Options of a system: everything that the binary reads from flags, files, environment and home folder.
+/// Options of a system: all values that the binary reads from flags, files, environment and home folder.
 pub struct SystemOptions {
     /// The configuration, after flags have overridden it.
     pub config: Config,
-    /// The model; `None` takes the model of the configuration.
+    /// The model; `None` for the model of the configuration.
     pub model: Option<ModelChoice>,
-    /// File to record the model's answers in, as a script.
+    /// File for a script with the recorded answers of the model.
     pub record: Option<PathBuf>,
     /// Finds an API key by the name of its environment variable.
     pub keys: KeyLookup,
@@ -27,23 +27,23 @@ pub struct SystemOptions {
     pub store: StoreChoice,
     /// Working directory of tools, hooks and guardrails.
     pub folder: PathBuf,
-    /// Folder for output that is too long for memory, with a subfolder per session.
+    /// Folder for output that is too long for memory, with a subfolder for each session.
     pub spill_folder: PathBuf,
-    /// Files and folders that no file tool touches, wherever they are, beside those of the store.
+    /// Files and folders that file tools must not access, in addition to the files of the store.
     pub reserved: Vec<PathBuf>,
-    /// Runtimes, containment, clock and ids. The grace of the configuration, if any, takes precedence.
+    /// Runtimes, containment, clock and ids. A configured grace period takes precedence.
     pub scopes: RootOptions,
     /// Prompter that decides whether a call may run.
     pub prompter: Arc<dyn Prompter>,
     /// Variables that tools' commands and MCP servers do not inherit: secrets, which could reach the model in their
-    /// output. The configuration can exempt some.
+    /// output. The configuration can exempt some of them.
     pub hidden_variables: Vec<std::ffi::OsString>,
     /// Process that the log names as the owner of the turns.
     pub owner: Option<ProcessIdentity>,
 }
 
 impl SystemOptions {
-    /// Creates the root scope of the system, with the grace of the configuration.
+    /// Creates the root scope of the system, with the configured grace period.
     pub fn root(&self) -> Scope {
         let mut scopes = self.scopes.clone();
         if let Some(grace) = self.config.deadlines.grace {
@@ -71,20 +71,20 @@ pub enum ModelChoice {
     Scripted(PathBuf),
     /// A model of a provider.
     Named {
-        /// Name of the model; with a URL the server's own name for it, taken literally.
+        /// Name of the model. With a URL, the server's own name for the model, used literally.
         name: String,
         /// URL of an OpenAI-compatible server.
         base_url: Option<String>,
     },
     /// An existing model.
     Given(Arc<dyn Model>),
-    /// None: each session chooses its own ([`SessionSetup::model`](super::SessionSetup::model)).
+    /// No model: each session chooses one ([`SessionSetup::model`](super::SessionSetup::model)).
     PerSession,
 }
 
 impl ModelChoice {
-    /// Choice of the configuration; `None` if it names no model. With a URL every name but that of a script is the server's
-    /// own.
+    /// Returns the model that the configuration names; `None` if it names no model. With a URL, every name except that
+    /// of a script is the server's own name.
     pub fn of(config: &ModelConfig) -> Option<Self> {
         let name = config.name.as_deref()?;
         Some(match script_of(name) {
@@ -97,13 +97,14 @@ impl ModelChoice {
     }
 }
 
-/// The script that a name means. In messages and receipts a second colon stands behind the name of a provider.
+/// Returns the script that a model name refers to. In messages and receipts, a second colon follows the name of the
+/// provider.
 pub(crate) fn script_of(name: &str) -> Option<&str> {
     let script = name.strip_prefix("script:")?;
     Some(script.strip_prefix(':').unwrap_or(script))
 }
 
-/// Name of a model with the absolute path of its script, if it names a script file.
+/// Returns the name of a model, with the absolute path of its script if it names a script file.
 pub(super) fn name_anywhere(name: &str) -> String {
     let path = script_of(name).and_then(|file| std::path::absolute(file).ok());
     match path
@@ -119,16 +120,16 @@ pub(super) fn name_anywhere(name: &str) -> String {
 /// Choice of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreChoice {
-    /// A file; its folder must exist.
+    /// A file in an existing folder.
     Sqlite(PathBuf),
-    /// Memory, for the life of the process.
+    /// Memory, while the process runs.
     Memory,
-    /// Servers of NATS, for several machines.
+    /// NATS servers, for several machines.
     Nats(Box<NatsOptions>),
 }
 
 impl StoreChoice {
-    /// The file beside the store that holds what a person typed in chats.
+    /// The file next to the store that contains a person's input in chats.
     pub fn history_file(&self) -> Option<PathBuf> {
         let Self::Sqlite(path) = self else {
             return None;

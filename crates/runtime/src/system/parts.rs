@@ -26,7 +26,7 @@ impl SystemStore {
             StoreChoice::Sqlite(path) => Arc::new(SqliteLog::open(path).await?),
             StoreChoice::Memory => Arc::new(MemoryLog::new()),
             StoreChoice::Nats(options) => {
-                // On the heap: the connection is large, and most systems have none.
+                // Boxed, because the connection is large and most systems have none.
                 let opened = Box::pin(NatsLog::open((**options).clone(), scope)).await?;
                 return Ok(Self {
                     log: opened.as_log(),
@@ -37,21 +37,21 @@ impl SystemStore {
         Ok(Self { log, nats: None })
     }
 
-    /// Its log. Close it after the last use.
+    /// The log of the store. Close it after the last use.
     pub fn log(&self) -> &Arc<dyn Log> {
         &self.log
     }
 
-    /// The servers that several machines share, if it is on such.
+    /// The NATS servers that several machines share; `None` for other stores.
     pub fn nats(&self) -> Option<&NatsLog> {
         self.nats.as_ref()
     }
 }
 
-/// Opens a store, for commands that run no agent. Work of the store runs in `scope`.
+/// Opens a store for commands that run no agent. Work of the store runs in `scope`.
 ///
 /// # Errors
-/// The file is garbage, read-only, on a full disk, busy, or of a newer version.
+/// Returns an error if the file is corrupt, read-only, on a full disk, busy, or of a newer version.
 ///
 /// # Cancel safety
 /// Dropping the future may leave an empty store.
@@ -59,10 +59,10 @@ pub async fn open_store(choice: &StoreChoice, scope: &Scope) -> Result<SystemSto
     SystemStore::open(choice, scope).await
 }
 
-/// Makes the model of a configuration. Sends nothing.
+/// Creates the model of a configuration. Sends no request.
 ///
 /// # Errors
-/// No model is named, its key is missing, or its script is not valid.
+/// Returns an error if no model is configured, its key is missing, or its script is invalid.
 pub fn open_model(options: &SystemOptions) -> Result<Arc<dyn Model>, StartError> {
     let config = &options.config.model;
     let choice = options.model.clone().or_else(|| ModelChoice::of(config));

@@ -1,4 +1,4 @@
-//! Sessions of a system: each has one owner, behind the handle of `allstop-session`.
+//! Sessions of a system. Each session has one owner, which callers reach through the handle of `allstop-session`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,14 +24,14 @@ use crate::agent_executor::{AgentExecutor, AgentExecutorOptions};
 use crate::error::StartError;
 use crate::prompt::{ComposedPrompt, ProjectInstructions};
 
-/// An open session, with the remains of an earlier process.
+/// An open session, with the unfinished work of an earlier process.
 #[derive(Debug)]
 pub struct OpenSession {
     /// Handle of the session.
     pub session: Session,
     /// Turn that an earlier process left unfinished; it was rolled back.
     pub interrupted: Option<InterruptedTurn>,
-    /// Background work of earlier processes that the log did not record as ended.
+    /// Background work of earlier processes without a recorded end.
     pub found: Vec<UnendedWork>,
     /// The project's instructions in its system prompt.
     pub instructions: ProjectInstructions,
@@ -42,7 +42,7 @@ pub struct OpenSession {
 pub struct InterruptedTurn {
     /// Beginning of the user's message.
     pub input: Arc<str>,
-    /// Tool calls that had started and have no recorded end: they may have completed.
+    /// Tool calls that had started and have no recorded end. They may have completed.
     pub unknown_calls: Vec<StartedCall>,
 }
 
@@ -57,10 +57,10 @@ fn interrupted(before: &SessionState) -> Option<InterruptedTurn> {
 }
 
 impl System {
-    /// Creates a session, with a new id unless one is given. The session never sleeps, since its opener waits for it.
+    /// Creates a session, with a new id if `id` is `None`. The session never sleeps, since its opener waits for it.
     ///
     /// # Errors
-    /// A session with this id already exists, the folder cannot be used, or the store failed.
+    /// Returns an error if a session with this id already exists, the folder cannot be used, or the store failed.
     ///
     /// # Cancel safety
     /// Dropping the future may leave a session without a turn.
@@ -81,11 +81,12 @@ impl System {
         })
     }
 
-    /// Opens an existing session. On return, everything that a crash left unfinished has an end in the log, and the
-    /// processes that an earlier process's keepers kill are dead, or one second has passed.
+    /// Opens an existing session. On return, all work that a crash left unfinished has an end in the log. The processes
+    /// that the keepers of an earlier process kill are dead, or one second has passed.
     ///
     /// # Errors
-    /// The session does not exist, is open in another process, or cannot be read, or the store failed.
+    /// Returns an error if the session does not exist, is open in another process, or cannot be read, or if the store
+    /// failed.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the session unchanged or recovered.
@@ -94,7 +95,7 @@ impl System {
         id: SessionId,
         setup: SessionSetup,
     ) -> Result<OpenSession, StartError> {
-        // Read before the session is opened: afterwards the log no longer shows what was interrupted.
+        // Read before the session is opened: afterwards the log no longer shows the interrupted work.
         let (before, owner) = read_session_end(&*self.parts.log, &id).await?;
         let setup = Arc::new(setup);
         let prompt = self.compose_prompt(&setup).await?;
@@ -108,7 +109,7 @@ impl System {
         })
     }
 
-    /// Composes the system prompt on a thread in the scope: a disk may hang.
+    /// Composes the system prompt on a thread in the scope, because a disk may hang.
     async fn compose_prompt(
         &self,
         setup: &Arc<SessionSetup>,
@@ -122,9 +123,9 @@ impl System {
         composing.await.map_err(open::bug)
     }
 
-    /// An executor of tasks that runs the agents of this system, each context in a session of its own. The sessions
-    /// sleep while no turn or background work runs. A permission question that goes to the subscribers becomes a question
-    /// of the task to its client.
+    /// Creates an executor of tasks that runs the agents of this system, each context in a separate session. The
+    /// sessions sleep while no turn or background work runs. A permission question to the subscribers becomes a
+    /// question of the task to its client.
     pub fn agent_executor(
         &self,
         setup: SessionSetup,
@@ -150,7 +151,8 @@ impl System {
         self.sessions_with(setup, Some(prompt), options)
     }
 
-    /// Settings that a session with the configured model records. One with a model of its opener's records none.
+    /// Settings that a session with the configured model records. A session with a model chosen by its opener records
+    /// none.
     fn settings(&self, setup: &SessionSetup) -> Option<Arc<SessionSettings>> {
         let parts = &self.parts;
         let model = parts.named_model.as_deref();
@@ -187,11 +189,12 @@ impl System {
     }
 }
 
-/// Creates the agents of sessions, with the tools, hooks, guardrails and permissions of the configuration or of the setup.
+/// Creates the agents of sessions, with the tools, hooks, guardrails and permissions of the configuration or of the
+/// setup.
 struct SystemAgents {
     parts: Arc<SystemParts>,
     setup: Arc<SessionSetup>,
-    /// The prompt of the only session; `None`: each session's is composed when it opens.
+    /// The prompt of the only session. If `None`, each session's prompt is composed when the session opens.
     prompt: Option<Arc<ComposedPrompt>>,
 }
 
@@ -209,7 +212,7 @@ impl AgentSource for SystemAgents {
         let (parts, setup) = (Arc::clone(&self.parts), Arc::clone(&self.setup));
         let prompt = self.prompt.clone();
         let scope = request.scope.clone();
-        // On a dedicated thread: it creates and opens folders, and a disk may hang.
+        // On a dedicated thread, because it creates and opens folders, and a disk may hang.
         let spec = WorkSpec::new(ItemKind::Thread, "opening the session's folders");
         let making = scope.spawn_blocking(spec, move |_| {
             let prompt = prompt.unwrap_or_else(|| Arc::new(setup_prompt(&parts, &setup)));

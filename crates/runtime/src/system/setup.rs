@@ -1,4 +1,4 @@
-//! Parts of a session that its opener chooses in the place of the configuration.
+//! Parts of a session that its opener chooses instead of the configuration.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ pub enum QuestionRecipient {
     Prompter,
 }
 
-/// Parts of a session that its opener chooses. What it leaves out comes from the configuration.
+/// Parts of a session that its opener chooses. The configuration supplies all other parts.
 #[derive(Debug, Clone, Default)]
 pub struct SessionSetup {
     /// Recipient of permission questions.
@@ -42,24 +42,24 @@ pub struct SessionSetup {
     pub hooks: Vec<Arc<dyn Hook>>,
     /// Policy for a message that arrives while a turn runs.
     pub follow_up: Option<FollowUp>,
-    /// Mode of its permissions, which its opener may change.
+    /// Mode of the session's permissions, which the opener may change.
     pub mode: Option<ModeSwitch>,
 }
 
 /// Choice of a system prompt.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum SystemPrompt {
-    /// The one of the configuration or the default one, with the project's instructions.
+    /// The configured or default prompt, with the project's instructions.
     #[default]
     Configured,
-    /// The same, then this text.
+    /// The configured or default prompt with the project's instructions, followed by this text.
     Appended(Arc<str>),
-    /// This text alone.
+    /// Only this text.
     Replaced(Arc<str>),
 }
 
 impl SessionSetup {
-    /// Composes the system prompt of a session in this folder. Reads files: call it on a thread that may block.
+    /// Composes the system prompt of a session in this folder. Reads files, so call it on a thread that may block.
     pub(super) fn prompt(&self, config: &Config, folder: &Path, now: Timestamp) -> ComposedPrompt {
         let tools = match &self.tools {
             Some(_) => PromptTools::Chosen,
@@ -76,14 +76,15 @@ impl SessionSetup {
 
 /// Chooses the tools of one session.
 pub trait SessionTools: Send + Sync + fmt::Debug {
-    /// The tools that the session offers of these built-in ones, also under other names.
+    /// Returns the built-in tools that the session offers, possibly under other names.
     fn builtin(&self, tools: Vec<Arc<dyn Tool>>) -> Vec<Arc<dyn Tool>>;
 
     /// True if the session offers sub-agents.
     fn has_sub_agents(&self) -> bool;
 
-    /// Tools beside the built-in ones and those of `servers`, the MCP servers; they may change while the session is open.
-    /// `on_late_answer` is to be called for an answer that comes after the end of its call.
+    /// Tools in addition to the built-in tools and to those of `servers`, the MCP servers. They may change while the
+    /// session is open. The implementation must call `on_late_answer` for an answer that arrives after the end of its
+    /// call.
     fn source(
         &self,
         servers: Arc<dyn ToolSource>,

@@ -13,7 +13,8 @@ pub(super) struct SpillFolder {
 }
 
 impl SpillFolder {
-    /// Creates the folder. If that fails, long output is cut, with a note. Blocks as long as the disk does.
+    /// Creates the folder. If the creation fails, long output is truncated, with a note. May block as long as the disk
+    /// blocks.
     pub(super) fn make(path: PathBuf, cleanup: Arc<CleanupThreads>) -> Self {
         if let Err(error) = super::open::make_folder(&path) {
             tracing::warn!(path = %path.display(), %error, "no folder for long output");
@@ -30,7 +31,7 @@ impl Drop for SpillFolder {
     fn drop(&mut self) {
         let path = std::mem::take(&mut self.path);
         self.cleanup.begin("removing an empty folder", move || {
-            // A folder that holds output stays.
+            // Has no effect on a folder that contains output.
             drop(std::fs::remove_dir(&path));
         });
     }

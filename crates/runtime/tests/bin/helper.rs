@@ -85,7 +85,7 @@ async fn own(args: &[&str]) -> Result<(), Failure> {
     let session = open.session;
     session.send("go")?.outcome().await;
     if mode == "say" {
-        // The owner handles requests in order: this reply proves that it has written all records of the turn.
+        // The owner handles requests in order, so this reply proves that the owner has written all records of the turn.
         if session.detach(&"none".into()).await.is_ok() {
             return Err("there is no such work".into());
         }

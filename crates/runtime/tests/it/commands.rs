@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{Place, one_turn, sleepers, token, user, wait_until, within};
 
-/// Upper bound for "without a wait": shorter than every wait that a hang would cause.
+/// Upper bound for a reaction without a wait: shorter than every wait that a hang would cause.
 const SOON: Duration = Duration::from_secs(8);
 
 fn hook(on: &str, command: &str) -> String {

@@ -208,7 +208,7 @@ fn every_hook_moment_is_documented() {
         .find(|section| section.starts_with("Hooks"));
     let rows = section.expect("there is a section").lines();
     let rows = rows.filter_map(|row| row.strip_prefix("| `")?.split_once('`'));
-    // The first row is the head of the table.
+    // The first row is the header of the table.
     let moments: Vec<&str> = rows.map(|(moment, _)| moment).skip(1).collect();
     let schema = schemars::schema_for!(HookMoment);
     let variants = schema.as_value()["oneOf"].as_array().expect("a choice");

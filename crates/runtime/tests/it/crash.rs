@@ -55,7 +55,7 @@ async fn attached_work_ends_with_its_owner_and_is_recorded() {
     owner.hear("ready");
     wait_until("it sleeps", || sleepers(&token) == 1).await;
     owner.kill();
-    // Resumes at once: the keeper may still be ending the work.
+    // Resumes at once, while the keeper may still be ending the work.
     let system = place.system("", vec![Reply::text("again")]).await;
     let open = within(system.resume_session("s1".into(), SessionSetup::default()))
         .await
@@ -116,7 +116,7 @@ async fn work_that_survives_a_kill_during_detaching_is_found() {
             let_go += 1;
             assert!(found.alive && found.detached, "round {round}: {found:?}");
         } else if found.alive {
-            // Detached, but killed before the owner could print it.
+            // The work was detached, but the owner was killed before it could print the id.
             assert!(found.detached, "round {round}: {found:?}");
         } else {
             assert_eq!(
@@ -126,7 +126,7 @@ async fn work_that_survives_a_kill_during_detaching_is_found() {
             );
         }
         within(open.session.close()).await;
-        // The log names the keeper, which ends the surviving work.
+        // The log contains the keeper, which ends the surviving work.
         drop(signal(&keeper, ProcessSignal::Term));
         wait_until("it ends", || sleepers(&token) == 0 && !is_alive(&keeper)).await;
     }

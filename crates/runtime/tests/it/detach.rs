@@ -162,7 +162,7 @@ async fn one_append_detaches_all_possible_work() {
     assert!(receipt.quiet(), "{receipt:?}");
     let background = receipt.items().iter();
     let background = background.filter(|item| item.kind == ItemKind::Background);
-    // What was detached is named, and not covered.
+    // The receipt lists detached work, but does not cover it.
     let outside = ItemState::StillRunning {
         why: NotStoppedReason::OutsideExtent,
     };
@@ -177,7 +177,7 @@ async fn one_append_detaches_all_possible_work() {
     within(session.close()).await;
     assert!(root.is_quiet());
 
-    // Whoever opens it can stop all of it at once.
+    // A process that opens the session can stop all of the work at once.
     let session = sessions.resume(session.id().clone()).await.unwrap();
     let preview = session.preview(&StopTarget::TurnAndBackground);
     assert_eq!(preview.items().len(), 2, "{preview:?}");

@@ -224,7 +224,7 @@ fn receipt_of_a_wider_stop_takes_the_place_of_the_account_of_its_turn() {
     assert_valid("envelope", &envelope);
 }
 
-/// The envelope had the one that was added last, and the log another one.
+/// Regression test: the envelope contained the stop that was added last, and the log another one.
 #[test]
 fn last_of_two_stops_of_one_millisecond_does_not_depend_on_their_order() {
     let of = |id: &str| Arc::new(receipt_of(id, NotStoppedReason::OutsideExtent));
@@ -237,7 +237,7 @@ fn last_of_two_stops_of_one_millisecond_does_not_depend_on_their_order() {
     }
 }
 
-/// The envelope as JSON, without the values that each run has anew.
+/// Formats the envelope as JSON, without the values that differ in each run.
 fn without_chance(envelope: &Envelope) -> String {
     let text = serde_json::to_string_pretty(envelope).expect("it is JSON");
     let lines = text.lines().map(|line| {

@@ -41,7 +41,7 @@ async fn within<T>(test: impl Future<Output = T>) -> T {
     tokio::time::timeout(TEST_MAX, test).await.expect("no hang")
 }
 
-/// A temporary folder that holds a working directory, a store and output.
+/// A temporary folder with a working directory, a store and output.
 struct Place(TempDir);
 
 impl Place {
@@ -60,7 +60,7 @@ impl Place {
     fn options(&self, config: &str, model: Option<ScriptedModel>) -> SystemOptions {
         let mut config =
             Config::parse(Path::new("test.toml"), config).expect("the configuration is right");
-        // The default prompt names the folder, and so no count of tokens would be the same in two runs.
+        // The default prompt contains the folder, so the token count would differ between runs.
         config.system_prompt.get_or_insert_default();
         let keeper = KeeperProgram {
             executable: HELPER.into(),
@@ -108,8 +108,8 @@ async fn one_turn(system: &System, prompt: &str) -> Arc<MessageOutcome> {
     outcome
 }
 
-/// Waits until the owner has opened the session and recorded the remains of earlier processes: it handles requests in
-/// order.
+/// Waits until the owner has opened the session and recorded the unfinished work of earlier processes. The owner
+/// handles requests in order.
 async fn owner_answers(session: &Session) {
     let detached = session.detach_background().await;
     assert!(detached.expect("the store works").is_empty());
@@ -131,7 +131,7 @@ async fn records_of(system: &System, id: &str) -> Vec<SessionRecord> {
         .collect()
 }
 
-/// A number for `sleep` that no other test uses, which identifies the processes by their command line.
+/// Returns a number for `sleep` that no other test uses. The number identifies the processes by their command line.
 fn token() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!(
@@ -141,7 +141,7 @@ fn token() -> String {
     )
 }
 
-/// Number of processes that sleep with this number, counted in `/proc` and not in Allstop's own records.
+/// Number of processes that sleep with this number. Counts them in `/proc`, and not in Allstop's own records.
 fn sleepers(token: &str) -> usize {
     let processes = std::fs::read_dir("/proc")
         .expect("there is /proc")
@@ -154,7 +154,7 @@ fn sleepers(token: &str) -> usize {
     processes.filter(|entry| is_sleeper(entry.path())).count()
 }
 
-/// Polls for a change in a different process, which has no event that a test could await.
+/// Polls for a change in another process, because a test cannot await events of that process.
 async fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) -> Duration {
     let start = Instant::now();
     while !is_so() {

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::{Place, one_turn, user, wait_until, within};
 
-/// A server in a few lines of shell, with one tool that returns its arguments.
+/// A server in a few lines of shell script, with one tool that returns its arguments.
 const SERVER: &str = r#"
 while read -r line; do
   id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
@@ -27,7 +27,7 @@ done
 echo ended >ended
 "#;
 
-/// A place with the server's program, and the configuration that names it.
+/// Creates a place with the server's program, and the configuration of the server.
 fn place() -> (Place, String) {
     let place = Place::new();
     std::fs::write(place.file("server.sh"), SERVER).expect("it can be written");

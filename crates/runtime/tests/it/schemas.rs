@@ -26,7 +26,7 @@ fn published(name: &str) -> Value {
     serde_json::from_str(&text).expect("it is JSON")
 }
 
-/// Compares with the published schema. `UPDATE_SCHEMAS=1` rewrites the file.
+/// Compares a schema with the published schema. `UPDATE_SCHEMAS=1` rewrites the file.
 #[expect(
     clippy::disallowed_methods,
     reason = "a switch for people who run the tests"
@@ -36,7 +36,7 @@ fn assert_current(name: &str, schema: &Schema) {
     if std::env::var("UPDATE_SCHEMAS").is_ok() {
         std::fs::write(path(name), &current).expect("it can be written");
     }
-    // As values: the order of keys depends on the features of the JSON library.
+    // Compares values, because the order of keys depends on the features of the JSON library.
     assert!(
         published(name) == json!(schema),
         "schemas/{name}.schema.json is not what the code says; run with UPDATE_SCHEMAS=1"

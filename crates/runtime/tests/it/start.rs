@@ -1,4 +1,4 @@
-//! Errors of the start of a system or a session: one line, with a hint.
+//! Errors during the start of a system or a session: one line, with a hint.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -101,7 +101,7 @@ async fn scripts() {
     assert!(bad.contains("bad.yaml:2:5"), "{bad}");
     let none = refused(script("none.yaml"), StartErrorKind::Script).await;
     assert!(none.contains("none.yaml"), "{none}");
-    // Also beside a URL, which may come from the environment.
+    // Also in combination with a URL, which may come from the environment.
     let mut beside_url = script("none.yaml");
     beside_url.config.model.base_url = Some("http://127.0.0.1:1".to_owned());
     refused(beside_url, StartErrorKind::Script).await;

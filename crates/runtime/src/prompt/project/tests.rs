@@ -1,4 +1,4 @@
-//! Files that are missing, long, foreign, or no files.
+//! Missing files, long files, files of other users, and other file types.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A repository with a folder `a/b`; its root.
+/// Creates a repository with a folder `a/b`. Returns its root.
 fn place() -> (TempDir, PathBuf) {
     let place = tempfile::tempdir().unwrap();
     let root = place.path().canonicalize().unwrap();
@@ -16,7 +16,7 @@ fn place() -> (TempDir, PathBuf) {
     (place, root)
 }
 
-/// The only reason why a file was left out.
+/// Returns the only reason why a file was left out.
 fn reason(found: &ProjectInstructions) -> &str {
     assert!(found.files.is_empty(), "{found:?}");
     let [reason] = &*found.left_out else {
@@ -41,7 +41,7 @@ fn files_are_read_from_the_root_down() {
     let text = found.text();
     let (first, second) = (text.find("root\n"), text.find("deep"));
     assert!(first.is_some() && first < second, "{text}");
-    // A sibling's instructions are not this folder's.
+    // The instructions of a sibling folder do not apply to this folder.
     let above = ProjectInstructions::read(&root, &root.join("a"));
     assert_eq!(above.files.len(), 1);
     assert_eq!(
@@ -53,7 +53,7 @@ fn files_are_read_from_the_root_down() {
 #[test]
 fn long_files_are_cut_at_a_character() {
     let (_place, root) = place();
-    // Each character has three bytes, which do not divide the limit.
+    // Each character has three bytes, and the limit is not a multiple of three.
     fs::write(root.join("AGENTS.md"), "€".repeat(FILE_BYTES_MAX)).unwrap();
     let found = ProjectInstructions::read(&root, &root);
     let [file] = &*found.files else {

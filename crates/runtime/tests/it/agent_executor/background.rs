@@ -1,4 +1,4 @@
-//! Attached background work of a turn: its task waits, within a limit.
+//! Attached background work of a turn: its task waits for the work, up to a limit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::support::{AgentTasks, TestAgents, WorkTool, answer, status_text, user, words};
 
-/// Limit of the wait for background work.
+/// Time limit of the wait for background work.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// A tool that starts background work, which ends when the gate opens.
@@ -85,7 +85,7 @@ async fn task_ends_after_its_attached_background_work() {
     let task = tasks.task(&started.task_id).await;
     assert_eq!(task.status.state, TaskState::Working);
     assert_eq!(answer(&task), "it builds", "the answer does not wait");
-    // The wait does not hold the session.
+    // The session is free during the wait.
     let next = tasks.run("m2", "Hello").await;
     assert_eq!(answer(&next), "next");
     gate.add_permits(1);
@@ -120,7 +120,7 @@ async fn cancel_stops_only_the_background_work_of_the_task() {
     let (tasks, _gate) = building(Attachment::Attached).await;
     let started = tasks.start("m1", "Build").await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    // A task without background work of its own does not stop that of another.
+    // A task without background work does not stop the background work of another task.
     let mut next = tasks.start("m2", "Hello").await;
     tasks.rest(&mut next).await;
     assert!(!tasks.root.is_quiet());
@@ -131,7 +131,7 @@ async fn cancel_stops_only_the_background_work_of_the_task() {
     assert!(tasks.root.is_quiet());
 }
 
-/// The later message is sent before the work of the earlier turn starts, or after it.
+/// The later message is sent before the work of the earlier turn starts, or after that.
 #[tokio::test(start_paused = true)]
 async fn stop_of_a_task_leaves_the_work_of_an_earlier_one() {
     for is_sent_before in [true, false] {

@@ -1,4 +1,4 @@
-//! Agents as the executor of tasks, over logs in memory.
+//! Agents as the executor of tasks, with logs in memory.
 
 mod background;
 mod order;

@@ -1,4 +1,4 @@
-//! Events of a task, and tasks of one context.
+//! Order of the events of a task, and of the tasks of one context.
 
 use allstop_core::record::SessionRecord;
 use allstop_core::{CauseKind, ContextId};
@@ -26,7 +26,7 @@ async fn answer_of_the_turn_becomes_an_artifact() {
     );
     let task = tasks.task(&started.task_id).await;
     assert_eq!(answer(&task), "It is 42.");
-    // The turn of the session `c1` names the task.
+    // The turn of the session `c1` has the id of the task.
     let records = logs
         .sessions
         .read(&stream_of(&"context-c1".into()), Version(1), 100);
@@ -72,7 +72,7 @@ async fn tasks_of_a_context_run_one_after_another() {
 async fn contexts_do_not_share_a_conversation() {
     let agents = TestAgents::new(vec![Reply::text("one"), Reply::text("two")]);
     let options = AgentExecutorOptions {
-        // The session of the first context is closed for the second one.
+        // The executor closes the session of the first context to open the second one.
         sessions_open_max: 1,
         ..AgentExecutorOptions::default()
     };

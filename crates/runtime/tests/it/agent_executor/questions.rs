@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::support::{AgentTasks, TestAgents, WorkTool, answer, status_text, user, words};
 
-/// A task whose only call waits for a permission.
+/// A task with one call, which waits for a permission.
 async fn asking(work: &WorkTool) -> (AgentTasks, TaskId) {
     let tool = work.clone();
     let agents = TestAgents::new(vec![
@@ -39,7 +39,7 @@ async fn asking(work: &WorkTool) -> (AgentTasks, TaskId) {
 async fn allowed_call_runs_in_the_same_turn() {
     let work = WorkTool::new();
     let (tasks, id) = asking(&work).await;
-    // The question stays open for as long as the client takes.
+    // The question stays open until the client answers, without a time limit.
     tokio::time::sleep(std::time::Duration::from_hours(2)).await;
     work.gate.add_permits(1);
     let mut replied = tasks.reply(&id, "m2", "Yes.").await;
@@ -85,7 +85,7 @@ async fn other_text_denies_and_reaches_the_model() {
 async fn cancel_of_a_task_that_asks_ends_its_turn() {
     let work = WorkTool::new();
     let (tasks, id) = asking(&work).await;
-    // The next task of the context waits behind the question.
+    // The next task of the context waits until the question is answered.
     let mut next = tasks.start("m2", "Hello").await;
     let outcome = tasks.cancel(&id).await;
     assert_eq!(outcome.task.status.state, TaskState::Canceled);

@@ -1,4 +1,4 @@
-//! Tasks whose process ended before the task did.
+//! Recovery of tasks after their process ended early.
 
 use std::sync::Arc;
 
@@ -12,14 +12,15 @@ use tokio::sync::Semaphore;
 
 use super::support::{AgentTasks, Logs, TestAgents, WorkTool, answer, soon, until_state};
 
-/// Runs a future in a runtime of its own and drops the runtime with all that still runs: a crash, seen from the log.
+/// Runs a future in a separate runtime, then drops the runtime with all work that still runs. In the log this looks
+/// like a crash.
 fn crash_after<T>(life: impl Future<Output = T>) -> T {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().build();
     runtime.expect("a runtime").block_on(life)
 }
 
-/// Never stores the answer.
+/// A log that never stores the answer.
 struct HoldsAnswer(Arc<Semaphore>);
 
 impl Processor for HoldsAnswer {
@@ -35,7 +36,7 @@ impl Processor for HoldsAnswer {
     }
 }
 
-/// The next life, in which the model has no reply.
+/// Simulates the next process, with a model that has no replies.
 async fn next_life(logs: &Logs) -> AgentTasks {
     let agents = TestAgents::new(Vec::new());
     AgentTasks::over(logs, agents, AgentExecutorOptions::default(), |parts| parts).await

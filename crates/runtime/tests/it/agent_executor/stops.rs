@@ -1,4 +1,4 @@
-//! Stops of tasks: nothing of a stopped task runs on, and its context continues.
+//! Stops of tasks: no work of a stopped task continues, but its context does.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ async fn no_tool_runs_after_a_cancel() {
         let task = &outcome.task;
         assert_eq!(task.status.state, TaskState::Canceled);
         assert!(task.artifacts.is_empty());
-        // The session is free at once, and its conversation is as it was before.
+        // The session is free at once, and its conversation is the same as before the task.
         let next = tasks.run("m2", "Hello").await;
         assert_eq!(answer(&next), "next");
         assert!(!tasks.last_request().contains("Work"));
@@ -63,7 +63,8 @@ async fn canceled_task_carries_the_receipt_of_its_turn() {
     assert!(items.iter().any(|item| &*item.id == "turn"), "{items:?}");
 }
 
-/// An executor that hears of no stop, as one that is dropped by the second signal to a server before it runs again.
+/// An executor that does not notice the stop. Example: the second signal to a server drops the executor before it runs
+/// again.
 struct UnheardExecutor(Arc<dyn Executor>);
 
 impl Executor for UnheardExecutor {
@@ -108,7 +109,7 @@ async fn receipt_names_the_turn_of_an_executor_that_was_dropped() {
     );
 }
 
-/// The tasks of a server belong to different users.
+/// The tasks of a server may belong to different users.
 #[tokio::test(start_paused = true)]
 async fn receipt_has_no_work_of_other_tasks_when_everything_is_stopped() {
     let work = WorkTool::new();
@@ -235,10 +236,10 @@ async fn stop_of_the_session_by_others_cancels_the_task() {
     assert_eq!(status_text(&task), "the turn ended: cancelled, user");
 }
 
-/// Moments of a short task, counted in yields of the test.
+/// Maximum number of moments in a short task, counted in yields of the test.
 const MOMENTS_MAX: usize = 120;
 
-/// Cancels a task after each number of yields. Returns the states before and after the cancels.
+/// Runs a task and cancels it, once for each number of yields. Returns the states before and after the cancels.
 async fn cancel_at_each_moment(asks: bool) -> [BTreeSet<&'static str>; 2] {
     let [mut before, mut after] = [BTreeSet::new(), BTreeSet::new()];
     for moment in 0..MOMENTS_MAX {
@@ -247,7 +248,7 @@ async fn cancel_at_each_moment(asks: bool) -> [BTreeSet<&'static str>; 2] {
         let tool = work.clone();
         let agents = TestAgents {
             asks,
-            // Replies by conversation: a stopped turn may have used none, one or both.
+            // Selects replies by conversation, because a stopped turn may have used none, one or both of them.
             model: Arc::new(ScriptedModel::new(vec![
                 Reply::text("").call("work", json!({})),
                 Reply::text("done"),
@@ -275,7 +276,7 @@ async fn cancel_at_each_moment(asks: bool) -> [BTreeSet<&'static str>; 2] {
             assert!(canceled.receipt.quiet(), "moment {moment}: {canceled:?}");
         }
         assert!(tasks.root.is_quiet(), "moment {moment}");
-        // The context takes the next message at once.
+        // The context accepts the next message at once.
         let next = tasks.run("m2", "Again").await;
         assert!(!matches!(
             next.status.state,
@@ -285,7 +286,7 @@ async fn cancel_at_each_moment(asks: bool) -> [BTreeSet<&'static str>; 2] {
     [before, after]
 }
 
-/// Runs the test as a task: tokio polls the future of a test once for many polls of tasks.
+/// Runs the test as a task. Tokio polls the test's own future only once for many polls of tasks.
 async fn as_task<T: Send + 'static>(test: impl Future<Output = T> + Send + 'static) -> T {
     let scope = Scope::root("driver", RootOptions::current());
     let spec = WorkSpec::new(ItemKind::Future, "driver");

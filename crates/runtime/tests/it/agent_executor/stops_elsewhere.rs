@@ -1,4 +1,4 @@
-//! Stops and answers in the session of a task, and work that outlives its task.
+//! Stops and answers through the session of a task, and work that outlives its task.
 
 use allstop_core::Cause;
 use std::time::Duration;
@@ -80,7 +80,7 @@ async fn work_that_outlives_its_task_is_previewed_and_stopped() {
         let (tasks, _gate) = building(attachment).await;
         let task = tasks.run("m1", "Build").await;
         assert_eq!(task.status.state, TaskState::Completed);
-        // The work of another task of the context is not its work.
+        // Work of another task in the context does not belong to this task.
         let other = tasks.run("m2", "Hello").await;
         let preview = tasks.manager.preview(&other.id, user()).await.unwrap();
         assert!(preview.items().is_empty(), "{preview:?}");
@@ -93,7 +93,7 @@ async fn work_that_outlives_its_task_is_previewed_and_stopped() {
         assert!(stopped.receipt.quiet(), "{stopped:?}");
         assert_eq!(&*stopped.receipt.items()[0].id, "bg_1", "{stopped:?}");
         assert_eq!(*stopped.receipt.cause(), user());
-        // The turn has used tokens. Its background work has not.
+        // The turn has used tokens, but its background work has not.
         assert_eq!(stopped.receipt.usage(), Usage::default());
         assert!(tasks.root.is_quiet());
         let again = soon(tasks.manager.cancel(&task.id, user())).await;
@@ -101,7 +101,7 @@ async fn work_that_outlives_its_task_is_previewed_and_stopped() {
     }
 }
 
-/// Regression: the task answered the question of the next turn with its first message.
+/// Regression test: the task answered the question of the next turn with its first message.
 #[tokio::test(start_paused = true)]
 async fn stop_of_a_question_answers_no_other_question() {
     for text in ["yes", "one"] {

@@ -1,4 +1,4 @@
-//! A task manager whose tasks run a scripted agent.
+//! A task manager with tasks that run a scripted agent.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,13 +22,13 @@ use allstop_tools::{PermissionPolicy, ToolRegistry};
 use futures::future::BoxFuture;
 use tokio::sync::Semaphore;
 
-/// Longest time of a wait in these tests.
+/// Maximum time of a wait in these tests.
 const SOON: Duration = Duration::from_secs(30);
 
-/// Makes the tools of a session.
+/// Creates the tools of a session.
 pub(super) type MakeTools = Arc<dyn Fn(&AgentRequest) -> Vec<ToolFn> + Send + Sync>;
 
-/// Agents with these tools. With `asks` every call needs a permission.
+/// Agents with these tools. If `asks` is true, every call needs a permission.
 #[derive(Clone)]
 pub(super) struct TestAgents {
     pub(super) model: Arc<ScriptedModel>,
@@ -79,18 +79,18 @@ impl AgentSource for TestAgents {
     }
 }
 
-/// Tasks of an agent, and everything below them.
+/// Tasks of an agent, and all their parts.
 pub(super) struct AgentTasks {
     /// Root of the sessions.
     pub(super) root: Scope,
     pub(super) model: Arc<ScriptedModel>,
     pub(super) manager: TaskManager,
-    /// Holds the executions.
+    /// Scope of the executions.
     pub(super) tasks: Scope,
     opened: Arc<OnceLock<Session>>,
 }
 
-/// Logs of one life of a process after the other.
+/// Logs that successive processes share.
 #[derive(Clone)]
 pub(super) struct Logs {
     pub(super) sessions: Arc<dyn Log>,
@@ -138,7 +138,7 @@ impl AgentTasks {
         let executor = AgentExecutor::new(sessions, "/tmp", options);
         let parts = Arc::new(change(executor.parts()));
         let log = Arc::clone(&logs.tasks);
-        // A tree of its own: a stop of all tasks reaches the sessions through the executor only.
+        // A separate tree, so that a stop of all tasks reaches the sessions only through the executor.
         let tasks = Scope::root("tasks", RootOptions::current());
         let scope = tasks.clone();
         let manager = TaskManager::open(log, scope, parts, TaskOptions::default()).await;
@@ -151,7 +151,7 @@ impl AgentTasks {
         }
     }
 
-    /// The session that was opened first.
+    /// The first opened session.
     pub(super) fn session(&self) -> &Session {
         self.opened.get().expect("a session is open")
     }
@@ -171,13 +171,13 @@ impl AgentTasks {
         self.manager.execute(request).await.expect("accepted")
     }
 
-    /// Runs a task to the end of its execution.
+    /// Runs a task until its execution ends.
     pub(super) async fn run(&self, message: &str, text: &str) -> Arc<Task> {
         let mut started = self.start(message, text).await;
         self.rest(&mut started).await
     }
 
-    /// The task behind the end of its execution.
+    /// Waits until the execution of a task ends. Returns the task.
     pub(super) async fn rest(&self, started: &mut AcceptedTask) -> Arc<Task> {
         words(started).await;
         self.task(&started.task_id).await
@@ -218,7 +218,7 @@ pub(super) async fn soon<T>(wait: impl Future<Output = T>) -> T {
     tokio::time::timeout(SOON, wait).await.expect("no hang")
 }
 
-/// Everything that a subscription still gives until the execution ends, in one word each.
+/// Collects the events of a subscription until the execution ends, as one word each.
 pub(super) async fn words(started: &mut AcceptedTask) -> Vec<String> {
     let mut words = Vec::new();
     loop {
@@ -276,7 +276,7 @@ pub(super) fn status_text(task: &Task) -> &str {
     }
 }
 
-/// Calls of a tool that works until it is stopped, or until a permit comes.
+/// Calls of a tool that works until it is stopped or a permit is added.
 #[derive(Debug, Clone)]
 pub(super) struct WorkTool {
     live: Arc<AtomicUsize>,
@@ -303,7 +303,7 @@ impl WorkTool {
         }
     }
 
-    /// A tool that ignores its scope.
+    /// Creates a tool that ignores its scope.
     pub(super) fn deaf() -> Self {
         Self {
             is_deaf: true,
@@ -319,7 +319,7 @@ impl WorkTool {
                 calls.live.fetch_add(1, Ordering::SeqCst);
                 let _live = LiveCall(Arc::clone(&calls.live));
                 calls.started.add_permits(1);
-                // Several moments at which a test can stop it.
+                // Creates several moments at which a test can stop the call.
                 for _ in 0..10 {
                     tokio::task::yield_now().await;
                 }
@@ -339,7 +339,7 @@ impl WorkTool {
         soon(self.started.acquire()).await.expect("open").forget();
     }
 
-    /// Number of calls that run.
+    /// Number of running calls.
     pub(super) fn live(&self) -> usize {
         self.live.load(Ordering::SeqCst)
     }

@@ -1,4 +1,4 @@
-//! Stops of tasks whose turn waits for an answer, or only for its background work, with the processes of its shell.
+//! Stops of tasks with a turn that waits for an answer, or only for its background work, and with shell processes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,11 +14,11 @@ use serde_json::json;
 use super::support::{request, soon, user, words};
 use crate::{Place, sleepers, token, wait_until};
 
-/// Every write asks, and no command does.
+/// Every write requires a permission; commands require none.
 const CONFIG: &str =
     "[permissions]\nallow = [\"shell\"]\nask = [\"write\"]\n[deadlines]\ngrace = \"300ms\"\n";
 
-/// A command in the background, then a question.
+/// Replies that start a command in the background and then cause a question.
 fn replies(command: &str) -> Vec<Reply> {
     let command = json!({"command": command, "background": true});
     let file = json!({"path": "x.txt", "content": "x"});
@@ -49,7 +49,7 @@ fn background(receipt: &Receipt) -> usize {
         .count()
 }
 
-/// The stop of the session takes longer than the grace, because the command ignores SIGTERM.
+/// The stop of the session takes longer than the grace period, because the command ignores SIGTERM.
 #[tokio::test(flavor = "multi_thread")]
 async fn stop_of_a_question_waits_for_the_force_of_its_session() {
     let (place, token) = (Place::new(), token());
@@ -75,7 +75,7 @@ async fn stop_of_a_question_waits_for_the_force_of_its_session() {
     system.close().await;
 }
 
-/// The answer waits for a slot when the stop comes, so no executor has the turn.
+/// The answer waits for a slot when the stop arrives, so no executor has the turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn stop_of_a_queued_answer_stops_the_turn_that_waits_for_it() {
     let (place, token) = (Place::new(), token());
@@ -91,7 +91,7 @@ async fn stop_of_a_queued_answer_stops_the_turn_that_waits_for_it() {
     let mut asked = manager.execute(request("m1", "Write")).await.unwrap();
     words(&mut asked).await;
     wait_until("it sleeps", || sleepers(&token) == 1).await;
-    // Holds the only slot, because its turn waits behind the question.
+    // Occupies the only slot, because its turn waits until the question is answered.
     let holder = manager.execute(request("m2", "Hold")).await.unwrap();
     let answer = TaskRequest {
         task_id: Some(asked.task_id.clone()),
@@ -106,7 +106,7 @@ async fn stop_of_a_queued_answer_stops_the_turn_that_waits_for_it() {
     system.close().await;
 }
 
-/// Nobody waits for the work of a failed task, and its end does not name it.
+/// No task waits for the work of a failed task, and the failure message does not list it.
 #[tokio::test(flavor = "multi_thread")]
 async fn inactivity_stops_the_background_work_of_the_task() {
     let (place, token) = (Place::new(), token());
@@ -131,7 +131,7 @@ async fn inactivity_stops_the_background_work_of_the_task() {
     system.close().await;
 }
 
-/// A task that has ended cannot be stopped, so it must not leave the work of its turn behind.
+/// An ended task cannot be stopped, so it must not leave work of its turn running.
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_turn_leaves_no_background_work() {
     let (place, token) = (Place::new(), token());
