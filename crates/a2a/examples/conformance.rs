@@ -1,4 +1,4 @@
-//! An agent for the A2A TCK (branch `1.0-dev`): the prefix of a message's id chooses what the agent does.
+//! An agent for the A2A TCK (branch `1.0-dev`). The prefix of a message's id selects the agent's behaviour.
 //!
 //! ```text
 //! cargo run -p allstop-a2a --example conformance -- 127.0.0.1:9999
@@ -23,7 +23,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde_json::json;
 
-/// Time that the task of the resubscription test works: twice the test's limit for a stream.
+/// Duration of the task in the resubscription test: twice the test's time limit for a stream.
 const LONG_WORK: Duration = Duration::from_secs(4);
 
 struct ConformanceAgent;
@@ -60,7 +60,7 @@ impl Executor for ConformanceAgent {
     }
 }
 
-/// Behaviour for a message with this id. Longer prefixes stand before shorter ones.
+/// Behaviour for a message with this id. Longer prefixes precede shorter ones.
 fn steps(id: &str) -> Vec<Step> {
     let write = |event| Step::Write(event);
     let work = || write(TaskEvent::state(TaskState::Working));
@@ -160,13 +160,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         root.clone(),
         Arc::new(TaskParts::of(ConformanceAgent)),
         TaskOptions {
-            // The kit sends each message id many times, and expects a task each time.
+            // The kit sends each message id many times, and expects a new task each time.
             repetition_max: Some(Duration::ZERO),
             ..TaskOptions::default()
         },
     );
     let manager = manager.await?;
-    // The kit's webhook is on this machine.
+    // The kit's webhook runs on this machine.
     let options = PushOptions {
         allowed: vec!["127.0.0.0/8".parse()?, "::1/128".parse()?],
         ..PushOptions::default()

@@ -1,4 +1,4 @@
-//! Limits of a request: the size of its body, and the time for which a client may send it.
+//! Limits of a request: the size of its body, and the time in which a client must send it.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(crate) type WholeRequest = axum::http::Request<Bytes>;
 pub(crate) enum BodyRefusal {
     TooLarge,
     TooSlow,
-    /// The body contains a key that JSON libraries interpret in a special way.
+    /// The body contains a key that the JSON library interprets as a different value.
     ReservedKey,
 }
 

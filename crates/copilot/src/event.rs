@@ -1,4 +1,4 @@
-//! Events of the protocol, with ids that are the same for every client and after a restart.
+//! Events of the protocol. Their ids are equal for every client and after a restart.
 
 use std::sync::Arc;
 
@@ -13,17 +13,17 @@ use uuid::Uuid;
 pub(crate) struct CopilotEvent {
     pub id: Uuid,
     pub timestamp: Timestamp,
-    /// The persisted event before it.
+    /// The preceding persisted event.
     #[serde(rename = "parentId")]
     pub parent_id: Option<Uuid>,
     /// Type of the event, such as `assistant.message`.
     #[serde(rename = "type")]
     pub kind: &'static str,
     pub data: Value,
-    /// True if it is not in the history.
+    /// True if the history does not contain the event.
     #[serde(skip_serializing_if = "is_false")]
     pub ephemeral: bool,
-    /// Sub-agent that it is about.
+    /// Sub-agent that the event concerns.
     #[serde(rename = "agentId", skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<Arc<str>>,
 }
@@ -36,7 +36,7 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// Id made from the session and the place of an event in it. The same place has the same id.
+/// Derives an id from the session and the position of an event in it. An equal position has an equal id.
 pub(crate) fn event_id(session: &SessionId, place: &str) -> Uuid {
     let mut digest = Sha256::new();
     digest.update(session.as_str());
@@ -60,7 +60,7 @@ mod tests {
         assert_eq!(id("s", "1"), id("s", "1"));
         assert_ne!(id("s", "1"), id("s", "2"));
         assert_ne!(id("s", "1"), id("t", "1"));
-        // No two pairs have one text.
+        // Different pairs never produce the same text.
         assert_ne!(id("s1", ""), id("s", "1"));
     }
 }

@@ -1,15 +1,16 @@
-//! Sessions for programs that use the GitHub Copilot SDKs, unmodified.
+//! Sessions for programs that use the GitHub Copilot SDKs without changes.
 //!
 //! A [`CopilotServer`] serves the sessions of a [`System`](allstop_runtime::System) over JSON-RPC 2.0 with
 //! `Content-Length` frames, on standard input and output or on a socket. The methods and events are those of the SDKs'
-//! protocol 3. Stops have more: every stop answers with a receipt, one call can be stopped alone, and a wait for an
-//! answer tells completed, stopped and timed out apart (`docs/copilot.md`).
+//! protocol 3. Stops offer more: every stop returns a receipt, one call can be stopped alone, and a wait for an answer
+//! distinguishes completed, stopped and timed out (`docs/copilot.md`).
 //!
 //! # Modules
-//! - `connection` reads requests and writes answers; `server` has the open sessions; `methods` are the requests.
-//! - `hosted` is one open session with its clients: their tools, hooks and questions, and the events that they get.
-//! - `translate` makes the protocol's events of a session's events, without a runtime.
-//! - `builtin` has the built-in tools under the names that the SDKs' users expect.
+//! - `connection` reads requests and writes answers; `server` holds the open sessions; `methods` implements the
+//!   requests.
+//! - `hosted` is one open session with its clients: their tools, hooks and questions, and the events sent to them.
+//! - `translate` converts a session's events to the protocol's events, without a runtime.
+//! - `builtin` provides the built-in tools with the names that the SDKs' users expect.
 
 mod builtin;
 mod connection;

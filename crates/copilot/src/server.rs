@@ -1,4 +1,4 @@
-//! The server: its clients share the open sessions of a system.
+//! The server. Its clients share the open sessions of a system.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,23 +16,24 @@ use tokio_util::sync::CancellationToken;
 use crate::connection::{Client, ClientId};
 use crate::hosted::HostedSession;
 
-/// Default time that a running turn of a session without a client waits for one that resumes it. A client that restarts
-/// is back within seconds; nobody pays for a turn that nobody sees any longer than this.
+/// Default time that a running turn of a session without clients waits for a client that resumes the session. A
+/// restarted client returns within seconds; after this time, a turn without a client must not cost more.
 pub const UNATTENDED_MAX_DEFAULT: Duration = Duration::from_mins(1);
 
 /// Options of a server.
 #[derive(Debug, Clone)]
 pub struct CopilotOptions {
-    /// Version that clients are told.
+    /// Version that the server reports to clients.
     pub version: Arc<str>,
-    /// Time for which a session whose last client vanished without a word keeps running. Then its turn and its background
-    /// work are stopped with cause `disconnect`, and it is closed; it can be resumed.
+    /// Maximum time that a session keeps running after its last client has disconnected without detaching. Afterwards,
+    /// its turn and its background work are stopped with cause `disconnect`, and the session is closed. It can be
+    /// resumed.
     pub unattended_max: Duration,
     /// Answer to a permission question that no client of its session answers.
     pub unasked: PermissionAnswer,
 }
 
-/// Serves the sessions of one system to clients of the Copilot SDKs. Clones are the same server.
+/// Serves the sessions of one system to clients of the Copilot SDKs. Clones refer to the same server.
 #[derive(Debug, Clone)]
 pub struct CopilotServer {
     inner: Arc<ServerInner>,
@@ -44,13 +45,13 @@ struct ServerInner {
     connections: Scope,
     options: CopilotOptions,
     clients: AtomicU64,
-    /// Cancelled when a client has asked the server to shut down.
+    /// Cancelled when a client requests a shutdown of the server.
     shutdown: CancellationToken,
 }
 
 impl CopilotServer {
-    /// A server of this system's sessions. The work of its connections runs in `connections`, which should not be below
-    /// the system's own scope: so the answers to its stops still arrive.
+    /// Creates a server for the sessions of this system. The work of its connections runs in `connections`, which
+    /// should not be below the system's own scope, so that answers to stops of the system still arrive.
     pub fn new(system: Arc<System>, connections: Scope, options: CopilotOptions) -> Self {
         Self {
             inner: Arc::new(ServerInner {
@@ -79,7 +80,7 @@ impl CopilotServer {
         ClientId(self.inner.clients.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Resolves when a client has asked the server to shut down.
+    /// Completes when a client requests a shutdown of the server.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -95,7 +96,7 @@ impl CopilotServer {
         self.inner.system.registry()
     }
 
-    /// The session with this id, if its clients can use it.
+    /// Returns the session with this id, if clients can use it.
     pub(crate) fn open_session(&self, id: &SessionId) -> Option<Arc<HostedSession>> {
         self.registry().find(id)?.part()
     }
@@ -105,8 +106,8 @@ impl CopilotServer {
         open.iter().filter_map(Session::part).collect()
     }
 
-    /// Begins to stop all work of a session and to close it: it can be resumed. `None` if it is not open, or not to be
-    /// closed. Dropping the handle takes nothing back.
+    /// Begins to stop all work of a session and to close the session, which can be resumed later. `None` if the session
+    /// is not open, or must not be closed. Dropping the handle does not cancel the close.
     pub(crate) fn close_session_if(
         &self,
         id: &SessionId,
@@ -116,7 +117,7 @@ impl CopilotServer {
         let hosted = |session: &Session| session.part::<HostedSession>();
         let is_chosen = |session: &Session| hosted(session).is_some_and(|own| is_to_close(&own));
         let (session, reservation) = self.registry().reserve_open(id, is_chosen)?;
-        // From now on no client finds it.
+        // From now on no client finds the session.
         let hosted = session.take_part::<HostedSession>()?;
         finish_work(
             self.connections(),
@@ -129,7 +130,7 @@ impl CopilotServer {
         )
     }
 
-    /// Detaches a client that is gone from all sessions. Each session that it leaves alone is closed after a time.
+    /// Detaches a disconnected client from all sessions. A session that is left without clients is closed after a time.
     pub(crate) fn detach_client(&self, client: &Arc<Client>) {
         for session in self.open_sessions() {
             if session.detach(client.id) {
@@ -138,10 +139,10 @@ impl CopilotServer {
         }
     }
 
-    /// Stops everything and closes all sessions. Returns their receipts.
+    /// Stops all work and closes all sessions. Returns their receipts.
     ///
     /// # Cancel safety
-    /// Dropping the future does not take the stops back.
+    /// Dropping the future does not cancel the stops.
     pub async fn close(&self, cause: &Cause) -> Vec<Arc<Receipt>> {
         let sessions = self.open_sessions();
         let closing = sessions

@@ -114,7 +114,7 @@ pub struct SessionOptions {
     pub hooks_max: Duration,
     /// Answer to permission questions while the session has no subscriber.
     pub unwatched: PermissionAnswer,
-    /// Time for which a question stays open after the last subscriber has left; then it is denied as
+    /// Maximum time that a question stays open after the last subscriber has left; then it is denied as
     /// [`PermissionAnswer::Unanswered`]. Long enough to return after a lost connection, and short enough that a turn
     /// does not wait overnight without result. `None` if a question stays open until it is answered or stopped.
     pub unanswered_after: Option<Duration>,

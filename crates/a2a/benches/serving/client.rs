@@ -1,4 +1,4 @@
-//! Client that keeps its connections open: it costs little, so the server is what is measured.
+//! Client that keeps its connections open. The client costs little, so the benchmark measures the server.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ pub(crate) struct Client {
 
 struct Connection {
     stream: TcpStream,
-    /// Names the connection in message ids.
+    /// Number of the connection, used in message ids.
     number: usize,
     messages_sent: usize,
     received: Vec<u8>,

@@ -1,4 +1,5 @@
-//! Baseline: the server library's own handler with its store in memory, and the same three events.
+//! Baseline: the server library's own handler with its store in memory, and with the three events of
+//! [`crate::product`].
 
 use std::net::SocketAddr;
 use std::sync::Arc;

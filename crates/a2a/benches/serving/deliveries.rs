@@ -1,4 +1,4 @@
-//! Times from an event's write to its arrival at each subscriber, and the event that is sent next.
+//! Times from the write of an event to its arrival at each subscriber, and the next event to send.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 
-/// Hands the writer of each execution to the benchmark, which writes its events.
+/// Passes the writer of each execution to the benchmark, which writes the events.
 pub(crate) struct LentWriter(pub(crate) mpsc::Sender<EventWriter>);
 
 impl Executor for LentWriter {
@@ -28,7 +28,7 @@ impl Executor for LentWriter {
     }
 }
 
-/// An event that readers of text recognise. It replaces the one before, so the task does not grow.
+/// An event that readers recognise by its text. It replaces the preceding event, so the task does not grow.
 pub(crate) fn marked_event(number: usize, padding_bytes: usize) -> TaskEvent {
     let text = format!("{}{}", marker(number), "x".repeat(padding_bytes));
     TaskEvent::artifact(Artifact {
@@ -37,12 +37,12 @@ pub(crate) fn marked_event(number: usize, padding_bytes: usize) -> TaskEvent {
     })
 }
 
-/// Text that only this event has.
+/// Text that occurs only in this event.
 pub(crate) fn marker(number: usize) -> String {
     format!("event {number:07};")
 }
 
-/// Arrivals of one event after another at a number of subscribers.
+/// Arrivals of one event at a time at a number of subscribers.
 #[derive(Debug)]
 pub(crate) struct Deliveries {
     epoch: Instant,
@@ -63,7 +63,7 @@ impl Deliveries {
         })
     }
 
-    /// Notes that a subscriber has the event.
+    /// Records that a subscriber has received the event.
     pub(crate) fn arrived(&self) {
         let sent_at = Duration::from_nanos(self.sent_at_ns.load(Ordering::Acquire));
         self.times
@@ -74,7 +74,7 @@ impl Deliveries {
         }
     }
 
-    /// Writes an event, and waits until all subscribers have it.
+    /// Writes an event, and waits until all subscribers have received it.
     pub(crate) async fn deliver(&self, events: &EventWriter, event: TaskEvent, subscribers: usize) {
         self.missing.store(subscribers, Ordering::Release);
         let now = u64::try_from(self.epoch.elapsed().as_nanos()).expect("a short time");
@@ -83,14 +83,14 @@ impl Deliveries {
         self.all_arrived.notified().await;
     }
 
-    /// Takes the times since the last call: of the event at this percentile.
+    /// Takes the times since the last call, and returns the time at this percentile.
     pub(crate) fn take_percentile(&self, at: usize) -> Duration {
         let mut times = std::mem::take(&mut *self.times.lock());
         percentile(&mut times, at)
     }
 }
 
-/// The smallest time that is at least as long as `at` percent of all.
+/// Returns the smallest time that is not shorter than `at` percent of all times.
 pub(crate) fn percentile(times: &mut [Duration], at: usize) -> Duration {
     times.sort_unstable();
     let rank = (times.len() * at).div_ceil(100).max(1);

@@ -15,7 +15,7 @@ use crate::deliveries::{Deliveries, LentWriter, marked_event};
 use crate::product;
 
 pub(crate) const SUBSCRIBERS: usize = 1_000;
-/// Events of a sample.
+/// Number of events in a sample.
 const EVENTS: usize = 20;
 const ROUNDS: usize = 20;
 
@@ -26,7 +26,7 @@ struct FanOut {
     deliveries: Arc<Deliveries>,
     reading: usize,
     events_written: usize,
-    /// Subscription that nobody reads.
+    /// Subscription that no code reads.
     _stalled: Option<TaskSubscription>,
 }
 

@@ -1,4 +1,5 @@
-//! A page of the list of tasks: it must not cost more in a store with more tasks, since messages wait meanwhile.
+//! A page of the list of tasks. Its cost must not increase with the number of tasks in the store, since messages wait
+//! meanwhile.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -5,7 +5,8 @@
 //! - stops while 1,000 executors run;
 //! - a page of a long list.
 //!
-//! Clients share the process and its processors with the server, so the times are upper limits, and the ratios count.
+//! Clients share the process and its processors with the server. The times are therefore upper limits, and only the
+//! ratios are meaningful.
 
 use std::process::ExitCode;
 

@@ -1,6 +1,6 @@
 //! Memory of this process.
 
-/// Resident memory in MB, where the system tells it.
+/// Resident memory in MB; `None` if the system does not report it.
 pub(crate) fn resident_mb() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status

@@ -23,7 +23,7 @@ use tokio::net::TcpListener;
 /// Owner of all tasks of [`begin`].
 pub(crate) const OWNER: &str = ANONYMOUS;
 
-/// The same three events as those of the baseline.
+/// Writes the three events of the baseline.
 pub(crate) struct ThreeEvents;
 
 impl Executor for ThreeEvents {
@@ -46,7 +46,7 @@ impl Executor for ThreeEvents {
     }
 }
 
-/// A scope of its own, with this grace.
+/// Creates a separate scope with this grace period.
 pub(crate) fn root(grace: Duration) -> Scope {
     let mut options = RootOptions::current();
     options.grace = grace;
@@ -76,7 +76,7 @@ pub(crate) async fn begin(manager: &TaskManager, id: usize, text: &str) -> Accep
     manager.execute(request).await.expect("a new message")
 }
 
-/// Serves all HTTP bindings, with all layers that `allstop serve` has.
+/// Serves all HTTP bindings, with all layers of `allstop serve`.
 pub(crate) async fn serve(scope: &Scope, manager: TaskManager) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");

@@ -13,9 +13,9 @@ use crate::client::Client;
 use crate::product::ThreeEvents;
 use crate::{default_handler, product};
 
-/// Few and many clients at once.
+/// Few and many concurrent clients.
 const CONNECTIONS: [usize; 2] = [8, 64];
-/// Messages of a sample: about a tenth of a second.
+/// Number of messages in a sample, which takes about a tenth of a second.
 const MESSAGES: usize = 1_920;
 const ROUNDS: usize = 15;
 
@@ -48,7 +48,7 @@ pub(crate) fn run(suite: &mut BenchSuite, runtime: &Runtime) {
                 .against("the library's default handler", sample(baseline))
                 .ratio_at_most(1.0),
         );
-        // Without a goal: the baseline keeps nothing.
+        // Without a goal, because the baseline stores nothing.
         suite.run(
             Figure::new(sqlite, sample(durable))
                 .rounds(ROUNDS)
@@ -57,9 +57,9 @@ pub(crate) fn run(suite: &mut BenchSuite, runtime: &Runtime) {
     }
 }
 
-/// Time of all messages, sent over these connections.
+/// Returns a function that measures the time of all messages, sent over these connections.
 fn sample(runtime: &Runtime, server: SocketAddr, connections: usize) -> impl FnMut() -> Duration {
-    // The two figures share the baseline, where a repeated message id is a new task.
+    // The two figures share the baseline, which creates a new task for a repeated message id.
     let mut client = runtime.block_on(Client::connect(server, connections));
     move || runtime.block_on(client.send(MESSAGES / connections))
 }

@@ -17,13 +17,13 @@ use crate::fan_out::SUBSCRIBERS;
 use crate::sse_reader::SseReader;
 use crate::{memory, product};
 
-/// Events of a sample.
+/// Number of events in a sample.
 const EVENTS: usize = 5;
 const ROUNDS: usize = 20;
-/// Together 16 MB: more than the buffers of a connection hold, so the server waits for the stalled subscriber.
+/// Together 16 MB: more than the buffers of a connection can contain, so the server waits for the stalled subscriber.
 const STALLING_EVENTS: usize = 256;
 const STALLING_EVENT_BYTES: usize = 64 * 1_024;
-/// Events during which the memory must not grow by more than what the log keeps of them.
+/// During these events, the memory must not grow by more than the part of them that the log keeps.
 const MEMORY_EVENTS: usize = 500;
 const MEMORY_GROWTH_MB_MAX: f64 = 16.0;
 
@@ -73,7 +73,7 @@ pub(crate) fn run(suite: &mut BenchSuite, runtime: &Runtime) {
         );
         suite.count("MB of all 2,000 connections, both ends", after, None);
     }
-    // It was only late: every event is there, in order.
+    // The subscriber was only late: it receives every event in order.
     runtime.block_on(async {
         for _ in 0..with_stalled.events_written {
             stalled.read_event().await;
@@ -100,10 +100,10 @@ impl SseFanOut {
         }
     }
 
-    /// Connects a subscriber that does not read, and writes more than its connection takes.
+    /// Connects a subscriber that does not read, and writes more than its connection can buffer.
     async fn stall_one(&mut self) -> SseReader {
         let stalled = SseReader::subscribe_small(self.server, &self.task).await;
-        // Another subscriber tells when the events are out.
+        // Another subscriber receives the events when they are written.
         let id = self.task.as_str().into();
         let subscription = self.manager.subscribe(&id, None).await;
         let mut subscription = subscription.expect("it runs");
@@ -111,7 +111,7 @@ impl SseFanOut {
             let event = self.next_event(STALLING_EVENT_BYTES);
             self.events.write(event).await.expect("nobody stops it");
         }
-        // The snapshot counts one.
+        // One more, because the snapshot counts as an item.
         for _ in 0..=STALLING_EVENTS {
             let item = subscription.next().await.expect("it runs");
             item.expect("the log is in memory");

@@ -7,7 +7,7 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use crate::deliveries::marker;
 
-/// Receive buffer of a subscriber that does not read, so that the server cannot send much.
+/// Receive buffer of a subscriber that does not read. Small, so that the server cannot send much.
 const STALLED_BUFFER_BYTES: u32 = 4 * 1_024;
 
 /// Reads the marked events of one task, in order.
@@ -18,13 +18,13 @@ pub(crate) struct SseReader {
 }
 
 impl SseReader {
-    /// Subscribes, and returns behind the snapshot of the task.
+    /// Subscribes, and returns after the snapshot of the task.
     pub(crate) async fn subscribe(server: SocketAddr, task: &str, next_event: usize) -> Self {
         let socket = TcpSocket::new_v4().expect("a socket");
         Self::over(socket, server, task, next_event).await
     }
 
-    /// The same with small buffers.
+    /// Like [`SseReader::subscribe`], but with small buffers.
     pub(crate) async fn subscribe_small(server: SocketAddr, task: &str) -> Self {
         let socket = TcpSocket::new_v4().expect("a socket");
         let sized = socket.set_recv_buffer_size(STALLED_BUFFER_BYTES);
@@ -48,14 +48,14 @@ impl SseReader {
         reader
     }
 
-    /// Reads the next event. All earlier ones were read before, so nothing can be missing.
+    /// Reads the next event. All earlier events were already read, so no event can be missing.
     pub(crate) async fn read_event(&mut self) {
         let marker = marker(self.next_event);
         self.read_behind(&marker).await;
         self.next_event += 1;
     }
 
-    /// Reads on until the text has come.
+    /// Reads until the text has arrived.
     async fn read_behind(&mut self, text: &str) {
         let (text, mut searched) = (text.as_bytes(), 0);
         loop {
@@ -66,7 +66,7 @@ impl SseReader {
                 self.received.drain(..searched + at + text.len());
                 return;
             }
-            // The text may begin at the end.
+            // The end of the received bytes may be the start of the text.
             searched = self.received.len().saturating_sub(text.len() - 1);
             let read = self.stream.read_buf(&mut self.received).await;
             let received = String::from_utf8_lossy(&self.received);

@@ -1,4 +1,5 @@
-//! Stops while 1,000 executors run: from the request to the receipt, which says that nothing of the task runs.
+//! Stops while 1,000 executors run. Measures the time from the request to the receipt, which reports that no work of
+//! the task runs.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,14 +18,14 @@ use crate::deliveries::percentile;
 use crate::product;
 
 const TASKS: usize = 1_000;
-/// Enough samples for a p99 that is more than the worst few.
+/// Enough samples that the p99 does not depend on a few outliers.
 const SINGLE_ROUNDS: usize = 1_000;
 const ROUNDS: usize = 20;
 const GRACE: Duration = Duration::from_millis(100);
-/// Text of a message whose executor does not hear a stop.
+/// Text of a message with an executor that ignores a stop.
 const DEAF: &str = "deaf";
 
-/// Waits for a stop, and hears it unless the message says otherwise.
+/// Waits for a stop and obeys it, unless the message is [`DEAF`].
 struct Waits(mpsc::Sender<()>);
 
 impl Executor for Waits {
@@ -85,7 +86,7 @@ pub(crate) fn run(suite: &mut BenchSuite, runtime: &Runtime) {
     }
 }
 
-/// Tasks whose executors wait.
+/// Tasks with waiting executors.
 struct RunningTasks {
     manager: TaskManager,
     running: mpsc::Receiver<()>,
@@ -94,7 +95,7 @@ struct RunningTasks {
 }
 
 impl RunningTasks {
-    /// Starts tasks and waits until they run; the last ones are deaf.
+    /// Starts tasks and waits until they run. The last `deaf` tasks ignore a stop.
     async fn new(hearing: usize, deaf: usize) -> Self {
         let (running_tx, running) = mpsc::channel(TASKS);
         let log = Arc::new(MemoryLog::new());
@@ -119,7 +120,7 @@ impl RunningTasks {
         self.running.recv().await.expect("it runs");
     }
 
-    /// Stops the oldest task, and starts another one outside of the sample.
+    /// Stops the oldest task, and starts another task outside the sample.
     async fn replace_one(&mut self) -> Duration {
         let oldest = self.tasks.pop_front().expect("they run");
         let took = stop(&self.manager, &oldest, Instant::now()).await;

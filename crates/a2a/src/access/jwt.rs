@@ -44,7 +44,7 @@ struct JwtInner {
     unknown_key: Notify,
 }
 
-/// Claims in addition to those that the library checks.
+/// Claims in addition to the claims that the library checks.
 #[derive(Deserialize)]
 struct SubjectClaims {
     sub: String,

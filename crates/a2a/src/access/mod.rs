@@ -62,7 +62,7 @@ impl AccessControl {
         self
     }
 
-    /// Sets the principal in the headers to the one that the authenticator returns, and counts the request.
+    /// Replaces the principal in the headers by the result of the authenticator, and counts the request.
     pub(crate) fn admit(&self, headers: &mut HeaderMap, now: Instant) -> Result<(), AccessRefusal> {
         let principal = authenticate(&*self.authenticator, headers)
             .map_err(|Unauthenticated| AccessRefusal::Unauthenticated)?;

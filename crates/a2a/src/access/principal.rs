@@ -120,7 +120,7 @@ pub(super) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
-/// Sets the principal in the headers to the one that the authenticator returns.
+/// Replaces the principal in the headers by the result of the authenticator.
 pub(crate) fn authenticate(
     authenticator: &dyn Authenticator,
     headers: &mut HeaderMap,

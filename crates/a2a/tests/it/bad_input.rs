@@ -1,4 +1,4 @@
-//! Input of hostile clients: ids that are paths, text that would end a header or an event, wrong types.
+//! Input of hostile clients: ids that are paths, text that would end a header or an event, and wrong types.
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
@@ -31,7 +31,7 @@ async fn ids_that_are_paths_are_not_found() {
             let uri = request.uri().to_string();
             let response = router.clone().oneshot(request).await.unwrap();
             let status = response.status();
-            // Push notifications are not served at all.
+            // Push notifications are not served.
             assert!(
                 status.is_client_error() || status == StatusCode::NOT_IMPLEMENTED,
                 "{uri}: {status}"
@@ -81,7 +81,7 @@ async fn tasks_of_others_are_not_found_over_rest() {
     assert_eq!(task["status"]["state"], "TASK_STATE_INPUT_REQUIRED");
 }
 
-/// Text of a client cannot end an event of a stream and begin another one.
+/// A client's text cannot end an event of a stream and begin another event.
 #[tokio::test]
 async fn line_ends_do_not_break_streams() {
     let router = router().await;
@@ -190,7 +190,7 @@ async fn unknown_paths_and_methods_are_refused() {
     assert_eq!(body["error"]["code"], -32600, "A2A has no batches");
 }
 
-/// The JSON library would read another value of it, of any depth.
+/// The JSON library would read another value, of any depth.
 #[tokio::test]
 async fn reserved_keys_are_refused() {
     let router = router().await;

@@ -1,4 +1,4 @@
-//! The server's connections: slow, idle, many and large ones.
+//! The server's connections: slow, idle, numerous and large ones.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ async fn slow_heads_and_idle_connections_are_closed() {
         .unwrap();
     read_to_end(&mut idle).await;
     read_to_end(&mut slow).await;
-    // One that has had its answer, and says no more.
+    // A client that has received its response and sends nothing more.
     let mut silent = server.connect().await;
     let card = b"GET /.well-known/agent-card.json HTTP/1.1\r\nhost: x\r\n\r\n";
     silent.write_all(card).await.unwrap();
@@ -68,12 +68,12 @@ async fn large_heads_and_bodies_are_refused() {
     };
     let answer = String::from_utf8_lossy(&answer[..len]);
     assert!(answer.is_empty() || answer.contains("413"), "{answer}");
-    // Ten of the hundred megabytes are read, and a buffer that grows may have them twice.
+    // The server reads ten of the hundred megabytes, and a growing buffer may temporarily need twice the size.
     let grown_kb = peak_memory_kb() - before;
     assert!(grown_kb < 50_000, "{grown_kb} kB");
 }
 
-/// Most memory that this process has had.
+/// Peak memory of this process.
 fn peak_memory_kb() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("procfs");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -107,7 +107,7 @@ async fn stop_ends_every_connection() {
     for _ in 0..100 {
         idle.push(server.connect().await);
     }
-    // The last one is accepted when it is answered.
+    // The last connection is accepted only if its request is answered.
     let mut last = server.connect().await;
     let card = b"GET /.well-known/agent-card.json HTTP/1.1\r\nhost: x\r\n\r\n";
     last.write_all(card).await.unwrap();
@@ -121,7 +121,7 @@ async fn stop_ends_every_connection() {
     }
 }
 
-/// A connection that answers pings, and does nothing else, ends; one with a long answer does not.
+/// A connection that only answers pings is closed; a connection with a long response is not.
 #[tokio::test]
 async fn idle_http_2_connections_are_closed() {
     let options = ServerOptions {
@@ -146,7 +146,7 @@ async fn idle_http_2_connections_are_closed() {
             .unwrap();
         let (_, id) = id.split_once("\"id\":\"").unwrap();
         let id = id.split('"').next().unwrap().to_owned();
-        // For longer than the limit there is a request, and nothing else.
+        // For longer than the limit, the connection has a request in progress, but no other activity.
         let silent = async { while events.frame().await.is_some() {} };
         let ended = tokio::time::timeout(Duration::from_millis(700), silent).await;
         assert!(ended.is_err(), "the stream is not idle");
@@ -154,7 +154,7 @@ async fn idle_http_2_connections_are_closed() {
         let cancelled = sending.send_request(cancel).await.unwrap();
         assert_eq!(cancelled.status(), 200);
         while events.frame().await.is_some() {}
-        // The sender stays: it is the server that closes.
+        // The sender is kept, so the server is the side that closes.
         sending
     };
     let both = async { tokio::join!(connection, requests) };
@@ -174,13 +174,13 @@ mod alone {
 
     use super::*;
 
-    /// Idle connections, and as many descriptors again on the side of the client.
+    /// Number of idle connections. The client side needs as many additional descriptors.
     const CONNECTIONS: u64 = 10_000;
 
-    /// Descriptors for everything else.
+    /// Descriptors for all other purposes.
     const OTHER_DESCRIPTORS: u64 = 200;
 
-    /// As many connections as the limit of this process allows, up to [`CONNECTIONS`].
+    /// Number of connections that this process's limit permits, up to [`CONNECTIONS`].
     fn connections() -> usize {
         let limit = getrlimit(Resource::Nofile);
         let wanted = 2 * CONNECTIONS + OTHER_DESCRIPTORS;

@@ -1,4 +1,4 @@
-//! The card of a server with authentication, and the one that only its clients get.
+//! The card of a server with authentication, and the extended card, which only its clients receive.
 
 use std::sync::Arc;
 

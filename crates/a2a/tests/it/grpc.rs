@@ -1,4 +1,4 @@
-//! gRPC: other principals' tasks, and messages beyond the limits.
+//! gRPC: tasks of other principals, and messages beyond the limits.
 
 use a2a_pb::proto::a2a_service_client::A2aServiceClient;
 use a2a_pb::proto::{
@@ -18,7 +18,7 @@ fn of<T>(user: &str, message: T) -> Request<T> {
     let metadata = request.metadata_mut();
     metadata.insert("authorization", user.parse().expect("a name"));
     metadata.insert("a2a-version", "1.0".parse().expect("a version"));
-    // What a client says of its principal is not believed.
+    // The server ignores a principal that a client claims.
     metadata.insert("x-allstop-principal", "alice".parse().expect("a name"));
     request
 }
@@ -98,7 +98,7 @@ async fn large_messages_are_refused() {
     assert_eq!(code(refused), Code::ResourceExhausted);
     let most = message("m", &"x".repeat((10 << 20) - 1000), "");
     assert_eq!(code(client.send_message(of("alice", most)).await), Code::Ok);
-    // A prefix that lies about the length, garbage, and nothing at all.
+    // A prefix with a wrong length, garbage, and an empty body.
     for body in [
         vec![0, 255, 255, 255, 255, 1, 2],
         vec![0, 0, 0, 0, 9, 1],
@@ -115,7 +115,7 @@ async fn large_messages_are_refused() {
     }
 }
 
-/// A client that never finishes its body holds nothing for long.
+/// A client that never finishes its body occupies resources only for a limited time.
 #[tokio::test(start_paused = true)]
 async fn slow_bodies_are_given_up() {
     let router = router().await;
@@ -130,7 +130,7 @@ async fn slow_bodies_are_given_up() {
     assert_eq!(grpc_status(answer.headers()), Code::DeadlineExceeded);
 }
 
-/// Without credentials the body is not even read.
+/// Without credentials, the server does not read the body.
 #[tokio::test(start_paused = true)]
 async fn strangers_are_refused_before_their_body_comes() {
     let router = router().await;

@@ -1,4 +1,4 @@
-//! Errors and unknown paths of gRPC, as far as the official clients do not test them.
+//! Errors and unknown paths of gRPC that the official clients do not test.
 
 use axum::Router;
 use axum::body::Body;
@@ -8,11 +8,11 @@ use tower::ServiceExt as _;
 
 use crate::support::{grpc_alone, grpc_request, router};
 
-/// Clients compare the code of the status with the code in its details, and reject a status with two codes.
+/// Clients compare the code of the status with the code in its details, and reject a status with different codes.
 #[tokio::test]
 async fn status_has_the_code_of_its_details() {
     let router = grpc_alone().await;
-    // Without a version, which stands for 0.3.
+    // A request without a version means version 0.3.
     let path = "/lf.a2a.v1.A2AService/ListTasks";
     let status = status_of(&post(&router, path, "application/grpc").await);
     assert_eq!(status.code(), Code::Unimplemented);
@@ -21,7 +21,7 @@ async fn status_has_the_code_of_its_details() {
     assert!(status.message().contains("0.3"), "{status:?}");
 }
 
-/// Version 0.3 has another package, and its errors have their name in the message.
+/// Version 0.3 has another package, and its errors contain their name in the message.
 #[tokio::test]
 async fn service_of_an_older_version_is_refused_by_name() {
     let router = router().await;
@@ -33,7 +33,7 @@ async fn service_of_an_older_version_is_refused_by_name() {
     assert_eq!(status.message(), message);
 }
 
-/// Keys of its data become keys of JSON in the log, where the JSON library would read another value of them.
+/// Keys of the message's data become keys of JSON in the log, where the JSON library would read another value.
 #[tokio::test]
 async fn reserved_keys_are_refused() {
     let router = grpc_alone().await;
@@ -46,7 +46,7 @@ async fn reserved_keys_are_refused() {
     assert!(status.message().contains("reserved"), "{status:?}");
 }
 
-/// An unknown path is no success, whatever binding the request uses.
+/// An unknown path is refused in every binding.
 #[tokio::test]
 async fn unknown_path_is_refused_in_the_protocol_of_the_request() {
     let router = router().await;

@@ -1,4 +1,4 @@
-//! Issuer of tokens: keys that are made for a test, and what they sign.
+//! Issuer of tokens: keys created for a test, and tokens signed with them.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -48,7 +48,7 @@ impl IssuerKey {
         Self { id, pair }
     }
 
-    /// A fixed key, for tests alone: ring makes none of this kind.
+    /// A fixed key, for tests only, because ring cannot generate RSA keys.
     pub(crate) fn rsa(id: &'static str) -> Self {
         let key = include_bytes!("rsa_test_key.der");
         let pair = IssuerKeyPair::Rsa(RsaKeyPair::from_pkcs8(key).expect("a key"));
@@ -101,13 +101,13 @@ impl IssuerKey {
         }
     }
 
-    /// A token with this header and these claims, signed by this key, whatever the header says.
+    /// Returns a token with this header and these claims, signed with this key even if the header names another key.
     pub(crate) fn sign_as(&self, header: &Value, claims: &Value) -> String {
         let message = unsigned(header, claims);
         format!("{message}.{}", base64url(self.sign(message.as_bytes())))
     }
 
-    /// A token with these claims.
+    /// Returns a token with these claims.
     pub(crate) fn token(&self, claims: &Value) -> String {
         let header = json!({"alg": self.algorithm(), "typ": "JWT", "kid": self.id});
         self.sign_as(&header, claims)
@@ -123,13 +123,13 @@ pub(crate) fn unsigned(header: &Value, claims: &Value) -> String {
     )
 }
 
-/// The time, as claims have it.
+/// Returns the current time in the form that claims use.
 pub(crate) fn now_s() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.expect("after 1970").as_secs()
 }
 
-/// Claims that are accepted for an hour.
+/// Returns claims that are accepted for an hour.
 pub(crate) fn claims(subject: &str) -> Value {
     json!({"iss": ISSUER, "aud": AUDIENCE, "sub": subject, "exp": now_s() + 3600})
 }

@@ -1,4 +1,4 @@
-//! Keys of an issuer behind a URL and in a file.
+//! Keys of an issuer at a URL and in a file.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use crate::issuer::{AUDIENCE, ISSUER, IssuerKey, claims, jwks};
 use crate::test_server::{SOON, TestServer};
 
-/// Issuer whose answer can change.
+/// Issuer with a replaceable response.
 struct KeyServer {
     server: TestServer,
     answer: Arc<Mutex<(StatusCode, String)>>,
@@ -50,7 +50,7 @@ impl KeyServer {
         JwksUrl::parse(&format!("http://{}/keys", self.server.address)).expect("a URL")
     }
 
-    /// Fetches, and starts the refresh in the server's scope.
+    /// Fetches the keys, and starts the refresh in the server's scope.
     async fn authenticator(&self, times: JwksRefreshTimes) -> JwtAuthenticator {
         let keys = self.url().fetch().await.expect("a key set");
         let jwt = JwtAuthenticator::new(keys, ISSUER, AUDIENCE);
@@ -75,7 +75,7 @@ fn is_accepted(jwt: &JwtAuthenticator, token: &str) -> bool {
     jwt.authenticate(&headers).is_ok()
 }
 
-/// Waits until a token is accepted; it is asked again behind each of a bounded number of pauses.
+/// Waits until a token is accepted. Tries again after each of a limited number of pauses.
 async fn eventually_accepted(jwt: &JwtAuthenticator, token: &str) {
     for _ in 0..500 {
         if is_accepted(jwt, token) {
@@ -153,7 +153,8 @@ async fn failed_refresh_keeps_the_keys() {
     for fault in faults {
         *server.answer.lock() = fault;
         let seen = *server.fetches.borrow();
-        // The fetch behind the next one has the whole effect of the fault behind it.
+        // The next fetch may have begun before the fault was set. The third fetch begins after the full effect of the
+        // second one.
         server.fetched(seen + 3).await;
         assert!(is_accepted(&jwt, &token));
     }
@@ -181,7 +182,7 @@ async fn fetch_says_why_it_failed() {
     assert!(closed.fetch().await.is_err());
 }
 
-/// One that accepts connections and says nothing.
+/// An issuer that accepts connections and sends nothing.
 #[tokio::test(start_paused = true)]
 async fn silent_issuer_ends_the_fetch() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

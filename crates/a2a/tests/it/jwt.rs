@@ -1,4 +1,4 @@
-//! Signed tokens: who is let in, and everything that is refused, over each binding.
+//! Signed tokens: accepted tokens, and all kinds of refused tokens, over each binding.
 
 use std::sync::Arc;
 
@@ -132,7 +132,7 @@ async fn expired_token_is_refused() {
     assert_refused(&router, &key.token(&changed("exp", -1)), "before 1970").await;
     assert_refused(&router, &key.token(&changed("exp", "tomorrow")), "a word").await;
     assert_refused(&router, &key.token(&without("exp")), "without an end").await;
-    // Clocks differ by seconds.
+    // Clocks may differ by seconds.
     assert_accepted(&router, &key.token(&changed("exp", now_s() - 20)), "leeway").await;
 }
 
@@ -162,7 +162,7 @@ async fn algorithm_none_is_refused() {
     }
 }
 
-/// The classic confusion: the public key is no secret, and must not be used as one.
+/// Classic key confusion: the public key is not a secret, and must not be used as one.
 #[tokio::test]
 async fn public_key_as_a_shared_secret_is_refused() {
     let key = IssuerKey::rsa("k");
@@ -259,7 +259,7 @@ async fn token_of_another_key_is_refused() {
     let (key, other) = (IssuerKey::p256("k"), IssuerKey::p256("k"));
     let router = router(&[&key]).await;
     assert_refused(&router, &other.token(&claims("alice")), "same id").await;
-    // Keys that a token brings along count for nothing.
+    // Keys inside a token are ignored.
     let header =
         json!({"alg": "ES256", "kid": "k", "jwk": other.jwk(), "jku": "http://127.0.0.1:1/"});
     assert_refused(
@@ -319,7 +319,7 @@ async fn garbage_is_refused() {
     assert_refused(&router, &key.token(&without("sub")), "no subject").await;
 }
 
-/// Users of two sources never share a name, and so never a task.
+/// Users of two sources never have the same name, and therefore never share a task.
 #[tokio::test]
 async fn token_file_and_signed_tokens_have_no_name_in_common() {
     let key = IssuerKey::p256("k");
@@ -367,7 +367,7 @@ fn key_set_without_a_usable_key_is_refused() {
     for text in ["", "[]", "{}", "<html>"] {
         assert!(JwtKeySet::parse(text.as_bytes()).is_err(), "{text}");
     }
-    // Unusable keys beside a usable one do no harm.
+    // Unusable keys next to a usable key are harmless.
     let set = json!({"keys": [secret, {"kty": "new"}, IssuerKey::p256("k").jwk()]}).to_string();
     assert!(JwtKeySet::parse(set.as_bytes()).is_ok());
 }

@@ -1,5 +1,5 @@
-//! Failures of other servers over the wire. The number of a test is that of the failure: `r` of a2a-server-lf's default
-//! handler, `g` of a2a-go.
+//! Failures of other servers over the wire. The name of a test contains the number of the failure: `r` for
+//! a2a-server-lf's default handler, `g` for a2a-go.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,11 +19,11 @@ use crate::support::{
     router_of, rpc,
 };
 
-/// Events of the quick executor: more than the buffers of the server that fails here.
+/// Number of events of the quick executor: more than the buffers of the server with this failure can contain.
 const QUICK_EVENTS: usize = 200;
 
-/// The obedient agent with more words: `slow` (it needs a second after a stop), `deaf` (it ignores a stop), `quick` (many
-/// events), `panic`, `early` (it returns without an end). Counts the executors that run.
+/// The obedient agent with additional commands: `slow` (needs a second after a stop), `deaf` (ignores a stop), `quick`
+/// (writes many events), `panic`, and `early` (returns without an end). Counts the running executors.
 #[derive(Clone, Default)]
 struct CountedAgent {
     live: Arc<AtomicUsize>,
@@ -83,7 +83,7 @@ impl Executor for CountedAgent {
     }
 }
 
-/// Sends a message that returns at once, and gives the id of its task.
+/// Sends a message that returns at once. Returns the id of its task.
 async fn begin(router: &axum::Router, text: &str) -> String {
     let mut params = message(text, text);
     params["configuration"] = json!({"returnImmediately": true});
@@ -91,7 +91,7 @@ async fn begin(router: &axum::Router, text: &str) -> String {
     sent["task"]["id"].as_str().expect("an id").to_owned()
 }
 
-/// There, cancel answers within 1 ms, and the executor works on.
+/// In the other server, a cancel is answered within 1 ms, and the executor keeps working.
 #[tokio::test(start_paused = true)]
 async fn r1_cancel_answers_when_the_executor_is_gone() {
     let agent = CountedAgent::default();
@@ -103,7 +103,7 @@ async fn r1_cancel_answers_when_the_executor_is_gone() {
         ("deaf 2", true),
     ] {
         let id = begin(&router, text).await;
-        // It works: the event is there, and so is the executor.
+        // The task works: the event and the executor exist.
         events(&router, rpc("SubscribeToTask", &json!({"id": id})), 1).await;
         assert_eq!(agent.live(), 1, "{text}");
         let stopped = if is_rest {
@@ -120,7 +120,7 @@ async fn r1_cancel_answers_when_the_executor_is_gone() {
     }
 }
 
-/// There, 19 of 20 blocking requests fail when the executor is quicker than the reader.
+/// In the other server, 19 of 20 blocking requests fail if the executor is faster than the reader.
 #[tokio::test]
 async fn r2_quick_events_fail_no_blocking_send() {
     let router = router_of(CountedAgent::default()).await;
@@ -139,7 +139,7 @@ async fn r2_quick_events_fail_no_blocking_send() {
     }
 }
 
-/// There, the task stays "in progress", and refuses every message.
+/// In the other server, the task stays "in progress" and refuses every message.
 #[tokio::test]
 async fn r3_panic_fails_the_task_and_the_next_message_is_accepted() {
     let agent = CountedAgent::default();
@@ -159,7 +159,7 @@ async fn r3_panic_fails_the_task_and_the_next_message_is_accepted() {
     assert_eq!(next["task"]["status"]["state"], "TASK_STATE_COMPLETED");
 }
 
-/// There, both leave the task `working`.
+/// In the other server, both cases leave the task `working`.
 #[tokio::test]
 async fn r4_error_and_early_return_end_as_failed() {
     let agent = CountedAgent::default();
@@ -185,7 +185,7 @@ async fn r4_error_and_early_return_end_as_failed() {
     }
 }
 
-/// There, `ListTasks` has a submitted task for each answer.
+/// In the other server, `ListTasks` contains a submitted task for each answer.
 #[tokio::test]
 async fn r5_answer_with_a_message_leaves_no_task() {
     let router = router_of(CountedAgent::default()).await;
@@ -207,7 +207,7 @@ async fn r5_answer_with_a_message_leaves_no_task() {
     );
 }
 
-/// There, a subscription to a task that waits for its client is not found.
+/// In the other server, a subscription to a task that waits for its client is reported as not found.
 #[tokio::test]
 async fn g5_task_that_waits_for_input_can_be_followed() {
     let router = router_of(CountedAgent::default()).await;
@@ -220,7 +220,7 @@ async fn g5_task_that_waits_for_input_can_be_followed() {
     .into_iter()
     .enumerate()
     {
-        // Behind the head of its answer the subscription stands.
+        // The subscription exists once the head of its response has arrived.
         let response = router.clone().oneshot(request).await.expect("infallible");
         assert_eq!(response.status(), StatusCode::OK);
         let mut next = message(&format!("next {number}"), "ask");
@@ -232,7 +232,8 @@ async fn g5_task_that_waits_for_input_can_be_followed() {
     }
 }
 
-/// There, a subscription to an ended task is not found; the specification has `UnsupportedOperation`.
+/// In the other server, a subscription to an ended task is reported as not found; the specification requires
+/// `UnsupportedOperation`.
 #[tokio::test]
 async fn g6_subscription_to_an_ended_task_is_unsupported() {
     let router = router_of(CountedAgent::default()).await;

@@ -1,4 +1,4 @@
-//! The failure G1 of other servers: a client that stops reading stops everybody else.
+//! The failure G1 of other servers: a client that stops reading blocks all other clients.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use tokio::net::{TcpSocket, TcpStream};
 use crate::support::{ObedientAgent, events, message, result, router_of, rpc};
 use crate::test_server::{SOON, TestServer};
 
-/// Bytes of the events of a loud task: more than all buffers of a connection together.
+/// Number of events of a loud task. Together they exceed all buffers of a connection.
 const LOUD_EVENTS: usize = 300;
 const LOUD_EVENT_BYTES: usize = 100 * 1024;
 
-/// The obedient agent, and for `loud` one that writes more than a connection holds, and then waits for its stop.
+/// The obedient agent. For `loud`, it writes more than a connection can buffer, and then waits for its stop.
 struct LoudAgent;
 
 impl Executor for LoudAgent {
@@ -43,7 +43,7 @@ impl Executor for LoudAgent {
     }
 }
 
-/// A client that has sent this JSON-RPC call and reads only the head of its answer.
+/// Creates a client that has sent this JSON-RPC call and reads only the head of the response.
 async fn stalled_client(server: &TestServer, method: &str, params: &Value) -> TcpStream {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.set_recv_buffer_size(4096).expect("a small buffer");
@@ -72,7 +72,7 @@ async fn g1_client_that_stops_reading_costs_nobody_anything() {
     let params = json!({"id": loud});
     let second = stalled_client(&server, "SubscribeToTask", &params).await;
     let others = async {
-        // A reader of the same task gets everything.
+        // Another reader of this task receives all events.
         let from_the_start = {
             let mut request = rpc("SubscribeToTask", &params);
             let cursor = "1".parse().expect("a value");
@@ -81,7 +81,7 @@ async fn g1_client_that_stops_reading_costs_nobody_anything() {
         };
         let read = events(&router, from_the_start, 1 + LOUD_EVENTS).await;
         assert_eq!(read.len(), 1 + LOUD_EVENTS);
-        // Other tasks run and stop, and so does this one.
+        // Other tasks can run and stop, and this task can stop, too.
         for number in 0..5 {
             let echoed = message(&format!("echo {number}"), "echo");
             let echoed = result(&router, "SendMessage", &echoed).await;

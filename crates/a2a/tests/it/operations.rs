@@ -1,4 +1,4 @@
-//! Each operation over JSON-RPC and REST, and what is refused.
+//! Each operation over JSON-RPC and REST, and the refused requests.
 
 use allstop_a2a::RECEIPT_EXTENSION;
 use axum::body::Body;
@@ -20,7 +20,7 @@ async fn message_is_answered_with_the_ended_task() {
     .await;
     assert_eq!(status, StatusCode::OK);
     assert_eq!(body["task"]["status"]["state"], "TASK_STATE_COMPLETED");
-    // A repeated message gets the task of the first.
+    // A repeated message returns the task of the first message.
     let again = result(&router, "SendMessage", &message("m", "echo")).await;
     assert_eq!(again["task"]["id"], task["id"]);
 }
@@ -62,7 +62,7 @@ async fn stopped_task_carries_its_receipt() {
         entry["receipt"]["target"],
         format!("task/{}", id.as_str().unwrap())
     );
-    // A second cancel is the same answer; one of a completed task is refused.
+    // A second cancel returns an equal answer; the cancel of a completed task is refused.
     let again = result(&router, "CancelTask", &json!({"id": id})).await;
     assert_eq!(again["metadata"], stopped["metadata"]);
     let done = result(&router, "SendMessage", &message("m2", "echo")).await;
@@ -74,7 +74,7 @@ async fn stopped_task_carries_its_receipt() {
     );
 }
 
-/// The cause of a stop is in the body of the HTTP+JSON request, too.
+/// The body of the HTTP+JSON request can contain the cause of a stop.
 #[tokio::test]
 async fn cancellation_over_rest_names_its_cause() {
     let router = router().await;
@@ -83,7 +83,7 @@ async fn cancellation_over_rest_names_its_cause() {
     let id = result(&router, "SendMessage", &params).await["task"]["id"].clone();
     let path = format!("/tasks/{}:cancel", id.as_str().unwrap());
     let cause = json!({RECEIPT_EXTENSION: {"cause": {"detail": "lunch", "by": "web"}}});
-    // The task is the one of the path, whatever the body says.
+    // The path determines the task; an id in the body is ignored.
     let body = json!({"id": "another", "metadata": cause}).to_string();
     let (status, stopped) = answer(&router, post(&path, body)).await;
     assert_eq!(status, StatusCode::OK, "{stopped}");
@@ -92,7 +92,7 @@ async fn cancellation_over_rest_names_its_cause() {
         stopped["metadata"][RECEIPT_EXTENSION]["cause"],
         json!({"kind": "user", "detail": "lunch", "by": "alice: web"})
     );
-    // Without a body.
+    // A request without a body.
     let (status, again) = answer(&router, post(&path, "")).await;
     assert_eq!((status, &again), (StatusCode::OK, &stopped));
 }
@@ -158,7 +158,7 @@ async fn list_has_pages() {
     }
 }
 
-/// The request with bob as its principal, and a header that claims to be alice.
+/// Returns the request with bob as its principal, and with a header that claims to be alice.
 fn by_bob(mut request: Request<Body>) -> Request<Body> {
     let headers = request.headers_mut();
     headers.insert("authorization", HeaderValue::from_static("bob"));
@@ -166,7 +166,7 @@ fn by_bob(mut request: Request<Body>) -> Request<Body> {
     request
 }
 
-/// Everything of another principal is not found, and nothing says that it exists.
+/// All tasks of another principal are reported as not found, and no response reveals their existence.
 #[tokio::test]
 async fn tasks_of_others_are_not_found() {
     let router = router().await;
@@ -195,7 +195,7 @@ async fn tasks_of_others_are_not_found() {
         0,
         "{listed}"
     );
-    // The id of a message is its owner's.
+    // Each owner has separate message ids.
     let (_, sent) = answer(&router, as_bob("SendMessage", &message("m", "echo"))).await;
     assert_ne!(sent["result"]["task"]["id"], id.as_str());
     assert_eq!(
@@ -215,7 +215,7 @@ async fn preview_of_another_principals_task_is_not_found() {
     let preview = || post(&format!("/tasks/{id}:previewCancel"), "{}");
     let (status, theirs) = answer(&router, by_bob(preview())).await;
     assert_eq!(status, StatusCode::NOT_FOUND, "{theirs}");
-    // An unknown task has an equal answer.
+    // The response for an unknown task is equal.
     let message = format!("task not found: {id}");
     assert_eq!(theirs["error"]["message"], message, "{theirs}");
     let (status, own) = answer(&router, preview()).await;
@@ -370,7 +370,7 @@ async fn stop_over_rest_keeps_its_reason_and_has_a_preview() {
     assert_eq!(unknown.0, StatusCode::NOT_FOUND);
 }
 
-/// A client of version 0.3 has paths of its own, and understands the error that it gets there.
+/// Version 0.3 has separate paths, and its clients understand the errors of these paths.
 #[tokio::test]
 async fn paths_of_an_older_version_are_refused_by_name() {
     let router = router().await;

@@ -1,4 +1,4 @@
-//! The limit of requests, over each binding.
+//! The rate limit of requests, over each binding.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ fn of(mut request: Request<Body>, user: &str) -> Request<Body> {
     request
 }
 
-/// One limit counts the requests of all bindings; other users have their own, and the card has none.
+/// One limit counts the requests of all bindings. Other users have separate limits, and the card has no limit.
 #[tokio::test]
 async fn requests_beyond_the_limit_are_refused() {
     let access = AccessControl::new(Arc::new(NamedUsers)).rate_limit(NonZeroU32::new(1).unwrap());

@@ -1,4 +1,4 @@
-//! Streams whose event ids are record numbers.
+//! Streams with record numbers as event ids.
 
 use std::time::Duration;
 
@@ -44,13 +44,13 @@ async fn stream_has_every_event_of_its_task() {
             assert_eq!(words(&events), expected);
             assert!(events.is_sorted_by(|a, b| a.0 < b.0), "{events:?}");
         } else {
-            // The same message again: the task that the first one has made.
+            // A repetition of the message returns the task that the first message created.
             assert_eq!(words(&events), ["task"]);
         }
     }
 }
 
-/// A client that loses its connection behind any event misses nothing and sees nothing twice.
+/// A client that loses its connection after any event receives all events, without duplicates.
 #[tokio::test]
 async fn client_continues_behind_any_event() {
     let router = router().await;
@@ -64,7 +64,7 @@ async fn client_continues_behind_any_event() {
         let requests = [
             rpc("SubscribeToTask", &subscribe),
             post(&format!("/tasks/{id}:subscribe"), ""),
-            // A client that sends its message again, because it never got the task's id.
+            // A client that repeats its message because it never received the task's id.
             rpc("SendStreamingMessage", &params),
         ];
         for request in requests {
@@ -87,7 +87,7 @@ async fn running_task_can_be_followed_and_stopped() {
     )
     .await;
     assert_eq!(words(&begun), ["task", "working", "artifactupdate"]);
-    // The connection is closed; the task works on.
+    // The connection is closed, but the task continues.
     let mut params = message("m", "wait");
     params["configuration"] = json!({"returnImmediately": true});
     let id = result(&router, "SendMessage", &params).await["task"]["id"].clone();
@@ -110,7 +110,7 @@ async fn running_task_can_be_followed_and_stopped() {
     );
 }
 
-/// Nothing would ever come behind it: the client would wait for ever.
+/// No event would ever follow this id, so the client would wait forever.
 #[tokio::test]
 async fn event_id_beyond_the_last_event_is_refused() {
     let router = router().await;
@@ -152,7 +152,7 @@ async fn invalid_event_id_is_refused() {
     assert_eq!(listed["totalSize"].as_i64().unwrap_or(0), 0, "{listed}");
 }
 
-/// The official Python client gives up a connection that is silent for five seconds.
+/// The official Python client closes a connection that is silent for five seconds.
 #[tokio::test(start_paused = true)]
 async fn silent_stream_is_kept_alive_for_impatient_clients() {
     let router = router().await;
@@ -166,6 +166,6 @@ async fn silent_stream_is_kept_alive_for_impatient_clients() {
         let data = frame.into_data().expect("data");
         comments += usize::from(data.starts_with(b":"));
     }
-    // Behind the three events of the task.
+    // The comments follow the three events of the task.
     assert!(comments >= 7, "{comments}");
 }

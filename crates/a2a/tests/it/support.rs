@@ -1,4 +1,4 @@
-//! A service over a scripted agent, and requests to its router.
+//! A service with a scripted agent, and requests to its router.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-/// Agent that does what the text of the message says: `echo`, `wait` (until stopped), `ask`, `reply`, `fail`.
+/// Agent that obeys the text of the message: `echo`, `wait` (until stopped), `ask`, `reply`, `fail`.
 pub(crate) struct ObedientAgent;
 
 impl Executor for ObedientAgent {
@@ -56,7 +56,7 @@ impl Executor for ObedientAgent {
     }
 }
 
-/// Takes the value of `authorization` for the principal.
+/// Uses the value of `authorization` as the principal.
 pub(crate) struct NamedUsers;
 
 impl Authenticator for NamedUsers {
@@ -71,7 +71,7 @@ pub(crate) async fn router() -> Router {
     router_with(AccessControl::new(Arc::new(NamedUsers))).await
 }
 
-/// A manager of tasks of the scripted agent.
+/// Returns a task manager with the scripted agent.
 pub(crate) async fn manager() -> TaskManager {
     manager_of(ObedientAgent).await
 }
@@ -92,7 +92,7 @@ pub(crate) async fn router_with(access: AccessControl) -> Router {
     router_over(manager().await, access)
 }
 
-/// All bindings over tasks of this executor.
+/// All bindings for tasks of this executor.
 pub(crate) async fn router_of(executor: impl Executor + 'static) -> Router {
     let access = AccessControl::new(Arc::new(NamedUsers));
     router_over(manager_of(executor).await, access)
@@ -111,7 +111,7 @@ fn router_over(manager: TaskManager, access: AccessControl) -> Router {
     http_router(&service, card, access.clone()).merge(grpc_router(&service, access))
 }
 
-/// gRPC alone.
+/// Only the gRPC binding.
 pub(crate) async fn grpc_alone() -> Router {
     let service = Arc::new(A2aService::new(manager().await));
     grpc_router(&service, AccessControl::new(Arc::new(NamedUsers)))
@@ -160,7 +160,7 @@ pub(crate) fn grpc_request(method: &str, message: &[u8]) -> Request<Body> {
         .expect("a request")
 }
 
-/// Status and JSON body of the answer.
+/// Returns the status and JSON body of the response.
 pub(crate) async fn answer(router: &Router, request: Request<Body>) -> (StatusCode, Value) {
     let sent = router.clone().oneshot(request);
     let response = tokio::time::timeout(Duration::from_secs(20), sent).await;
@@ -190,7 +190,7 @@ pub(crate) async fn error_code(router: &Router, method: &str, params: &Value) ->
         .unwrap_or_else(|| panic!("no error: {body}"))
 }
 
-/// Server-sent event: its id, and the word for its payload.
+/// Server-sent event: its id, and a short name for its payload.
 pub(crate) type StreamedEvent = (u64, String);
 
 /// Reads events of a stream: at most `limit`, or all until its end.
@@ -204,7 +204,7 @@ pub(crate) async fn events(
     events_of(response.into_body(), limit).await
 }
 
-/// The same of a stream that has begun.
+/// Like [`events`], but for the body of a response that has already begun.
 pub(crate) async fn events_of(mut body: Body, limit: usize) -> Vec<StreamedEvent> {
     let (mut text, mut events) = (String::new(), Vec::new());
     while events.len() < limit {

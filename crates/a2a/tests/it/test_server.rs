@@ -1,4 +1,4 @@
-//! Server on a free port, in a scope of its own.
+//! Server on a free port, in a separate scope.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ impl TestServer {
 pub(crate) async fn read_to_end(stream: &mut (impl AsyncRead + Unpin)) -> String {
     let mut text = Vec::new();
     let read = tokio::time::timeout(SOON, stream.read_to_end(&mut text)).await;
-    // A reset is an end, too.
+    // A reset of the connection also counts as its end.
     let _reset = read.expect("the server closes the connection");
     String::from_utf8_lossy(&text).into_owned()
 }

@@ -1,4 +1,4 @@
-//! TLS: both versions of HTTP, gRPC, clients that do not keep to it, and new certificates.
+//! TLS: both versions of HTTP, gRPC, clients that violate the protocol, and new certificates.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl CertificateFiles {
         (files, certificate)
     }
 
-    /// Writes another certificate.
+    /// Writes a new certificate.
     fn renew(&self) -> CertificateDer<'static> {
         let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]);
         let CertifiedKey { cert, signing_key } = pair.expect("a certificate");
@@ -62,7 +62,7 @@ fn options(tls: &ServerTls) -> ServerOptions {
     }
 }
 
-/// Connects as a client that trusts this certificate alone and offers this protocol.
+/// Connects as a client that trusts only this certificate and offers this protocol.
 async fn connect(
     server: &TestServer,
     trusted: &CertificateDer<'static>,
@@ -140,7 +140,7 @@ async fn silent_and_plain_clients_are_closed() {
         options(&files.open().unwrap()),
     )
     .await;
-    // No handshake, half of one, plain HTTP, and one that says nothing behind its handshake.
+    // Clients without a handshake, with half a handshake, with plain HTTP, and with silence after the handshake.
     let mut silent = server.connect().await;
     let mut half = server.connect().await;
     half.write_all(&[22, 3, 1, 2, 0, 1, 0]).await.unwrap();
@@ -152,7 +152,7 @@ async fn silent_and_plain_clients_are_closed() {
     let answer = read_to_end(&mut plain).await;
     assert!(!answer.contains("HTTP/1"), "{answer}");
     read_to_end(&mut shaken).await;
-    // Another client has nothing to do with these.
+    // Another client is not affected.
     let mut good = connect(&server, &certificate, "http/1.1").await.unwrap();
     good.write_all(CARD).await.unwrap();
     assert!(read_to_end(&mut good).await.contains("200 OK"));
@@ -168,7 +168,8 @@ async fn stop_ends_handshakes() {
     let server = TestServer::of(crate::support::router().await, options).await;
     let mut half = server.connect().await;
     half.write_all(&[22, 3, 1, 2, 0, 1, 0]).await.unwrap();
-    // It is accepted before the next one, which is closed for its plain text.
+    // The half-open connection is accepted before the next connection, which the server closes because of its plain
+    // text.
     let mut plain = server.connect().await;
     plain.write_all(CARD).await.unwrap();
     read_to_end(&mut plain).await;
@@ -193,7 +194,7 @@ async fn new_certificate_is_used_and_a_broken_one_is_not() {
         "the old one is gone"
     );
     connect(&server, &second, "h2").await.unwrap();
-    // Connections go on with the certificate that they began with.
+    // Existing connections keep the certificate with which they began.
     early.write_all(CARD).await.unwrap();
     let mut byte = [0];
     early.read_exact(&mut byte).await.unwrap();

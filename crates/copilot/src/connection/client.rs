@@ -1,4 +1,4 @@
-//! A connected client: notifications to it, and requests that it answers.
+//! A connected client: notifications and requests to the client.
 
 use allstop_jsonrpc::{
     BeginRequestError, OutgoingRequests, RpcFailure, encode_notification, encode_request,
@@ -9,7 +9,8 @@ use serde_json::json;
 
 use super::output::{FrameQueue, QueueClosed};
 
-/// Requests that wait for an answer of the client: more than the hooks and questions of all its sessions at a time.
+/// Maximum number of requests that wait for an answer of the client: more than the concurrent hooks and questions of
+/// all its sessions.
 const REQUESTS_MAX: usize = 4096;
 
 /// Number of a connection in this process.
@@ -67,7 +68,7 @@ impl Client {
     /// Sends a request, and waits for its answer without a time limit.
     ///
     /// # Cancel safety
-    /// Dropping the future withdraws the request: a late answer has no effect.
+    /// Dropping the future withdraws the request; a late answer has no effect.
     pub(crate) async fn request<T: DeserializeOwned>(
         &self,
         method: &str,

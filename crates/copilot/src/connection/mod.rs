@@ -1,9 +1,10 @@
-//! One connection: frames in, requests to their methods, answers and events out.
+//! One connection: reads frames, passes requests to their methods, and writes answers and events.
 //!
 //! Invariants:
-//! 1. Every request is answered exactly once, or the connection has ended.
-//! 2. Requests begin in the order in which they arrived: a stop that follows a message finds the message.
-//! 3. A client that does not read holds up itself alone, and the bytes that wait for it are limited: see [`output`].
+//! 1. Every request is answered exactly once, unless the connection ends first.
+//! 2. Requests begin in the order of their arrival, so a stop that follows a message finds the message.
+//! 3. A client that does not read blocks only itself, and the number of bytes that wait for it is limited: see
+//!    [`output`].
 
 mod client;
 mod output;
@@ -35,32 +36,34 @@ use crate::server::CopilotServer;
 pub(crate) use client::{Client, ClientId, ClientRequestError};
 pub(crate) use output::QueueClosed;
 
-/// A prompt with attachments has megabytes; a client that announces more than this is broken or hostile.
+/// Maximum size of a message. A prompt with attachments has megabytes; a client that announces a larger body is broken
+/// or hostile.
 const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
 const HEADER_BYTES_MAX: usize = 8 * 1024;
 
-/// Requests of one client that are being answered. A client with a thousand sessions that all wait has room.
+/// Maximum number of concurrent requests of one client. Enough for a client with a thousand waiting sessions.
 const REQUESTS_MAX: usize = 8 * 1024;
 
-/// Time and bytes that a client has for the token: without it, it holds a connection and memory of others.
+/// Maximum time and bytes before a client sends the token. Without the token, a client must not occupy connections and
+/// memory of others.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 const CONNECT_BYTES_MAX: usize = 64 * 1024;
 
 const READ_BYTES: usize = 64 * 1024;
 
-/// Code of JSON-RPC for a request that its sender has cancelled, as language servers use it.
+/// JSON-RPC code for a request that its sender has cancelled, as in the protocol of language servers.
 const CANCELLED: i64 = -32800;
 
 /// Code for a request before the token.
 const UNAUTHORISED: i64 = -32001;
 
-/// Right of a connection to use the server.
+/// Permission of a connection to use the server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ConnectionAccess {
-    /// The process that started this one: standard input and output.
+    /// The client is the process that started this one, connected by standard input and output.
     #[default]
     Trusted,
-    /// The client has to send this token with `connect`.
+    /// The client must send this token with `connect`.
     Token(Arc<str>),
 }
 
@@ -69,11 +72,11 @@ pub enum ConnectionAccess {
 pub enum ServedConnectionEnd {
     /// The client has closed it.
     Closed,
-    /// The client sent something that cannot be read.
+    /// The client sent unreadable input.
     Malformed(FrameError),
     /// Reading or writing failed.
     Failed(std::io::ErrorKind),
-    /// The client did not send the token, in time or at all.
+    /// The client did not send the token in time.
     NotLetIn,
     /// The server is being stopped.
     Stopped,
@@ -84,7 +87,7 @@ struct CancelRequestParams {
     id: RpcId,
 }
 
-/// Longest wait for the last answers to be written: the client may have stopped reading.
+/// Maximum wait for the last answers to be written. The client may have stopped reading.
 const LAST_WRITES_MAX: Duration = Duration::from_secs(1);
 
 /// The reader's state.
@@ -93,16 +96,16 @@ struct ConnectionReader {
     client: Arc<Client>,
     incoming: IncomingRequests,
     scope: Scope,
-    /// Requests that their sender can cancel, while they run.
+    /// Running requests that their sender can cancel.
     running: Arc<Mutex<HashMap<RpcId, CancellationToken>>>,
-    /// Place of the one request with a large answer.
+    /// Permit of the single request with a large answer.
     large: Arc<Semaphore>,
     access: ConnectionAccess,
     is_connected: bool,
 }
 
 impl CopilotServer {
-    /// Serves one client until it is gone or its scope is stopped. Then the client is detached from its sessions.
+    /// Serves one client until it disconnects or its scope is stopped. Then detaches the client from its sessions.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the client attached: stop the scope of the connections instead.
@@ -145,13 +148,14 @@ impl CopilotServer {
         drop(connection);
         queue.close();
         if writes_on {
-            // The last answers, and why the connection ends. A client that has sent all it has may still read.
+            // Writes the last answers, and the reason for the end of the connection. A client that has closed its
+            // sending side may still read.
             drop(timeout(LAST_WRITES_MAX, writing).await);
         }
         let cause = Cause::new(CauseKind::Disconnect).detail("its client is gone");
         let stop = scope.stop(StopRequest::new(Extent::Subtree, cause).grace(Duration::ZERO));
         drop(stop.receipt().await);
-        // Once more: a request that was under way may have attached the client behind the first time.
+        // Repeated, because a request in progress may have attached the client after the first detach.
         self.detach_client(&client);
         scope.close();
         end
@@ -205,7 +209,7 @@ impl ConnectionReader {
         }
     }
 
-    /// Takes one message.
+    /// Handles one message.
     fn message(&mut self, body: &[u8]) -> Result<(), QueueClosed> {
         match IncomingMessage::parse(body) {
             Ok(IncomingMessage::Request(request)) => self.request(request),
@@ -221,7 +225,7 @@ impl ConnectionReader {
             }
             Ok(IncomingMessage::Response { id, result }) => {
                 if let Some(id) = id {
-                    // One that nobody waits for any more has no effect.
+                    // An answer that no request waits for has no effect.
                     let _delivered_or_unknown = self.client.outgoing.complete(&id, result);
                 }
                 Ok(())
@@ -276,7 +280,7 @@ impl ConnectionReader {
         Ok(())
     }
 
-    /// Runs a request whose answer comes later; its sender can cancel it.
+    /// Runs a request that is answered later. Its sender can cancel the request.
     fn run(
         &self,
         method: String,
@@ -288,7 +292,7 @@ impl ConnectionReader {
         self.running.lock().insert(id.clone(), cancelled.clone());
         let running = Arc::clone(&self.running);
         let spec = WorkSpec::new(ItemKind::Future, method);
-        // A refusal drops the responder, which then answers.
+        // If the scope refuses the work, the responder is dropped and sends an answer.
         let spawned = self.scope.spawn(spec, move |_cx| async move {
             let result = tokio::select! {
                 biased;
@@ -303,7 +307,7 @@ impl ConnectionReader {
         drop(spawned);
     }
 
-    /// Lets only `connect` and `ping` pass before the token was there.
+    /// Before the token has arrived, permits only `connect` and `ping`.
     fn authorise(&mut self, method: &str, params: Option<&RawValue>) -> Result<(), RpcError> {
         let ConnectionAccess::Token(token) = &self.access else {
             return Ok(());
@@ -334,7 +338,7 @@ struct ConnectParams {
     token: Option<String>,
 }
 
-/// Compares digests, so that the time tells nothing about the token.
+/// Compares digests, so that the duration reveals nothing about the token.
 fn is_same(given: &str, token: &str) -> bool {
     Sha256::digest(given) == Sha256::digest(token)
 }

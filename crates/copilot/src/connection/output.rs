@@ -1,8 +1,8 @@
-//! Output of a connection: one queue of frames, whose bytes are limited.
+//! Output of a connection: one queue of frames with a limited number of bytes.
 //!
-//! Answers never wait: their number is limited by the requests under way, and a client with too many bytes of answers that
-//! it has not read is itself read no further. Events and requests of this side wait for room, so a client that does not
-//! read holds up its own events and nothing else.
+//! Answers never wait. The requests in progress limit their number, and the server reads no further input of a client
+//! with too many unread bytes of answers. Events and requests to the client wait for room, so a client that does not
+//! read delays only its own events.
 
 use std::sync::Arc;
 
@@ -11,23 +11,23 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
-/// Bytes of waiting events, in units of [`UNIT_BYTES`]: 8 MiB, more than any one event has.
+/// Maximum size of waiting events, in units of [`UNIT_BYTES`]: 8 MiB, more than any single event.
 const WAITING_UNITS_MAX: u32 = 8 * 1024;
 const UNIT_BYTES: usize = 1024;
 
-/// Bytes of waiting answers at which no further request is taken. One answer may be larger.
+/// Size of waiting answers above which no further request is accepted, in bytes. One answer may be larger.
 const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Sender's side. Clones write to the same connection.
+/// Sending side of the queue. Clones write to the same connection.
 #[derive(Debug, Clone)]
 pub(crate) struct FrameQueue {
     tx: Arc<Mutex<Option<mpsc::UnboundedSender<QueuedFrame>>>>,
     room: Arc<Semaphore>,
-    /// Bytes of the answers that are not written yet.
+    /// Bytes of unwritten answers.
     answer_bytes: watch::Sender<usize>,
 }
 
-/// Receiver's side, which writes.
+/// Receiving side of the queue, which writes the frames.
 #[derive(Debug)]
 pub(crate) struct FrameWriter {
     rx: mpsc::UnboundedReceiver<QueuedFrame>,
@@ -36,11 +36,11 @@ pub(crate) struct FrameWriter {
 
 #[derive(Debug)]
 enum QueuedFrame {
-    /// Its slot among the requests under way is free once it is written.
+    /// Answer. Its slot among the requests in progress is free once it is written.
     Answer(QueuedAnswer),
     /// Answer to a request that was not accepted.
     Refusal(Vec<u8>),
-    /// With its room in the queue.
+    /// Event or request, with the permit for its room in the queue.
     Message(Vec<u8>, OwnedSemaphorePermit),
 }
 
@@ -49,7 +49,7 @@ enum QueuedFrame {
 #[error("the connection has ended")]
 pub(crate) struct QueueClosed;
 
-/// Creates a queue. Its length is limited by the requests under way and by `WAITING_UNITS_MAX`.
+/// Creates a queue. The requests in progress and `WAITING_UNITS_MAX` limit its length.
 pub(crate) fn output_queue() -> (FrameQueue, FrameWriter) {
     let (tx, rx) = mpsc::unbounded_channel();
     let queue = FrameQueue {
@@ -62,32 +62,32 @@ pub(crate) fn output_queue() -> (FrameQueue, FrameWriter) {
 }
 
 impl FrameQueue {
-    /// Queues an answer. One for a connection that has ended is dropped.
+    /// Queues an answer. Drops it if the connection has ended.
     pub(crate) fn answer(&self, answer: QueuedAnswer) {
         let len = answer.frame().len();
         self.answer_bytes.send_modify(|bytes| *bytes += len);
         let _queued_or_gone = self.push(QueuedFrame::Answer(answer));
     }
 
-    /// Queues the answer to a request that was not accepted. Like an answer, it waits for no room.
+    /// Queues the answer to a request that was not accepted. Like an answer, it does not wait for room.
     pub(crate) fn refusal(&self, body: &[u8]) -> Result<(), QueueClosed> {
         let frame = encode_frame(body);
         self.answer_bytes.send_modify(|bytes| *bytes += frame.len());
         self.push(QueuedFrame::Refusal(frame))
     }
 
-    /// Waits until the client has read so many of its answers that the rest is below [`ANSWER_BYTES_MAX`].
+    /// Waits until the unread answers of the client have fewer than [`ANSWER_BYTES_MAX`] bytes.
     ///
     /// # Cancel safety
     /// Cancel safe.
     pub(crate) async fn room_for_answers(&self) {
         let mut answer_bytes = self.answer_bytes.subscribe();
         let below = answer_bytes.wait_for(|bytes| *bytes < ANSWER_BYTES_MAX);
-        // The sender is this queue's own.
+        // This queue holds the sender, so the wait cannot fail.
         drop(below.await);
     }
 
-    /// Queues a message, once there is room for it.
+    /// Queues a message when the queue has room for it.
     ///
     /// # Cancel safety
     /// Cancel safe: a dropped future has queued nothing.
@@ -109,7 +109,7 @@ impl FrameQueue {
         self.tx.lock().is_none()
     }
 
-    /// Ends the queue: what is in it is still written, and everything else fails.
+    /// Closes the queue: queued frames are still written, and new frames are refused.
     pub(crate) fn close(&self) {
         self.room.close();
         *self.tx.lock() = None;
@@ -120,10 +120,10 @@ impl FrameWriter {
     /// Writes until the queue is closed and empty.
     ///
     /// # Errors
-    /// If the other side is gone.
+    /// Returns an error if the other side has disconnected.
     ///
     /// # Cancel safety
-    /// A dropped future may have written half a frame: the connection is then of no use.
+    /// A dropped future may have written half a frame, so the connection is unusable afterwards.
     pub(crate) async fn write_to(
         mut self,
         mut output: impl AsyncWrite + Unpin,

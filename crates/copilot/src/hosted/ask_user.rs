@@ -1,4 +1,4 @@
-//! The tool `ask_user`: the model asks the person in front of a client.
+//! The tool `ask_user`: the model asks the person who uses a client.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Tools of a session's clients, and the choice of the built-in ones.
+//! Tools of a session's clients, and the selection of the built-in tools.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,12 +22,12 @@ use super::roster::Roster;
 use crate::builtin;
 use crate::translate::ExternalCall;
 
-/// Cancelled requests that are remembered, so that a late answer is taken for what it is.
+/// Maximum number of remembered cancelled requests. With them, a late answer is recognised as late.
 const ENDED_MAX: usize = 1_024;
 
 type LateAnswerHandler = Arc<dyn Fn(LateAnswer) + Send + Sync>;
 
-/// A tool as a client declares it.
+/// A tool as declared by a client.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DeclaredTool {
@@ -42,7 +42,7 @@ pub(crate) struct DeclaredTool {
     pub skip_permission: Option<bool>,
 }
 
-/// Choice of tools by name, or by kind: `builtin:*`, `mcp:*`, `custom:*`.
+/// Selection of tools by name, or by kind: `builtin:*`, `mcp:*`, `custom:*`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ToolSelection {
     pub available: Option<Vec<String>>,
@@ -98,7 +98,8 @@ struct PendingExternal {
     call: ExternalCall,
 }
 
-/// Requests of one declaration of tools. A new declaration leaves the calls of the old one to their handlers.
+/// Requests of one declaration of tools. After a new declaration, the handlers of the old declaration still answer
+/// their calls.
 #[derive(Debug)]
 pub(crate) struct ToolGeneration {
     number: u64,
@@ -117,7 +118,7 @@ impl ClientTools {
         }
     }
 
-    /// Declares the tools anew. `None` if nothing has changed.
+    /// Replaces the declared tools. `None` if nothing has changed.
     pub(crate) fn declare(&self, declared: Vec<DeclaredTool>) -> Option<ToolGeneration> {
         let mut state = self.state.lock();
         if state.declared == declared {
@@ -158,7 +159,7 @@ impl ClientTools {
         tool.is_some_and(|tool| tool.skip_permission == Some(true))
     }
 
-    /// Requests without an answer, for a client that comes later.
+    /// Unanswered requests, for a client that attaches later.
     pub(crate) fn pending(&self) -> Vec<ExternalCall> {
         let state = self.state.lock();
         state
@@ -168,7 +169,7 @@ impl ClientTools {
             .collect()
     }
 
-    /// Answers a request. The first answer counts.
+    /// Answers a request. Only the first answer counts.
     pub(crate) fn answer(&self, request: &str, answer: Result<ToolOutput, ToolError>) -> Delivery {
         let mut state = self.state.lock();
         let Some(pending) = state.pending.remove(request) else {
@@ -177,7 +178,7 @@ impl ClientTools {
             drop(state);
             return match ended {
                 Some((handler, id)) => match handler.answer(id, answer) {
-                    // Answered before, or forgotten below: the call had ended in any case.
+                    // The request was answered before, or removed below. In both cases the call had ended.
                     Delivery::Unknown => Delivery::Late,
                     delivery => delivery,
                 },
@@ -245,7 +246,7 @@ pub(crate) enum GenerationEvent {
 }
 
 impl ToolGeneration {
-    /// The next event; `None` once the tools are gone for good.
+    /// Returns the next event; `None` after the tools are permanently closed.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -278,7 +279,7 @@ fn spec_of(tool: &DeclaredTool) -> ToolSpec {
                 .filter(Value::is_object)
                 .unwrap_or_else(any),
         ),
-        // The protocol does not tell.
+        // The protocol does not specify the effect.
         effect: Effect::Irreversible,
         timeout: None,
         parallel: true,
@@ -309,7 +310,7 @@ impl ToolSource for AllTools {
     }
 }
 
-/// The session's view of the clients' tools.
+/// The session's access to the clients' tools.
 #[derive(Debug)]
 pub(crate) struct ChosenTools(pub(crate) Arc<ClientTools>);
 
@@ -339,7 +340,7 @@ impl SessionTools for ChosenTools {
         servers: Arc<dyn ToolSource>,
         on_late_answer: LateAnswerHandler,
     ) -> Arc<dyn ToolSource> {
-        // A session that is opened once more keeps the first one, which is its own.
+        // Has no effect if the session is opened again: the session keeps its first callback.
         drop(self.0.on_late_answer.0.set(on_late_answer));
         Arc::new(AllTools {
             clients: Arc::clone(&self.0),

@@ -1,22 +1,23 @@
-//! Work of a client that a session waits for: its handlers run in another process.
+//! Work of a client that a session waits for. The handlers of the client run in another process.
 
 use allstop_scope::{Ending, NotStarted, Registration, Scope, WorkSpec};
 
-/// A handler of a client that was asked. Dropping it before the answer says that nobody knows whether it still runs.
+/// A requested handler of a client. Dropping this value before the answer reports that it is unknown whether the
+/// handler still runs.
 #[derive(Debug)]
 pub(super) struct ClientWork(Option<Registration>);
 
 impl ClientWork {
-    /// Registers the work, before the client is asked. The SDKs have no way to end such a handler.
+    /// Registers the work before the request is sent to the client. The SDKs cannot end such a handler.
     ///
     /// # Errors
-    /// A stop came first.
+    /// Returns an error if a stop came first.
     pub(super) fn register(scope: &Scope, work: WorkSpec) -> Result<Self, NotStarted> {
         let registration = scope.register_remote(work, || {})?;
         Ok(Self(Some(registration)))
     }
 
-    /// The client has answered.
+    /// Records that the client has answered.
     pub(super) fn answered(mut self) {
         if let Some(registration) = self.0.take() {
             registration.finish(Ending::Returned);

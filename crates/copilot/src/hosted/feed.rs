@@ -1,7 +1,7 @@
-//! Events of a session on their way to one client.
+//! Delivery of a session's events to one client.
 //!
-//! The feed reads the session by cursor, so a client that does not read costs the session nothing. It ends when the client
-//! is detached or the session is closed.
+//! The feed reads the session with a cursor, so a client that does not read does not delay the session. The feed ends
+//! when the client is detached or the session is closed.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -21,11 +21,11 @@ use crate::translate::{EventTranslator, HostEvent};
 /// Pause before the log is read again after a failure.
 const READ_AGAIN: Duration = Duration::from_millis(500);
 
-/// Longest time for which `session.idle` waits for the answers of aborts, which come before it.
+/// Maximum time that `session.idle` waits for the answers of aborts, which precede it.
 const ABORT_ANSWER_MAX: Duration = Duration::from_secs(1);
 
-/// Time for which `session.idle` is held back behind a turn that did not complete: a client that sends its next message at
-/// once must not take it for the end of that one. (The SDK for JavaScript does.)
+/// Delay of `session.idle` after a turn that did not complete. A client that sends its next message at once must not
+/// take the event for the end of that message. (The SDK for JavaScript does.)
 const NEXT_MESSAGE_MAX: Duration = Duration::from_millis(25);
 
 /// One client's feed of a session.
@@ -36,12 +36,13 @@ pub(super) struct Feed {
     pub(super) events: Subscription,
     pub(super) host: broadcast::Receiver<HostEvent>,
     pub(super) handle: FeedHandle,
-    /// The client was too slow for the start of some calls: their handlers are told once the log is read.
+    /// True if the client was too slow to receive the start of some calls. Their handlers are notified after the log is
+    /// read.
     pub(super) has_missed: bool,
 }
 
 impl Feed {
-    /// Runs until the client is detached, its connection has ended, or the session is closed and all was sent.
+    /// Runs until the client is detached, its connection has ended, or the session is closed and all events are sent.
     pub(super) async fn run(mut self) {
         let mut is_detached = self.handle.is_detached.subscribe();
         loop {
@@ -97,7 +98,7 @@ impl Feed {
         }
     }
 
-    /// The same, behind these events.
+    /// Like [`Feed::run`], but sends these events first.
     pub(super) async fn run_behind(self, first: Vec<CopilotEvent>) {
         for event in first {
             if self.send(&event).await.is_err() {
@@ -107,7 +108,7 @@ impl Feed {
         self.run().await;
     }
 
-    /// Nobody would answer it.
+    /// Answers the question if no client can answer it.
     fn answer_unasked(&self, event: &SessionEventKind) {
         if let SessionEventKind::PermissionAsked(question) = event
             && !self.session.roster.has_permission_handler()
@@ -116,7 +117,7 @@ impl Feed {
         }
     }
 
-    /// A warning for each part that the client asked for and does not get.
+    /// Returns a warning for each part that the client requested and the server does not offer.
     pub(super) fn not_offered(&mut self, messages: &[Arc<str>]) -> Vec<CopilotEvent> {
         let parts = messages.iter().map(|message| HostEvent::NotOffered {
             message: Arc::clone(message),
@@ -126,7 +127,7 @@ impl Feed {
             .collect()
     }
 
-    /// Calls that events about were missed, or that began before this client came.
+    /// Events for calls with missed events, and for calls that began before this client attached.
     pub(super) fn pending_calls(&mut self) -> Vec<CopilotEvent> {
         let pending = self.session.tools.pending();
         let events = pending.into_iter().map(HostEvent::ExternalPending);
@@ -137,7 +138,7 @@ impl Feed {
 
     async fn send(&self, event: &CopilotEvent) -> Result<(), QueueClosed> {
         if event.kind == "session.idle" && !self.is_still_idle().await {
-            // Another one follows its next turn.
+            // Another idle event follows the next turn.
             return Ok(());
         }
         self.client.event(self.session.id().as_str(), event).await?;
@@ -147,7 +148,7 @@ impl Feed {
         Ok(())
     }
 
-    /// False if another turn runs or waits by the time at which the client may hear that the session is idle.
+    /// Returns false if another turn runs or waits at the time when the client may receive the idle event.
     async fn is_still_idle(&self) -> bool {
         let mut aborts = self.handle.aborts.subscribe();
         let answered = async { drop(aborts.wait_for(|aborts| *aborts == 0).await) };
@@ -161,9 +162,9 @@ impl Feed {
     }
 }
 
-/// Resolves when the client is detached.
+/// Completes when the client is detached.
 async fn detached(is_detached: &mut watch::Receiver<bool>) {
-    // The sender is in the feed's own handle, so the wait ends with the value.
+    // The feed's own handle holds the sender, so the wait ends only when the value changes.
     drop(is_detached.wait_for(|is| *is).await);
 }
 

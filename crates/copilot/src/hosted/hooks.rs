@@ -21,15 +21,15 @@ use super::client_work::ClientWork;
 use super::roster::Roster;
 use crate::translate::HostEvent;
 
-/// Calls the hooks of the latest client that has any, and lets calls of the clients' own tools pass without a question
-/// where nobody is to be asked.
+/// Calls the hooks of the latest client that has any. Permits calls of the clients' own tools without a question,
+/// unless a client must be asked.
 #[derive(Debug)]
 pub(crate) struct ClientHooks {
     pub(crate) name: Arc<str>,
     pub(crate) roster: Arc<Roster>,
     pub(crate) tools: Arc<ClientTools>,
     pub(crate) folder: PathBuf,
-    /// Tells the clients what a hook asked for and does not get.
+    /// Channel for warnings to the clients about requests of a hook that are not offered.
     pub(crate) host_events: broadcast::Sender<HostEvent>,
 }
 
@@ -73,7 +73,7 @@ fn arguments_of(call: &ToolCall) -> Value {
     }
 }
 
-/// Name of the hook on the wire, and its input.
+/// Returns the name of the hook in the protocol, and its input.
 fn request_of(event: &HookEvent) -> Option<(&'static str, Value)> {
     Some(match event {
         HookEvent::TurnStart { input } => ("userPromptSubmitted", json!({ "prompt": input })),
@@ -125,12 +125,13 @@ fn request_of(event: &HookEvent) -> Option<(&'static str, Value)> {
 }
 
 impl ClientHooks {
-    /// Decision about a requested call without a hook.
+    /// Decides about a requested call without a hook.
     fn unasked(&self, event: &HookEvent) -> HookVerdict {
         let HookEvent::ToolRequested { call } = event else {
             return HookVerdict::Continue;
         };
-        // A program that registers a tool means it to be called; one with a permission handler wants to be asked.
+        // A program that registers a tool intends it to be called; a program with a permission handler expects a
+        // question.
         let is_asked =
             self.roster.has_permission_handler() && !self.tools.skips_permission(&call.name);
         if self.tools.has(&call.name) && !is_asked {
@@ -171,7 +172,7 @@ impl Hook for ClientHooks {
         let decides = is_request || matches!(event, HookEvent::TurnStart { .. });
         let (scope, host_events) = (cx.scope.clone(), self.host_events.clone());
         async move {
-            // The handler runs in the client: a stop cannot end it, and nobody tells when it has ended.
+            // The handler runs in the client. A stop cannot end it, and the protocol does not report its end.
             let work = WorkSpec::new(ItemKind::Remote, format!("hook {hook} of the client"));
             let Ok(handler) = ClientWork::register(&scope, work) else {
                 return unasked;
@@ -180,7 +181,7 @@ impl Hook for ClientHooks {
             handler.answered();
             let output = match answer {
                 Ok(answer) => answer.output.unwrap_or_default(),
-                // What the hook was to decide is not decided.
+                // Without an answer, the decision of the hook is missing.
                 Err(error) if is_request => {
                     let reason = format!("the hook {hook} did not answer: {error}");
                     return HookVerdict::Deny { reason };
@@ -192,7 +193,7 @@ impl Hook for ClientHooks {
             };
             for part in output.not_offered() {
                 let message = format!("`{part}` of the hook {hook} is not offered").into();
-                // Without a client nobody needs it.
+                // Without a client, the warning is not needed.
                 drop(host_events.send(HostEvent::NotOffered { message }));
             }
             verdict(hook, output, decides, unasked)
@@ -201,7 +202,8 @@ impl Hook for ClientHooks {
     }
 }
 
-/// A hook that decides must be understood: else its call or its prompt does not go on.
+/// Decides by the answer of a hook. An answer to a deciding hook must be understood; otherwise its call or prompt is
+/// denied.
 fn verdict(hook: &str, output: HookOutput, decides: bool, unasked: HookVerdict) -> HookVerdict {
     let decision = output
         .permission_decision
@@ -217,7 +219,7 @@ fn verdict(hook: &str, output: HookOutput, decides: bool, unasked: HookVerdict) 
                 .or(output.reason)
                 .unwrap_or_else(|| format!("denied by the hook {hook}")),
         ),
-        // What it was to change would go on as it was.
+        // Otherwise the call would run without the requested change.
         _ if decides && changes => deny(format!(
             "the hook {hook} answered with a change, and changes are not offered"
         )),

@@ -1,4 +1,4 @@
-//! One open session with its clients.
+//! One open session and its clients.
 
 mod ask_user;
 mod client_tools;
@@ -37,10 +37,11 @@ use feed::Feed;
 use hooks::ClientHooks;
 use roster::{AttachedClient, DetachedClient, Roster};
 
-/// Host events that a feed may lag behind: far more than calls run at once. What it misses is looked up.
+/// Number of host events that a feed may lag: far more than the number of concurrent calls. A feed looks up missed
+/// events.
 const HOST_EVENTS_MAX: usize = 1_024;
 
-/// Longest wait for the last events of a closed session to be sent.
+/// Maximum wait until the last events of a closed session are sent.
 const LAST_EVENTS_MAX: Duration = Duration::from_secs(1);
 
 /// Parts of a session that its client chooses.
@@ -51,11 +52,11 @@ pub(crate) struct SessionChoice {
     pub folder: Option<PathBuf>,
     pub system_prompt: SystemPrompt,
     pub filter: ToolSelection,
-    /// `None`: the client has no tools, and leaves those of others as they are.
+    /// `None` if the client declares no tools, which leaves the tools of other clients unchanged.
     pub declared: Option<Vec<DeclaredTool>>,
     pub wishes: ClientWishes,
     pub streaming: bool,
-    /// Warnings about parts that it asked for and does not get.
+    /// Warnings about requested parts that are not offered.
     pub not_offered: Vec<Arc<str>>,
 }
 
@@ -70,9 +71,9 @@ pub(crate) struct HostedSession {
     scope: Scope,
     /// Feeds that have not ended.
     feeds: TaskTracker,
-    /// Ends the forwarding of tool requests once the session calls no tool any more.
+    /// Ends the forwarding of tool requests after the session's last tool call.
     no_more_calls: CancellationToken,
-    /// Calls of this turn that were cancelled by their id, so that a second time says that there is nothing to cancel.
+    /// Calls of this turn that were cancelled by their id. A second cancel reports that there was nothing to cancel.
     cancelled: Mutex<(TurnNumber, HashSet<CallId>)>,
     model_name: Option<Arc<str>>,
     version: Arc<str>,
@@ -80,7 +81,7 @@ pub(crate) struct HostedSession {
     unasked: PermissionAnswer,
 }
 
-/// The working directory in which the session was created.
+/// Returns the working directory in which the session was created.
 async fn recorded_folder(system: &System, id: &SessionId) -> Result<Option<PathBuf>, StartError> {
     let (state, _owner) = read_session_end(&**system.log(), id).await?;
     Ok(state.folder().map(|folder| PathBuf::from(&**folder)))
@@ -97,7 +98,7 @@ impl HostedSession {
     /// Opens a session.
     ///
     /// # Errors
-    /// As [`System::new_session`] and [`System::resume_session`].
+    /// Returns the errors of [`System::new_session`] and [`System::resume_session`].
     pub(crate) async fn open(
         server: &CopilotServer,
         id: SessionId,
@@ -161,12 +162,13 @@ impl HostedSession {
         self.session.id()
     }
 
-    /// Name of its model, if the configuration or a client has one.
+    /// Name of the session's model; `None` if neither the configuration nor a client chooses one.
     pub(crate) fn model_name(&self) -> Option<&Arc<str>> {
         self.model_name.as_ref()
     }
 
-    /// Sends the requests of the clients' tools to all clients, until the tools are gone or the session is closed.
+    /// Forwards the requests for the clients' tools to all clients, until the tools are closed or the session is
+    /// closed.
     fn forward(self: &Arc<Self>, mut generation: ToolGeneration) {
         let (tools, events) = (Arc::clone(&self.tools), self.host_events.clone());
         let no_more_calls = self.no_more_calls.clone();
@@ -175,7 +177,7 @@ impl HostedSession {
             tokio::select! {
                 biased;
                 _stopped = cx.stopped_at("requests of client tools") => {}
-                // Before the end, so that handlers hear that their calls are cancelled.
+                // Polled before the end of the session, so that handlers are notified of cancelled calls.
                 () = async {
                     while let Some(event) = generation.next(&tools).await {
                         let event = match event {
@@ -187,7 +189,7 @@ impl HostedSession {
                                 }
                             }
                         };
-                        // Without a client it waits for one that comes.
+                        // Without a client, the request waits for a client that attaches later.
                         drop(events.send(event));
                     }
                 } => {}
@@ -204,7 +206,7 @@ impl HostedSession {
         }
     }
 
-    /// Adds a client, which gets the events from this record on.
+    /// Adds a client, which receives the events from this record on.
     pub(crate) fn attach(
         self: &Arc<Self>,
         client: &Arc<Client>,
@@ -212,7 +214,7 @@ impl HostedSession {
         from: Option<Version>,
     ) {
         if self.roster.change(client.id, choice.wishes) {
-            // A second feed would tell what runs once more, and know less of it than the first one.
+            // A second feed would report the running calls again, with less information than the first feed.
             return;
         }
         let handle = FeedHandle::default();
@@ -255,7 +257,8 @@ impl HostedSession {
         drop(spawned);
     }
 
-    /// Removes a client. True if it was the last one: then its questions wait for one that resumes the session.
+    /// Removes a client. Returns true if it was the last one; the open questions then wait for a client that resumes
+    /// the session.
     pub(crate) fn detach(&self, client: ClientId) -> bool {
         match self.roster.detach(client) {
             DetachedClient::Last => true,
@@ -276,12 +279,12 @@ impl HostedSession {
         let _first_or_not = self.session.answer(&question.id, answer);
     }
 
-    /// True if no other client has the session.
+    /// True if no other client is attached to the session.
     pub(crate) fn is_last(&self, client: ClientId) -> bool {
         self.roster.is_last(client)
     }
 
-    /// True if no client has the session.
+    /// True if no client is attached to the session.
     pub(crate) fn is_alone(&self) -> bool {
         self.roster.is_empty()
     }
@@ -291,22 +294,23 @@ impl HostedSession {
     }
 
     pub(crate) fn tell(&self, event: HostEvent) {
-        // Without a client nobody needs it.
+        // Without a client, the event is not needed.
         drop(self.host_events.send(event));
     }
 
-    /// Notes that a call of the running turn is cancelled by its id. False: it was before.
+    /// Records that a call of the running turn is cancelled by its id. Returns false if it was already recorded.
     pub(crate) fn note_cancelled(&self, call: &CallId) -> bool {
         let turn = self.session.last_turn();
         let mut cancelled = self.cancelled.lock();
         if cancelled.0 != turn {
-            // A rollback gives ids of calls again.
+            // After a rollback, a new turn can reuse ids of calls.
             *cancelled = (turn, HashSet::new());
         }
         cancelled.1.insert(call.clone())
     }
 
-    /// Closes the session after a time without a client: its turn waits for one that resumes it.
+    /// Closes the session after a time without clients. Until then its turn waits for a client that resumes the
+    /// session.
     pub(crate) fn begin_unattended(self: &Arc<Self>, server: &CopilotServer) {
         let (own, server) = (Arc::clone(self), server.clone());
         let mut arrivals = self.roster.arrivals();
@@ -327,13 +331,13 @@ impl HostedSession {
         drop(spawned);
     }
 
-    /// Stops all work of the session, waits until its clients have the last events, and closes it.
+    /// Stops all work of the session, waits until its clients have received the last events, and closes the session.
     pub(crate) async fn close(&self, cause: Cause) -> Arc<Receipt> {
         let stopping = self.session.stop(&StopTarget::Session, cause.clone());
         let receipt = stopping.receipt().await;
         self.session.close().await;
         self.no_more_calls.cancel();
-        // The feeds end with the events.
+        // The feeds end after the last events.
         self.feeds.close();
         let _sent_or_late = timeout(LAST_EVENTS_MAX, self.feeds.wait()).await;
         let request = StopRequest::new(Extent::Subtree, cause).grace(Duration::ZERO);
@@ -342,7 +346,7 @@ impl HostedSession {
         receipt
     }
 
-    /// Sends a message, with an id of the protocol's form.
+    /// Creates a message id in the format of the protocol.
     pub(crate) fn new_message_id() -> MessageId {
         MessageId::new(uuid::Uuid::from_u128(ulid::Ulid::generate().0).to_string())
     }

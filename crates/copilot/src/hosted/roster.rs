@@ -10,14 +10,14 @@ use tokio::sync::watch;
 
 use crate::connection::{Client, ClientId, ClientRequestError};
 
-/// Parts that a client takes in a session.
+/// Optional parts of a session that a client handles.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ClientWishes {
-    /// It answers permission questions.
+    /// True if the client answers permission questions.
     pub permissions: bool,
-    /// It has hooks.
+    /// True if the client has hooks.
     pub hooks: bool,
-    /// It answers questions of the model.
+    /// True if the client answers questions of the model.
     pub user_input: bool,
 }
 
@@ -29,14 +29,14 @@ pub(crate) struct AttachedClient {
     pub feed: FeedHandle,
 }
 
-/// Handle of the events that go to one client.
+/// Handle of the feed that sends events to one client.
 #[derive(Debug, Clone)]
 pub(crate) struct FeedHandle {
-    /// Number of `assistant.idle` events that were sent.
+    /// Number of sent `assistant.idle` events.
     pub idles: Arc<watch::Sender<u64>>,
-    /// The last turn whose end was sent.
+    /// The last turn with a sent end.
     pub turns: Arc<watch::Sender<TurnNumber>>,
-    /// Aborts whose answer comes before the next `session.idle`.
+    /// Number of aborts with an answer that must precede the next `session.idle`.
     pub aborts: Arc<watch::Sender<u32>>,
     /// Ends the feed.
     pub is_detached: Arc<watch::Sender<bool>>,
@@ -56,19 +56,19 @@ impl Default for FeedHandle {
 /// Result of a detach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DetachedClient {
-    /// It was the last one.
+    /// The client was the last one.
     Last,
-    /// Others are left.
+    /// Other clients are still attached.
     OneOfMany,
-    /// It was not here.
+    /// The client was not attached.
     Unknown,
 }
 
-/// Clients of a session, in the order in which they came.
+/// Clients of a session, in the order of their arrival.
 #[derive(Debug, Default)]
 pub(crate) struct Roster {
     clients: Mutex<Vec<AttachedClient>>,
-    /// Number of clients that have come so far.
+    /// Number of attached clients so far.
     arrivals: watch::Sender<u64>,
 }
 
@@ -79,7 +79,7 @@ impl Roster {
         self.arrivals.send_modify(|arrivals| *arrivals += 1);
     }
 
-    /// Notes the parts that a client takes, if it is here already. False if it is not.
+    /// Stores the parts that a client handles. Returns false if the client is not attached.
     pub(crate) fn change(&self, client: ClientId, wishes: ClientWishes) -> bool {
         let mut clients = self.clients.lock();
         let mut attached = clients.iter_mut();
@@ -104,7 +104,7 @@ impl Roster {
         }
     }
 
-    /// True if this client is here, and no other one.
+    /// True if this client is the only attached client.
     pub(crate) fn is_last(&self, client: ClientId) -> bool {
         let clients = self.clients.lock();
         matches!(clients.as_slice(), [attached] if attached.client.id == client)
@@ -124,13 +124,13 @@ impl Roster {
         attached.map(|attached| attached.feed.clone())
     }
 
-    /// True if somebody answers permission questions.
+    /// True if any client answers permission questions.
     pub(crate) fn has_permission_handler(&self) -> bool {
         let clients = self.clients.lock();
         clients.iter().any(|attached| attached.wishes.permissions)
     }
 
-    /// The latest client with this wish.
+    /// Returns the latest client with this option.
     pub(crate) fn latest(&self, wish: impl Fn(&ClientWishes) -> bool) -> Option<AttachedClient> {
         let clients = self.clients.lock();
         let found = clients.iter().rev().find(|attached| wish(&attached.wishes));

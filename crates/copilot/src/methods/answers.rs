@@ -32,7 +32,7 @@ struct PermissionParams {
 #[derive(Deserialize)]
 struct PermissionResultParams {
     kind: String,
-    /// Reason of a rejection, in the person's words.
+    /// Reason for a rejection, in the person's words.
     feedback: Option<String>,
 }
 
@@ -40,7 +40,7 @@ fn success(is_success: bool) -> MethodAnswer {
     MethodAnswer::Now(Ok(json!({ "success": is_success })))
 }
 
-/// The answer for the model of a tool's result on the wire: text, or an object.
+/// Converts a tool's result in the protocol, which is text or an object, to the answer for the model.
 fn answer_of(result: Option<Value>, error: Option<String>) -> Result<ToolOutput, ToolError> {
     let output = |content: String| ToolOutput {
         content: content.into(),
@@ -80,11 +80,11 @@ pub(super) fn tool(cx: &MethodCx<'_>, params: Option<&RawValue>) -> Result<Metho
             is_cancelled: false,
         });
     }
-    // A late answer is taken, and has no effect: its call has ended.
+    // A late answer is accepted, but has no effect, because its call has ended.
     Ok(success(delivery != Delivery::Unknown))
 }
 
-/// Always says if it counted, and never fails for a question that is gone: an error makes the SDKs answer once more.
+/// Reports whether the answer counted. Never fails for a closed question, because an error makes the SDKs answer again.
 pub(super) fn permission(
     cx: &MethodCx<'_>,
     params: Option<&RawValue>,

@@ -3,10 +3,10 @@
 use allstop_core::SessionId;
 use allstop_jsonrpc::RpcError;
 
-/// Bytes of a session's id: it is the name of a folder.
+/// Maximum size of a session's id in bytes. The id is the name of a folder.
 const ID_BYTES_MAX: usize = 128;
 
-/// The id, if it neither leads out of its parent folder nor names a sub-agent's session.
+/// Returns the id if it neither leads out of its parent folder nor names a sub-agent's session.
 pub(super) fn usable_id(id: String) -> Result<SessionId, RpcError> {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
     let is_name = id.bytes().all(is_allowed) && !id.starts_with('.');

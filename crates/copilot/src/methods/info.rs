@@ -39,7 +39,7 @@ pub(super) fn begin(
             })
         }
         "status.get" => json!({ "version": version, "protocolVersion": PROTOCOL_VERSION }),
-        // Keys are those of the providers; there is nobody to log in.
+        // The providers' keys authenticate the requests, so there is no login.
         "auth.getStatus" => json!({ "isAuthenticated": true, "authType": "api-key" }),
         _ => {
             let name = cx.server.system().model_name();

@@ -1,4 +1,4 @@
-//! Sessions as a whole: detach, delete, list, history.
+//! Operations on whole sessions: detach, delete, list, history.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use super::method::{MethodAnswer, MethodCx, MethodResult, large, later, read, wh
 use crate::hosted::HostedSession;
 use crate::translate::history;
 
-/// Records of one read.
+/// Number of records per read.
 const READ_LEN: usize = 512;
 
 #[derive(Deserialize)]
@@ -37,7 +37,7 @@ fn failed(error: &impl std::fmt::Display) -> RpcError {
     RpcError::internal_error(error.to_string())
 }
 
-/// The client leaves a session. The last one closes it: its work is stopped, and it can be resumed.
+/// Detaches the client from a session. The last client closes the session: its work is stopped, and it can be resumed.
 pub(super) fn detach(
     cx: &MethodCx<'_>,
     params: Option<&RawValue>,
@@ -50,7 +50,7 @@ pub(super) fn detach(
     };
     let closing = close_if(&|session| session.is_last(client)).or_else(|| {
         let was_last = server.open_session(&id)?.detach(client);
-        // The others have left meanwhile.
+        // The other clients have left meanwhile.
         was_last
             .then(|| close_if(&HostedSession::is_alone))
             .flatten()
@@ -170,7 +170,7 @@ async fn info_of(log: &Arc<dyn Log>, session: &SessionSummary) -> MethodResult {
     Ok(info)
 }
 
-/// The first records of a session that this version can read.
+/// Reads the first records of a session that this version can decode.
 async fn read_records(
     log: &Arc<dyn Log>,
     id: &SessionId,
@@ -192,7 +192,7 @@ async fn read_records(
     Ok(records)
 }
 
-/// `session.getMessages`: the events of the turns that have ended.
+/// `session.getMessages`: the events of the ended turns.
 pub(super) fn messages(
     cx: &MethodCx<'_>,
     params: Option<&RawValue>,

@@ -23,10 +23,10 @@ use crate::event::CopilotEvent;
 use crate::hosted::HostedSession;
 use crate::translate::{HostEvent, PersistedEvent};
 
-/// Longest wait for the events of the turn to be sent, which come before the answer.
+/// Maximum wait for the events of the turn to be sent. They precede the answer.
 const EVENTS_SENT_MAX: Duration = Duration::from_secs(1);
 
-/// Attachments that are named in a prompt; more are left to the user's own words.
+/// Maximum number of attachments that a prompt names. The user must describe further attachments.
 const ATTACHMENTS_MAX: usize = 64;
 
 #[derive(Deserialize)]
@@ -38,9 +38,9 @@ struct SendParams {
     mode: Option<String>,
     traceparent: Option<String>,
     response_format: Option<Value>,
-    /// Extension of `session.sendAndWait`: the longest wait. Nothing is stopped when it is over.
+    /// Extension of `session.sendAndWait`: the maximum wait. Nothing is stopped afterwards.
     timeout_ms: Option<u64>,
-    /// Extension of `session.sendAndWait`: the longest wait without an event of the session.
+    /// Extension of `session.sendAndWait`: the maximum wait without an event of the session.
     inactivity_ms: Option<u64>,
 }
 
@@ -69,7 +69,7 @@ impl AttachmentParams {
         named.map_or("unnamed", String::as_str)
     }
 
-    /// Text for the model: of a selection or of a blob.
+    /// Text for the model, from a selection or a blob.
     fn text(&self) -> Option<Cow<'_, str>> {
         if let Some(text) = &self.text {
             return Some(text.into());
@@ -87,7 +87,7 @@ impl AttachmentParams {
     }
 }
 
-/// The prompt with its attachments, and what of them the model does not get.
+/// Returns the prompt with its attachments, and the parts of them that the model does not receive.
 fn text_of(params: &SendParams) -> (Arc<str>, Vec<Arc<str>>) {
     let (mut text, mut missing) = (params.prompt.clone(), Vec::new());
     let attachments = params.attachments.as_deref().unwrap_or_default();
@@ -135,7 +135,7 @@ fn sent(session: &HostedSession, params: &SendParams) -> Result<MessageHandle, R
         session.tell(HostEvent::NotOffered { message });
     }
     sent.map_err(|error| match error {
-        // It may be sent again later.
+        // The message may be sent again later.
         SendError::Refused(MessageRefused::Full(_) | MessageRefused::Busy) => {
             RpcError::overloaded(error.to_string())
         }
@@ -190,7 +190,7 @@ pub(super) fn send_and_wait(
     }))
 }
 
-/// The event of the answer, if the turn was completed.
+/// Returns the event of the answer, if the turn was completed.
 fn response_of(
     session: &HostedSession,
     message: &MessageHandle,
@@ -244,7 +244,7 @@ fn answer_of(
     }))
 }
 
-/// Resolves after this time; never without a limit.
+/// Completes after this time; never if there is no limit.
 async fn after(limit: Option<Duration>) {
     match limit {
         Some(limit) => sleep(limit).await,
@@ -252,7 +252,7 @@ async fn after(limit: Option<Duration>) {
     }
 }
 
-/// Resolves when there was no event of the session for this time; never without a limit.
+/// Completes after this time without an event of the session; never if there is no limit.
 async fn silent(mut events: Subscription, limit: Option<Duration>) {
     let Some(limit) = limit else {
         return pending().await;
@@ -261,7 +261,7 @@ async fn silent(mut events: Subscription, limit: Option<Duration>) {
         match timeout(limit, events.next()).await {
             Ok(Ok(Some(_event))) => {}
             Err(_elapsed) => return,
-            // The session is closed, or its events cannot be read: then the wait itself tells the end.
+            // The session is closed, or its events cannot be read. The wait itself then reports the end.
             Ok(Ok(None) | Err(_)) => return pending().await,
         }
     }

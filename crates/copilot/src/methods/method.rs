@@ -1,4 +1,4 @@
-//! Parts of all methods: context, answers, and the reading of parameters.
+//! Common parts of all methods: context, answers, and the parsing of parameters.
 
 use std::sync::Arc;
 
@@ -21,7 +21,8 @@ pub(crate) type MethodResult = Result<Value, RpcError>;
 pub(crate) enum MethodAnswer {
     Now(MethodResult),
     Later(BoxFuture<'static, MethodResult>),
-    /// The same, and it may be large: one at a time for each client, once it has read the earlier ones.
+    /// A later answer that may be large. Each client gets one large answer at a time, after it has read the earlier
+    /// answers.
     Large(BoxFuture<'static, MethodResult>),
 }
 
@@ -31,7 +32,7 @@ pub(crate) struct MethodCx<'a> {
     pub client: &'a Arc<Client>,
 }
 
-/// Reads the parameters.
+/// Parses the parameters.
 pub(super) fn read<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T, RpcError> {
     let text = params.map_or("{}", RawValue::get);
     let text = without_lone_surrogates(text);
@@ -45,7 +46,7 @@ pub(super) fn read<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T, 
     })
 }
 
-/// The open session of this id.
+/// Returns the open session with this id.
 pub(super) fn open_session(cx: &MethodCx<'_>, id: &str) -> Result<Arc<HostedSession>, RpcError> {
     let found = cx.server.open_session(&SessionId::new(id));
     found.ok_or_else(|| {
@@ -55,7 +56,7 @@ pub(super) fn open_session(cx: &MethodCx<'_>, id: &str) -> Result<Arc<HostedSess
     })
 }
 
-/// The result of work that runs in the server's own scope.
+/// Returns the result of work that runs in the server's own scope.
 pub(super) async fn whole<T>(work: Option<WorkHandle<T>>) -> Result<T, RpcError> {
     let done = match work {
         Some(work) => work.await.ok(),

@@ -1,7 +1,7 @@
 //! The requests of the protocol, by name.
 //!
-//! A method begins in the order in which its request arrived. What can be done at once is done there; the rest is a future
-//! that the connection runs.
+//! A method begins in the order of the arrival of its request. The beginning performs all immediate steps; the
+//! remaining work is a future that the connection runs.
 
 mod answers;
 mod ids;

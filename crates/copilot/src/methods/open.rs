@@ -42,7 +42,7 @@ struct OpenParams {
     others: Map<String, Value>,
 }
 
-/// Parts of a session that a client can ask for and that are not offered.
+/// Parts of a session that a client can request and that are not offered.
 const NOT_OFFERED: [&str; 18] = [
     "mcpServers",
     "customAgents",
@@ -64,7 +64,7 @@ const NOT_OFFERED: [&str; 18] = [
     "skillDirectories",
 ];
 
-/// Ways of a provider to get a key for each request: without it every request would be refused.
+/// Methods of a provider to get a key for each request. Without the key, every request would be refused.
 const KEYS_NOT_OFFERED: [&str; 2] = ["apiKeyCommand", "hasBearerTokenProvider"];
 
 #[derive(Deserialize)]
@@ -173,7 +173,7 @@ async fn opened(
     session.attach(&client, &choice, from);
     session.session.set_part(Arc::clone(&session));
     drop(reservation);
-    // It may have gone before the session was there to be left.
+    // A client that disconnected before the session existed was not detached from it.
     if client.output.is_closed() && session.detach(client.id) {
         session.begin_unattended(&server);
     }
@@ -181,7 +181,7 @@ async fn opened(
 }
 
 fn refusal(error: &StartError) -> RpcError {
-    // The hints of the others are true for a program too.
+    // The hints of the other errors also apply to a program.
     let hint = match error.kind {
         StartErrorKind::SessionExists => Some("`session.resume` continues it"),
         StartErrorKind::UnknownSession => Some("`session.list` names all sessions"),
@@ -237,7 +237,7 @@ fn choice_of(server: &CopilotServer, params: OpenParams) -> Result<SessionChoice
     })
 }
 
-/// Warnings about parts that the client asks for and a session does not get.
+/// Warnings about requested parts that a session does not offer.
 fn not_offered(params: &OpenParams) -> Vec<Arc<str>> {
     let of_session = NOT_OFFERED.iter().filter(|name| {
         let value = params.others.get(**name);
@@ -258,7 +258,7 @@ fn not_offered(params: &OpenParams) -> Vec<Arc<str>> {
         .collect()
 }
 
-/// True if a value asks for something.
+/// True if a value requests a feature.
 fn is_set(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => false,
@@ -268,7 +268,7 @@ fn is_set(value: &Value) -> bool {
     }
 }
 
-/// A tool that the model could not be shown would be missed without a word.
+/// Refuses tools that cannot be offered to the model. Otherwise they would be missing without a warning.
 fn check_tools(tools: &[DeclaredTool]) -> Result<(), RpcError> {
     let mut names = HashSet::new();
     for DeclaredTool { name, .. } in tools {
@@ -286,7 +286,8 @@ fn check_tools(tools: &[DeclaredTool]) -> Result<(), RpcError> {
     Ok(())
 }
 
-/// The model of the client's provider, else that of the configuration, which may be told another name.
+/// Returns the model of the client's provider, or else the configured model. The client may choose another name for the
+/// configured model.
 fn model_of(
     server: &CopilotServer,
     params: &OpenParams,

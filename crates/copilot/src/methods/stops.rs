@@ -17,7 +17,7 @@ use super::method::{MethodAnswer, MethodCx, later, open_session, read, whole};
 use crate::hosted::{FeedHandle, HostedSession};
 use crate::translate::HostEvent;
 
-/// Longest wait for `assistant.idle` to be sent, which comes before the answer.
+/// Maximum wait for `assistant.idle` to be sent. The event precedes the answer.
 const IDLE_SENT_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Deserialize)]
@@ -29,7 +29,7 @@ struct StopParams {
     tool_call_id: Option<String>,
 }
 
-/// The target of an extent on the wire: the turn, if there is none.
+/// Returns the stop target for an extent in the protocol; the turn by default.
 fn target_of(extent: Option<&str>) -> Result<StopTarget, RpcError> {
     Ok(match extent {
         None | Some("turn") => StopTarget::Turn,
@@ -58,7 +58,7 @@ pub(super) fn runs_attached_background(session: &Session) -> bool {
         .any(|work| work.is_running() && work.attachment() == Attachment::Attached)
 }
 
-/// True unless something of the extent is known to run on.
+/// True unless work of the extent is known to continue.
 fn is_success(receipt: &Receipt) -> bool {
     let runs = |state: &ItemState| {
         matches!(
@@ -69,7 +69,7 @@ fn is_success(receipt: &Receipt) -> bool {
     receipt.quiet() || !receipt.items().iter().any(|item| runs(&item.state))
 }
 
-/// Aborts whose answers come before `session.idle`, counted while they are under way.
+/// Abort with an answer that must precede `session.idle`. Counted while the abort is in progress.
 struct AbortInFlight(Option<FeedHandle>);
 
 impl AbortInFlight {
@@ -89,7 +89,7 @@ impl Drop for AbortInFlight {
     }
 }
 
-/// Stops a target; the receipt comes behind the events of the stop.
+/// Stops a target. The receipt follows the events of the stop.
 fn stopping(
     cx: &MethodCx<'_>,
     session: &HostedSession,
@@ -117,13 +117,14 @@ fn stopping(
             let _sent_or_late = timeout(IDLE_SENT_MAX, idles.changed()).await;
         }
         let answer = answer(&receipt);
-        // Its answer is queued before an event that waits for it.
+        // The answer is queued before an event that waits for it.
         drop(in_flight);
         Ok(answer)
     })
 }
 
-/// `session.abort`: the running turn. Without one, the attached background work that the session waits for.
+/// `session.abort`: stops the running turn. If no turn runs, stops the attached background work that the session waits
+/// for.
 pub(super) fn abort(
     cx: &MethodCx<'_>,
     params: Option<&RawValue>,
@@ -146,7 +147,7 @@ pub(super) fn abort(
     ))
 }
 
-/// `session.interruptMainTurn`: the running turn alone.
+/// `session.interruptMainTurn`: stops only the running turn.
 pub(super) fn interrupt(
     cx: &MethodCx<'_>,
     params: Option<&RawValue>,
@@ -163,7 +164,7 @@ pub(super) fn interrupt(
     ))
 }
 
-/// `session.cancelAllBackgroundAgents`: every sub-agent in the background. Answers with their number.
+/// `session.cancelAllBackgroundAgents`: stops all background sub-agents. Returns their number.
 pub(super) fn cancel_agents(
     cx: &MethodCx<'_>,
     params: Option<&RawValue>,
@@ -191,8 +192,8 @@ pub(super) fn cancel_agents(
     }))
 }
 
-/// `allstop.cancelToolCall`: one call; its siblings and the turn continue. True if the call was under way, and false the
-/// second time.
+/// `allstop.cancelToolCall`: stops one call; its siblings and the turn continue. Returns true if the call was in
+/// progress, and false for a second cancel.
 pub(super) fn cancel_call(
     cx: &MethodCx<'_>,
     params: Option<&RawValue>,
@@ -213,14 +214,15 @@ pub(super) fn cancel_call(
     }))
 }
 
-/// `allstop.stop`: any extent.
+/// `allstop.stop`: stops any extent.
 pub(super) fn stop(cx: &MethodCx<'_>, params: Option<&RawValue>) -> Result<MethodAnswer, RpcError> {
     let params: StopParams = read(params)?;
     let session = open_session(cx, &params.session_id)?;
     let target = target_of(params.extent.as_deref())?;
     let cause = cause_of(params.reason.as_deref());
     if matches!(target, StopTarget::Session) {
-        // Its work is stopped for good, so nothing could be sent to it any more: it is closed, and can be resumed.
+        // A stop of the whole session is final, so the session would accept no more messages. It is therefore closed,
+        // and can be resumed.
         let closing = cx.server.close_session_if(session.id(), |_| true, cause);
         return Ok(later(async move {
             let receipt = whole(closing).await?;
@@ -236,7 +238,7 @@ pub(super) fn stop(cx: &MethodCx<'_>, params: Option<&RawValue>) -> Result<Metho
     ))
 }
 
-/// `allstop.preview`: what a stop would find now. Nothing is stopped.
+/// `allstop.preview`: lists the work that a stop would find now. Stops nothing.
 pub(super) fn preview(
     cx: &MethodCx<'_>,
     params: Option<&RawValue>,

@@ -1,8 +1,8 @@
-//! Lone surrogates in JSON: Python writes them for file names that are not UTF-8, and no text of ours can hold them.
+//! Lone surrogates in JSON. Python writes them for file names that are not UTF-8, and Rust strings cannot contain them.
 
 use std::borrow::Cow;
 
-/// The same JSON, with the replacement character in the place of each escape of a lone surrogate.
+/// Returns the JSON with the replacement character in the place of each escaped lone surrogate.
 pub(super) fn without_lone_surrogates(json: &str) -> Cow<'_, str> {
     if !json.contains("\\ud") && !json.contains("\\uD") {
         return Cow::Borrowed(json);
@@ -14,7 +14,7 @@ pub(super) fn without_lone_surrogates(json: &str) -> Cow<'_, str> {
         let (taken, text) = match (code_of(escape), escape.get(6..).and_then(code_of)) {
             (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => (12, escape.get(..12)),
             (Some(0xD800..=0xDFFF), _) => (6, Some("\\ufffd")),
-            // The escaped character may be a backslash, which begins nothing.
+            // The escaped character may be a backslash, which does not begin another escape.
             _ => {
                 let len = escape.chars().take(2).map(char::len_utf8).sum();
                 (len, escape.get(..len))
@@ -27,7 +27,7 @@ pub(super) fn without_lone_surrogates(json: &str) -> Cow<'_, str> {
     Cow::Owned(clean)
 }
 
-/// Code of an escape such as `\\u00e9` at the beginning of the text.
+/// Returns the code of an escape such as `\\u00e9` at the beginning of the text.
 fn code_of(text: &str) -> Option<u16> {
     let digits = text.strip_prefix("\\u")?.get(..4)?;
     u16::from_str_radix(digits, 16).ok()

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::method::{MethodAnswer, MethodCx, later, open_session, read};
 
-/// Bytes of output in a report of progress.
+/// Maximum size of output in a progress report, in bytes.
 const OUTPUT_BYTES_MAX: usize = 4 * 1024;
 
 #[derive(Deserialize)]
@@ -23,7 +23,7 @@ const OUTPUT_BYTES_MAX: usize = 4 * 1024;
 struct TaskParams {
     session_id: String,
     id: Option<String>,
-    /// Extension of `waitForPending`: the longest wait.
+    /// Extension of `waitForPending`: the maximum wait.
     timeout_ms: Option<u64>,
 }
 

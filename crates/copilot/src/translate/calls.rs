@@ -1,4 +1,4 @@
-//! Tool calls of the running turn: each start has one completion.
+//! Tool calls of the running turn. Each start has one completion.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,21 +10,22 @@ use serde_json::{Value, json};
 
 use super::{EventTranslator, ExternalCall, PersistedEvent, TurnView};
 
-/// Calls that have no completion yet, and requests to their handlers.
+/// Calls without a completion, and requests to their handlers.
 #[derive(Debug, Default)]
 pub(super) struct ShownCalls {
-    /// Calls whose start was told, in that order.
+    /// Calls with a sent start, in that order.
     started: Vec<ShownCall>,
-    /// Requests that are here before the start of their call was told: they come on another way.
+    /// Requests that arrived before the start of their call was sent. Requests and starts arrive through different
+    /// channels.
     waiting: Vec<ExternalCall>,
-    /// Requests that were told and are not completed. They may outlive the turn, if a sub-agent has made them.
+    /// Requests that were sent and are not completed. Requests of a sub-agent may outlive the turn.
     told: HashSet<Arc<str>>,
 }
 
 #[derive(Debug)]
 struct ShownCall {
     id: CallId,
-    /// Its work has begun: its handler may be told.
+    /// True if the work of the call has begun, so that its handler may be notified.
     runs: bool,
     request: Option<Arc<str>>,
 }
@@ -42,7 +43,7 @@ pub(super) fn arguments_of(arguments: &Arguments) -> Value {
     }
 }
 
-/// A call as the model's answer requests it.
+/// Returns a call in the form in which the model's answer requests it.
 pub(super) fn tool_request(call: &ToolCall) -> Value {
     json!({
         "toolCallId": call.id,
@@ -84,7 +85,7 @@ impl EventTranslator {
 
     pub(super) fn call_started(&mut self, id: &CallId) {
         let Some(call) = self.calls.get(id.as_str()) else {
-            // This client has missed its request.
+            // This client has missed the request.
             return;
         };
         call.runs = true;
@@ -98,12 +99,13 @@ impl EventTranslator {
         }
     }
 
-    /// A client's tool is called. The start of the call is told first, unless a sub-agent calls: then it is not told at all.
+    /// Handles a call of a client's tool. The start of the call is sent first. For a call of a sub-agent, no start is
+    /// sent.
     pub(super) fn external_requested(&mut self, external: &ExternalCall) {
         if external.is_of_sub_agent() {
             return self.tell_handler(external);
         }
-        // A call of a later turn can have the id of one that a rollback has forgotten.
+        // A call of a later turn can have the id of a call from a rolled-back turn.
         let call = self.calls.get(&external.call_id);
         match call.filter(|call| call.runs && call.request.is_none()) {
             Some(call) => {
@@ -114,7 +116,8 @@ impl EventTranslator {
         }
     }
 
-    /// The same, where the start of the call will not be told: the client came later, or has missed it.
+    /// Like [`EventTranslator::external_requested`], but for a call without a later start event, because the client
+    /// attached later or has missed the event.
     pub(super) fn external_pending(&mut self, external: &ExternalCall) {
         let request = &external.request_id;
         self.calls
@@ -143,7 +146,7 @@ impl EventTranslator {
             "arguments": external.arguments,
             "traceparent": external.trace,
         });
-        // Who comes later is told of the requests that are still open.
+        // A client that attaches later receives the requests that are still open.
         self.ephemeral("external_tool.requested", data);
     }
 
@@ -156,7 +159,7 @@ impl EventTranslator {
         }
         let mut calls = self.calls.started.iter();
         if is_cancelled && calls.any(|call| call.request.as_ref() == Some(request)) {
-            // A turn that is stopped while a call runs cannot be completed any more.
+            // A turn that is stopped during a call can no longer be completed.
             self.abort_as_requested();
         }
         self.complete_request(request);
@@ -176,7 +179,7 @@ impl EventTranslator {
                 ..
             }) => self.complete_request(&request),
             Some(_) => {}
-            // The start is in the history of a client that came in the middle of the turn.
+            // For a client that attached in the middle of the turn, the history contains the start.
             None if self.turn_view == TurnView::Rest => {}
             None => return,
         }
@@ -184,7 +187,7 @@ impl EventTranslator {
         self.persisted(event);
     }
 
-    /// Completes the calls that have no result.
+    /// Completes the calls without a result.
     pub(super) fn complete_calls(&mut self, outcome: CallOutcome, why: &str) {
         while let Some(call) = self.calls.started.first() {
             let id = call.id.clone();

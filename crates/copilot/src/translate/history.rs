@@ -1,6 +1,6 @@
-//! Events of the turns that a log has, with the ids that they had while they ran.
+//! Events of the turns in a log, with the ids that they had while the turns ran.
 //!
-//! A turn that was rolled back left no messages: its calls are told with their outcome alone.
+//! A rolled-back turn has no messages, so its calls are reported with their outcome only.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::calls;
 use super::persisted::{PersistedEvent, abort_reason, failure_of};
 use crate::event::CopilotEvent;
 
-/// Events for the records of a session, in their order.
+/// Returns the events for the records of a session, in the order of the records.
 pub(crate) fn history(
     session: &SessionId,
     version: &str,
@@ -45,11 +45,11 @@ struct History<'a> {
     /// The message of the turn.
     message: Option<MessageId>,
     origin: TurnOrigin,
-    /// Time of the last record with one.
+    /// Time of the last record that contains a time.
     at: Timestamp,
-    /// Step whose turn of the protocol is open.
+    /// Step with an open turn of the protocol.
     step: Option<u32>,
-    /// Records of the turn that are needed at its end: its calls, and messages that were added to it.
+    /// Records of the turn that are needed at its end: its calls, and messages that were added to the turn.
     records: Vec<&'a SessionRecord>,
 }
 
@@ -142,7 +142,8 @@ impl<'a> History<'a> {
         }
     }
 
-    /// Steps, calls and added messages of a turn that left no messages. Returns the calls that the stop has ended.
+    /// Sends the steps, calls and added messages of a turn without stored messages. Returns the calls that the stop has
+    /// ended.
     fn calls(&mut self) -> Vec<&'a CallId> {
         let (mut step, mut open) = (0, Vec::new());
         for record in std::mem::take(&mut self.records) {
@@ -164,7 +165,7 @@ impl<'a> History<'a> {
                         }
                     }
                 }
-                // A stop was told before the calls that it ended.
+                // The event of a stop precedes the calls that the stop ended.
                 SessionRecord::CallFinished { id, outcome, .. }
                     if !matches!(outcome, CallOutcome::Stopped | CallOutcome::Unknown) =>
                 {
@@ -199,7 +200,7 @@ impl<'a> History<'a> {
             })
         };
         let mut step = 0;
-        // The message that began the turn is told before it.
+        // The message that began the turn was already sent, before the turn.
         let mut is_first = self.origin == TurnOrigin::User;
         for message in messages {
             match &**message {
@@ -223,7 +224,7 @@ impl<'a> History<'a> {
                     }
                 }
                 Message::Tool(result) => {
-                    // Without a record the call ended with its turn.
+                    // Without a record, the call ended with its turn.
                     let outcome = outcome_of(&result.call_id).unwrap_or(CallOutcome::Stopped);
                     let (id, content) = (&result.call_id, &result.content);
                     self.push(PersistedEvent::call_end(self.turn, id, outcome, content));

@@ -1,13 +1,15 @@
-//! Makes the protocol's events of a session's events. No I/O and no runtime: one translator for each client of a session.
+//! Converts a session's events to the protocol's events, without I/O and without a runtime. Each client of a session
+//! has one translator.
 //!
-//! Order of a tool call, as the SDKs know it: `assistant.message` → `tool.execution_start` → `permission.requested` and
+//! Order of a tool call in the SDKs: `assistant.message` → `tool.execution_start` → `permission.requested` and
 //! `permission.completed` → `external_tool.requested` → `external_tool.completed` → `tool.execution_complete` →
-//! `assistant.turn_end`. Order of an abort: `abort` → `external_tool.completed` → `assistant.turn_end` → `assistant.idle`.
+//! `assistant.turn_end`. Order of an abort: `abort` → `external_tool.completed` → `assistant.turn_end` →
+//! `assistant.idle`.
 //!
 //! Invariants:
 //! 1. Every `tool.execution_start` has one `tool.execution_complete` before the turn of its message ends.
 //! 2. Every `external_tool.requested` has one `external_tool.completed`.
-//! 3. `session.idle` follows only when no turn runs or waits, and no attached background work runs.
+//! 3. `session.idle` is sent only if no turn runs or waits, and no attached background work runs.
 
 mod calls;
 mod history;
@@ -36,16 +38,16 @@ use persisted::{abort_reason, answer_message_id, failure_of};
 #[derive(Debug, Clone)]
 pub(crate) struct TranslatorOptions {
     pub session: SessionId,
-    /// True: pieces of answers are sent while they stream.
+    /// True if pieces of answers are sent while they stream.
     pub streaming: bool,
     pub version: Arc<str>,
-    /// Name of the model, if the client chose it.
+    /// Name of the model; `None` unless the client chose one.
     pub model: Option<Arc<str>>,
     /// Distinguishes the ids of this translator's ephemeral events.
     pub nonce: Arc<str>,
 }
 
-/// A call of a client's tool, as its handler is told.
+/// A call of a client's tool, in the form that its handler receives.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ExternalCall {
     pub request_id: Arc<str>,
@@ -56,37 +58,37 @@ pub(crate) struct ExternalCall {
 }
 
 impl ExternalCall {
-    /// True if a sub-agent has called it: its id is the path of calls to it.
+    /// True if a sub-agent made the call. The id is then the path of calls to it.
     fn is_of_sub_agent(&self) -> bool {
         self.call_id.contains('/')
     }
 }
 
-/// Something that the session's own events do not tell.
+/// Event that the session's own events do not contain.
 #[derive(Debug, Clone)]
 pub(crate) enum HostEvent {
     /// A client's tool is called.
     ExternalRequested(ExternalCall),
-    /// The same, of a call that began before this client came.
+    /// A client's tool is called, and the call began before this client attached.
     ExternalPending(ExternalCall),
-    /// Its call was answered, or cancelled: the handler is to end.
+    /// The call was answered or cancelled, and its handler must end.
     ExternalCompleted {
         request_id: Arc<str>,
         is_cancelled: bool,
     },
-    /// The client asked for something that it does not get.
+    /// The client requested a part that is not offered.
     NotOffered { message: Arc<str> },
-    /// Somebody has asked for a stop of this turn. It may still complete.
+    /// A stop of this turn was requested. The turn may still complete.
     AbortRequested { turn: TurnNumber, reason: Arc<str> },
 }
 
-/// Part of the running turn that a client sees.
+/// The part of the running turn that a client sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TurnView {
     /// No turn runs.
     Over,
     Whole,
-    /// The client came in the middle of the turn.
+    /// The rest of the turn, because the client attached in the middle of it.
     Rest,
 }
 
@@ -104,7 +106,7 @@ pub(crate) struct EventTranslator {
     turn_view: TurnView,
     /// The last step of the turn.
     last_step: u32,
-    /// The step whose turn of the protocol is open.
+    /// The step with an open turn of the protocol.
     open_step: Option<u32>,
     calls: ShownCalls,
     /// The last requested stop of a turn.
@@ -112,7 +114,7 @@ pub(crate) struct EventTranslator {
     is_aborted: bool,
     /// True from `session.idle` to the next turn.
     is_idle_told: bool,
-    /// Reason of the end of the last turn.
+    /// Reason for the end of the last turn.
     ended: Option<StopReason>,
 }
 
@@ -137,7 +139,7 @@ impl EventTranslator {
         }
     }
 
-    /// Events of the protocol for one event of the session, at this time.
+    /// Returns the protocol's events for one event of the session, at this time.
     pub(crate) fn session_event(
         &mut self,
         event: &SessionEvent,
@@ -151,7 +153,7 @@ impl EventTranslator {
             self.came_in_the_middle(turn, event.message.as_ref());
         }
         match &event.kind {
-            // The client was too slow, and has the records of later turns already.
+            // The client was too slow, and already has the records of later turns.
             SessionEventKind::Live(_)
             | SessionEventKind::AssistantIdle { .. }
             | SessionEventKind::SessionIdle { .. }
@@ -162,7 +164,7 @@ impl EventTranslator {
             SessionEventKind::PermissionAnswered { id, answer } => {
                 self.permission_answered(id, answer.as_ref());
             }
-            // The client's answer to it says the same.
+            // The client's own answer already reports this.
             SessionEventKind::LateAnswer { .. } => {}
             SessionEventKind::BackgroundChanged { .. } => {
                 self.ephemeral("session.background_tasks_changed", json!({}));
@@ -171,7 +173,8 @@ impl EventTranslator {
                 let data = self.idle_data();
                 self.ephemeral("assistant.idle", data);
             }
-            // The session tells it again with each change behind it. A second one could end the next wait of a client.
+            // The session repeats this event after each later change. A second event could end the next wait of a
+            // client.
             SessionEventKind::SessionIdle { .. } if self.is_idle_told => {}
             SessionEventKind::SessionIdle { .. } => {
                 self.is_idle_told = true;
@@ -187,7 +190,7 @@ impl EventTranslator {
         std::mem::take(&mut self.out)
     }
 
-    /// Events of the protocol for what the session's events do not tell.
+    /// Returns the protocol's events for an event outside the session's own events.
     pub(crate) fn host_event(&mut self, event: &HostEvent, now: Timestamp) -> Vec<CopilotEvent> {
         self.now = now;
         match event {
@@ -228,7 +231,7 @@ impl EventTranslator {
                 origin,
                 ..
             } => {
-                // If the client was too slow for the end of the turn before.
+                // Needed if the client was too slow to receive the end of the preceding turn.
                 self.complete_calls(
                     CallOutcome::Unknown,
                     "the client has missed the end of the call",
@@ -242,7 +245,7 @@ impl EventTranslator {
             SessionRecord::MessageSteered { message, text, .. } => {
                 self.persisted(PersistedEvent::steered(message, text));
             }
-            // The log has it even if a stop comes right behind it.
+            // The log contains the call even if a stop follows immediately.
             SessionRecord::CallStarted { call, .. }
                 if self.turn_view == TurnView::Whole
                     && matches!(call.kind, StartedCallKind::Model { .. }) =>
@@ -340,7 +343,7 @@ impl EventTranslator {
                 let data = json!({ "infoType": "retry", "message": message });
                 self.ephemeral("session.info", data);
             }
-            // A failure is told by its own event.
+            // A failure has a separate event.
             AgentEvent::StopHeard { cause } if failure_of(cause.stop_reason()).is_none() => {
                 let reason = abort_reason(cause);
                 self.abort(reason);
@@ -352,7 +355,7 @@ impl EventTranslator {
         }
     }
 
-    /// Tells the abort that was requested for this turn, which is sure to be stopped now.
+    /// Sends the abort that was requested for this turn, because the turn can no longer complete.
     fn abort_as_requested(&mut self) {
         if self.turn_view != TurnView::Over
             && let Some((turn, reason)) = self.abort_requested.clone()
@@ -392,7 +395,7 @@ impl EventTranslator {
         }
     }
 
-    /// The last turn that was told, and whether it was completed.
+    /// Returns the last turn that was sent, and true if it was completed.
     pub(crate) fn last_turn(&self) -> (TurnNumber, bool) {
         (self.turn, self.ended == Some(StopReason::Completed))
     }

@@ -1,4 +1,4 @@
-//! Permission questions as the SDKs' handlers read them.
+//! Permission questions in the form that the SDKs' handlers read.
 
 use allstop_core::ids::QuestionId;
 use allstop_session::OpenQuestion;
@@ -24,7 +24,7 @@ impl EventTranslator {
             request.insert("toolCallId".to_owned(), id.into());
         }
         let data = json!({ "requestId": question.id, "permissionRequest": request });
-        // The log has no questions.
+        // Ephemeral, because the log does not contain questions.
         self.ephemeral("permission.requested", data);
     }
 
@@ -34,7 +34,7 @@ impl EventTranslator {
         answer: Option<&PermissionAnswer>,
     ) {
         let kind = match answer {
-            // "approved-for-session" would have to say what is approved.
+            // "approved-for-session" would have to specify the approved calls.
             Some(PermissionAnswer::AllowOnce | PermissionAnswer::AllowForSession) => "approved",
             Some(PermissionAnswer::Deny { .. }) => "denied-interactively-by-user",
             Some(PermissionAnswer::Unanswered) => UNANSWERED,
@@ -45,7 +45,7 @@ impl EventTranslator {
     }
 }
 
-/// `text`: the question in one line, for people.
+/// Describes a call for the permission handler. `text` is the question as one readable line.
 fn request_of(tool: &str, arguments: &Value, text: &str) -> Value {
     let text_of = |name: &str| {
         arguments

@@ -1,4 +1,4 @@
-//! Events of the history, each made in one way: live of what happens, and later of the log.
+//! Events of the history. Live events and events from the log are created by the same functions.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::event::{CopilotEvent, event_id};
 #[derive(Debug)]
 pub(crate) struct PersistedEvent {
     kind: &'static str,
-    /// Its place in the session, from which its id is made.
+    /// Position of the event in the session, from which its id is derived.
     place: String,
     data: Value,
 }
@@ -145,7 +145,7 @@ impl PersistedEvent {
         Self::new("allstop.receipt", format!("turn/{turn}/receipt"), data)
     }
 
-    /// The error of a turn; `None` if it was completed or stopped.
+    /// The error of a turn; `None` if the turn was completed or stopped.
     pub(super) fn failure(
         turn: TurnNumber,
         reason: StopReason,
@@ -164,17 +164,17 @@ impl PersistedEvent {
     }
 }
 
-/// Name of a step for the SDKs, which call it a turn.
+/// Name of a step in the SDKs, which call it a turn.
 fn turn_id(step: u32) -> String {
     step.saturating_sub(1).to_string()
 }
 
-/// Id of the answer of a step, as deltas name it.
+/// Id of the answer of a step, which deltas refer to.
 pub(super) fn answer_message_id(session: &SessionId, turn: TurnNumber, step: u32) -> Uuid {
     event_id(session, &format!("turn/{turn}/step/{step}/message"))
 }
 
-/// Type of the error for the end of a turn; `None` if it was completed or stopped.
+/// Type of the error for the end of a turn; `None` if the turn was completed or stopped.
 pub(super) fn failure_of(reason: StopReason) -> Option<&'static str> {
     Some(match reason {
         StopReason::Completed | StopReason::Cancelled | StopReason::Shutdown => return None,
@@ -188,7 +188,7 @@ pub(super) fn failure_of(reason: StopReason) -> Option<&'static str> {
     })
 }
 
-/// The SDKs know four reasons; the receipt has the cause.
+/// Returns the abort reason for a cause. The SDKs know four reasons; the receipt contains the cause.
 pub(super) fn abort_reason(cause: &Cause) -> &'static str {
     match cause.kind {
         CauseKind::User | CauseKind::Superseded => "user_initiated",

@@ -1,4 +1,4 @@
-//! Scripted events of a session, and the events of the protocol that they become.
+//! Scripted events of a session, and the resulting events of the protocol.
 
 use std::sync::Arc;
 
@@ -170,7 +170,7 @@ fn turn_stopped() -> SessionEvent {
     })
 }
 
-/// The events of a turn with these calls, up to their starts.
+/// Returns the events of a turn with these calls, up to the starts of the calls.
 fn begun(translator: &mut EventTranslator, ids: &[&str]) -> Vec<CopilotEvent> {
     let mut events = translator.session_event(&turn_started(), at());
     events.extend(translator.session_event(&step_began(), at()));
@@ -215,14 +215,14 @@ fn events_of_a_call_have_the_order_that_the_sdks_know() {
     );
     let requests = &events[2].data["toolRequests"];
     assert_eq!(requests[0]["toolCallId"], "a");
-    // Each persisted event names the one before it.
+    // The parent of each persisted event is the preceding one.
     let persisted: Vec<_> = events.iter().filter(|event| !event.ephemeral).collect();
     for pair in persisted.windows(2) {
         assert_eq!(pair[1].parent_id, Some(pair[0].id), "{}", pair[1].kind);
     }
 }
 
-/// Requests and starts come on two ways.
+/// Requests and starts arrive through different channels.
 #[test]
 fn request_for_a_tool_waits_for_the_start_of_its_call() {
     let mut translator = translator();
@@ -250,7 +250,7 @@ fn stop_completes_each_call_and_each_request_once() {
     events.extend(translator.session_event(&live(heard), at()));
     let stopped = ended(StopReason::Cancelled, Some(cause));
     events.extend(translator.session_event(&live(stopped), at()));
-    // A result that comes behind the end of the turn is not told.
+    // A result after the end of the turn is not sent.
     events.extend(translator.session_event(&live(finished("a")), at()));
     let ids_of = |kind: &str, name: &str| -> Vec<String> {
         let of_kind = events.iter().filter(|event| event.kind == kind);
@@ -305,13 +305,13 @@ fn failure_is_an_error_and_no_abort() {
     assert_eq!(events[1].data["originatingMessageId"], "m");
 }
 
-/// A turn can complete all the same, or another one can run.
+/// The turn may complete despite the abort, or another turn may run.
 #[test]
 fn abort_is_told_of_a_stopped_turn_alone() {
     let mut translator = translator();
     let mut events = begun(&mut translator, &["a"]);
     events.extend(translator.host_event(&external("a"), at()));
-    // Of a later turn, which this client has not come to.
+    // An abort of a later turn, which this client has not reached.
     events.extend(translator.host_event(&abort_requested(2), at()));
     events.extend(translator.host_event(&cancelled("a"), at()));
     events.extend(translator.session_event(&live(finished("a")), at()));
@@ -328,7 +328,7 @@ fn abort_is_told_of_a_stopped_turn_alone() {
     assert_eq!(last, ["external_tool.completed", "abort"]);
 }
 
-/// A stop that comes first leaves no live event, and the history the same events as here.
+/// A stop at the start of a turn leaves no live event. The history contains the events that this test expects.
 #[test]
 fn turn_that_was_stopped_at_its_beginning_has_its_step_and_its_abort() {
     let mut translator = translator();
@@ -353,13 +353,13 @@ fn turn_that_was_stopped_at_its_beginning_has_its_step_and_its_abort() {
     );
 }
 
-/// The request of a turn can be here before the end of the turn before it.
+/// The request of a turn can arrive before the end of the preceding turn.
 #[test]
 fn request_of_the_next_turn_is_not_ended_with_this_one() {
     let mut translator = translator();
     let mut events = begun(&mut translator, &["a"]);
     events.extend(translator.session_event(&live(finished("a")), at()));
-    // The next turn may have a call with the same id, or another one.
+    // The next turn may have a call with an equal id, or with another one.
     for id in ["a", "b"] {
         events.extend(translator.host_event(&external(id), at()));
     }
@@ -382,7 +382,7 @@ fn request_of_the_next_turn_is_not_ended_with_this_one() {
     );
 }
 
-/// A client that was too slow has the records of later turns before live events of earlier ones.
+/// A client that was too slow has the records of later turns before live events of earlier turns.
 #[test]
 fn live_events_of_the_past_are_left_out() {
     let mut translator = translator();

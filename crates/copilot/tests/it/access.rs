@@ -1,4 +1,4 @@
-//! Access of a connection to the server, by its token.
+//! Access of a connection to the server with its token.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ async fn only_ping_is_answered_before_the_token() {
         ("connect", &json!({ "token": "" })),
         ("connect", &json!({ "token": "secre" })),
         ("connect", &json!({ "token": "secret2" })),
-        // The token counts in `connect` alone.
+        // The token has an effect only in `connect`.
         (
             "session.create",
             &json!({ "sessionId": "one", "token": "secret" }),
@@ -44,7 +44,7 @@ async fn only_ping_is_answered_before_the_token() {
         .request("connect", &json!({ "token": "secret" }))
         .await;
     client.create("one", &json!({})).await;
-    // The token of one connection does not open another one.
+    // The token of one connection does not grant access to another connection.
     let mut other = client_of(&server);
     let answer = other.answer("session.resume", &session).await;
     assert_eq!(answer["error"]["code"], -32001, "{answer}");
@@ -57,7 +57,7 @@ async fn connection_without_the_token_ends_in_time() {
     let client = client_of(&server);
     assert_eq!(client.ended().await, ServedConnectionEnd::NotLetIn);
     assert_eq!(begin.elapsed().as_secs(), 10);
-    // With the token it has all the time.
+    // After the token, the connection has no time limit.
     let mut client = client_of(&server);
     client
         .request("connect", &json!({ "token": "secret" }))

@@ -1,4 +1,4 @@
-//! Input that no client should send: the answers, and what the connection and its neighbours do afterwards.
+//! Invalid input from clients: the answers, and the later behaviour of the connection and of other connections.
 
 use allstop_copilot::ServedConnectionEnd;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use crate::support::{TestClient, TestServer};
 
 const HELLO: &str = "turns: [{replies: [{text: Hello.}]}]";
 
-/// The connection works as before.
+/// Checks that the connection still works.
 async fn assert_serves(client: &mut TestClient) {
     let answer = client
         .request("ping", &json!({ "message": "still here" }))
@@ -15,7 +15,7 @@ async fn assert_serves(client: &mut TestClient) {
     assert_eq!(answer["message"], "still here");
 }
 
-/// Bytes after which the server cannot know where the next message begins.
+/// Bytes after which the server cannot find the start of the next message.
 #[tokio::test]
 async fn broken_frames_end_the_connection_with_a_reason() {
     let server = TestServer::new(HELLO).await;
@@ -44,7 +44,7 @@ async fn broken_frames_end_the_connection_with_a_reason() {
     }
 }
 
-/// A frame whose body is wrong is refused alone.
+/// Only the frame with the wrong body is refused.
 #[tokio::test]
 async fn wrong_messages_are_refused_alone() {
     let server = TestServer::new(HELLO).await;
@@ -77,7 +77,7 @@ async fn wrong_messages_are_refused_alone() {
     }
 }
 
-/// Parameters of wrong types, for every method that reads any.
+/// Parameters of wrong types, for every method with parameters.
 #[tokio::test]
 async fn wrong_parameters_are_refused() {
     let server = TestServer::new(HELLO).await;
@@ -147,7 +147,7 @@ async fn wrong_parameters_are_refused() {
     assert_eq!(answer["response"]["data"]["content"], "Hello.", "{answer}");
 }
 
-/// The id of a request that is under way cannot be used again; afterwards it can.
+/// The id of a request in progress cannot be used again until its answer.
 #[tokio::test]
 async fn id_in_flight_is_refused() {
     let server =
@@ -187,7 +187,7 @@ async fn answer_to_nothing_has_no_effect() {
     assert_eq!(client.untaken(), &[] as &[Value]);
 }
 
-/// Half a frame, then nothing: the end of the client ends it.
+/// Half a frame, followed by the end of the client: the connection ends, too.
 #[tokio::test]
 async fn half_a_frame_ends_with_its_client() {
     let server = TestServer::new(HELLO).await;
@@ -199,8 +199,8 @@ async fn half_a_frame_ends_with_its_client() {
     }
 }
 
-/// The JSON library reads the JSON in the string behind such a key, with a depth from zero: many in each other overflow
-/// the stack of the process. A handler that answers so fails; its turn goes on.
+/// The JSON library parses the JSON in the string after such a key, with a depth that starts at zero. Many nested keys
+/// would overflow the stack of the process. A handler that sends such an answer fails, but its turn continues.
 #[tokio::test]
 async fn reserved_keys_are_refused() {
     let script = "turns: [{replies: [{calls: [{tool: wait, arguments: {}}]}, {text: Done.}]}]";
@@ -247,7 +247,7 @@ async fn reserved_keys_are_refused() {
             .write(&allstop_jsonrpc::encode_frame(body.as_bytes()))
             .await
     );
-    // The wait for the hook ends with the refusal of its answer.
+    // The refusal of the answer ends the wait for the hook.
     let is_hook = |message: &Value| message["params"]["hookType"] == "preToolUse";
     client.take("the next hook", is_hook).await;
     client

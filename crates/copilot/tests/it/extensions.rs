@@ -1,4 +1,4 @@
-//! The published schema of the extensions, beside what the server answers.
+//! The published schema of the extensions, compared with the server's answers.
 
 use std::time::{Duration, Instant};
 
@@ -95,7 +95,7 @@ async fn answers_are_valid_under_the_published_schema() {
     assert_valid("session.detach.result", &detached);
 }
 
-/// A wait is as long as something happens; then its end says why. Nothing is stopped.
+/// The wait lasts while events occur. Its result contains the reason for the end, and nothing is stopped.
 #[tokio::test]
 async fn wait_ends_with_inactivity() {
     const STEPS: u32 = 4;
@@ -115,7 +115,7 @@ async fn wait_ends_with_inactivity() {
     let begin = Instant::now();
     for step in 0..STEPS {
         let request = client.event("external_tool.requested").await;
-        // Each shorter than the limit, and together longer.
+        // Each pause is shorter than the limit, but their sum is longer.
         sleep(STEP).await;
         let result = json!({ "sessionId": "s", "requestId": request["requestId"], "result": step.to_string() });
         client
@@ -132,7 +132,7 @@ async fn wait_ends_with_inactivity() {
     assert_eq!(aborted["receipt"]["outcome"], Value::Null, "{aborted}");
 }
 
-/// A turn that is rolled back gives its ids to the next one.
+/// After a rollback, the next turn can reuse the ids.
 #[tokio::test]
 async fn call_with_the_id_of_an_earlier_one_can_be_cancelled() {
     let script = "turns: [{replies: [{calls: [{tool: wait, id: c1, arguments: {}}]}]}]";

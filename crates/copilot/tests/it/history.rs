@@ -1,4 +1,4 @@
-//! The history of a session, beside the events that its clients got while it ran.
+//! The history of a session, compared with the events that its clients received while it ran.
 
 use serde_json::{Value, json};
 
@@ -31,8 +31,8 @@ async fn history(client: &mut TestClient) -> Vec<Value> {
     serde_json::from_value(answer["events"].take()).expect("events")
 }
 
-/// Each event that was sent as one of the history is in it, with its id, in its order and behind its parent; a turn that
-/// was stopped and one that failed included. Only the model's words in a turn that was rolled back are gone.
+/// Every persisted event that was sent is in the history, with its id, in its order and after its parent. This includes
+/// stopped and failed turns. Only the model's text in a rolled-back turn is missing.
 #[tokio::test]
 async fn history_has_every_event_that_is_not_ephemeral() {
     let server = TestServer::new(SCRIPT).await;
@@ -98,7 +98,7 @@ async fn history_has_every_event_that_is_not_ephemeral() {
     assert_eq!(first["data"]["originatingMessageId"], originating);
     let count = |kind: &str| history.iter().filter(|event| event["type"] == kind).count();
     assert_eq!(count("abort"), 1, "the turn that failed was not aborted");
-    // Nothing had to be stopped in the turn that failed.
+    // The failed turn had nothing to stop.
     assert_eq!((count("session.error"), count("allstop.receipt")), (1, 1));
     assert_eq!(
         count("tool.execution_start"),
@@ -106,7 +106,7 @@ async fn history_has_every_event_that_is_not_ephemeral() {
     );
 }
 
-/// A message that the turn took was acknowledged: it is told even if the turn was rolled back.
+/// A message that the turn took was acknowledged, so it is reported even if the turn was rolled back.
 #[tokio::test]
 async fn added_message_of_a_stopped_turn_is_told() {
     let script = "

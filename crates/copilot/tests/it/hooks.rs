@@ -1,4 +1,4 @@
-//! Hooks whose client does not answer as it should.
+//! Hooks of clients that do not answer correctly.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ async fn answer_hook(client: &mut TestClient, kind: &str, answer: &Value) {
     client.message(&message).await;
 }
 
-/// A hook that fails has not allowed the call: it does not run.
+/// A failed hook does not permit the call, so the call does not run.
 #[tokio::test]
 async fn hook_that_fails_denies_the_call() {
     let server = TestServer::new(SCRIPT).await;
@@ -49,7 +49,7 @@ async fn hook_that_fails_denies_the_call() {
     }
 }
 
-/// The handler of a hook runs on in the client: a stop does not claim its end.
+/// The handler of a hook keeps running in the client, so a stop does not claim its end.
 #[tokio::test]
 async fn stalled_hook_is_not_called_stopped() {
     let server = TestServer::new(SCRIPT).await;
@@ -74,7 +74,7 @@ async fn stalled_hook_is_not_called_stopped() {
     assert_eq!(item["name"], "hook userPromptSubmitted of the client");
 }
 
-/// A call whose arguments a hook would change does not run with the old ones, and the client is told.
+/// A call does not run with its old arguments if a hook would change them, and the client is notified.
 #[tokio::test]
 async fn hook_that_changes_arguments_denies_the_call() {
     let server = TestServer::new(SCRIPT).await;

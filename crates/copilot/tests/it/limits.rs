@@ -1,4 +1,4 @@
-//! Limits of what a client can make the server hold, and the answers when they are reached.
+//! Limits of the resources that a client can occupy, and the answers when a limit is reached.
 
 use std::time::Duration;
 
@@ -10,11 +10,12 @@ use crate::support::{SOON, TestServer};
 
 const HELLO: &str = "turns: [{replies: [{text: Hello.}]}]";
 
-/// A client that does not read its answers is read no further; then it gets every one of them.
+/// If a client does not read its answers, the server reads no further requests. Afterwards the client receives every
+/// answer.
 #[tokio::test]
 async fn answers_that_nobody_reads_are_limited_in_bytes() {
     const PING_BYTES: usize = 256 * 1024;
-    // 100 MiB, if the server took them.
+    // 100 MiB in total, if the server accepted all of them.
     const PINGS: usize = 400;
 
     let server = TestServer::new(HELLO).await;
@@ -33,7 +34,7 @@ async fn answers_that_nobody_reads_are_limited_in_bytes() {
         cut * PING_BYTES < 16 * 1024 * 1024,
         "{cut} pings were taken"
     );
-    // The others are not held up.
+    // Other clients are not delayed.
     let mut other = server.client();
     let answer = other.request("ping", &json!({ "message": "y" })).await;
     assert_eq!(answer["message"], "y");
@@ -43,7 +44,7 @@ async fn answers_that_nobody_reads_are_limited_in_bytes() {
     }
 }
 
-/// A client that reads late gets every event, once and in order, and the other one waits for nothing.
+/// A client that reads late receives every event, once and in order. The other client does not wait.
 #[tokio::test]
 async fn slow_client_gets_every_event_in_order() {
     const CHUNKS: usize = 800;
@@ -61,7 +62,7 @@ async fn slow_client_gets_every_event_in_order() {
     let message = json!({ "sessionId": "s", "prompt": "tell" });
     let answer = quick.request("session.sendAndWait", &message).await;
     assert_eq!(answer["outcome"], "completed");
-    // The slow one has read nothing of the turn so far.
+    // The slow client has read nothing of the turn so far.
     slow.event("session.idle").await;
     let events: Vec<_> = slow
         .seen()
@@ -90,7 +91,7 @@ async fn slow_client_gets_every_event_in_order() {
     assert_eq!(ids.len(), before, "an event came twice");
 }
 
-/// Each of 100,000 requests at once has one answer: the result, or that there are too many.
+/// Each of 100,000 concurrent requests has one answer: the result, or an error about too many requests.
 #[tokio::test]
 async fn pending_requests_are_limited() {
     const REQUESTS: usize = 100_000;
@@ -117,18 +118,18 @@ async fn pending_requests_are_limited() {
             .iter()
             .all(|answer| answer["error"]["code"] == -32000)
     );
-    // The answers that this test keeps are most of it.
+    // Most of this memory is used for the answers that this test keeps.
     let grown = resident_bytes().saturating_sub(before);
     assert!(grown < 256 * 1024 * 1024, "{grown} bytes more");
     let answer = client.request("ping", &json!({ "message": "y" })).await;
     assert_eq!(answer["message"], "y");
 }
 
-/// Many long histories at once are made one behind the other.
+/// The server creates many concurrent long histories one after another.
 #[tokio::test]
 async fn histories_that_nobody_reads_take_no_memory() {
     const ANSWER_BYTES: usize = 1024 * 1024;
-    // Twice the memory that is allowed, if all answers were made at once.
+    // Twice the permitted memory, if all answers were created at once.
     const REQUESTS: usize = 200;
 
     let script = format!(
@@ -147,7 +148,7 @@ async fn histories_that_nobody_reads_take_no_memory() {
     for _ in 0..REQUESTS {
         ids.push(client.send("session.getMessages", &session).await);
     }
-    // All requests were taken in once a later one is answered elsewhere.
+    // All requests have been read when a later request is answered on another connection.
     let mut other = server.client();
     for _ in 0..100 {
         let answer = other.request("session.getMetadata", &session).await;
@@ -193,13 +194,13 @@ async fn message_for_a_full_queue_may_be_sent_again() {
     let empty = json!({ "sessionId": "s", "prompt": "" });
     let answer = client.answer("session.send", &empty).await;
     assert_eq!(answer["error"]["code"], -32602, "{answer}");
-    // The messages in the queue are not lost: a stop of the session ends them all.
+    // The queued messages are not lost: a stop of the session ends them all.
     let stop = json!({ "sessionId": "s", "extent": "session" });
     let stopped = timeout(SOON, client.request("allstop.stop", &stop)).await;
     assert!(stopped.expect("no hang")["receipt"].is_object());
 }
 
-/// The end of a client's requests is no end of their answers.
+/// Answers still arrive after the client has closed its sending side.
 #[tokio::test]
 async fn answers_come_behind_the_last_request() {
     const PINGS: u64 = 100;
@@ -216,8 +217,8 @@ async fn answers_come_behind_the_last_request() {
     }
 }
 
-/// The answer to a request that is not accepted waits for no room among the events: else the client's next stop would wait
-/// for its own reading.
+/// The answer to a refused request does not wait for room among the events. Otherwise the client's next stop would wait
+/// until the client reads.
 #[tokio::test]
 async fn refusals_do_not_wait_for_unread_events() {
     let script = json!({ "turns": [
@@ -235,7 +236,7 @@ async fn refusals_do_not_wait_for_unread_events() {
     assert_eq!(told["outcome"], "completed");
     let hanging = other.send("session.sendAndWait", &message("hang")).await;
     other.event("assistant.turn_start").await;
-    // The deaf one has more unread events than there is room for.
+    // The client that does not read has more unread events than fit into the queue.
     for _ in 0..3 {
         deaf.message(&json!({ "jsonrpc": "2.0", "id": {} })).await;
     }

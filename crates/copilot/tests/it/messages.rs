@@ -1,4 +1,4 @@
-//! Messages: attachments, options that are not offered, and the order of idle.
+//! Messages: attachments, options that are not offered, and the order of idle events.
 
 use serde_json::{Value, json};
 
@@ -113,8 +113,8 @@ async fn invalid_parameters_name_their_field() {
     assert!(text.starts_with("`timeoutMs`: "), "{text}");
 }
 
-/// A message right behind the answer of an abort: the idle of the aborted turn is not told any more, since a client could
-/// take it for the end of the new one.
+/// A message is sent directly after the answer of an abort. The idle event of the aborted turn is then not sent, since
+/// a client could take it for the end of the new turn.
 #[tokio::test]
 async fn next_message_is_not_ended_by_the_idle_of_an_abort() {
     let server = TestServer::new(SCRIPT).await;
@@ -134,7 +134,7 @@ async fn next_message_is_not_ended_by_the_idle_of_an_abort() {
         let answered = kinds.iter().any(|kind| **kind == "assistant.message");
         assert!(answered, "idle before the answer: {kinds:?}");
     }
-    // Without another message it comes.
+    // Without another message, the idle event is sent.
     let message = json!({ "sessionId": "s", "prompt": "wait" });
     client.request("session.send", &message).await;
     client.event("assistant.turn_start").await;

@@ -1,4 +1,4 @@
-//! Sessions that are opened, closed and deleted at the same time.
+//! Sessions that are opened, closed and deleted concurrently.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ async fn delete_waits_for_the_create() {
     }
 }
 
-/// Of two clients that leave at the same time, one is the last.
+/// If two clients leave at the same time, exactly one of them is the last.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_that_leave_close_the_session() {
     let server = TestServer::new(HELLO).await;
@@ -112,7 +112,7 @@ async fn ids_that_lead_elsewhere_are_refused_everywhere() {
     }
 }
 
-/// A stop of the session is no end of it: it can be resumed, by a client that had it too.
+/// A stop of the session does not end it permanently: it can be resumed, even by a client that was attached before.
 #[tokio::test]
 async fn session_that_was_stopped_can_be_resumed() {
     let server = TestServer::new(HELLO).await;
@@ -136,7 +136,7 @@ async fn session_that_was_stopped_can_be_resumed() {
     }
 }
 
-/// A client that goes while it creates a session leaves a session or none, and nothing between.
+/// A client that disconnects while it creates a session leaves either a complete session or none.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_that_goes_while_it_creates_leaves_nothing_half_done() {
     let server = TestServer::with(HELLO, Duration::ZERO, PermissionAnswer::Unanswered).await;
@@ -150,7 +150,7 @@ async fn client_that_goes_while_it_creates_leaves_nothing_half_done() {
         let created = other.answer("session.create", &session).await;
         let text = created["error"]["message"].as_str().unwrap_or("exists");
         assert!(text.contains("exists"), "{created}");
-        // If it was created, nobody has it any more; else the other client has it.
+        // If the session was created, no client is attached to it; otherwise the other client has created it.
         other.request("session.resume", &session).await;
         let message = json!({ "sessionId": id, "prompt": "hello" });
         let answer = other.request("session.sendAndWait", &message).await;
@@ -161,7 +161,7 @@ async fn client_that_goes_while_it_creates_leaves_nothing_half_done() {
 const ASKS: &str =
     "turns: [{replies: [{calls: [{tool: bash, arguments: {command: echo hi}}]}, {text: Done.}]}]";
 
-/// A question waits for a client that comes back, as the turn does.
+/// A question waits for a returning client, like its turn.
 #[tokio::test]
 async fn question_outlives_the_client_that_vanished() {
     let unattended = Duration::from_mins(1);
@@ -172,7 +172,7 @@ async fn question_outlives_the_client_that_vanished() {
     one.request("session.send", &message).await;
     one.event("permission.requested").await;
     one.end().await;
-    // One that never had the session changes nothing either.
+    // A client that was never attached to the session has no effect either.
     stranger.end().await;
     let mut stranger = server.client();
     let session = json!({ "sessionId": "s" });
@@ -192,7 +192,7 @@ async fn question_outlives_the_client_that_vanished() {
     assert_eq!(done["success"], true, "{done}");
 }
 
-/// A client that resumes the session that it has keeps its events: nothing is told twice, or not at all.
+/// A client that resumes a session to which it is already attached keeps its feed: no event is duplicated or lost.
 #[tokio::test]
 async fn second_resume_of_a_client_changes_nothing() {
     let script = "turns: [{replies: [{calls: [{tool: act, arguments: {}}]}, {text: Done.}]}]";

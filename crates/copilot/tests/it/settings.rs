@@ -1,4 +1,4 @@
-//! Settings and states of a session that clients ask for.
+//! Settings and states of a session for clients.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ async fn settings_are_answered_as_the_sdks_parse_them() {
     assert_eq!(client.request(activity, &session).await, idle);
 }
 
-/// A client that asks for a part that no session has is told, and only then.
+/// A client that requests a part that no session offers receives a warning; otherwise there is no warning.
 #[tokio::test]
 async fn parts_that_are_not_offered_are_told() {
     let server = TestServer::new("turns: [{replies: [{text: Hello.}]}]").await;
@@ -81,7 +81,7 @@ async fn parts_that_are_not_offered_are_told() {
     assert_eq!(client.untaken().iter().find(is_warning), None);
 }
 
-/// A call that nobody can be asked about is denied, unless the server was told to allow it.
+/// A call is denied if no client can be asked about it, unless the server's options allow it.
 #[tokio::test]
 async fn call_that_nobody_is_asked_about_has_the_answer_of_the_server() {
     let script = "turns: [{replies: [{calls: [{tool: create, arguments: {path: a, file_text: b}}]}, {text: Done.}]}]";
@@ -99,7 +99,7 @@ async fn call_that_nobody_is_asked_about_has_the_answer_of_the_server() {
     }
 }
 
-/// A server that allows calls in advance, and denies `rm` by a rule.
+/// Creates a server that allows calls in advance, and denies `rm` by a rule.
 async fn server_with_rule(command: &str) -> TestServer {
     let rules = "[permissions]\ndeny = ['shell:rm']";
     let calls = json!([{ "tool": "bash", "arguments": { "command": command } }]);
@@ -108,7 +108,7 @@ async fn server_with_rule(command: &str) -> TestServer {
     TestServer::configured(rules, &script, Duration::from_mins(1), unasked).await
 }
 
-/// Commands, each with true if it is allowed in advance.
+/// Commands, each with true if the command is allowed in advance.
 const COMMANDS: [(&str, bool); 3] = [
     ("env rm f", false),
     ("$(echo rm) f", false),
@@ -135,7 +135,7 @@ async fn answer_in_advance_allows_nothing_that_a_rule_may_deny() {
     }
 }
 
-/// The client that would answer the question leaves, and another one stays.
+/// The client that would answer the question leaves, and another client stays.
 #[tokio::test]
 async fn question_of_a_client_that_left_is_not_allowed_against_a_rule() {
     for (command, is_allowed) in COMMANDS {

@@ -1,4 +1,4 @@
-//! Calls of sub-agents: of client tools and of shells that are asked about.
+//! Calls of sub-agents: of client tools, and of shells that require permission.
 
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ turns:
       - text: "Ran it."
 "#;
 
-/// The handler of a client's tool is called for a sub-agent too, and hears the end.
+/// The handler of a client's tool is also called for a sub-agent, and is notified of the end.
 #[tokio::test]
 async fn client_tool_of_a_sub_agent_is_called() {
     let server = TestServer::new(SCRIPT).await;
@@ -54,7 +54,7 @@ async fn client_tool_of_a_sub_agent_is_called() {
     assert_eq!(answer["result"]["outcome"], "completed", "{answer}");
 }
 
-/// The end of a turn is no end of the calls of a sub-agent in the background.
+/// Calls of a background sub-agent continue after the end of a turn.
 #[tokio::test]
 async fn call_of_a_background_agent_outlives_the_turn() {
     let server = TestServer::new(SCRIPT).await;
@@ -79,7 +79,7 @@ async fn call_of_a_background_agent_outlives_the_turn() {
     assert_eq!(completed["requestId"], request["requestId"]);
 }
 
-/// A person who is asked sees the command of a sub-agent.
+/// The permission question contains the command of a sub-agent.
 #[tokio::test]
 async fn question_of_a_sub_agent_has_its_command() {
     let server = TestServer::new(SCRIPT).await;

@@ -17,13 +17,13 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, ReadHalf, WriteHalf};
 use tokio::time::timeout;
 
-/// Longest wait for anything, on every machine: a hang is a failure.
+/// Maximum wait in these tests, on every machine. A hang is a failure.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 
-/// Bytes that a connection holds between the two sides.
+/// Size of the buffer between the two sides of a connection.
 const PIPE_BYTES: usize = 64 * 1024;
 
-/// A server whose model follows a script.
+/// A server with a model that follows a script.
 pub(crate) struct TestServer {
     server: CopilotServer,
     clients: Scope,
@@ -114,7 +114,7 @@ impl TestServer {
     }
 }
 
-/// The next message; `None` at the end.
+/// Returns the next message; `None` at the end.
 async fn next_message(
     read: &mut ReadHalf<DuplexStream>,
     decoder: &mut FrameDecoder,
@@ -138,15 +138,15 @@ pub(crate) struct TestClient {
     read: ReadHalf<DuplexStream>,
     decoder: FrameDecoder,
     requests: u64,
-    /// Messages that nobody has taken yet.
+    /// Messages that the test has not taken yet.
     messages: Vec<Value>,
-    /// All messages, in their order.
+    /// All messages in their order.
     seen: Vec<Value>,
     serving: WorkHandle<ServedConnectionEnd>,
 }
 
 impl TestClient {
-    /// Writes bytes as they are. False if the server has ended the connection.
+    /// Writes bytes without framing. Returns false if the server has ended the connection.
     pub(crate) async fn write(&mut self, bytes: &[u8]) -> bool {
         self.write.write_all(bytes).await.is_ok()
     }
@@ -186,7 +186,7 @@ impl TestClient {
         .await
     }
 
-    /// The next event of this type; its data.
+    /// Waits for the next event of this type. Returns its data.
     pub(crate) async fn event(&mut self, kind: &str) -> Value {
         let mut message = self
             .take(kind, |message| message["params"]["event"]["type"] == kind)
@@ -194,7 +194,7 @@ impl TestClient {
         message["params"]["event"]["data"].take()
     }
 
-    /// The first message that is not taken and that fits; it waits for one.
+    /// Takes the first untaken message that satisfies `fits`, or waits for one.
     pub(crate) async fn take(&mut self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
         loop {
             if let Some(at) = self.messages.iter().position(&fits) {
@@ -212,7 +212,7 @@ impl TestClient {
         }
     }
 
-    /// All messages that were read.
+    /// All messages read so far.
     pub(crate) fn seen(&self) -> &[Value] {
         &self.seen
     }
@@ -222,13 +222,13 @@ impl TestClient {
         &self.messages
     }
 
-    /// The next message from the connection; `None` if it has ended.
+    /// Reads the next message from the connection; `None` if the connection has ended.
     pub(crate) async fn read_message(&mut self) -> Option<Value> {
         next_message(&mut self.read, &mut self.decoder).await
     }
 
-    /// Writes bytes without reading, until the server takes no more of them; then reads so many messages while the rest
-    /// is written.
+    /// Writes bytes without reading until the server accepts no more of them. Then reads this number of messages while
+    /// the rest is written.
     pub(crate) async fn flood(&mut self, bytes: &[u8], messages: usize) -> Vec<Value> {
         let (read, decoder) = (&mut self.read, &mut self.decoder);
         let mut writing = std::pin::pin!(self.write.write_all(bytes));
@@ -247,7 +247,7 @@ impl TestClient {
         all
     }
 
-    /// Creates a session with these members of the request; its events go to this client.
+    /// Creates a session with these additional members of the request. The client receives the events of the session.
     pub(crate) async fn create(&mut self, id: &str, more: &Value) {
         let mut params = more.clone();
         params["sessionId"] = id.into();
@@ -255,12 +255,12 @@ impl TestClient {
         assert_eq!(created, json!({ "sessionId": id }));
     }
 
-    /// Sends nothing more, and reads on.
+    /// Closes the sending side, and keeps reading.
     pub(crate) async fn close_output(&mut self) {
         self.write.shutdown().await.expect("the connection lives");
     }
 
-    /// Closes the connection without a word; returns the server's account of the end.
+    /// Closes the connection without notice. Returns the server's account of the end.
     pub(crate) async fn end(self) -> ServedConnectionEnd {
         drop((self.read, self.write));
         let served = timeout(SOON, self.serving).await;

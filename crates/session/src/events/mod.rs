@@ -1,8 +1,8 @@
 //! Events of a session for its subscribers.
 //!
-//! Durable events are the records of the session's log, each with its number. A subscriber misses none of them, even if
-//! it is late or slow. Live events are for display: bounded, and sent without waiting. If a subscriber lags too far,
-//! the oldest live events are dropped, and the subscriber receives their number.
+//! Durable events are the records of the session's log, each with its number. Every subscriber receives all durable
+//! events, even if it is late or slow. Live events are for display: bounded, and sent without waiting. If a subscriber
+//! lags too far, the oldest live events are dropped, and the subscriber receives their number.
 
 mod event;
 mod hub;

@@ -1,4 +1,4 @@
-//! Operations on configurations: limits, pages, replacement, deletion, and those of other users.
+//! Operations on configurations: limits, pages, replacement, deletion, and configurations of other users.
 
 use axum::body::Body;
 use axum::http::{HeaderValue, Request, StatusCode};
@@ -55,7 +55,7 @@ async fn configuration_is_created_read_replaced_and_deleted() {
         result(&rig.router, DELETE, &named).await;
     }
     assert_eq!(error_code(&rig.router, GET, &named).await, -32001);
-    // Without an id the server makes one.
+    // If the client sends no id, the server creates one.
     let made = rig
         .create(
             task.as_str().expect("an id"),
@@ -63,7 +63,7 @@ async fn configuration_is_created_read_replaced_and_deleted() {
         )
         .await;
     assert!(!made["id"].as_str().expect("an id").is_empty());
-    // The same over REST.
+    // The configuration is also available over REST.
     let path = format!(
         "/tasks/{}/pushNotificationConfigs",
         task.as_str().expect("an id")
@@ -174,11 +174,11 @@ async fn fields_and_number_of_configurations_are_limited() {
         result(&rig.router, CREATE, &config(id)).await;
     }
     assert_eq!(error_code(&rig.router, CREATE, &config(10)).await, -32602);
-    // A replacement is no additional one.
+    // A replacement does not count as an additional configuration.
     result(&rig.router, CREATE, &config(9)).await;
 }
 
-/// Many clients at once: each change is decided on the changes before it.
+/// Many concurrent clients: each change builds on the preceding changes.
 #[tokio::test]
 async fn concurrent_changes_do_not_lose_one() {
     let rig = Rig::start(quick()).await;
@@ -246,7 +246,7 @@ async fn deletion_ends_deliveries_also_one_that_hangs() {
     assert_eq!(deleted.received().len(), 1);
 }
 
-/// A message that is sent again, because its answer was lost, sets no second configuration.
+/// A message that is repeated because its response was lost sets no second configuration.
 #[tokio::test]
 async fn repeated_message_sets_its_configuration_once() {
     let (rig, hook) = (Rig::start(quick()).await, Receiver::start().await);

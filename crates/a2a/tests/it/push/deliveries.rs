@@ -1,4 +1,4 @@
-//! Deliveries that work: their order, their headers, their end.
+//! Successful deliveries: their order, headers and end.
 
 use std::time::{Duration, Instant};
 
@@ -55,7 +55,7 @@ async fn answer_without_a_task_is_delivered() {
     assert_eq!(words(&hook.received()), ["message"]);
 }
 
-/// A configuration follows its task over several executions, and begins at its creation.
+/// A configuration applies to all executions of its task after its creation.
 #[tokio::test]
 async fn configuration_of_a_waiting_task_gets_what_follows() {
     let (rig, hook) = (Rig::start(quick()).await, Receiver::start().await);
@@ -96,11 +96,11 @@ async fn configuration_of_an_ended_task_leaves_no_work() {
     );
 }
 
-/// The failure G7 of other servers: webhooks are called one by one, before the event goes anywhere else.
+/// The failure G7 of other servers: webhooks are called one by one, before the event is sent anywhere else.
 #[tokio::test]
 async fn g7_webhook_that_hangs_costs_nobody_anything() {
     let rig = Rig::start(PushOptions {
-        // No attempt ends in this test.
+        // No attempt ends during this test.
         attempt_max: Duration::from_hours(1),
         ..quick()
     })
@@ -110,7 +110,7 @@ async fn g7_webhook_that_hangs_costs_nobody_anything() {
         Receiver::start().await,
     );
     let begin = Instant::now();
-    // More than the host may have at once.
+    // More requests than the limit of concurrent requests to one host.
     for number in 0..40 {
         rig.send(
             "echo",
@@ -121,7 +121,7 @@ async fn g7_webhook_that_hangs_costs_nobody_anything() {
     hanging
         .wait_for(PushOptions::default().running_per_host_max)
         .await;
-    // The task of a webhook that hangs goes on, and its other webhook gets every event.
+    // A task with a hanging webhook continues, and its other webhook receives every event.
     let task = rig
         .send("wait", &json!({"id": "slow", "url": hanging.url()}))
         .await;
@@ -133,7 +133,7 @@ async fn g7_webhook_that_hangs_costs_nobody_anything() {
         received.last().map(ReceivedEvent::word).as_deref(),
         Some("canceled")
     );
-    // Other tasks and their webhooks go on too.
+    // Other tasks and their webhooks continue, too.
     let before = working.received().len();
     for number in 0..40 {
         rig.send(

@@ -1,4 +1,4 @@
-//! Receivers that fail: repetition, giving up, and webhooks that are gone.
+//! Failing receivers: repeated deliveries, paused configurations, and webhooks that no longer exist.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -15,7 +15,7 @@ use super::receiver::{HookAnswer, ReceivedEvent, Receiver, words};
 use super::rig::{Rig, quick};
 use crate::support::{error_code, result};
 
-/// Resolver that gives one address after another, and the last one for ever.
+/// Resolver that returns one address after another, and then always the last one.
 pub(super) struct Script {
     pub(super) addresses: Vec<io::Result<IpAddr>>,
     pub(super) asked: AtomicUsize,
@@ -57,11 +57,11 @@ async fn event_is_repeated_until_it_is_accepted() {
     }
 }
 
-/// A host that cannot be resolved, then one that refuses the connection, then one that takes it.
+/// The host first cannot be resolved, then refuses the connection, and then accepts it.
 #[tokio::test]
 async fn event_is_repeated_when_there_is_no_connection() {
     let hook = Receiver::start().await;
-    // Nothing listens on this port of another loopback address.
+    // No process listens on this port of another loopback address.
     let nobody = IpAddr::from([127, 9, 9, 9]);
     let resolver = Arc::new(Script {
         addresses: vec![
@@ -125,7 +125,7 @@ async fn webhook_that_is_gone_loses_its_configuration() {
     assert_eq!(words(&hook.received()), ["working"]);
 }
 
-/// No event is skipped: a configuration that failed for too long stands still until it is set again.
+/// No event is skipped: a configuration that failed for too long is paused until it is set again.
 #[tokio::test]
 async fn paused_configuration_continues_when_it_is_set_again() {
     let rig = Rig::start(PushOptions {
@@ -142,7 +142,7 @@ async fn paused_configuration_continues_when_it_is_set_again() {
     rig.active(0).await;
     let last = broken.received().last().map(ReceivedEvent::word);
     assert_eq!(last.as_deref(), Some("artifactUpdate"));
-    // It is still there, and a restart does not wake it.
+    // The configuration still exists, and a restart does not resume it.
     let listed = json!({"taskId": task});
     let configs = result(&rig.router, "ListTaskPushNotificationConfigs", &listed).await;
     assert_eq!(configs["configs"][0]["id"], "c");

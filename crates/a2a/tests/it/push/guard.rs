@@ -1,4 +1,4 @@
-//! Addresses that a delivery may not reach, however the receiver asks for it.
+//! Addresses that a delivery must never reach, regardless of the receiver's behaviour.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ async fn redirect_is_not_followed() {
     assert!(inner.received().is_empty(), "{:?}", inner.received());
 }
 
-/// A name that has a public address when it is checked, and a private one when the server connects.
+/// A name has a public address during the check, and a private address when the server connects.
 #[tokio::test]
 async fn name_that_changes_to_a_private_address_gets_nothing() {
     let hook = Receiver::start().await;
@@ -41,7 +41,7 @@ async fn name_that_changes_to_a_private_address_gets_nothing() {
     });
     let rig = Rig::start(PushOptions {
         resolver: resolver.clone(),
-        // Stands for the public internet; the receiver's address is not in it.
+        // Represents the public internet, which does not contain the receiver's address.
         allowed: vec!["127.9.9.9/32".parse().unwrap()],
         failing_max: Duration::from_millis(100),
         ..quick()
@@ -49,13 +49,13 @@ async fn name_that_changes_to_a_private_address_gets_nothing() {
     .await;
     let url = format!("http://hook.test:{}/", hook.address.port());
     rig.send("echo", &json!({"id": "c", "url": url})).await;
-    // It is paused in the end.
+    // The configuration is finally paused.
     rig.active(0).await;
     assert!(resolver.asked.load(Ordering::Relaxed) >= 2);
     assert!(hook.received().is_empty(), "{:?}", words(&hook.received()));
 }
 
-/// The rule of the present start counts, also for configurations of an earlier one.
+/// The rules of the current start also apply to configurations of an earlier start.
 #[tokio::test]
 async fn address_that_is_no_longer_allowed_gets_nothing_more() {
     let hook = Receiver::start().await;
@@ -99,7 +99,7 @@ async fn private_url_is_refused_with_its_reason() {
         let text = body["error"]["message"].as_str().expect("a text");
         assert!(text.contains(reason), "{url}: {text}");
         assert!(!text.contains("secret"), "{text}");
-        // In a message, the same: and the message is not accepted.
+        // A message with such a configuration is not accepted either.
         let mut params = message("m-refused", "echo");
         params["configuration"] = json!({"taskPushNotificationConfig": {"url": url}});
         assert_eq!(

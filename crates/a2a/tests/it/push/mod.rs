@@ -1,4 +1,4 @@
-//! Push notifications: configurations, deliveries, and what may not be reached.
+//! Push notifications: configurations, deliveries, and forbidden addresses.
 
 mod configs;
 mod deliveries;

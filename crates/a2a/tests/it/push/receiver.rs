@@ -1,4 +1,4 @@
-//! A webhook on a free port, which records what it gets and answers as the test says.
+//! A webhook on a free port, which records its requests and sends the answers that the test defines.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-/// Longest wait for something that must come.
+/// Maximum wait for an expected event.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 
-/// Request that a webhook got.
+/// Request that a webhook received.
 #[derive(Debug, Clone)]
 pub(crate) struct ReceivedEvent {
     pub(crate) path: String,
@@ -43,7 +43,7 @@ impl ReceivedEvent {
         serde_json::from_slice(&self.body).expect("JSON")
     }
 
-    /// The word for the event: its state, or the kind of its payload.
+    /// Returns a short name for the event: its state, or the kind of its payload.
     pub(crate) fn word(&self) -> String {
         let json = self.json();
         let state = json["statusUpdate"]["status"]["state"].as_str();
@@ -65,7 +65,7 @@ pub(crate) enum HookAnswer {
     Status(u16),
     /// A redirect to this address.
     Redirect(SocketAddr),
-    /// No answer, for ever.
+    /// No answer at all.
     Hang,
 }
 
@@ -76,12 +76,13 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// A webhook that accepts everything.
+    /// Starts a webhook that accepts all requests.
     pub(crate) async fn start() -> Self {
         Self::answering(|_| HookAnswer::Status(204)).await
     }
 
-    /// A webhook that answers its requests, counted from 1, as `answer` says.
+    /// Starts a webhook that answers each request with the result of `answer`, which receives the request's number,
+    /// counted from 1.
     pub(crate) async fn answering(
         answer: impl Fn(usize) -> HookAnswer + Send + Sync + 'static,
     ) -> Self {
@@ -116,7 +117,7 @@ impl Receiver {
         self.received.borrow().clone()
     }
 
-    /// Waits for this many requests, and returns all.
+    /// Waits for this many requests, and returns all requests.
     pub(crate) async fn wait_for(&self, count: usize) -> Vec<ReceivedEvent> {
         let mut received = self.received.subscribe();
         let enough = received.wait_for(|received| received.len() >= count);

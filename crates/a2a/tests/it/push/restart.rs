@@ -1,4 +1,4 @@
-//! Deliveries across a restart: the cursor is in the log.
+//! Deliveries across a restart: the log contains the cursor.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ async fn reopened_store_continues_behind_the_last_delivered_event() {
     let rig = Rig::start(quick()).await;
     rig.send("echo", &json!({"url": hook.url()})).await;
     hook.wait_for(2).await;
-    // The shutdown notes that the first event is delivered.
+    // The shutdown records that the first event is delivered.
     let rig = Rig::open(rig.close().await, quick()).await;
     rig.active(0).await;
     let received = hook.received();
@@ -28,13 +28,13 @@ async fn reopened_store_continues_behind_the_last_delivered_event() {
         received[1].header("webhook-id"),
         received[2].header("webhook-id")
     );
-    // What is delivered is not delivered again.
+    // Delivered events are not delivered again.
     let rig = Rig::open(rig.close().await, quick()).await;
     assert_eq!(rig.push.active(), 0);
     assert_eq!(hook.received().len(), 4);
 }
 
-/// Without the last note of a shutdown, as after a crash: events come again, and none is missing.
+/// Without the final record of a shutdown, as after a crash, events are repeated and none is missing.
 #[tokio::test]
 async fn crash_repeats_events_and_loses_none() {
     let hook = Receiver::answering(|count| match count {
@@ -49,7 +49,7 @@ async fn crash_repeats_events_and_loses_none() {
     let rig = Rig::start(never).await;
     rig.send("echo", &json!({"url": hook.url()})).await;
     hook.wait_for(3).await;
-    // Force at once: nothing is written any more.
+    // Uses force at once, so the deliveries write no more records.
     rig.stop_push(Duration::ZERO).await;
     let rig = Rig::open(rig.close().await, quick()).await;
     rig.active(0).await;

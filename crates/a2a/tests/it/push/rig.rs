@@ -1,4 +1,4 @@
-//! A service with push notifications, which can be stopped and opened again on its log.
+//! A service with push notifications, which a test can stop and open again with its log.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,12 +92,12 @@ impl Rig {
         result(&self.router, "CancelTask", &json!({"id": task})).await;
     }
 
-    /// Number of deliveries that run.
+    /// Number of running deliveries.
     pub(crate) fn running(&self) -> usize {
         self.push_scope.running().len()
     }
 
-    /// Waits until this many configurations have deliveries to come, and nothing else runs.
+    /// Waits until this many configurations have pending deliveries, and no other delivery runs.
     pub(crate) async fn active(&self, count: usize) {
         let wait = async {
             while (self.push.active(), self.running()) != (count, count) {
@@ -108,13 +108,13 @@ impl Rig {
         assert!(in_time.is_ok(), "{} are active", self.push.active());
     }
 
-    /// Ends the deliveries as a shutdown does.
+    /// Ends the deliveries like a shutdown.
     pub(crate) async fn stop_push(&self, grace: Duration) -> Arc<allstop_core::Receipt> {
         let stop = StopRequest::new(Extent::Process, Cause::new(CauseKind::Shutdown)).grace(grace);
         self.push_scope.stop(stop).await
     }
 
-    /// Ends everything, and gives the log for the next opening.
+    /// Ends the service, and returns the log for the next opening.
     pub(crate) async fn close(self) -> Arc<dyn Log> {
         let cause = Cause::new(CauseKind::Shutdown);
         self.root

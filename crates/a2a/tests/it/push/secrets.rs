@@ -1,4 +1,4 @@
-//! Signatures, and places in which no secret may be.
+//! Signatures, and output that must not contain secrets.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -71,7 +71,7 @@ async fn documented_receiver_verifies_a_delivery() {
             String::from_utf8(event.body.to_vec()).unwrap(),
         );
         assert!(verifies(&headers, &body, secret, "alice"));
-        // Another body, another user, another secret, another event, another time.
+        // Another body, another user, another secret, another event, and another time.
         assert!(!verifies(&headers, &format!("{body} "), secret, "alice"));
         assert!(!verifies(&headers, &body, secret, "bob"));
         assert!(!verifies(
@@ -110,7 +110,7 @@ impl Write for LogText {
     }
 }
 
-/// Everything that the deliveries log, at every level: failures, a pause, a deletion.
+/// Covers all log messages of the deliveries, at every level: failures, a pause, and a deletion.
 #[tokio::test]
 async fn no_secret_is_logged() {
     let text = LogText::default();
@@ -139,7 +139,7 @@ async fn no_secret_is_logged() {
         rig.send("echo", &webhook).await;
     }
     rig.active(0).await;
-    // A configuration that is refused is not repeated either.
+    // The error for a refused configuration does not contain its secrets either.
     let refused = crate::support::rpc(
         "CreateTaskPushNotificationConfig",
         &json!({"taskId": "none", "url": "http://127.0.0.1/path-secret", "token": "token-secret"}),
