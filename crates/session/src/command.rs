@@ -38,7 +38,7 @@ impl CommandQueue {
         self.0.clear();
     }
 
-    /// Takes out the first request to detach work.
+    /// Removes and returns the first request to detach work.
     pub(crate) fn take_detach(&mut self) -> Option<(DetachTarget, DetachReply)> {
         let is_detach = |command: &OwnerCommand| matches!(command, OwnerCommand::Detach(..));
         let at = self.0.iter().position(is_detach)?;

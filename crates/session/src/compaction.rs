@@ -14,7 +14,7 @@ use crate::queue::MessageRefused;
 pub struct CompactionLimits {
     /// Length above which the conversation is compacted before a turn, estimated at four bytes per token.
     pub tokens_max: u64,
-    /// Number of newest turns that are kept unchanged.
+    /// Number of newest turns that a compaction keeps unchanged.
     pub turns_kept: u32,
 }
 

@@ -85,7 +85,7 @@ impl Session {
     /// first, the result is marked `timed_out` and lists the running work; nothing is stopped.
     ///
     /// # Errors
-    /// If the message was refused.
+    /// Returns an error if the message was refused.
     ///
     /// # Cancel safety
     /// Cancel safe after the first poll, which sends the message: dropping the future stops nothing.
@@ -329,7 +329,7 @@ impl Session {
     /// The committed conversation.
     ///
     /// # Errors
-    /// If the log cannot be read.
+    /// Returns an error if the log cannot be read.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -346,7 +346,7 @@ impl Session {
     /// session.
     ///
     /// # Errors
-    /// If the log cannot be read.
+    /// Returns an error if the log cannot be read.
     ///
     /// # Cancel safety
     /// Cancel safe.

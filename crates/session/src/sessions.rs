@@ -65,7 +65,7 @@ impl Sessions {
     /// Creates a session. `None` as id creates a new id; `folder` is the working directory of the session.
     ///
     /// # Errors
-    /// If a session with this id exists, the store failed, or all work is being stopped.
+    /// Returns an error if a session with this id exists, the store failed, or all work is being stopped.
     ///
     /// # Cancel safety
     /// Dropping the future may leave a session without a turn.
@@ -87,7 +87,8 @@ impl Sessions {
     /// work that earlier processes left running, so a stop of all work finds it.
     ///
     /// # Errors
-    /// If the session does not exist, another process has it open, it cannot be read, or the store failed.
+    /// Returns an error if the session does not exist, another process has it open, it cannot be read, or the store
+    /// failed.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the session unchanged, or recovered.

@@ -64,7 +64,7 @@ impl UnendedWork {
         }
     }
 
-    /// Work as recorded in the log. It counts as alive until [`UnendedWork::check`] has checked it.
+    /// Work as recorded in the log. The work counts as alive until [`UnendedWork::check`] has checked it.
     fn recorded(work: &RecordedWork) -> Self {
         Self {
             id: work.id.clone(),

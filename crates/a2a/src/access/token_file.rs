@@ -36,7 +36,7 @@ pub enum TokenFileError {
     /// The file cannot be read.
     #[error("the token file {} cannot be read", .0.display())]
     Read(PathBuf, #[source] std::io::Error),
-    /// A line is not a name and a hash.
+    /// A line does not consist of a name and a hash.
     #[error("line {line} of the token file is not `NAME SHA256`: {reason}")]
     Line {
         /// Number of the line, counted from 1.

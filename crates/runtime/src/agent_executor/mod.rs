@@ -10,7 +10,7 @@
 //! 2. The answer of a task is the answer of a committed turn, and is written once.
 //! 3. A stopped execution stops its turn. The item `turn` of the execution's receipt ends with the session's receipt,
 //!    even if the executor is dropped earlier.
-//! 4. A stop of a task stops no work of other tasks of its context.
+//! 4. A stop of a task does not affect work of other tasks of its context.
 
 mod context_sessions;
 mod execution;

@@ -22,7 +22,7 @@ const BYTES_MAX: usize = 64 * 1024;
 /// Remedy for a file that cannot be used.
 const HINT: &str = "correct the file, or leave it out: --project-config ignore";
 
-/// Configuration file of a project. It has no effect by itself.
+/// Configuration file of a project. The file has no effect by itself.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProjectFile {
     /// Absolute path.

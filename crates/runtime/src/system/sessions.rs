@@ -29,7 +29,7 @@ use crate::prompt::{ComposedPrompt, ProjectInstructions};
 pub struct OpenSession {
     /// Handle of the session.
     pub session: Session,
-    /// Turn that an earlier process left unfinished; it was rolled back.
+    /// Turn that an earlier process left unfinished; the turn was rolled back.
     pub interrupted: Option<InterruptedTurn>,
     /// Background work of earlier processes without a recorded end.
     pub found: Vec<UnendedWork>,

@@ -60,7 +60,7 @@ impl Subscription {
     /// Returns the next event, or `None` after the last event. Durable events arrive exactly once and in order.
     ///
     /// # Errors
-    /// If the log cannot be read. The next call tries again.
+    /// Returns an error if the log cannot be read. The next call tries again.
     ///
     /// # Cancel safety
     /// Cancel safe: no event is lost.

@@ -29,7 +29,7 @@ impl SessionOwner {
         self.publish();
     }
 
-    /// Replaces all turns but the newest by a summary.
+    /// Replaces all turns except the newest by a summary.
     pub(super) async fn compact(
         &mut self,
         scope: &Scope,
