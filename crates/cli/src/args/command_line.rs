@@ -1,4 +1,4 @@
-//! Reading of the command line, before there are output threads.
+//! Parser of the command line; it runs before the output threads exist.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -16,19 +16,19 @@ use crate::last_words::say;
 /// Exit code of wrong usage.
 const USAGE: u8 = 2;
 
-/// Reads the command line, or prints help, the version, or the error in it.
+/// Parses the command line. For help, the version and usage errors, prints the text and returns an exit code instead.
 ///
 /// # Errors
-/// The exit code: that of wrong usage, or of help and version.
+/// The exit code of a usage error, or of help and version.
 pub(crate) fn parse() -> Result<Cli, ExitCode> {
     let args = arguments(std::env::args_os().collect());
     Cli::try_parse_from(&args).map_err(|error| {
-        // Once more without styles: all that is special in there has been written by others.
+        // Render once more without styles. Any control characters that remain come from the arguments.
         let command = Cli::command().styles(Styles::plain());
         let again = command.try_get_matches_from(&args);
         let plain = again.err().map(|error| error.render().ansi().to_string());
         let safe = plain.as_deref().map(escape::text);
-        // A reader that has closed the stream reads nothing.
+        // Write errors are ignored: the reader may have closed the stream.
         match (&plain, safe) {
             (Some(plain), Some(safe)) if *plain != safe && error.use_stderr() => say(&safe),
             (Some(plain), Some(safe)) if *plain != safe => {
@@ -43,11 +43,11 @@ pub(crate) fn parse() -> Result<Cli, ExitCode> {
     })
 }
 
-/// Adds the subcommand that is left out.
+/// Adds the missing subcommand.
 ///
-/// The Copilot SDKs start the binary that `COPILOT_CLI_PATH` names without a subcommand. A first argument of several words
-/// is a prompt: no subcommand has a space in it. A single word is never a prompt, because a mistyped subcommand would be sent to
-/// a model.
+/// The Copilot SDKs start the binary that `COPILOT_CLI_PATH` names without a subcommand. A first argument that contains
+/// white space is a prompt, because no subcommand contains a space. A single word is never a prompt, because a mistyped
+/// subcommand would be sent to a model.
 fn arguments(mut args: Vec<OsString>) -> Vec<OsString> {
     let is_of_sdk = args.iter().any(|arg| arg == "--headless");
     let first = args.get(1).map(|first| first.as_bytes());
@@ -63,7 +63,7 @@ fn is_prompt(argument: &[u8]) -> bool {
     !argument.starts_with(b"-") && argument.iter().any(u8::is_ascii_whitespace)
 }
 
-/// The feature of a command that this program was built without.
+/// Cargo feature that the command needs and that this build lacks.
 fn missing_feature(command: &str) -> Option<&'static str> {
     match command {
         "copilot" if !cfg!(feature = "copilot") => Some("copilot"),
@@ -72,7 +72,7 @@ fn missing_feature(command: &str) -> Option<&'static str> {
     }
 }
 
-/// Advice on a first argument that is no subcommand.
+/// Hint for a command line whose first argument is not a subcommand.
 fn hint(kind: ErrorKind, args: &[OsString]) -> Option<String> {
     let (_, given) = args.split_first()?;
     let given: Vec<_> = given.iter().map(|word| word.to_string_lossy()).collect();

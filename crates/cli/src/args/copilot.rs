@@ -54,7 +54,7 @@ pub(crate) struct CopilotArgs {
     pub(crate) sdk: SdkArgs,
 }
 
-/// Flags that the SDKs pass. None of them changes what this server does.
+/// Flags that the SDKs pass. They have no effect on this server.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Passed by the SDKs, without effect")]
 #[expect(

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 
 use super::{ModelArgs, PermissionArgs, StoreArgs, at_least_one, deadline};
 
-/// False if this program was built without the client of NATS.
+/// True if this program was built with the NATS client.
 pub(super) const HAS_NATS: bool = cfg!(feature = "nats");
 
 #[derive(Debug, Clone, Args)]
@@ -61,7 +61,7 @@ pub(crate) struct ExecutionArgs {
     pub(crate) grace: Option<HumanDuration>,
 }
 
-/// Flags of a store on several machines, `--store nats://HOST:PORT`.
+/// Flags of a cluster store, `--store nats://HOST:PORT`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ClusterArgs {
     /// With servers of NATS as store: tasks that this process runs at the same time [default: serve 0, worker 16]

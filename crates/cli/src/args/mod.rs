@@ -116,7 +116,7 @@ pub(crate) enum CliCommand {
 }
 
 impl CliCommand {
-    /// File that takes the place of standard output.
+    /// File that replaces standard output.
     pub(crate) fn output_file(&self) -> Option<&Path> {
         match self {
             Self::Run(args) => args.files.output.as_deref(),
@@ -124,7 +124,7 @@ impl CliCommand {
         }
     }
 
-    /// True if the caller reads an envelope, also of a failure.
+    /// True if the caller expects an envelope, for failures too.
     pub(crate) fn wants_envelope(&self) -> bool {
         match self {
             Self::Run(args) => args.output.json || args.output.stream_json,
@@ -185,7 +185,7 @@ pub(crate) struct ChatArgs {
     pub(crate) with: ChatWith,
 }
 
-/// The session that goes on; without one there is a new one.
+/// Choice of the session to continue. Without these flags, the command creates a new session.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Session")]
 pub(crate) struct SessionChoiceArgs {
@@ -205,7 +205,7 @@ impl ChatArgs {
 }
 
 impl SessionChoiceArgs {
-    /// Words that name the session; `None`: a new one.
+    /// Name of the session to continue; `None` if the command creates a new session.
     pub(crate) fn named(&self) -> Option<&str> {
         let last = self.continues.then_some(LAST);
         self.session.as_deref().or(last)
@@ -239,7 +239,7 @@ pub(crate) struct ChatWith {
     /// Leave background work running when the chat ends: `ps` lists it, `stop` stops it
     #[arg(long, help_heading = "Background work")]
     pub(crate) keep_background: bool,
-    // Known only so that they can be refused with what helps.
+    // These flags are accepted only to reject them with a helpful message.
     #[arg(long, hide = true)]
     pub(crate) json: bool,
     #[arg(long, hide = true)]
@@ -340,7 +340,7 @@ pub(crate) enum ProjectConfigChoice {
 }
 
 impl ProjectConfigChoice {
-    /// The word on the command line.
+    /// Value on the command line.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Ask => "ask",
@@ -363,7 +363,8 @@ pub(crate) struct InstructionArgs {
 }
 
 impl ModelArgs {
-    /// True if a flag or its variable chooses the model, also for a session that remembers another one.
+    /// True if a flag or its environment variable chooses the model. The choice also applies to a session that
+    /// remembers another model.
     pub(crate) fn chooses_model(&self) -> bool {
         self.model.is_some()
     }
@@ -385,7 +386,7 @@ pub(crate) struct StoreArgs {
     pub(crate) store: Option<PathBuf>,
 }
 
-/// A deadline that has passed already would only confuse: nothing could even be read.
+/// Parses a deadline. Zero is an error: such a deadline passes before the command can read anything.
 fn deadline(text: &str) -> Result<HumanDuration, String> {
     let deadline: HumanDuration = text.parse().map_err(|error| format!("{error}"))?;
     if deadline.0.is_zero() {
@@ -394,7 +395,7 @@ fn deadline(text: &str) -> Result<HumanDuration, String> {
     Ok(deadline)
 }
 
-/// A number that is not 0.
+/// Parses a number that is not 0.
 fn at_least_one<T: FromStr>(text: &str) -> Result<T, String> {
     let number = text.parse();
     number.map_err(|_| "expected a whole number, 1 or more".to_owned())
@@ -447,7 +448,7 @@ pub(crate) struct OutputArgs {
     pub(crate) stream_json: bool,
 }
 
-/// Files for what a pipe may lose.
+/// Files for output that a pipe may lose.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputFileArgs {
@@ -522,7 +523,7 @@ pub(crate) struct ResumeArgs {
 }
 
 impl ResumeArgs {
-    /// The same as a chat on this session.
+    /// Converts to the arguments of a chat on this session.
     pub(crate) fn into_chat(self, store: StoreArgs) -> ChatArgs {
         ChatArgs {
             prompt: self.prompt,

@@ -1,4 +1,4 @@
-//! Flags that answer permission questions, and the mode.
+//! Flags that set the permission mode, or answer permission questions.
 
 use allstop_runtime::Config;
 use allstop_tools::permission::{PermissionAnswer, PermissionMode};
@@ -21,7 +21,7 @@ pub(crate) struct PermissionArgs {
 }
 
 impl PermissionArgs {
-    /// The answer to every question; `None` if somebody is asked.
+    /// Fixed answer to every question; `None` if the user is asked.
     pub(crate) fn answer(&self) -> Option<PermissionAnswer> {
         match (self.yes, self.deny) {
             (true, _) => Some(PermissionAnswer::AllowOnce),
@@ -30,7 +30,7 @@ impl PermissionArgs {
         }
     }
 
-    /// The flag that answers every question, if it is given.
+    /// Flag that answers every question; `None` if neither flag is given.
     pub(crate) fn flag(&self) -> Option<&'static str> {
         match (self.yes, self.deny) {
             (true, _) => Some("--yes"),
@@ -39,7 +39,7 @@ impl PermissionArgs {
         }
     }
 
-    /// Sets the mode of the configuration, if it is given.
+    /// Sets the mode of the configuration if `--mode` is given.
     pub(crate) fn set_mode(&self, config: &mut Config) {
         if let Some(mode) = self.mode {
             config.permissions.mode = mode;

@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::error::CliError;
 
-/// Word that stands for standard input.
+/// Argument that stands for standard input.
 pub(crate) const STDIN: &str = "-";
 
 /// Prompts of a run.
@@ -25,7 +25,7 @@ impl PromptArgs {
     /// The prompt of each turn.
     ///
     /// # Errors
-    /// If the words may be several prompts, or name standard input among other words.
+    /// If the words look like several prompts, or if they contain `-` among other words.
     pub(crate) fn turns(&self) -> Result<Vec<OsString>, CliError> {
         let is_quoted = |word: &OsString| word.as_bytes().iter().any(u8::is_ascii_whitespace);
         if self.words.len() > 1 && self.words.iter().all(is_quoted) {
@@ -43,7 +43,7 @@ impl PromptArgs {
     }
 }
 
-/// Words that a shell has separated, as one prompt.
+/// Joins words that the shell has separated into one prompt.
 fn joined(words: &[OsString]) -> OsString {
     words.join(OsStr::new(" "))
 }

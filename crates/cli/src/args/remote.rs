@@ -86,7 +86,8 @@ pub(crate) struct StopArgs {
     pub(crate) store: StoreArgs,
 }
 
-/// Names of the extents. That of [`RemoteExtent::TurnAndBackground`] also counts as receipts and requests have it.
+/// Names and aliases of the extents. The alias of [`RemoteExtent::TurnAndBackground`] is its name in receipts and
+/// requests.
 const EXTENTS: [(&str, &str, RemoteExtent); 3] = [
     ("turn", "turn", RemoteExtent::Turn),
     (
@@ -121,7 +122,7 @@ fn extents() -> impl TypedValueParser<Value = RemoteExtent> {
     })
 }
 
-/// Form of receipts.
+/// Output format of receipts.
 #[derive(Debug, Args)]
 pub(crate) struct ReceiptFormatArgs {
     /// Print JSON: one line for each receipt

@@ -34,7 +34,7 @@ pub(crate) struct ServeArgs {
     pub(crate) execution: ExecutionArgs,
 }
 
-/// Flags of the addresses, of who may use them, and of webhooks.
+/// Flags of the addresses, the access and the webhooks.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct EndpointArgs {
     /// Address of JSON-RPC, REST and gRPC; one that other machines reach needs --token-file or --jwks
@@ -53,7 +53,7 @@ pub(crate) struct EndpointArgs {
     pub(crate) push_secret_file: Option<PathBuf>,
 }
 
-/// A network, or one address.
+/// Parses a network, or a single address.
 fn network(text: &str) -> Result<IpNet, String> {
     let address = || text.parse::<IpAddr>().map(IpNet::from);
     text.parse()

@@ -1,4 +1,4 @@
-//! Flags of `allstop serve` for the access to it.
+//! Flags of `allstop serve` that control access.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;

@@ -22,7 +22,7 @@ Examples:
   allstop tasks stop EGE6SJCE --reason \"wrong branch\"
   ALLSTOP_TOKEN=… allstop tasks --server https://agents.example.com list ";
 
-/// Address of a server that nobody names.
+/// Default address of the server.
 pub(crate) const SERVER_DEFAULT: &str = "http://127.0.0.1:8080";
 
 #[derive(Debug, Args)]
@@ -82,7 +82,7 @@ pub(crate) struct TaskArgs {
     pub(crate) json: bool,
 }
 
-/// States, in the words of the command line, to their names in the protocol.
+/// Parses a state of the command line into its name in the protocol.
 fn states() -> impl TypedValueParser<Value = String> {
     let states = [
         "submitted",

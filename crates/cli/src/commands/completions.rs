@@ -1,9 +1,9 @@
-//! `allstop completions SHELL`: the completion script of a shell. Ids of sessions are asked of `allstop completions
-//! --sessions` at each completion, in bash, zsh and fish.
+//! `allstop completions SHELL`: the completion script of a shell. In bash, zsh and fish, the script runs `allstop
+//! completions --sessions` at each completion to get the ids of sessions.
 
 use clap_complete::Shell;
 
-/// Completes the ids of sessions before everything else. `_allstop` is the generated function.
+/// Bash function that completes ids of sessions. For all other arguments it calls `_allstop`, the generated function.
 const BASH_SESSIONS: &str = r#"
 _allstop_sessions() {
     local cur="${COMP_WORDS[COMP_CWORD]}" prev="${COMP_WORDS[COMP_CWORD-1]}"
@@ -20,7 +20,7 @@ _allstop_sessions() {
 complete -F _allstop_sessions -o bashdefault -o default allstop
 "#;
 
-/// Function of the ids, which [`zsh`] puts in the place of the default one.
+/// Zsh function that completes ids of sessions. [`zsh`] inserts it in place of the default function.
 const ZSH_SESSIONS: &str = r#"
 _allstop_sessions() {
     local -a sessions
@@ -38,10 +38,10 @@ complete -c allstop -n "__fish_allstop_using_subcommand sessions; and __fish_see
 complete -c allstop -n "__fish_allstop_using_subcommand run chat" -l session -x -k -a "(allstop completions --sessions 2>/dev/null)"
 "#;
 
-/// The script for a command.
+/// Returns the completion script of a command.
 pub(crate) fn completions(shell: Shell, command: &mut clap::Command) -> String {
     let name = command.get_name().to_owned();
-    // Into memory: the generator panics on a writer that fails.
+    // Generate into memory, because the generator panics if a write fails.
     let mut script = Vec::new();
     clap_complete::generate(shell, command, name, &mut script);
     let script = String::from_utf8_lossy(&script).into_owned();
@@ -53,7 +53,7 @@ pub(crate) fn completions(shell: Shell, command: &mut clap::Command) -> String {
     }
 }
 
-/// The script with its function of sessions, used for each argument that is one.
+/// Adds [`ZSH_SESSIONS`] to the script and uses it for each argument that is a session.
 fn zsh(script: &str) -> String {
     let is_session = |line: &str| {
         let begins = [
@@ -73,7 +73,7 @@ fn zsh(script: &str) -> String {
             changed.push_str(line);
         }
         changed.push('\n');
-        // Behind `#compdef`, which must be the first line.
+        // Insert after `#compdef`, which must be the first line.
         if place == 0 {
             changed.push_str(ZSH_SESSIONS);
         }
@@ -102,7 +102,7 @@ mod tests {
         }
     }
 
-    /// The texts that mark them are those of the help.
+    /// [`zsh`] recognises these arguments by their help texts, so a change of a help text fails this test.
     #[test]
     fn zsh_asks_for_sessions_at_each_argument_that_is_one() {
         let script = completions(Shell::Zsh, &mut Cli::command());

@@ -15,10 +15,10 @@ use crate::project_trust::TrustAnswer;
 use crate::start::options::config_of;
 use crate::start::{StartVoice, project};
 
-/// Stands where a value may hold a key.
+/// Placeholder for a value that may contain a key.
 const HIDDEN: &str = "(hidden)";
 
-/// Runs the command. Reads files, and blocks as long as they do; nothing is under way that a stop would have to end.
+/// Runs the command. Blocks while it reads files; there is no work that a stop would have to end.
 pub(crate) fn config(args: &ConfigArgs, host: &ProcessHost) -> Result<u8, CliError> {
     let text = match &args.action {
         ConfigAction::Show(args) if args.prompt => prompt(args, host)?,
@@ -30,7 +30,7 @@ pub(crate) fn config(args: &ConfigArgs, host: &ProcessHost) -> Result<u8, CliErr
     Ok(0)
 }
 
-/// Trusts the project's configuration, and shows what it does.
+/// Trusts the project's configuration, and shows its effects.
 fn trust(host: &ProcessHost) -> Result<u8, CliError> {
     let file = match ProjectFile::look(&host.folder)? {
         ProjectFileLook::Found(file) => file,
@@ -76,7 +76,7 @@ fn untrust(host: &ProcessHost) -> Result<u8, CliError> {
     Ok(0)
 }
 
-/// The configuration that applies here.
+/// Configuration that applies in this folder, and the project's file.
 fn config_here(
     args: &ConfigShowArgs,
     host: &ProcessHost,
@@ -100,7 +100,7 @@ fn prompt(args: &ConfigShowArgs, host: &ProcessHost) -> Result<String, CliError>
     Ok(format!("{text}\n"))
 }
 
-/// The settings as TOML. Keys that are not set are left out.
+/// Settings as TOML, without the keys that are not set.
 fn settings(args: &ConfigShowArgs, host: &ProcessHost) -> Result<String, CliError> {
     let user = args.model.config.clone().or_else(ProcessHost::config_file);
     let (mut config, project) = config_here(args, host)?;
@@ -114,7 +114,7 @@ fn settings(args: &ConfigShowArgs, host: &ProcessHost) -> Result<String, CliErro
     Ok(format!("{}\n{settings}", origin(&files)))
 }
 
-/// Hides what may hold a key: people paste this output into reports.
+/// Hides values that may contain a key, because users paste this output into reports.
 fn hide_secrets(config: &mut Config) {
     let hide_url = |url: &mut String| {
         if url.contains(['@', '?']) {
@@ -129,7 +129,7 @@ fn hide_secrets(config: &mut Config) {
     }
 }
 
-/// Names the files that the configuration is from, the strongest last.
+/// Names the files of the configuration. The last file has the highest precedence.
 fn origin(files: &[&Path]) -> String {
     if files.is_empty() {
         return "# no configuration file: defaults, with the flags and variables over them"

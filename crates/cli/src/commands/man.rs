@@ -1,4 +1,4 @@
-//! `allstop man`: manual pages, made from the help.
+//! `allstop man`: manual pages, generated from the help.
 
 use std::path::Path;
 
@@ -36,10 +36,10 @@ fn write_all(folder: &Path) -> Result<(), CliError> {
     })
 }
 
-/// The page of a command, which these words name.
+/// Returns the manual page of the command with this name.
 fn page(words: &[String]) -> Result<String, CliError> {
     let mut root = Cli::command();
-    // Gives each command its whole name.
+    // Sets the full name of each command.
     root.build();
     let mut command: &Command = &root;
     for word in words {

@@ -1,4 +1,4 @@
-//! Sessions that are open in the processes of this user, and the one that a word names.
+//! Open sessions of this user's processes, and the search for the session that a command names.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,30 +15,31 @@ use allstop_remote::{
     OwnedSessionReport, ProcessReport, RemoteError, RemoteProcess, SocketFolder, processes,
 };
 
-/// Session that is open in a process.
+/// Open session of a process.
 pub(super) struct OpenTarget {
     pub(super) process: RemoteProcess,
-    /// The command of the process.
+    /// Command of the process.
     pub(super) command: Arc<str>,
     pub(super) session: SessionId,
     /// True if a turn runs or waits.
     pub(super) is_busy: bool,
-    /// True if a watcher may answer its questions.
+    /// True if a watcher may answer the session's questions.
     pub(super) takes_answers: bool,
-    /// File of its store, if it is one.
+    /// File of the process's store, if the store is a file.
     store: Option<PathBuf>,
-    /// Milliseconds since its last record.
+    /// Milliseconds since the last record of the session.
     quiet_ms: u64,
 }
 
-/// True if a stop in these stores covers the session.
+/// True if a stop with these store flags covers the session.
 pub(super) fn stops_in(store: &StoreArgs, target: &OpenTarget) -> bool {
     stops_in_store(store, target.store.as_deref())
 }
 
-/// True if a stop in these stores covers sessions of this one: if a store is named, of that one only.
+/// True if a stop with these store flags covers the sessions of `store`. If the flags name a store, the stop covers
+/// only that store.
 pub(super) fn stops_in_store(named: &StoreArgs, store: Option<&Path>) -> bool {
-    // Links lead to one file.
+    // Different paths may lead to the same file through links.
     let file = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let Some(named) = &named.store else {
         return true;
@@ -49,9 +50,9 @@ pub(super) fn stops_in_store(named: &StoreArgs, store: Option<&Path>) -> bool {
 /// Answers of all processes of this user.
 #[derive(Default)]
 pub(super) struct AskedProcesses {
-    /// All open sessions that they told of.
+    /// All open sessions that the processes reported.
     pub(super) open: Vec<OpenTarget>,
-    /// Those that did not answer.
+    /// Errors of the processes that did not answer.
     pub(super) silent: Vec<RemoteError>,
 }
 
@@ -87,11 +88,11 @@ fn targets(process: &RemoteProcess, report: ProcessReport) -> Vec<OpenTarget> {
     report.sessions.into_iter().map(target).collect()
 }
 
-/// The id that was given, or that of the session with this number in the list of the store. An open session with this
-/// very id comes first.
+/// Returns the id of the session with this number in the list of the store, or else `given` itself. An open session
+/// whose id is exactly `given` comes first.
 ///
 /// # Errors
-/// If no session has the number, or the store failed.
+/// If no session has the number, or if the store failed.
 ///
 /// # Cancel safety
 /// Cancel safe.
@@ -108,14 +109,14 @@ pub(super) async fn given_id(
     Ok(numbered.map_or_else(|| given.to_owned(), |id| id.to_string()))
 }
 
-/// The open session that is meant; `None` if none is. `last` is the one that was active last: one that is
-/// busy is active now.
+/// Finds the open session that `given` names; `None` if no session matches. `last` selects the session that was active
+/// most recently. A busy session counts as active now.
 ///
 /// # Errors
-/// If it can be one of several.
+/// If several sessions match.
 pub(super) fn meant(all: Vec<OpenTarget>, given: &str) -> Result<Option<OpenTarget>, CliError> {
     if given == LAST {
-        // A turn may run for long without a record.
+        // A turn may run for a long time without a record.
         let latest = |target: &OpenTarget| (!target.is_busy, target.quiet_ms);
         return Ok(all.into_iter().min_by_key(latest));
     }
@@ -142,7 +143,7 @@ pub(super) fn meant(all: Vec<OpenTarget>, given: &str) -> Result<Option<OpenTarg
     Ok(matches.pop())
 }
 
-/// Error where no session is open.
+/// Error for a command that finds no open session.
 pub(super) fn no_session(problems: &[RemoteError]) -> CliError {
     match problems.first() {
         Some(problem) => CliError::failure(problem.to_string()),

@@ -1,4 +1,4 @@
-//! `allstop ps`: the sessions of this user and their work, asked of the processes that own them.
+//! `allstop ps`: the sessions of this user and their work, as the owner processes report them.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,19 +21,19 @@ use allstop_remote::{
     processes,
 };
 
-/// Time between two looks of `--watch`.
+/// Refresh interval of `--watch`.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Looks of `--watch` for one look at the store: all sessions are read there.
+/// Number of refreshes of `--watch` per scan of the store. A scan reads all sessions.
 const LOOKS_AT_STORE: u64 = 10;
 
 /// Columns before the label of a row.
 const INDENT: usize = 4;
 
-/// Columns of a label at least, however narrow the terminal is.
+/// Minimum columns of a label, also on a narrow terminal.
 const LABEL_COLUMNS_MIN: usize = 8;
 
-/// Runs the command and gives its exit code.
+/// Runs the command and returns its exit code.
 ///
 /// # Cancel safety
 /// Cancel safe.
@@ -94,7 +94,8 @@ pub(crate) async fn ps(args: &PsArgs, host: &ProcessHost) -> Result<u8, CliError
     Ok(u8::from(!untold.unreadable.is_empty()))
 }
 
-/// The store, for work that no process owns. What is open is listed without it, too.
+/// Opens the store to list work that no process owns. If the store cannot be opened, prints a note and returns `None`:
+/// open sessions are listed without it, too.
 async fn store(args: &PsArgs, host: &ProcessHost) -> Option<Arc<dyn Log>> {
     match sessions::open(&args.store, host).await {
         Ok((log, _outputs)) => Some(log),
@@ -114,7 +115,7 @@ fn open_in(found: &[(RemoteProcess, Result<ProcessReport, RemoteError>)]) -> Has
     sessions.map(|session| session.session_id.clone()).collect()
 }
 
-/// Background work that no process owns.
+/// Describes background work that no process owns.
 fn left_in_words(
     session: &LeftSession,
     flags: &SameFlags,
@@ -207,7 +208,7 @@ fn session_in_words(
     text
 }
 
-/// Age of the turn, and its tokens.
+/// Describes the age of the turn, and its tokens.
 fn turn_in_words(turn: &RunningTurnReport, style: Style) -> Vec<String> {
     let mut words = vec![format!("turn {} for {}", turn.turn, whole(turn.age_ms))];
     if turn.usage != Usage::default() {
@@ -222,7 +223,7 @@ fn turn_in_words(turn: &RunningTurnReport, style: Style) -> Vec<String> {
     words
 }
 
-/// One piece of work in one row: its age and its id stay whole, and its label takes the rest.
+/// Formats a piece of work as one row. Age and id stay whole; the label gets the remaining columns.
 fn row(work: &WorkReport, style: Style, columns: Option<usize>) -> Styled {
     let age = work.age_ms.map(|age| format!("  {}", whole(age)));
     let about = styled![age.unwrap_or_default(), "  ", &*work.item.id];
@@ -234,7 +235,7 @@ fn row(work: &WorkReport, style: Style, columns: Option<usize>) -> Styled {
 
 fn labelled(mut label: Styled, about: Styled, style: Style, columns: Option<usize>) -> Styled {
     if let Some(columns) = columns {
-        // The last column stays free: some terminals wrap as soon as it is written.
+        // The last column stays free, because some terminals wrap as soon as it is written.
         let room = columns.saturating_sub(about.width() + INDENT + 1);
         label = label.cut(room.max(LABEL_COLUMNS_MIN), style.pick("…", "..."));
     }

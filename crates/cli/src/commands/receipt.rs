@@ -10,7 +10,7 @@ use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::shell_command::SameFlags;
 
-/// Runs the command and gives its exit code.
+/// Runs the command and returns its exit code.
 ///
 /// # Cancel safety
 /// Cancel safe.
@@ -22,7 +22,7 @@ pub(crate) async fn receipt(args: &ReceiptArgs, host: &ProcessHost) -> Result<u8
     let (state, owner) = read.map_err(|error| CliError::failure(error.to_string()))?;
     let is_under_way = owner.is_some() && state.open_turn().is_some();
     if let Some(turn) = state.turn_cut_off().filter(|_| !is_under_way) {
-        // The receipt of an earlier stop would be taken for that of this turn.
+        // The user would mistake the receipt of an earlier stop for the receipt of this turn.
         let message = format!(
             "the log has no end of turn {turn}: its process crashed, or the store took no more. If the turn was stopped, its \
              receipt is lost"

@@ -25,16 +25,16 @@ use crate::error::CliError;
 use crate::host::{ProcessHost, variable};
 use crate::shell_quote::quoted;
 
-/// Free space below which a long session may not fit, in bytes.
+/// Minimum free space for a long session, in bytes.
 const SPACE_MIN: u64 = 100 * 1024 * 1024;
-/// Longest wait for the first token of the tiny request: servers that load a model at the first request take this long.
+/// Maximum wait for the first event of the test request. Servers that load a model at the first request take this long.
 const ONLINE_MAX: Duration = Duration::from_mins(1);
-/// Maximum tokens of the answer to the tiny request: some servers refuse fewer.
+/// Maximum tokens of the answer to the test request. Some servers reject a lower limit.
 const ONLINE_TOKENS_MAX: u64 = 16;
-/// Command that leaves a process in a session of its own, as a server in the background does.
+/// Command that leaves a process in a separate session, like a server in the background.
 const LEAVES_PROCESS: &str = "setsid sleep 60 >/dev/null 2>&1 </dev/null &";
 
-/// The model with its key, and its server if `online`.
+/// Checks the model and its key, and its server if `online`.
 pub(super) async fn model(options: &SystemOptions, online: bool) -> Vec<DoctorRow> {
     let model = match open_model(options) {
         Ok(model) => model,
@@ -75,7 +75,7 @@ pub(super) async fn model(options: &SystemOptions, online: bool) -> Vec<DoctorRo
     rows
 }
 
-/// The store: it opens, can be written, and has room.
+/// Checks that the store opens, is writable and has enough free space.
 pub(super) async fn store(
     args: &StoreArgs,
     configured: Option<PathBuf>,
@@ -128,14 +128,14 @@ pub(super) async fn store(
     rows
 }
 
-/// Makes and removes a file: only that tells whether a folder can be written.
+/// Creates and removes a file. Only this test shows reliably whether a folder is writable.
 fn write_probe(folder: &Path) -> std::io::Result<()> {
     let path = folder.join(format!(".allstop-doctor-{}", std::process::id()));
     std::fs::File::create_new(&path)?;
     std::fs::remove_file(path)
 }
 
-/// Stops a command that has left a process in a session of its own, and looks at the proof in the receipt.
+/// Stops a command that has left a process in a separate session, and checks the proof in the receipt.
 pub(super) async fn containment(host: &ProcessHost) -> DoctorRow {
     const NAME: &str = "stopping";
     let bad = |message: String, hint: &str| DoctorRow::bad(NAME, message, hint);
@@ -189,7 +189,7 @@ pub(super) async fn containment(host: &ProcessHost) -> DoctorRow {
     }
 }
 
-/// The MCP servers: started, and ended again.
+/// Starts and ends the MCP servers.
 pub(super) async fn mcp(config: Config, file: Option<&Path>, host: &ProcessHost) -> Vec<DoctorRow> {
     const NAME: &str = "MCP server";
     if config.mcp.servers.is_empty() {
@@ -209,7 +209,7 @@ pub(super) async fn mcp(config: Config, file: Option<&Path>, host: &ProcessHost)
             let tools = counted(tools.len() as u64, "tool", "tools");
             DoctorRow::good(NAME, format!("{}: {tools}", trial.name))
         }
-        // A run goes on without the server.
+        // Only a warning, because a run continues without the server.
         Err(why) => DoctorRow::warning(
             NAME,
             format!("{} is not available: {why}", trial.name),
@@ -227,11 +227,11 @@ pub(super) async fn mcp(config: Config, file: Option<&Path>, host: &ProcessHost)
     rows
 }
 
-/// The folder of the sockets for stops from other terminals.
+/// Checks the folder of the sockets for stops from other terminals. Creates the folder if it does not exist.
 pub(super) fn sockets(host: &ProcessHost) -> DoctorRow {
     match host.sockets.make() {
         Ok(folder) => DoctorRow::good("sockets", format!("{} is private", folder.display())),
-        // A run goes on without the socket.
+        // Only a warning, because a run continues without the socket.
         Err(error) => DoctorRow::warning(
             "sockets",
             error.to_string(),
@@ -240,7 +240,7 @@ pub(super) fn sockets(host: &ProcessHost) -> DoctorRow {
     }
 }
 
-/// The terminal.
+/// Checks the terminal.
 pub(super) fn terminal(host: &ProcessHost) -> DoctorRow {
     const NAME: &str = "terminal";
     let streams = [

@@ -1,6 +1,6 @@
-//! `allstop doctor`: whether the parts of this machine and of the configuration work, a line for each.
+//! `allstop doctor`: checks this machine and the configuration, and prints one line per check.
 //!
-//! It waits for nothing that a person would not: a signal ends it at once, and keepers end what it has started.
+//! A signal ends the command at once. Keepers then end the processes that it has started.
 
 mod checks;
 mod row;
@@ -20,11 +20,11 @@ use crate::start::options::{Given, choose_default, config_of, system};
 use crate::start::{StartVoice, project};
 use row::{CheckState, DoctorRow};
 
-/// Result, as `--json` gives it.
+/// Result, as `--json` prints it.
 #[derive(Debug, Serialize)]
 struct DoctorReport<'a> {
     schema: &'static str,
-    /// True if nothing is in the way of a run.
+    /// True if no check found a problem that prevents a run.
     ok: bool,
     checks: &'a [DoctorRow],
 }
@@ -32,7 +32,7 @@ struct DoctorReport<'a> {
 /// Runs the command.
 ///
 /// # Cancel safety
-/// Dropping the future kills the MCP servers that it tries out.
+/// Dropping the future kills the MCP servers under test.
 pub(crate) async fn doctor(args: &DoctorArgs, host: &ProcessHost) -> Result<u8, CliError> {
     let (config, mut rows) = configuration(args, host);
     rows.extend(model(args, &config, host).await);
@@ -53,14 +53,15 @@ pub(crate) async fn doctor(args: &DoctorArgs, host: &ProcessHost) -> Result<u8, 
         stdout.json(&json, OutputPriority::Must);
     } else {
         let style = host.terminal.style(stdout.is_terminal());
-        // The last column stays free: some terminals wrap as soon as it is written.
+        // The last column stays free, because some terminals wrap as soon as it is written.
         let columns = stdout.columns().map_or(usize::MAX, |columns| columns - 1);
         stdout.lines(row::render(&rows, style, columns), OutputPriority::Must);
     }
     Ok(u8::from(!ok))
 }
 
-/// The configuration that applies; the default one if a file cannot be used.
+/// Loads the configuration, and returns it with rows about its files. Returns the default configuration if a file
+/// cannot be used.
 fn configuration(args: &DoctorArgs, host: &ProcessHost) -> (Config, Vec<DoctorRow>) {
     let mut rows = Vec::new();
     let voice = StartVoice::new(host);
@@ -90,7 +91,7 @@ fn configuration(args: &DoctorArgs, host: &ProcessHost) -> (Config, Vec<DoctorRo
     (config, rows)
 }
 
-/// The model and its key.
+/// Checks the model and its key.
 async fn model(args: &DoctorArgs, config: &Config, host: &ProcessHost) -> Vec<DoctorRow> {
     let mut config = config.clone();
     if config.model.name.is_none() {
@@ -103,7 +104,7 @@ async fn model(args: &DoctorArgs, config: &Config, host: &ProcessHost) -> Vec<Do
     checks::model(&options, args.online).await
 }
 
-/// Options of a system that is not opened.
+/// Options for the checks, which do not open a system.
 fn options(config: Config, host: &ProcessHost) -> SystemOptions {
     let prompter = Arc::new(FixedAnswer(PermissionAnswer::Unanswered));
     let store = allstop_runtime::StoreChoice::Memory;

@@ -12,7 +12,7 @@ pub(super) enum CheckState {
     Good,
     /// A run is possible, but something is missing.
     Warning,
-    /// In the way of a run.
+    /// The problem prevents a run.
     Bad,
 }
 
@@ -22,11 +22,11 @@ pub(super) struct DoctorRow {
     pub(super) name: &'static str,
     pub(super) state: CheckState,
     pub(super) message: String,
-    /// Advice; may be several lines.
+    /// Advice, which may have several lines.
     pub(super) hint: Option<String>,
 }
 
-/// Advice on a problem that has none of its own.
+/// Default advice on a problem.
 const REPEAT: &str = "correct this, then run `allstop doctor` again";
 
 impl DoctorRow {
@@ -63,7 +63,7 @@ impl DoctorRow {
     }
 }
 
-/// The lines: what is wrong has its remedy below it.
+/// Renders the rows. The advice on a problem follows below its row.
 pub(super) fn render(rows: &[DoctorRow], style: Style, columns: usize) -> Styled {
     let mut table = TextTable::default();
     for row in rows {

@@ -1,9 +1,9 @@
-//! Answers to the questions of `init`, and the file that they make.
+//! Answers to the questions of `init`, and the configuration file with these answers.
 
 use allstop_tools::permission::PermissionMode;
 use toml_edit::{DocumentMut, value};
 
-/// The model, and its server if it is one of the person's own.
+/// Chosen model. `base_url` is set only for the user's own server.
 #[derive(Debug)]
 pub(super) struct ModelSource {
     pub(super) name: String,
@@ -26,7 +26,7 @@ pub(super) fn mode_in_words(mode: PermissionMode) -> &'static str {
     }
 }
 
-/// The file.
+/// Text of the configuration file.
 pub(super) fn text(source: &ModelSource, mode: PermissionMode) -> String {
     let mut document = DocumentMut::new();
     let model = document.entry("model").or_insert_with(toml_edit::table);

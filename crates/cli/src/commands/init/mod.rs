@@ -1,4 +1,4 @@
-//! `allstop init`: writes the user's configuration file by asking a person.
+//! `allstop init`: asks the user, and writes the configuration file.
 
 mod choices;
 
@@ -42,7 +42,7 @@ pub(crate) async fn init(args: &InitArgs, host: &ProcessHost) -> Result<Exit, Cl
         _effect = supervisor.next() => None,
         written = questions.write(&path) => Some(written),
     };
-    // Gives the terminal back before anything else is said.
+    // Restore the terminal before any further output.
     drop(questions);
     match written {
         None => Ok(Exit {
@@ -59,7 +59,7 @@ pub(crate) async fn init(args: &InitArgs, host: &ProcessHost) -> Result<Exit, Cl
 
 /// Reasons to write nothing.
 enum InitEnd {
-    /// A person said no, or the terminal is gone.
+    /// The user declined, or the terminal is gone.
     Unanswered,
     Failed(CliError),
 }
@@ -93,7 +93,7 @@ impl InitQuestions {
 
     async fn source(&mut self) -> Result<ModelSource, InitEnd> {
         let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
-        // Those with a key first: they work at once.
+        // Models whose key is set come first, because they work at once.
         let (with_key, without): (Vec<_>, Vec<_>) = DEFAULT_MODELS
             .into_iter()
             .partition(|known| is_set(known.key));
@@ -147,7 +147,7 @@ impl InitQuestions {
         Ok(MODES[chosen])
     }
 
-    /// Asks for one of several; Enter takes the default.
+    /// Asks for one of several options; Enter selects the default.
     async fn choose(
         &mut self,
         question: &str,
@@ -182,7 +182,7 @@ impl InitQuestions {
         }
     }
 
-    /// Asks for a word; Enter takes the default.
+    /// Asks for a line of text; Enter selects the default.
     async fn line(&mut self, question: &str, default: &str) -> Result<String, InitEnd> {
         let style = self.prompt.style();
         let sign = style.pick("›", ">");

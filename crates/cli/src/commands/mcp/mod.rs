@@ -46,7 +46,7 @@ fn config(args: &McpArgs, host: &ProcessHost) -> Result<Config, CliError> {
     )?)
 }
 
-/// The user's file, which is made if it is not there.
+/// Path of the user's configuration file. [`edit`] creates the file if it does not exist.
 fn user_file(args: &McpArgs) -> Result<PathBuf, CliError> {
     let path = args.config.clone().or_else(ProcessHost::config_path);
     path.ok_or_else(|| CliError::usage("HOME is not set").hint("name a file: --config FILE"))
@@ -106,7 +106,7 @@ fn add(args: &McpArgs, added: &McpAddArgs, host: &ProcessHost) -> Result<Exit, C
     Ok(Exit::from(0))
 }
 
-/// A command on a server in the same file.
+/// Command line of an action on a server in the same configuration file.
 fn command(args: &McpArgs, action: &str, name: &str) -> String {
     let flag = args.config.as_ref().map_or(String::new(), |file| {
         format!(" --config {}", quoted(&file.to_string_lossy()))
@@ -134,7 +134,7 @@ fn unknown(name: &str) -> CliError {
         .hint("`allstop mcp list` lists all servers; those of a project are in its .allstop.toml")
 }
 
-/// The table of the servers, which is made if it is not there.
+/// Returns the table of the servers, and creates it if it does not exist.
 fn servers(document: &mut DocumentMut) -> Result<&mut dyn toml_edit::TableLike, CliError> {
     let implicit = || {
         let mut table = Table::new();

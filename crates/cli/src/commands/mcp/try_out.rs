@@ -1,4 +1,4 @@
-//! `allstop mcp test NAME`: starts a server, lists its tools, ends it, and proves that nothing of it runs.
+//! `allstop mcp test NAME`: starts a server, lists its tools, ends it, and verifies that no process of it still runs.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,17 +30,17 @@ pub(crate) struct McpTrial {
     pub(crate) after: Duration,
 }
 
-/// Servers under test, in a scope of their own.
+/// Servers under test, in a separate scope.
 pub(crate) struct McpTrials {
     servers: Arc<McpServers>,
     scope: Scope,
 }
 
 impl McpTrials {
-    /// Checks the configuration. Starts nothing.
+    /// Checks the configuration, but starts no server.
     ///
     /// # Errors
-    /// The first server that cannot be used.
+    /// The problem of the first unusable server.
     pub(crate) fn new(config: Config, host: &ProcessHost) -> Result<Self, CliError> {
         let given = Given::of(host);
         let prompter = Arc::new(FixedAnswer(PermissionAnswer::Unanswered));
@@ -50,13 +50,13 @@ impl McpTrials {
         Ok(Self { servers, scope })
     }
 
-    /// Starts the servers, each for at most its own time limit.
+    /// Starts all servers. Each start takes at most the server's own time limit.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the servers starting, until [`McpTrials::end`].
+    /// If the future is dropped, the servers keep starting until [`McpTrials::end`].
     pub(crate) async fn run(&self) -> Vec<McpTrial> {
         let started = Instant::now();
-        // A stop alone refuses it, and its receipt follows.
+        // Only a stop refuses the start, and the receipt of that stop follows.
         let _refused = self.servers.start(&self.scope).await;
         let trial = |server: &Arc<McpServer>| McpTrial {
             name: server.name().to_string(),
@@ -70,10 +70,10 @@ impl McpTrials {
         self.servers.all().iter().map(trial).collect()
     }
 
-    /// Ends the servers. Takes at most the grace and a second.
+    /// Ends the servers. Takes at most the grace and one second.
     ///
     /// # Cancel safety
-    /// Dropping the future takes no stop back.
+    /// Dropping the future does not cancel the stop.
     pub(crate) async fn end(&self, by: &'static str) -> Arc<Receipt> {
         let cause = Cause::new(CauseKind::User).detail(by);
         let stop = self.scope.stop(StopRequest::new(Extent::Process, cause));

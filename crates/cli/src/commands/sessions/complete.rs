@@ -1,4 +1,4 @@
-//! Sessions for a shell that completes a command: a line each, the newest first.
+//! Sessions for shell completion: one line per session, the newest first.
 
 use allstop_core::terminal_text::{escape, is_unsafe};
 
@@ -9,18 +9,18 @@ use crate::args::StoreArgs;
 use crate::error::CliError;
 use crate::host::ProcessHost;
 
-/// Sessions offered: a person waits for them, and looks through them.
+/// Maximum number of offered sessions, because the user waits for them and reads through them.
 const SESSIONS_MAX: usize = 20;
-/// Letters of a first prompt: together with an id less than a row.
+/// Maximum letters of a first prompt. Together with an id they are shorter than a row.
 const PROMPT_LETTERS_MAX: usize = 60;
 
-/// The short id of each session, a tab, and the beginning of its first prompt.
+/// Returns a line for each session: its short id, a tab, and the beginning of its first prompt.
 ///
 /// # Errors
 /// If the store cannot be read.
 ///
 /// # Cancel safety
-/// Dropping it leaves nothing behind.
+/// Cancel safe.
 pub(crate) async fn session_completions(
     store: &StoreArgs,
     host: &ProcessHost,
@@ -31,7 +31,7 @@ pub(crate) async fn session_completions(
     let mut lines = String::new();
     for session in sessions.iter().take(SESSIONS_MAX) {
         let row = SessionRow::read(&*log, 0, session).await;
-        // A damaged session is no reason to offer no other.
+        // A damaged session must not hide the other sessions.
         let Ok(row) = row else { continue };
         let prompt = row.first_prompt.as_deref().unwrap_or_default();
         let prompt = prompt.split_whitespace().collect::<Vec<_>>().join(" ");

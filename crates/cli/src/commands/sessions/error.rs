@@ -10,15 +10,15 @@ use crate::shell_command::SameFlags;
 /// Failure of a command on sessions.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SessionsError {
-    /// No session has this id, and none has it as a part.
+    /// No id of a session is or contains the given text.
     #[error("there is no session `{given}`")]
     NotFound {
         /// The id as it was typed.
         given: String,
-        /// Ids that look like it, the nearest first.
+        /// Similar ids, the most similar one first.
         near: Vec<String>,
     },
-    /// The list is shorter.
+    /// The number is greater than the length of the list.
     #[error("there is no session number {number}: the store has {}", counted(*.count as u64, "session", "sessions"))]
     NoNumber {
         /// The number as it was typed.
@@ -29,15 +29,15 @@ pub(super) enum SessionsError {
     /// The store has no session.
     #[error("there are no sessions in the store")]
     None,
-    /// More than one session has it as a part.
+    /// The ids of several sessions contain the given text.
     #[error("`{given}` can mean {} sessions: {}", .matches.len(), bounded(.matches))]
     Ambiguous {
         /// The id as it was typed.
         given: String,
-        /// Short forms of those.
+        /// Short forms of the matching ids.
         matches: Vec<String>,
     },
-    /// Its background work runs, and the log is all that tells of it.
+    /// The session's background work still runs, and only the log names this work.
     #[error("background work of the session `{id}` still runs: {}", .running.join(", "))]
     StillRuns {
         /// The session.
@@ -45,7 +45,7 @@ pub(super) enum SessionsError {
         /// The work, with its pid.
         running: Vec<String>,
     },
-    /// A session cannot be read, is in use, or is gone by now.
+    /// A session cannot be read, is in use, or no longer exists.
     #[error(transparent)]
     Session(#[from] SessionError),
     /// The store failed.
@@ -53,10 +53,10 @@ pub(super) enum SessionsError {
     Log(#[from] LogError),
 }
 
-/// Sessions that an ambiguity names: those of one error are read, not searched.
+/// Maximum number of matching sessions in an error. Users read these ids, and do not search them.
 const MATCHES_MAX: usize = 8;
 
-/// The newest of them, as ids go.
+/// Lists the newest matches, in the order of their ids, and counts the older ones.
 fn bounded(matches: &[String]) -> String {
     let older = matches.len().saturating_sub(MATCHES_MAX);
     let newest = matches.iter().skip(older).map(String::as_str);
@@ -99,7 +99,8 @@ impl SessionsError {
 }
 
 impl SessionsError {
-    /// The same for whoever gave the command, with what helps. `flags`: those that a command on the same store needs.
+    /// Converts the failure to an error for the user, with a hint. `flags` are the flags that a command on the same
+    /// store needs.
     pub(super) fn into_problem(self, flags: &SameFlags) -> CliError {
         let message = error_chain(&self);
         let problem = match &self {

@@ -1,4 +1,4 @@
-//! The session that somebody means.
+//! Search for the session that a user names.
 
 use allstop_core::SessionId;
 use allstop_log::session::{STREAM_PREFIX, session_of};
@@ -9,28 +9,29 @@ use crate::error::CliError;
 use crate::shell_command::SameFlags;
 use crate::short_id::{LAST, is_meant, short};
 
-/// Similar ids that are named at most: more is a list.
+/// Maximum number of similar ids in a hint. More ids would be a list.
 const NEAR_MAX: usize = 3;
-/// From which likeness on an id is named; 1 is the same. Ids of one hour share a third of their letters.
+/// Minimum similarity of an id in a hint; 1 is equality. Ids of the same hour share a third of their letters.
 const NEAR_MIN: f64 = 0.8;
 
-/// Every session, by id.
+/// Ids of all sessions.
 async fn ids(log: &dyn Log) -> Result<Vec<SessionId>, LogError> {
     let streams = log.list(STREAM_PREFIX).await?;
     Ok(streams.iter().filter_map(|(s, _)| session_of(s)).collect())
 }
 
-/// Most digits of a number of the list. Longer ones are part of an id.
+/// Maximum digits of a number of the list. Longer numbers are parts of ids.
 const NUMBER_DIGITS_MAX: usize = 4;
 
-/// Sessions, the one that was active last first: their numbers in the list count from 1 in this order.
+/// Sessions, the most recently active one first. Their numbers in the list count from 1 in this order.
 pub(super) async fn newest_first(log: &dyn Log) -> Result<Vec<SessionSummary>, LogError> {
     let mut sessions = list_sessions(log).await?;
     sessions.sort_by(|a, b| (b.active_at, &b.id).cmp(&(a.active_at, &a.id)));
     Ok(sessions)
 }
 
-/// The number of the list that was typed, if it is one: up to four digits, the first of which is not 0.
+/// Parses a number of the list: up to four digits, and the first digit is not 0. `None` if `given` is not such a
+/// number.
 pub(super) fn list_number(given: &str) -> Option<usize> {
     let is_number = given.len() <= NUMBER_DIGITS_MAX && given.bytes().all(|b| b.is_ascii_digit());
     let number = given
@@ -40,8 +41,8 @@ pub(super) fn list_number(given: &str) -> Option<usize> {
     number.filter(|number| *number > 0)
 }
 
-/// The session with this id, or with this number in the list, or the only one that has it as a part; [`LAST`] is
-/// the one that was active last.
+/// Finds the session with this id or this number in the list, or the only session whose id contains `given`. [`LAST`]
+/// selects the most recently active session.
 pub(super) async fn find(log: &dyn Log, given: &str) -> Result<SessionId, SessionsError> {
     let mut ids = ids(log).await?;
     if let Some(at) = ids.iter().position(|id| id.as_str() == given) {
@@ -83,10 +84,10 @@ pub(super) async fn find(log: &dyn Log, given: &str) -> Result<SessionId, Sessio
     }
 }
 
-/// The session with this id, or the only one that has it as a part.
+/// Like [`find`], but returns an error for the user.
 ///
 /// # Cancel safety
-/// Dropping it leaves nothing behind.
+/// Cancel safe.
 pub(crate) async fn resolve(
     log: &dyn Log,
     given: &str,
@@ -107,7 +108,7 @@ fn near(wanted: &str, ids: &[SessionId]) -> Vec<String> {
     near.map(|(_, id)| id.to_string()).collect()
 }
 
-/// Similarity of two ids; a beginning is compared with a beginning.
+/// Similarity of `wanted` to a beginning of `id` with the same length.
 fn likeness(wanted: &str, id: &str) -> f64 {
     let beginning: String = id.chars().take(wanted.chars().count()).collect();
     if wanted.is_empty() {

@@ -1,4 +1,4 @@
-//! `sessions list`: a block of lines for each session, the newest first, so that it is whole on narrow terminals too.
+//! `sessions list`: a block of lines for each session, the newest first. The blocks also fit narrow terminals.
 
 use std::num::NonZeroU32;
 
@@ -12,16 +12,16 @@ use super::list_row::SessionRow;
 use super::view::json;
 use super::{Printed, View};
 
-/// Sessions shown where nobody asks for more: about a screen, and each is read from its last compaction on.
+/// Default number of sessions: about one screen. Each session is read from its last compaction on.
 const SHOWN_DEFAULT: usize = 20;
 
-/// Columns of a session's number with the gap behind it.
+/// Columns of a session's number, including the following gap.
 const NUMBER_COLUMNS: usize = 4;
 
-/// Fewest columns for which lines are cut: below, they are longer than the terminal.
+/// Minimum columns to which lines are cut. On narrower terminals, the lines are longer than the terminal.
 const COLUMNS_MIN: usize = 16;
 
-/// Number of sessions to show; `None`: all.
+/// Number of sessions to show; `None` if all are shown.
 pub(super) fn limit(as_json: bool, all: bool, asked: Option<NonZeroU32>) -> Option<usize> {
     match asked {
         Some(asked) => Some(asked.get() as usize),
@@ -69,7 +69,7 @@ pub(super) async fn list(
     Ok(Printed::Words(text))
 }
 
-/// The facts, packed into lines; then the first prompt and the state, a line each.
+/// Formats a session: its facts, packed into lines, then the first prompt and the states on separate lines.
 fn in_words(row: &SessionRow<'_>, view: View) -> Styled {
     let style = view.style;
     let columns = view.width.max(COLUMNS_MIN) - NUMBER_COLUMNS;

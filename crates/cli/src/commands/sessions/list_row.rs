@@ -16,24 +16,25 @@ use crate::display::{age, stop_reason_in_words};
 use crate::host::ProcessHost;
 use crate::short_id::short;
 
-/// Records at the beginning of a session among which its first prompt is: the opening, its settings, and notes on work.
+/// Number of first records that contain the first prompt. Only the opening, the settings and notes on work come before
+/// it.
 const FIRST_RECORDS: usize = 8;
 
-/// A session of the list, as JSON has it. Every key is always there.
+/// A session of the list, as `--json` prints it. Every key is always present.
 #[derive(Debug, Serialize)]
 pub(super) struct SessionRow<'a> {
     pub(super) session_id: &'a SessionId,
-    /// Number in the list, from 1: the session that was active last.
+    /// Number in the list, from 1. The most recently active session has number 1.
     pub(super) number: usize,
-    /// The end of the id, which names the session as well.
+    /// End of the id, which also identifies the session.
     pub(super) handle: &'a str,
-    /// The number of its last record.
+    /// Number of the session's last record.
     version: u64,
     turns: Option<usize>,
     last_stop_reason: Option<StopReason>,
     turn_open: Option<bool>,
     active_at: Option<Timestamp>,
-    /// The process that has it open.
+    /// Process that has the session open.
     owner: Option<&'a ProcessIdentity>,
     pub(super) first_prompt: Option<Arc<str>>,
     /// Working folder of the last opening.
@@ -47,10 +48,10 @@ pub(super) struct SessionRow<'a> {
 }
 
 impl<'a> SessionRow<'a> {
-    /// Reads what the summary does not have: from the session's first records, and from its last compaction on.
+    /// Reads the data that the summary lacks, from the session's first records and from its last compaction on.
     ///
     /// # Errors
-    /// If the store fails. A session that cannot be read has its problem in the row.
+    /// If the store fails. The row of an unreadable session contains the problem instead.
     pub(super) async fn read(
         log: &dyn Log,
         number: usize,
@@ -106,7 +107,7 @@ impl<'a> SessionRow<'a> {
         Ok(())
     }
 
-    /// Short facts: age, turns, how the last one ended if it did not complete, model, folder.
+    /// Short facts: age, number of turns, the reason if the last turn did not complete, model, folder.
     pub(super) fn facts(&self, now: Timestamp) -> Vec<String> {
         let turns = self
             .turns
@@ -127,7 +128,7 @@ impl<'a> SessionRow<'a> {
         .collect()
     }
 
-    /// Notable states, a line each.
+    /// Notable states, one line per state.
     pub(super) fn state(&self) -> Vec<(TextRole, String)> {
         if let Some(problem) = &self.problem {
             return vec![(TextRole::Bad, problem.clone())];
@@ -160,7 +161,7 @@ impl<'a> SessionRow<'a> {
     }
 }
 
-/// A script by its file's name alone: its path is remembered whole.
+/// Shortens the name of a script to its file name, because the log contains the full path.
 fn model_name(model: &str) -> String {
     match model.strip_prefix("script:") {
         Some(path) => format!("script:{}", path.rsplit('/').next().unwrap_or(path)),

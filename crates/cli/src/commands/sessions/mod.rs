@@ -1,7 +1,7 @@
-//! `allstop sessions`: what the log says of sessions, read beside whoever writes it.
+//! `allstop sessions`: reads sessions from the log while their owners write, and removes sessions.
 //!
-//! Listing and showing take no lock and change nothing: they work while a run has the session open. A session is named
-//! by its id, by any beginning or end of it that no other session has (the list shows an end), or by its number in the
+//! Listing and showing take no lock and change nothing, so both work while a run has the session open. A session is
+//! named by its id, by any part of the id that no other session has (the list shows the end), or by its number in the
 //! list.
 
 mod complete;
@@ -37,10 +37,10 @@ use crate::host::ProcessHost;
 use crate::shell_command::SameFlags;
 use crate::start::project;
 
-/// Runs the command and gives its exit code.
+/// Runs the command and returns its exit code.
 ///
 /// # Cancel safety
-/// Dropping it leaves nothing half done: a session is removed or it is not.
+/// If the future is dropped, each session is either removed or unchanged.
 pub(crate) async fn sessions(
     store: &StoreArgs,
     command: &SessionsCommand,
@@ -70,19 +70,19 @@ pub(crate) async fn sessions(
     let done = on_log(command, &*log, view, &flags, &mut print).await;
     done.map_err(|error| error.into_problem(&flags))?;
     for output in outputs {
-        // Most sessions have none.
+        // Most sessions have no long output.
         drop(std::fs::remove_dir_all(output));
     }
     Ok(0)
 }
 
-/// Id of the session that a number of the list stands for; `None` if it is no such number.
+/// Id of the session with this number in the list; `None` if `given` is not such a number.
 ///
 /// # Errors
-/// As [`resolve`] and [`open`].
+/// Returns the errors of [`resolve`] and [`open`].
 ///
 /// # Cancel safety
-/// As [`resolve`].
+/// Like [`resolve`].
 pub(crate) async fn of_number(
     given: &str,
     store: &StoreArgs,
@@ -96,7 +96,11 @@ pub(crate) async fn of_number(
     Ok(Some(id))
 }
 
-/// Opens the store, if it is there: looking into one makes none. With it comes the folder of the sessions' long output.
+/// Opens the store, and returns it with the folder of the sessions' long output. Never creates a store: without a
+/// default store, returns an empty log.
+///
+/// # Errors
+/// If a named store does not exist, or if the configuration or the store cannot be read.
 pub(crate) async fn open(
     args: &StoreArgs,
     host: &ProcessHost,
@@ -123,7 +127,7 @@ pub(crate) async fn open(
     Ok((Arc::clone(store.log()), output_folder))
 }
 
-/// Runs the command on a log. What it prints is whole or, after an error, only what came before it.
+/// Runs the command on a log. After an error, only the output from before the error is printed.
 async fn on_log(
     command: &SessionsCommand,
     log: &dyn Log,

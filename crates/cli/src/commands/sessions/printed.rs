@@ -6,19 +6,19 @@ use allstop_terminal::{Style, Styled};
 /// Style and width of the output, and the current time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct View {
-    /// Colours and letters.
+    /// Colours and character set.
     pub(super) style: Style,
     /// Columns.
     pub(super) width: usize,
-    /// Now.
+    /// Current time.
     pub(super) now: Timestamp,
 }
 
 /// Output of a command.
 #[derive(Debug)]
 pub(super) enum Printed {
-    /// For programs.
+    /// Output for programs.
     Json(String),
-    /// For people.
+    /// Output for people.
     Words(Styled),
 }

@@ -91,7 +91,7 @@ fn in_words(session: &SessionReport<'_>, view: View, flags: &SameFlags) -> Style
     text
 }
 
-/// A call with its whole result.
+/// Formats a call with its whole result.
 fn lines_of_call(call: &RecordedCall<'_>, view: View) -> Styled {
     let style = view.style;
     let symbol = match (call.result, call.is_error) {
@@ -169,7 +169,7 @@ fn unknown_in_words(call: &UnknownCall<'_>, view: View) -> Styled {
     let label = call
         .arguments
         .map_or_else(|| call.name.to_owned(), |a| call_in_words(call.name, a));
-    // What changes nothing needs no check.
+    // A call that may be repeated needs no check.
     if call.arguments.is_none() || call.effect.is_some_and(allstop_core::Effect::may_repeat) {
         return styled!["  ? ", label, "  ended without a result"];
     }

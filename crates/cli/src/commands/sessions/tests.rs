@@ -1,4 +1,4 @@
-//! Sessions as the log tells them, in words and in JSON.
+//! Tests of the reports on sessions, as text and as JSON.
 
 use std::sync::Arc;
 
@@ -206,7 +206,7 @@ fn no_process() -> ProcessIdentity {
     }
 }
 
-/// A session with everything that can be said of one.
+/// Writes a session that contains every reported fact.
 async fn eventful(log: &MemoryLog) -> SessionWriter {
     let mut session = open(log, "01JEVENTFUL").await;
     let mut records = vec![started(1, 0, "hi")];
@@ -244,7 +244,7 @@ async fn eventful(log: &MemoryLog) -> SessionWriter {
 
 fn redacted(text: &str) -> String {
     let this = this_process();
-    // With what stands before it: a pid can be any number.
+    // Replace each number together with the text before it, because a pid can be any number.
     let mut text = text.replace(&*this.boot_id, "[boot]");
     for (before, number) in [
         ("process ", u64::from(this.pid)),
@@ -344,7 +344,7 @@ async fn an_id_that_is_not_there_names_those_that_look_like_it() {
     }
 }
 
-/// Ids of one hour begin alike.
+/// Ids of the same hour have a common beginning.
 #[tokio::test]
 async fn the_end_of_an_id_that_the_list_shows_is_enough() {
     let log = MemoryLog::new();
@@ -435,7 +435,7 @@ async fn number_of_the_list_names_a_session() {
         none.to_string(),
         "there is no session number 4: the store has 3 sessions"
     );
-    // Five digits are a part of an id.
+    // Five digits are not a number of the list, but a part of an id.
     let part = show(&log, "00021", false, false).await.unwrap_err();
     assert!(matches!(part, SessionsError::NotFound { .. }), "{part}");
     let listed = list(&log, false).await;

@@ -12,7 +12,7 @@ use allstop_core::{
 use allstop_runtime::UnendedWork;
 use serde::Serialize;
 
-/// A session, as `sessions show --json` gives it. Every key is always there.
+/// A session, as `sessions show --json` prints it. Every key is always present.
 #[derive(Serialize)]
 pub(super) struct SessionReport<'a> {
     pub(super) schema: &'static str,
@@ -24,7 +24,7 @@ pub(super) struct SessionReport<'a> {
     /// Model of the last opening, if it was remembered.
     pub(super) model: Option<&'a str>,
     pub(super) base_url: Option<&'a str>,
-    /// The process that has it open.
+    /// Process that has the session open.
     pub(super) owner: Option<&'a ProcessIdentity>,
     pub(super) usage: Ledgers,
     pub(super) turns: Vec<TurnReport<'a>>,
@@ -41,12 +41,12 @@ pub(super) struct RecordedCall<'a> {
     pub(super) id: &'a CallId,
     pub(super) name: &'a str,
     pub(super) arguments: &'a Arguments,
-    /// The result that the model got: the output, bounded by its tool.
+    /// Result that the model received: the output, bounded by its tool.
     pub(super) result: Option<&'a str>,
     pub(super) is_error: bool,
 }
 
-/// The two ledgers.
+/// The two ledgers: the usage of the conversation, and the total usage.
 #[derive(Serialize)]
 pub(super) struct Ledgers {
     pub(super) committed: Usage,
@@ -60,21 +60,21 @@ pub(super) struct TurnReport<'a> {
     pub(super) number: TurnNumber,
     pub(super) started_at: Timestamp,
     pub(super) ended_at: Option<Timestamp>,
-    /// `null` while it is under way, or after a crash that nothing has recovered yet.
+    /// `null` while the turn runs, or if it crashed and no process has recovered the session yet.
     pub(super) stop_reason: Option<StopReason>,
     pub(super) cause: Option<&'a Cause>,
-    /// The beginning of the user's words.
+    /// Beginning of the user's message.
     pub(super) input: &'a str,
     pub(super) steps: u32,
     pub(super) usage: Usage,
     /// True if the turn was undone.
     pub(super) undone: bool,
     pub(super) unknown_calls: Vec<UnknownCall<'a>>,
-    /// With `--full`, where the turn was stopped.
+    /// Receipt of a stopped turn, with `--full`.
     pub(super) receipt: Option<&'a Receipt>,
 }
 
-/// A call of which nobody knows what it did.
+/// A call with an unknown result.
 #[derive(Serialize)]
 pub(super) struct UnknownCall<'a> {
     pub(super) id: &'a CallId,
@@ -91,14 +91,15 @@ pub(super) struct Work<'a> {
     pub(super) turn: TurnNumber,
     pub(super) call_id: &'a CallId,
     pub(super) attachment: Attachment,
-    /// True if its process runs, according to the kernel; `null` if the log names no process, or one that is out of view.
+    /// True if the kernel reports that the work's process runs. `null` if the log names no process, or if the process
+    /// is in another PID namespace.
     pub(super) alive: Option<bool>,
-    /// The process whose end ends it.
+    /// Process whose end ends the work.
     pub(super) stop_pid: Option<u32>,
     pub(super) process: Option<&'a ProcessIdentity>,
     pub(super) keeper: Option<&'a ProcessIdentity>,
     pub(super) output: Option<&'a str>,
-    /// Its end in the log.
+    /// End of the work, according to the log.
     pub(super) ended: Option<&'a ItemState>,
     pub(super) exit_code: Option<i32>,
 }
@@ -205,7 +206,7 @@ impl<'a> UnknownCall<'a> {
 }
 
 impl<'a> Work<'a> {
-    /// Looks at the processes, if the log knows of no end.
+    /// Creates the report. If the log contains no end of the work, checks the processes.
     pub(super) fn of(work: &'a RecordedWork) -> Self {
         let (process, keeper) = (work.process.as_ref(), work.keeper.as_ref());
         let unended = work.ended.is_none().then(|| UnendedWork::of_record(work));
@@ -233,13 +234,13 @@ impl<'a> Work<'a> {
 }
 
 impl Work<'_> {
-    /// True if a stop would find it.
+    /// True if a stop would find the work.
     pub(super) fn runs(&self) -> bool {
         self.ended.is_none() && self.alive == Some(true)
     }
 }
 
-/// As indented JSON with its end of line.
+/// Formats a value as indented JSON with an end of line.
 pub(super) fn json(value: &impl Serialize) -> String {
     let text = serde_json::to_string_pretty(value);
     text.expect("strings, numbers and lists are all that is in it") + "\n"

@@ -1,4 +1,4 @@
-//! A session that can be chosen.
+//! Session that the user can choose.
 
 use allstop_core::{SessionId, Timestamp};
 use allstop_log::{Log, LogError};
@@ -6,10 +6,11 @@ use allstop_log::{Log, LogError};
 use super::super::find::newest_first;
 use super::super::list_row::SessionRow;
 
-/// Sessions that can be chosen, the newest ones: each is read from its last compaction on. Older ones have ids.
+/// Maximum number of offered sessions, the newest ones. Each session is read from its last compaction on. Older
+/// sessions can be named by id.
 const CANDIDATES_MAX: usize = 100;
 
-/// A session that can be chosen, as the list shows it.
+/// Session that the user can choose, as the list shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SessionCandidate {
     pub(super) id: SessionId,
@@ -25,7 +26,7 @@ impl SessionCandidate {
     /// Reads the newest sessions of a store.
     ///
     /// # Errors
-    /// If the store fails. A session that cannot be read has its problem among the facts.
+    /// If the store fails. The facts of an unreadable session contain the problem instead.
     pub(crate) async fn read_all(log: &dyn Log, now: Timestamp) -> Result<Vec<Self>, LogError> {
         let sessions = newest_first(log).await?;
         let mut candidates = Vec::new();
@@ -45,7 +46,7 @@ impl SessionCandidate {
         Ok(candidates)
     }
 
-    /// True if each of the words is in the prompt, the facts or the id. The words are in lower case.
+    /// True if every word is in the prompt, the facts or the id. The words are in lower case.
     pub(super) fn has(&self, words: &[String]) -> bool {
         let text = format!("{} {} {}", self.prompt, self.facts.join(" "), self.id);
         let text = text.to_lowercase();

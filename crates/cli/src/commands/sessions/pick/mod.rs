@@ -1,4 +1,4 @@
-//! A person chooses the session to continue, at the terminal.
+//! Picker of the session to continue, at the terminal.
 
 mod candidate;
 mod picker;
@@ -15,24 +15,24 @@ use crate::error::CliError;
 use crate::supervise::Supervisor;
 use crate::suspend::{job_control, suspend_idle};
 
-/// Rows of a terminal that does not say how many it has.
+/// Rows of a terminal that does not report its height.
 const ROWS_DEFAULT: usize = 24;
 
-/// The session that a person chose.
+/// Session that the user chose.
 #[derive(Debug)]
 pub(crate) struct PickedSession {
     pub(crate) id: SessionId,
-    /// The terminal, with what was typed behind the choice.
+    /// Reader of the terminal, including the keys that were typed after the choice.
     pub(crate) reader: InputReader,
 }
 
-/// Lets a person choose. `None`: nobody wants any, or a signal came.
+/// Lets the user choose a session. `None` if the user declines, if a signal arrives, or if the terminal is gone.
 ///
 /// # Errors
 /// If the terminal cannot be used.
 ///
 /// # Cancel safety
-/// Dropping it gives the terminal its mode back.
+/// Dropping the future restores the mode of the terminal.
 pub(crate) async fn pick(
     candidates: Vec<SessionCandidate>,
     device: TerminalDevice,
@@ -72,7 +72,7 @@ pub(crate) async fn pick(
             biased;
             _stop = supervisor.next() => break None,
             keys = reader.next() => {
-                // Without keys the terminal is gone.
+                // `None` means that the terminal is gone.
                 let Some(keys) = keys else { break None };
                 let mut keys = keys.into_iter();
                 while let Some(key) = keys.next() {

@@ -1,35 +1,35 @@
-//! State of a choice among sessions, without a terminal: what each key does, and what is shown.
+//! State of the session picker, without a terminal: the effect of each key, and the displayed lines.
 
 use allstop_core::SessionId;
 use allstop_terminal::{EditResult, InputLine, Key, LineEditor, Style, Styled, TextRole, styled};
 
 use super::candidate::SessionCandidate;
 
-/// Sessions that are shown at once on a high terminal; the others come by Down or by typing.
+/// Maximum number of sessions that are shown at once. Down or typing reaches the other sessions.
 const SHOWN_MAX: usize = 8;
-/// Rows of a terminal below which a session takes one row, without a word about keys.
+/// Minimum rows for two rows per session and a line about keys. On lower terminals a session takes one row.
 const ROWS_LOW: usize = 8;
 
 /// A choice among sessions, the newest first.
 #[derive(Debug)]
 pub(super) struct SessionPicker {
     candidates: Vec<SessionCandidate>,
-    /// A number or words.
+    /// Typed number or words.
     editor: LineEditor,
-    /// Place among those that match.
+    /// Index among the matching sessions.
     selected: usize,
 }
 
 /// Result of a key.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum PickStep {
-    /// Nothing is chosen yet.
+    /// The user has not chosen yet.
     Pending,
-    /// Several sessions match a line that is all that is known, or none.
+    /// The submitted line matches several sessions, or none. Contains the number of matches.
     Unclear(usize),
-    /// This one is chosen.
+    /// The user chose this session.
     Chosen(SessionId),
-    /// Nobody wants any.
+    /// The user gave up.
     GivenUp,
 }
 
@@ -42,7 +42,7 @@ impl SessionPicker {
         }
     }
 
-    /// A key was pressed on a terminal that shows the selection.
+    /// Handles a key on a terminal that shows the selection.
     pub(super) fn press(&mut self, key: Key) -> PickStep {
         match key {
             Key::Escape | Key::Cancel => return PickStep::GivenUp,
@@ -55,7 +55,7 @@ impl SessionPicker {
                 let chosen = self.matches().get(self.selected).map(|one| one.id.clone());
                 return chosen.map_or(PickStep::Pending, PickStep::Chosen);
             }
-            // One line is all that is typed.
+            // The input is a single line.
             Key::NewLine => {}
             key => {
                 let before = self.editor.text().to_owned();
@@ -70,7 +70,7 @@ impl SessionPicker {
         PickStep::Pending
     }
 
-    /// A key was pressed on a terminal that shows whole lines alone.
+    /// Handles a key on a terminal that shows only whole lines.
     pub(super) fn press_in_lines(&mut self, key: Key) -> PickStep {
         if !key.ends_line() {
             return self.press(key);
@@ -90,7 +90,7 @@ impl SessionPicker {
         step
     }
 
-    /// The sessions whose number begins with what is typed, else those that have its words.
+    /// Sessions whose number begins with the typed digits, or else sessions that contain all typed words.
     fn matches(&self) -> Vec<&SessionCandidate> {
         let typed = self.editor.text().trim().to_lowercase();
         let is_number = !typed.is_empty() && typed.bytes().all(|byte| byte.is_ascii_digit());
@@ -104,7 +104,7 @@ impl SessionPicker {
         all.filter(|one| one.has(&words)).collect()
     }
 
-    /// The line to type into, below the sessions that match, for a terminal with so many rows.
+    /// Input line below the matching sessions, for a terminal with this many rows.
     pub(super) fn input_line(&self, style: Style, rows: usize) -> InputLine {
         let is_low = rows < ROWS_LOW;
         let (rows_each, others) = if is_low { (1, 1) } else { (2, 3) };
@@ -139,7 +139,7 @@ impl SessionPicker {
         }
     }
 
-    /// All sessions, for a terminal that shows whole lines alone.
+    /// All sessions, for a terminal that shows only whole lines.
     pub(super) fn list(&self, style: Style) -> Styled {
         let mut list = Styled::default();
         for one in &self.candidates {
@@ -153,7 +153,7 @@ impl SessionPicker {
 
 const KEYS: &str = "Enter continues, Esc leaves";
 
-/// Number and prompt, and the facts below.
+/// Two lines of a session: number and prompt, then the facts.
 fn lines_of(one: &SessionCandidate, style: Style, is_selected: bool) -> [Styled; 2] {
     let sign = if is_selected {
         style.pick("›", ">")

@@ -1,4 +1,4 @@
-//! Keys of a choice, and what is shown after them.
+//! Tests of the picker: keys, and the lines that are shown after them.
 
 use super::*;
 
