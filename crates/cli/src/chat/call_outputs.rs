@@ -10,9 +10,9 @@ use allstop_core::message::Message;
 use allstop_core::turn::Conversation;
 use allstop_core::{CallId, call_in_words};
 
-/// Calls that are kept; older ones are in the conversation.
+/// Maximum number of kept calls. Older calls are in the conversation.
 const CALLS_MAX: usize = 64;
-/// Bytes kept of the output of a call that runs: its end. A result is bounded by its tool.
+/// Bytes kept of a running call's output, counted from its end. The tool bounds the result of a finished call.
 const RUNNING_BYTES_MAX: usize = 64 * 1024;
 
 /// Outputs of the last calls.
@@ -25,7 +25,7 @@ pub(super) struct CallOutputs {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CallOutput {
     pub(super) id: CallId,
-    /// A label of one line.
+    /// Label of one line.
     pub(super) label: String,
     pub(super) text: String,
     /// True until the call has ended.
@@ -33,7 +33,7 @@ pub(super) struct CallOutput {
 }
 
 impl CallOutputs {
-    /// A live event of the session.
+    /// Handles a live event of the session.
     pub(super) fn event(&mut self, event: &AgentEvent) {
         match event {
             AgentEvent::ToolRequested {
@@ -67,7 +67,7 @@ impl CallOutputs {
                         );
                     }
                     call.text.push_str(text);
-                    // Cut where it is twice as long as what is kept, so that a byte is moved once.
+                    // Cut the text only at twice the limit, so that each byte moves at most once.
                     if call.text.len() > 2 * RUNNING_BYTES_MAX {
                         let cut = call.text.len() - RUNNING_BYTES_MAX;
                         let cut = call.text.ceil_char_boundary(cut);
@@ -92,7 +92,7 @@ impl CallOutputs {
         }
     }
 
-    /// The last call of this id, or of this tool; without a name the last one of all.
+    /// Finds the last call with this id, or of this tool; without a name, the last call.
     pub(super) fn find(&self, given: Option<&str>) -> Option<&CallOutput> {
         let is_meant = |call: &&CallOutput| {
             given.is_none_or(|given| {
@@ -112,7 +112,7 @@ impl CallOutputs {
     }
 }
 
-/// A call of the conversation, which may be older than this chat.
+/// Finds a finished call in the conversation. The call may be older than this chat.
 pub(super) fn recorded_output(
     conversation: &Conversation,
     given: Option<&str>,

@@ -1,4 +1,4 @@
-//! The loop of a chat at the terminal: waits for the next event, and carries out the decisions of the state.
+//! Loop of a chat at the terminal: waits for the next event, and carries out the decisions of the state.
 
 mod commands;
 mod pending;
@@ -30,7 +30,7 @@ use crate::supervise::Supervisor;
 use crate::suspend::{job_control, suspend_session};
 use pending::FinishedWork;
 
-/// Runs the chat until it is left.
+/// Runs the chat until its end.
 pub(super) async fn run(
     chat: OpenChat<'_>,
     supervisor: Supervisor,
@@ -106,7 +106,7 @@ pub(super) async fn run(
         reader,
         ..
     } = chat_loop;
-    // What is typed from now on is the shell's.
+    // From now on, typed text goes to the shell.
     drop(reader);
     let supervisor = Supervisor::new(signals, state.into_control());
     Ok(leave::leave(chat, supervisor, cause, 0).await)
@@ -114,15 +114,15 @@ pub(super) async fn run(
 
 /// Request to leave the chat.
 struct LeaveRequest {
-    /// The cause, if a signal asked for it.
+    /// The cause, if a signal requested the end.
     cause: Option<Cause>,
 }
 
-/// A call that the running turn has asked for.
+/// Call that the running turn has requested.
 struct KnownCall {
     id: CallId,
     name: Arc<str>,
-    /// A label of one line.
+    /// Label of one line.
     label: String,
     runs: bool,
 }
@@ -136,28 +136,29 @@ struct ChatLoop<'a> {
     reader: InputReader,
     numbers: HashMap<MessageId, MessageNumber>,
     questions: SessionQuestions,
-    /// The calls that the running turn has asked for, until they have ended.
+    /// Calls of the running turn that have not ended.
     calls: Vec<KnownCall>,
     /// Stops without a receipt yet.
     stops: Vec<SessionStop>,
-    /// The last stops that were requested here.
+    /// Recent stops whose receipts must not be shown again with the outcome of a message.
     asked_stops: VecDeque<SessionStop>,
     pending: FuturesUnordered<BoxFuture<'static, FinishedWork>>,
-    /// Taken out of `pending`, and not shown yet.
+    /// Result that was taken out of `pending` but is not shown yet.
     held: Option<FinishedWork>,
     wait: Option<AbortHandle>,
-    /// The window is looked at, as far as the terminal says.
+    /// False if the terminal reported that its window lost the focus.
     has_focus: bool,
-    /// The chat is to end.
+    /// Request to leave the chat, if any.
     left: Option<LeaveRequest>,
     mode: InputMode,
-    /// The line that a terminal of whole lines has shown last, if no turn ran: it stands above the answer already.
+    /// Last line that the terminal echoed in line mode while no turn ran. The line already stands above its answer, so
+    /// the chat does not show it again.
     echoed: Option<String>,
 }
 
 impl ChatLoop<'_> {
-    /// Draws the line that is typed into, and the status. A terminal of whole lines gets a sign alone, where a line is waited for:
-    /// what it shows of the line stays.
+    /// Draws the input line and the status. In line mode, draws only a prompt sign while the chat waits for a line: the
+    /// terminal itself echoes the typed text.
     fn show_input(&mut self) {
         let view = &self.chat.view;
         let input_line = self.state.input_line();
@@ -173,7 +174,7 @@ impl ChatLoop<'_> {
             is_echoed: true,
             ..line
         }));
-        // The end of its input has released it.
+        // Ctrl-D ends the input and releases the terminal in line mode, so take it again.
         self.reader.take();
     }
 
@@ -191,7 +192,7 @@ impl ChatLoop<'_> {
             asked = self.chat.remote.next_stop() => self.stopped_from_elsewhere(asked),
             change = self.chat.news.next() => self.note(&change.to_string()),
             Some(done) = self.pending.next() => {
-                // What came before it is shown before it. A turn that began meanwhile takes it first.
+                // Show earlier session events first. If one of them begins a turn, `began` takes the held result first.
                 self.held = Some(done);
                 while let Some(Ok(Some(event))) = self.chat.events.next().now_or_never() {
                     self.session_event(event);
@@ -203,13 +204,13 @@ impl ChatLoop<'_> {
         }
     }
 
-    /// Shows a line beside everything else, below what has come of an answer.
+    /// Shows a separate line below the partial answer.
     fn note(&mut self, text: &str) {
         self.chat.view.live.interrupt();
         self.chat.view.note(text);
     }
 
-    /// Names what leaving would stop, if there is anything.
+    /// Names the work that leaving would stop, if any.
     fn ask_to_leave(&self) -> ChatEvent {
         let chat = &self.chat;
         let running = self.calls.iter().filter(|call| call.runs);
@@ -243,7 +244,7 @@ impl ChatLoop<'_> {
                 self.reader.resume();
                 queue.show_region();
             }
-            // The input line is drawn again.
+            // The loop redraws the input line.
             JobChange::Resized => {}
         }
     }
@@ -264,7 +265,7 @@ impl ChatLoop<'_> {
         }
     }
 
-    /// Calls a person who looks at another window.
+    /// Notifies a user who looks at another window.
     fn call_attention(&self, text: &str) {
         if !self.has_focus {
             let way = self.chat.host.terminal.attention();
@@ -290,7 +291,7 @@ impl ChatLoop<'_> {
 
     fn carry_out(&mut self, effect: ChatEffect) -> Option<ChatEvent> {
         match &effect {
-            // What has come of an earlier answer stays above it.
+            // The partial text of an earlier answer stays above the message.
             ChatEffect::ShowMessage(_) => self.chat.view.live.finish_line(),
             ChatEffect::ShowSteered(_)
             | ChatEffect::ShowUnanswered(_)

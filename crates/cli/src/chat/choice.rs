@@ -1,4 +1,4 @@
-//! The session of a chat: a new one, one that has a name, or one that a person chooses.
+//! Choice of a chat's session: a new session, a named one, or one that the user selects.
 
 use std::time::SystemTime;
 
@@ -13,26 +13,26 @@ use crate::host::ProcessHost;
 use crate::start::{StartFailure, StartStage, begin, late_store};
 use crate::supervise::Supervisor;
 
-/// The session of a chat.
+/// Session of a chat.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ChatSession<'a> {
     New,
     Named(&'a str),
-    /// A person chooses on this terminal.
+    /// The user chooses on this terminal.
     Asked(&'a OutputQueue),
 }
 
-/// A session that is to be resumed.
+/// Session to resume.
 #[derive(Debug)]
 pub(super) struct ChosenSession {
     pub(super) name: String,
-    /// The terminal at which it was chosen, with what was typed behind the choice.
+    /// Reader of the terminal where the user chose, including the keys that were typed after the choice.
     pub(super) reader: Option<InputReader>,
 }
 
 impl<'a> ChatSession<'a> {
     /// # Errors
-    /// If somebody has to choose, and there is no terminal.
+    /// If the user has to choose, but has no terminal.
     pub(super) fn of(
         args: &'a ChatArgs,
         terminal: Option<&'a OutputQueue>,
@@ -50,7 +50,7 @@ impl<'a> ChatSession<'a> {
         }
     }
 
-    /// The session; `None`: a new one. It asks, if somebody has to choose.
+    /// Returns the session to resume; `None` if the chat begins a new session. Asks the user if necessary.
     pub(super) async fn name(
         self,
         store: &StoreChoice,
@@ -86,13 +86,13 @@ impl<'a> ChatSession<'a> {
     }
 }
 
-/// Reads the sessions. A stop ends that, also where a disk hangs.
+/// Reads the sessions. A stop ends the wait, even if a disk hangs.
 async fn candidates(
     store: &StoreChoice,
     host: &ProcessHost,
     supervisor: &mut Supervisor,
 ) -> Result<Vec<SessionCandidate>, StartFailure> {
-    // Looking for sessions makes no store.
+    // The search for sessions creates no store.
     if matches!(store, StoreChoice::Sqlite(path) if !path.exists()) {
         return Ok(Vec::new());
     }

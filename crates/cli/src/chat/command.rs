@@ -1,9 +1,9 @@
-//! Reading of a typed line: a message, or a command.
+//! Parser of a typed line: a message or a command.
 
 use allstop_session::FollowUp;
 use allstop_tools::permission::PermissionMode;
 
-/// The answer to `/help`.
+/// Text of `/help`.
 pub(super) const HELP: &str = "\
 Commands:
   /stop [WHAT]        stop the turn, and show the receipt; WHAT: turn, all (its background work
@@ -30,19 +30,19 @@ Keys:
   empty line it leaves, as Ctrl-D does; what still runs is named first, and stopped by a second
   one; with --keep-background, background work runs on";
 
-/// The likeness from which on a command may be what was meant; 1 is the same.
+/// Minimum similarity of a suggested command; 1 is equality.
 const NEAR_MIN: f64 = 0.6;
 
 /// Meaning of a typed line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum TypedLine {
-    /// Nothing was typed.
+    /// The line is empty.
     Empty,
-    /// For the model.
+    /// Message for the model.
     Message(String),
-    /// For the chat.
+    /// Command for the chat.
     Command(ChatCommand),
-    /// An unknown command or wrong arguments: the message.
+    /// Error message about an unknown command or wrong arguments.
     Wrong(String),
 }
 
@@ -55,7 +55,7 @@ pub(super) enum ChatCommand {
     Background(BackgroundCommand),
     /// One call by its id or tool, or the last one.
     Output(Option<String>),
-    /// One call by its id, or the one that runs.
+    /// One call by its id, or the only running call.
     Promote(Option<String>),
     Policy(Option<FollowUp>),
     Mode(Option<PermissionMode>),
@@ -65,7 +65,7 @@ pub(super) enum ChatCommand {
     Quit,
 }
 
-/// Target of a stop, as it is typed.
+/// Typed target of a stop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum TypedTarget {
     Turn,
@@ -101,7 +101,7 @@ pub(super) const NAMES: [&str; 12] = [
 ];
 
 impl TypedLine {
-    /// Reads a line.
+    /// Parses a line.
     pub(super) fn read(text: &str) -> Self {
         let text = text.trim_end();
         if text.trim().is_empty() {
@@ -168,7 +168,7 @@ impl TypedTarget {
             "turn" => Self::Turn,
             "all" => Self::AllWork,
             "session" => Self::Session,
-            // With a slash it is a call of an agent that runs there.
+            // With a slash, the id names a call of a background agent.
             id if id.starts_with("bg_") && !id.contains('/') => Self::Background(id.to_owned()),
             id => Self::Call(id.to_owned()),
         }

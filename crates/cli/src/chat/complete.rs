@@ -1,30 +1,30 @@
-//! Tab: the rest of a command's name or argument.
+//! Completion by Tab: the rest of a command's name or argument.
 
 use super::command::NAMES;
 use allstop_session::FollowUp;
 use allstop_tools::permission::PermissionMode;
 
-/// Names that a command can have now.
+/// Names that commands can use now.
 #[derive(Debug, Default)]
 pub(super) struct CompletionNames {
     /// Background work: `bg_1`.
     pub(super) background: Vec<String>,
-    /// The calls that run.
+    /// Running calls.
     pub(super) calls: Vec<String>,
-    /// All calls that have an output, the last one first.
+    /// All calls with an output, the last one first.
     pub(super) outputs: Vec<String>,
-    /// Those of sub-agents that run: `call_1/call_2`.
+    /// Running calls of sub-agents: `call_1/call_2`.
     pub(super) nested: Vec<String>,
 }
 
 /// Completion of a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Completed {
-    /// It is no command, or nothing fits.
+    /// The line is no command, or no candidate matches.
     Nothing,
-    /// This line.
+    /// The completed line.
     Line(String),
-    /// One of these, which have no more in common than what is typed.
+    /// Several candidates, which have only the typed text in common.
     Choices(Vec<String>),
 }
 
@@ -53,7 +53,7 @@ pub(super) fn complete(line: &str, names: &CompletionNames) -> Completed {
     }
 }
 
-/// The words that may come next.
+/// Words that may come next.
 fn arguments(before: &[&str], names: &CompletionNames) -> Vec<String> {
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
     match before {
@@ -72,7 +72,7 @@ fn arguments(before: &[&str], names: &CompletionNames) -> Vec<String> {
     }
 }
 
-/// The beginning that they all share.
+/// Longest common beginning of the words.
 fn common(words: &[String]) -> &str {
     let Some((first, others)) = words.split_first() else {
         return "";

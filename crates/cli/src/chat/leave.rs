@@ -1,5 +1,5 @@
-//! The way out of a chat: what still runs is named and stopped, or detached, and the store is closed. All of it within
-//! what is left until the exit.
+//! End of a chat: names the running work, stops or detaches it, and closes the store. All steps together take no longer
+//! than the time until the exit.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use crate::short_id::short;
 use crate::shutdown::{self, SessionClosing};
 use crate::supervise::Supervisor;
 
-/// Ends a chat. `cause`: a signal asked for it. `code`: the exit code, where no signal has a say.
+/// Ends a chat. `cause` is set if a signal requested the end. Otherwise `code` is the exit code.
 pub(super) async fn leave(
     mut chat: OpenChat<'_>,
     mut supervisor: Supervisor,
@@ -27,7 +27,7 @@ pub(super) async fn leave(
         None => code,
     };
     chat.view.input_line(None);
-    // Nothing more is shown of a turn that runs: its account is in the receipt.
+    // No more output of a running turn is shown: the receipt accounts for the turn.
     chat.view.end_turn(None);
     let cause = cause.unwrap_or_else(|| {
         let cause = match code {
@@ -38,12 +38,12 @@ pub(super) async fn leave(
     });
     if chat.keeps_background {
         if chat.session.is_busy() {
-            // Work is detached between two turns.
+            // Work is detached only between two turns.
             stop(&chat, &mut supervisor, StopTarget::Turn, &cause).await;
         }
         keep_background(&chat, &mut supervisor).await;
     }
-    // Where nothing runs there is nothing to account for; what was detached has been named.
+    // Without running work there is nothing to account for. Detached work has been named already.
     let has_work = name_running(&chat) || chat.session.is_busy();
     if has_work {
         stop(&chat, &mut supervisor, StopTarget::Session, &cause).await;
@@ -73,7 +73,7 @@ pub(super) async fn leave(
             Err(why) => why,
         });
     }
-    // Who has asked for a stop from another terminal has its receipt before this process is gone.
+    // Wait until each request for a stop from another terminal has its receipt.
     let answered = chat.remote.listener.answered();
     let _answered_or_late = supervisor.wait_to_exit(answered, |_| {}).await;
     supervisor.control.end(Instant::now());
@@ -83,7 +83,8 @@ pub(super) async fn leave(
     }
 }
 
-/// Stops a part and shows the receipt: at the moment of the exit it is the account of that moment.
+/// Stops a part of the session and shows the receipt. If the process must exit first, the receipt is the account of
+/// that moment.
 async fn stop(chat: &OpenChat<'_>, supervisor: &mut Supervisor, target: StopTarget, cause: &Cause) {
     let stopping = chat.session.stop(&target, cause.clone());
     let receipt = supervisor
@@ -95,7 +96,7 @@ async fn stop(chat: &OpenChat<'_>, supervisor: &mut Supervisor, target: StopTarg
     }
 }
 
-/// Names the background work that is about to be stopped, and says whether there is any.
+/// Names the background work that is about to be stopped. True if any work runs.
 fn name_running(chat: &OpenChat<'_>) -> bool {
     let mut works = chat.session.background();
     works.retain(|work| work.is_running());

@@ -1,7 +1,7 @@
 //! `allstop chat`: a conversation at the terminal.
 //!
-//! `state` decides, synchronously; `chat_loop` is the loop around it, and `view` shows. If standard input is no terminal,
-//! `piped` sends it line by line.
+//! `state` makes the decisions, synchronously. `chat_loop` is the loop around it, and `view` shows the output. If
+//! standard input is not a terminal, `piped` sends it line by line.
 
 mod call_outputs;
 mod chat_loop;
@@ -49,7 +49,7 @@ use view::ChatView;
 /// Runs the command.
 ///
 /// # Cancel safety
-/// Dropping it is a crash of the session: its work is dropped without a receipt.
+/// Dropping the future is a crash of the session: its work is dropped without a receipt.
 pub(crate) async fn chat(args: ChatArgs, host: &ProcessHost) -> Result<Exit, CliError> {
     let signals = host.signals()?;
     if args.with.json || args.with.stream_json {
@@ -128,7 +128,7 @@ pub(crate) async fn chat(args: ChatArgs, host: &ProcessHost) -> Result<Exit, Cli
     }
 }
 
-/// Shows the reason why no chat begins: a failure, or a stop that came first.
+/// Shows the reason why no chat begins: a failure or an earlier stop.
 fn not_opened(view: &ChatView, control: &Control, envelope: &Envelope) -> Exit {
     if let Some(error) = &envelope.error {
         view.error(&error.to_string(), error.hint.as_deref());
@@ -149,7 +149,7 @@ fn config(
     project: Option<&ProjectFile>,
 ) -> Result<Config, CliError> {
     let mut config = if continues {
-        // The session may remember its model.
+        // The session may have a remembered model.
         options::config_of(&with.model, project)?
     } else {
         options::config_with_model(&with.model, "chat", given, project)?
@@ -160,7 +160,7 @@ fn config(
     if let Some(steps) = with.max_steps {
         config.limits.max_steps = steps.get();
     }
-    // Who sits before it wants to go on from what was done.
+    // Chat defaults to `keep`: the user continues from the completed steps.
     config.on_stop = with.on_stop.or(config.on_stop).or(Some(StopPolicy::Keep));
     Ok(config)
 }
@@ -170,7 +170,7 @@ struct OpenedChat {
     opened: Opened,
     /// Lines that were typed in earlier chats.
     history: InputHistory,
-    /// The terminal, if the session was chosen there.
+    /// Reader of the terminal, if the session was chosen there.
     reader: Option<InputReader>,
 }
 
@@ -207,7 +207,7 @@ async fn open(
         Some((history, file)) => {
             let spec = WorkSpec::new(ItemKind::Thread, "writing what was typed");
             let scope = Scope::root("history", host.scopes());
-            // Nobody waits for it: it ends with the chat. Without a thread nothing is written.
+            // No caller awaits the thread, which ends with the chat. If the thread cannot start, nothing is written.
             drop(scope.spawn_blocking(spec, move |_| file.write()));
             history
         }
@@ -225,7 +225,7 @@ async fn open(
             &args.store,
         )
     });
-    // What is typed while the session is opened is for the chat.
+    // Text that is typed while the session opens belongs to the chat.
     let reader = chosen.and_then(|chosen| chosen.reader);
     let opening = Opening {
         system,
@@ -241,7 +241,7 @@ async fn open(
     })
 }
 
-/// Shows the session, the instructions of the project, and the work that an earlier process left.
+/// Shows the session, the instructions of the project, and the work that an earlier process left running.
 async fn greet(view: &ChatView, opened: &Opened, is_resumed: bool) {
     let talked = &opened.open;
     let id = talked.session.id();
@@ -282,7 +282,7 @@ async fn greet(view: &ChatView, opened: &Opened, is_resumed: bool) {
     }
 }
 
-/// A call of an interrupted turn with an unknown outcome.
+/// Describes a call of an interrupted turn with an unknown outcome.
 fn unknown_line(call: &StartedCall) -> String {
     let StartedCallKind::Tool { arguments, effect } = &call.kind else {
         return call.name.to_string();

@@ -1,4 +1,4 @@
-//! A chat that has begun, and its input.
+//! An open chat, and its input.
 
 use std::sync::Arc;
 
@@ -14,29 +14,29 @@ use crate::host::ProcessHost;
 use crate::shell_command::SameFlags;
 use allstop_remote::TerminalSession;
 
-/// A chat that has begun.
+/// An open chat.
 pub(super) struct OpenChat<'a> {
     pub(super) host: &'a ProcessHost,
     pub(super) system: Arc<System>,
     pub(super) session: Session,
     pub(super) events: Subscription,
-    /// Of MCP servers.
+    /// Status events of MCP servers.
     pub(super) news: McpStatusEvents,
     /// Stops from other terminals.
     pub(super) remote: TerminalSession,
     pub(super) view: ChatView,
     pub(super) mode: ModeSwitch,
     pub(super) keeps_background: bool,
-    /// For the command that resumes it.
+    /// Flags of the command that resumes the session.
     pub(super) flags: SameFlags,
-    /// For commands on its store.
+    /// Flags of commands on the session's store.
     pub(super) store_flags: SameFlags,
     /// Flag that answers all questions.
     pub(super) answers: Option<&'static str>,
 }
 
 impl OpenChat<'_> {
-    /// Shows a receipt here, and to all who watch.
+    /// Shows a receipt here and to all watchers.
     pub(super) fn show_receipt(&self, receipt: &Arc<Receipt>) {
         self.view.receipt(receipt);
         self.remote.announcer().receipt(receipt);
@@ -46,7 +46,7 @@ impl OpenChat<'_> {
 /// Input of a chat at a terminal.
 pub(super) struct ChatInput {
     pub(super) device: TerminalDevice,
-    /// Its reader, if it is held already.
+    /// Reader of the terminal, if it exists already.
     pub(super) reader: Option<InputReader>,
     /// Lines that were typed in earlier chats.
     pub(super) history: InputHistory,

@@ -13,10 +13,10 @@ use crate::display::{EventView as _, is_worth_showing};
 use crate::exit::Exit;
 use crate::supervise::Supervisor;
 
-/// The longest line: no model takes more.
+/// Maximum bytes of a line. No model accepts more.
 const LINE_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
-/// Sends the first message, and then line by line. The first one that is not completed ends it, as in `run`.
+/// Sends the first message, and then each line. The first message that does not complete ends the chat, as in `run`.
 pub(super) async fn run(
     mut chat: OpenChat<'_>,
     mut supervisor: Supervisor,
@@ -29,7 +29,7 @@ pub(super) async fn run(
     leave::leave(chat, supervisor, cause, code).await
 }
 
-/// The exit code. `Err`: a signal came first.
+/// Sends all messages and returns the exit code. Returns `Err` if a signal arrives first.
 async fn answer_all(
     chat: &mut OpenChat<'_>,
     supervisor: &mut Supervisor,
@@ -63,7 +63,7 @@ async fn answer_all(
         let outcome = match wait(chat, supervisor, sent.outcome()).await {
             Ok(outcome) => outcome,
             Err(cause) => {
-                // Committed already: only its hooks are not told yet.
+                // The turn may be committed already although its hooks have not finished, so show its current outcome.
                 let now = chat.session.outcome_now(&sent, None);
                 chat.view.end_turn(Some(&now));
                 return Err(cause);
@@ -80,7 +80,8 @@ async fn answer_all(
     }
 }
 
-/// Waits, and shows what happens meanwhile, also in a turn that begins by itself. `Err`: a signal came first.
+/// Waits, and shows events meanwhile, also of a turn that background work begins. Returns `Err` if a signal arrives
+/// first.
 async fn wait<T>(
     chat: &mut OpenChat<'_>,
     supervisor: &mut Supervisor,
@@ -122,7 +123,7 @@ fn show(chat: &mut OpenChat<'_>, event: &SessionEvent) {
     }
 }
 
-/// The next line of standard input, or why it is none; `None` at the end.
+/// Reads the next line of standard input; `None` at its end. The error is a message for the user.
 async fn next_line(input: &mut BufReader<Stdin>) -> Result<Option<String>, String> {
     let mut line = Vec::new();
     let mut input = input.take(LINE_BYTES_MAX + 1);

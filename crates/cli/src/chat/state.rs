@@ -1,14 +1,14 @@
 //! Decisions of a chat about keys, signals and turns, without a runtime.
 //!
-//! `typing` is the line, `messages` what was sent and has no outcome yet; here is what a stop is.
+//! `typing` handles the input line, and `messages` the messages without an outcome. This module decides about stops.
 //!
 //! Invariants:
-//! 1. What is shown as an answer belongs to the message that was shown last: when another turn begins, or the message
-//!    has its outcome, nothing more of it is let through.
+//! 1. Displayed output belongs to the message that was shown last. After another turn begins, or after the message has
+//!    its outcome, no more output of that message is shown.
 //! 2. A message is shown above its answer exactly once.
-//! 3. A key is never the answer to a question that came after it was pressed, nor to one that is over; and an answer that
-//!    comes too late is no message at once.
-//! 4. Escape stops a turn that is not being stopped yet, and nothing more.
+//! 3. A key never answers a question that came after it was pressed, or a closed question. A late answer is not sent as
+//!    a message at once.
+//! 4. Escape stops a turn that is not being stopped yet, and does nothing else.
 //! 5. Ctrl-C always does something: force, stop, give up a wait or a search, clear the line, or leave.
 
 mod event;
@@ -26,23 +26,23 @@ pub(super) use event::{ChatEffect, ChatEvent, MessageNumber};
 use messages::ChatMessages;
 use typing::{InputResult, TypedInput};
 
-/// Time after the end of a turn or a stop, and after a force, in which Ctrl-C does not leave: who wanted to stop or to
-/// force has seen by then that it is over.
+/// Time after the end of a turn or a stop, and after a force, in which Ctrl-C does not leave. After this time, a user
+/// who wanted to stop or to force has seen that the turn is over.
 const END_TO_LEAVE: Duration = Duration::from_secs(1);
-/// Time after a person was told what still runs, in which leaving stops it.
+/// Time after the running work was named to the user, in which leaving stops this work.
 const TOLD_TO_LEAVE: Duration = Duration::from_secs(10);
 
-/// State of the chat, and the line that a person is typing.
+/// State of the chat, and the line that the user types.
 #[derive(Debug)]
 pub(super) struct ChatState {
     typing: TypedInput,
     messages: ChatMessages,
-    /// Stops that were asked for here and have no receipt yet.
+    /// Number of stops without a receipt yet.
     stops: usize,
     stopped_at: Option<Instant>,
-    /// When a turn or a stop last ended, or a stop was forced.
+    /// Time when a turn or a stop last ended, or when a stop was forced.
     ended_at: Option<Instant>,
-    /// When the person was told what still runs.
+    /// Time when the running work was named to the user.
     told_at: Option<Instant>,
     waits: bool,
     control: Control,
@@ -50,7 +50,7 @@ pub(super) struct ChatState {
 }
 
 impl ChatState {
-    /// A chat that has just begun.
+    /// Creates the state of a new chat.
     pub(super) fn new(history: InputHistory, style: Style, control: Control) -> Self {
         Self {
             typing: TypedInput::new(history, style),
@@ -65,7 +65,7 @@ impl ChatState {
         }
     }
 
-    /// State that signals have led to: the moment of the exit, and its code.
+    /// Returns the state of the signals: the moment of the exit, and its code.
     pub(super) fn into_control(self) -> Control {
         self.control
     }
@@ -75,10 +75,10 @@ impl ChatState {
         self.messages.shows(message)
     }
 
-    /// Something happened.
+    /// Handles an event, and returns the effects to carry out.
     pub(super) fn handle(&mut self, event: ChatEvent, now: Instant) -> Vec<ChatEffect> {
         match event {
-            // On the way out nothing is decided here any more.
+            // A chat that is leaving ignores all events.
             _ if self.leaving => return Vec::new(),
             ChatEvent::Key(Key::Escape) if !self.typing.is_searching() => {
                 return self.escape(now);
@@ -118,34 +118,34 @@ impl ChatState {
         Vec::new()
     }
 
-    /// The first message, from the command line.
+    /// Submits the first message, from the command line.
     pub(super) fn first_message(&mut self, text: &str, now: Instant) -> Vec<ChatEffect> {
         let typed = self.typing.submitted(text.to_owned());
         self.typed(typed, now)
     }
 
-    /// A command that stops has begun one.
+    /// Records the beginning of a stop.
     pub(super) fn stop_begun(&mut self, now: Instant) {
         self.stops += 1;
         self.stopped_at = Some(now);
     }
 
-    /// When a stop that begins now uses force.
+    /// Time when a stop that begins now uses force.
     pub(super) fn force_at(&self, now: Instant) -> Option<Instant> {
         now.checked_add(self.control.grace())
     }
 
-    /// The line that is typed into.
+    /// Input line; `None` while the chat is leaving.
     pub(super) fn input_line(&self) -> Option<InputLine> {
         (!self.leaving).then(|| self.typing.input_line(self.messages.waiting()))
     }
 
-    /// True if a person who can type only whole lines is to type one now.
+    /// True if a terminal in line mode should ask for a line now.
     pub(super) fn waits_for_a_line(&self) -> bool {
         !self.messages.is_busy() || self.typing.is_asking()
     }
 
-    /// The line as far as it is typed.
+    /// Text that is typed so far.
     pub(super) fn typed_line(&self) -> String {
         self.typing.text().to_owned()
     }
@@ -186,7 +186,7 @@ impl ChatState {
         }
     }
 
-    /// Stops the turn, and does nothing else: it is pressed for many reasons.
+    /// Stops the turn and does nothing else, because users press Escape for many reasons.
     fn escape(&mut self, now: Instant) -> Vec<ChatEffect> {
         if self.stops > 0 || !self.messages.is_busy() {
             return Vec::new();
@@ -194,7 +194,8 @@ impl ChatState {
         self.stop_turn("Esc", now)
     }
 
-    /// Stops the turn. Messages that wait behind it go back to the line: whoever stops does not want the next turn to begin.
+    /// Stops the turn. Waiting messages return to the input line, because a user who stops does not want the next turn
+    /// to begin.
     fn stop_turn(&mut self, key: &'static str, now: Instant) -> Vec<ChatEffect> {
         self.stopped_at = Some(now);
         let cause = Cause::new(CauseKind::User).detail(key).by("cli");
@@ -236,7 +237,8 @@ impl ChatState {
         }
         let just_ended = |at: Instant| now < at + END_TO_LEAVE;
         if self.ended_at.is_some_and(just_ended) {
-            // Meant for what has ended already: it must not end the chat, and its background work with it.
+            // The key was meant for work that has ended already. The key must not end the chat, and with it the
+            // background work.
             return vec![ChatEffect::Note(
                 "it has ended already · Ctrl-C again in a moment leaves".to_owned(),
             )];
@@ -244,7 +246,7 @@ impl ChatState {
         self.ask_to_leave(now)
     }
 
-    /// Leaves at once where the person was told what still runs.
+    /// Leaves at once if the running work was named a moment ago.
     fn ask_to_leave(&mut self, now: Instant) -> Vec<ChatEffect> {
         let just_told = |at: Instant| now < at + TOLD_TO_LEAVE;
         if self.told_at.is_some_and(just_told) {

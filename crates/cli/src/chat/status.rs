@@ -1,4 +1,4 @@
-//! The status at the bottom of a chat: mode, model, tokens, share of the context window, cost, time and folder.
+//! Status at the bottom of a chat: mode, model, tokens, share of the context window, cost, time and folder.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use allstop_tools::permission::{ModeSwitch, PermissionMode};
 
 use crate::host::ProcessHost;
 
-/// Tokens from which on they are counted in thousands.
+/// Minimum number of tokens that is shown in thousands.
 const THOUSANDS_FROM: u64 = 10_000;
 
 /// Facts for the status.
@@ -22,14 +22,14 @@ pub(super) struct ChatStatus {
     mode: ModeSwitch,
     /// Flag that answers all questions: `--yes` or `--deny`.
     answers: Option<&'static str>,
-    /// Tokens that the model can read at once, if they are configured.
+    /// Maximum tokens that the model can read at once, if configured.
     context_window: Option<u64>,
     price: Option<PriceConfig>,
     /// Usage of this chat.
     usage: Usage,
-    /// The model call that runs.
+    /// Last model call that was started.
     model_call: Option<CallId>,
-    /// Tokens of the conversation, as the last model call counted them.
+    /// Tokens of the conversation, as counted by the last model call.
     context: Option<u64>,
     /// Start of the running turn.
     turn_since: Option<Instant>,
@@ -59,13 +59,13 @@ impl ChatStatus {
         }
     }
 
-    /// Switches to the next mode, or to this one.
+    /// Switches to this mode, or to the next one.
     pub(super) fn switch(&self, to: Option<PermissionMode>) {
         let mode = to.unwrap_or_else(|| self.mode.get().next());
         self.mode.set(mode);
     }
 
-    /// The mode, and the calls that run in it.
+    /// Describes the mode, and the calls that run in it.
     pub(super) fn mode_in_words(&self) -> String {
         let mode = self.mode.get();
         let others = match self.answers {
@@ -85,7 +85,7 @@ impl ChatStatus {
         format!("mode {mode}: {runs}; {others}")
     }
 
-    /// A record of the session.
+    /// Updates the status from a record of the session.
     pub(super) fn record(&mut self, record: &SessionRecord, now: Instant) {
         match record {
             SessionRecord::TurnStarted { .. } => self.turn_since = Some(now),
@@ -111,7 +111,8 @@ impl ChatStatus {
         }
     }
 
-    /// The row. What is left out first where it has no room: the folder, then the cost, the window, the tokens.
+    /// Builds the status line. If the line is too long, it loses the folder first, then the cost, the share of the
+    /// window, and the tokens.
     pub(super) fn line(&self) -> StatusLine {
         let item = |rank: u8, text: String| StatusItem {
             text: Styled::text(&text),
@@ -201,7 +202,7 @@ mod tests {
         assert!(shown(38).starts_with("accept-edits"));
     }
 
-    /// It said that other calls ask, and none did.
+    /// The status once claimed that other calls ask, but no call did.
     #[test]
     fn a_flag_that_answers_all_questions_is_named() {
         let status = ChatStatus {

@@ -1,4 +1,4 @@
-//! The end of a conversation in words, for a resumed chat and `/history`.
+//! The end of a conversation as text, for a resumed chat and `/history`.
 
 use std::fmt::Write as _;
 
@@ -6,12 +6,13 @@ use allstop_core::call_in_words;
 use allstop_core::message::Message;
 use allstop_core::turn::Conversation;
 
-/// Messages of the last turns that are told when a session is resumed: enough to know what it was about.
+/// Number of last messages that a resumed session shows: enough to recall the topic.
 pub(super) const RESUMED_MESSAGES: usize = 4;
-/// Letters of each of those.
+/// Maximum letters of each of these messages.
 pub(super) const RESUMED_LETTERS: usize = 400;
 
-/// The last messages of a conversation, each cut to so many letters. Empty where there are none.
+/// Formats the last messages of a conversation, each cut to this many letters. Empty if the conversation has no
+/// messages.
 pub(super) fn tell(conversation: &Conversation, messages: usize, letters: usize) -> String {
     let skipped = conversation.messages.len().saturating_sub(messages);
     let mut told = String::new();

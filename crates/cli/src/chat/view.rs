@@ -1,4 +1,4 @@
-//! The view of a chat above the line that is typed into.
+//! View of a chat above the input line.
 
 use allstop_core::{Receipt, StopReason};
 use allstop_session::MessageOutcome;
@@ -12,19 +12,19 @@ use crate::display::{
 };
 use crate::host::ProcessHost;
 
-/// The view of a chat.
+/// View of a chat.
 #[derive(Debug)]
 pub(super) struct ChatView {
     /// View of the running turn.
     pub(super) live: LiveView,
     queue: OutputQueue,
     pub(super) style: Style,
-    /// A person types below; each message is shown above its answer.
+    /// True if the user types below the view. Each message is then shown above its answer.
     pub(super) types: bool,
 }
 
 impl ChatView {
-    /// Over the output of the process. With `terminal` a person types there.
+    /// Creates a view on the output of the process. With `terminal`, the user types there.
     pub(super) fn new(host: &ProcessHost, terminal: Option<&OutputQueue>) -> Self {
         let queue = terminal.unwrap_or(host.output.stderr()).clone();
         let options = LiveOptions {
@@ -39,14 +39,14 @@ impl ChatView {
         }
     }
 
-    /// A line that is useful only to a person at the terminal.
+    /// Shows a line that is useful only to a user at the terminal.
     pub(super) fn hint(&self, text: &str) {
         if self.types {
             self.note(text);
         }
     }
 
-    /// The line that is typed into; `None` takes it away.
+    /// Shows the input line; `None` removes the line and the status.
     pub(super) fn input_line(&self, input_line: Option<InputLine>) {
         if self.types {
             if input_line.is_none() {
@@ -56,14 +56,14 @@ impl ChatView {
         }
     }
 
-    /// The row below it.
+    /// Shows the status below the input line.
     pub(super) fn status(&self, status: StatusLine) {
         if self.types {
             self.queue.show_status(Some(status));
         }
     }
 
-    /// A message or a command that was typed, and what there is to say about it.
+    /// Shows a typed message or command, followed by a remark.
     pub(super) fn typed(&self, text: &str, role: TextRole, about: &str) {
         if !self.types {
             return;
@@ -74,24 +74,24 @@ impl ChatView {
         self.lines(styled![self.style.paint(role, line), about]);
     }
 
-    /// A line for people, beside everything else.
+    /// Shows a separate line for people.
     pub(super) fn note(&self, text: &str) {
         let text = self.queue.fitted(Styled::text(text));
         self.lines(self.style.paint(TextRole::Dim, text));
     }
 
-    /// An error.
+    /// Shows an error.
     pub(super) fn error(&self, text: &str, hint: Option<&str>) {
         let failure = self.style.failure(text, hint);
         self.lines(self.queue.fitted(failure));
     }
 
-    /// A text of several lines, such as an output or the help.
+    /// Shows a text of several lines, such as an output or the help.
     pub(super) fn text(&self, text: &str) {
         self.lines(Styled::text(text));
     }
 
-    /// The output at which people look.
+    /// Output that people read.
     pub(super) fn queue(&self) -> &OutputQueue {
         &self.queue
     }
@@ -100,18 +100,18 @@ impl ChatView {
         self.queue.lines(lines, OutputPriority::Must);
     }
 
-    /// Ends the view of a turn. `outcome`: the outcome of its message, if there is one, with the whole answer.
+    /// Ends the view of a turn. `outcome` is the outcome of the turn's message, if any, with the whole answer.
     pub(super) fn end_turn(&mut self, outcome: Option<&MessageOutcome>) {
         let completed = outcome.filter(|outcome| outcome.is_completed());
         self.live.end(completed.map(|outcome| &*outcome.output));
     }
 
-    /// The outcome of a message, but for its receipt.
+    /// Shows the outcome of a message without its receipt.
     pub(super) fn outcome(&mut self, outcome: &MessageOutcome) {
         if let Some(error) = &outcome.error {
             self.error(&error.to_string(), error.hint.as_deref());
         } else if outcome.stop_reason != StopReason::Completed {
-            // With a receipt, that says it.
+            // A receipt that is shown contains the reason.
             let said = match (&outcome.receipt, &outcome.cause) {
                 (Some(receipt), _) if is_worth_showing(receipt) => return self.denials(outcome),
                 (_, Some(cause)) => format!("the turn was {}", stopped_by(cause)),
@@ -131,7 +131,7 @@ impl ChatView {
         }
     }
 
-    /// A receipt.
+    /// Shows a receipt.
     pub(super) fn receipt(&self, receipt: &Receipt) {
         let width = self.queue.columns().unwrap_or(RECEIPT_WIDTH_DEFAULT);
         self.queue.lines(

@@ -1,4 +1,4 @@
-//! Sessions of the store that no process told of: work that was left running, and processes that cannot be asked.
+//! Sessions of the store that no process reported: orphaned work, and sessions of unreachable processes.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -12,7 +12,7 @@ use crate::error::CliError;
 use crate::short_id::short;
 use allstop_remote::ProcessNumber;
 
-/// A session without an owner, with its background work that runs.
+/// A session without an owner, with its running background work.
 #[derive(Debug)]
 pub(super) struct LeftSession {
     pub(super) id: SessionId,
@@ -21,18 +21,18 @@ pub(super) struct LeftSession {
     pub(super) work: Vec<UnendedWork>,
 }
 
-/// The store's sessions that no process told of.
+/// Sessions of the store that no process reported.
 #[derive(Debug, Default)]
 pub(super) struct UntoldSessions {
     pub(super) left: Vec<LeftSession>,
-    /// Sessions that processes have open which cannot be asked from here.
+    /// Sessions that are open in unreachable processes.
     pub(super) out_of_reach: Vec<OutOfReach>,
-    /// Sessions that cannot be read, each with the reason, a line each.
+    /// Warnings about unreadable sessions with the reason, one per line.
     pub(super) unreadable: Vec<String>,
 }
 
 impl UntoldSessions {
-    /// Warnings about work that may run and is not in the list, a line each.
+    /// Warnings about work that may run but is not in the list, one per line.
     pub(super) fn problems(&self) -> Vec<String> {
         let out_of_reach = self.out_of_reach.iter().map(ToString::to_string);
         out_of_reach
@@ -47,7 +47,7 @@ impl UntoldSessions {
     }
 }
 
-/// A session whose process has no socket where this one looks.
+/// Session of a process that has no socket in this process's socket folder.
 #[derive(Debug)]
 pub(super) struct OutOfReach {
     pub(super) id: SessionId,
@@ -65,7 +65,7 @@ impl fmt::Display for OutOfReach {
     }
 }
 
-/// Finds them in the store. `known`: reported sessions; `asked`: processes that were asked.
+/// Finds these sessions in the store. `known` are the reported sessions, and `asked` the processes that were asked.
 ///
 /// # Errors
 /// If the store failed.
@@ -89,7 +89,7 @@ pub(super) async fn untold_sessions(
             continue;
         }
         if let Some(owner) = &summary.owner {
-            // What a process that was asked does not tell of is sleeping, or ending.
+            // The owner was asked but did not report the session, so the session sleeps or is ending.
             if !asked.contains(&ProcessNumber::of(owner)) {
                 let (id, pid) = (summary.id, owner.pid);
                 untold.out_of_reach.push(OutOfReach { id, pid });
@@ -98,7 +98,7 @@ pub(super) async fn untold_sessions(
         }
         let state = match read_session(log, &summary.id).await {
             Ok((state, None)) => state,
-            // A process has opened it meanwhile.
+            // A process has opened the session meanwhile.
             Ok((_, Some(_))) => continue,
             Err(error) => {
                 untold.add_unreadable(&summary.id, &error);

@@ -24,10 +24,11 @@ use crate::serve::echo::EchoAgent;
 use crate::shell_command::SameFlags;
 use crate::short_id::{is_meant, short};
 
-/// Runs the command and gives its exit code.
+/// Runs the command and returns its exit code.
 ///
 /// # Cancel safety
-/// A dropped `drain` may have asked the worker, and a dropped `redrive` may have started the task.
+/// If the future is dropped, `drain` may have asked the worker already, and `redrive` may have started the task
+/// already.
 pub(crate) async fn workers(args: &WorkersArgs, host: &ProcessHost) -> Result<u8, CliError> {
     let cluster = open(args).await?;
     let stdout = host.output.stdout();
@@ -96,7 +97,7 @@ async fn redrive(cluster: &TaskManager, id: &str, flags: &SameFlags) -> Result<S
     Ok(Styled::from(format!("started again as task {again}")))
 }
 
-/// The one whose id is meant.
+/// Finds the only item whose id contains `id`.
 fn meant<'a, T>(
     all: &'a [T],
     id: &str,

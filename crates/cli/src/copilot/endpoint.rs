@@ -12,10 +12,10 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::error::CliError;
 
-/// Clients at a time: each may have many sessions.
+/// Maximum number of connected clients. Each client may have many sessions.
 const CONNECTIONS_MAX: usize = 256;
 
-/// Serves the process that started this one, until it is gone, or until it sends what cannot be read.
+/// Serves the process that started this one, until that process disconnects or sends an unreadable message.
 pub(super) fn on_stdio(
     server: &CopilotServer,
     connections: &Scope,
@@ -34,7 +34,7 @@ pub(super) fn on_stdio(
     Ok(serving.context("the start of the connection")?)
 }
 
-/// Serves clients on a port of this machine. Returns the line that tells the port.
+/// Serves clients on a port of this machine. Returns the line that names the port.
 pub(super) async fn on_port(
     server: &CopilotServer,
     connections: &Scope,

@@ -25,23 +25,24 @@ use crate::start::{self, StartFailure, StartStage};
 use crate::supervise::Supervisor;
 use allstop_remote::{ClientQuestions, OwnedSessions};
 
-/// Variable with the token that clients on a port have to send. The SDKs set it.
+/// Environment variable with the token that clients on a port must send. The SDKs set the variable.
 const TOKEN_VARIABLE: &str = "COPILOT_CONNECTION_TOKEN";
 
-/// A server that takes requests.
+/// A running server.
 struct RunningCopilot {
     server: CopilotServer,
     system: Arc<System>,
     agent: Scope,
     connections: Scope,
-    /// Ends with the client on standard input and output: with the reason, if that one sent what cannot be read.
+    /// Serves the client on standard input and output, or the listener of a port. Ends when that client disconnects,
+    /// with the error if the client sent an unreadable message.
     serving: WorkHandle<Option<FrameError>>,
-    /// The reason, if it has ended with one.
+    /// The error with which `serving` has ended, if any.
     malformed: Option<FrameError>,
     address: Option<String>,
 }
 
-/// Serves until the client is gone, asks for a shutdown, or a signal comes.
+/// Serves until the client disconnects or requests a shutdown, or until a signal arrives.
 pub(crate) async fn copilot(args: CopilotArgs, host: &ProcessHost) -> Result<Exit, CliError> {
     let access = access(&args)?;
     let opened = async |sessions: &OwnedSessions, supervisor: &mut Supervisor| {
@@ -79,7 +80,7 @@ impl HostedServer for RunningCopilot {
         }
     }
 
-    /// Turns of clients have no end to wait for.
+    /// Does nothing, because a drain cannot wait for the end of the clients' turns.
     async fn drain(&self, _cause: &Cause) {}
 
     fn force(&self, cause: &Cause) {
@@ -104,7 +105,7 @@ impl HostedServer for RunningCopilot {
     }
 }
 
-/// Right of the clients. On a port anybody on this machine could run commands without a token.
+/// Access of the clients. Without a token, any user of this machine could run commands through a port.
 fn access(args: &CopilotArgs) -> Result<ConnectionAccess, CliError> {
     if args.stdio {
         return Ok(ConnectionAccess::Trusted);
@@ -117,7 +118,7 @@ fn access(args: &CopilotArgs) -> Result<ConnectionAccess, CliError> {
     }
 }
 
-/// Reads flags and files, then starts the server. A signal ends it in every stage.
+/// Reads flags and files, then starts the server. A signal ends the start at every stage.
 async fn open(
     args: CopilotArgs,
     access: ConnectionAccess,

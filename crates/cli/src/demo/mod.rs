@@ -1,7 +1,7 @@
-//! `allstop demo`: a turn that does everything that makes stopping hard, stopped, and proved from outside.
+//! `allstop demo`: stops a turn that does everything that makes stopping hard, and proves the result from outside.
 //!
-//! The model is scripted, the work is real. What is left afterwards is looked for in `/proc` and by the server at the
-//! other end of the connection, never in our own books.
+//! The model is scripted, the work is real. The proofs come from `/proc` and from the server at the other end of the
+//! connection, never from Allstop's own records.
 
 #[cfg_attr(not(feature = "nats"), path = "no_cluster.rs")]
 mod cluster;
@@ -38,16 +38,16 @@ use parts::{Crunch, Fetch, StalledServer};
 use proof::{DemoProof, DemoWorld};
 use report::DemoReport;
 
-/// The demo is over within this, or something hangs: then it says so and fails.
+/// Time limit of the demo. If something hangs, the demo reports the timeout and fails.
 const DEMO_MAX: Duration = Duration::from_secs(15);
 
-/// Longest time to remove the temporary folder. The stores of servers in it are large, and disks can be busy.
+/// Maximum time to remove the temporary folder. The servers' stores in it are large, and disks can be busy.
 const REMOVE_MAX: Duration = Duration::from_secs(5);
 
-/// Longest wait for output after a signal.
+/// Maximum wait for output after a signal.
 const OUTPUT_WAIT_MAX: Duration = Duration::from_millis(100);
 
-/// Runs the demo. The exit code is 0 if, and only if, nothing was left. A signal stops all of it.
+/// Runs the demo. The exit code is 0 if and only if every claim of the demo holds. A signal stops all work.
 pub(crate) async fn demo(args: DemoArgs, host: &ProcessHost) -> Result<Exit, CliError> {
     let mut signals = host.signals()?;
     let folder = DemoFolder::make().context("a temporary folder")?;
@@ -83,7 +83,7 @@ pub(crate) async fn demo(args: DemoArgs, host: &ProcessHost) -> Result<Exit, Cli
             Ok(Exit::from(u8::from(!ok)))
         }
         Ok(Err(error)) => {
-            // What was started ends before its folder goes.
+            // All work must end before its folder is removed.
             let cause = Cause::new(CauseKind::Failure).detail("the demo failed");
             let stop = root.stop(StopRequest::new(Extent::Process, cause));
             end_of(&stop, &mut signals, &mut control).await;
@@ -112,7 +112,7 @@ pub(crate) async fn demo(args: DemoArgs, host: &ProcessHost) -> Result<Exit, Cli
     exit
 }
 
-/// Waits for the receipt of a stop; another signal forces.
+/// Waits for the receipt of a stop. Another signal forces the stop.
 async fn end_of(stop: &Stop, signals: &mut EndSignals, control: &mut Control) -> Arc<Receipt> {
     let receipt = stop.receipt();
     tokio::pin!(receipt);
@@ -181,7 +181,7 @@ async fn play(
     );
     let last: Arc<Receipt> = root.stop(stop).await;
     ok &= last.quiet();
-    // Those that are idle wait for another command.
+    // Idle keepers wait for another command.
     host.keepers.close();
     ok &= report.proofs(world.after_the_end());
     Ok(ok)
@@ -248,7 +248,7 @@ impl DemoStage {
         }
     }
 
-    /// Runs the turn until everything that it starts is there, and stops it.
+    /// Runs the turn until all its work has started, then stops it.
     async fn run_and_stop(
         &self,
         world: &DemoWorld,
@@ -289,7 +289,7 @@ impl DemoStage {
     }
 }
 
-/// Script of the model. The sleeps carry a number of this demo, so that no other sleep is counted.
+/// Script of the model. The sleeps contain a number of this demo, so that no other sleep is counted.
 fn script(world: &DemoWorld) -> Vec<Reply> {
     let tree = world.sleep(proof::TREE);
     vec![
@@ -313,7 +313,7 @@ impl DemoFolder {
         let nanos = since.map_or(0, |since| since.subsec_nanos());
         let name = format!("allstop-demo-{}-{nanos}", std::process::id());
         let path = std::env::temp_dir().join(name);
-        // A folder that is there already is somebody else's.
+        // An existing folder belongs to another program, and must cause an error.
         std::fs::DirBuilder::new().mode(0o700).create(&path)?;
         Ok(Self(path))
     }
@@ -322,10 +322,10 @@ impl DemoFolder {
         &self.0
     }
 
-    /// Removes it, but does not wait long for a disk that hangs.
+    /// Removes the folder. The wait is short, because a disk may hang.
     ///
     /// # Errors
-    /// A sentence that names the folder, if it stays.
+    /// If the folder stays. The message names the folder.
     async fn remove(&self) -> Result<(), String> {
         let path = self.0.clone();
         if !path.exists() {

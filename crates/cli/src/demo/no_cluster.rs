@@ -1,4 +1,4 @@
-//! The demo on several nodes, in a program that was built without NATS.
+//! Placeholder for the cluster demo in a program that was built without NATS.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::host::ProcessHost;
 
 pub(super) const CLUSTER_DEMO_MAX: Duration = Duration::ZERO;
 
-/// Refuses it.
+/// Returns an error about the missing feature.
 #[expect(clippy::unused_async, reason = "the demo itself awaits")]
 pub(super) async fn play(
     _host: &ProcessHost,

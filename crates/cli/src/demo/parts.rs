@@ -1,4 +1,5 @@
-//! The work of the demo that is no shell: a server that stalls, a tool that reads from it, a tool that blocks a thread.
+//! Work of the demo in addition to shells: a server that stalls, a tool that reads from it, and a tool that blocks a
+//! thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +14,8 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-/// An HTTP server that begins an answer and never ends it. It notes when its reader has gone.
+/// An HTTP server that begins an answer and never ends it. The server counts the connections that its readers have
+/// closed.
 #[derive(Debug)]
 pub(super) struct StalledServer {
     port: u16,
@@ -36,7 +38,7 @@ impl StalledServer {
                 let begin = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n";
                 let mut buffer = [0; 1024];
                 if connection.write_all(begin).await.is_ok() {
-                    // The request first, then nothing, until the reader goes away.
+                    // Read the request. Then no data follows until the reader closes the connection.
                     while connection.read(&mut buffer).await.is_ok_and(|len| len > 0) {}
                 }
                 seen.fetch_add(1, Ordering::Release);
@@ -49,7 +51,7 @@ impl StalledServer {
         self.port
     }
 
-    /// Number of its connections that the other side has closed.
+    /// Number of connections that the other side has closed. Waits up to a second until the number reaches `at_least`.
     pub(super) async fn closed(&self, at_least: u64) -> u64 {
         let deadline = Instant::now() + Duration::from_secs(1);
         loop {
@@ -80,7 +82,7 @@ fn spec(name: &str, description: &str) -> ToolSpec {
     }
 }
 
-/// Reads an HTTP answer that never ends.
+/// Tool that reads an HTTP answer that never ends.
 #[derive(Debug)]
 pub(super) struct Fetch {
     spec: ToolSpec,
@@ -127,11 +129,11 @@ async fn read_all(port: u16) -> std::io::Result<String> {
     Ok(content)
 }
 
-/// Blocks a thread, and looks at its scope now and then.
+/// Tool that blocks a thread, and checks its scope for a stop now and then.
 #[derive(Debug)]
 pub(super) struct Crunch {
     spec: ToolSpec,
-    /// It never looks at its scope.
+    /// True if the tool never checks its scope.
     wedged: bool,
 }
 
@@ -157,7 +159,7 @@ impl Tool for Crunch {
                 move |cx| {
                     let mut sum = 0_u64;
                     while wedged || cx.checkpoint("between rounds").is_ok() {
-                        // A round of real work between two looks at the scope.
+                        // A round of real work between two checks of the scope.
                         sum = (0..200_000_u64)
                             .fold(sum, |sum, n| sum.wrapping_mul(31).wrapping_add(n));
                     }

@@ -8,15 +8,15 @@ use serde::Serialize;
 
 use super::parts::StalledServer;
 
-/// The sleeps of the shell tree.
+/// Part number that marks the sleeps of the shell tree.
 pub(super) const TREE: u32 = 1;
-/// The sleep of the background shell.
+/// Part number that marks the sleep of the background shell.
 pub(super) const BACKGROUND: u32 = 2;
 
-/// The name of threads that run blocking work, as the kernel shows it.
+/// Name of threads that run blocking work, as the kernel shows it.
 const THREAD_NAME: &str = "allstop-work";
 
-/// One thing that was looked at.
+/// Result of a check.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct DemoProof {
     pub(super) what: String,
@@ -38,15 +38,15 @@ impl DemoProof {
     }
 }
 
-/// Places to look at.
+/// Checks of the demo's work, in `/proc` and at the server.
 #[derive(Debug)]
 pub(super) struct DemoWorld {
-    /// A number that only this demo's sleeps have.
+    /// Number that only this demo's sleeps contain.
     mark: u32,
     port: u16,
 }
 
-/// Work that ran before the stop.
+/// Counts of the work that ran before the stop.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Before {
     pub(super) tree: u64,
@@ -65,17 +65,18 @@ impl DemoWorld {
         }
     }
 
-    /// The command of a sleep that can be found again.
+    /// Command of a sleep that a check can find again.
     pub(super) fn sleep(&self, part: u32) -> String {
         format!("sleep {}", self.duration(part))
     }
 
     fn duration(&self, part: u32) -> String {
-        // Digits behind the point: the sleeps differ and are equally long.
+        // The number follows the decimal point, so that the sleeps differ but last equally long.
         format!("600.{part}{:010}", self.mark)
     }
 
-    /// Waits until the two sleeps of the tree, the thread and the connection are there, and returns them.
+    /// Counts the work before the stop. `None` until both sleeps of the tree, the background sleep, the thread and the
+    /// connection exist.
     pub(super) fn is_all_there(&self) -> Option<Before> {
         let before = Before {
             tree: self.sleeps(TREE),
@@ -138,7 +139,7 @@ impl DemoWorld {
         ]
     }
 
-    /// Processes whose only argument is this sleep's: the shells that name it in a longer command line do not count.
+    /// Number of `sleep` processes of this part. Shells that contain the sleep in a longer command line do not count.
     fn sleeps(&self, part: u32) -> u64 {
         let wanted = self.duration(part);
         let is_sleep = |member: &TreeMember| {
@@ -150,7 +151,7 @@ impl DemoWorld {
         all.filter(is_sleep).count() as u64
     }
 
-    /// Established connections to the server, as the kernel lists them: our side of them.
+    /// Number of established connections to the server according to the kernel, seen from the client's side.
     fn connections(&self) -> u64 {
         let wanted = format!("0100007F:{:04X}", self.port);
         let table = fs::read_to_string("/proc/self/net/tcp").unwrap_or_default();
@@ -162,7 +163,7 @@ impl DemoWorld {
     }
 }
 
-/// Threads of this process that run blocking work.
+/// Number of threads of this process that run blocking work.
 fn threads() -> u64 {
     let tasks = fs::read_dir("/proc/self/task")
         .into_iter()

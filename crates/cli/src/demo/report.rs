@@ -11,7 +11,7 @@ use super::proof::{Before, DemoProof};
 use crate::display::{RECEIPT_WIDTH_DEFAULT, render_receipt};
 use crate::host::ProcessHost;
 
-/// Columns of sentences where there is no terminal to ask.
+/// Width of sentences if the output is not a terminal.
 const TEXT_WIDTH_DEFAULT: usize = 80;
 
 /// Output of the demo.
@@ -49,7 +49,7 @@ impl<'a> DemoReport<'a> {
         }
     }
 
-    /// Says a long sentence, in lines that fit.
+    /// Prints a long sentence, in lines that fit.
     pub(super) fn explain(&mut self, text: impl Into<Styled>) {
         let width = self.queue.columns().unwrap_or(TEXT_WIDTH_DEFAULT);
         for line in text.into().wrap(width.saturating_sub(2)) {
@@ -57,7 +57,7 @@ impl<'a> DemoReport<'a> {
         }
     }
 
-    /// Says on standard error what is left of the demo.
+    /// Prints on standard error that something of the demo remains.
     pub(super) fn left(&self, line: &str) {
         self.stderr.lines(line.to_owned(), OutputPriority::Must);
     }
@@ -97,7 +97,7 @@ impl<'a> DemoReport<'a> {
         }
     }
 
-    /// Says what was found. Whether all of it holds.
+    /// Prints the proofs. True if all of them hold.
     pub(super) fn proofs(&mut self, proofs: Vec<DemoProof>) -> bool {
         let mut all_hold = true;
         for proof in proofs {
@@ -121,7 +121,7 @@ impl<'a> DemoReport<'a> {
         all_hold
     }
 
-    /// The end after a signal.
+    /// Prints the end of the demo after a signal.
     pub(super) fn stopped(&mut self) {
         self.say(self.style.paint(TextRole::Warning, "the demo was stopped"));
         if self.json {

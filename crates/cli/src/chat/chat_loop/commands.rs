@@ -1,4 +1,4 @@
-//! Carries out the commands of a chat.
+//! Execution of the commands of a chat.
 
 use std::sync::Arc;
 
@@ -19,12 +19,12 @@ use crate::chat::state::ChatEvent;
 use crate::chat::transcript;
 use crate::display::{found_in_chat, plain};
 
-/// Messages of `/history`: all that anybody scrolls through.
+/// Maximum messages of `/history`. Users do not scroll through more.
 const HISTORY_MESSAGES: usize = 200;
-/// Letters of each of those.
+/// Maximum letters of each of these messages.
 const HISTORY_LETTERS: usize = 2_000;
 
-/// The output of a call, below its label.
+/// Formats the output of a call below its label.
 fn output_in_words(call: &CallOutput) -> String {
     let state = if call.runs { ", which runs" } else { "" };
     let text = match call.text.trim_end() {
@@ -35,7 +35,7 @@ fn output_in_words(call: &CallOutput) -> String {
 }
 
 impl ChatLoop<'_> {
-    /// Carries a command out.
+    /// Carries out a command.
     pub(super) fn command(&mut self, command: ChatCommand) {
         let session = &self.chat.session;
         let view = &self.chat.view;
@@ -104,12 +104,12 @@ impl ChatLoop<'_> {
                 }
                 Err(error) => format!("the history cannot be read: {error}"),
             }),
-            // The state leaves by itself.
+            // The state handles this command itself.
             ChatCommand::Quit => {}
         }
     }
 
-    /// Says what comes of it, once it is there.
+    /// Prints the result when it is ready.
     fn say_later<F>(&self, text: impl FnOnce(Session) -> F)
     where
         F: Future<Output = String> + Send + 'static,
@@ -121,7 +121,7 @@ impl ChatLoop<'_> {
         self.pending.push(said.boxed());
     }
 
-    /// Names that a command can have now.
+    /// Names that commands can use now.
     pub(super) fn names(&self) -> CompletionNames {
         let session = &self.chat.session;
         let works = session.background().into_iter();
@@ -191,7 +191,7 @@ impl ChatLoop<'_> {
     }
 
     fn wait_for(&mut self, work: Arc<BackgroundWork>) {
-        // One wait at a time.
+        // Only one wait is possible at a time.
         self.wait.take().iter().for_each(AbortHandle::abort);
         let said = format!(
             "waiting for {} · Ctrl-C gives up the wait, and stops nothing",
@@ -225,7 +225,7 @@ impl ChatLoop<'_> {
         })
     }
 
-    /// The calls of the turn that run.
+    /// Running calls of the turn.
     fn own_calls(&self) -> Vec<CommandCall> {
         let running = self.calls.iter().filter(|call| call.runs);
         let callable = |call: &KnownCall| CommandCall {
@@ -235,7 +235,7 @@ impl ChatLoop<'_> {
         running.map(callable).collect()
     }
 
-    /// The calls of sub-agents that run, in the turn and in the background.
+    /// Running calls of sub-agents, in the turn and in the background.
     fn nested_calls(&self) -> Vec<CommandCall> {
         let all = self.chat.session.preview(&StopTarget::TurnAndBackground);
         let nested = |item: &&ReceiptItem| item.kind == ItemKind::ToolCall && item.id.contains('/');
@@ -247,14 +247,15 @@ impl ChatLoop<'_> {
     }
 }
 
-/// A call that can be named in a command.
+/// Call that a command can name.
 #[derive(Debug, Clone)]
 struct CommandCall {
     id: CallId,
     name: Arc<str>,
 }
 
-/// The call that is meant: by its id, the beginning of one, or the name of its tool; `None`: the only one.
+/// Finds a call by its id, the beginning of its id, or the name of its tool. `None` selects the only call. A name
+/// without a matching call is returned as an id.
 fn meant(given: Option<&str>, calls: &[CommandCall]) -> Result<CallId, String> {
     let given = given.unwrap_or_default();
     if calls.iter().any(|call| call.id.as_str() == given) {
@@ -277,14 +278,14 @@ fn meant(given: Option<&str>, calls: &[CommandCall]) -> Result<CallId, String> {
     }
 }
 
-/// Background work that runs without this process, in one line.
+/// Formats orphaned background work in one line.
 fn left_line(left: &UnendedWork) -> String {
     let file = left.output.as_ref();
     let file = file.map_or(String::new(), |file| format!(" · output in {file}"));
     format!("{}{file}", found_in_chat(left))
 }
 
-/// One piece of background work, in one line.
+/// Formats a piece of background work in one line.
 fn line(work: &BackgroundWork) -> String {
     let state = match work.end() {
         _ if work.is_detached() => "detached".to_owned(),

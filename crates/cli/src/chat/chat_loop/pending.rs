@@ -1,4 +1,4 @@
-//! Sending messages and stopping, and the results: outcomes, receipts, texts.
+//! Sends messages and stops, and handles the results: outcomes, receipts, texts.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,15 +12,15 @@ use crate::chat::state::{ChatEvent, MessageNumber};
 use crate::display::is_worth_showing;
 use allstop_remote::RemoteStop;
 
-/// Stops whose receipts are known to be shown: the outcome of a message that one has ended comes within a second of it,
-/// and nobody asks for so many in that time.
+/// Maximum number of remembered stops. The outcome of a stopped message follows its stop within a second, and no user
+/// requests more stops in that time.
 const ASKED_STOPS_MAX: usize = 16;
 
-/// Result of work that the chat has begun.
+/// Result of work that the chat began.
 pub(super) enum FinishedWork {
     Outcome(MessageNumber, Arc<MessageOutcome>),
     Stopped(Arc<Receipt>),
-    /// A text to show; it may end a wait.
+    /// A text to show. The text may end a wait.
     Said {
         text: String,
         was_wait: bool,
@@ -54,7 +54,8 @@ impl ChatLoop<'_> {
         self.follow_stop(stopping);
     }
 
-    /// Stops messages before their turns begin. They are shown on the line, and their receipts are of no interest.
+    /// Stops messages before their turns begin. The messages are shown on the input line, and their receipts are not
+    /// shown.
     pub(super) fn withdraw(&mut self, numbers: &[MessageNumber], cause: &Cause) {
         let ids = self.numbers.iter();
         let ids = ids.filter(|(_, number)| numbers.contains(number));
@@ -65,7 +66,7 @@ impl ChatLoop<'_> {
         }
     }
 
-    /// Remembers a stop whose receipt is not to be shown with the outcome of a message.
+    /// Remembers a stop whose receipt must not be shown with the outcome of a message.
     fn remember_stop(&mut self, stopping: SessionStop) {
         self.asked_stops.push_back(stopping);
         if self.asked_stops.len() > ASKED_STOPS_MAX {
@@ -73,14 +74,14 @@ impl ChatLoop<'_> {
         }
     }
 
-    /// Shows a stop from another terminal like one from here.
+    /// Handles a stop from another terminal like a stop from this one.
     pub(super) fn stopped_from_elsewhere(&mut self, asked: RemoteStop) {
         self.follow_stop(asked.stop);
     }
 
     fn follow_stop(&mut self, stopping: SessionStop) {
         let id = &stopping.request().stop_id;
-        // It has joined one whose receipt is awaited: there is one receipt.
+        // The stop has joined another stop, whose receipt is awaited already. Both have the same receipt.
         if self.stops.iter().any(|stop| stop.request().stop_id == *id) {
             return;
         }
@@ -108,7 +109,7 @@ impl ChatLoop<'_> {
                 self.chat.show_receipt(&receipt);
                 self.apply(ChatEvent::StopEnded);
                 if receipt.request().extent == Extent::Session {
-                    // It takes no message any more.
+                    // The session accepts no more messages.
                     self.left = Some(LeaveRequest { cause: None });
                 }
             }
@@ -134,7 +135,7 @@ impl ChatLoop<'_> {
         let Some(receipt) = &outcome.receipt else {
             return;
         };
-        // Of a stop that was asked for here there is one receipt, which may cover more.
+        // The receipt of a remembered stop is shown separately, and may cover more than this message.
         let mut asked = self.asked_stops.iter();
         let is_ours = asked.any(|stop| stop.request().stop_id == *receipt.stop_id());
         if !is_ours && is_worth_showing(receipt) {

@@ -1,4 +1,4 @@
-//! Events of the session: shown, and handed to the state.
+//! Shows the events of the session, and forwards them to the state.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -78,8 +78,8 @@ impl ChatLoop<'_> {
         }
     }
 
-    /// A turn began. The outcomes of earlier messages are known by then, and are shown before; its own outcome may be
-    /// known too, and is shown in its place.
+    /// Handles the beginning of a turn. The outcomes of earlier messages are known by then, and are shown first. If the
+    /// outcome of the new turn is known already, it stays in the queue until its place in the order.
     fn began(&mut self, number: Option<MessageNumber>) {
         let mut later = Vec::new();
         while let Some(done) = self.known() {
@@ -96,7 +96,7 @@ impl ChatLoop<'_> {
         }
     }
 
-    /// Something that is done and has not been shown.
+    /// Returns a finished result that has not been shown.
     fn known(&mut self) -> Option<FinishedWork> {
         let held = self.held.take();
         held.or_else(|| self.pending.next().now_or_never()?)

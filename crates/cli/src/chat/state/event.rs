@@ -11,44 +11,44 @@ use crate::control::EndSignal;
 /// Number of a message in this chat: 1, 2, 3 …
 pub(in crate::chat) type MessageNumber = u64;
 
-/// Something happened.
+/// Event of a chat.
 #[derive(Debug)]
 pub(in crate::chat) enum ChatEvent {
     /// A key was pressed.
     Key(Key),
     /// The terminal is gone.
     InputEnded,
-    /// A signal came.
+    /// A signal arrived.
     Signal(EndSignal),
-    /// The session took a message.
+    /// The session accepted a message.
     Taken {
         /// The message.
         message: MessageNumber,
-        /// It goes into the turn that runs.
+        /// True if the message goes into the running turn.
         steers: bool,
     },
-    /// The session did not take it.
+    /// The session refused a message.
     Refused {
         /// The message.
         message: MessageNumber,
         /// The reason.
         why: String,
     },
-    /// A turn began: that of a message, or one that background work caused.
+    /// A turn began: the turn of a message, or `None` for a turn that background work caused.
     Began(Option<MessageNumber>),
-    /// The turn has its ending.
+    /// The turn has ended.
     TurnEnded(Option<MessageNumber>),
     /// A message has its outcome.
     Outcome(MessageNumber),
-    /// A stop that was asked for here has its receipt.
+    /// A stop has its receipt.
     StopEnded,
     /// A wait that Ctrl-C can give up has begun or ended.
     Waits(bool),
-    /// Leaving ends nothing that runs.
+    /// Leaving would not end any running work.
     MayLeave,
-    /// The person was told what still runs, which leaving stops.
+    /// The user has seen the names of the running work, which leaving stops.
     ToldWhatRuns,
-    /// A person is asked.
+    /// The user is asked a question.
     Asked(TerminalQuestion),
     /// Names to complete a command with.
     Names(CompletionNames),
@@ -66,27 +66,27 @@ pub(in crate::chat) enum ChatEvent {
 /// Effect to carry out.
 #[derive(Debug, PartialEq)]
 pub(in crate::chat) enum ChatEffect {
-    /// Hand a message to the session.
+    /// Send a message to the session.
     Send(MessageNumber, String),
-    /// Show a message: its answer comes next.
+    /// Show a message. The answer follows.
     ShowMessage(String),
     /// Show a message that goes into the running turn.
     ShowSteered(String),
-    /// Show a message that no turn has begun for.
+    /// Show a message that ended without a turn.
     ShowUnanswered(String),
     /// Show a command that was typed.
     ShowCommand(String),
-    /// Take messages back that wait for their turns.
+    /// Withdraw messages that wait for their turns.
     Withdraw(Vec<MessageNumber>, Cause),
     /// Stop the turn.
     StopTurn(Cause),
     /// Force everything that is being stopped.
     Force,
-    /// Stop waiting for what was begun.
+    /// Give up the wait for background work.
     GiveUpWait,
-    /// Say what a name in a command may be.
+    /// Look up the names that can complete a command.
     Complete,
-    /// Carry a command out.
+    /// Carry out a command.
     Do(ChatCommand),
     /// Answer a question.
     Answer(u64, PermissionAnswer),
@@ -94,10 +94,10 @@ pub(in crate::chat) enum ChatEffect {
     ShowMore(u64),
     /// Switch to the next mode.
     NextMode,
-    /// Leave, or say what still runs.
+    /// Leave, or name the running work.
     AskToLeave,
-    /// Say something.
+    /// Show a note.
     Note(String),
-    /// End the chat, with the cause if a signal asked for it.
+    /// End the chat, with the cause if a signal requested the end.
     Leave(Option<Cause>),
 }

@@ -1,17 +1,17 @@
-//! The messages that have no outcome yet, and the turn that runs.
+//! Messages without an outcome, and the running turn.
 
 use std::collections::VecDeque;
 
 use super::event::{ChatEffect, MessageNumber};
 
-/// A turn that runs.
+/// Running turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ShownTurn {
-    /// The message that caused it; `None`: background work did.
+    /// Message that caused the turn; `None` if background work caused it.
     message: Option<MessageNumber>,
 }
 
-/// A message that has no outcome yet.
+/// Message without an outcome.
 #[derive(Debug)]
 struct UnansweredMessage {
     number: MessageNumber,
@@ -19,7 +19,7 @@ struct UnansweredMessage {
     shown: bool,
 }
 
-/// The messages that have no outcome yet, and the turn that runs.
+/// Messages without an outcome, and the running turn.
 #[derive(Debug, Default)]
 pub(super) struct ChatMessages {
     last: MessageNumber,
@@ -38,13 +38,13 @@ impl ChatMessages {
         self.turn.is_some() || !self.open.is_empty()
     }
 
-    /// Those whose turn has not begun.
+    /// Texts of the messages whose turns have not begun.
     pub(super) fn waiting(&self) -> impl Iterator<Item = &str> {
         let waiting = self.open.iter().filter(|open| !open.shown);
         waiting.map(|open| &*open.text)
     }
 
-    /// A new one.
+    /// Adds a new message, and returns the effect that sends it.
     pub(super) fn send(&mut self, text: String) -> ChatEffect {
         self.last += 1;
         self.open.push_back(UnansweredMessage {
@@ -65,13 +65,13 @@ impl ChatMessages {
         }
     }
 
-    /// It was not sent: its text.
+    /// Removes a refused message, and returns its text.
     pub(super) fn refused(&mut self, message: MessageNumber) -> Option<String> {
         Some(self.remove(message)?.text)
     }
 
     pub(super) fn began(&mut self, message: Option<MessageNumber>) -> Vec<ChatEffect> {
-        // A turn of a message that has its outcome already is over.
+        // The turn of a message with an outcome is over.
         if message.is_some_and(|number| self.find(number).is_none()) {
             return Vec::new();
         }
@@ -85,7 +85,7 @@ impl ChatMessages {
         }
     }
 
-    /// The turn has its ending. The turn of a message is shown until the outcome arrives.
+    /// Handles the end of a turn. The turn of a message is shown until the outcome arrives.
     pub(super) fn turn_ended(&mut self, message: Option<MessageNumber>) {
         if message.is_none() && self.shows(message) {
             self.turn = None;
@@ -102,8 +102,8 @@ impl ChatMessages {
         }
     }
 
-    /// Takes back the messages that wait behind the turn that a stop ends, the oldest first. Without a turn that is the turn of
-    /// the first one.
+    /// Withdraws the messages that wait after the stopped turn, the oldest first. If no turn runs, the stopped turn is
+    /// the turn of the first message.
     pub(super) fn withdraw(&mut self) -> Vec<(MessageNumber, String)> {
         let first = usize::from(self.turn.is_none());
         let (kept, withdrawn): (Vec<_>, Vec<_>) = self

@@ -1,4 +1,4 @@
-//! Decisions, without a runtime and without a terminal.
+//! Tests of the chat's decisions, without a runtime and without a terminal.
 
 use allstop_terminal::{Key, Styled, TerminalQuestion};
 use allstop_tools::PermissionAnswer;
@@ -50,7 +50,7 @@ impl TestChat {
         self.hears(ChatEvent::Signal(EndSignal::Interrupt))
     }
 
-    /// Sends a message, and its turn begins.
+    /// Sends a message and begins its turn.
     fn runs(&mut self, number: MessageNumber) {
         let text = format!("message {number}");
         assert_eq!(self.sends(&text), [ChatEffect::Send(number, text.clone())]);
@@ -81,7 +81,8 @@ fn is_leave(effects: &[ChatEffect]) -> bool {
     matches!(effects, [ChatEffect::AskToLeave])
 }
 
-/// A person who leaves is told first what that stops; a quick second press, and one much later, are told again.
+/// Leaving first names the work that it would stop. An immediate second Ctrl-C counts as the same press; a much later
+/// one names the work again.
 #[test]
 fn what_still_runs_is_named_before_it_is_stopped_by_leaving() {
     let mut chat = TestChat::new();
@@ -252,7 +253,7 @@ fn nothing_of_a_superseded_message_is_shown_once_the_next_has_begun() {
     assert!(chat.state.shows(Some(2)));
 }
 
-/// A person who presses a key to stop does not want the next turn to begin.
+/// A user who presses a key to stop does not want the next turn to begin.
 #[test]
 fn stop_by_a_key_takes_waiting_messages_back() {
     let mut chat = TestChat::new();
@@ -274,7 +275,7 @@ fn stop_by_a_key_takes_waiting_messages_back() {
     assert!(chat.line().ends_with("two\nthree\nhalf"), "{}", chat.line());
     assert_eq!(chat.hears(ChatEvent::Outcome(2)), []);
     assert_eq!(chat.hears(ChatEvent::Began(Some(3))), []);
-    // A message whose turn has not begun is stopped as a turn is.
+    // A stop also covers a message without a turn.
     let mut chat = TestChat::new();
     chat.sends("one");
     chat.sends("two");
@@ -407,7 +408,8 @@ fn a_command_is_completed_also_where_a_question_stands() {
     assert_eq!(chat.line(), "> /stop bg_1 ", "the cursor is not at its end");
 }
 
-/// Two presses to stop and to force, of which the first was quick: the second does not leave.
+/// The user presses Ctrl-C twice, to stop and to force. If the stop ends before the second press, that press does not
+/// leave.
 #[test]
 fn ctrl_c_right_after_a_quick_stop_does_not_leave() {
     let mut chat = TestChat::new();
@@ -423,7 +425,7 @@ fn ctrl_c_right_after_a_quick_stop_does_not_leave() {
     assert!(is_leave(&chat.ctrl_c()));
 }
 
-/// The ladder of a stubborn tree takes longer than a second: the time counts from its receipt.
+/// The stop of a stubborn process tree takes longer than a second, so the time counts from the receipt.
 #[test]
 fn ctrl_c_within_a_second_of_a_late_receipt_does_not_leave() {
     let mut chat = TestChat::new();

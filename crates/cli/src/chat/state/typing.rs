@@ -1,4 +1,4 @@
-//! The line that a person types into: messages, commands, and the answers to questions.
+//! Input line of the user: messages, commands, and answers to questions.
 
 use std::time::Instant;
 
@@ -16,29 +16,29 @@ use crate::questions::permission_of;
 /// Result of a key.
 #[derive(Debug)]
 pub(super) enum InputResult {
-    /// Nothing yet.
+    /// The line has no result yet.
     Nothing,
-    /// A message or a command was submitted. The text is as it was typed.
+    /// A message or a command was submitted. The text is the line as typed.
     Line(TypedLine, String),
-    /// A question has its answer.
+    /// The user answered a question.
     Answer(u64, PermissionAnswer),
-    /// More of a question is to be shown.
+    /// The user wants to see more of a question.
     ShowMore(u64),
-    /// Tab: names are needed to complete the line.
+    /// Tab: the chat has to supply names that complete the line.
     Complete,
-    /// A note for the person.
+    /// A note for the user.
     Say(String),
     /// Ctrl-D on an empty line.
     Leave,
 }
 
-/// The text that a person is typing, and the questions that wait for them.
+/// Text that the user types, and the open questions.
 #[derive(Debug)]
 pub(super) struct TypedInput {
     editor: LineEditor,
     history: InputHistory,
     search: Option<HistorySearch>,
-    /// While one is open, keys go to its reply, and the draft stays as it is.
+    /// While a question is open, keys edit its reply, and the draft stays unchanged.
     questions: QuestionQueue,
     style: Style,
 }
@@ -101,14 +101,14 @@ impl TypedInput {
         self.questions.close(number, now);
     }
 
-    /// Takes back what was not sent: it stands where it was typed, unless something else does by now.
+    /// Puts a refused message back on the line, unless the line has other text by now.
     pub(super) fn put_back(&mut self, text: &str) {
         if self.editor.text().is_empty() {
             self.editor.replace(text);
         }
     }
 
-    /// Takes messages back before what is typed by now.
+    /// Puts withdrawn messages before the text on the line.
     pub(super) fn put_before(&mut self, texts: &[String]) {
         let typed = self.editor.text();
         let mut lines: Vec<&str> = texts.iter().map(String::as_str).collect();
@@ -128,7 +128,7 @@ impl TypedInput {
         self.search.is_some()
     }
 
-    /// Clears the line; says whether there was something.
+    /// Clears the line. True if a search was open or the line had text.
     pub(super) fn clear(&mut self) -> bool {
         self.search.take().is_some() || !self.editor.replace("").is_empty()
     }
@@ -196,7 +196,7 @@ impl TypedInput {
         InputResult::Nothing
     }
 
-    /// Completes what is typed, where it is a command and the cursor at its end.
+    /// Completes the typed command if the cursor is at its end.
     pub(super) fn complete(&mut self, names: &CompletionNames) -> Vec<ChatEffect> {
         let editor = self.questions.reply_mut().unwrap_or(&mut self.editor);
         if self.search.is_some() || editor.cursor() < editor.text().len() {

@@ -39,7 +39,7 @@ pub(super) struct SessionRow<'a> {
     pub(super) first_prompt: Option<Arc<str>>,
     /// Working folder of the last opening.
     folder: Option<Arc<str>>,
-    /// Model of the last opening, if it was remembered.
+    /// Model of the last opening, if the log contains it.
     model: Option<Arc<str>>,
     base_url: Option<Arc<str>>,
     /// Background work that runs without an owner.

@@ -21,7 +21,7 @@ pub(super) struct SessionReport<'a> {
     pub(super) opened_at: Option<Timestamp>,
     /// Working folder of the last opening.
     pub(super) folder: Option<&'a str>,
-    /// Model of the last opening, if it was remembered.
+    /// Model of the last opening, if the log contains it.
     pub(super) model: Option<&'a str>,
     pub(super) base_url: Option<&'a str>,
     /// Process that has the session open.

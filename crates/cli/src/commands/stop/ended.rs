@@ -1,4 +1,5 @@
-//! A session that no process has open: the answer comes from its log, without its lock, unless work of it was left running.
+//! Stop of a session that no process has open. The answer comes from the session's log, without its lock, unless
+//! orphaned work of the session runs.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,21 +22,24 @@ use crate::host::ProcessHost;
 use crate::shell_command::SameFlags;
 use allstop_remote::RemoteExtent;
 
-/// Maximum wait for a process to release its session: it is ending, or is another `allstop stop`, which takes at most its grace
-/// and force.
+/// Maximum wait for a process to release its session. The process is ending, or it is another `allstop stop`, which
+/// takes at most its grace and the time for force.
 const ENDING_MAX: Duration = Duration::from_secs(4);
-/// Attempts to open the session. Each fails only if another process has opened it since it was read.
+/// Maximum attempts to open the session. An attempt fails only if another process has opened the session since it was
+/// read.
 const OPENS_MAX: usize = 8;
-/// Pause between two looks within that time.
+/// Pause between two checks within that time.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Answers for a session that has ended. `accepted`: the stop that its process accepted before the end.
+/// Answers a stop of a session that has ended. `accepted` is the stop that the session's process accepted before its
+/// end.
 ///
 /// # Errors
-/// If there is no such session in the store, or another process has it open.
+/// If the store has no such session, or another process has it open, or a process accepted the stop but ended without
+/// an answer.
 ///
 /// # Cancel safety
-/// Dropping the future takes no stop back.
+/// Dropping the future does not cancel the stop.
 pub(super) async fn answer(
     given: &str,
     accepted: Option<&StopId>,
@@ -50,7 +54,8 @@ pub(super) async fn answer(
     if let Some(accepted) = accepted {
         let endings = state.turns().iter().filter_map(|turn| turn.ending.as_ref());
         let receipts = endings.filter_map(|ending| ending.receipt.as_ref());
-        // A later receipt of a stop of more than the turn comes last.
+        // The session's last receipt follows the receipts of its turns: it may be from a later stop of more than a
+        // turn.
         let mut all = receipts.chain(state.last_receipt()).rev();
         if let Some(own) = all.find(|receipt| receipt.stop_id() == accepted) {
             let receipt = Receipt::clone(own);
@@ -59,7 +64,8 @@ pub(super) async fn answer(
                 problems: Vec::new(),
             });
         }
-        // A stop that had nothing to do has no receipt in the log. A turn without an ending was not written at all.
+        // A stop that found no work has no receipt in the log. An open turn means that the process did not write its
+        // end.
         if state.open_turn().is_some() {
             let message = format!(
                 "the stop of the session `{id}` was accepted, and its process has ended without an answer"
@@ -80,7 +86,7 @@ pub(super) async fn answer(
                 problems: Vec::new(),
             });
         }
-        // Another stop was first. Work that it leaves is found again.
+        // Another stop was first. The next attempt finds any work that it leaves.
         state = read_ended(&*log, &id).await?;
     }
     let info = info(&id, &state, by, args, host);
@@ -99,7 +105,7 @@ pub(super) async fn answer(
     })
 }
 
-/// The work that a stop with these arguments covers, of the work that was left running.
+/// Target of a stop with these arguments among the orphaned work; `None` if the arguments cover no orphaned work.
 fn target_of(state: &SessionState, args: &StopArgs) -> Option<StopTarget> {
     let mut left = unended_work(state);
     left.retain(|work| work.alive);
@@ -113,7 +119,7 @@ fn target_of(state: &SessionState, args: &StopArgs) -> Option<StopTarget> {
     }
 }
 
-/// Reads the session once no process has it open.
+/// Waits until no process has the session open, and reads it.
 async fn read_ended(log: &dyn Log, id: &SessionId) -> Result<SessionState, CliError> {
     let until = Instant::now() + ENDING_MAX;
     loop {
@@ -130,7 +136,8 @@ async fn read_ended(log: &dyn Log, id: &SessionId) -> Result<SessionState, CliEr
     }
 }
 
-/// Request of a stop that has nothing to do: with the id of the stop that ended the session, if one did.
+/// Request of a stop that has no work to end. If the session has a receipt of an earlier stop, the request has the id
+/// of that stop.
 fn info(
     id: &SessionId,
     state: &SessionState,

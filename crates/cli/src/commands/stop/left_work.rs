@@ -1,4 +1,4 @@
-//! Background work that no process owns: its session is opened, the work is stopped, and the session is closed.
+//! Stop of orphaned background work: opens the session, stops the work, and closes the session.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use crate::error::CliError;
 use crate::short_id::short;
 use allstop_remote::ProcessNumber;
 
-/// Sessions with work that runs without an owner, opened here.
+/// Sessions with orphaned work, opened by this process.
 #[derive(Debug, Default)]
 pub(super) struct LeftWork(Vec<Session>);
 
 impl LeftWork {
-    /// Of all sessions in the store that no process has open, with the problems that prevent a stop, a line each. `known`,
-    /// `asked`: as of [`untold_sessions`].
+    /// Opens all sessions of the store that have orphaned work. Also returns the problems that prevent a stop, one per
+    /// line. `known` and `asked` are as in [`untold_sessions`].
     ///
     /// # Errors
     /// If the store failed.
@@ -49,10 +49,10 @@ impl LeftWork {
         Ok((Self(left), problems))
     }
 
-    /// Of this session. `None`: another process has it open.
+    /// Opens this session. `None` if another process has it open.
     ///
     /// # Errors
-    /// If it cannot be opened.
+    /// If the session cannot be opened.
     pub(super) async fn of_session(
         log: Arc<dyn Log>,
         scopes: RootOptions,
@@ -65,7 +65,7 @@ impl LeftWork {
         }
     }
 
-    /// Stops the work of all sessions at once, and closes them.
+    /// Stops the work of all sessions concurrently, and closes the sessions.
     pub(super) async fn stop(
         self,
         target: &StopTarget,
@@ -83,7 +83,7 @@ impl LeftWork {
                 }
                 (*stop.receipt().await).clone()
             };
-            // The log has the end of the work then.
+            // The close writes the end of the work to the log.
             drop(session.close().await);
             SessionStopLine::new(session.id().clone(), receipt)
         });
@@ -101,7 +101,8 @@ async fn open(
         sleep_after: None,
         ..SessionOptions::default()
     };
-    // Nobody sends a message, so the model is not asked. Without an agent the session could record nothing.
+    // The session receives no message, so it never calls the model. Without an agent the session could not record
+    // anything.
     let agent = Agent::builder(Arc::new(ScriptedModel::new(Vec::new()))).build();
     let sessions = Sessions::new(Arc::clone(log), scope, Arc::new(agent), options);
     sessions.resume(id).await

@@ -1,4 +1,4 @@
-//! `allstop stop`: stops sessions in the processes that own them, and work that was left without one.
+//! `allstop stop`: stops sessions in the processes that own them, and orphaned work.
 
 mod ended;
 mod left_work;
@@ -21,10 +21,10 @@ use allstop_remote::{RemoteExtent, RemoteStopParams};
 use left_work::LeftWork;
 use results::{SessionStopLine, StopResults};
 
-/// Runs the command and gives its exit code.
+/// Runs the command and returns its exit code.
 ///
 /// # Cancel safety
-/// Dropping the future takes no stop back.
+/// Dropping the future does not cancel the stop.
 pub(crate) async fn stop(args: &StopArgs, host: &ProcessHost) -> Result<u8, CliError> {
     let by = format!("allstop stop in process {}", std::process::id());
     let answers = match args.id.as_deref() {
@@ -49,11 +49,11 @@ fn params(session_id: &SessionId, by: &str, args: &StopArgs) -> RemoteStopParams
     }
 }
 
-/// Stops all sessions. No request waits for the store, or for another process: the store may be slow, or damaged.
+/// Stops all sessions. No request waits for another process, or for the store, which may be slow or damaged.
 async fn stop_all(by: &str, args: &StopArgs, host: &ProcessHost) -> Result<StopResults, CliError> {
     let stop = |session: &SessionId| params(session, by, args);
     let (mut all, asked) = open::stop_all(stop, &args.store, &host.sockets).await?;
-    // Work without a process has no turn.
+    // Orphaned work belongs to no turn.
     if args.extent == RemoteExtent::Turn {
         return Ok(all);
     }
@@ -103,7 +103,7 @@ async fn stop_one(
         };
     };
     if given == LAST {
-        // The session that was active last may be that of a process which does not answer.
+        // The most recently active session may belong to a process that does not answer.
         let silent = asked.silent.iter().map(ToString::to_string);
         found.problems.extend(silent);
     }

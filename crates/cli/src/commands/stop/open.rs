@@ -1,4 +1,4 @@
-//! Sessions that processes have open: each process is asked on its own, and none waits for another.
+//! Stop of open sessions. Each process gets its requests independently of all other processes.
 
 use std::collections::HashSet;
 
@@ -12,10 +12,10 @@ use crate::args::StoreArgs;
 use crate::error::CliError;
 use allstop_remote::{ProcessNumber, RemoteStopParams, SocketFolder, each_process};
 
-/// Processes and sessions that were asked.
+/// Processes that were asked, and their sessions.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
-    /// Sessions that processes have reported.
+    /// Sessions that the processes reported.
     pub(super) known: HashSet<SessionId>,
     pub(super) processes: HashSet<ProcessNumber>,
 }
@@ -26,7 +26,7 @@ pub(super) struct Asked {
 /// If the folder of the sockets cannot be read.
 ///
 /// # Cancel safety
-/// Dropping the future takes no stop back.
+/// Dropping the future does not cancel the stop.
 pub(super) async fn stop_all(
     params: impl Fn(&SessionId) -> RemoteStopParams,
     store: &StoreArgs,
@@ -40,7 +40,7 @@ pub(super) async fn stop_all(
             Ok(report) if stops_in_store(store, report.store.as_deref()) => {
                 let sessions = report.sessions.into_iter();
                 let sessions: Vec<_> = sessions.map(|session| session.session_id).collect();
-                // All at once: each has the same grace.
+                // All sessions stop concurrently, so each has the same grace.
                 let requests: Vec<_> = sessions.iter().map(params).collect();
                 let stopping = requests.iter().map(|request| process.stop(request));
                 for (session, stopped) in sessions.into_iter().zip(join_all(stopping).await) {
@@ -49,7 +49,8 @@ pub(super) async fn stop_all(
                             let line = SessionStopLine::new(session.clone(), receipt);
                             found.answers.push(line);
                         }
-                        // The session has ended by itself, and may have left work: the store is read later.
+                        // The session has ended by itself and may have left work. It is not added to `known`, so the
+                        // later scan of the store finds that work.
                         Err(unanswered)
                             if unanswered.error.is_of_ended_session()
                                 && unanswered.accepted.is_none() =>

@@ -3,12 +3,12 @@
 use allstop_core::{Receipt, SessionId, StopReason};
 use serde::Serialize;
 
-/// Result for one session, as `--json` gives it.
+/// Result for one session, as `--json` prints it.
 #[derive(Debug, Serialize)]
 pub(super) struct SessionStopLine {
     pub(super) schema: &'static str,
     pub(super) session_id: SessionId,
-    /// End of the last turn, if the session had ended before the stop.
+    /// Stop reason of the last turn, if the session ended before the stop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) stop_reason: Option<StopReason>,
     pub(super) receipt: Receipt,
@@ -25,7 +25,7 @@ impl SessionStopLine {
     }
 }
 
-/// Answers of sessions, and warnings about work that could not be stopped, a line each.
+/// Answers of sessions, and warnings about work that could not be stopped, one per line.
 #[derive(Debug, Default)]
 pub(super) struct StopResults {
     pub(super) answers: Vec<SessionStopLine>,

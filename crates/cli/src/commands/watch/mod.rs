@@ -15,10 +15,10 @@ use crate::suspend::{job_control, suspend_watch};
 use allstop_remote::{AnswerParams, RemoteError};
 use view::WatchView;
 
-/// Runs the command and gives its exit code.
+/// Runs the command and returns its exit code.
 ///
 /// # Cancel safety
-/// Dropping the future stops nothing of the session.
+/// Dropping the future does not stop the session.
 pub(crate) async fn watch(args: &WatchArgs, host: &ProcessHost) -> Result<u8, CliError> {
     let mut signals = host.signals()?;
     let AskedProcesses {
@@ -65,7 +65,7 @@ pub(crate) async fn watch(args: &WatchArgs, host: &ProcessHost) -> Result<u8, Cl
                         continue;
                     }
                 };
-                // A terminal that is gone answers nothing: the question stays with others.
+                // A terminal that is gone cannot answer. The question stays open for others.
                 let Some(answering) = view.answering(number) else { continue };
                 let params = AnswerParams {
                     session_id: target.session.clone(),
@@ -91,7 +91,7 @@ pub(crate) async fn watch(args: &WatchArgs, host: &ProcessHost) -> Result<u8, Cl
     }
 }
 
-/// The process ended without a word, or sends what cannot be read.
+/// Error if the process ended without closing the session, or if it sent an unreadable message.
 fn gone(error: &RemoteError, session: &str) -> CliError {
     let message = match error {
         RemoteError::Closed(pid) | RemoteError::Io { pid, .. } => {

@@ -1,4 +1,4 @@
-//! View of a watcher: the same as in the terminal of the session, or lines of JSON.
+//! View of a watcher: like the terminal of the session, or lines of JSON.
 
 use std::time::{Duration, Instant};
 
@@ -24,13 +24,13 @@ use crate::short_id::short;
 /// View of a watch.
 #[derive(Debug)]
 pub(super) struct WatchView {
-    /// Output for people beside the answers.
+    /// Output for people, separate from JSON on standard output.
     queue: OutputQueue,
     style: Style,
     live: LiveView,
     stream: Option<JsonStream>,
     questions: SessionQuestions,
-    /// `None`: nobody is asked here.
+    /// `None` if the watcher asks no questions.
     prompt: Option<QuestionPrompt>,
 }
 
@@ -67,7 +67,7 @@ impl WatchView {
         (&self.queue, self.style)
     }
 
-    /// The watch has begun.
+    /// Shows that the watch has begun.
     pub(super) fn begin(&self, target: &OpenTarget) {
         let idle = if target.is_busy {
             ""
@@ -82,7 +82,7 @@ impl WatchView {
         ));
     }
 
-    /// The watcher leaves.
+    /// Ends the view because the watcher leaves.
     pub(super) fn detached(&mut self, session: &SessionId) {
         self.end();
         let id = short(session.as_str());
@@ -91,7 +91,7 @@ impl WatchView {
         ));
     }
 
-    /// The session is closed.
+    /// Ends the view because the session is closed.
     pub(super) fn ended(&mut self, session: &SessionId) {
         self.end();
         if let Some(stream) = &mut self.stream {
@@ -100,7 +100,7 @@ impl WatchView {
         self.note(&format!("session {} was closed", short(session.as_str())));
     }
 
-    /// Takes away what changes, and gives the terminal back.
+    /// Removes the live output and the prompt, and restores the terminal.
     pub(super) fn end(&mut self) {
         self.prompt = None;
         self.live.end(None);
@@ -170,7 +170,7 @@ impl WatchView {
                 let events = if *count == 1 { "event" } else { "events" };
                 self.note(&format!("{count} {events} missed"));
             }
-            // Facts were put in words before.
+            // `fact_in_words` has already converted the facts that have a text.
             _ => {}
         }
     }
@@ -190,7 +190,7 @@ impl WatchView {
         }
     }
 
-    /// Waits for the next reply of the person.
+    /// Waits for the next reply of the user.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -209,7 +209,7 @@ impl WatchView {
         }
     }
 
-    /// The question that a person has answered; `None` if the terminal is gone.
+    /// Takes the question that the user answered; `None` if the terminal is gone, or if the question is no longer open.
     pub(super) fn answering(&mut self, number: u64) -> Option<UnansweredQuestion> {
         if self.prompt.as_ref().is_none_or(QuestionPrompt::is_gone) {
             self.prompt = None;
@@ -239,19 +239,19 @@ impl WatchView {
         self.prompt.iter().for_each(QuestionPrompt::suspend);
     }
 
-    /// Takes the terminal again.
+    /// Takes the terminal back after a suspension.
     pub(super) fn resumed(&self) {
         self.prompt.iter().for_each(QuestionPrompt::resume);
         self.queue.show_region();
     }
 
-    /// Draws the open question for another size of the window.
+    /// Draws the open question again after a change of the window size.
     pub(super) fn redraw(&self) {
         self.prompt.iter().for_each(QuestionPrompt::show);
     }
 
     fn note(&self, text: &str) {
-        // Beside JSON only a person is told.
+        // With JSON output, notes are shown only on a terminal.
         if self.stream.is_none() || self.queue.is_terminal() {
             let text = self.queue.fitted(Styled::text(text));
             self.lines(self.style.paint(TextRole::Dim, text));
@@ -263,7 +263,7 @@ impl WatchView {
     }
 }
 
-/// The line for an event that is a fact, as the terminal of its session shows it.
+/// Text of an event that is a fact, as the terminal of its session shows it.
 fn fact_in_words(event: &WatchEvent) -> Option<String> {
     match event {
         WatchEvent::Recorded { record } => recorded::in_words(record, false),
@@ -280,7 +280,7 @@ fn stream_event(stream: &mut JsonStream, event: &WatchEvent) {
     stream.watched(match event {
         WatchEvent::Live { event, .. } => return stream.event(event),
         WatchEvent::Missed { count } => return stream.missed(*count),
-        // Facts were put in words before.
+        // `fact_in_words` has already converted the facts that have a text.
         WatchEvent::Ended
         | WatchEvent::Recorded { .. }
         | WatchEvent::LateAnswer { .. }

@@ -1,4 +1,4 @@
-//! The account of all tasks: the list of the front end, the log at the servers, and the ledger that the tasks wrote.
+//! Account of all tasks, from the list of the front end, the log at the servers, and the ledger that the tasks wrote.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,24 +15,24 @@ use super::nats_servers::SERVERS;
 use super::tasks::SentTask;
 use crate::error::CliError;
 
-/// Beginning of the names of the tasks' streams.
+/// Prefix of the names of the tasks' streams.
 const TASK_STREAMS: &str = "task/";
 
-/// Records of one read.
+/// Maximum records of one read.
 const READ_LEN_MAX: usize = 512;
 
-/// Records that the log has of a task.
+/// Summary of a task's records in the log.
 #[derive(Debug, Default)]
 pub(super) struct LoggedTask {
     ends: u64,
-    /// Pids of the workers that began to run it, in their order.
+    /// Pids of the workers that began to run the task, in this order.
     workers: Vec<u32>,
 }
 
 /// Tasks of the log, by their ids.
 type LoggedTasks = BTreeMap<String, LoggedTask>;
 
-/// Reads all tasks from the log, beside the front end.
+/// Reads all tasks from the log, independently of the front end.
 pub(super) async fn tasks_in_log(scope: &Scope, servers: &str) -> Result<LoggedTasks, CliError> {
     let mut options = NatsOptions::new(servers);
     options.replicas = SERVERS;
@@ -85,7 +85,7 @@ fn failed(error: &(dyn std::error::Error + 'static)) -> CliError {
 }
 
 impl LoggedTask {
-    /// True if a second worker began to run it.
+    /// True if a second worker began to run the task.
     fn passed_on(&self) -> bool {
         let mut workers = self.workers.iter();
         let first = workers.next();
@@ -93,7 +93,7 @@ impl LoggedTask {
     }
 }
 
-/// Compares what was acknowledged with the list, the log and the ledger.
+/// Compares the acknowledged tasks with the list, the log and the ledger.
 pub(super) fn proofs(
     sent: &[SentTask],
     listed: &[(String, Option<String>)],
@@ -104,7 +104,7 @@ pub(super) fn proofs(
     let state = |task: &SentTask| {
         let mut found = listed.iter().filter(|(id, _)| *id == task.id);
         let first = found.next();
-        // A second entry would be one too many.
+        // A task with a second entry does not count.
         first
             .filter(|_| found.next().is_none())
             .and_then(|(_, state)| state.clone())

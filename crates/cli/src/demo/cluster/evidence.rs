@@ -11,25 +11,25 @@ use allstop_process::{all_processes, is_alive};
 /// Time in which a living shell would show six signs of life.
 const SILENCE: Duration = Duration::from_millis(300);
 
-/// Number of processes whose command line has this text.
+/// Number of processes whose command line contains this text.
 pub(super) fn processes_that_name(text: &str) -> u64 {
     let all = all_processes().into_iter();
     all.filter(|member| member.command_line.contains(text))
         .count() as u64
 }
 
-/// Number of these very processes that still run.
+/// Number of these processes that still run.
 pub(super) fn still_alive(seen: &[ProcessIdentity]) -> u64 {
     seen.iter().filter(|identity| is_alive(identity)).count() as u64
 }
 
-/// The pid that a shell has written into this file.
+/// Reads the pid that a shell has written into this file.
 pub(super) fn pid_in(path: &Path) -> Option<u32> {
     let text = fs::read_to_string(path).ok()?;
     text.strip_suffix('\n')?.parse().ok()
 }
 
-/// Number of signs of life in a moment: 0, or 1 for any.
+/// Checks for signs of life within [`SILENCE`]: 1 if the file changes, otherwise 0.
 pub(super) async fn signs_of_life(path: &Path) -> u64 {
     let sign = || fs::read(path).unwrap_or_default();
     let before = sign();
@@ -37,7 +37,7 @@ pub(super) async fn signs_of_life(path: &Path) -> u64 {
     u64::from(sign() != before)
 }
 
-/// Lines of the ledger, and how often each is there.
+/// Lines of the ledger, and the number of times that each occurs.
 pub(super) fn ledger(path: &Path) -> BTreeMap<String, u64> {
     let mut lines = BTreeMap::new();
     for line in fs::read_to_string(path).unwrap_or_default().lines() {

@@ -1,7 +1,7 @@
-//! `allstop demo --cluster`: several nodes as processes of this machine, and the failures that they are for.
+//! `allstop demo --cluster`: several nodes as processes of this machine, and failures that a cluster must survive.
 //!
-//! Every process is the tree of a keeper. So none of them outlives the demo, even if it is killed, and the kernel tells
-//! when the last process of a killed worker has gone.
+//! A keeper holds the tree of each process. Therefore no process outlives the demo, even if the demo is killed, and the
+//! kernel reports the end of the last process of a killed worker.
 
 mod account;
 mod evidence;
@@ -31,10 +31,10 @@ use nats_program::NatsProgram;
 use process::DemoLauncher;
 use story::DemoStory;
 
-/// The demo is over within this, or it fails.
+/// Time limit of the demo.
 pub(super) const CLUSTER_DEMO_MAX: Duration = Duration::from_mins(1);
 
-/// Plays the demo. True if every proof holds.
+/// Runs the demo. True if every proof holds.
 pub(super) async fn play(
     host: &ProcessHost,
     root: &Scope,
@@ -57,7 +57,7 @@ pub(super) async fn play(
 
     let over = Cause::new(CauseKind::Parent).detail("the demo is over");
     let last = root.stop(StopRequest::new(Extent::Process, over)).await;
-    // Those that are idle wait for another command.
+    // Idle keepers wait for another command.
     host.keepers.close();
     if let Err(why) = folder.remove().await {
         report.left(&why);

@@ -1,4 +1,4 @@
-//! The program of the NATS servers: found, and new enough.
+//! Search for the program of the NATS servers, and check of its version.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,10 +8,10 @@ use crate::host::variable;
 
 use super::process::DemoLauncher;
 
-/// Oldest version with what the store needs: a time to live per message.
+/// Oldest version with a time to live per message, which the store needs.
 const VERSION_MIN: (u32, u32) = (2, 11);
 
-/// Longest wait for the version.
+/// Maximum wait for the version.
 const VERSION_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// The `nats-server` of the demo.
@@ -19,11 +19,11 @@ const VERSION_WAIT_MAX: Duration = Duration::from_secs(5);
 pub(super) struct NatsProgram(PathBuf);
 
 impl NatsProgram {
-    /// The program that was named, else the first one in `PATH`.
+    /// Finds the named program, or else the first `nats-server` in `PATH`.
     pub(super) fn find(named: Option<&Path>) -> Result<Self, CliError> {
         let hint = "get it from https://nats.io/download, or name it: --nats-server PATH";
         if let Some(named) = named {
-            // The servers have another working directory.
+            // The path must be absolute, because the servers have another working directory.
             let path = std::path::absolute(named).unwrap_or_else(|_| named.to_owned());
             if path.is_file() {
                 return Ok(Self(path));
@@ -47,7 +47,7 @@ impl NatsProgram {
         &self.0
     }
 
-    /// Its version, if it is new enough.
+    /// Returns the version of the program, if it is new enough.
     pub(super) async fn check(&self, launcher: &DemoLauncher) -> Result<String, CliError> {
         let shown = self.0.display();
         let mut process = launcher.start("nats-server --version", &self.0, ["--version"])?;

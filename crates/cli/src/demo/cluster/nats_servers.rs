@@ -14,16 +14,16 @@ use super::wait::wait_for;
 use crate::error::CliError;
 use crate::tasks::client::http_client;
 
-/// Servers, and copies of each record.
+/// Number of servers, and of copies of each record.
 pub(super) const SERVERS: usize = 3;
 
-/// Longest time until all of them are ready; usually less than two seconds.
+/// Maximum wait for each server until it is ready. Usually all servers are ready in less than two seconds.
 const READY_MAX: Duration = Duration::from_secs(20);
 
-/// Longest wait for an answer of a monitor.
+/// Maximum wait for an answer of a server's monitor.
 const MONITOR_MAX: Duration = Duration::from_secs(2);
 
-/// The stream of all records.
+/// Stream of all records.
 const RECORDS: &str = "allstop-log";
 
 /// The servers.
@@ -40,7 +40,7 @@ pub(super) struct DemoNatsServer {
 }
 
 impl DemoNatsServers {
-    /// Starts the servers, and waits until they can store.
+    /// Starts the servers, and waits until they can store records.
     pub(super) async fn start(
         launcher: &DemoLauncher,
         program: &NatsProgram,
@@ -58,7 +58,7 @@ impl DemoNatsServers {
             fs::create_dir(&folder).context("a folder for a server")?;
             let configuration = folder.join("server.conf");
             let store = folder.join("store").display().to_string();
-            // What is acknowledged would survive also a loss of power.
+            // Sync every write, so that acknowledged records survive a loss of power, too.
             let text = format!("jetstream {{ store_dir: {store:?}, sync_interval: always }}\n");
             fs::write(&configuration, text).context("the configuration of a server")?;
             let port = |address: SocketAddr| address.port().to_string();
@@ -105,7 +105,7 @@ impl DemoNatsServers {
         urls.collect::<Vec<_>>().join(",")
     }
 
-    /// Leader of the records, as a running server names it.
+    /// Index of the leader of the records, as a running server reports it.
     pub(super) async fn leader(&self) -> Option<usize> {
         for server in &self.servers {
             if server.process.has_exited() {
@@ -125,7 +125,7 @@ impl DemoNatsServers {
         None
     }
 
-    /// True if its JetStream takes requests.
+    /// `Some` if the server's JetStream accepts requests. An error if the server has exited.
     async fn is_ready(&self, server: &DemoNatsServer) -> Result<Option<()>, CliError> {
         if server.process.has_exited() {
             return Err(server.process.failure("has ended"));
@@ -160,7 +160,7 @@ fn leader_in(answer: &Value) -> Option<String> {
 /// Addresses with free ports, all different, on this process's own host of 127.0.0.0/8.
 ///
 /// A connection of another program may take a port of 127.0.0.1 before the server starts. No other program uses this
-/// host. Only Linux binds all of 127.0.0.0/8.
+/// host. Only Linux binds all of 127.0.0.0/8, so other systems use 127.0.0.1.
 fn free_addresses(count: usize) -> std::io::Result<Vec<SocketAddr>> {
     let host = if cfg!(target_os = "linux") {
         let [_, high, middle, low] = std::process::id().to_be_bytes();

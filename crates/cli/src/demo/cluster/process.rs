@@ -1,4 +1,4 @@
-//! A process of the demo: the tree of a keeper, so that it cannot outlive the demo.
+//! Processes of the demo. A keeper holds the tree of each process, so no process outlives the demo.
 
 use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
@@ -18,21 +18,21 @@ use tokio::time::timeout;
 use crate::error::CliError;
 use crate::host::{ProcessHost, variables_with_prefix};
 
-/// Output that is kept, for lines that are waited for and for error messages.
+/// Maximum bytes of kept output, for awaited lines and for error messages.
 const OUTPUT_BYTES_MAX: usize = 16 * 1024;
 
-/// Longest wait for the start of a process.
+/// Maximum wait for the start of a process.
 const START_MAX: Duration = Duration::from_secs(5);
 
 /// Starts the processes of the demo.
 pub(super) struct DemoLauncher {
     scope: Scope,
-    /// Readers of output: no work that a receipt names.
+    /// Separate scope of the output readers, so that no receipt lists them.
     readers: Scope,
     containment: ContainmentChoice,
     folder: PathBuf,
     hidden: Vec<OsString>,
-    /// This program.
+    /// Path of this program.
     pub(super) allstop: PathBuf,
     number: Cell<u32>,
 }
@@ -49,7 +49,7 @@ pub(super) struct DemoProcess {
 impl DemoLauncher {
     pub(super) fn new(host: &ProcessHost, scope: &Scope, folder: &Path) -> Result<Self, CliError> {
         let mut hidden = ProcessHost::secret_variables(&[]);
-        // The flags of the demo's processes are all that they go by.
+        // The processes of the demo depend only on their flags.
         for prefix in ["ALLSTOP_", "OTEL_"] {
             hidden.extend(variables_with_prefix(prefix));
         }
@@ -83,7 +83,7 @@ impl DemoLauncher {
             program: program.into(),
             args: args.into_iter().map(|arg| arg.as_ref().into()).collect(),
             cwd: self.folder.clone(),
-            // No configuration of the user, and every file in the folder that is removed.
+            // The user's configuration is not used, and all files are in the folder that the demo removes.
             env: ["XDG_CONFIG_HOME", "XDG_DATA_HOME", "TMPDIR"]
                 .map(env)
                 .into(),
@@ -107,7 +107,7 @@ impl DemoLauncher {
     }
 }
 
-/// Reads until the tree is empty, and keeps the end of what was said.
+/// Reads the output until the tree is empty, and keeps its end.
 async fn read(mut reader: OutputReader, output: watch::Sender<String>) {
     let mut buffer = [0; 4096];
     let mut has_exited = false;
@@ -133,7 +133,7 @@ async fn read(mut reader: OutputReader, output: watch::Sender<String>) {
 }
 
 impl DemoProcess {
-    /// Waits until it has started.
+    /// Waits until the process has started.
     pub(super) async fn started(&mut self) -> Result<&ProcessIdentity, CliError> {
         let started = timeout(START_MAX, self.process.handle().wait_started()).await;
         let started = started.with_context(|| format!("{} does not start", self.name))?;
@@ -141,12 +141,12 @@ impl DemoProcess {
         Ok(self.identity.insert(identity))
     }
 
-    /// Its pid; 0 before it has started.
+    /// Pid of the process; 0 before its start.
     pub(super) fn pid(&self) -> u32 {
         self.identity.as_ref().map_or(0, |identity| identity.pid)
     }
 
-    /// Waits for a line of its output that begins so, and gives the rest of it.
+    /// Waits for an output line that begins with `begin`, and returns the rest of that line.
     pub(super) async fn line(&mut self, begin: &str, max: Duration) -> Result<String, CliError> {
         let rest = |text: &str| {
             let mut lines = text.split_inclusive('\n');
@@ -162,28 +162,28 @@ impl DemoProcess {
         found.ok_or_else(|| self.failure(&format!("does not say {begin:?}")))
     }
 
-    /// Failure with the last line of its output.
+    /// Error with the last line of the process's output.
     pub(super) fn failure(&self, what: &str) -> CliError {
         let output = self.output.borrow();
         let last = output.lines().last().unwrap_or("nothing");
         CliError::failure(format!("{} {what}; its last words: {last}", self.name))
     }
 
-    /// True once it has exited.
+    /// True if the process has exited.
     pub(super) fn has_exited(&self) -> bool {
         self.process.handle().status().borrow().exited.is_some()
     }
 
-    /// Sends a signal to the process itself, and to nothing that it has started.
+    /// Sends a signal to the process itself, but not to the processes that it has started.
     pub(super) fn signal(&self, sent: ProcessSignal) {
         if let Some(identity) = &self.identity {
-            // It may have ended: its end is looked at, not the signal.
+            // The process may have ended already. Callers check its end, not the result of the signal.
             drop(signal(identity, sent));
         }
     }
 
-    /// Waits until the process and everything that it has started has gone, by the word of the kernel to its keeper.
-    /// Nobody else sends a signal meanwhile.
+    /// Waits until the process and all processes that it has started are gone, as the kernel reports to the keeper.
+    /// This wait sends no signal.
     pub(super) async fn gone(&self, max: Duration) -> Result<ExitInfo, CliError> {
         let handle = self.process.handle();
         let gone = async {
@@ -195,7 +195,7 @@ impl DemoProcess {
         exit.map_err(|_| left())
     }
 
-    /// The processes of its tree, itself included.
+    /// Processes of the tree, including the process itself.
     pub(super) async fn tree(&self) -> Vec<TreeMember> {
         self.process.members().await
     }

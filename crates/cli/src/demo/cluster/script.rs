@@ -1,4 +1,4 @@
-//! The work of the tasks: a scripted model, whose shell commands are real.
+//! Work of the tasks: a scripted model whose shell commands are real.
 
 use std::path::{Path, PathBuf};
 
@@ -13,22 +13,22 @@ impl DemoFiles {
         Self(folder.to_owned())
     }
 
-    /// Pid of the shell of a task.
+    /// File with the pid of a task's shell.
     pub(super) fn pid(&self, task: &str) -> PathBuf {
         self.0.join(format!("{task}.pid"))
     }
 
-    /// Last sign of life of a stubborn task's shell: the time.
+    /// File with the last sign of life of a stubborn task's shell: the time.
     pub(super) fn alive(&self, task: &str) -> PathBuf {
         self.0.join(format!("{task}.alive"))
     }
 
-    /// A line for each task that has done its work.
+    /// File with a line for each task that has done its work.
     pub(super) fn ledger(&self) -> PathBuf {
         self.0.join("ledger")
     }
 
-    /// Names a stubborn task in the command lines of its processes.
+    /// Text that identifies a stubborn task in the command lines of its processes.
     pub(super) fn mark(&self, task: &str) -> String {
         self.alive(task).display().to_string()
     }
@@ -41,7 +41,7 @@ impl DemoFiles {
 /// Tasks whose shell ignores SIGTERM and shows signs of life until it is killed.
 pub(super) const STUBBORN: [&str; 3] = ["stubborn-1", "stubborn-2", "stubborn-3"];
 
-/// Tasks that write a line into the ledger: before everything, while a lease runs out, and around the loss of a server.
+/// Tasks that write a line into the ledger: at the start, while a lease runs out, and around the loss of a server.
 pub(super) const FIRST_ENTRIES: [&str; 4] = ["entry-1", "entry-2", "entry-3", "entry-4"];
 pub(super) const LEASE_ENTRIES: [&str; 2] = ["entry-5", "entry-6"];
 pub(super) const SERVER_ENTRIES: [&str; 2] = ["entry-7", "entry-8"];
@@ -75,7 +75,7 @@ pub(super) fn script(files: &DemoFiles) -> String {
         .chain(SERVER_ENTRIES.iter().map(entry("3")))
         .chain([LAST_ENTRY].iter().map(entry("1")))
         .collect();
-    // JSON is YAML.
+    // JSON is valid YAML.
     json!({"turns": turns}).to_string()
 }
 

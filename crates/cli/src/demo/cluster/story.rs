@@ -1,4 +1,4 @@
-//! The story of the demo: what is done to the nodes, and what is looked at after each step.
+//! Steps of the demo: failures and stops of the nodes, and the checks after each step.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -26,20 +26,20 @@ use super::workers::{DemoWorkers, LEASE};
 use crate::display::milliseconds;
 use crate::error::CliError;
 
-/// Longest wait for a task that has only to run, or for a process that has only to end.
+/// Maximum wait for a task to run, or for a process to end.
 const FACT_MAX: Duration = Duration::from_secs(15);
 
-/// Longest time from the kill of a worker to the end of its task, beyond the lease.
+/// Maximum time from the kill of a worker to the end of its task, in addition to the lease.
 const TAKE_OVER_MAX: Duration = Duration::from_secs(2);
 
-/// The demo while it plays.
+/// The running demo.
 pub(super) struct DemoStory<'a, 'r> {
     report: &'a mut DemoReport<'r>,
     files: DemoFiles,
     servers: DemoNatsServers,
     workers: DemoWorkers,
     tasks: DemoTasks,
-    /// Every process that was seen.
+    /// Every process that the demo has seen.
     seen: Vec<ProcessIdentity>,
 }
 
@@ -84,7 +84,7 @@ impl<'a, 'r> DemoStory<'a, 'r> {
         })
     }
 
-    /// Sends tasks of both kinds, and waits for the work.
+    /// Sends tasks of both kinds. Waits until the stubborn tasks run and the other tasks have completed.
     pub(super) async fn run_tasks(&mut self) -> Result<(), CliError> {
         let [first, second, _] = STUBBORN;
         self.report.title("six tasks are sent to the front end:");
@@ -205,7 +205,7 @@ impl<'a, 'r> DemoStory<'a, 'r> {
         for entry in SERVER_ENTRIES {
             self.tasks.send(entry).await?;
         }
-        // Their turns have begun, and nothing of them waits for the servers.
+        // Wait until their turns run. From then on, the tasks do not depend on the servers.
         for entry in SERVER_ENTRIES {
             self.place_of(entry).await?;
         }
@@ -303,7 +303,7 @@ impl<'a, 'r> DemoStory<'a, 'r> {
         Ok(())
     }
 
-    /// Ends the front end and the servers. Gives every process that was seen.
+    /// Ends the front end and the servers. Returns every process that the demo has seen.
     pub(super) async fn end_all(mut self) -> Result<Vec<ProcessIdentity>, CliError> {
         self.look_around().await;
         self.report
@@ -325,7 +325,7 @@ impl<'a, 'r> DemoStory<'a, 'r> {
         self.report.proofs(proofs.into());
     }
 
-    /// Number of these tasks that are completed, once all have ended. Names the others.
+    /// Waits until these tasks have ended, and returns the number of completed ones. Names the others.
     async fn completed(&mut self, names: &[&'static str]) -> Result<u64, CliError> {
         let ends = self.tasks.ends(names, FACT_MAX).await?;
         for (name, end) in &ends {
@@ -338,7 +338,7 @@ impl<'a, 'r> DemoStory<'a, 'r> {
         Ok(completed.count() as u64)
     }
 
-    /// Worker and shell of a task, once it runs.
+    /// Waits until a task runs, and returns its worker and its shell.
     async fn place_of(&mut self, name: &str) -> Result<(usize, ProcessIdentity), CliError> {
         let look = async || {
             let pid = pid_in(&self.files.pid(name))?;
@@ -370,7 +370,7 @@ impl<'a, 'r> DemoStory<'a, 'r> {
         ]
     }
 
-    /// Notes every process of the demo that runs now.
+    /// Records every process of the demo that runs now.
     async fn look_around(&mut self) {
         let workers = self.workers.workers.iter();
         let servers = self.servers.servers.iter().map(|server| &server.process);

@@ -1,4 +1,4 @@
-//! The tasks of the demo, as a client of the front end.
+//! Tasks of the demo, from the view of a client of the front end.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,13 +11,13 @@ use crate::error::CliError;
 use crate::tasks::client::{RequestError, TaskServer};
 use crate::tasks::find::{FoundTask, newest};
 
-/// Longest wait for the acknowledgement of a message, over repetitions: longer than the choice of a leader.
+/// Maximum wait for the acknowledgement of a message, with retries. The limit is longer than the election of a leader.
 const SEND_MAX: Duration = Duration::from_secs(25);
 
-/// Most tasks of the list: more than the demo sends, so that it would see surplus ones.
+/// Maximum tasks of the list. The limit is greater than the number of sent tasks, so that the list shows surplus tasks.
 const LIST_MAX: usize = 100;
 
-/// A client of the front end, and what it has sent.
+/// A client of the front end, and the tasks that it has sent.
 pub(super) struct DemoTasks {
     server: TaskServer,
     pub(super) sent: Vec<SentTask>,
@@ -48,8 +48,8 @@ impl DemoTasks {
         })
     }
 
-    /// Sends a task, and waits for the acknowledgement. Gives the time that it took. A message without an answer is sent
-    /// again, under its id.
+    /// Sends a task, waits for the acknowledgement, and returns the elapsed time. If a message gets no answer, it is
+    /// sent again with the same id.
     pub(super) async fn send(&mut self, name: &'static str) -> Result<Duration, CliError> {
         let began = Instant::now();
         let answer = loop {
@@ -74,7 +74,7 @@ impl DemoTasks {
             .ok_or_else(|| CliError::failure(format!("the demo has not sent {name}")))
     }
 
-    /// Stops a task: its end.
+    /// Stops a task and returns its end.
     pub(super) async fn stop(&self, name: &str) -> Result<SeenEnd, CliError> {
         let stopped = self
             .server
@@ -83,7 +83,7 @@ impl DemoTasks {
         Ok(SeenEnd::of(&FoundTask::of(stopped)?))
     }
 
-    /// Waits for the end of a task. Gives it with the time that it took.
+    /// Waits for the end of a task, and returns it with the elapsed time.
     pub(super) async fn end(
         &self,
         name: &str,
@@ -91,7 +91,7 @@ impl DemoTasks {
     ) -> Result<(SeenEnd, Duration), CliError> {
         let id = self.id(name)?;
         let look = async || {
-            // Without an answer it is asked again.
+            // Without an answer, the request is repeated.
             let found = self.server.task(&id).await.ok()?;
             let found = FoundTask::of(found).ok()?;
             found
@@ -104,7 +104,7 @@ impl DemoTasks {
         wait_for(&format!("the end of {name}"), max, look).await
     }
 
-    /// Ends of these tasks, once all have ended.
+    /// Waits until these tasks have ended, and returns their ends.
     pub(super) async fn ends(
         &self,
         names: &[&'static str],
@@ -134,7 +134,7 @@ impl SeenEnd {
         self.state == "completed"
     }
 
-    /// For people: `failed, cause failure (crash)`.
+    /// Describes the end for people: `failed, cause failure (crash)`.
     pub(super) fn in_words(&self) -> String {
         let cause = self.cause.as_ref();
         let cause = cause.map_or_else(String::new, |cause| format!(", cause {cause}"));

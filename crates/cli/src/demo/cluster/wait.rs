@@ -1,13 +1,13 @@
-//! Waits for facts of other processes, which only a look can tell.
+//! Polls for facts about other processes.
 
 use std::time::{Duration, Instant};
 
 use crate::error::CliError;
 
-/// Interval between two looks.
+/// Polling interval.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Waits until a look finds something, and gives that with the time that it took.
+/// Calls `look` until it returns a value. Returns the value and the elapsed time.
 pub(super) async fn wait_for<T>(
     fact: &str,
     max: Duration,

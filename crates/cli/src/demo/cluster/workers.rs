@@ -1,4 +1,4 @@
-//! The workers and the front end: this very program, as other processes.
+//! Workers and front end: this program in other processes.
 
 use std::time::Duration;
 
@@ -9,20 +9,20 @@ use super::process::{DemoLauncher, DemoProcess};
 use super::script::DemoFiles;
 use crate::error::CliError;
 
-/// Workers at the start.
+/// Number of workers at the start.
 const WORKERS: usize = 3;
 
-/// Tasks of a worker at the same time: few, so that no worker gets all.
+/// Concurrent tasks of a worker. The limit is low, so that no worker gets all tasks.
 const CONCURRENCY: usize = 3;
 
-/// Time that a stop waits before force: the shells of the demo ignore it anyway.
+/// Time that a stop waits before it uses force. The shells of the demo ignore SIGTERM anyway.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Lease of the workers. While the servers choose another leader, which takes up to 9 s, nobody can renew: a shorter lease
-/// would make the workers stop their tasks then.
+/// Lease of the workers. The servers take up to 9 s to elect another leader, and no worker can renew its lease
+/// meanwhile. With a shorter lease, the workers would stop their tasks then.
 pub(super) const LEASE: Duration = Duration::from_secs(13);
 
-/// Longest time until a worker or the front end is ready; usually less than a second.
+/// Maximum time until a worker or the front end is ready; usually less than a second.
 const READY_MAX: Duration = Duration::from_secs(15);
 
 /// The workers and the front end.
@@ -34,7 +34,7 @@ pub(super) struct DemoWorkers {
 }
 
 impl DemoWorkers {
-    /// Starts all, and waits until they are ready.
+    /// Starts all processes, and waits until they are ready.
     pub(super) async fn start(
         launcher: &DemoLauncher,
         files: &DemoFiles,
@@ -53,7 +53,7 @@ impl DemoWorkers {
             let args = args.iter().map(|arg| (*arg).to_owned());
             launcher.start(name, &launcher.allstop, args.chain(shared.iter().cloned()))
         };
-        // It makes the streams.
+        // The front end creates the streams.
         let mut front = start("front end", &["serve", "--listen", "127.0.0.1:0"])?;
         front.started().await?;
         let address = front.line("listening on ", READY_MAX).await?;
@@ -80,7 +80,7 @@ impl DemoWorkers {
         })
     }
 
-    /// Place of the worker whose tree has this process.
+    /// Index of the worker whose tree contains this process.
     pub(super) async fn of_process(&self, pid: u32) -> Option<usize> {
         for (at, worker) in self.workers.iter().enumerate() {
             let tree = worker.tree().await;

@@ -1,4 +1,4 @@
-//! Questions, and what is typed where they stand.
+//! Tests of questions, and of the text that is typed while a question is open.
 
 use super::*;
 
@@ -56,7 +56,7 @@ fn commands_work_where_a_question_stands() {
 
 const HELD: &str = "no question is open: Enter sends it as a message";
 
-/// A word that answers, sent just after the question was over.
+/// The user sends an answer just after the question was closed.
 #[test]
 fn an_answer_that_comes_too_late_is_no_message_at_once() {
     for word in ["y", "Yes", "a", "n", "no", "always", "no, not that", "v"] {
