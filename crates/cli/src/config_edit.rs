@@ -1,4 +1,4 @@
-//! Changes of the user's configuration file: comments and order stay, and a change that would not be valid is not written.
+//! Edits the user's configuration file. An edit keeps comments and order, and an invalid result is never written.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -11,10 +11,10 @@ use toml_edit::DocumentMut;
 
 use crate::error::CliError;
 
-/// Changes a configuration file; one that does not exist is made.
+/// Edits a configuration file, and creates it if it does not exist.
 ///
 /// # Errors
-/// If the file is not valid before or after the change, or cannot be written.
+/// If the file is invalid before or after the change, or cannot be written.
 pub(crate) fn edit(
     path: &Path,
     change: impl FnOnce(&mut DocumentMut) -> Result<(), CliError>,
@@ -31,14 +31,14 @@ pub(crate) fn edit(
     write(path, &document.to_string())
 }
 
-/// Writes a configuration file as a whole: a reader sees the old one or the new one.
+/// Replaces a configuration file atomically: a reader sees either the old file or the new one.
 ///
 /// # Errors
-/// If the text is not a valid configuration, or cannot be written.
+/// If the text is an invalid configuration, or cannot be written.
 pub(crate) fn write(path: &Path, text: &str) -> Result<(), CliError> {
     Config::parse(path, text)?;
     let failed = || format!("{} cannot be written", path.display());
-    // A link, such as one into a repository of such files, stays a link.
+    // A symbolic link, for example into a dotfiles repository, stays a link.
     let path: PathBuf = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::DirBuilder::new()
@@ -57,7 +57,7 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<(), CliError> {
 }
 
 fn write_new(path: &Path, new: &Path, text: &str) -> io::Result<()> {
-    // It may hold keys, in the headers of a server.
+    // The file may contain keys, in the headers of an MCP server.
     let mut options = fs::OpenOptions::new();
     let mut file = options.write(true).create_new(true).mode(0o600).open(new)?;
     file.write_all(text.as_bytes())?;

@@ -1,31 +1,31 @@
-//! Signals, the run's deadline and the end of the process: decided here, synchronously, without a runtime.
+//! Decides on signals, the run's deadline and the end of the process, synchronously and without a runtime.
 //!
 //! Invariants:
-//! 1. The first cause decides the exit code, whatever follows.
-//! 2. From the first cause on there is one moment at which the process exits. It is computed once, every wait on the way
-//!    out has what is left of it, and each further event only brings it nearer.
+//! 1. The first cause determines the exit code, regardless of later events.
+//! 2. From the first cause on, there is exactly one time at which the process exits. This time is computed once. Every
+//!    wait during the shutdown gets the time left until then, and later events can only bring the exit forward.
 
 use std::time::{Duration, Instant};
 
 use allstop_core::{Cause, CauseKind, StopReason};
 use allstop_scope::FORCE_MAX;
 
-/// A second Ctrl-C is answered within this: a tenth of a second for the force and its account, the rest for output.
+/// Limit for the response to a second Ctrl-C: a tenth of a second for the force and its receipt, the rest for output.
 const AT_ONCE: Duration = Duration::from_millis(150);
 
-/// Rest of the last second, for output and for the exit itself.
+/// Part of the last second that is reserved for output and for the exit itself.
 const EXIT_MAX: Duration = Duration::from_millis(150);
 
 /// Time that a stop may take after the grace.
 const STOP_MAX: Duration = FORCE_MAX.saturating_sub(EXIT_MAX);
 
-/// Time for the force and its account where something still runs at the very end.
+/// Time before the exit at which the remaining work is forced: enough for the force and its receipt.
 const LAST_FORCE: Duration = Duration::from_millis(300);
 
-/// Time for which that is asked to end before.
+/// Time between the request to end and that last force.
 const LAST_ASK: Duration = Duration::from_millis(300);
 
-/// Time for output once the moment of the exit has come.
+/// Time for output after the exit time is reached.
 pub(crate) const OUTPUT_WAIT_LAST: Duration = Duration::from_millis(30);
 
 /// A signal that ends runs.
@@ -50,24 +50,24 @@ impl EndSignal {
     }
 }
 
-/// Signals within this time count as one: `timeout` and a closing terminal signal the process and then its group. Nobody
-/// presses Ctrl-C twice in a tenth of a second.
+/// Signals within this time count as one, because `timeout` and a closing terminal signal the process and then its
+/// group. No user presses Ctrl-C twice in a tenth of a second.
 pub(crate) const ONE_SIGNAL: Duration = Duration::from_millis(100);
 
 /// Next step of the process.
 #[derive(Debug, PartialEq)]
 pub(crate) enum ControlEffect {
-    /// Nothing new.
+    /// No action.
     Nothing,
-    /// Stop, with this cause.
+    /// Stop with this cause.
     Stop(Cause),
-    /// Force what is being stopped, because of this.
+    /// Force the running stop, for this cause.
     Force(Cause),
-    /// Exit with what is known.
+    /// Exit with the results so far.
     Exit,
 }
 
-/// Progress of a process on its way out.
+/// State of the process shutdown.
 #[derive(Debug)]
 pub(crate) struct Control {
     grace: Duration,
@@ -77,7 +77,7 @@ pub(crate) struct Control {
     exit_at: Option<Instant>,
 }
 
-/// The deadline of the whole run.
+/// Deadline of the whole run.
 #[derive(Debug, Clone, Copy)]
 struct Timeout {
     limit: Duration,
@@ -85,7 +85,7 @@ struct Timeout {
 }
 
 impl Control {
-    /// A process that nobody has stopped.
+    /// State of a process without a stop request.
     pub(crate) fn new(grace: Duration) -> Self {
         Self {
             grace,
@@ -96,7 +96,7 @@ impl Control {
         }
     }
 
-    /// Sets the grace, for stops that begin later.
+    /// Sets the grace for stops that begin later.
     pub(crate) fn set_grace(&mut self, grace: Duration) {
         self.grace = grace;
     }
@@ -106,8 +106,8 @@ impl Control {
         self.grace
     }
 
-    /// Sets the deadline of the run, which counts from the start of the process. One that is too far away for the clock is
-    /// none.
+    /// Sets the deadline of the run, which counts from the start of the process. A deadline beyond the range of the
+    /// clock is ignored.
     pub(crate) fn set_timeout(&mut self, started: Instant, limit: Option<Duration>) {
         self.timeout = limit.and_then(|limit| {
             let at = started.checked_add(limit)?;
@@ -121,7 +121,7 @@ impl Control {
         Some((at, format!("run deadline of {limit:?}")))
     }
 
-    /// A signal came.
+    /// Handles a signal.
     pub(crate) fn signal(&mut self, signal: EndSignal, now: Instant) -> ControlEffect {
         let is_same = |(_, at): (EndSignal, Instant)| now < at + ONE_SIGNAL;
         if self.signalled.is_some_and(is_same) {
@@ -135,27 +135,27 @@ impl Control {
         self.stop(signal.cause(), now)
     }
 
-    /// A stop begins that no signal has asked for: a deadline's. The first cause stands.
+    /// Begins a stop without a signal, such as a deadline's. An earlier cause is kept as the first cause.
     pub(crate) fn stop(&mut self, cause: Cause, now: Instant) -> ControlEffect {
         self.end(now);
         self.first.get_or_insert_with(|| cause.clone());
         ControlEffect::Stop(cause)
     }
 
-    /// The process begins to end by itself: what follows is bounded too.
+    /// Begins the regular end of the process, and bounds the rest of the shutdown.
     pub(crate) fn end(&mut self, now: Instant) {
         if self.exit_at.is_none() {
             self.exit_by(now.checked_add(self.grace.saturating_add(STOP_MAX)));
         }
     }
 
-    /// When the stop that is under way uses force.
+    /// Time at which the running stop uses force.
     pub(crate) fn force_at(&self) -> Option<Instant> {
         self.exit_at?.checked_sub(STOP_MAX)
     }
 
-    /// On a way out that nobody has hurried: when what still runs is asked to end, and when it is forced, so that there is
-    /// time to see it gone.
+    /// Times at which the remaining work is asked to end and then forced, if no signal hurries the shutdown. Both leave
+    /// enough time to observe that the work has ended.
     pub(crate) fn last_moments(&self) -> Option<(Instant, Instant)> {
         let exit_at = self.exit_at?;
         let force_at = exit_at.checked_sub(LAST_FORCE)?;
@@ -169,12 +169,12 @@ impl Control {
         };
     }
 
-    /// Time of the next step without a signal: [`Control::on_clock`].
+    /// Time of the next call of [`Control::on_clock`] if no signal arrives.
     pub(crate) fn next_moment(&self) -> Option<Instant> {
         self.exit_at.or(self.timeout.map(|timeout| timeout.at))
     }
 
-    /// The clock has come to [`Control::next_moment`].
+    /// Handles the time [`Control::next_moment`].
     pub(crate) fn on_clock(&mut self, now: Instant) -> ControlEffect {
         if let Some(at) = self.exit_at {
             return if now >= at {
@@ -191,12 +191,12 @@ impl Control {
         }
     }
 
-    /// Cause of the stop of the process; `None`: no stop was requested.
+    /// Cause of the stop of the process; `None` if no stop was requested.
     pub(crate) fn cause(&self) -> Option<&Cause> {
         self.first.as_ref()
     }
 
-    /// The stop reason of what was stopped before it could say one.
+    /// Stop reason for a run that was stopped before it reported one.
     pub(crate) fn stop_reason(&self) -> StopReason {
         let reason = self
             .first
@@ -205,7 +205,7 @@ impl Control {
         reason.unwrap_or(StopReason::Cancelled)
     }
 
-    /// The exit code for this reason. SIGHUP shares its reason with SIGTERM, but not its code.
+    /// Exit code for this reason. SIGHUP shares its reason with SIGTERM, but has a different code.
     pub(crate) fn exit_code(&self, reason: StopReason) -> u8 {
         match (self.signalled, reason) {
             (Some((EndSignal::HangUp, _)), StopReason::Shutdown) => 129,
@@ -213,7 +213,7 @@ impl Control {
         }
     }
 
-    /// Time until the exit, for output at least [`OUTPUT_WAIT_LAST`].
+    /// Time until the exit, at least [`OUTPUT_WAIT_LAST`] for output.
     pub(crate) fn time_left(&self, now: Instant) -> Duration {
         let left = self.exit_at.map(|at| at.saturating_duration_since(now));
         left.unwrap_or_default().max(OUTPUT_WAIT_LAST)
@@ -280,7 +280,7 @@ mod tests {
         control.set_timeout(now, Some(Duration::from_secs(1)));
         let at = now + Duration::from_secs(1);
         assert_eq!(control.next_moment(), Some(at));
-        // However late the clock is looked at, the time counts from the deadline.
+        // The time counts from the deadline, even if the clock is read late.
         let ControlEffect::Stop(cause) = control.on_clock(at + Duration::from_millis(40)) else {
             panic!("the deadline stops");
         };

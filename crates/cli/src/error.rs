@@ -1,4 +1,4 @@
-//! Failure of a command: one line, a hint if there is one, and the exit code.
+//! Failure of a command: one line, an optional hint, and the exit code.
 
 use std::io;
 use std::path::Path;
@@ -12,16 +12,16 @@ use crate::shell_quote::quoted;
 /// Failure of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CliError {
-    /// One line.
+    /// A single line.
     pub(crate) message: String,
-    /// The remedy; may be several lines.
+    /// The remedy, possibly several lines.
     pub(crate) hint: Option<String>,
     /// 2 for a usage error, 1 for a failure.
     pub(crate) code: u8,
 }
 
 impl CliError {
-    /// Wrong flags or configuration: nothing ran.
+    /// Error for invalid flags or configuration; no work was started.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -30,7 +30,7 @@ impl CliError {
         }
     }
 
-    /// Something that this program was built without.
+    /// Error for a feature that this binary was built without.
     pub(crate) fn not_built(subject: &str, feature: &str) -> Self {
         Self::usage(format!(
             "{subject}: this program was built without the feature `{feature}`"
@@ -40,7 +40,7 @@ impl CliError {
         ))
     }
 
-    /// A failure.
+    /// Error for a failure at run time.
     pub(crate) fn failure(message: impl Into<String>) -> Self {
         Self {
             code: 1,
@@ -48,14 +48,15 @@ impl CliError {
         }
     }
 
-    /// The same, with what to do about it.
+    /// Adds the remedy.
     #[must_use]
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// A file that a flag names and that cannot be written. `what` it is for, such as `the output`.
+    /// Error for a file that a flag names and that cannot be written. `what` describes its purpose, such as `the
+    /// output`.
     pub(crate) fn unwritable(flag: &str, what: &str, path: &Path, error: &io::Error) -> Self {
         let folder = path
             .parent()
@@ -85,7 +86,7 @@ impl CliError {
         .hint(hint)
     }
 
-    /// The envelope of a run that this kept from starting, as JSON. Wrong usage has none.
+    /// Envelope (JSON) of a run that failed to start because of this error. Usage errors have no envelope.
     pub(crate) fn envelope(&self) -> Option<String> {
         if self.code == 2 {
             return None;
@@ -126,7 +127,7 @@ impl From<anyhow::Error> for CliError {
 mod tests {
     use super::*;
 
-    /// It said `entity not found`, which is neither the file nor the folder, and named no flag.
+    /// Regression: the message was `entity not found`, without the file, the folder or the flag.
     #[test]
     fn a_file_that_cannot_be_written_has_its_flag_and_its_remedy() {
         let problem = |kind: io::ErrorKind| {

@@ -1,7 +1,8 @@
 //! The end of the process: its exit code, and the wait for the readers of its output.
 //!
-//! If nothing bounds the exit, a reader may be as slow as it likes, as with any other command: a pager is read for
-//! minutes. A signal ends that wait. Output that is lost in the end is said on standard error, and is a failure.
+//! If no stop and no deadline bounds the exit, the wait for a slow reader is unlimited, as with any other command:
+//! users leave a pager open for minutes. A signal ends that wait. Lost output is reported on standard error and counts
+//! as a failure.
 
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
@@ -12,17 +13,17 @@ use futures::FutureExt as _;
 use crate::error::CliError;
 use crate::host::ProcessHost;
 
-/// Interval at which a wait for the reader looks for a signal.
+/// Interval at which the wait for a reader checks for a signal.
 const READER_LOOK: Duration = Duration::from_millis(50);
 
-/// Time for standard error to take the last line, if standard output has lost something.
+/// Time to write the last line to standard error, if standard output lost data.
 const LAST_LINE_WAIT_MAX: Duration = Duration::from_millis(50);
 
 /// End of the process: its exit code and the wait for output.
 #[derive(Debug)]
 pub(crate) struct Exit {
     pub(crate) code: u8,
-    /// Limit of the wait for output, if a stop or a deadline has set one.
+    /// Limit of the wait for output, if a stop or a deadline sets one.
     pub(crate) output_wait: Option<Duration>,
 }
 
@@ -56,7 +57,7 @@ impl Exit {
     }
 }
 
-/// Waits until all output is read, a signal comes, or that moment.
+/// Waits until all output is read, a signal arrives, or the given time is reached.
 async fn flush_to_reader(host: &ProcessHost, until: Option<Instant>) -> OutputFlush {
     let output = &host.output;
     let mut signals = host.signals().ok();
@@ -70,12 +71,12 @@ async fn flush_to_reader(host: &ProcessHost, until: Option<Instant>) -> OutputFl
         if !is_blocked || is_signalled || left.is_some_and(|left| left <= READER_LOOK) {
             return flushed;
         }
-        // Lets the signals in.
+        // Lets the runtime deliver signals.
         tokio::task::yield_now().await;
     }
 }
 
-/// The failure that lost output is. A reader that closes its pipe has read enough.
+/// The failure to report for lost output. A closed pipe is no failure, because the reader wanted no more.
 fn lost_output(stdout: FlushResult, host: &ProcessHost) -> Option<CliError> {
     let name = match &host.output_file {
         Some(path) => format!("the output `{}`", path.display()),

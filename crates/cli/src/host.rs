@@ -1,4 +1,5 @@
-//! Environment, home, folders, runtimes and output of the process. Nothing else reads the environment, but for clap.
+//! Environment, home, folders, runtimes and output of the process. Apart from clap, only this module reads the
+//! environment.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -22,22 +23,22 @@ use crate::project_trust::TrustStore;
 use crate::serve::cluster::names_servers;
 use crate::signals::{EndSignals, InheritedSignals};
 
-/// The first argument of a process that keeps a shell's tree together. Not for people, so not in the help.
+/// First argument of a keeper process, which keeps a shell's process tree together. Internal, so hidden in the help.
 pub(crate) const KEEPER_COMMAND: &str = "__keeper";
 
-/// Threads for work. Tools that block their thread must not hold up others, and the engine has its own thread.
+/// Number of work threads. Tools that block their thread must not delay others, and the engine has its own thread.
 const WORK_THREADS_MIN: usize = 4;
 
 /// Environment of the process.
 #[derive(Debug)]
 pub(crate) struct ProcessHost {
-    /// When the process started: `--timeout` counts from here.
+    /// Start time of the process, from which `--timeout` counts.
     pub(crate) started: Instant,
     /// Signal settings from the parent process.
     signals: InheritedSignals,
     /// Standard output and standard error.
     pub(crate) output: OutputStreams,
-    /// File that is standard output by `--output`.
+    /// File that replaces standard output because of `--output`.
     pub(crate) output_file: Option<PathBuf>,
     /// Terminal settings from the environment.
     pub(crate) terminal: Environment,
@@ -45,19 +46,20 @@ pub(crate) struct ProcessHost {
     pub(crate) folder: PathBuf,
     /// Folder of the sockets for stops from other terminals.
     pub(crate) sockets: SocketFolder,
-    /// Signals, the last moment, what is shown: on the main thread, with its own clock, so that nothing that keeps
-    /// the other threads busy can hold up the exit.
+    /// Runtime of the main thread, for signals, the exit time and the views. The main thread has its own clock, so a
+    /// busy thread elsewhere cannot delay the exit.
     main: Runtime,
-    /// Engines and ladders: two threads, so that an engine that computes does not hold up a ladder.
+    /// Runtime of engines and ladders. Two threads, so an engine that computes does not delay a ladder.
     control: Runtime,
-    /// Tools, hooks: whatever may block its thread.
+    /// Runtime of tools and hooks, which may block their threads.
     work: Runtime,
-    /// Keepers of shells, which are this very program. What one that is killed leaves behind falls to this process.
+    /// Keepers of shells, which run this same program. If a keeper is killed, this process takes over the remaining
+    /// processes.
     pub(crate) keepers: Arc<Keepers>,
 }
 
 impl ProcessHost {
-    /// The process, with this file in place of standard output.
+    /// The host of this process. The file, if any, replaces standard output.
     pub(crate) fn of_process(
         signals: InheritedSignals,
         output_file: Option<&Path>,
@@ -102,10 +104,10 @@ impl ProcessHost {
         })
     }
 
-    /// Takes the signals over that end runs.
+    /// Installs handlers for the signals that end runs.
     ///
     /// # Errors
-    /// If there are no descriptors left.
+    /// If no file descriptor is free.
     pub(crate) fn signals(&self) -> anyhow::Result<EndSignals> {
         EndSignals::install(self.signals)
     }
@@ -115,7 +117,7 @@ impl ProcessHost {
         self.main.block_on(command)
     }
 
-    /// Runtimes, clocks and containment for a tree of scopes: a keeper for each shell.
+    /// Runtimes, clocks and containment for a tree of scopes. Each shell gets a keeper.
     pub(crate) fn scopes(&self) -> RootOptions {
         let _inside = self.control.enter();
         RootOptions {
@@ -126,25 +128,25 @@ impl ProcessHost {
         }
     }
 
-    /// The file of this program.
+    /// Path of this program.
     ///
     /// # Errors
-    /// If the system does not tell it.
+    /// If the system does not provide it.
     pub(crate) fn program() -> anyhow::Result<PathBuf> {
         std::env::current_exe().context("cannot find the file of this program")
     }
 
-    /// This process, for the log.
+    /// Identity of this process, for the log.
     pub(crate) fn owner() -> Option<ProcessIdentity> {
         identity_of(std::process::id())
     }
 
-    /// Finds keys by the name of the variable in which people keep them.
+    /// Looks up keys by the name of their environment variable.
     pub(crate) fn keys() -> KeyLookup {
         Arc::new(Self::text_variable)
     }
 
-    /// A folder as people write it: below the home folder with `~`.
+    /// Shortens a folder below the home folder to `~`.
     pub(crate) fn below_home(folder: &str) -> String {
         let home = Self::text_variable("HOME").filter(|home| home.starts_with('/') && home != "/");
         let below = home.and_then(|home| folder.strip_prefix(home.trim_end_matches('/')));
@@ -160,8 +162,9 @@ impl ProcessHost {
         (!value.is_empty()).then_some(value)
     }
 
-    /// The variables that look like secrets: commands that a model runs, and MCP servers, do not inherit them.
-    /// The `configured` ones hold keys whatever they are called, and our own URL may have one in its query.
+    /// Environment variables that look like secrets. Commands of the model and MCP servers do not inherit them. The
+    /// `configured` variables hold keys regardless of their names, and `ALLSTOP_BASE_URL` may contain a key in its
+    /// query.
     pub(crate) fn secret_variables(configured: &[&str]) -> Vec<OsString> {
         let is_secret = |name: &OsString, value: &OsString| {
             is_secret_variable(name, value)
@@ -179,26 +182,26 @@ impl ProcessHost {
             .collect()
     }
 
-    /// The configuration file that is read where none is named. It is the user's own.
+    /// The user's own configuration file, used if no flag names one.
     pub(crate) fn config_file() -> Option<PathBuf> {
         Self::config_path().filter(|file| file.exists())
     }
 
-    /// Path of the user's configuration file, whether or not it exists; `None` without a home.
+    /// Path of the user's configuration file, even if it does not exist; `None` without a home.
     pub(crate) fn config_path() -> Option<PathBuf> {
         Some(home_folder("XDG_CONFIG_HOME", ".config")?.join("allstop/allstop.toml"))
     }
 
-    /// The answers about the configurations of projects.
+    /// The stored trust decisions about project configurations.
     ///
     /// # Errors
-    /// If there is no place for them.
+    /// If no data folder can be determined.
     pub(crate) fn project_trust() -> Result<TrustStore, CliError> {
         Ok(TrustStore::new(data_folder()?.join("trusted")))
     }
 
-    /// Path of the store: from the flag, else from the configuration, else in the user's own folder, which
-    /// is made if it is not there.
+    /// Path of the store: from the flag, else from the configuration, else in the user's own folder, which is created
+    /// if it is missing.
     pub(crate) fn store(
         flag: &StoreArgs,
         configured: Option<PathBuf>,
@@ -209,7 +212,7 @@ impl ProcessHost {
                     "name a file: --store sessions.db; `serve`, `worker` and `workers` take servers of NATS",
                 ));
             }
-            // What is recorded of it must still be found from another folder.
+            // Records contain this path, which must stay valid in other folders.
             let path = std::path::absolute(&path).unwrap_or(path);
             return Ok(StoreChoice::Sqlite(path));
         }
@@ -220,7 +223,7 @@ impl ProcessHost {
         Ok(StoreChoice::Sqlite(folder.join("store.db")))
     }
 
-    /// Path for output that is too long for memory: beside the store.
+    /// Folder for output that is too long for memory, next to the store.
     pub(crate) fn spill_folder(store: &StoreChoice) -> PathBuf {
         match store {
             StoreChoice::Sqlite(path) => {
@@ -234,7 +237,7 @@ impl ProcessHost {
         }
     }
 
-    /// Tells a person something beside the answer.
+    /// Prints a note to standard error.
     pub(crate) fn note(&self, text: &str) {
         let stderr = self.output.stderr();
         let style = self.terminal.style(stderr.is_terminal());
@@ -242,7 +245,7 @@ impl ProcessHost {
         stderr.lines(text, OutputPriority::Must);
     }
 
-    /// Tells a person what went wrong.
+    /// Prints an error to standard error.
     pub(crate) fn tell(&self, problem: &CliError) {
         let stderr = self.output.stderr();
         let style = self.terminal.style(stderr.is_terminal());
@@ -251,7 +254,7 @@ impl ProcessHost {
     }
 }
 
-/// Names of the environment variables that begin so.
+/// Names of the environment variables with this prefix.
 pub(crate) fn variables_with_prefix(prefix: &str) -> Vec<OsString> {
     #[expect(
         clippy::disallowed_methods,
@@ -284,7 +287,7 @@ fn data_folder() -> Result<PathBuf, CliError> {
         })
 }
 
-/// A folder of the user: the one that this variable names, else this one below the home folder.
+/// A folder of the user: the value of the variable, else the given path below the home folder.
 fn home_folder(named_by: &str, below_home: &str) -> Option<PathBuf> {
     let absolute = |name: &str| {
         variable(name)

@@ -1,5 +1,5 @@
-//! Messages that the output threads cannot print: a start without room for them, and panics. As everywhere, text from
-//! outside cannot drive the terminal.
+//! Prints messages if the output threads cannot: a failed start without resources for them, and panics. As everywhere,
+//! untrusted text cannot control the terminal.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::Write as _;
@@ -9,10 +9,10 @@ use allstop_terminal::{escape, restore_held_terminal};
 
 use crate::error::CliError;
 
-/// The exit code of a panic, as the language has it.
+/// Exit code of a panic, as defined by Rust.
 const PANICKED: u8 = 101;
 
-/// Prints why nothing runs where not even the output can be had. Returns the exit code.
+/// Prints the error of a start that failed before output was available. Returns the exit code.
 pub(crate) fn print_start_error(problem: &CliError, wants_envelope: bool) -> u8 {
     if let Some(envelope) = problem.envelope().filter(|_| wants_envelope) {
         drop(writeln!(std::io::stdout(), "{}", escape::json(&envelope)));
@@ -24,14 +24,14 @@ pub(crate) fn print_start_error(problem: &CliError, wants_envelope: bool) -> u8 
     problem.code
 }
 
-/// Makes a panic of the main thread the end of the process, with a report or with what is said `instead` of one. Unwinding
-/// would wait for threads that may never end: those of a runtime that could not start all of them.
+/// Exits the process if the calling main thread panics. Calls `instead` if it is set, else prints a panic report.
+/// Unwinding would wait for threads that may never end, such as those of a partly started runtime.
 pub(crate) fn exit_when_this_thread_panics(instead: Option<Box<dyn Fn() -> u8 + Send + Sync>>) {
     let main = std::thread::current().id();
     std::panic::set_hook(Box::new(move |panic| {
         let is_main = std::thread::current().id() == main;
         if is_main {
-            // Nothing is dropped on this way out.
+            // This exit runs no destructors.
             restore_held_terminal();
         }
         let code = match &instead {
@@ -52,7 +52,7 @@ pub(crate) fn exit_when_this_thread_panics(instead: Option<Box<dyn Fn() -> u8 + 
     }));
 }
 
-/// The report of the language, escaped: a panic often quotes the text that it fell over.
+/// Prints Rust's panic report, escaped, because a panic message often quotes untrusted input.
 fn report(panic: &PanicHookInfo<'_>) {
     let thread = std::thread::current();
     let name = thread.name().unwrap_or("<unnamed>");

@@ -1,4 +1,4 @@
-//! The log for people who look for a fault: `ALLSTOP_LOG=debug`, to standard error.
+//! Log for debugging on standard error: `ALLSTOP_LOG=debug`.
 
 use tracing_subscriber::EnvFilter;
 
@@ -6,10 +6,10 @@ use allstop_terminal::OutputQueue;
 
 use crate::host;
 
-/// Variable with the filter: `info`, `debug`, `allstop_agent=trace` …
+/// Environment variable with the filter: `info`, `debug`, `allstop_agent=trace` …
 const VARIABLE: &str = "ALLSTOP_LOG";
 
-/// Libraries that log whole requests and errors, in which keys can be.
+/// Libraries that log whole requests and errors, which can contain keys.
 const NEVER: &str = "hyper=off,hyper_util=off,reqwest=off";
 
 /// Logs to this queue if [`VARIABLE`] is set.

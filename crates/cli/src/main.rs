@@ -1,4 +1,5 @@
-//! The `allstop` command: the only reader of environment and home, and the only one that exits.
+//! The `allstop` command. Only this crate reads the environment and the home folder, and only this crate exits the
+//! process.
 #![cfg_attr(
     not(feature = "nats"),
     allow(
@@ -96,18 +97,18 @@ fn main() -> ExitCode {
     std::process::exit(i32::from(code))
 }
 
-/// Keeps the environment that this process was started with from the commands that it runs: they are of the same user,
-/// and would read the secrets in `/proc/PID/environ`, which from here on belongs to root. It costs core dumps and
-/// debuggers of the same user. What is executed from here can be read again, so a keeper does the same.
+/// Hides the environment of this process from the commands that it runs. They run as the same user and could read the
+/// secrets in `/proc/PID/environ`; after this call that file belongs to root. The cost: no core dumps, and no debuggers
+/// of the same user. An executed program is readable again, so a keeper calls this too.
 fn hide_environment() {
-    // Where the kernel cannot, the variables that commands inherit are still without secrets.
+    // If the kernel does not support this, the environment that commands inherit is still free of secrets.
     #[cfg(target_os = "linux")]
     let _refused =
         rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
 }
 
-/// Makes a write beyond the limit of a file's size fail as one on a full disk does, instead of killing this process
-/// before it has said a word. With a handler, and not ignored: what this process starts has the default again.
+/// Makes a write beyond the file size limit fail like a write to a full disk, instead of killing this process without a
+/// message. A handler is used instead of ignoring the signal, so child processes get the default again.
 fn outlive_file_limit() {
     let beyond = rustix::process::Signal::XFSZ.as_raw();
     // If the handler cannot be installed, SIGXFSZ kills the process as usual.

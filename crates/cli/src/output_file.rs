@@ -1,4 +1,4 @@
-//! `--output FILE`: the file takes the place of standard output, as with a redirection of the shell.
+//! `--output FILE`: the file replaces standard output, as with a redirection of the shell.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -11,15 +11,15 @@ use rustix::io::Errno;
 
 use crate::error::CliError;
 
-/// Time that a named pipe has to get a reader: one that was started together with this process.
+/// Time for a named pipe to get a reader, which may have been started together with this process.
 const READER_WAIT_MAX: Duration = Duration::from_secs(1);
-/// Interval between two looks for it.
+/// Interval between two attempts to open the pipe.
 const READER_LOOK: Duration = Duration::from_millis(10);
 
-/// Makes this file standard output. Call it before anything uses that.
+/// Makes this file standard output. Call this function before any output.
 ///
 /// # Errors
-/// If the file cannot be written. Nothing has been written then.
+/// If the file cannot be opened for writing. Nothing is written in that case.
 pub(crate) fn redirect_stdout(path: &Path) -> Result<(), CliError> {
     let file = open_with_reader(path).map_err(|error| {
         let problem = CliError::unwritable("--output", "the output", path, &error);
@@ -32,7 +32,7 @@ pub(crate) fn redirect_stdout(path: &Path) -> Result<(), CliError> {
         .map_err(|error| CliError::failure(format!("cannot redirect standard output: {error}")))
 }
 
-/// Opens a file. A named pipe without a reader gets some time, because opening it would wait for ever.
+/// Opens a file. Retries a named pipe without a reader for a limited time, because a blocking open would wait for ever.
 fn open_with_reader(path: &Path) -> io::Result<File> {
     let until = Instant::now() + READER_WAIT_MAX;
     loop {

@@ -1,8 +1,9 @@
-//! Answers of a person about the configurations of projects, remembered by path and content.
+//! Stored trust decisions about project configurations, by path and content.
 //!
-//! Each answer is a small file in the folder of the store. Its name is the hash of the folder and the content, so a changed
-//! file has no answer, and neither has a copy in another folder, where `./check.sh` is another file. An answer about a
-//! path takes the place of the one before: a file that goes back to an earlier content is asked about again.
+//! Each answer is a small file in the data folder. Its name is the hash of the path and the content of the project
+//! file. A changed file therefore has no answer. Neither has a copy in another folder, where `./check.sh` is a
+//! different file. A new answer for a path replaces the earlier one, so a file that returns to an earlier content needs
+//! a new answer.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -14,34 +15,34 @@ use allstop_runtime::config::ProjectFile;
 use rustix::fs::OFlags;
 use sha2::{Digest as _, Sha256};
 
-/// Bytes of an answer that are read: a word and a path.
+/// Limit for reading an answer, in bytes: an answer is a word and a path.
 const ANSWER_BYTES_MAX: u64 = 16 * 1024;
 
-/// Answer of a person about one content of one file.
+/// A user's answer about one content of one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TrustAnswer {
     Trusted,
     Refused,
 }
 
-/// Remembered answers.
+/// Stored answers.
 #[derive(Debug, Clone)]
 pub(crate) struct TrustStore {
     folder: PathBuf,
 }
 
 impl TrustStore {
-    /// The answers in this folder, which may not exist yet.
+    /// Uses this folder, which may not exist yet.
     pub(crate) fn new(folder: PathBuf) -> Self {
         Self { folder }
     }
 
-    /// The folder.
+    /// Folder of the answers.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The answer about this content of the file; `None` if a person has to be asked.
+    /// The answer about this content of the file; `None` if the user has to be asked.
     pub(crate) fn answer(&self, file: &ProjectFile) -> Option<TrustAnswer> {
         let text = read_answer(&self.path(file)).ok()?;
         match text.split(|byte| *byte == b'\n').next()? {
@@ -51,10 +52,10 @@ impl TrustStore {
         }
     }
 
-    /// Remembers an answer, and forgets earlier ones about the path.
+    /// Stores an answer, and removes earlier answers about the path.
     ///
     /// # Errors
-    /// If it cannot be written, or an earlier one cannot be removed.
+    /// If the answer cannot be written, or an earlier answer cannot be removed.
     pub(crate) fn remember(&self, file: &ProjectFile, answer: TrustAnswer) -> io::Result<()> {
         DirBuilder::new()
             .recursive(true)
@@ -67,7 +68,7 @@ impl TrustStore {
         };
         let mut text = Vec::from(format!("{word}\n"));
         text.extend(file.path.as_os_str().as_bytes());
-        // One short write: a reader sees all of it, or a file without an answer.
+        // One short write: a reader sees all of it, or an empty file, which is no answer.
         OpenOptions::new()
             .write(true)
             .create(true)
@@ -77,7 +78,7 @@ impl TrustStore {
             .write_all(&text)
     }
 
-    /// Forgets all answers about a path. Returns their number. What is no answer is left alone.
+    /// Removes all answers about a path. Returns their number. Other files are left alone.
     ///
     /// # Errors
     /// If the folder cannot be read, or an answer cannot be removed.
@@ -117,7 +118,7 @@ impl TrustStore {
     }
 }
 
-/// Reads a file of an answer. Anything else that has its name is neither waited for nor read without end.
+/// Reads an answer file. Never waits for a named pipe or follows a link, and rejects anything but a regular file.
 fn read_answer(path: &Path) -> io::Result<Vec<u8>> {
     let no_wait = OFlags::NONBLOCK | OFlags::NOFOLLOW;
     let flags = i32::try_from(no_wait.bits()).map_err(io::Error::other)?;
@@ -187,7 +188,7 @@ mod tests {
         }
     }
 
-    /// A named pipe was waited for, and a folder kept the answers of others from being forgotten.
+    /// Regression: a named pipe blocked the read, and a folder prevented the removal of other answers.
     #[test]
     fn what_is_no_answer_holds_up_nothing() {
         let place = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
-//! Resources that the process needs before it starts anything: threads and descriptors.
+//! Checks the resources that the process needs to start: threads and descriptors.
 //!
-//! All of it is taken at once and given back: if something is missing, one message says so, instead of the first part
-//! that happens to fail. A runtime panics where another process takes the last ones in between.
+//! The check takes all of them at once and releases them again. A shortage is then reported in one message, instead of
+//! by the first part that happens to fail. A runtime still panics if another process takes the last ones in between.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,20 +10,20 @@ use parking_lot::Mutex;
 
 use crate::error::CliError;
 
-/// Descriptors for two runtimes, signals, output and a store, with some to spare for a shell.
+/// Descriptors for two runtimes, signals, output and a store, with a reserve for a shell.
 const FILES_MIN: usize = 24;
 
-/// Threads for the runtimes, the writers and the store, with some to spare for tools.
+/// Threads for the runtimes, the writers and the store, with a reserve for tools.
 const THREADS_MIN: usize = 12;
 
-/// Bytes of stack for a thread that only waits; the system rounds it up to what it needs.
+/// Stack bytes of a thread that only waits. The system rounds this up to its minimum.
 const STACK_BYTES: usize = 16 * 1024;
 
-/// The remedy if threads are missing.
+/// Remedy for missing threads.
 const THREADS_HINT: &str =
     "raise the limit (ulimit -u, or the tasks of the container), or end other processes";
 
-/// The error if a runtime panics while it starts.
+/// Error for a runtime that panics while it starts.
 pub(crate) fn exhausted() -> CliError {
     CliError::failure("the system has no more threads or descriptors to give").hint(THREADS_HINT)
 }
@@ -47,7 +47,7 @@ fn take_files() -> io::Result<()> {
 }
 
 fn take_threads() -> io::Result<()> {
-    // All of them wait for the lock until the last one is there.
+    // Every thread waits for this lock until the last one is started.
     let gate = Mutex::new(());
     std::thread::scope(|scope| {
         let _closed = gate.lock();

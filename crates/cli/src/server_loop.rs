@@ -1,5 +1,5 @@
-//! Main loop of a server, for each protocol: the start, requests until a signal or the end of the server, the drain, the
-//! stop, and the exit with a code.
+//! Main loop of a server, for each protocol: start, requests until a signal or the end of the server, drain, stop, and
+//! exit with a code.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -16,27 +16,27 @@ use crate::start::StartFailure;
 use crate::supervise::Supervisor;
 use allstop_remote::{OwnedSessions, RemoteListener};
 
-/// A server that takes requests.
+/// A server that accepts requests.
 pub(crate) trait HostedServer {
     /// Result of the stop.
     type Report;
 
-    /// Lines on standard output: with port 0 only these name the addresses.
+    /// Lines for standard output. With port 0, only these lines contain the actual addresses.
     fn addresses(&self) -> Option<&str>;
 
-    /// File of its store, if it is one.
+    /// Path of the store, if the store is a file.
     fn store_file(&self) -> Option<PathBuf>;
 
     /// Shows a line to the operator.
     fn tell(&self, line: &str);
 
-    /// Resolves when the server ends by itself: the process then exits with code 0.
+    /// Resolves when the server ends without a signal; the process then exits with code 0.
     ///
     /// # Cancel safety
     /// Cancel safe.
     async fn ended(&mut self) -> Cause;
 
-    /// Lets running work end by itself before a stop, for a limited time.
+    /// Lets running work finish before a stop, for a limited time.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -45,20 +45,20 @@ pub(crate) trait HostedServer {
     /// Forces the stop.
     fn force(&self, cause: &Cause);
 
-    /// Stops all work within the time that is left until the exit, and closes the store.
+    /// Stops all work within the time until the exit, and closes the store.
     ///
     /// # Cancel safety
-    /// Dropping the future does not take the stop back.
+    /// Dropping the future does not revoke the stop.
     async fn stop(&self, cause: &Cause, left: Duration) -> Self::Report;
 
     /// Shows the result of the stop.
     fn report(&self, report: Self::Report);
 
-    /// Error of a server that has ended by itself, if it is one for the user.
+    /// Error of a server that ended without a signal, if the user should see one.
     fn problem(self) -> Option<CliError>;
 }
 
-/// Opens a server, and serves until it has ended or a signal comes.
+/// Opens a server, and serves until the server ends or a signal arrives.
 pub(crate) async fn run_server<S: HostedServer>(
     command: &'static str,
     host: &ProcessHost,
@@ -99,7 +99,7 @@ pub(crate) async fn run_server<S: HostedServer>(
         }
     };
     shut_down(&server, &mut supervisor, &cause, has_ended).await;
-    // A terminal that has asked for a stop gets its receipt before this process is gone.
+    // A terminal that requested a stop gets its receipt before this process exits.
     let answered = remote.answered();
     let _answered_or_late = supervisor.wait_to_exit(answered, |_| {}).await;
     match server.problem() {
@@ -115,12 +115,12 @@ async fn shut_down(
     cause: &Cause,
     has_ended: bool,
 ) {
-    // From here on all is bounded, also if the server ends by itself.
+    // From here on, all waits are bounded, even if the server ended without a signal.
     supervisor.control.end(Instant::now());
     if !has_ended {
         let is_hurried = tokio::select! {
             biased;
-            // A second signal, or the exit.
+            // A second signal, or the exit time.
             _hurry = supervisor.next() => true,
             () = server.drain(cause) => false,
         };

@@ -1,4 +1,4 @@
-//! Commands that are printed to be pasted into a shell.
+//! Commands that users copy into a shell.
 
 use std::path::{Path, PathBuf};
 
@@ -9,20 +9,20 @@ use crate::host::ProcessHost;
 use crate::shell_quote::quoted;
 use crate::short_id::short;
 
-/// The flags that a later command on the same session needs again, as a shell reads them.
+/// Quoted flags that a later command on the same session needs again.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SameFlags(String);
 
 impl SameFlags {
-    /// Those of the store.
+    /// Flags of the store.
     pub(crate) fn of_store(store: &StoreArgs) -> Self {
         let mut flags = Self::default();
         flags.path("--store", store.store.as_deref());
         flags
     }
 
-    /// Those of the store that is in use, `configured` if no flag names it. Commands that look for sessions do not take
-    /// the flags of the configuration.
+    /// Flags of the store in use: the flag's store, else the `configured` one. Commands that search for sessions do not
+    /// accept the configuration flags.
     pub(crate) fn of_used_store(
         model: &ModelArgs,
         store: &StoreArgs,
@@ -36,7 +36,7 @@ impl SameFlags {
         flags
     }
 
-    /// Those of the store, for a command in another folder.
+    /// Flags of the store, with absolute paths, for a command in another folder.
     pub(crate) fn of_store_elsewhere(model: &ModelArgs, store: &StoreArgs) -> Self {
         let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
         let mut flags = Self::default();
@@ -45,7 +45,7 @@ impl SameFlags {
         flags
     }
 
-    /// Those of the store, and those of the model that the session does not remember.
+    /// Flags of the store, and the model flags that the session does not remember.
     pub(crate) fn of_remembered(model: &ModelArgs, store: &StoreArgs) -> Self {
         let variables = ["ALLSTOP_MODEL", "ALLSTOP_BASE_URL"].map(ProcessHost::text_variable);
         if is_remembered(model, &variables) {
@@ -59,14 +59,15 @@ impl SameFlags {
         Self::of(model, store)
     }
 
-    /// Those of the model and of the store.
+    /// Flags of the model and of the store.
     fn of(model: &ModelArgs, store: &StoreArgs) -> Self {
         let mut flags = Self::default();
         if let Some(name) = &model.model {
             flags.push("--model", &quoted(name));
         }
         match &model.base_url {
-            // A password or a key may be in there: it is not printed, and only where the variable is set it is known.
+            // The URL may contain a password or a key. Only the variable's name is printed, so the command works only
+            // where the variable is set.
             Some(url) if url.contains(['@', '?']) => {
                 flags.push("--base-url", "\"$ALLSTOP_BASE_URL\"");
             }
@@ -85,7 +86,7 @@ impl SameFlags {
         flags
     }
 
-    /// Flags of the model, of the store and of the chat itself, so that it continues as it was.
+    /// Flags of the model, of the store and of the chat itself, so that the chat continues with the same settings.
     pub(crate) fn of_chat(with: &ChatWith, store: &StoreArgs) -> Self {
         let mut flags = Self::of_remembered(&with.model, store);
         if let Some(policy) = with.policy {
@@ -125,19 +126,19 @@ impl SameFlags {
         self.0.extend([" ", flag, " ", value]);
     }
 
-    /// The command that stops what runs of a session.
+    /// The command that stops the running work of a session.
     pub(crate) fn stop(&self, id: &SessionId) -> String {
         self.command(&format!("stop {}", short(id.as_str())))
     }
 
-    /// `allstop` with these words, and with the flags behind them.
+    /// The command `allstop` with these words, followed by the flags.
     pub(crate) fn command(&self, words: &str) -> String {
         format!("allstop {words}{}", self.0)
     }
 }
 
-/// True if a command that continues the session has the same model without flags for it: the session remembers the model,
-/// and no variable (of the model, of the URL) chooses another one.
+/// True if a command that continues the session uses the same model without flags: the session remembers the model, and
+/// no environment variable (model, URL) selects another one.
 fn is_remembered(args: &ModelArgs, variables: &[Option<String>; 2]) -> bool {
     let settings = SessionSettings::new(args.model.as_deref(), args.base_url.as_deref(), "");
     let is_whole = settings.model.is_some() || args.model.is_none();
@@ -220,10 +221,10 @@ mod tests {
         let plain = model("m", Some("http://x/v1"));
         assert!(is_remembered(&plain, &[None, None]));
         assert!(is_remembered(&plain, &[text("m"), text("http://x/v1")]));
-        // A variable would choose another one.
+        // A variable would select another model.
         assert!(!is_remembered(&plain, &[text("other"), None]));
         assert!(!is_remembered(&plain, &[None, text("http://y/v1")]));
-        // Not remembered: there may be a key in it.
+        // The session does not remember this URL, because it may contain a key.
         let secret = model("m", Some("http://x/v1?key=1"));
         assert!(!is_remembered(&secret, &[None, None]));
         let none = ModelArgs {

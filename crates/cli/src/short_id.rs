@@ -1,23 +1,23 @@
 //! Short forms of ids. Ids begin with the time, so their beginnings are alike; their ends are random.
 
-/// Letters of an end: enough that two ids of a store have the same one once in a million years of use, and few
-/// enough to be typed.
+/// Letters in a short id. Few enough to type, and enough that two ids of a store end alike only once in a million years
+/// of use.
 const SHORT_LETTERS: usize = 8;
-/// Letters of an id that Allstop has made itself, in ASCII.
+/// Length of an id that Allstop generates, in ASCII letters.
 const ULID_LETTERS: usize = 26;
 
-/// Word for the session that was active last.
+/// Alias for the most recently active session.
 pub(crate) const LAST: &str = "last";
 
-/// The end of an id, which is as good as all of it. An id that somebody else has made stays whole: nobody knows which
-/// part of it tells it apart.
+/// The end of an id, which identifies it. Ids from other generators stay whole, because it is unknown which part of
+/// them is unique.
 pub(crate) fn short(id: &str) -> &str {
     let is_ulid = id.len() == ULID_LETTERS && id.bytes().all(|b| b.is_ascii_alphanumeric());
     let end = id.len().saturating_sub(SHORT_LETTERS);
     id.get(end..).filter(|_| is_ulid).unwrap_or(id)
 }
 
-/// True if what was given is a part of an id, or all of it. Letters may be small or large.
+/// True if `given` is the id or a part of it. Case is ignored.
 pub(crate) fn is_meant(id: &str, given: &str) -> bool {
     let (id, given) = (id.to_ascii_uppercase(), given.to_ascii_uppercase());
     !given.is_empty() && id.contains(&given)

@@ -1,5 +1,5 @@
-//! The way out of a session, the same for `run` and `chat`: background work is detached, the session is closed, the
-//! recording is saved and the store is closed. Each wait has what is left until the exit.
+//! Shutdown of a session, for `run` and `chat`: detaches background work, closes the session, saves the recording and
+//! closes the store. Each wait is limited to the time left until the exit.
 
 use std::cell::OnceCell;
 use std::convert::Infallible;
@@ -16,8 +16,9 @@ use crate::display::to_stop;
 use crate::shell_command::SameFlags;
 use crate::supervise::Supervisor;
 
-/// Detaches all background work that runs. In words, what is not kept, and why, and what runs on: also work that was let
-/// go before an answer came. The last line says how to stop that. `flags`: those that a command on the same store needs.
+/// Detaches all running background work. Returns lines for the user: refused detachments with their reasons, and the
+/// detached work, including work that was detached before a timeout. The last line names the command that stops this
+/// work. `flags` are the flags that a command on the same store needs.
 pub(crate) async fn detach_background(
     session: &Session,
     flags: &SameFlags,
@@ -61,36 +62,37 @@ fn runs_on_in_words(work: &UnendedWork) -> String {
 pub(crate) struct SessionClosing<'a> {
     pub(crate) session: &'a Session,
     pub(crate) system: &'a System,
-    /// A store that has failed is not waited for.
+    /// True if the store failed; the shutdown then does not wait for the store.
     pub(crate) store_failed: bool,
-    /// True if running work is forced at once.
+    /// True if running work is forced immediately.
     pub(crate) force: bool,
 }
 
-/// Result of closing.
+/// Result of a shutdown.
 pub(crate) struct CloseResult {
-    /// The file of a saved recording, or the reason why there is none.
+    /// Path of a saved recording, or the reason why it was not saved.
     pub(crate) recording: Option<Result<PathBuf, String>>,
-    /// Of what had to be stopped meanwhile, such as a hook.
+    /// Receipts of work that was stopped during the shutdown, such as a hook.
     pub(crate) receipts: Vec<Arc<Receipt>>,
 }
 
 impl SessionClosing<'_> {
-    /// Closes all of it, as far as the time allows, once `idle` has come: the session's owner has done what follows its
-    /// last turn. What still runs near the moment of the exit, or when a signal comes, is stopped.
+    /// Closes the session, saves the recording and closes the store, as far as the time allows. First waits for `idle`,
+    /// which resolves when the session's owner has finished its work after the last turn. Work that still runs shortly
+    /// before the exit, or when a signal arrives, is stopped.
     pub(crate) async fn close(
         &self,
         supervisor: &mut Supervisor,
         idle: impl Future<Output = ()>,
     ) -> CloseResult {
         let ended = OnceCell::new();
-        // What ends now, ends for the reason that ended the run.
+        // Work that ends now has the cause that ended the run.
         let run_cause = supervisor.control.cause().cloned();
         let close = async {
             if !self.store_failed {
                 idle.await;
             }
-            // A stop that covers the session has closed it, and its receipt names the remaining work.
+            // A stop that covers the session has already closed it, and its receipt names the remaining work.
             if !self.session.is_closed() {
                 let cause = run_cause.unwrap_or_else(the_session_is_closed);
                 let end = || self.session.stop(&StopTarget::Session, cause);

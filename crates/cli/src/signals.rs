@@ -1,4 +1,4 @@
-//! The signals that end runs, as a stream, and what the parent process has set for them.
+//! Stream of the signals that end runs, and the signal settings that the parent process has made.
 
 use std::fs;
 
@@ -11,15 +11,15 @@ use crate::control::EndSignal;
 /// Signal settings from the parent process.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct InheritedSignals {
-    /// SIGHUP is ignored, as `nohup` does: it stays so, here and in whatever this process starts.
+    /// True if SIGHUP is ignored, as `nohup` does. The signal stays ignored in this process and its children.
     hang_up_is_ignored: bool,
 }
 
 impl InheritedSignals {
-    /// Unblocks all signals, and looks at what is ignored. Call it first of all: threads have the mask of the one that
-    /// starts them. Processes are started with an empty mask anyway.
+    /// Unblocks all signals, and reads which ones are ignored. Call this function first, because new threads inherit
+    /// the signal mask. Child processes are started with an empty mask anyway.
     pub(crate) fn take() -> Self {
-        // A mask can always be set; where it could not, signals would be as blocked as before.
+        // Setting a mask cannot fail. If it could, signals would stay as blocked as before.
         let _unchanged = SigSet::empty().thread_set_mask();
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         Self {
@@ -37,7 +37,7 @@ fn is_ignored(status: &str, signal: Signal) -> bool {
     mask.is_some_and(|mask| mask & (1 << (signal as i32 - 1)) != 0)
 }
 
-/// The signals that end runs. From its making on none of them ends the process by itself.
+/// Stream of the signals that end runs. From its creation on, none of them kills the process by default.
 #[derive(Debug)]
 pub(crate) struct EndSignals {
     interrupt: tokio::signal::unix::Signal,
@@ -46,7 +46,7 @@ pub(crate) struct EndSignals {
 }
 
 impl EndSignals {
-    /// Takes the signals over, but for those that the parent process has ignored.
+    /// Installs the handlers, except for signals that the parent process ignores.
     pub(crate) fn install(inherited: InheritedSignals) -> anyhow::Result<Self> {
         let of = |kind| signal(kind).context("cannot listen for signals");
         Ok(Self {
@@ -60,10 +60,10 @@ impl EndSignals {
         })
     }
 
-    /// The next one.
+    /// Waits for the next signal.
     ///
     /// # Cancel safety
-    /// Cancel safe: a signal that comes meanwhile is the next one's.
+    /// Cancel safe: a signal that arrives in between is returned by the next call.
     pub(crate) async fn next(&mut self) -> EndSignal {
         let hang_up = async {
             match &mut self.hang_up {

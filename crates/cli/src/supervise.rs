@@ -1,11 +1,11 @@
-//! Signals and the clock beside whatever a command waits for.
+//! Watches signals and the clock while a command waits.
 
 use std::time::Instant;
 
 use crate::control::{Control, ControlEffect};
 use crate::signals::EndSignals;
 
-/// Signals, and what they and the clock have come to so far.
+/// Signals, and the shutdown state that results from them and the clock.
 #[derive(Debug)]
 pub(crate) struct Supervisor {
     pub(crate) signals: EndSignals,
@@ -17,7 +17,7 @@ impl Supervisor {
         Self { signals, control }
     }
 
-    /// The next thing to do.
+    /// Waits for the next action.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -35,11 +35,11 @@ impl Supervisor {
         }
     }
 
-    /// Waits for something on the way out. A signal calls `hurry` with the stop or the force that it asks for. `None`: the
-    /// moment of the exit has come.
+    /// Waits for `wait` during the shutdown. A signal calls `hurry` with the resulting stop or force. `None` if the
+    /// exit time is reached.
     ///
     /// # Cancel safety
-    /// As that of `wait`.
+    /// Depends on `wait`.
     pub(crate) async fn wait_to_exit<T>(
         &mut self,
         wait: impl Future<Output = T>,
@@ -61,7 +61,7 @@ impl Supervisor {
     }
 }
 
-/// Waits for a moment, or for ever.
+/// Waits until a time, or for ever.
 ///
 /// # Cancel safety
 /// Cancel safe.

@@ -1,22 +1,22 @@
-//! Ctrl-Z: the process is suspended, and names first the work that is not.
+//! Ctrl-Z: first prints the work that keeps running, then suspends the process.
 //!
-//! Commands of tools have separate process groups, so the terminal's signal does not reach them: they run on, and so do
-//! deadlines. The person reads so, because a stop is answered only after `fg`.
+//! Commands of tools have separate process groups. The terminal's signal does not reach them, so the commands and their
+//! deadlines keep running. The message matters because a stop is only processed after `fg`.
 
 use allstop_core::receipt::ReceiptItem;
 use allstop_session::{Session, StopTarget};
 use allstop_terminal::{JobControl, OutputQueue, Style, suspend};
 use anyhow::Context as _;
 
-/// Takes over the signals of job control and of the window.
+/// Installs handlers for job control signals and window size changes.
 ///
 /// # Errors
-/// If they cannot be listened for.
+/// If the handlers cannot be installed.
 pub(crate) fn job_control() -> anyhow::Result<JobControl> {
     JobControl::install().context("cannot listen for signals")
 }
 
-/// Suspends a process that runs a session, after `before`.
+/// Suspends a process that runs a session. Calls `before` first.
 pub(crate) fn suspend_session(
     session: &Session,
     queue: Option<(&OutputQueue, Style)>,
@@ -35,7 +35,7 @@ pub(crate) fn suspend_watch(queue: (&OutputQueue, Style), before: impl FnOnce())
     suspend(Some(queue), text, before);
 }
 
-/// Suspends a process that runs nothing.
+/// Suspends a process that runs no work.
 pub(crate) fn suspend_idle(queue: (&OutputQueue, Style), before: impl FnOnce()) {
     suspend(Some(queue), || describe_suspension(&[]), before);
 }

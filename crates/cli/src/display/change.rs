@@ -1,13 +1,13 @@
-//! The change of a file for people: its size, and its diff in colours.
+//! The change of a file: its size, and its coloured diff.
 
 use allstop_core::counted::counted;
 use allstop_terminal::{Style, Styled, TextRole, styled, without_tabs};
 use allstop_tools::{DiffLineKind, FileChange};
 
-/// Lines of a diff that the transcript shows: about a screen. The question before the call shows all.
+/// Maximum lines of a diff in the transcript: about a screen. The question before the call shows the whole diff.
 const LINES_MAX: usize = 40;
 
-/// The size of a change, behind the name of its file: ` +3 −1`.
+/// Size of a change, printed after the file name: ` +3 −1`.
 pub(crate) fn change_counts(change: &FileChange, style: Style) -> String {
     let minus = style.pick("−", "-");
     match (change.added, change.removed) {
@@ -18,7 +18,7 @@ pub(crate) fn change_counts(change: &FileChange, style: Style) -> String {
     }
 }
 
-/// The colour of a line of a diff.
+/// Colour of a diff line.
 pub(crate) fn change_role(kind: DiffLineKind) -> Option<TextRole> {
     match kind {
         DiffLineKind::Added => Some(TextRole::Good),
@@ -28,7 +28,7 @@ pub(crate) fn change_role(kind: DiffLineKind) -> Option<TextRole> {
     }
 }
 
-/// The diff in the transcript, each line cut to so many columns.
+/// The diff for the transcript, each line cut to `columns`.
 pub(super) fn change_lines(change: &FileChange, style: Style, columns: usize) -> Styled {
     let bar = style.paint(TextRole::Dim, style.pick("│", "|"));
     let mut lines = Styled::default();

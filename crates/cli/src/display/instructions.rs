@@ -1,9 +1,9 @@
-//! The project's instructions, as lines for people.
+//! The project's instructions, as lines for the user.
 
 use allstop_core::counted::counted;
 use allstop_runtime::ProjectInstructions;
 
-/// A line that names the files in the prompt, and one for each that was left out.
+/// One line that names the files in the prompt, and one line for each omitted file.
 pub(crate) fn instructions_in_words(instructions: &ProjectInstructions) -> Vec<String> {
     let names: Vec<String> = instructions
         .files

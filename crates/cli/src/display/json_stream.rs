@@ -1,4 +1,4 @@
-//! `--stream-json`: one line of JSON for each event, and the envelope as the last.
+//! `--stream-json`: one line of JSON for each event, then a line with the envelope.
 
 use std::time::SystemTime;
 
@@ -16,13 +16,13 @@ use super::watch::EventView;
 pub(crate) struct JsonStream {
     queue: OutputQueue,
     missed: u64,
-    /// True once a stop has begun.
+    /// True if a stop has begun.
     stopping: bool,
     now: fn() -> Timestamp,
 }
 
 impl JsonStream {
-    /// Over standard output.
+    /// Writes to this queue, which is standard output.
     pub(crate) fn new(queue: OutputQueue) -> Self {
         let now = || Timestamp::from(SystemTime::now());
         Self {
@@ -33,24 +33,24 @@ impl JsonStream {
         }
     }
 
-    /// Leaves out the output that waits from now on, as missed events: a chatty command leaves thousands of events, and
+    /// Drops output events from now on, and counts them as missed. A chatty command leaves thousands of events, and
     /// writing them would take longer than the stop itself.
     pub(crate) fn stopping(&mut self) {
         self.stopping = true;
     }
 
-    /// The last line: the envelope. It is queued whatever waits before it.
+    /// Writes the last line, the envelope. The envelope is queued even if the queue is full.
     pub(crate) fn envelope(&mut self, envelope: &Value) {
         self.tell_missed(OutputPriority::Last);
         self.queue.json(&envelope.to_string(), OutputPriority::Last);
     }
 
-    /// A server of tools is not available, or is there again. Whether that is said.
+    /// Writes that an MCP server became unavailable or available again. Returns true if the line was queued.
     pub(crate) fn server(&self, change: &McpStatusEvent) -> bool {
         self.line(StreamEvent::McpServer(change.into()), OutputPriority::Must)
     }
 
-    /// An event that only a watch has.
+    /// Writes an event that only a watch has.
     pub(crate) fn watched(&mut self, event: WatchStreamEvent<'_>) {
         self.tell_missed(OutputPriority::Must);
         if !self.line(StreamEvent::Watch(event), OutputPriority::Must) {
@@ -61,11 +61,11 @@ impl JsonStream {
     fn line(&self, event: StreamEvent<'_>, priority: OutputPriority) -> bool {
         let (schema, at) = (EventSchema::V1, (self.now)());
         let line = serde_json::to_string(&EventLine { schema, at, event });
-        // Strings and numbers alone: there is nothing in an event that JSON cannot say.
+        // Events contain only strings and numbers, so serialisation cannot fail.
         line.is_ok_and(|line| self.queue.json(&line, priority))
     }
 
-    /// Says how many events were left out, once there is room again.
+    /// Writes the number of missed events as soon as the queue has room.
     fn tell_missed(&mut self, priority: OutputPriority) {
         let count = self.missed;
         if count > 0 && self.line(StreamEvent::Missed(EventsMissed { count }), priority) {
@@ -94,7 +94,7 @@ impl EventView for JsonStream {
         } else {
             OutputPriority::Must
         };
-        // Before the event: the hole is where the count stands.
+        // The count precedes this event, at the position of the gap.
         self.tell_missed(priority);
         if !self.line(StreamEvent::Agent(event), priority) {
             self.missed += 1;

@@ -1,7 +1,7 @@
-//! Views for people and programs: receipts, the live view, the stream of JSON, tables, and the words for all of them.
+//! Views for people and programs: receipts, the live view, the JSON stream, tables, and their labels.
 //!
-//! Views are pushed into an [`OutputQueue`](allstop_terminal::OutputQueue) and never written from here, so nothing holds
-//! the process up, and text from outside cannot drive a terminal.
+//! Views go to an [`OutputQueue`](allstop_terminal::OutputQueue) and are never written here. Output therefore never
+//! blocks the process, and untrusted text cannot control a terminal.
 
 mod change;
 #[cfg(test)]

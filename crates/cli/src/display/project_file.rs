@@ -1,4 +1,4 @@
-//! Effects of a project's configuration, as lines for the person who decides about it.
+//! Effects of a project's configuration, as lines for the user who decides whether to trust it.
 
 use allstop_agent::GuardrailStage;
 use allstop_core::terminal_text::{escape, is_unsafe_in_question};
@@ -8,9 +8,9 @@ use allstop_tools::permission::PermissionMode;
 
 use crate::shell_quote::quoted;
 
-/// Sections whose keys all have a line of their own.
+/// Sections in which each key has a separate line.
 const SECTIONS_IN_LINES: [&str; 4] = ["mcp.", "workspace.", "shell.", "store."];
-/// Other keys with a line of their own.
+/// Other keys with a separate line.
 const KEYS_IN_LINES: [&str; 9] = [
     "hooks",
     "guardrails",
@@ -23,8 +23,8 @@ const KEYS_IN_LINES: [&str; 9] = [
     "permissions.mode",
 ];
 
-/// A line for everything that runs something, sends data somewhere or allows something, and one that names the other keys.
-/// Nothing in them is invisible.
+/// Describes a project's configuration: one line for each setting that runs a command, sends data or grants a
+/// permission, and one line that names the other keys. Invisible characters are escaped.
 pub(crate) fn project_file_in_words(file: &ProjectFile) -> Vec<String> {
     let config = &file.config;
     let mut lines = Vec::new();
@@ -114,7 +114,7 @@ fn server_line(name: &str, server: &McpServerSection) -> String {
     line
 }
 
-/// The line about the mode, if the file sets it.
+/// Line about the permission mode, if the file sets it.
 fn mode_line(file: &ProjectFile) -> Option<String> {
     let is_set = file.keys().iter().any(|key| key == "permissions.mode");
     let said = match file.config.permissions.mode {
@@ -128,7 +128,7 @@ fn mode_line(file: &ProjectFile) -> Option<String> {
     is_set.then(|| format!("sets the mode {mode}: {said}"))
 }
 
-/// The line about the model, if the file chooses one.
+/// Line about the model, if the file selects one.
 fn model_line(file: &ProjectFile) -> Option<String> {
     let model = &file.config.model;
     let name = model.name.as_deref();

@@ -1,4 +1,4 @@
-//! Lines for records and events that are in no message's outcome.
+//! Lines for records and events that belong to no message's outcome.
 
 use allstop_core::CallId;
 use allstop_core::counted::counted;
@@ -7,7 +7,7 @@ use allstop_session::BackgroundItem;
 
 use super::words::{plain, stop_reason};
 
-/// The line for a record, if it has one. `of_message`: a message began the record's turn.
+/// Line for a record, if it has one. `of_message` is true if a message began the record's turn.
 pub(crate) fn in_words(record: &SessionRecord, of_message: bool) -> Option<String> {
     Some(match record {
         SessionRecord::TurnStopped { reason, cause, .. } if !of_message => {
@@ -36,7 +36,7 @@ pub(crate) fn in_words(record: &SessionRecord, of_message: bool) -> Option<Strin
     })
 }
 
-/// The line for work that runs after the end of a turn; `None`: nothing does.
+/// Line for work that runs after the end of a turn; `None` if no work runs.
 pub(crate) fn running_in_words(running: &[BackgroundItem]) -> Option<String> {
     let names = running
         .iter()
@@ -45,7 +45,7 @@ pub(crate) fn running_in_words(running: &[BackgroundItem]) -> Option<String> {
     (!running.is_empty()).then(|| format!("in the background: {names}"))
 }
 
-/// The line for an answer that came after the end of its call.
+/// Line for an answer that arrived after the end of its call.
 pub(crate) fn late_answer_in_words(call_id: &CallId, name: &str) -> String {
     format!("{name} ({call_id}) answered after its end: nothing of it is used")
 }

@@ -1,11 +1,11 @@
-//! The live events of a turn, as they are shown.
+//! Interface of the views that show live events.
 
 use allstop_agent::AgentEvent;
 
 /// Shows the events of a run.
 pub(crate) trait EventView {
-    /// The next event.
+    /// Shows the next event.
     fn event(&mut self, event: &AgentEvent);
-    /// So many events were missed before the next one.
+    /// Notes that `count` events were missed before the next one.
     fn missed(&mut self, count: u64);
 }

@@ -1,4 +1,4 @@
-//! The words of receipts and records, as people say them.
+//! Labels for the terms in receipts and records.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use allstop_core::{StopReason, Timestamp};
 use allstop_runtime::UnendedWork;
 use allstop_terminal::duration;
 
-/// A word of the vocabulary without its underscores.
+/// Replaces the underscores of a term by spaces.
 pub(crate) fn plain(word: &str) -> String {
     word.replace('_', " ")
 }
 
-/// Reason for the end of a turn.
+/// Label for the stop reason of a turn.
 pub(crate) fn stop_reason(reason: StopReason) -> String {
     match reason {
         StopReason::MaxStepsReached => "step limit reached".to_owned(),
@@ -23,7 +23,8 @@ pub(crate) fn stop_reason(reason: StopReason) -> String {
     }
 }
 
-/// A denied call. Some reasons, which models read, begin with the word that stands here before the tool.
+/// Describes a denied call. The caller prints `denied:` before the tool, so reasons that begin with this word, written
+/// for models, lose it.
 pub(crate) fn denial(tool: &str, reason: &str) -> String {
     let beginnings = ["permission was denied: ", "denied: ", "denied "];
     let reason = beginnings
@@ -46,7 +47,7 @@ pub(super) fn kind(kind: ItemKind) -> &'static str {
     }
 }
 
-/// By what something was ended.
+/// Label for the method that ended the work.
 pub(super) fn how(how: EndMethod) -> &'static str {
     match how {
         EndMethod::Acknowledged => "ended itself when asked",
@@ -60,7 +61,7 @@ pub(super) fn how(how: EndMethod) -> &'static str {
     }
 }
 
-/// Words for a verification.
+/// Label for a proof.
 pub(super) fn verified(verified: EndProof) -> &'static str {
     match verified {
         EndProof::FutureDropped => "future dropped",
@@ -73,7 +74,7 @@ pub(super) fn verified(verified: EndProof) -> &'static str {
     }
 }
 
-/// Reason that work still runs.
+/// Label for the reason that work still runs.
 pub(super) fn why(why: NotStoppedReason) -> &'static str {
     match why {
         NotStoppedReason::OutsideExtent => "outside the extent of this stop",
@@ -87,7 +88,7 @@ pub(super) fn why(why: NotStoppedReason) -> &'static str {
     }
 }
 
-/// Milliseconds, as long as they are few.
+/// Formats milliseconds; from one second on, uses a larger unit.
 pub(crate) fn milliseconds(ms: f64) -> String {
     if ms < 1_000.0 {
         return format!("{ms:.1} ms");
@@ -95,7 +96,7 @@ pub(crate) fn milliseconds(ms: f64) -> String {
     duration(Duration::from_secs_f64((ms / 1_000.0).min(1e15)))
 }
 
-/// The same of a whole number.
+/// Like [`milliseconds`], but for a whole number.
 pub(super) fn whole_milliseconds(ms: u64) -> String {
     match ms {
         0..1_000 => format!("{ms} ms"),
@@ -103,7 +104,7 @@ pub(super) fn whole_milliseconds(ms: u64) -> String {
     }
 }
 
-/// Age of a timestamp, in one unit. A clock that was set back gives `now`.
+/// Age of a timestamp, in one unit. `now` if the clock was set back.
 pub(crate) fn age(at: Timestamp, now: Timestamp) -> String {
     let seconds = now.unix_ms().saturating_sub(at.unix_ms()) / 1_000;
     match seconds {
@@ -111,11 +112,11 @@ pub(crate) fn age(at: Timestamp, now: Timestamp) -> String {
         1..60 => format!("{seconds} s ago"),
         60..3_600 => format!("{} min ago", seconds / 60),
         3_600..172_800 => format!("{} h ago", seconds / 3_600),
-        _ => format!("{} days ago", seconds / 86_400), // two at least
+        _ => format!("{} days ago", seconds / 86_400), // at least two
     }
 }
 
-/// Background work that runs without this process, or has ended without it.
+/// Describes background work of an earlier process: still running, or ended since.
 pub(crate) fn found(work: &UnendedWork) -> String {
     let runs = match (work.alive, work.is_out_of_view()) {
         (_, true) => "may still run, in another PID namespace",
@@ -125,7 +126,7 @@ pub(crate) fn found(work: &UnendedWork) -> String {
     format!("{} of an earlier process {runs}: {}", work.id, work.name)
 }
 
-/// The same in a chat: with the chat's command that stops the work.
+/// Like [`found`], but with the chat command that stops the work.
 pub(crate) fn found_in_chat(work: &UnendedWork) -> String {
     let found = found(work);
     if work.alive {
@@ -135,7 +136,7 @@ pub(crate) fn found_in_chat(work: &UnendedWork) -> String {
     }
 }
 
-/// Line that says how to stop this many pieces of background work; `None` if there are none. `command` does so.
+/// Line with the `command` that stops this many pieces of background work; `None` if there are none.
 pub(crate) fn to_stop(works: usize, command: &str) -> Option<String> {
     match works {
         0 => None,
@@ -162,7 +163,7 @@ mod tests {
         assert_eq!(age(at(i64::MIN), at(i64::MAX)), "106751991167 days ago");
     }
 
-    /// It said `denied: shell: permission was denied`.
+    /// Regression: the text was `denied: shell: permission was denied`.
     #[test]
     fn a_denial_says_so_once() {
         for (reason, said) in [

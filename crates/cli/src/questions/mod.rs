@@ -8,7 +8,7 @@ use allstop_tools::PermissionAnswer;
 
 pub(crate) use session_questions::{SessionQuestions, UnansweredQuestion};
 
-/// The permission that a person gives with an answer.
+/// Converts a user's answer to a permission.
 pub(crate) fn permission_of(answer: &QuestionAnswer) -> PermissionAnswer {
     match answer {
         QuestionAnswer::Yes => PermissionAnswer::AllowOnce,

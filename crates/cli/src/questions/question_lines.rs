@@ -6,7 +6,7 @@ use allstop_tools::EffectPreview;
 
 use crate::display::{change_counts, change_role};
 
-/// The content of a question. `call`: the id of its call, escaped.
+/// Content of a question. `call` is the escaped id of its call.
 pub(super) fn question_content(
     question: &ShownQuestion,
     call: &str,
@@ -22,7 +22,7 @@ pub(super) fn question_content(
     }
 }
 
-/// The lines below the title, to which a change adds its size and the file that a link leads to.
+/// Lines below the title. A change adds its size, and the target file of a link.
 fn question_lines(
     question: &ShownQuestion,
     subject: &mut String,

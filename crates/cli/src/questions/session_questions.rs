@@ -1,4 +1,4 @@
-//! The questions of a session at the terminal: shown, answered in the session, and their results.
+//! Questions of a session at the terminal: shows them, passes the answers to the session, and shows the results.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use futures::FutureExt as _;
 
 use super::question_lines::question_content;
 
-/// Questions of a session that have no answer yet.
+/// Unanswered questions of a session.
 #[derive(Debug)]
 pub(crate) struct SessionQuestions {
     queue: OutputQueue,
@@ -29,13 +29,13 @@ pub(crate) struct SessionQuestions {
 #[derive(Debug)]
 pub(crate) struct UnansweredQuestion {
     pub(crate) id: QuestionId,
-    /// The call that it is about.
+    /// Escaped id of the call that the question is about.
     call: String,
     text: QuestionText,
 }
 
 impl SessionQuestions {
-    /// No question yet; they are shown through `queue`.
+    /// Starts without questions. `queue` shows them.
     pub(crate) fn new(queue: OutputQueue, style: Style, rest: RestHint) -> Self {
         Self {
             queue,
@@ -46,12 +46,12 @@ impl SessionQuestions {
         }
     }
 
-    /// No question yet; they are shown above a prompt.
+    /// Starts without questions. They are shown above the prompt.
     pub(crate) fn at(prompt: &QuestionPrompt) -> Self {
         Self::new(prompt.queue().clone(), prompt.style(), prompt.rest_hint())
     }
 
-    /// Shows a question; `None` if it is shown already. `label` gives the label of a call of this conversation.
+    /// Shows a question; `None` if it is already shown. `label` returns the label of a call in this conversation.
     pub(crate) fn ask(
         &mut self,
         question: OpenQuestion,
@@ -61,14 +61,14 @@ impl SessionQuestions {
         self.show(ShownQuestion::of(question, session, label))
     }
 
-    /// Shows a question of any session; `None` if it is shown already.
+    /// Shows a question of any session; `None` if it is already shown.
     pub(crate) fn show(&mut self, question: ShownQuestion) -> Option<TerminalQuestion> {
         let mut shown = self.unanswered.values();
         if shown.any(|shown| shown.id == question.id) {
             return None;
         }
         self.asked += 1;
-        // As in the rest of a question, nothing may be invisible.
+        // Like the rest of a question, the id must not contain invisible characters.
         let call = escape_question(question.call_id.as_str()).into_owned();
         let size = self.queue.size();
         let content = question_content(&question, &call, self.style);
@@ -90,7 +90,7 @@ impl SessionQuestions {
         })
     }
 
-    /// Shows the next page of a question. Returns the number of its rows that are left.
+    /// Shows the next page of a question. Returns the number of rows left.
     pub(crate) fn show_more(&mut self, number: u64) -> usize {
         let Some(question) = self.unanswered.get_mut(&number) else {
             return 0;
@@ -100,10 +100,11 @@ impl SessionQuestions {
         question.text.rows_left()
     }
 
-    /// Compares with the session after events were missed: its open questions, and the shown ones that are closed.
+    /// Compares with the session after missed events. Returns its open questions, and the shown questions that are
+    /// closed.
     pub(crate) fn catch_up(&self, session: &Session) -> (Vec<OpenQuestion>, Vec<QuestionId>) {
         let mut open = Vec::new();
-        // The first events of a subscription are the open questions.
+        // A subscription begins with the open questions.
         let mut events = session.subscribe(None);
         while let Some(Ok(Some(event))) = events.next().now_or_never()
             && let SessionEventKind::PermissionAsked(question) = event.kind
@@ -116,7 +117,7 @@ impl SessionQuestions {
         (open, closed)
     }
 
-    /// Gives the session an answer from the terminal.
+    /// Passes an answer from the terminal to the session.
     pub(crate) fn answer(&mut self, number: u64, answer: &PermissionAnswer, session: &Session) {
         let Some(question) = self.unanswered.remove(&number) else {
             return;
@@ -125,12 +126,12 @@ impl SessionQuestions {
         self.show_answer(&question, answer, is_taken);
     }
 
-    /// Takes out a question that is being answered here.
+    /// Removes and returns a question that is being answered here.
     pub(crate) fn take(&mut self, number: u64) -> Option<UnansweredQuestion> {
         self.unanswered.remove(&number)
     }
 
-    /// Shows the answer that was given here. `is_taken`: it was the first.
+    /// Shows the answer that was given here. `is_taken` is true if it was the first answer.
     pub(crate) fn show_answer(
         &self,
         question: &UnansweredQuestion,
@@ -145,8 +146,8 @@ impl SessionQuestions {
         self.show_result(question, &said);
     }
 
-    /// Shows that a question was answered elsewhere, there `by` whom, or withdrawn: then there is no answer. Its number,
-    /// unless it was answered here.
+    /// Shows that a question was answered elsewhere, by the client `by`, or withdrawn, in which case `answer` is
+    /// `None`. Returns the question's number, unless it was answered here.
     pub(crate) fn closed(
         &mut self,
         id: &QuestionId,
@@ -164,7 +165,7 @@ impl SessionQuestions {
         Some(number)
     }
 
-    /// Shows the result of a question; with its call where others are open.
+    /// Shows the result of a question, with its call if other questions are open.
     fn show_result(&self, question: &UnansweredQuestion, said: &str) {
         let of = if self.unanswered.is_empty() {
             String::new()

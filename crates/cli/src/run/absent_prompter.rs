@@ -1,4 +1,4 @@
-//! The prompter of a run without a terminal.
+//! Prompter of a run without a terminal.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use allstop_tools::permission::{PermissionAnswer, PermissionQuestion, Prompter};
 use futures::future::BoxFuture;
 
-/// Leaves every question unanswered, and remembers that one was asked. Its copies remember together.
+/// Leaves every question unanswered, and remembers that one was asked. Clones share this memory.
 #[derive(Debug, Clone, Default)]
 pub(super) struct AbsentPrompter {
     was_asked: Arc<AtomicBool>,
@@ -21,7 +21,7 @@ impl AbsentPrompter {
 
 impl Prompter for AbsentPrompter {
     fn ask(&self, question: PermissionQuestion) -> BoxFuture<'_, PermissionAnswer> {
-        // What a rule may deny `--yes` would not allow either.
+        // If a denying rule may cover the call, `--yes` would not allow the call either.
         if question.doubt.is_none() {
             self.was_asked.store(true, Ordering::Relaxed);
         }

@@ -1,5 +1,5 @@
-//! The end of a run: its background work is waited for, detached or stopped, and the session and the store are closed,
-//! all within what is left until the exit.
+//! The end of a run: background work is awaited, detached or stopped, then the session and the store are closed. All of
+//! this fits in the time until the exit.
 
 use allstop_agent::TurnErrorKind;
 use allstop_core::{Cause, CauseKind, SessionId, StopReason};
@@ -12,7 +12,7 @@ use crate::shell_quote::quoted;
 use crate::shutdown;
 
 impl RunTurns<'_, '_> {
-    /// Ends what the turns have left, and says what the run came to.
+    /// Ends the work that the turns have left, and returns the envelope of the run.
     pub(super) async fn end(
         mut self,
         id: SessionId,
@@ -30,11 +30,11 @@ impl RunTurns<'_, '_> {
             envelope.cause = self.supervisor.control.cause().cloned();
         }
         self.take_stops_from_elsewhere();
-        // At the moment of the exit this waits for nothing, and names what is left.
+        // If the exit time is already reached, this waits for nothing and only names the remaining work.
         self.end_background(&mut envelope).await;
         if !run.is_cut {
             self.close(system, &mut envelope).await;
-            // Hooks run at the end, too.
+            // Hooks also run at the end.
             self.take_stops_from_elsewhere();
             self.finish_stop(&mut envelope).await;
         }
@@ -55,7 +55,7 @@ impl RunTurns<'_, '_> {
             announcer.receipt(receipt);
         }
         if !run.is_cut {
-            // Who has asked for a stop from another terminal has its receipt before this process is gone.
+            // A terminal that requested a stop gets its receipt before this process exits.
             let answered = self.remote.listener.answered();
             let _answered_or_late = self.supervisor.wait_to_exit(answered, |_| {}).await;
         }
@@ -70,7 +70,7 @@ impl RunTurns<'_, '_> {
             && envelope.stop_reason == StopReason::Completed
         {
             let mut reason = self.wait_background(envelope).await;
-            // A stop from elsewhere ends the work before this terminal has read of it.
+            // A stop from another terminal can end the work before this loop reads the stop.
             self.take_stops_from_elsewhere();
             self.finish_stop(envelope).await;
             reason = reason.or_else(|| self.reason_of_stop(envelope));
@@ -89,19 +89,19 @@ impl RunTurns<'_, '_> {
         if !self.stops_all() {
             self.stop_background(envelope).await;
         }
-        // Last: what is let go before its stop has been accepted runs on.
+        // Last, because work that was detached before its stop was accepted keeps running.
         let let_go = self.session.detached_work();
         envelope.background = let_go.iter().filter_map(DetachedWork::of).collect();
     }
 
-    /// Takes the stops that are in the queue: a turn can end before the terminal gets its stop.
+    /// Takes the queued stops. A turn can end before its stop is read from the queue.
     fn take_stops_from_elsewhere(&mut self) {
         while let Some(asked) = self.remote.try_next_stop() {
             self.stopped_from_elsewhere(asked);
         }
     }
 
-    /// Waits for the receipts of the stop of the run, and of the others.
+    /// Waits for the receipts of the run's stop and of the other stops.
     async fn finish_stop(&mut self, envelope: &mut Envelope) {
         let others = std::mem::take(&mut self.other_stops);
         for stop in self.stop.iter().cloned().chain(others).collect::<Vec<_>>() {
@@ -117,7 +117,7 @@ impl RunTurns<'_, '_> {
         envelope.add_receipt(receipt.unwrap_or_else(|| stop.account_now()));
     }
 
-    /// Stops the background work that still runs, for the reason that ended the run.
+    /// Stops the remaining background work, with the cause that ended the run.
     async fn stop_background(&mut self, envelope: &mut Envelope) {
         let works = self.session.background();
         if works.iter().any(|work| work.is_running()) {
@@ -132,8 +132,7 @@ impl RunTurns<'_, '_> {
         }
     }
 
-    /// Closes the session, saves the recording and closes the store, unless that has failed: then there is nothing to
-    /// wait for.
+    /// Closes the session, saves the recording and closes the store. A failed store is not closed.
     async fn close(&mut self, system: &System, envelope: &mut Envelope) {
         let error = envelope.error.as_ref();
         let mut receipts = envelope.receipts.iter();
@@ -141,7 +140,7 @@ impl RunTurns<'_, '_> {
             session: self.session,
             system,
             store_failed: error.is_some_and(|error| error.kind == TurnErrorKind::Store),
-            // What a ladder has not ended need not be asked again.
+            // Work that survived a ladder is forced without another request.
             force: receipts.any(|receipt| !receipt.quiet()),
         };
         let (events, view, remote) = (&mut self.events, &mut *self.view, &self.remote);

@@ -1,4 +1,4 @@
-//! Input of a run, read before anything runs: the configuration with the flags over it, and the prompts.
+//! Input of a run, read before any work starts: the configuration with the flags over it, and the prompts.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::start::options::{Given, config_of, config_with_model, system};
 use crate::start::{self, StartFailure};
 use crate::supervise::Supervisor;
 
-/// The longest prompt: no model takes more, and what is longer is a mistake (a log file, an image).
+/// Maximum prompt size. No model accepts more, and a longer prompt is a mistake, such as a log file or an image.
 const PROMPT_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// Input of a run.
@@ -43,7 +43,7 @@ pub(super) async fn read(
         let prompts = prompts(&args, cx).map_err(StartFailure::input)?;
         let timeout = config.deadlines.run.take().map(Duration::from);
         let grace = config.deadlines.grace.map_or(GRACE_DEFAULT, Duration::from);
-        // A run has the turns of its prompts and no others.
+        // A run has one turn per prompt and no others.
         config.session.on_background_end = Some(OnBackgroundEnd::Note);
         let record = args.model.record.clone();
         let store = ProcessHost::store(&args.session.store, config.store.path.clone())?;
@@ -93,7 +93,7 @@ fn prompt_text(bytes: Vec<u8>) -> Result<Arc<str>, CliError> {
     Ok(text.into())
 }
 
-/// The configuration, with the project's and the flags over it.
+/// The configuration, overridden by the project's and then by the flags.
 fn config(
     args: &RunArgs,
     given: &Given,

@@ -1,5 +1,5 @@
-//! `allstop run`: a client of one session. It opens the session, sends the prompts, ends the work that they leave, and
-//! prints the result.
+//! `allstop run`: a client of one session. It opens the session, sends the prompts, ends the remaining work, and prints
+//! the result.
 
 mod absent_prompter;
 mod end;
@@ -39,7 +39,7 @@ use view::RunView;
 
 /// Runs the command.
 pub(crate) async fn run(args: RunArgs, host: &ProcessHost) -> Result<Exit, CliError> {
-    // First of all: from here on a signal is answered with an envelope.
+    // First, because from here on a signal results in an envelope.
     let signals = host.signals()?;
     let mut control = Control::new(args.limits.grace.map_or(GRACE_DEFAULT, Duration::from));
     control.set_timeout(host.started, args.limits.timeout.map(Duration::from));
@@ -53,7 +53,7 @@ pub(crate) async fn run(args: RunArgs, host: &ProcessHost) -> Result<Exit, CliEr
         Err(StartFailure::Usage(problem)) => return Err(problem),
     };
     let mut code = match envelope.stop_reason {
-        // A stop that came after the commit found nothing to do: the turn stands.
+        // A stop that came after the commit found no work: the turn is valid.
         StopReason::Completed => envelope.exit_code,
         reason => supervisor.control.exit_code(reason),
     };
@@ -148,12 +148,12 @@ async fn drive(
     };
     let outcome = turns.send_all(inputs.prompts).await;
     let envelope = turns.end(session.id().clone(), outcome, &system).await;
-    // What is typed from now on is the shell's.
+    // From now on, keyboard input belongs to the shell.
     view.questions = None;
     Ok(envelope)
 }
 
-/// Answers where no terminal is asked.
+/// Prompter for a run that does not ask at a terminal.
 fn prompter(args: &PermissionArgs, absent: AbsentPrompter) -> Arc<dyn Prompter> {
     match args.answer() {
         Some(answer) => Arc::new(FixedAnswer(answer)),
@@ -161,7 +161,7 @@ fn prompter(args: &PermissionArgs, absent: AbsentPrompter) -> Arc<dyn Prompter> 
     }
 }
 
-/// Names the instructions of the project, and the work that an earlier process left.
+/// Names the instructions of the project, and the remaining work of an earlier process.
 fn tell_opened(view: &RunView<'_>, open: &OpenSession, flags: &SameFlags) {
     for line in instructions_in_words(&open.instructions) {
         view.note(&line);

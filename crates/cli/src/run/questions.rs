@@ -1,4 +1,4 @@
-//! The questions of a run at the terminal.
+//! Questions of a run at the terminal.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use allstop_tools::PermissionAnswer;
 
 use crate::questions::{SessionQuestions, permission_of};
 
-/// The questions of a run at the terminal.
+/// Questions of a run at the terminal.
 #[derive(Debug)]
 pub(super) struct RunQuestions {
     session: Session,
@@ -22,7 +22,7 @@ pub(super) struct RunQuestions {
 }
 
 impl RunQuestions {
-    /// No question yet.
+    /// Starts without questions.
     pub(super) fn new(prompt: QuestionPrompt, session: Session) -> Self {
         Self {
             session,
@@ -32,10 +32,10 @@ impl RunQuestions {
         }
     }
 
-    /// Asks a question, or denies it if nobody can answer.
+    /// Asks a question, or denies it if no user can answer.
     pub(super) fn ask(&mut self, question: OpenQuestion) {
         if !self.prompt.can_ask() {
-            // Too late: then nobody waits for the answer.
+            // The answer may come too late, when the question is closed already.
             let _too_late = self.session.answer(&question.id, PermissionAnswer::deny());
             return;
         }
@@ -47,7 +47,7 @@ impl RunQuestions {
         }
     }
 
-    /// Asks and closes what the session asked and closed in events that were missed.
+    /// Opens and closes the questions whose events were missed.
     pub(super) fn catch_up(&mut self) {
         let (open, closed) = self.questions.catch_up(&self.session);
         for question in open {
@@ -58,7 +58,7 @@ impl RunQuestions {
         }
     }
 
-    /// Closes a question that was answered elsewhere, there `by` whom, or withdrawn.
+    /// Closes a question that was answered elsewhere, by the client `by`, or withdrawn.
     pub(super) fn closed(
         &mut self,
         id: &QuestionId,
@@ -70,7 +70,7 @@ impl RunQuestions {
         }
     }
 
-    /// Waits for the next reply of the person.
+    /// Waits for the user's next reply.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -78,7 +78,7 @@ impl RunQuestions {
         self.prompt.next().await
     }
 
-    /// Gives the session an answer, or shows more of a question.
+    /// Passes an answer to the session, or shows more of a question.
     pub(super) fn reply(&mut self, reply: PromptReply) {
         match reply {
             PromptReply::Answer(number, answer) => {
@@ -92,7 +92,7 @@ impl RunQuestions {
         }
     }
 
-    /// Follows the calls, for the names of those who ask.
+    /// Tracks the calls, to label their questions.
     pub(super) fn event(&mut self, event: &AgentEvent) {
         match event {
             AgentEvent::ToolRequested {
@@ -111,7 +111,7 @@ impl RunQuestions {
         }
     }
 
-    /// Gives the terminal to the shell while the process is suspended.
+    /// Returns the terminal to the shell while the process is suspended.
     pub(super) fn suspend(&self) {
         self.prompt.suspend();
     }
@@ -121,7 +121,7 @@ impl RunQuestions {
         self.prompt.resume();
     }
 
-    /// Draws the open question again.
+    /// Redraws the open question.
     pub(super) fn redraw(&self) {
         self.prompt.show();
     }

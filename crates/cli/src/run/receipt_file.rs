@@ -1,7 +1,7 @@
-//! `--receipt-file FILE`: the receipt of a run, in a file that no reader of a pipe takes with it.
+//! `--receipt-file FILE`: the receipt of a run, in a file that does not depend on the reader of a pipe.
 //!
-//! After a run the file is there if, and only if, that run has a receipt. It is replaced as a whole, so nobody reads a
-//! part of it.
+//! After a run, the file exists if and only if that run has a receipt. The file is replaced atomically, so readers
+//! never see a partial receipt.
 
 use std::fs::{self, Permissions};
 use std::io::{self, Read as _, Write as _};
@@ -23,10 +23,10 @@ use crate::supervise::Supervisor;
 #[derive(Debug)]
 pub(super) struct ReceiptFile(PathBuf);
 
-/// Bytes at the beginning of a file in which a receipt names its schema.
+/// Bytes at the beginning of a file within which a receipt names its schema.
 const BEGINNING_BYTES: u64 = 256;
 
-/// True if the file is empty, or a receipt of an earlier run.
+/// True if the file is empty, or the receipt of an earlier run.
 fn may_be_removed(path: &Path) -> io::Result<bool> {
     let mut beginning = Vec::new();
     let file = fs::File::open(path)?;
@@ -39,7 +39,7 @@ impl ReceiptFile {
     /// Checks that the file can be written, and removes the receipt of an earlier run.
     ///
     /// # Errors
-    /// If it cannot be written, or is something else than a file.
+    /// If the file cannot be written, or the path is not a regular file.
     pub(super) fn prepare(path: &Path) -> Result<Self, CliError> {
         let failed = |why: &dyn std::fmt::Display| {
             let message = format!(
@@ -64,7 +64,7 @@ impl ReceiptFile {
         {
             return Err(failed(&"it is the output of this run"));
         }
-        // The file that a link leads to, so that the link stays.
+        // The target of a link, so that the link stays.
         let file = match found {
             Some(_) => fs::canonicalize(path).map_err(|error| unwritable(&error))?,
             None => path.to_owned(),
@@ -81,7 +81,7 @@ impl ReceiptFile {
         Ok(Self(file))
     }
 
-    /// Writes the receipt, as far as the time until the exit allows. `is_stored`: the session has it, too.
+    /// Writes the receipt, within the time until the exit. `is_stored` is true if the session has the receipt too.
     ///
     /// # Errors
     /// If the receipt is not in the file.
@@ -109,7 +109,7 @@ impl ReceiptFile {
         let mut writing = writing.map_err(|refused| failed(&refused))?;
         let written = match supervisor.wait_to_exit(&mut writing, |_| {}).await {
             Some(written) => written,
-            // A disk that works needs less than these last moments, in which the output is written, too.
+            // A working disk needs less than these last moments, in which the output is written too.
             None => match tokio::time::timeout(OUTPUT_WAIT_LAST, writing).await {
                 Ok(written) => written,
                 Err(_) => return Err(failed(&"the disk did not answer in time")),
@@ -129,13 +129,13 @@ fn write(path: &Path, receipt: &Receipt) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a file beside this one, which is removed unless it takes its place.
+/// Creates a file next to this one. The new file is removed unless it replaces this one.
 fn temporary(path: &Path) -> io::Result<NamedTempFile> {
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
     tempfile::Builder::new()
-        // As for any file that is made: the umask decides.
+        // The umask applies, as for any new file.
         .permissions(Permissions::from_mode(0o666))
         .tempfile_in(folder.unwrap_or(Path::new(".")))
 }

@@ -1,4 +1,4 @@
-//! Standard input, read on a thread that still hears a stop.
+//! Standard input, read on a thread that reacts to a stop.
 
 use std::io::{self, Read as _};
 
@@ -7,13 +7,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::error::CliError;
 
-/// Interval at which a wait for input looks for a stop: a tenth of "at once" for a person.
+/// Interval at which a wait for input checks for a stop: a tenth of the delay that feels immediate.
 const LOOK_NS: i64 = 10_000_000;
 
 /// Bytes read at a time.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// Reads standard input to its end, or so many bytes of it. A stop ends the wait for more.
+/// Reads standard input to its end, or up to `bytes_max` bytes. A stop ends the wait.
 pub(crate) fn read_stdin(bytes_max: u64, cx: &WorkCx) -> Result<Vec<u8>, CliError> {
     let failed =
         |error: io::Error| CliError::failure(format!("standard input cannot be read: {error}"));
@@ -22,8 +22,8 @@ pub(crate) fn read_stdin(bytes_max: u64, cx: &WorkCx) -> Result<Vec<u8>, CliErro
     let mut chunk = vec![0; CHUNK_BYTES];
     while (bytes.len() as u64) < bytes_max {
         wait_for_input(cx)?;
-        // A chunk is larger than the buffer of the standard library, which it so passes by: nothing waits in there while
-        // the descriptor is polled.
+        // A chunk is larger than the buffer of the standard library, so reads bypass that buffer. Buffered bytes would
+        // be invisible to the poll of the descriptor.
         match stdin.read(&mut chunk) {
             Ok(0) => break,
             Ok(len) => bytes.extend(chunk.iter().take(len)),
@@ -54,7 +54,7 @@ fn wait_for_input(cx: &WorkCx) -> Result<(), CliError> {
         let mut ready = [PollFd::new(&stdin, PollFlags::IN)];
         match poll(&mut ready, Some(&look)) {
             Ok(0) | Err(rustix::io::Errno::INTR) => {}
-            // Whatever else it says the read says better.
+            // The read reports any other condition, and more precisely.
             Ok(_) | Err(_) => return Ok(()),
         }
     }

@@ -1,4 +1,4 @@
-//! The turns of a run: each prompt is a message of the session, sent when the one before it has completed.
+//! The turns of a run. Each prompt is a message of the session, sent after the previous one has completed.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,7 +21,7 @@ use crate::shell_command::SameFlags;
 use crate::supervise::Supervisor;
 use allstop_remote::{RemoteStop, TerminalSession};
 
-/// A run under way.
+/// A run in progress.
 pub(super) struct RunTurns<'a, 'b> {
     pub(super) session: &'a Session,
     pub(super) background: &'a BackgroundArgs,
@@ -30,15 +30,15 @@ pub(super) struct RunTurns<'a, 'b> {
     pub(super) events: LiveEvents,
     pub(super) news: McpStatusEvents,
     pub(super) job: JobControl,
-    /// For commands on the store.
+    /// Flags for commands on the same store.
     pub(super) flags: SameFlags,
     /// Stops from other terminals.
     pub(super) remote: TerminalSession,
     /// The stop that a signal or a deadline has begun.
     pub(super) stop: Option<SessionStop>,
-    /// Further stops from other terminals: of calls, or later than the first one.
+    /// Further stops from other terminals: of calls, or later than the first stop.
     pub(super) other_stops: Vec<SessionStop>,
-    /// True if the owner has done everything since the last message, its hooks included.
+    /// True if the owner has finished all work since the last message, including its hooks.
     pub(super) owner_idle: bool,
 }
 
@@ -51,17 +51,17 @@ pub(super) struct PromptOutcomes {
     pub(super) error: Option<TurnError>,
     /// A stop came between two turns.
     pub(super) stopped: Option<StopReason>,
-    /// The process has to exit with what is known.
+    /// True if the process has to exit with the results so far.
     pub(super) is_cut: bool,
 }
 
 impl RunTurns<'_, '_> {
-    /// Sends one prompt after the other, as long as each completes and nobody stops the run.
+    /// Sends the prompts one by one, while each completes and no stop arrives.
     pub(super) async fn send_all(&mut self, prompts: Vec<Arc<str>>) -> PromptOutcomes {
         let mut run = PromptOutcomes::default();
         for prompt in prompts {
             self.owner_idle = false;
-            // The turn knows its deadline too: it does not begin a wait that would go beyond.
+            // The turn knows its deadline too, so it never begins a wait beyond the deadline.
             let deadline = self.supervisor.control.deadline();
             let deadline = deadline.map(|(at, detail)| MessageDeadline {
                 at: at.into(),
@@ -69,12 +69,12 @@ impl RunTurns<'_, '_> {
             });
             let message = NewMessage::from(prompt)
                 .policy(FollowUp::Enqueue)
-                // A stop that came after the commit of the turn before ends this one at its entry.
+                // A stop that came after the commit of the previous turn ends this turn at its start.
                 .stopped(self.supervisor.control.cause().cloned())
                 .deadline(deadline);
             let sent = match self.session.send(message) {
                 Ok(sent) => sent,
-                // The stop that closed the session has no turn to end.
+                // The stop closed the session between two turns.
                 Err(_) if self.stops_all() => {
                     run.stopped = Some(self.supervisor.control.stop_reason());
                     return run;
@@ -101,9 +101,9 @@ impl RunTurns<'_, '_> {
         run
     }
 
-    /// Waits until no attached background work runs. The stop reason, if a stop was first.
+    /// Waits until no attached background work runs. Returns the stop reason if a stop came first.
     pub(super) async fn wait_background(&mut self, envelope: &Envelope) -> Option<StopReason> {
-        // A stop that came between the commit and this.
+        // A stop may have come between the commit and this call.
         if let Some(reason) = self.reason_of_stop(envelope) {
             return Some(reason);
         }
@@ -133,8 +133,8 @@ impl RunTurns<'_, '_> {
         is_stopped.then(|| self.supervisor.control.stop_reason())
     }
 
-    /// Waits, shows what happens meanwhile, and stops what is to be stopped. `None`: the moment of the exit has come, or
-    /// the wait is over by a stop.
+    /// Waits, and meanwhile shows events and carries out stops. `None` if the exit time is reached or a stop ends the
+    /// wait.
     async fn wait<T>(
         &mut self,
         wait: impl Future<Output = T>,
@@ -148,7 +148,8 @@ impl RunTurns<'_, '_> {
                     return None;
                 },
                 reply = self.view.next_reply() => self.view.reply(reply),
-                // Events before what is waited for: else the last ones would be shown behind what the caller prints.
+                // Events come before the result of the wait. Otherwise the last events would be shown after the
+                // caller's output.
                 Some(event) = self.events.next() => self.show(&event),
                 waited = &mut wait => {
                     while let Some(event) = self.events.try_next() {
@@ -168,19 +169,19 @@ impl RunTurns<'_, '_> {
         }
     }
 
-    /// True if the stop under way covers the background work, too.
+    /// True if the running stop covers the whole process, and so the background work too.
     pub(super) fn stops_all(&self) -> bool {
         let extent = self.stop.as_ref().map(|stop| stop.request().extent);
         extent == Some(StopTarget::Process.extent())
     }
 
-    /// True if the stop under way covers the background work: it is not to be kept.
+    /// True if the running stop covers the background work, which then must not be kept.
     pub(super) fn stops_background(&self) -> bool {
         let extent = self.stop.as_ref().map(|stop| stop.request().extent);
         matches!(extent, Some(Extent::TurnAndBackground | Extent::Session))
     }
 
-    /// Returns whether the process has to exit.
+    /// Carries out an effect. Returns true if the process has to exit.
     fn carry_out(&mut self, effect: ControlEffect) -> bool {
         match effect {
             ControlEffect::Stop(cause) => self.begin_stop(cause),
@@ -191,8 +192,8 @@ impl RunTurns<'_, '_> {
         false
     }
 
-    /// Begins the stop that a signal or a deadline asks for. What runs beside the turn is stopped with it, unless background
-    /// work is to be kept: one ladder for all of it, so that one grace bounds the exit.
+    /// Begins the stop that a signal or a deadline requests. The stop also covers the background work, unless it is to
+    /// be kept. One ladder for all of it means that one grace bounds the exit.
     fn begin_stop(&mut self, cause: Cause) {
         self.show_stopping();
         let target = if self.session.has_background_activity() && !self.background.keep_background {
@@ -203,7 +204,7 @@ impl RunTurns<'_, '_> {
         self.stop = Some(self.session.stop(&target, cause));
     }
 
-    /// A stop of the turn from another terminal is one of the run: it ends like after a signal. One of a call leaves the run.
+    /// Handles a stop from another terminal. A stop of the turn ends the run like a signal; a stop of a call does not.
     pub(super) fn stopped_from_elsewhere(&mut self, asked: RemoteStop) {
         if !asked.covers_turn || self.stop.is_some() {
             self.other_stops.push(asked.stop);
@@ -223,7 +224,8 @@ impl RunTurns<'_, '_> {
 
     fn show(&mut self, event: &SessionEvent) {
         self.owner_idle |= show(self.view, &self.remote, event);
-        // The turn's own deadline is a stop like that of a signal: the background work does not wait for its end.
+        // The turn's own deadline counts as a stop like a signal, so the background work is stopped before the turn has
+        // ended.
         if let SessionEventKind::Live(AgentEvent::StopHeard { cause }) = &event.kind
             && matches!(cause.kind, CauseKind::Deadline | CauseKind::Inactivity)
             && self.supervisor.control.cause().is_none()
@@ -234,7 +236,7 @@ impl RunTurns<'_, '_> {
     }
 }
 
-/// Shows an event. Returns whether the owner has done what follows a turn.
+/// Shows an event. Returns true if the owner has finished its work after a turn.
 pub(super) fn show(view: &mut RunView<'_>, remote: &TerminalSession, event: &SessionEvent) -> bool {
     match &event.kind {
         SessionEventKind::Live(event) => view.event(event),

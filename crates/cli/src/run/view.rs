@@ -27,17 +27,17 @@ use crate::suspend::suspend_session;
 /// Output of a run.
 pub(super) struct RunView<'a> {
     host: &'a ProcessHost,
-    /// Not JSON.
+    /// False if the output is JSON.
     for_people: bool,
-    /// For the command that continues the session.
+    /// Flags for the command that continues the session.
     flags: SameFlags,
     live: Option<LiveView>,
     stream: Option<JsonStream>,
-    /// Remembers that a question came where nobody can be asked.
+    /// Records whether a question was asked without a terminal.
     absent: AbsentPrompter,
     /// File for the receipt.
     pub(super) receipt_file: Option<ReceiptFile>,
-    /// False once the store may not have the last receipt.
+    /// False if the store may lack the last receipt.
     pub(super) is_receipt_stored: bool,
     /// Questions at the terminal, from the opening of the session to its end.
     pub(super) questions: Option<RunQuestions>,
@@ -48,7 +48,7 @@ impl<'a> RunView<'a> {
         let flags = SameFlags::of_remembered(&args.model, &args.session.store);
         let args = &args.output;
         let for_people = !args.json && !args.stream_json;
-        // Beside an envelope the calls are shown only to a person.
+        // In addition to an envelope, the calls are shown only at a terminal.
         let is_watched = for_people || host.output.stderr().is_terminal();
         let options = LiveOptions {
             environment: host.terminal.clone(),
@@ -68,7 +68,7 @@ impl<'a> RunView<'a> {
         }
     }
 
-    /// A stop has begun, which uses force at this time.
+    /// Shows that a stop has begun, which uses force at this time.
     pub(super) fn stopping(&mut self, force_at: Option<Instant>) {
         if let Some(live) = &mut self.live {
             live.stopping(force_at);
@@ -76,7 +76,7 @@ impl<'a> RunView<'a> {
         self.stream.iter_mut().for_each(JsonStream::stopping);
     }
 
-    /// Shows a change of an MCP server during the run: one line of JSON to a program that reads such, else one for
+    /// Shows a status change of an MCP server: a line of JSON for a program that reads the stream, else a line for
     /// people.
     pub(super) fn server(&self, change: &McpStatusEvent) {
         let stderr = self.host.output.stderr();
@@ -89,28 +89,28 @@ impl<'a> RunView<'a> {
         }
     }
 
-    /// A line for people, beside everything else.
+    /// Prints a line for people.
     pub(super) fn note(&self, text: &str) {
         if self.for_people || self.host.output.stderr().is_terminal() {
             self.warn(text);
         }
     }
 
-    /// A line that is useful only to a person at the terminal.
+    /// Prints a line that is useful only to a user at the terminal.
     pub(super) fn hint(&self, text: &str) {
         if self.host.output.stderr().is_terminal() {
             self.warn(text);
         }
     }
 
-    /// A line for every reader: work that outlives this process, and output that is not written.
+    /// Prints a line for every reader: work that outlives this process, or output that was not written.
     pub(super) fn warn(&self, text: &str) {
         let stderr = self.host.output.stderr();
         let style = self.host.terminal.style(stderr.is_terminal());
         stderr.lines(style.paint(TextRole::Dim, text), OutputPriority::Must);
     }
 
-    /// Ctrl-Z, `fg` or another size of the window.
+    /// Handles Ctrl-Z, `fg` and a new window size.
     pub(super) fn job_changed(&self, change: JobChange, session: &Session) {
         let queue = self.host.output.terminal();
         let questions = self.questions.as_ref();
@@ -128,7 +128,7 @@ impl<'a> RunView<'a> {
         }
     }
 
-    /// Asks a question where a person can answer.
+    /// Asks a question at the terminal, if there is one.
     pub(super) fn ask(&mut self, question: OpenQuestion) {
         if let Some(live) = &mut self.live {
             live.asked(&question.question);
@@ -138,14 +138,14 @@ impl<'a> RunView<'a> {
         }
     }
 
-    /// Hands a reply of the person on.
+    /// Handles a reply of the user.
     pub(super) fn reply(&mut self, reply: PromptReply) {
         if let Some(questions) = &mut self.questions {
             questions.reply(reply);
         }
     }
 
-    /// Waits for a reply of the person to an open question.
+    /// Waits for the user's reply to an open question.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -156,7 +156,7 @@ impl<'a> RunView<'a> {
         }
     }
 
-    /// The end: the envelope, or for people what it says beside the answer.
+    /// Prints the end: the envelope, or for people everything in it except the answer.
     pub(super) fn end(&mut self, envelope: &Envelope) {
         if let Some(live) = &mut self.live {
             live.stopping(None);

@@ -1,4 +1,4 @@
-//! Access to the server: authentication, TLS, and the files behind both.
+//! Access to the server: authentication, TLS, and their files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,20 +18,20 @@ use serde_json::{Map, Value};
 use crate::args::{EndpointArgs, ExecutionArgs};
 use crate::error::CliError;
 
-/// Interval at which the files are looked at: a new token is valid, and a removed one is not, a second later.
+/// Interval at which the files are checked. Added tokens become valid, and removed tokens invalid, within a second.
 const FILES_LOOK: Duration = Duration::from_secs(1);
 
-/// Looks at a file, and uses it if it has changed. The error says why what was there before stays.
+/// Checks a file, and loads it if it has changed. The error is the reason why the earlier content stays in use.
 type FileLook = Box<dyn FnMut() -> Result<(), String> + Send>;
 
-/// Means by which requests are admitted.
+/// Authentication and TLS of the server.
 pub(super) struct ServerAccess {
     pub(super) control: AccessControl,
     pub(super) tls: Option<ServerTls>,
     schemes: Vec<BearerScheme>,
 }
 
-/// Checks that a server that other machines reach authenticates its clients.
+/// Checks that a server with a non-local address authenticates its clients.
 pub(super) fn check_addresses(args: &EndpointArgs) -> Result<(), CliError> {
     if !cfg!(feature = "grpc") && args.access.grpc_listen.is_some() {
         return Err(CliError::not_built("--grpc-listen", "grpc"));
@@ -52,7 +52,7 @@ pub(super) fn check_addresses(args: &EndpointArgs) -> Result<(), CliError> {
 }
 
 impl ServerAccess {
-    /// Reads tokens, keys and certificate, and keeps them fresh in `root`.
+    /// Reads tokens, keys and certificate, and refreshes them in `root`.
     pub(super) async fn open(root: &Scope, args: &EndpointArgs) -> Result<Self, CliError> {
         let mut looks: Vec<FileLook> = Vec::new();
         let mut schemes = Vec::new();
@@ -127,7 +127,8 @@ impl ServerAccess {
         if self.tls.is_some() { "https" } else { "http" }
     }
 
-    /// Adds what the server asks of its clients to the card, and what it tells only them to the service.
+    /// Adds the authentication requirements to the card, and the extended card for authenticated clients to the
+    /// service.
     pub(super) fn describe(
         &self,
         card: AgentCard,
@@ -165,7 +166,7 @@ async fn keys_of_url(
     Ok(jwt)
 }
 
-/// Looks at all files from one thread, until a stop. A fault is reported when it changes, not every second.
+/// Checks all files from one thread, until a stop. An error is reported when it changes, not every second.
 fn watch(root: &Scope, mut looks: Vec<FileLook>) -> Result<(), CliError> {
     if looks.is_empty() {
         return Ok(());
@@ -192,7 +193,7 @@ fn wrong_file(error: &(dyn std::error::Error + 'static)) -> CliError {
     CliError::usage(error_chain(error))
 }
 
-/// Limits of the extended card: those that the operator has set.
+/// Limits in the extended card: only the limits that the operator has set.
 fn limits_of(endpoint: &EndpointArgs, execution: &ExecutionArgs) -> Map<String, Value> {
     let ms =
         |time: HumanDuration| Value::from(u64::try_from(time.0.as_millis()).unwrap_or(u64::MAX));

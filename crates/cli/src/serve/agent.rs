@@ -1,4 +1,4 @@
-//! The agent that is served: the built-in one, or the agent of the configuration.
+//! The served agent: a built-in one, or the agent of the configuration.
 
 use std::num::NonZero;
 use std::path::Path;
@@ -24,9 +24,9 @@ use crate::start::options::{Given, config_with_model, system};
 use crate::start::project;
 use allstop_remote::{ClientQuestions, OwnedSessions};
 
-/// An agent that was chosen, and where its tasks are stored. Nothing is open.
+/// Selected agent and the store of its tasks, before anything is opened.
 pub(super) enum AgentChoice {
-    /// A front end of a cluster: its tasks run at workers.
+    /// A front end of a cluster, whose tasks run on workers.
     None {
         store: StoreChoice,
         scopes: RootOptions,
@@ -38,7 +38,7 @@ pub(super) enum AgentChoice {
     Model {
         system: Box<SystemOptions>,
         asks: QuestionRecipient,
-        /// `None`: the default.
+        /// `None` for the default.
         background_max: Option<Duration>,
     },
 }
@@ -51,12 +51,12 @@ pub(super) struct OpenAgent {
     pub(super) description: String,
     pub(super) parts: TaskParts,
     pub(super) store: SystemStore,
-    /// Sessions, tools and servers of the agent, if it has any.
+    /// Sessions, tools and MCP servers of the agent, if it has any.
     pub(super) system: Option<System>,
 }
 
 impl AgentChoice {
-    /// Reads flags and configuration. Touches files, so it may block.
+    /// Reads flags and configuration. May block, because it reads files.
     pub(super) fn read(
         args: &ExecutionArgs,
         concurrency: usize,
@@ -92,7 +92,7 @@ impl AgentChoice {
                 let answer = args.permissions.answer();
                 let asks = match answer {
                     Some(_) => QuestionRecipient::Prompter,
-                    // A question becomes a question of the task to its client.
+                    // The task passes a question to its client.
                     None => QuestionRecipient::Subscribers,
                 };
                 let prompter = FixedAnswer(answer.unwrap_or(PermissionAnswer::Unanswered));
@@ -107,7 +107,7 @@ impl AgentChoice {
         }
     }
 
-    /// The root of everything that the server runs.
+    /// Root scope of all work of the server.
     pub(super) fn root(&self) -> Scope {
         match self {
             Self::None { scopes, .. } | Self::Echo { scopes, .. } => {
@@ -117,7 +117,7 @@ impl AgentChoice {
         }
     }
 
-    /// The time that a stop waits before it uses force.
+    /// Time that a stop waits before it uses force.
     pub(super) fn grace(&self) -> Duration {
         match self {
             Self::None { scopes, .. } | Self::Echo { scopes, .. } => scopes.grace,
@@ -128,7 +128,7 @@ impl AgentChoice {
         }
     }
 
-    /// The agent and its store, for people.
+    /// Describes the agent and its store.
     pub(super) fn in_words(&self) -> String {
         let (agent, store) = match self {
             Self::None { store, .. } => ("at workers", store),
@@ -145,7 +145,7 @@ impl AgentChoice {
         }
     }
 
-    /// Opens the store and starts the MCP servers, in this scope. `sessions` takes the sessions.
+    /// Opens the store and starts the MCP servers in this scope. `sessions` receives the sessions.
     pub(super) async fn open(
         self,
         scope: Scope,
@@ -202,7 +202,7 @@ impl AgentChoice {
     }
 }
 
-/// `Some` if the flag says that nothing is stored.
+/// `Some` if the flag disables durable storage.
 fn in_memory(store: &StoreArgs) -> Option<StoreChoice> {
     let path = store.store.as_deref()?;
     (path == Path::new(":memory:")).then_some(StoreChoice::Memory)

@@ -16,10 +16,10 @@ use tokio::sync::watch;
 use crate::args::{ExecutionArgs, NatsArgs};
 use crate::error::CliError;
 
-/// Tasks that a worker runs at the same time by default: most of them wait for a model.
+/// Default number of tasks that a worker runs concurrently. Most tasks wait for a model.
 pub(super) const CONCURRENCY: usize = 16;
 
-/// The servers that `--store` names; `None`: it names no servers.
+/// The store on the servers that `--store` names; `None` if the flag names no servers.
 pub(super) fn store(args: &ExecutionArgs) -> Result<Option<StoreChoice>, CliError> {
     let Some(mut options) = nats_options(args.store.store.as_deref(), &args.cluster.servers) else {
         if args.cluster.concurrency.is_some() {
@@ -46,12 +46,12 @@ pub(super) fn store(args: &ExecutionArgs) -> Result<Option<StoreChoice>, CliErro
             HumanDuration(shortest)
         )));
     }
-    // So that a session passes on with the tasks of its worker.
+    // The session lock expires with the lease, so a session moves to another worker together with its tasks.
     options.lock_ttl = lease;
     Ok(Some(StoreChoice::Nats(Box::new(options))))
 }
 
-/// The connection that `--store` and its flags describe; `None`: `--store` names no servers.
+/// The connection that `--store` and its flags describe; `None` if `--store` names no servers.
 pub(crate) fn nats_options(store: Option<&Path>, args: &NatsArgs) -> Option<NatsOptions> {
     let servers = store?.to_str()?;
     if !names_servers(servers) {
@@ -65,7 +65,7 @@ pub(crate) fn nats_options(store: Option<&Path>, args: &NatsArgs) -> Option<Nats
     Some(options)
 }
 
-/// True if the value of `--store` names servers of NATS. Schemes of URLs have no case.
+/// True if the value of `--store` names NATS servers. URL schemes are case-insensitive.
 pub(crate) fn names_servers(store: &str) -> bool {
     let scheme = store.split_once("://").map(|(scheme, _)| scheme);
     scheme.is_some_and(|scheme| {
@@ -77,7 +77,7 @@ pub(crate) fn names_servers(store: &str) -> bool {
 
 /// Connection to the servers of the store.
 pub(super) struct StoreConnection {
-    /// `None`: the store is on this machine.
+    /// `None` if the store is on this machine.
     is_connected: Option<watch::Receiver<bool>>,
     was_connected: bool,
 }
@@ -90,13 +90,13 @@ impl StoreConnection {
         }
     }
 
-    /// False while there is none.
+    /// False while the connection is lost.
     pub(super) fn is_there(&self) -> bool {
         let is_connected = self.is_connected.as_ref();
         is_connected.is_none_or(|is_connected| *is_connected.borrow())
     }
 
-    /// Waits until it is lost or made again, and says so in a line for people.
+    /// Waits until the connection is lost or restored. Returns a line for people.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -106,7 +106,7 @@ impl StoreConnection {
         };
         let was = self.was_connected;
         let is = receiver.wait_for(|is| *is != was).await.map(|is| *is);
-        // The store has closed: nothing follows.
+        // The store is closed, so no change follows.
         let Ok(is) = is else {
             return std::future::pending().await;
         };
@@ -119,7 +119,7 @@ impl StoreConnection {
     }
 }
 
-/// The change for people.
+/// Describes a change of the lease.
 fn lease_line(change: LeaseChange) -> String {
     match change {
         LeaseChange::Lost { executions: 0 } => "the lease was lost: no task was running".to_owned(),
@@ -131,7 +131,7 @@ fn lease_line(change: LeaseChange) -> String {
     }
 }
 
-/// This process as a node of the cluster. Changes of its lease are told to `stderr`.
+/// This process as a node of the cluster. Changes of its lease are printed to `stderr`.
 pub(super) async fn node(
     log: &NatsLog,
     args: &ExecutionArgs,
@@ -155,7 +155,8 @@ pub(super) async fn node(
     Ok(ClusterOptions {
         on_renewal: Some(Arc::new(on_renewal)),
         on_lease_change: Some(Arc::new(on_lease_change)),
-        // Code that cannot be stopped ends with its process: from here on the tasks are another worker's.
+        // Only the end of the process ends code that cannot be stopped. From here on, the tasks belong to another
+        // worker.
         on_overdue: Some(Arc::new(|| std::process::abort())),
         concurrency,
         lease: args.cluster.lease.0,
@@ -164,7 +165,7 @@ pub(super) async fn node(
     })
 }
 
-/// Limit of the executions of this process.
+/// Limit of the executions in this process.
 pub(super) fn running_max(args: &ExecutionArgs, concurrency: usize) -> Option<usize> {
     let max = args.max_tasks.map(NonZeroUsize::get);
     match concurrency {

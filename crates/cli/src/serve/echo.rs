@@ -1,4 +1,4 @@
-//! The built-in agent `echo`: it needs no model, and answers each message with a task of three events.
+//! The built-in agent `echo`: needs no model, and answers each message with a task of three events.
 
 use allstop_task::model::{Artifact, MessagePart, PartContent};
 use allstop_task::{
@@ -32,7 +32,7 @@ impl Executor for EchoAgent {
         .boxed()
     }
 
-    /// An echo has no effect, so it can be repeated.
+    /// An echo has no effects, so it can be repeated.
     fn can_resume(&self, _task: &allstop_task::Task) -> bool {
         true
     }

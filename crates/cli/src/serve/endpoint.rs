@@ -1,4 +1,4 @@
-//! The addresses of a server, and what listens there.
+//! Addresses of a server and their listeners.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -22,19 +22,19 @@ use super::metrics::TaskMetrics;
 use crate::args::{EndpointArgs, ExecutionArgs};
 use crate::error::CliError;
 
-/// Addresses that are bound, before anything answers there.
+/// Bound addresses, before requests are accepted.
 pub(super) struct BoundEndpoint {
     access: ServerAccess,
     listener: (TcpListener, SocketAddr),
     grpc: Option<(TcpListener, SocketAddr)>,
 }
 
-/// Tasks and their surroundings that an endpoint serves.
+/// Tasks and related services of an endpoint.
 pub(super) struct Served<'a> {
     pub(super) name: &'static str,
     pub(super) description: String,
     pub(super) manager: &'a TaskManager,
-    /// `None`: push notifications are not offered.
+    /// `None` if push notifications are unavailable.
     pub(super) push: Option<PushNotifications>,
     pub(super) metrics: TaskMetrics,
     pub(super) readiness: &'a Readiness,
@@ -42,7 +42,7 @@ pub(super) struct Served<'a> {
     pub(super) connections: &'a Scope,
 }
 
-/// Without the feature there are no routes, and `--grpc-listen` is refused.
+/// Without the feature there are no routes, and `--grpc-listen` is rejected.
 #[cfg(not(feature = "grpc"))]
 fn grpc_router(_service: &Arc<A2aService>, _access: allstop_a2a::AccessControl) -> axum::Router {
     axum::Router::new()
@@ -59,7 +59,7 @@ async fn bind(address: SocketAddr, flag: &str) -> Result<(TcpListener, SocketAdd
 }
 
 impl BoundEndpoint {
-    /// Reads the files of the access, and binds the addresses.
+    /// Reads the access files, and binds the addresses.
     pub(super) async fn bind(root: &Scope, args: &EndpointArgs) -> Result<Self, CliError> {
         let access = ServerAccess::open(root, args).await?;
         let listener = bind(args.listen, "--listen").await?;
@@ -74,7 +74,7 @@ impl BoundEndpoint {
         })
     }
 
-    /// Answers requests. Returns lines for the user, one for each address.
+    /// Accepts requests. Returns lines for the user, one for each address.
     pub(super) fn serve(
         self,
         served: Served<'_>,

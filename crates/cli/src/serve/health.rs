@@ -1,4 +1,4 @@
-//! Health of the server, for those who deploy it.
+//! Health endpoints of the server, for operators.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use axum::routing::get;
 
 use super::cluster::StoreConnection;
 
-/// True while the server takes work, and its store can be reached.
+/// True while the server accepts work and its store is reachable.
 #[derive(Clone)]
 pub(super) struct Readiness {
     takes_work: Arc<AtomicBool>,
@@ -17,7 +17,7 @@ pub(super) struct Readiness {
 }
 
 impl Readiness {
-    /// Not ready before it is set.
+    /// Starts as not ready.
     pub(super) fn new(connection: StoreConnection) -> Self {
         Self {
             takes_work: Arc::default(),
@@ -43,7 +43,8 @@ impl Readiness {
     }
 }
 
-/// `/healthz` answers as long as the process does; `/readyz` until the shutdown begins, while the store is connected.
+/// `/healthz` answers while the process runs. `/readyz` answers until the shutdown begins, while the store is
+/// connected.
 pub(super) fn router(readiness: Readiness) -> Router {
     Router::new()
         .route("/healthz", get(async || "ok\n"))

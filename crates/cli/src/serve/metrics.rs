@@ -1,4 +1,4 @@
-//! Numbers about the tasks of the server, in the text format of `OpenMetrics`, which Prometheus reads.
+//! Metrics about the tasks of the server, in the text format of `OpenMetrics`, which Prometheus reads.
 
 use std::sync::Arc;
 
@@ -18,17 +18,17 @@ use tokio::time::Instant;
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Times of executions, in seconds: from an echo to a working day.
+/// Buckets for execution times in seconds: from an echo to a working day.
 const EXECUTION_BUCKETS: [f64; 9] = [
     0.01, 0.1, 1.0, 10.0, 60.0, 300.0, 1_800.0, 7_200.0, 28_800.0,
 ];
 
-/// Times of stops, in seconds: the usual grace is 2 s, and force follows within 1 s.
+/// Buckets for stop times in seconds: the usual grace is 2 s, and force follows within 1 s.
 const STOP_BUCKETS: [f64; 9] = [0.001, 0.005, 0.02, 0.1, 0.5, 1.0, 2.0, 3.0, 10.0];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct EndLabels {
-    /// State of the task behind the execution.
+    /// State of the task after the execution.
     state: String,
 }
 
@@ -40,11 +40,11 @@ struct StopLabels {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ReceiptLabels {
-    /// `true`: nothing of the task runs, and that was verified.
+    /// `true` if a proof shows that no work of the task runs.
     quiet: &'static str,
 }
 
-/// Counters of the server. Clones count together.
+/// Counters of the server. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct TaskMetrics {
     accepted: Counter,
@@ -73,7 +73,7 @@ impl Default for TaskTimes {
 }
 
 impl TaskMetrics {
-    /// `GET /metrics`.
+    /// Route `GET /metrics`.
     pub(super) fn router(&self) -> Router {
         let registry = Arc::new(self.registry());
         let answer = async move || {
@@ -133,7 +133,7 @@ impl TaskMetrics {
         all
     }
 
-    /// Counts one execution.
+    /// Starts counting one execution.
     pub(super) fn accepted(&self) -> ExecutionMetrics {
         self.accepted.inc();
         self.waiting.inc();
@@ -151,7 +151,7 @@ impl TaskMetrics {
 pub(super) struct ExecutionMetrics {
     metrics: TaskMetrics,
     started: Option<Instant>,
-    /// True while it is in a gauge.
+    /// True while a gauge counts the execution.
     is_counted: bool,
     is_stored: bool,
 }
@@ -197,7 +197,7 @@ impl ExecutionObserver for ExecutionMetrics {
 }
 
 impl ExecutionMetrics {
-    /// Takes the execution out of the gauges, once.
+    /// Removes the execution from the gauges, once.
     fn leave(&mut self) {
         if std::mem::take(&mut self.is_counted) {
             match self.started {

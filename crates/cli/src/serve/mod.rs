@@ -1,4 +1,4 @@
-//! `allstop serve`: tasks over A2A, durable in the store, until a signal.
+//! `allstop serve`: durable tasks over A2A, until a signal.
 
 mod access;
 mod agent;
@@ -41,14 +41,14 @@ use allstop_remote::OwnedSessions;
 use cluster::StoreConnection;
 use open::{RunningServer, ServerArgs, open_server};
 
-/// Line for a drain that `allstop workers` began.
+/// Line about a drain that `allstop workers` requested.
 const DRAINING: &str =
     "draining, as `workers drain` asks: no task is taken, and those that run may end";
 
 /// Longest wait for the last traces at the end of the process.
 const TRACES_MAX: Duration = Duration::from_millis(500);
 
-/// Serves until a signal; then stops the tasks, and exits with the code of the signal.
+/// Serves until a signal, then stops the tasks and exits with the signal's code.
 pub(crate) async fn serve(args: ServeArgs, host: &ProcessHost) -> Result<Exit, CliError> {
     access::check_addresses(&args.endpoint)?;
     let args = ServerArgs {
@@ -60,7 +60,7 @@ pub(crate) async fn serve(args: ServeArgs, host: &ProcessHost) -> Result<Exit, C
     run(args, host).await
 }
 
-/// Runs tasks of a cluster until a signal, or until it is drained from elsewhere.
+/// Runs tasks of a cluster until a signal, or until another process drains this worker.
 #[cfg(feature = "nats")]
 pub(crate) async fn work(args: WorkerArgs, host: &ProcessHost) -> Result<Exit, CliError> {
     let execution = args.execution;
@@ -102,7 +102,7 @@ async fn run(args: ServerArgs, host: &ProcessHost) -> Result<Exit, CliError> {
     run_server(command, host, opened).await
 }
 
-/// Reads flags and files, then starts the server. A signal ends it in every stage.
+/// Reads flags and files, then starts the server. A signal ends every stage.
 async fn open(
     args: ServerArgs,
     sessions: &OwnedSessions,
@@ -115,7 +115,7 @@ async fn open(
         Ok((args, agent?))
     })
     .await?;
-    // The exit is that much later.
+    // The drain postpones the exit by this time.
     let drain = args.execution.drain.map_or(Duration::ZERO, Duration::from);
     supervisor
         .control
@@ -152,7 +152,7 @@ impl HostedTasks<'_> {
 }
 
 impl HostedServer for HostedTasks<'_> {
-    /// Ends of tasks, and the receipt of the background work of their sessions.
+    /// Results of the tasks, and the receipt of their sessions' background work.
     type Report = (ShutdownReport, Arc<Receipt>);
 
     fn addresses(&self) -> Option<&str> {
@@ -176,7 +176,7 @@ impl HostedServer for HostedTasks<'_> {
                 change = self.connection.changed() => self.tell(change),
                 () = manager.asked_to_drain(), if !self.is_draining => self.tell_drain(),
                 () = manager.drained_from_elsewhere() => {
-                    // The drain may end before this loop learns of its begin.
+                    // The drain may finish before this loop notices that it began.
                     self.tell_drain();
                     self.tell("drained");
                     return Cause::new(CauseKind::Shutdown).detail("drained");
@@ -201,18 +201,18 @@ impl HostedServer for HostedTasks<'_> {
         }
     }
 
-    /// Stops the tasks, then the background work of their sessions and the connections: a client that waits gets the end
-    /// of its task.
+    /// Stops the tasks, then their sessions' background work and the connections. In this order, a waiting client
+    /// receives the end of its task.
     async fn stop(&self, cause: &Cause, left: Duration) -> Self::Report {
         let server = &self.server;
         server.readiness.set(false);
         self.tell(&format!("stopping: {cause}"));
-        // The ends are written in this time; the rest is for the work after them.
+        // The ends of tasks are written within this time. The rest is for the later steps.
         let within = left.saturating_sub((FORCE_MAX / 4).min(left / 2));
         let end = Instant::now() + left;
         let report = server.manager.shutdown(within, "the server shuts down");
         let report = report.await;
-        // Background work can outlive its task: it has the usual grace, if there is time.
+        // Background work can outlive its task, so it gets the usual grace if there is time.
         let left = end.saturating_duration_since(Instant::now());
         let grace = server.agent.grace().min(left.saturating_sub(FORCE_MAX));
         let background = StopRequest::new(Extent::Process, cause.clone()).grace(grace);
@@ -305,7 +305,8 @@ mod tests {
         }
     }
 
-    /// An execution that had ended, and whose end a full disk refuses, was counted as stopped with work left running.
+    /// Regression: an ended execution whose end could not be stored on a full disk was counted as stopped with work
+    /// left running.
     #[test]
     fn execution_that_waits_for_the_store_is_not_left_running() {
         let ended = Receipt::of_ended(info(), vec![running(ItemKind::Engine)]);

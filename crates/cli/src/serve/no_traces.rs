@@ -1,4 +1,4 @@
-//! Traces, in a program that was built without them.
+//! Replacement for traces in a build without them.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use crate::error::CliError;
 
 pub(super) use self::{NoExecutionSpan as ExecutionSpan, NoTraceExporter as TraceExporter};
 
-/// There is none.
+/// Exporter that cannot exist in this build.
 #[derive(Debug, Clone)]
 pub(super) enum NoTraceExporter {}
 
 impl NoTraceExporter {
-    /// Refuses the flag that asks for traces.
+    /// Refuses the flag that enables traces.
     pub(super) fn new(_collector: &str) -> Result<Self, CliError> {
         Err(CliError::not_built("--otlp", "otlp"))
     }
@@ -27,7 +27,7 @@ impl NoTraceExporter {
     }
 }
 
-/// There is none.
+/// Span that cannot exist in this build.
 #[derive(Debug)]
 pub(super) enum NoExecutionSpan {}
 

@@ -12,7 +12,7 @@ use super::traces::{ExecutionSpan, TraceExporter};
 #[derive(Debug, Clone)]
 pub(super) struct ServerObserver {
     pub(super) metrics: TaskMetrics,
-    /// `None`: nobody wants traces.
+    /// `None` if traces are disabled.
     pub(super) traces: Option<TraceExporter>,
 }
 

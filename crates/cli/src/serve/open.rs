@@ -24,24 +24,24 @@ use crate::args::{EndpointArgs, ExecutionArgs};
 use crate::error::CliError;
 use allstop_remote::OwnedSessions;
 
-/// A server that takes requests.
+/// A server that accepts requests.
 pub(super) struct RunningServer {
     pub(super) root: Scope,
     pub(super) manager: TaskManager,
-    /// Holds the executions.
+    /// Scope of the executions.
     pub(super) tasks: Scope,
-    /// Exporter of traces, if they are wanted.
+    /// Exporter of traces, if enabled.
     pub(super) traces: Option<TraceExporter>,
-    /// Holds the sessions and the background work of the agent.
+    /// Scope of the agent's sessions and background work.
     pub(super) agent: Scope,
-    /// Sessions, tools and servers of the agent, if it has any.
+    /// Sessions, tools and MCP servers of the agent, if it has any.
     pub(super) system: Option<System>,
     pub(super) store: SystemStore,
     pub(super) connections: Scope,
-    /// Holds the deliveries of push notifications.
+    /// Scope of the push notification deliveries.
     pub(super) push: Scope,
     pub(super) readiness: Readiness,
-    /// Time that running tasks have to end by themselves, before they are stopped.
+    /// Time for running tasks to finish before they are stopped.
     pub(super) drain: Option<Duration>,
     /// Lines for the user, one for each address.
     pub(super) addresses: String,
@@ -49,17 +49,17 @@ pub(super) struct RunningServer {
 
 /// Flags of a server or a worker.
 pub(super) struct ServerArgs {
-    /// `None`: a worker, which listens nowhere.
+    /// `None` for a worker, which has no listener.
     pub(super) endpoint: Option<EndpointArgs>,
     pub(super) execution: ExecutionArgs,
-    /// Those of the agent's commands.
+    /// Keepers for the agent's commands.
     pub(super) keepers: Arc<Keepers>,
-    /// For lines about the lease.
+    /// Queue for lines about the lease.
     pub(super) stderr: OutputQueue,
 }
 
 impl ServerArgs {
-    /// Tasks that this process runs at the same time as a node of a cluster.
+    /// Number of tasks that this process runs concurrently as a node of a cluster.
     pub(super) fn concurrency(&self) -> usize {
         let default = match self.endpoint {
             Some(_) => 0,
@@ -82,7 +82,7 @@ pub(super) async fn open_server(
     };
     let child = |label: &str| root.child(label.to_owned(), ScopeOptions::default());
     let agent_scope = child("agent").context("a scope for the agent")?;
-    // Its own, so that no receipt has the work of the store.
+    // A separate scope, so that no receipt contains the work of the store.
     let store_scope = child("store").context("a scope for the store")?;
     let OpenAgent {
         name,
@@ -133,7 +133,7 @@ pub(super) async fn open_server(
     let readiness = Readiness::new(StoreConnection::of(&store));
     let addresses = match (bound, &args.endpoint) {
         (Some(bound), Some(endpoint)) => {
-            // In a cluster every front end would send them.
+            // In a cluster, every front end would send them.
             let push = match store.nats() {
                 Some(_) => None,
                 None => Some(push::open(endpoint, &manager, &log, &push_scope).await?),

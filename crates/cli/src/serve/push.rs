@@ -13,7 +13,7 @@ use anyhow::Context as _;
 use crate::args::EndpointArgs;
 use crate::error::CliError;
 
-/// Opens the push notifications of the store, and continues their deliveries in `scope`.
+/// Opens the push notifications of the store, and resumes their deliveries in `scope`.
 pub(super) async fn open(
     args: &EndpointArgs,
     manager: &TaskManager,
@@ -30,7 +30,7 @@ pub(super) async fn open(
     Ok(push.context("the push notifications of the store")?)
 }
 
-/// The secret of a file, without white space at its ends.
+/// Reads the secret from a file, without leading and trailing white space.
 fn secret(path: &Path) -> Result<PushSecret, CliError> {
     let text = std::fs::read(path).map_err(|error| {
         let path = path.display();

@@ -1,4 +1,4 @@
-//! Traces of the executions over OTLP. A trace continues that of the caller, and a stop is an event with its cause.
+//! Traces of the executions over OTLP. A trace continues the caller's trace, and a stop is an event with its cause.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider, Span};
 
 use crate::error::CliError;
 
-/// Longest time of one export.
+/// Timeout of one export.
 const EXPORT_MAX: Duration = Duration::from_secs(5);
 
-/// Sends spans to a collector. Its thread and its queue, which drops what does not fit, are those of the SDK.
+/// Sends spans to a collector. The SDK owns the thread and the queue, which drops spans if it is full.
 #[derive(Debug, Clone)]
 pub(super) struct TraceExporter {
     provider: SdkTracerProvider,
@@ -29,9 +29,9 @@ pub(super) struct TraceExporter {
 }
 
 impl TraceExporter {
-    /// An exporter to this collector (`http://127.0.0.1:4318`). Nothing is sent yet.
+    /// Creates an exporter to this collector (`http://127.0.0.1:4318`), without sending anything.
     pub(super) fn new(collector: &str) -> Result<Self, CliError> {
-        // The default of the process, for every client in it.
+        // Process-wide default for all TLS clients.
         let _first_is_kept = rustls::crypto::ring::default_provider().install_default();
         let exporter = SpanExporter::builder()
             .with_http()
@@ -68,7 +68,7 @@ impl TraceExporter {
         }
     }
 
-    /// Sends what is left, for at most this long. Blocks.
+    /// Sends the remaining spans, for at most `max`. Blocks.
     pub(super) fn close(&self, max: Duration) {
         if let Err(error) = self.provider.shutdown_with_timeout(max) {
             tracing::warn!(error = error_chain(&error), "traces are lost");
@@ -76,7 +76,7 @@ impl TraceExporter {
     }
 }
 
-/// Span of one execution; it ends with its drop.
+/// Span of one execution. Dropping it ends the span.
 #[derive(Debug)]
 pub(super) struct ExecutionSpan {
     span: Span,

@@ -1,7 +1,8 @@
-//! The session that a start continues: found in the store before the model is created, because it remembers its model.
+//! The session that a start continues. The session is looked up in the store before the model is created, because it
+//! remembers its model.
 //!
-//! The model is that of the flags, else the one that the session remembers, else the configured one. The folder is always
-//! the current one, as for every command of a shell; if it is not the session's, a line says so.
+//! The flags choose the model, else the session's memory, else the configuration. The folder is always the current one,
+//! as for every shell command; a line reports if the session used another folder.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,17 +23,17 @@ use crate::shell_command::SameFlags;
 use crate::shell_quote::quoted;
 use crate::short_id::short;
 
-/// A session that a person named to continue it.
+/// A session to continue, as named by the user.
 pub(crate) struct NamedSession {
     /// The name as it was typed.
     name: String,
     /// True if flags or their variables choose the model.
     chooses_model: bool,
-    /// The command that continues it with a model, for a hint.
+    /// Command that continues the session with a model, for a hint.
     command: String,
-    /// For commands on the same store.
+    /// Flags for commands on the same store.
     flags: SameFlags,
-    /// For commands on the same store from another folder.
+    /// Flags for commands on the same store from another folder.
     flags_elsewhere: SameFlags,
 }
 
@@ -51,13 +52,13 @@ impl NamedSession {
 /// Lines for people about a continued session; empty for a new session.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct ContinuedWords {
-    /// Model of the session and who chose it; `None` if the flags chose the one that the session had.
+    /// Model of the session and the origin of the choice; `None` if the flags chose the session's earlier model.
     pub(crate) model: Option<String>,
-    /// The session's folder, if it is another one.
+    /// The session's folder, if it differs from the current one.
     pub(crate) folder: Option<String>,
 }
 
-/// Source of the model of a continued session.
+/// Origin of the model of a continued session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ModelOrigin {
     Flags,
@@ -65,7 +66,7 @@ enum ModelOrigin {
     Configuration,
 }
 
-/// Chooses the model: that of the flags, which is in the configuration already, else the remembered one.
+/// Chooses the model: the flags' model, which the configuration already contains, else the remembered one.
 fn choose(config: &mut ModelConfig, by_flags: bool, remembered: &SessionSettings) -> ModelOrigin {
     match &remembered.model {
         _ if by_flags => ModelOrigin::Flags,
@@ -89,7 +90,7 @@ fn model_words(name: &str, origin: ModelOrigin, remembered: Option<&str>) -> Opt
     }
 }
 
-/// `elsewhere`: the command that continues the session, with absolute paths.
+/// Describes a change of the folder. `elsewhere` is the command that continues the session, with absolute paths.
 fn folder_words(before: &str, now: &Path, elsewhere: &str) -> Option<String> {
     if Path::new(before) == now || before.is_empty() {
         return None;
@@ -105,7 +106,7 @@ fn folder_words(before: &str, now: &Path, elsewhere: &str) -> Option<String> {
     ))
 }
 
-/// Opens the system. A session to continue is found first, and its remembered model is taken unless the flags chose one.
+/// Opens the system. First looks up a session to continue, and uses its remembered model unless the flags chose one.
 pub(super) async fn open_system(
     root: Scope,
     mut options: SystemOptions,

@@ -1,11 +1,11 @@
-//! The model of a command that names none: that of the only provider whose key is in the environment.
+//! Default model of a command that names none: the model of the only provider with a key in the environment.
 
-/// A provider and the model that is chosen for its key.
+/// A provider and its default model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ProviderDefault {
     /// Environment variable of the key.
     pub(crate) key: &'static str,
-    /// A current model that can use tools, at a moderate price.
+    /// A current model with tool support at a moderate price.
     pub(crate) model: &'static str,
 }
 
@@ -13,7 +13,7 @@ const fn of(key: &'static str, model: &'static str) -> ProviderDefault {
     ProviderDefault { key, model }
 }
 
-/// Model for each key. Keys that people have for other reasons, such as `GITHUB_TOKEN`, choose no model.
+/// Default model for each key. Keys with other common purposes, such as `GITHUB_TOKEN`, select no model.
 pub(crate) const DEFAULT_MODELS: [ProviderDefault; 9] = [
     of("OPENAI_API_KEY", "gpt-5-mini"),
     of("ANTHROPIC_API_KEY", "claude-sonnet-4-5"),
@@ -36,14 +36,14 @@ pub(crate) enum DefaultModel {
     One(ProviderDefault),
     /// Several keys are set.
     Several(Vec<ProviderDefault>),
-    /// [`OTHER_SERVER`] is set: a key is meant for that server, whose models are unknown.
+    /// [`OTHER_SERVER`] is set: a key may belong to that server, whose models are unknown.
     OtherServer,
     /// No key is set.
     Missing,
 }
 
 impl DefaultModel {
-    /// The choice, with a function that says whether a variable is set.
+    /// Chooses a model. `is_set` returns true if a variable is set.
     pub(crate) fn choose(is_set: impl Fn(&str) -> bool) -> Self {
         if is_set(OTHER_SERVER) {
             return Self::OtherServer;
@@ -88,7 +88,7 @@ mod tests {
         );
     }
 
-    /// The provider of each model reads just this key.
+    /// Each provider reads exactly its key.
     #[test]
     fn each_default_model_uses_its_key() {
         for known in DEFAULT_MODELS {

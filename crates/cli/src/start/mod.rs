@@ -1,5 +1,5 @@
-//! The start of `run` and `chat`, in stages: reading, the store, MCP servers, the session. Each is work in a scope, so a
-//! stop or the run's deadline ends it with a receipt, also where a file or a disk hangs.
+//! The start of `run` and `chat`, in stages: input, the store, MCP servers, the session. Each stage is work in a scope.
+//! A stop or the run's deadline therefore ends it with a receipt, even if a file or a disk hangs.
 
 mod continued;
 pub(crate) mod default_model;
@@ -24,8 +24,8 @@ pub(crate) use continued::{ContinuedWords, NamedSession};
 pub(crate) use stage::{StartFailure, StartStage, begin};
 pub(crate) use voice::StartVoice;
 
-/// Reads the input of a start, on a separate thread: a file may be a pipe that nobody writes to, or lie
-/// on a disk that hangs.
+/// Reads the input of a start on a separate thread, because a file may be a pipe without a writer, or be on a disk that
+/// hangs.
 pub(crate) async fn read<T: Send + 'static>(
     scopes: RootOptions,
     supervisor: &mut Supervisor,
@@ -37,7 +37,7 @@ pub(crate) async fn read<T: Send + 'static>(
     let mut stage = StartStage {
         supervisor,
         scope: &scope,
-        // Nothing has happened yet that would have to end in good order.
+        // No work has started yet that needs a clean end.
         grace: Some(Duration::ZERO),
     };
     stage.wait(reading, late_input).await?
@@ -46,7 +46,7 @@ pub(crate) async fn read<T: Send + 'static>(
 /// Input of [`open`].
 pub(crate) struct Opening {
     pub(crate) system: SystemOptions,
-    /// The session to continue; `None`: a new session.
+    /// The session to continue; `None` for a new session.
     pub(crate) session: Option<NamedSession>,
     pub(crate) asks: QuestionRecipient,
     pub(crate) voice: StartVoice,
@@ -56,15 +56,15 @@ pub(crate) struct Opening {
 pub(crate) struct Opened {
     pub(crate) system: Arc<System>,
     pub(crate) open: OpenSession,
-    /// Mode of the session's permissions.
+    /// Permission mode of the session.
     pub(crate) mode: ModeSwitch,
-    /// Differences between a continued session and what it remembers, for people.
+    /// Differences between the continued session and its remembered settings, for people.
     pub(crate) continued: ContinuedWords,
 }
 
 /// Opens the store, starts the MCP servers and opens the session.
 ///
-/// `hint` shows a line to a person who waits.
+/// `hint` shows a line to a waiting user.
 pub(crate) async fn open(
     opening: Opening,
     supervisor: &mut Supervisor,
@@ -124,7 +124,7 @@ async fn open_session(
     })
 }
 
-/// The hint before the MCP servers are started; `None` if there is none.
+/// The hint before the MCP servers are started; `None` if no server is configured.
 fn starting_servers(system: &System) -> Option<String> {
     let servers = system.mcp().all().iter();
     let names: Vec<&str> = servers.map(|server| &**server.name()).collect();

@@ -1,4 +1,4 @@
-//! From flags and files to what a system is made of.
+//! Converts flags and files to the options of a system.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::host::{ProcessHost, variable};
 use crate::start::StartVoice;
 use crate::start::default_model::{DefaultModel, OTHER_SERVER};
 
-/// The ways to a model, a line each. `command`: the words that were given without one.
+/// Lists the ways to get a model, one per line. `command` is the command that was typed without one.
 fn how_to_get_a_model(command: &str) -> String {
     let prompt = prompt_of(command);
     format!(
@@ -33,7 +33,7 @@ fn prompt_of(command: &str) -> &'static str {
     }
 }
 
-/// The configuration, with the chosen model. `command`: as in [`how_to_get_a_model`].
+/// The configuration, with the chosen model. `command` as in [`how_to_get_a_model`].
 pub(crate) fn config_with_model(
     args: &ModelArgs,
     command: &str,
@@ -47,7 +47,7 @@ pub(crate) fn config_with_model(
     Ok(config)
 }
 
-/// Chooses the model that the environment allows, where nothing else names one, and says why.
+/// Chooses a model by the environment if the configuration names none, and prints the reason.
 pub(crate) fn choose_default(
     model: &mut ModelConfig,
     command: &str,
@@ -60,7 +60,7 @@ pub(crate) fn choose_default(
     Ok(())
 }
 
-/// The model that the environment chooses, and a line that says why.
+/// The model that the environment selects, and a line with the reason.
 fn default_model(choice: DefaultModel, command: &str) -> Result<(String, String), CliError> {
     let prompt = prompt_of(command);
     let problem = match choice {
@@ -102,7 +102,7 @@ fn default_model(choice: DefaultModel, command: &str) -> Result<(String, String)
     Err(problem)
 }
 
-/// The user's configuration, with that of the project and then the flags over it.
+/// The user's configuration, overridden by the project's and then by the flags.
 pub(crate) fn config_of(
     args: &ModelArgs,
     project: Option<&ProjectFile>,
@@ -125,7 +125,7 @@ pub(crate) fn config_of(
 }
 
 fn model(config: &mut Config, args: &ModelArgs) -> Result<(), CliError> {
-    // A server and a model belong together: one from a flag is never mixed with another from the file.
+    // A server and a model belong together. One from a flag is never combined with the other from the file.
     if args.base_url.is_some() {
         config.model.base_url.clone_from(&args.base_url);
         config.model.name.clone_from(&args.model);
@@ -142,7 +142,7 @@ fn model(config: &mut Config, args: &ModelArgs) -> Result<(), CliError> {
     Ok(())
 }
 
-/// The process's own part of what a system is made of.
+/// Options of a system that come from the process itself.
 pub(crate) struct Given {
     pub(crate) scopes: RootOptions,
     pub(crate) folder: PathBuf,
@@ -174,7 +174,7 @@ pub(crate) fn system(
         .chain(config.model.api_key_env.as_deref())
         .collect();
     let hidden_variables = ProcessHost::secret_variables(&with_keys);
-    // Without a place for them there are no answers.
+    // Without a data folder, there are no stored answers.
     let trust = ProcessHost::project_trust().ok();
     SystemOptions {
         config,
@@ -184,7 +184,8 @@ pub(crate) fn system(
         store,
         folder: given.folder,
         spill_folder,
-        // An answer about a project's settings is a person's: a tool that could write one would start what it likes.
+        // Only the user may answer about a project's settings. A tool that could write an answer could start any
+        // command.
         reserved: trust
             .iter()
             .map(|trust| trust.folder().to_owned())

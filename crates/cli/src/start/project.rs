@@ -1,4 +1,4 @@
-//! The configuration of a project: used only if a person trusts its content.
+//! The configuration of a project, used only if the user trusts its content.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,19 +16,19 @@ use crate::host::ProcessHost;
 use crate::project_trust::{TrustAnswer, TrustStore};
 use crate::supervise::Supervisor;
 
-/// State of a project's configuration before anybody is asked.
+/// State of a project's configuration before the user is asked.
 enum ProjectState {
-    /// There is none, or it is left out.
+    /// There is no file, or it is ignored.
     Unused,
     Trusted(Box<ProjectFile>),
-    /// A person has to decide.
+    /// The user has to decide.
     Undecided(Box<ProjectFile>, TrustStore),
 }
 
-/// The project's configuration, if it is trusted; asks a person about an unknown one.
+/// The project's configuration, if it is trusted. Asks the user about an unknown one.
 ///
 /// # Cancel safety
-/// Dropping it gives the terminal back; nothing is remembered.
+/// Dropping the future releases the terminal and stores no answer.
 pub(crate) async fn choose(
     args: &ModelArgs,
     host: &ProcessHost,
@@ -82,7 +82,7 @@ fn late_answer() -> TurnError {
     }
 }
 
-/// The project's configuration, if it is trusted already. Asks nobody. Blocks as long as the disk does.
+/// The project's configuration, if it is already trusted. Never asks. Blocks on file reads.
 ///
 /// # Errors
 /// If the file cannot be used.
@@ -101,7 +101,7 @@ pub(crate) fn trusted(
     })
 }
 
-/// As [`trusted`], for commands that only look into the store: an unusable file does not keep them from it.
+/// Like [`trusted`], but ignores an unusable file. For commands that only read the store.
 pub(crate) fn trusted_silently(folder: &Path) -> Option<Box<ProjectFile>> {
     match ProjectFile::look(folder) {
         Ok(ProjectFileLook::Found(file)) => {
@@ -153,7 +153,7 @@ fn unused(file: &ProjectFile, why: &str) -> String {
     format!("{path} is not used: {why}. `allstop config trust` shows what it does, and trusts it")
 }
 
-/// Asks until there is an answer; `None` if there is nobody to answer, or at Ctrl-D.
+/// Asks until the user answers; `None` without a user, or at Ctrl-D.
 async fn ask(mut prompt: LinePrompt, lines: Vec<String>) -> Option<TrustAnswer> {
     let style = prompt.style();
     let asks = "? Do you trust the settings of this folder (.allstop.toml)?";

@@ -14,9 +14,9 @@ use crate::supervise::Supervisor;
 
 /// Failure of a start.
 pub(crate) enum StartFailure {
-    /// No envelope: the caller did not ask for anything that could have one.
+    /// A usage error, which has no envelope.
     Usage(CliError),
-    /// A failure, or a stop that was first.
+    /// A failure, or a stop that came first.
     Ended(Box<Envelope>),
 }
 
@@ -72,15 +72,15 @@ impl From<CliError> for StartFailure {
 /// One stage of a start.
 pub(crate) struct StartStage<'a> {
     pub(crate) supervisor: &'a mut Supervisor,
-    /// Covers the stage's work.
+    /// Scope of the stage's work.
     pub(crate) scope: &'a Scope,
-    /// Grace of its stop; `None`: the tree's grace.
+    /// Grace of the stage's stop; `None` for the grace of the tree.
     pub(crate) grace: Option<Duration>,
 }
 
 impl StartStage<'_> {
-    /// Waits for the stage's work. A stop ends it with a receipt; where that is the run's deadline, `late` says what it
-    /// has overtaken.
+    /// Waits for the stage's work. A stop ends the work with a receipt. If that stop is the run's deadline, `late`
+    /// returns the error that names the unfinished work.
     pub(crate) async fn wait<T>(
         &mut self,
         work: Result<WorkHandle<T>, NotStarted>,
@@ -96,7 +96,7 @@ impl StartStage<'_> {
                 done = &mut work => return done.map_err(|lost| StartFailure::lost(&lost)),
             }
         };
-        // Before the stop: only now is it known which work the deadline overtook.
+        // Before the stop, because only now is it known which work missed the deadline.
         let is_late = cause.kind == CauseKind::Deadline;
         let error = is_late.then(late);
         let mut order = StopRequest::new(Extent::Process, cause);
@@ -114,7 +114,7 @@ impl StartStage<'_> {
     }
 }
 
-/// Begins a stage: it hears a stop, unless it blocks its thread at that moment.
+/// Begins a stage. A stop ends the stage, unless its code blocks the thread at that moment.
 pub(crate) fn begin<T: Send + 'static>(
     scope: &Scope,
     name: &'static str,
@@ -130,7 +130,7 @@ pub(crate) fn begin<T: Send + 'static>(
     })
 }
 
-/// A stage's result; `None` where it was stopped, which its receipt says before anybody asks.
+/// Result of a stage; `None` if the stage was stopped, in which case [`StartStage::wait`] returns the receipt first.
 pub(crate) struct Stopped<T>(Option<T>);
 
 impl<T> Stopped<T> {

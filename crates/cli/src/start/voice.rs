@@ -1,10 +1,10 @@
-//! Lines that a start says before anything is shown: which model was chosen, and which file was not read.
+//! Lines that a start prints before other output: the chosen model, and files that were not read.
 
 use allstop_terminal::{OutputPriority, OutputQueue, Style, TextRole};
 
 use crate::host::ProcessHost;
 
-/// Standard error of a start. It may be used on the thread that reads the configuration.
+/// Standard error of a start. The thread that reads the configuration can use it too.
 #[derive(Debug, Clone)]
 pub(crate) struct StartVoice {
     stderr: OutputQueue,
@@ -18,7 +18,7 @@ impl StartVoice {
         Self { stderr, style }
     }
 
-    /// Says a line.
+    /// Prints a line.
     pub(crate) fn note(&self, text: &str) {
         self.stderr
             .lines(self.style.paint(TextRole::Dim, text), OutputPriority::Must);

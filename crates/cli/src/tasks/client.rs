@@ -20,24 +20,24 @@ const CONNECT_MAX: Duration = Duration::from_secs(5);
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 const STOP_ANSWER_MAX: Duration = Duration::from_mins(10);
 
-/// Longest silence of a stream: servers send a comment every 15 s.
+/// Longest silence of a stream. Servers send a comment every 15 s.
 const SILENCE_MAX: Duration = Duration::from_mins(1);
 
-/// Longest body of an answer in bytes: a page of tasks that have a long history. The server may be anybody's, so what it
-/// sends is bounded.
+/// Longest body of an answer in bytes: a page of tasks with a long history. The server may be untrusted, so its data is
+/// bounded.
 const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Longest body of a refusal in bytes: it has one sentence.
+/// Longest body of an error answer in bytes: one sentence.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
 
-/// Most tasks of a page (A2A 1.0, section 3.1.4).
+/// Maximum tasks of a page (A2A 1.0, section 3.1.4).
 pub(super) const PAGE_LEN_MAX: usize = 100;
 
 /// A server of tasks.
 #[derive(Debug, Clone)]
 pub(crate) struct TaskServer {
     http: Client,
-    /// For streams: their silence is limited, not their length.
+    /// Client for streams, with a limit for their silence but not for their length.
     streams: Client,
     base: Url,
 }
@@ -45,15 +45,15 @@ pub(crate) struct TaskServer {
 /// Failure of a request.
 #[derive(Debug)]
 pub(crate) enum RequestError {
-    /// The server was not reached, or the connection was lost: the same request may succeed later.
+    /// The server was unreachable, or the connection was lost. A retry may succeed.
     Connection(CliError),
-    /// The server refused.
+    /// The server refused the request.
     Refused { status: StatusCode, error: CliError },
 }
 
-/// A client that follows no redirection: a token goes to the server that it was given for.
+/// A client without redirects, because a token must only reach its intended server.
 pub(crate) fn http_client() -> reqwest::ClientBuilder {
-    // The default of the process, for every client in it.
+    // Process-wide default for all TLS clients.
     let _first_is_kept = rustls::crypto::ring::default_provider().install_default();
     Client::builder()
         .connect_timeout(CONNECT_MAX)
@@ -69,7 +69,7 @@ impl From<RequestError> for CliError {
 }
 
 impl TaskServer {
-    /// A server at this address. The token is sent as a bearer token.
+    /// A server at this URL. The token is sent as a bearer token.
     pub(crate) fn new(url: &str, token: Option<&str>) -> Result<Self, CliError> {
         let wrong = |why: &str| {
             let shown = without_secrets(url);
@@ -116,7 +116,7 @@ impl TaskServer {
         })
     }
 
-    /// The address, for people.
+    /// The server's address, for people.
     pub(crate) fn address(&self) -> &str {
         self.base.as_str().trim_end_matches('/')
     }
@@ -127,7 +127,7 @@ impl TaskServer {
             .await
     }
 
-    /// Sends a message, and gets the task as it was accepted. A message that is sent again starts nothing.
+    /// Sends a message. Returns the accepted task. A repeated message starts no second task.
     pub(crate) async fn send(&self, message_id: &str, text: &str) -> Result<Value, RequestError> {
         let body = json!({
             "configuration": {"returnImmediately": true},
@@ -138,7 +138,7 @@ impl TaskServer {
         Ok(answer["task"].take())
     }
 
-    /// A page of the list, from the newest.
+    /// A page of the list, newest first.
     pub(super) async fn page(
         &self,
         filter: &[(&str, &str)],
@@ -154,7 +154,7 @@ impl TaskServer {
         self.answer(self.http.get(url), ANSWER_MAX).await
     }
 
-    /// Stops a task: the task behind its end.
+    /// Stops a task. Returns the task after its end.
     pub(crate) async fn stop(&self, id: &str, reason: Option<&str>) -> Result<Value, RequestError> {
         let cause = json!({"cause": {"detail": reason, "by": "cli"}});
         let body = json!({"metadata": {RECEIPT_EXTENSION: cause}});
@@ -168,7 +168,7 @@ impl TaskServer {
         self.answer(request.json(&json!({})), ANSWER_MAX).await
     }
 
-    /// The events of a task behind the one with this id, as a stream that has begun.
+    /// Opens a stream of a task's events, after the event with the id `behind`.
     pub(super) async fn events(
         &self,
         id: &str,
@@ -191,7 +191,7 @@ impl TaskServer {
         url
     }
 
-    /// Address of a task; its id is one segment, whatever it has in it.
+    /// URL of a task. The id is one path segment, regardless of its characters.
     fn task_url(&self, id: &str, action: &str) -> Url {
         self.url(&["tasks", &format!("{id}{action}")])
     }
@@ -273,7 +273,7 @@ impl TaskServer {
         let why = if error.is_timeout() {
             "it does not answer".to_owned()
         } else {
-            // The innermost error says why; the others repeat the address.
+            // The innermost error contains the reason; the outer errors repeat the address.
             let mut innermost: &dyn std::error::Error = error;
             while let Some(source) = innermost.source() {
                 innermost = source;

@@ -1,4 +1,4 @@
-//! The task that somebody means.
+//! Finds the task that the user means.
 
 use allstop_core::error_chain;
 use reqwest::StatusCode;
@@ -10,13 +10,13 @@ use super::wire::ServerTask;
 use crate::error::CliError;
 use crate::short_id::{is_meant, short};
 
-/// Newest tasks among which an end of an id is searched.
+/// Maximum number of newest tasks in which an id suffix is searched.
 const SEARCHED_MAX: usize = 1_000;
 
-/// Tasks that an ambiguity names.
+/// Maximum number of tasks that an ambiguity error names.
 const NAMED_MAX: usize = 8;
 
-/// A task, as the server sent it and as the commands read it.
+/// A task, as the server sent it and as the commands parsed it.
 pub(crate) struct FoundTask {
     pub(crate) json: Value,
     pub(crate) task: ServerTask,
@@ -32,7 +32,7 @@ impl FoundTask {
     }
 }
 
-/// The task with this id, or the only one of the newest that has it as a part.
+/// The task with this id, or the only one of the newest tasks whose id contains `given`.
 pub(super) async fn find(server: &TaskServer, given: &str) -> Result<FoundTask, CliError> {
     match server.task(given).await {
         Ok(json) => return FoundTask::of(json),

@@ -1,4 +1,4 @@
-//! `allstop tasks`: the tasks of a server, as a client of it.
+//! `allstop tasks`: a client for the tasks of a server.
 
 pub(crate) mod client;
 pub(crate) mod find;
@@ -26,13 +26,13 @@ use client::{RequestError, TaskServer};
 use find::{FoundTask, find, newest};
 use wire::TaskEndInfo;
 
-/// Exit code of a task that was stopped, and of a stop by Ctrl-C.
+/// Exit code of a stopped task, and of a stop by Ctrl-C.
 const CANCELLED: u8 = 130;
 
-/// Runs the command. A signal ends it; the task goes on.
+/// Runs the command. A signal ends the command, but not the task.
 ///
 /// # Cancel safety
-/// Dropping it does not take a stop back that the server has accepted.
+/// Dropping the future does not revoke a stop that the server has accepted.
 pub(crate) async fn tasks(args: TasksArgs, host: &ProcessHost) -> Result<Exit, CliError> {
     let token = variable("ALLSTOP_TOKEN").and_then(|token| token.into_string().ok());
     let token = token.as_deref().filter(|token| !token.is_empty());
@@ -60,7 +60,7 @@ pub(crate) async fn tasks(args: TasksArgs, host: &ProcessHost) -> Result<Exit, C
     }
 }
 
-/// A command on the tasks of this server, to be pasted into a shell.
+/// A command on the tasks of this server, for use in a shell.
 fn command_on(server: &str, words: &str) -> String {
     if server == SERVER_DEFAULT {
         return format!("allstop {words}");
@@ -91,7 +91,7 @@ impl<'a> TaskPrinter<'a> {
     }
 
     fn json(&self, value: &impl serde::Serialize) {
-        // Values of the protocol have string keys, so this cannot fail.
+        // Values of the protocol have string keys, so serialisation cannot fail.
         let text = serde_json::to_string(value).unwrap_or_default();
         self.host.output.stdout().json(&text, OutputPriority::Last);
     }
@@ -178,9 +178,9 @@ async fn stop(
     let stopped = match server.stop(&found.task.id, reason).await {
         Ok(json) => FoundTask::of(json)?,
         Err(error) => {
-            // It may have ended meanwhile: then there is nothing to stop, which is an answer.
+            // The task may have ended in the meantime. Then there is nothing to stop, which is a valid answer.
             let Ok(now) = server.task(&found.task.id).await else {
-                // The refusal of the stop says more.
+                // The error of the stop is more specific.
                 return Err(error.into());
             };
             let now = FoundTask::of(now)?;

@@ -1,4 +1,4 @@
-//! Tasks for people.
+//! Views of tasks.
 
 use allstop_core::Timestamp;
 use allstop_terminal::{Style, Styled, TextRole, TextTable, styled};
@@ -8,7 +8,7 @@ use super::wire::{ServerTask, ServerTaskState, TaskEndInfo};
 use crate::display::{age, render_receipt};
 use crate::short_id::short;
 
-/// Letters of a message in the list.
+/// Columns for a message in the list.
 const MESSAGE_COLUMNS: usize = 48;
 
 pub(super) fn list(tasks: &[FoundTask], style: Style, now: Timestamp) -> Styled {
@@ -97,7 +97,7 @@ pub(super) fn end(end: &TaskEndInfo, style: Style, width: usize) -> Styled {
     text
 }
 
-/// A text under the name of whoever said it.
+/// A text under the name of its author.
 pub(super) fn said(who: &str, message: &str, style: Style) -> Styled {
     let mut text = Styled::default();
     let mut lines = message.lines();

@@ -1,4 +1,4 @@
-//! `tasks watch`: the events of a task as they come, over lost connections.
+//! `tasks watch`: live events of a task, with reconnects.
 
 use std::io;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::wire::{ServerEvent, ServerTaskState, TaskEndInfo};
 use super::{CANCELLED, TaskPrinter, view};
 use crate::error::CliError;
 
-/// Pause before a lost connection is made again, at first and at most.
+/// Pause before a reconnect, at first and at most.
 const PAUSE_MIN: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
@@ -25,7 +25,7 @@ struct TaskWatch<'a> {
     id: String,
     as_json: bool,
     printer: &'a TaskPrinter<'a>,
-    /// Id of the last event, from which a new connection goes on.
+    /// Id of the last event, after which a new connection resumes.
     last_event: Option<String>,
     /// State that was shown last.
     state: Option<ServerTaskState>,
@@ -65,10 +65,10 @@ fn exit_code(ended: Option<&ServerTaskState>) -> u8 {
     }
 }
 
-/// Longest event in bytes: a task with a long history. The server may be anybody's, so what it sends is bounded.
+/// Longest event in bytes: a task with a long history. The server may be untrusted, so its data is bounded.
 const EVENT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Length of the event that is being read: an empty line ends it.
+/// Length of the current event. An empty line ends the event.
 #[derive(Debug, Default)]
 struct EventLength {
     bytes: usize,
@@ -98,7 +98,7 @@ impl EventLength {
 }
 
 impl TaskWatch<'_> {
-    /// Follows the task to its end, over as many connections as it takes.
+    /// Follows the task to its end, across reconnects.
     async fn follow(&mut self) -> Result<(), CliError> {
         let mut pause = PAUSE_MIN;
         let mut is_lost = false;
@@ -124,7 +124,8 @@ impl TaskWatch<'_> {
                     error.message
                 }
                 Err(error) => {
-                    // It may have ended between two requests: a server without numbered events then refuses.
+                    // The task may have ended between two requests. A server without numbered events then refuses the
+                    // subscription.
                     return self.end_or(error).await;
                 }
             };
@@ -150,7 +151,7 @@ impl TaskWatch<'_> {
         Ok(())
     }
 
-    /// Reads a connection until the end of the task, or of the connection: then it gives the reason.
+    /// Reads a connection until the task ends, or the connection ends. Returns the reason in the latter case.
     async fn read(&mut self, response: Response) -> Result<String, CliError> {
         let mut length = EventLength::default();
         let bytes = response.bytes_stream().map(|chunk| {
@@ -172,7 +173,7 @@ impl TaskWatch<'_> {
         Ok("the connection was closed".to_owned())
     }
 
-    /// Shows an event. True: it was the last.
+    /// Shows an event. Returns true if it was the last one.
     fn take(&mut self, event: &Sse) -> Result<bool, CliError> {
         let Some(data) = event.data.as_deref() else {
             return Ok(false); // a comment

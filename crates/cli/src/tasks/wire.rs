@@ -1,4 +1,4 @@
-//! Tasks and events as a server sends them, as far as the commands show them.
+//! Tasks and events of a server, limited to the fields that the commands show.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub(crate) struct ServerStatus {
     pub(crate) timestamp: Option<Timestamp>,
 }
 
-/// State of a task, by its name in the protocol (`TASK_STATE_WORKING`).
+/// State of a task, by its protocol name (`TASK_STATE_WORKING`).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct ServerTaskState(String);
@@ -92,12 +92,12 @@ pub(crate) enum ServerEvent {
 }
 
 impl ServerTask {
-    /// Receipt and cause of its end, if it was stopped.
+    /// Receipt and cause of the task's end, if it was stopped.
     pub(crate) fn end(&self) -> TaskEndInfo {
         TaskEndInfo::of(&self.metadata)
     }
 
-    /// A stop that is recorded and not confirmed, in words.
+    /// Describes a stop that is recorded but not confirmed.
     pub(crate) fn pending_stop(&self) -> Option<&'static str> {
         let requested = self.end().requested_stop;
         let requested = requested.filter(|_| !self.status.state.is_terminal())?;
@@ -122,13 +122,13 @@ pub(crate) struct TaskEndInfo {
     /// Receipt of a stop of work that outlived the task.
     #[serde(default, rename = "leftWork")]
     pub(crate) left_work: Option<Arc<Receipt>>,
-    /// Progress of a stop that is recorded, and whose end the worker of the task has not confirmed.
+    /// State of a recorded stop whose end the task's worker has not confirmed.
     #[serde(default, rename = "requestedStop")]
     pub(crate) requested_stop: Option<String>,
 }
 
 impl TaskEndInfo {
-    /// The entry in this metadata; empty if a server knows no receipts.
+    /// The entry in this metadata; empty if the server does not support receipts.
     pub(crate) fn of(metadata: &Value) -> Self {
         let entry = metadata.get(RECEIPT_EXTENSION);
         let entry = entry.and_then(|entry| Self::deserialize(with_integers(entry)).ok());
@@ -136,7 +136,7 @@ impl TaskEndInfo {
     }
 }
 
-/// The same with whole numbers as integers: in the metadata of the protocol every number is a double.
+/// Converts whole numbers to integers, because every number in the protocol's metadata is a double.
 fn with_integers(value: &Value) -> Value {
     match value {
         #[expect(clippy::cast_possible_truncation, reason = "whole, and in the range")]
@@ -162,12 +162,12 @@ impl ServerTaskState {
         self.word() == word
     }
 
-    /// True if nothing follows.
+    /// True if the state is final.
     pub(crate) fn is_terminal(&self) -> bool {
         ["completed", "failed", "canceled", "rejected"].contains(&&*self.word())
     }
 
-    /// `working`, `input required`.
+    /// The state as words: `working`, `input required`.
     pub(crate) fn word(&self) -> String {
         let word = self.0.strip_prefix("TASK_STATE_").unwrap_or(&self.0);
         word.to_lowercase().replace('_', " ")
@@ -194,7 +194,7 @@ impl ServerArtifact {
     }
 }
 
-/// The parts, a line or more each.
+/// Text of the parts, each on its own line or lines.
 fn text_of(parts: &[ServerPart]) -> String {
     let texts = parts.iter().map(|part| match part {
         ServerPart {

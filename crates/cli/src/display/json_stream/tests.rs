@@ -1,4 +1,4 @@
-//! Lines of JSON, for readers that read and readers that do not.
+//! Tests of the JSON lines, with readers that read and readers that stall.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -28,7 +28,7 @@ fn delta(text: &str) -> AgentEvent {
 }
 
 fn envelope() -> Value {
-    // In the order of the alphabet, which is the same whether or not the map keeps the order of insertion.
+    // Keys in alphabetical order, so the result does not depend on whether the map preserves insertion order.
     serde_json::json!({"output": "two\nlines", "schema": "allstop.run/1"})
 }
 

@@ -1,4 +1,4 @@
-//! The calls that run, each with a line that changes, and the short line that stays of each.
+//! Running calls, each with a live line, and the short line that remains of each finished call.
 
 use std::borrow::Cow;
 use std::time::Instant;
@@ -16,27 +16,27 @@ use allstop_tools::{CallProgress, DiffLine, FileChange};
 use super::super::change::{change_counts, change_lines};
 use super::super::words;
 
-/// Columns that a call may take where there is no terminal that says how many it has.
+/// Columns for a call if no terminal provides a width.
 const COLUMNS_DEFAULT: usize = 100;
-/// Columns of an error's beginning behind the line of the call that failed.
+/// Columns for the beginning of an error, after the line of the failed call.
 const ERROR_COLUMNS: usize = 120;
-/// Columns that the label of a call has at least beside the rest of its row: enough to know it by. With fewer, the rest stands
-/// below it.
+/// Minimum columns for a call's label next to the rest of its row, enough to recognise the call. With fewer columns,
+/// the rest moves below the label.
 const LABEL_COLUMNS_MIN: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct CallLines {
     queue: OutputQueue,
     style: Style,
-    /// The terminal takes lines that change.
+    /// True if the terminal supports live lines.
     moves: bool,
     model: Option<ModelLine>,
     known: Vec<CallLine>,
-    /// When the stop that is under way uses force.
+    /// Time at which the running stop uses force.
     force_at: Option<Instant>,
 }
 
-/// The model call that runs, until it speaks.
+/// The running model call, until its text begins.
 #[derive(Debug)]
 struct ModelLine {
     label: Styled,
@@ -52,7 +52,7 @@ struct CallLine {
     since: Option<Instant>,
     output: OutputTail,
     progress: Option<RunningProgress>,
-    /// The lines of a change that a question has shown.
+    /// Lines of the change that a question has shown.
     asked: Option<Vec<DiffLine>>,
 }
 
@@ -69,7 +69,7 @@ impl CallLine {
     }
 }
 
-/// The end of a call.
+/// Result of a finished call.
 pub(super) struct CallEnd<'a> {
     pub(super) outcome: CallOutcome,
     pub(super) after_ms: u64,
@@ -95,7 +95,7 @@ impl CallEnd<'_> {
         (symbol, role, word.into())
     }
 
-    /// Of a call that has its answer: a command may have failed all the same, and work may go on behind it.
+    /// Outcome of a call with an answer. Its command may have failed anyway, or may continue in the background.
     fn answered(&self) -> (Symbol, TextRole, Cow<'_, str>) {
         let last = self.content.lines().next_back().unwrap_or_default();
         let exit = last
@@ -122,7 +122,7 @@ impl CallEnd<'_> {
 
 const MAY_HAVE_COMPLETED: &str = "may have completed; check before repeating";
 
-/// Words for the state of a call in a stop's receipt.
+/// Describes the state of a call in a stop's receipt.
 fn left_words(state: &ItemState) -> (Symbol, TextRole, Cow<'static, str>) {
     let (symbol, role, word) = match state {
         ItemState::Finished { .. } => (Symbol::Good, TextRole::Good, "finished"),
@@ -155,13 +155,13 @@ impl CallLines {
         }
     }
 
-    /// A stop has begun, which uses force at this time; `None`: it has its receipt.
+    /// Shows that a stop has begun, which uses force at this time; `None` if the stop has its receipt.
     pub(super) fn stopping(&mut self, force_at: Option<Instant>) {
         self.force_at = force_at;
         self.show();
     }
 
-    /// A running call has written something.
+    /// Shows output of a running call.
     pub(super) fn output(&mut self, id: &CallId, text: &str) {
         if let Some(call) = self.known.iter_mut().find(|call| call.id == *id) {
             call.output.push(text);
@@ -169,7 +169,7 @@ impl CallLines {
         }
     }
 
-    /// A running call reports its progress.
+    /// Shows the progress of a running call.
     pub(super) fn progress(&mut self, id: &CallId, progress: &CallProgress) {
         if let Some(call) = self.known.iter_mut().find(|call| call.id == *id) {
             call.progress = Some(running_progress(progress));
@@ -187,7 +187,7 @@ impl CallLines {
         self.show();
     }
 
-    /// Its text is what is to be seen from now on.
+    /// Hides the model's line, because its text is visible from now on.
     pub(super) fn model_speaks(&mut self) {
         if let Some(model) = self.model.as_mut().filter(|model| model.shown) {
             model.shown = false;
@@ -203,7 +203,7 @@ impl CallLines {
         }
     }
 
-    /// It failed and will be called again.
+    /// Shows the model's line again: the call failed and will be retried.
     pub(super) fn model_waits(&mut self) {
         if let Some(model) = &mut self.model {
             model.shown = true;
@@ -222,7 +222,7 @@ impl CallLines {
         self.known.push(CallLine::new(id, label, None));
     }
 
-    /// A question has shown the change that a call would make.
+    /// Remembers that a question has shown the change that a call would make.
     pub(super) fn asked(&mut self, id: &CallId, change: &FileChange) {
         if let Some(call) = self.known.iter_mut().find(|call| call.id == *id) {
             call.asked = Some(change.lines.clone());
@@ -235,7 +235,7 @@ impl CallLines {
             call.since = Some(since);
             call.label.clone()
         } else {
-            // Its request was missed.
+            // The view missed the request of this call.
             let label = styled![name];
             self.known
                 .push(CallLine::new(id, label.clone(), Some(since)));
@@ -280,7 +280,7 @@ impl CallLines {
                 lines.push_line(&self.style.paint(TextRole::Dim, line));
             }
         }
-        // What the question has shown stands above already.
+        // The change is omitted if the question has already shown it.
         let shown = call.asked.unwrap_or_default();
         if let Some(change) = end.change.filter(|change| change.lines != shown) {
             let columns = self.queue.columns().unwrap_or(COLUMNS_DEFAULT);
@@ -290,14 +290,14 @@ impl CallLines {
         self.show();
     }
 
-    /// The turn has its ending. The receipt tells of the calls that ran.
+    /// Removes all live lines at the end of the turn. The receipt lists the calls that ran.
     pub(super) fn end(&mut self) {
         self.model = None;
         self.known.clear();
         self.show();
     }
 
-    /// The line that stays of a call.
+    /// The line that remains of a call.
     fn row(&self, symbol: Symbol, role: TextRole, label: &Styled, about: &str) -> Styled {
         let about = styled![about];
         let sign = self.style.paint(role, self.style.symbol(symbol));
@@ -328,7 +328,7 @@ impl CallLines {
         label.cut(room, self.style.pick("…", "..."))
     }
 
-    /// Draws the lines that change.
+    /// Redraws the live lines.
     fn show(&self) {
         if !self.moves {
             return;

@@ -1,8 +1,9 @@
 //! The live view of a run, for people.
 //!
-//! On a terminal the answer streams to standard output, drawn as Markdown block by block, and each running call has a line of its own that changes; when it
-//! ends, a short line stays. Where standard output is no terminal, it gets whole answers only: what a failed call had
-//! streamed, or a guardrail has refused, is never in a file. Where standard error is none, each call has a line at its start and one at its end.
+//! On a terminal, the answer streams to standard output, drawn as Markdown block by block. Each running call has a live
+//! line; when the call ends, a short line remains. If standard output is not a terminal, it receives only whole
+//! answers. A file therefore never contains the streamed text of a failed model call, or an answer that a guardrail
+//! refused. If standard error is not a terminal, each call has one line at its start and one at its end.
 
 mod calls;
 mod text;
@@ -29,33 +30,33 @@ use super::words;
 pub(crate) struct LiveOptions {
     /// Terminal settings from the environment.
     pub(crate) environment: Environment,
-    /// True if answers go to standard output; false if an envelope stands there.
+    /// True if answers go to standard output; false if the envelope goes there.
     pub(crate) answers: bool,
 }
 
-/// Shows a run as it goes.
+/// Shows a run live.
 #[derive(Debug)]
 pub(crate) struct LiveView {
     stdout: OutputQueue,
     stderr: OutputQueue,
     out_style: Style,
     err_style: Style,
-    /// Answers are printed as they come.
+    /// True if answers are printed while they stream.
     streams: bool,
     answers: bool,
-    /// The last answer ended without an end of line.
+    /// True if the last answer ended without a newline.
     in_line: bool,
     text: StepText,
-    /// The answer on a terminal that takes control sequences.
+    /// Stream of the answer, if the terminal supports control sequences.
     stream: Option<AnswerStream>,
-    /// An answer that may still turn out to be none: a guardrail refuses it, or it cannot be committed. A terminal has
-    /// shown it by then; a file never gets it.
+    /// Answer that may still be rejected, because a guardrail refuses it or it cannot be committed. A terminal has
+    /// already shown it by then; a file never receives it.
     held: Option<Arc<str>>,
     calls: CallLines,
 }
 
 impl LiveView {
-    /// Over the output of the process.
+    /// Shows the run on the output of the process.
     pub(crate) fn new(output: &OutputStreams, options: &LiveOptions) -> Self {
         let (stdout, stderr) = (output.stdout().clone(), output.stderr().clone());
         let environment = &options.environment;
@@ -85,10 +86,10 @@ impl LiveView {
         }
     }
 
-    /// The run is over: nothing runs any more. `answer` is the last turn's, and completes what was missed of it.
+    /// Ends the view after the run. `answer` is the last turn's answer, and completes text that was missed.
     pub(crate) fn end(&mut self, answer: Option<&str>) {
         if let Some(answer) = answer {
-            // The answer of a step before, if it is another one: the run went on from it.
+            // Prints a held answer of an earlier step, from which the run continued.
             self.release();
             self.print_rest(answer);
         }
@@ -97,7 +98,7 @@ impl LiveView {
         self.calls.end();
     }
 
-    /// A stop has begun, which uses force at this time; `None`: it has its receipt.
+    /// Shows that a stop has begun, which uses force at this time; `None` if the stop has its receipt.
     pub(crate) fn stopping(&mut self, force_at: Option<Instant>) {
         if force_at.is_some() {
             self.finish_line();
@@ -105,7 +106,7 @@ impl LiveView {
         self.calls.stopping(force_at);
     }
 
-    /// A question about a call has shown the change that the call would make.
+    /// Remembers that a question about a call has shown the change that the call would make.
     pub(crate) fn asked(&mut self, question: &PermissionQuestion) {
         if let Some(EffectPreview::Change(change)) = question.preview.as_deref() {
             self.calls.asked(&question.call_id, change);
@@ -132,7 +133,7 @@ impl LiveView {
         }
     }
 
-    /// Prints an answer that was held back: it is one now.
+    /// Prints a held answer, which is now final.
     fn release(&mut self) {
         if let Some(answer) = self.held.take() {
             self.print_rest(&answer);
@@ -159,7 +160,7 @@ impl LiveView {
         self.finish_line();
     }
 
-    /// Prints a piece of an answer.
+    /// Prints a part of an answer. False if the queue has no room.
     fn print(&mut self, text: &str, priority: OutputPriority) -> bool {
         if text.is_empty() {
             return true;
@@ -180,7 +181,7 @@ impl LiveView {
         taken
     }
 
-    /// Ends the line of the answer: what comes next stands below it.
+    /// Ends the line of the answer, so that the next output starts below it.
     pub(crate) fn finish_line(&mut self) {
         if std::mem::take(&mut self.in_line) {
             match &mut self.stream {
@@ -190,7 +191,7 @@ impl LiveView {
         }
     }
 
-    /// Ends the rows of the answer so far: something else is shown below them, and the answer goes on below that.
+    /// Ends the rows of the answer so far. Other output follows, and then the rest of the answer.
     pub(crate) fn interrupt(&mut self) {
         match &mut self.stream {
             Some(stream) if self.in_line => {
@@ -202,7 +203,7 @@ impl LiveView {
         }
     }
 
-    /// Marks what was printed of a step as void.
+    /// Marks the printed part of a step as discarded.
     fn discard(&mut self) {
         if self.text.discard() {
             self.finish_line();
@@ -222,7 +223,7 @@ impl LiveView {
             .lines(self.err_style.paint(role, said), OutputPriority::Must);
     }
 
-    /// The same in one row: what has no room is cut off.
+    /// Like a note, but cut to one row.
     fn row(&self, role: TextRole, symbol: Symbol, said: &str) {
         let mut said = styled![self.err_style.symbol(symbol), " ", said];
         if let Some(columns) = self.stderr.columns() {
@@ -240,19 +241,20 @@ impl EventView for LiveView {
     }
 
     fn missed(&mut self, _count: u64) {
-        // Which ones is not known: what a step's answer lacks, it completes; what calls ran, their endings say.
+        // The view cannot know which events it missed. The answer of a step fills its gaps, and the ends of calls show
+        // which calls ran.
         self.text.missed();
     }
 }
 
 impl LiveView {
-    /// An event that happened at this time.
+    /// Shows an event that happened at this time.
     pub(crate) fn event_at(&mut self, event: &AgentEvent, at: Instant) {
         match event {
             AgentEvent::TurnStarted { .. }
             | AgentEvent::PermissionAsked { .. }
             | AgentEvent::PermissionAnswered { .. }
-            // The receipt says it.
+            // The receipt contains the stop.
             | AgentEvent::StopHeard { .. } => {}
             AgentEvent::ToolOutput { call_id, text, .. } => self.calls.output(call_id, text),
             AgentEvent::ToolProgress { call_id, progress } => {

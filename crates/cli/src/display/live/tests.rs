@@ -1,4 +1,4 @@
-//! The live view: on a terminal, as its screen shows it; into pipes, byte by byte.
+//! Tests of the live view: the screen of a terminal, and the bytes in pipes.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -88,7 +88,7 @@ fn finished(id: &str, outcome: CallOutcome, content: &str) -> AgentEvent {
     }
 }
 
-/// The end of a command, with its exit code.
+/// End of a command, with its exit code.
 fn exited(id: &str, code: i32, content: &str) -> AgentEvent {
     let mut end = finished(id, CallOutcome::Succeeded, content);
     if let AgentEvent::ToolFinished { exit_code, .. } = &mut end {
@@ -113,7 +113,7 @@ fn ended(stop_reason: StopReason) -> AgentEvent {
     }
 }
 
-/// Output of these events into two pipes: standard output, standard error.
+/// Output of these events in two pipes: standard output and standard error.
 fn piped(show: impl FnOnce(&mut LiveView)) -> (String, String) {
     let [(out, stdout), (err, stderr)] = [(); 2].map(|()| {
         let (reader, writer) = std::io::pipe().unwrap();
@@ -129,7 +129,7 @@ fn piped(show: impl FnOnce(&mut LiveView)) -> (String, String) {
     (read(out), read(err))
 }
 
-/// The screen of a terminal at the end.
+/// Final screen of a terminal.
 fn on_screen(show: impl FnOnce(&mut LiveView, &mut TestScreen)) -> String {
     let mut screen = TestScreen::open(24, 60);
     let output = OutputStreams::new(screen.terminal(), screen.terminal()).unwrap();
@@ -310,7 +310,7 @@ fn spinning_lines_leave_nothing_behind() {
             live.event(&started(&id));
         }
         screen.wait_for("and 13 more");
-        // It moves by itself.
+        // The screen changes without new events.
         let before = screen.contents();
         screen.wait_until(|now| now != before);
         for number in 0..20 {
@@ -386,10 +386,10 @@ fn text_that_the_terminal_does_not_take_blocks_nobody() {
             text: Arc::clone(&digits),
         });
     }
-    // Nobody has read the screen so far; now the answer completes what was left out.
+    // The screen was not read so far. The answer now fills the gaps.
     live.event(&answered(&digits.repeat(count)));
     let written = screen.read_until_flushed(&output);
-    // The line of the model was taken away in front of the first.
+    // The model's line was erased in front of the first answer line.
     let lines = written.lines().filter(|line| line.ends_with("0123456789"));
     assert_eq!(lines.count(), 100 * count, "each line once");
 }
@@ -416,7 +416,7 @@ fn without_answers_only_the_calls_are_shown() {
 fn a_command_that_failed_and_work_that_goes_on_do_not_look_done() {
     let (_, said) = piped(|live| {
         live.event(&requested("a", "a"));
-        // Work goes on behind it, so the code is not in the last line.
+        // A line about remaining work follows, so the exit code is not in the last line.
         live.event(&exited("a", 3, "some output\n[exit code 3]\nbg_1 runs on"));
         for (id, content) in [
             ("b", "[killed by signal 9]"),
@@ -452,7 +452,7 @@ fn a_command_that_failed_and_work_that_goes_on_do_not_look_done() {
     );
 }
 
-/// The label of a call is what it is known by: on a narrow terminal the rest of its row stands below it.
+/// The label identifies a call. On a narrow terminal, the rest of the row moves below the label.
 #[test]
 fn label_of_background_work_stays_on_a_narrow_terminal() {
     for (columns, expected) in [

@@ -1,24 +1,24 @@
 //! The printed and the unprinted part of a step's answer.
 //!
-//! Deltas may be missed: then nothing more of the step is printed until its whole answer is there, because what comes
-//! after a hole is not what the model said.
+//! If deltas are missed, nothing more of the step is printed until the whole answer is available. The text after a gap
+//! would misrepresent the answer.
 
-/// The answer of one step, as far as it was printed.
+/// Printed part of one step's answer.
 #[derive(Debug, Default)]
 pub(super) struct StepText {
     printed: String,
-    /// Something after `printed` was missed.
+    /// True if text after `printed` was missed.
     hole: bool,
-    /// All of it was printed.
+    /// True if the whole answer was printed.
     whole: bool,
 }
 
-/// Next output, once the whole answer is there.
+/// Next output when the whole answer is available.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Rest<'a> {
-    /// Print this behind what is there.
+    /// Append this to the printed text.
     Append(&'a str),
-    /// The printed text is not the beginning of the answer: mark it as discarded and print all of this.
+    /// The printed text is not the beginning of the answer: mark it as discarded and print this whole answer.
     Replace(&'a str),
 }
 
@@ -28,12 +28,12 @@ impl StepText {
         !self.hole && !self.whole
     }
 
-    /// A delta was printed.
+    /// Records a printed delta.
     pub(super) fn printed(&mut self, delta: &str) {
         self.printed.push_str(delta);
     }
 
-    /// All of it was printed.
+    /// Records that the whole answer was printed.
     pub(super) fn printed_whole(&mut self, whole: &str) {
         *self = Self {
             printed: whole.to_owned(),
@@ -42,23 +42,23 @@ impl StepText {
         };
     }
 
-    /// A delta was missed, or many, or the beginning of another step.
+    /// Records missed deltas, or the missed beginning of another step.
     pub(super) fn missed(&mut self) {
         self.hole = true;
     }
 
-    /// Forgets the step, and says whether something of it was printed that is not an answer.
+    /// Forgets the step. True if printed text turned out not to be an answer.
     pub(super) fn discard(&mut self) -> bool {
         let was = !self.printed.is_empty() && !self.whole;
         *self = Self::default();
         was
     }
 
-    /// Unprinted part, once the whole answer is there.
+    /// Unprinted part, given the whole answer.
     pub(super) fn rest<'a>(&self, whole: &'a str) -> Rest<'a> {
         match whole.strip_prefix(self.printed.as_str()) {
             Some("") if self.whole => Rest::Append(""),
-            // Of another step: its beginning was missed.
+            // The answer belongs to another step, whose beginning was missed.
             _ if self.whole => Rest::Append(whole),
             Some(rest) => Rest::Append(rest),
             None => Rest::Replace(whole),

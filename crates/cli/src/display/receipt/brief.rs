@@ -1,4 +1,4 @@
-//! The items of a receipt in a few lines: each names its work, and equal ones are one line.
+//! The items of a receipt in a few lines. Each line names its work, and equal items share a line.
 
 use allstop_core::Effect;
 use allstop_core::counted::counted;
@@ -9,13 +9,13 @@ use super::super::words;
 use super::left::is_outside;
 use super::row::{pids, sign};
 
-/// Lines from which on items are one line although their work differs: as many as one looks at.
+/// Number of lines above which items share a line even if their labels differ: about as many as a reader takes in.
 const LINES_MAX: usize = 12;
 
 /// Indent of the lines below the first one of an item.
 const INDENT: usize = 4;
 
-/// Lines for all items, in so many columns.
+/// Draws all items in at most `width` columns.
 pub(super) fn draw(items: &[ReceiptItem], is_preview: bool, style: Style, width: usize) -> Styled {
     let mut lines = group(items, is_preview, true);
     if lines.len() > LINES_MAX {
@@ -28,14 +28,14 @@ pub(super) fn draw(items: &[ReceiptItem], is_preview: bool, style: Style, width:
     text
 }
 
-/// One or more items of which the same is said.
+/// One or more items with equal text.
 struct BriefLine<'a> {
     first: &'a ReceiptItem,
     name: String,
     outcome: String,
     is_preview: bool,
     count: usize,
-    /// Shortest and longest time to the end.
+    /// Shortest and longest time until the end of an item.
     times: Option<(Millis, Millis)>,
 }
 
@@ -44,7 +44,7 @@ fn group(items: &[ReceiptItem], is_preview: bool, with_labels: bool) -> Vec<Brie
     for item in items {
         let (name, outcome) = (name(item, with_labels), outcome(item, is_preview));
         let times = time(item).map(|time| (time, time));
-        // Work that still runs, with its processes, is never summed up.
+        // Items with running processes never share a line.
         let same = lines
             .iter_mut()
             .find(|line| item.processes.is_empty() && line.name == name && line.outcome == outcome);
@@ -85,7 +85,7 @@ impl BriefLine<'_> {
             if least == most {
                 return format!(", {least}");
             }
-            // One unit for both, if it is the same.
+            // Equal units are printed once.
             let (number, unit) = least.rsplit_once(' ').unwrap_or((&least, ""));
             let least = if most.ends_with(&format!(" {unit}")) {
                 number
@@ -114,7 +114,7 @@ impl BriefLine<'_> {
     }
 }
 
-/// Names the work: the tool and what it does, else the command or the agent.
+/// Names the work: the tool with its label, else the command or the agent.
 pub(super) fn name(item: &ReceiptItem, with_label: bool) -> String {
     let label = item.label.as_deref().filter(|_| with_label);
     match (item.kind, label) {
@@ -123,7 +123,7 @@ pub(super) fn name(item: &ReceiptItem, with_label: bool) -> String {
         (ItemKind::ModelCall, _) => format!("model {}:", item.name),
         (_, Some(label)) => format!("{}: {label} ·", item.name),
         (ItemKind::ToolCall, None) => format!("{}:", item.name),
-        // The name of a permission question says its kind.
+        // The name of a permission question already contains its kind.
         (kind, None) if item.name.split(' ').next_back() == Some(words::kind(kind)) => {
             format!("{}:", item.name)
         }
@@ -147,7 +147,7 @@ fn shown(time: Millis) -> String {
     }
 }
 
-/// Says how it ended, or why it did not.
+/// Describes how an item ended, or why it did not end.
 fn outcome(item: &ReceiptItem, is_preview: bool) -> String {
     let mut said = match &item.state {
         ItemState::Finished { .. } => "finished by itself".to_owned(),

@@ -1,6 +1,6 @@
-//! A receipt for people: one sentence, and a line for each item. All details are in the full view.
+//! Rendered receipts: one sentence, and a line for each item. The full view has all details.
 //!
-//! Running work stands out, with its pids. The views add no claim to the receipt.
+//! Running work stands out, with its pids. The views add no claims to the receipt.
 
 mod brief;
 mod left;
@@ -16,18 +16,18 @@ use self::row::{Columns, Row};
 use super::words;
 pub(crate) use sentence::stopped_by;
 
-/// Columns of a receipt that is written where there is no terminal to ask.
+/// Columns of a receipt if no terminal provides a width.
 pub(crate) const RECEIPT_WIDTH_DEFAULT: usize = 100;
 
-/// The least columns of a receipt: in fewer nobody could read it.
+/// Minimum columns of a receipt; fewer are unreadable.
 const COLUMNS_MIN: usize = 20;
 
-/// True where a receipt says anything new: a failure's own says nothing where nothing ran beside it.
+/// True if a receipt contains news. The receipt of a failure has none if it covers no work.
 pub(crate) fn is_worth_showing(receipt: &Receipt) -> bool {
     !receipt.items().is_empty() || receipt.cause().kind != CauseKind::Failure
 }
 
-/// Draws a receipt in so many columns: what matters of it. It ends with an end of line.
+/// Draws the essential parts of a receipt, `width` columns wide. The text ends with a newline.
 pub(crate) fn render_receipt(receipt: &Receipt, style: Style, width: usize) -> Styled {
     let width = width.max(COLUMNS_MIN);
     let mut text = headline(receipt, style, width);
@@ -37,13 +37,13 @@ pub(crate) fn render_receipt(receipt: &Receipt, style: Style, width: usize) -> S
     text
 }
 
-/// Names a piece of work in one line.
+/// Names the work of an item in one line.
 pub(crate) fn work_line(item: &ReceiptItem) -> String {
     let name = brief::name(item, true);
     name.trim_end_matches([' ', '·', ':']).to_owned()
 }
 
-/// Draws all that a receipt says, in so many columns. It ends with an end of line.
+/// Draws all details of a receipt, `width` columns wide. The text ends with a newline.
 pub(crate) fn render_full_receipt(receipt: &Receipt, style: Style, width: usize) -> Styled {
     let width = width.max(COLUMNS_MIN);
     let mut text = headline(receipt, style, width);
@@ -111,7 +111,7 @@ fn footer(receipt: &Receipt, style: Style, width: usize) -> Styled {
         ConversationEffect::KeptCompletedSteps => "conversation keeps the completed steps",
     };
     let usage = receipt.usage();
-    // A stop of background work, or of a call, has none of its own.
+    // The stop of background work or of a call has no usage.
     if usage.total_tokens() == 0 {
         push_wrapped(&mut text, conversation, TextRole::Dim, style, width);
         return text;

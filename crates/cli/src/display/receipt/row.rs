@@ -8,12 +8,12 @@ use allstop_terminal::{Style, Styled, Symbol, TextRole, styled};
 use super::super::words;
 use super::left::is_outside;
 
-/// Columns that a name may take: a command longer than that is told apart by its id.
+/// Columns for a name. A longer command is identified by its id.
 const NAME_COLUMNS: usize = 36;
-/// The least columns for what is known of an item: fewer are one word a line.
+/// Minimum columns for the details of an item. Fewer would leave one word per line.
 const DETAIL_COLUMNS_MIN: usize = 24;
 
-/// One item, in cells.
+/// One item, split into cells.
 pub(super) struct Row {
     symbol: &'static str,
     role: TextRole,
@@ -23,7 +23,7 @@ pub(super) struct Row {
     id: Styled,
     time: Styled,
     detail: Styled,
-    /// Warning that must be seen even where the rest is not read.
+    /// Warning that must be visible even if the details are skipped.
     loud: Option<Styled>,
 }
 
@@ -61,7 +61,7 @@ impl Row {
             ItemState::Stopped { after_ms, .. } => Some(*after_ms),
             _ => None,
         };
-        // The same word twice says nothing: an item without an id of its own is often named for itself.
+        // Omits an id that equals the name: items without a separate id are often named by their id.
         let id = styled![item.id];
         Self {
             symbol: style.symbol(symbol),
@@ -103,7 +103,7 @@ impl Row {
         let state = styled![self.symbol, " ", self.state.pad(columns.state)];
         let used = 3 + state.width() + cells.width() + 2;
         let state = style.paint(self.role, state);
-        // Behind the cells if there is room, else below.
+        // Details go after the cells if they fit, else below.
         let room = width.saturating_sub(used);
         let (below, room) = if room < DETAIL_COLUMNS_MIN {
             (true, width.saturating_sub(7).max(DETAIL_COLUMNS_MIN))
@@ -129,7 +129,7 @@ impl Row {
     }
 }
 
-/// Sign and colour of a state.
+/// Symbol and colour of a state.
 pub(super) fn sign(state: &ItemState, is_preview: bool) -> (Symbol, TextRole) {
     match state {
         ItemState::Finished { .. } => (Symbol::Finished, TextRole::Dim),
@@ -145,7 +145,7 @@ pub(super) fn sign(state: &ItemState, is_preview: bool) -> (Symbol, TextRole) {
     }
 }
 
-/// The processes that are known to run.
+/// Pids of the processes that are known to run; `None` if there are none.
 pub(super) fn pids(item: &ReceiptItem) -> Option<String> {
     let pids: Vec<_> = item.processes.iter().map(|p| p.pid.to_string()).collect();
     match pids.as_slice() {
@@ -155,7 +155,7 @@ pub(super) fn pids(item: &ReceiptItem) -> Option<String> {
     }
 }
 
-/// State of an item, and its verification.
+/// Details of an item's state, with its verification.
 fn detail(item: &ReceiptItem, preview: bool) -> String {
     let mut parts: Vec<String> = Vec::new();
     match &item.state {

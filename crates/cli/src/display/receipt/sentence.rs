@@ -1,4 +1,4 @@
-//! The sentence of a receipt: what was stopped, by whom, how long it took, and whether anything is left.
+//! The sentence of a receipt: target, requester, duration, and whether work still runs.
 
 use allstop_core::receipt::{EndProof, ItemKind, ItemState, NothingToStop, ReceiptItem};
 use allstop_core::{Cause, CauseKind, Extent, Receipt};
@@ -41,7 +41,7 @@ pub(super) fn sentence(receipt: &Receipt) -> String {
     let after = after.map_or(String::new(), |ms| {
         format!(" in {}", words::milliseconds(ms.as_f64()))
     });
-    // `because the run has ended in 2 ms` would be the time of the run.
+    // In `because the run has ended in 2 ms`, the time would seem to belong to the run.
     let said = match stopped.strip_prefix("stopped because ") {
         Some(why) => format!("stopped{after} because {why}"),
         None => format!("{stopped}{after}"),
@@ -73,19 +73,19 @@ fn verdict(items: &[ReceiptItem]) -> String {
     }
 }
 
-/// True if a search has found no process of it, which some processes can escape.
+/// True if the only proof is a search that found no process of the item. Some processes can escape that search.
 fn is_searched(item: &ReceiptItem) -> bool {
     matches!(&item.state, ItemState::Stopped { evidence, .. }
         if evidence.proof() == Some(EndProof::ProcessGroupEmpty))
 }
 
-/// Names what the stop covered: `turn 7 and its background work`.
+/// Names the target of the stop: `turn 7 and its background work`.
 fn target(receipt: &Receipt) -> String {
     let request = receipt.request();
     let mut parts = request.target.rsplit('/');
     let (last, before) = (parts.next().unwrap_or_default(), parts.next());
     let named = match (before, last) {
-        // A call of a sub-agent is a path of calls.
+        // The id of a sub-agent's call is a path of calls.
         _ if let Some((_, id)) = request.target.split_once("/call/") => format!("call {id}"),
         (Some("turn"), number) => format!("turn {number}"),
         (_, id) if id.starts_with("bg_") => id.to_owned(),
@@ -97,7 +97,7 @@ fn target(receipt: &Receipt) -> String {
         (Some("session"), _) => "the session".to_owned(),
         _ => request.target.to_string(),
     };
-    // Of a session between two turns: the target is the turn that ended last.
+    // Between two turns of a session, the target is the turn that ended last.
     let mut items = receipt.items().iter();
     let has_turn =
         receipt.items().is_empty() || items.any(|item| item.kind != ItemKind::Background);
@@ -113,7 +113,7 @@ fn target(receipt: &Receipt) -> String {
     }
 }
 
-/// Names the cause: `stopped by you (Ctrl-C)`.
+/// Describes the cause: `stopped by you (Ctrl-C)`.
 pub(crate) fn stopped_by(cause: &Cause) -> String {
     let detail = cause.detail.as_deref();
     let because = |otherwise: &str| format!("stopped because {}", detail.unwrap_or(otherwise));

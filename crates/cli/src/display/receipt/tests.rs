@@ -1,4 +1,4 @@
-//! Receipts of every state, as people see them.
+//! Rendered receipts of every state.
 
 use std::time::Duration;
 
