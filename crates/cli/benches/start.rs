@@ -1,5 +1,4 @@
-//! Time of a process of `allstop` from its start to its end, where it has little to do: beside one that does
-//! nothing at all.
+//! Time of an `allstop` process from start to end with little work, compared with a process that does nothing.
 
 use std::fs;
 use std::path::Path;
@@ -23,7 +22,7 @@ fn main() -> ExitCode {
     let folder = TempDir::new_in(".").expect("the working directory can be written");
     let script = folder.path().join("hello.yaml");
     fs::write(&script, "replies: [{text: hello}]").expect("the folder is there");
-    // The first one makes the store, and does not count.
+    // The first run creates the store, and does not count.
     suite.run(
         Figure::new("a hello, with its session on disk", || {
             run(&mut hello(folder.path()))

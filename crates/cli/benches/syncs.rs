@@ -1,6 +1,6 @@
-//! Waits of a `run` for the disk: the syncs of a hello and of a step, counted by strace.
+//! Disk syncs of a `run`: for a hello and for a step, counted by strace.
 //!
-//! A sync takes as long as the disk takes, so their number is what a program can change.
+//! The disk determines the duration of a sync, so a program can only change their number.
 
 #![expect(clippy::print_stdout, reason = "says why nothing was counted")]
 
@@ -11,13 +11,14 @@ use std::process::{Command, ExitCode, Stdio};
 use allstop_bench::BenchSuite;
 use tempfile::TempDir;
 
-/// Two of a turn, one of its session, and one of the folder, by which SQLite makes the name of its write-ahead log last.
+/// Two syncs of a turn, one of its session, and one of the folder, with which SQLite makes the name of its write-ahead
+/// log durable.
 const HELLO_MAX: f64 = 4.0;
-/// Besides: the store itself, and the header of its write-ahead log.
+/// In addition: the store itself, and the header of its write-ahead log.
 const FIRST_HELLO_MAX: f64 = 6.0;
-/// One before a call runs, and one with its end and the start of the next model call.
+/// One sync before a call runs, and one with its end and the start of the next model call.
 const STEP_MAX: f64 = 2.0;
-/// Steps of the longer turn, so that a step's share is seen.
+/// Steps of the longer turn, enough to measure the share of one step.
 const STEPS: usize = 10;
 
 fn main() -> ExitCode {
@@ -32,7 +33,7 @@ fn main() -> ExitCode {
         return suite.finish();
     }
     let folder = TempDir::new_in(".").expect("the working directory can be written");
-    // Each of something else: the same call again and again would end the turn.
+    // Each call has another argument, because repeated equal calls would end the turn.
     let call =
         |n| format!("{{text: a, calls: [{{tool: list, arguments: {{path: folder_{n}}}}}]}}, ");
     let script = |name: &str, steps: usize| {
@@ -56,7 +57,7 @@ fn main() -> ExitCode {
     suite.finish()
 }
 
-/// The syncs of a run of this script, of all its processes.
+/// Syncs of a run of this script, in all its processes.
 fn syncs(folder: &Path, script: &Path) -> f64 {
     let trace = folder.join("trace");
     let status = Command::new("strace")
@@ -82,7 +83,7 @@ fn syncs(folder: &Path, script: &Path) -> f64 {
         "the run completes"
     );
     let trace = fs::read_to_string(trace).expect("strace wrote it");
-    // A call that another thread interrupts is told in two lines, the second of which says `resumed`.
+    // strace prints an interrupted call in two lines, the second of which contains `resumed`.
     trace
         .lines()
         .filter(|line| line.contains("sync") && !line.contains("resumed"))

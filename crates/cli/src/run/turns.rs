@@ -45,11 +45,11 @@ pub(super) struct RunTurns<'a, 'b> {
 /// Outcome of the prompts of a run.
 #[derive(Default)]
 pub(super) struct PromptOutcomes {
-    /// Of each message that was sent.
+    /// Outcome of each sent message.
     pub(super) messages: Vec<Arc<MessageOutcome>>,
-    /// A failure to send.
+    /// Failure to send a message.
     pub(super) error: Option<TurnError>,
-    /// A stop came between two turns.
+    /// Reason of a stop that came between two turns.
     pub(super) stopped: Option<StopReason>,
     /// True if the process has to exit with the results so far.
     pub(super) is_cut: bool,

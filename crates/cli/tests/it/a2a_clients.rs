@@ -1,7 +1,7 @@
-//! The official A2A clients for Python and JavaScript, unmodified, as processes of their own.
+//! The official A2A clients for Python and JavaScript, unmodified, as separate processes.
 //!
-//! `cargo xtask parts` downloads them. Without Node and npm that command says so, and the tests of the JavaScript client
-//! do nothing.
+//! `cargo xtask parts` downloads them. If Node or npm is missing, that command reports it, and the tests of the
+//! JavaScript client are skipped.
 
 mod agent;
 mod documented;
@@ -34,7 +34,7 @@ const STEPPED: &[&str] = &[
 /// SHA-256 of `secret`.
 const HASH_OF_SECRET: &str = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
 
-/// All scenarios of a client: with the stepped agent, and with the binary, without and with tokens.
+/// Runs all scenarios of a client: with the stepped agent, and with the binary, with and without tokens.
 fn all_scenarios(client: Client, binding: &str) {
     let place = Place::new();
     let serve = |store: &str| {

@@ -1,11 +1,11 @@
-//! A person at a terminal, with a keyboard.
+//! A user at a terminal with a keyboard.
 
 use crate::support::terminal::Terminal;
 use crate::support::{FACT_MAX, Place, Running, eventually};
 
 const CTRL_C: &str = "\x03";
 
-/// Asks twice for the same command.
+/// Calls the same command twice.
 const TWICE: &str = "
 replies:
   - calls: [{tool: shell, arguments: {command: echo x >> ran}}]
@@ -74,7 +74,7 @@ fn ctrl_c_at_a_question_withdraws_it() {
     assert_eq!(runs(&place), 0);
 }
 
-/// A person who presses Ctrl-C sees at once that it was heard, and not when all is over.
+/// Ctrl-C is confirmed on the screen immediately, before all work has ended.
 #[test]
 fn ctrl_c_is_answered_before_what_resists_has_ended() {
     let place = Place::new();

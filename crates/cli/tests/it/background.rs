@@ -19,7 +19,7 @@ fn shown(place: &Place, session: &str) -> Value {
     serde_json::from_str(&shown.stdout).expect("JSON")
 }
 
-/// The command that a line offers to stop work.
+/// The stop command that a printed line suggests.
 #[track_caller]
 fn to_stop(said: &str) -> &str {
     let mut lines = said.lines().map(str::trim_start);
@@ -127,7 +127,7 @@ fn it_is_kept_on_request_and_named_by_whoever_comes_next() {
     assert_eq!(work["ended"]["state"], "unknown", "{work:#}");
 }
 
-/// `kill PID` was offered, which has no receipt; `ps` said that nothing runs.
+/// Regression: the suggestion was `kill PID`, which has no receipt, and `ps` showed no running work.
 #[test]
 fn the_stop_that_is_offered_for_kept_work_works_as_printed() {
     let place = Place::new();
@@ -152,7 +152,7 @@ fn the_stop_that_is_offered_for_kept_work_works_as_printed() {
     assert_eq!(listed.stdout, said);
 }
 
-/// The flags were ignored, and the background work was stopped.
+/// Regression: the flags were ignored, and the background work was stopped.
 #[test]
 fn a_stop_of_a_turn_or_a_call_leaves_kept_work_alone() {
     let place = Place::new();
@@ -191,7 +191,7 @@ fn what_is_kept_is_in_the_envelope() {
     assert_eq!(left["output"], shown["output"], "{envelope:#} {shown:#}");
 }
 
-/// The store takes nothing any more once the shell runs: neither the end of the turn nor that the shell was let go.
+/// The store rejects all writes after the shell has started: the end of the turn, and the record of the detachment.
 #[test]
 fn what_cannot_be_kept_is_stopped_with_a_receipt() {
     let place = Place::new();
@@ -217,7 +217,7 @@ fn what_cannot_be_kept_is_stopped_with_a_receipt() {
         .filter(|item| item["kind"] == "background")
         .collect();
     assert_eq!(background.len(), 1, "{envelope:#}");
-    // What the failure of the turn has ended is accounted for, too.
+    // The receipt also lists the work that ended because the turn failed.
     let stopped = items.iter().all(|item| item["state"] == "stopped");
     assert!(stopped, "{envelope:#}");
 }
@@ -254,7 +254,7 @@ fn two_runs_at_once_share_a_store_and_can_be_listed_meanwhile() {
         assert_eq!(session["turn_open"], true, "{session:#}");
         let owner = session["owner"]["pid"].as_i64().expect("a pid") as i32;
         assert!([one.pid(), two.pid()].contains(&owner), "{session:#}");
-        // Somebody who reads it does not take it for a crash.
+        // A reader of the session does not mistake the turn for a crashed one.
         let id = session["session_id"].as_str().expect("an id");
         assert!(shown(&place, id)["turns"][0]["stop_reason"].is_null());
     }
@@ -276,7 +276,7 @@ fn a_session_in_use_is_not_taken_over_nor_removed() {
         .end()
         .ok();
     let session = first.session();
-    // The main line counts the answer that is there.
+    // The main replies continue after the answers in the conversation.
     let script = waiting(&place, "go").replace("replies: [", "replies: [{text: Hello.}, ");
     let owner = place
         .run_script(&script)

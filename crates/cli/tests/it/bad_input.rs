@@ -1,4 +1,4 @@
-//! Errors are reported in one line, with a hint, with the right exit code, and nothing is lost.
+//! Errors are reported in one line, with a hint and the right exit code, and no data is lost.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
@@ -11,12 +11,13 @@ use allstop_testkit::own_loopback::free_addresses;
 use crate::support::fault::Fault;
 use crate::support::{Allstop, Place};
 
-/// A model that says a word.
+/// A model that answers with one word.
 const SCRIPT: &str = "replies: [{text: Hello.}]";
 
-/// Runs the command for people and for programs; what people see is the snapshot, and programs get the same.
+/// Runs the command for people and for programs. The snapshot contains the output for people, and programs get the same
+/// error.
 ///
-/// `redact` is what differs from run to run, such as a port.
+/// `redact` replaces text that differs between runs, such as a port.
 #[track_caller]
 fn check<'a>(
     name: &str,
@@ -66,7 +67,7 @@ fn check<'a>(
     }
 }
 
-/// The same lines, but for how long calls took.
+/// The lines without the durations of calls.
 fn without_times(seen: &str) -> String {
     let line = |line: &str| match line.rsplit_once("  ") {
         Some((call, _)) if line.starts_with('+') => format!("{call}  [TIME]\n"),
@@ -75,7 +76,7 @@ fn without_times(seen: &str) -> String {
     seen.lines().map(line).collect()
 }
 
-/// The same for a run with this configuration of the model, against a server.
+/// Like [`check`], but for a run without model retries against a server.
 #[track_caller]
 fn check_answer(name: &str, answer: ServerAnswer) {
     let place = Place::new();
@@ -337,7 +338,7 @@ fn a_rate_limit_is_waited_for_inside_the_deadline_and_not_beyond() {
     assert!(ended.after < Duration::from_millis(900), "{ended:#?}");
 }
 
-/// A store with one session of one turn; answers the session.
+/// A store with one session of one turn. Returns the session.
 fn filled(place: &Place) -> String {
     let ended = place.run_script(SCRIPT).args("--json hello").end().ok();
     ended.session()
@@ -438,7 +439,7 @@ fn a_disk_that_fills_up_in_the_middle_of_a_turn() {
     assert_eq!(ended.envelope()["output"], "two");
 }
 
-/// Each message appears once, and messages for people only on a terminal.
+/// Each message appears once, and messages for people appear only on a terminal.
 #[test]
 fn a_secret_in_the_url_is_not_shown() {
     let place = Place::new();

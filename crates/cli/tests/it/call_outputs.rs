@@ -21,13 +21,13 @@ fn output_of_a_call_is_shown_whole() {
     };
     let person = Person::with_model(&place, chat(), Terminal::new());
     person.says("go").sees("It failed.");
-    // A command that failed leaves its last lines.
+    // The last lines of a failed command remain visible.
     let screen = person.screen();
     assert!(screen.contains("\n  │ 40\n"), "{screen}");
     assert!(!screen.contains("\n  │ 1\n"), "{screen}");
     person.says("/output").sees("[shell: seq 1 40; exit 3 (");
     person.sees("\n1\n2\n3\n").sees("\n39\n40\n");
-    // Its output, not its name.
+    // Matches the output of the call, not its name.
     person.says("more").sees("│ begun").says("/output shell");
     person
         .sees("[shell: echo begun; sleep 600 (")
@@ -47,7 +47,7 @@ fn output_of_a_call_is_shown_whole() {
     assert!(result.contains("begun"), "{result}");
     let brief = place.sessions().arg("show").arg(&id).end().ok();
     assert!(!brief.stdout.contains("| 1\n"), "{brief:#?}");
-    // Another process: its calls are in the conversation.
+    // Another process reads the calls from the conversation.
     let resumed = place.allstop().args("sessions resume").arg(&id);
     let resumed = resumed.arg("--model").arg(&script);
     let person = Person::with_model(&place, resumed, Terminal::new());

@@ -1,4 +1,4 @@
-//! A conversation, with the test as the person at the terminal.
+//! A conversation, with the test as the user at the terminal.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -55,7 +55,7 @@ fn a_second_ctrl_c_forces() {
     assert_eq!(ended.code, 0, "{screen}");
 }
 
-/// Nothing else runs any more: a preview lists the hook, and leaving ends and names it.
+/// Only the hook still runs. A preview lists it, and leaving the chat ends and names it.
 #[test]
 fn a_hook_that_is_told_of_a_stopped_turn_is_listed_and_ended_by_leaving() {
     let place = Place::new();
@@ -115,7 +115,7 @@ fn under_enqueue_a_follow_up_waits_and_under_reject_it_is_not_taken() {
         .says("more")
         .sees("not sent: a turn is running")
         .sees("› more");
-    // The line stands there again; the turn is stopped, and the message that waits stands on the line, too.
+    // The input line reappears. After the stop of the turn, the queued message is on the line too.
     person
         .presses(CTRL_C)
         .sees("stopped by you")
@@ -127,7 +127,7 @@ fn under_enqueue_a_follow_up_waits_and_under_reject_it_is_not_taken() {
     assert!(!screen.contains("A short answer."), "{screen}");
 }
 
-/// Nobody saw how far it came.
+/// The keeper is gone, so the result of the work is unknown.
 #[test]
 fn background_work_that_kills_its_keeper_has_an_unknown_end() {
     let place = Place::new();
@@ -213,7 +213,7 @@ fn background_work_is_left_running_on_request_and_named_by_the_next_chat() {
     assert_eq!(ended["how"], "sigterm", "{shown:#}");
 }
 
-/// It left work that an earlier process let go alone, and said that there was nothing to stop.
+/// Regression: the stop ignored work that an earlier process had detached, and reported nothing to stop.
 #[test]
 fn a_stop_of_all_covers_what_an_earlier_chat_left() {
     let place = Place::new();
@@ -239,7 +239,7 @@ fn a_stop_of_all_covers_what_an_earlier_chat_left() {
     person.left();
 }
 
-/// The receipt of a stop that another one has joined came twice.
+/// Regression: the receipt of a stop appeared twice if another stop had joined it.
 #[test]
 fn a_second_stop_of_the_same_turn_shows_no_second_receipt() {
     let place = Place::new();
@@ -413,7 +413,7 @@ fn what_was_said_is_there_again_and_nobody_else_can_read_it() {
     person.left();
 }
 
-/// As a shell reads it, without anything else.
+/// The command is read exactly as a shell reads it.
 #[test]
 fn the_printed_command_continues_the_session() {
     let place = Place::new();
@@ -468,7 +468,7 @@ compact_keeps_turns = 1
     }
 }
 
-/// It is committed: a stop of the hook that is told so takes it from nobody.
+/// The turn is committed, so a stop of its `turn_end` hook does not withhold the answer.
 #[test]
 fn without_a_terminal_an_answer_is_printed_though_its_hook_is_stopped() {
     let place = Place::new();

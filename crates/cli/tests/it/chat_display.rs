@@ -1,4 +1,4 @@
-//! The display of a chat and of its watchers on small terminals and on one without a cursor.
+//! The display of a chat and of its watchers, on small terminals and on one without a cursor.
 
 use rustix::termios::{LocalModes, tcgetattr};
 
@@ -6,7 +6,7 @@ use crate::support::person::{CTRL_C, CTRL_D, Person, assert_in_order};
 use crate::support::terminal::Terminal;
 use crate::support::{FACT_MAX, Place, Signal, eventually};
 
-/// An answer that waits in the middle of a word, work in the background, and a long question.
+/// An answer that pauses in the middle of a word, background work, and a long question.
 const SCRIPT: &str = r#"
 turns:
   - when: slow
@@ -121,7 +121,7 @@ fn watcher_sees_the_words_before_the_stop() {
     assert_eq!(screen.matches("were said").count(), 1, "{screen}");
 }
 
-/// The shell would get what the terminal reports, as if it was typed.
+/// Otherwise the shell would read the terminal's reports as typed input.
 #[test]
 fn signals_end_the_reports_of_the_terminal() {
     for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129)] {

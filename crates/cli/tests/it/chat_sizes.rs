@@ -1,4 +1,4 @@
-//! A chat at terminals of three sizes: what the emulator's screen shows of it.
+//! A chat at terminals of three sizes, as shown on the emulator's screen.
 
 use rustix::termios::{LocalModes, tcgetattr};
 
@@ -6,10 +6,10 @@ use crate::support::person::{CTRL_C, CTRL_D, Person};
 use crate::support::terminal::Terminal;
 use crate::support::{FACT_MAX, Place, eventually};
 
-/// Columns and rows: a usual terminal, a small one and a large one.
+/// Columns and rows of a usual terminal, a small one and a large one.
 const SIZES: [(u16, u16); 3] = [(80, 24), (40, 10), (200, 50)];
 
-/// One letter where a terminal joins them, four of two columns each where it does not.
+/// One glyph if the terminal joins the emoji, else four of two columns each.
 const FAMILY: &str = "👩\u{200d}👩\u{200d}👧\u{200d}👦";
 
 fn sits_down<'a>(place: &'a Place, size: (u16, u16), args: &str) -> Person<'a> {
@@ -18,17 +18,18 @@ fn sits_down<'a>(place: &'a Place, size: (u16, u16), args: &str) -> Person<'a> {
     Person::at_terminal(place, place.allstop().arg("chat").args(args), terminal)
 }
 
-/// Its ladder takes longer than a second. What was meant to force must not end the chat, and what runs behind it.
+/// The ladder takes longer than a second. A late press that was meant to force the stop must not end the chat and its
+/// background work.
 #[test]
 fn ctrl_c_right_after_a_late_receipt_does_not_leave() {
     for size in SIZES {
-        // A machine that stands still for a second makes it a press of its own, which leaves.
+        // If the machine stalls for a second, the press counts as a new one and leaves the chat.
         let was_in_time = (0..5).any(|_| presses_right_after_a_late_receipt(size));
         assert!(was_in_time, "{size:?}");
     }
 }
 
-/// False if a second went by between the receipt and the press.
+/// False if a second passed between the receipt and the press.
 fn presses_right_after_a_late_receipt(size: (u16, u16)) -> bool {
     let place = Place::new();
     let person = sits_down(&place, size, "--yes --grace 1100ms");
@@ -59,7 +60,7 @@ fn an_escape_swallows_no_key_that_comes_later() {
         let person = sits_down(&place, size, "");
         person.presses("\x12nothing").sees("search: nothing");
         person.presses("\x1b");
-        // Alone, it gives the search up; until then it could begin a sequence.
+        // A lone Escape ends the search. Until then it could be the beginning of a sequence.
         let is_over = || (!person.screen().contains("search")).then_some(());
         eventually("the end of the search", is_over);
         person.says("short").sees("A short answer.").presses(CTRL_D);
@@ -67,7 +68,7 @@ fn an_escape_swallows_no_key_that_comes_later() {
     }
 }
 
-/// The terminal makes an end of line of an Enter, until the chat has it.
+/// The terminal converts Enter to a newline until the chat takes over the terminal.
 #[test]
 fn what_is_typed_ahead_is_taken_as_it_was_typed() {
     for size in SIZES {
@@ -82,7 +83,7 @@ fn what_is_typed_ahead_is_taken_as_it_was_typed() {
     }
 }
 
-/// A shell gets its terminal back, and the chat does with `fg`.
+/// The shell gets the terminal back, and `fg` returns it to the chat.
 #[test]
 fn ctrl_z_names_what_runs_on_and_fg_brings_the_chat_back() {
     let shell = "set -m; \"$0\" \"$@\"; echo it is the shell; read line; fg";
@@ -128,7 +129,7 @@ fn ctrl_z_in_a_run_names_what_runs_on() {
     assert_eq!(running.end(FACT_MAX).code, 130, "{}", terminal.shown());
 }
 
-/// A question whose choices are wider than the terminal: each key takes away what was drawn, and no more.
+/// A question whose choices are wider than the terminal. Each key erases exactly the drawn text.
 #[test]
 fn a_question_is_answered_at_every_size() {
     for size in SIZES {
@@ -144,7 +145,7 @@ fn a_question_is_answered_at_every_size() {
     }
 }
 
-/// Rows of an answer that emoji end, in a terminal that joins them and in one that does not.
+/// Rows of an answer that end with emoji, in terminals with and without joined emoji.
 #[test]
 fn emoji_at_the_edge_erase_no_row() {
     for (columns, rows) in SIZES {
@@ -172,8 +173,8 @@ fn emoji_at_the_edge_erase_no_row() {
     }
 }
 
-/// An answer that is not complete is drawn again for the new width, in place of what stood there. The terminal cuts rows,
-/// as xterm does: the emulator breaks none anew.
+/// An unfinished answer is redrawn in place for the new width. The emulator cuts rows instead of rewrapping them, as
+/// xterm does.
 #[test]
 fn a_window_that_changes_its_width_repeats_and_loses_no_word() {
     for (columns, rows) in SIZES {

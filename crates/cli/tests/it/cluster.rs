@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::serve::Server;
 use crate::support::{Ended, FACT_MAX, Place, Running, Signal, eventually};
 
-/// Lease of these workers: short, and long enough for the default grace.
+/// Lease of these workers: short, but long enough for the default grace.
 const LEASE: Duration = Duration::from_secs(8);
 
 /// An agent whose shell ignores SIGTERM and runs until it is killed.
@@ -101,7 +101,7 @@ impl Cluster {
         eventually("the shell runs", || began.exists().then_some(()));
     }
 
-    /// The shell's last sign of life.
+    /// The shell's last heartbeat.
     fn sign_of_life(&self) -> Option<String> {
         std::fs::read_to_string(self.place.work().join("alive")).ok()
     }
@@ -166,7 +166,7 @@ fn task_of_a_killed_worker_ends_within_its_lease_and_a_second() {
         (cluster.state(&task) != "TASK_STATE_WORKING").then_some(())
     });
     let took = killed_at.elapsed();
-    // The observer has looked once before, and this test looks every few milliseconds.
+    // The observer has already checked once, and this test checks every few milliseconds.
     assert!(took < LEASE + Duration::from_secs(2), "{took:?}");
 }
 
@@ -176,7 +176,7 @@ fn shell_of_a_paused_worker_is_gone_before_its_lease_is() {
     let mut first = cluster.deaf_worker();
     let task = cluster.send("go");
     cluster.begun();
-    // The session of the task passes on with it, although the process that had it open lives.
+    // The task's session moves with the task, although the process that had opened it is alive.
     let _second = cluster.deaf_worker();
     first.signal(Signal::STOP);
     eventually("the task has passed on", || {
@@ -185,7 +185,7 @@ fn shell_of_a_paused_worker_is_gone_before_its_lease_is() {
     assert!(!cluster.shell_runs(), "two owners would be at work");
     let before = cluster.state(&task);
     first.signal(Signal::CONT);
-    // It gets a new lease, and changes nothing of what it had.
+    // The worker gets a new lease, and changes none of its earlier tasks.
     eventually("the worker is back", || {
         let listed = cluster.workers("list --json").ok().stdout;
         (listed.lines().count() == 2).then_some(())
@@ -230,7 +230,7 @@ fn lost_servers_are_told_once_and_not_to_clients() {
     }
 }
 
-/// The worker is killed without a successor, so nobody carries the stop out.
+/// The worker is killed without a successor, so the stop is not carried out.
 #[test]
 fn stop_at_a_lost_worker_is_recorded_and_shown() {
     let cluster = Cluster::new();
@@ -242,7 +242,7 @@ fn stop_at_a_lost_worker_is_recorded_and_shown() {
         let tasks = cluster.place.allstop().args("tasks --server");
         let tasks = tasks.arg(format!("http://{}", cluster.front.address));
         let id = task["id"].as_str().expect("an id");
-        // The front end asks a worker that does not answer for up to 20 s.
+        // The front end waits up to 20 s for a worker that does not answer.
         tasks.args(command).arg(id).start().end(2 * FACT_MAX)
     };
     let stopped = tasks("stop");
@@ -257,7 +257,7 @@ fn stop_at_a_lost_worker_is_recorded_and_shown() {
     });
 }
 
-/// The script's reply tells how many came before it in the conversation, so each worker has what the other one wrote.
+/// The script's reply contains the number of earlier replies, so it shows that each worker has the other's messages.
 #[test]
 fn tasks_of_one_context_at_two_workers_are_one_conversation() {
     let cluster = Cluster::new();

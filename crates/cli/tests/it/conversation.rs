@@ -1,5 +1,5 @@
-//! Requests to the model after a stop at any point: each call has its one result, and the policy decides what is
-//! left of the turn.
+//! Requests to the model after a stop at any point. Each call has exactly one result, and the policy decides how much
+//! of the turn is kept.
 
 use std::time::Duration;
 
@@ -9,20 +9,20 @@ use serde_json::Value;
 use crate::support::random::{self, Random};
 use crate::support::{Allstop, FACT_MAX, Place, Running, Signal, eventually, history};
 
-/// A place in a turn of two steps.
+/// A point in a turn of two steps.
 struct Point {
     name: &'static str,
-    /// The answers of the turn that is stopped; the last one hangs.
+    /// Answers of the stopped turn; the last one hangs.
     answers: fn() -> Vec<ServerAnswer>,
-    /// Waits until it hangs.
+    /// Waits until the turn hangs.
     wait: fn(&Place, &OpenAiServer, &Running),
-    /// Messages of the turn that `keep` leaves, beside the user's and the marker.
+    /// Messages of the turn that `keep` keeps, in addition to the user's message and the marker.
     kept: usize,
-    /// Beginning of an answer that the stop has cut, as the marker tells it; empty: there is none.
+    /// Beginning of an answer that the stop has cut, as quoted in the marker; empty if there is no such answer.
     partial: &'static str,
 }
 
-/// Two calls: one that is over at once, one that never is.
+/// Two calls: one that ends immediately, and one that never ends.
 fn asks() -> ServerAnswer {
     ServerAnswer::text("Let me see.")
         .tool_call("call_a", "shell", r#"{"command":"echo quick"}"#)
@@ -35,10 +35,10 @@ fn asks_quickly() -> ServerAnswer {
         .tool_call("call_b", "list", "{}")
 }
 
-/// Time of the server between two pieces of an answer.
+/// Server's pause between two parts of an answer.
 const PIECE: Duration = Duration::from_millis(5);
 
-/// The requests of the turn, after the one of the turn before.
+/// Waits for the requests of this turn, which follow the previous turn's request.
 fn wait_requests(server: &OpenAiServer, count: usize) {
     let came = server.wait_until_blocking(FACT_MAX, |seen| seen.requests.len() > count);
     assert!(came.is_ok(), "{came:?}");
@@ -86,7 +86,7 @@ const POINTS: [Point; 8] = [
         name: "in two calls, one of which is over",
         answers: || vec![asks()],
         wait: |place, _, running| {
-            // Not its output, which comes before its end.
+            // Not the call's output, which arrives before its end.
             running.wait_stdout("\"tool_finished\"");
             let ready = place.work().join("ready");
             eventually("the second call", || ready.exists().then_some(()));
@@ -134,7 +134,7 @@ fn run<'a>(place: &'a Place, server: &OpenAiServer) -> Allstop<'a> {
     run.arg(server.url())
 }
 
-/// Stops a turn there; what the model is sent with the next message.
+/// Stops a turn at this point. Returns the messages of the next request to the model.
 #[track_caller]
 fn next_request_after(point: &Point, policy: &str) -> Vec<Value> {
     let place = Place::new();
@@ -176,7 +176,7 @@ fn next_request_after(point: &Point, policy: &str) -> Vec<Value> {
     requests[last].messages().to_vec()
 }
 
-/// The roles and the texts.
+/// Roles and texts of the messages.
 fn outline(messages: &[Value]) -> Vec<(String, String)> {
     let of = |message: &Value| {
         let role = message["role"].as_str().expect("a role").to_owned();
@@ -212,8 +212,8 @@ fn kept_the_completed_steps_of_a_stopped_turn_are_left_with_a_result_for_each_ca
         let messages = next_request_after(point, "keep");
         let outline = outline(&messages);
         let about = format!("{}: {outline:#?}", point.name);
-        // The turn before, what was kept of this one, and around that what the user said: messages of the user that
-        // follow each other are sent as one.
+        // The previous turn, the kept part of this turn, and the user's messages around it. Consecutive user messages
+        // are sent as one.
         let (said, kept): (Vec<_>, Vec<_>) =
             outline[2..].iter().partition(|(role, _)| role == "user");
         let said: Vec<&str> = said.iter().map(|(_, text)| &**text).collect();
@@ -243,7 +243,7 @@ fn kept_the_completed_steps_of_a_stopped_turn_are_left_with_a_result_for_each_ca
     }
 }
 
-/// One session, stopped again and again: what is kept adds up, and stays what a model can be sent.
+/// One session, stopped repeatedly. The kept parts accumulate, and the conversation remains valid for a model.
 #[test]
 fn a_stop_at_any_moment_leaves_a_conversation_that_can_be_sent() {
     const ROUNDS: usize = 10;

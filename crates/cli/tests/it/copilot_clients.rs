@@ -1,7 +1,8 @@
-//! The official Copilot SDKs for Python and JavaScript, unmodified, as processes of their own; each starts the binary.
+//! The official Copilot SDKs for Python and JavaScript, unmodified, as separate processes. Each of them starts the
+//! binary.
 //!
-//! `cargo xtask parts` downloads them. Without Node and npm that command says so, and the tests of the SDK for JavaScript
-//! do nothing.
+//! `cargo xtask parts` downloads them. If Node or npm is missing, that command reports it, and the tests of the
+//! JavaScript SDK are skipped.
 
 mod gaps;
 pub(crate) mod raw_client;
@@ -12,7 +13,7 @@ mod token;
 
 use script::{Sdk, run_scenarios, run_without_arguments};
 
-/// Scenarios of both SDKs in which everything is completed or denied.
+/// Scenarios of both SDKs in which each step is completed or denied.
 const MESSAGES: &[&str] = &[
     "send",
     "stream",
@@ -73,7 +74,7 @@ fn javascript_starts_the_binary_itself() {
     run_without_arguments(Sdk::JavaScript, &["three_tools"]);
 }
 
-/// A handler hears of an abort within half a second, and the end of a client does not wait for its tools.
+/// A handler receives an abort within half a second, and the end of a client does not wait for its tools.
 mod alone {
     use super::{Sdk, run_scenarios};
 

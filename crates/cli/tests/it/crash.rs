@@ -1,5 +1,5 @@
-//! `kill -9` at random moments, again and again, on one store: every session is always its last committed turn, what was
-//! interrupted is told, and nothing of it runs on.
+//! `kill -9` at random moments, repeatedly, on one store. Every session ends with its last committed turn, an
+//! interruption is reported to the model, and no interrupted work keeps running.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,14 +15,13 @@ use crate::support::{FACT_MAX, Place, Signal, history};
 /// Number of kills, unless `ALLSTOP_TEST_KILLS` sets it.
 const KILLS: u32 = 40;
 
-/// Sessions that live and die at the same time on the one store.
+/// Sessions that are killed concurrently on one store.
 const SESSIONS: u32 = 4;
 
-/// Time that a process may outlive the one that started it.
+/// Time that a process may outlive its parent.
 const OUTLIVES_MAX: Duration = Duration::from_secs(2);
 
-/// A turn of three calls: one that takes its time and leaves a file at its end, one of the file system, one that runs
-/// in the background.
+/// A turn of three calls: a slow one that creates a file at its end, one of the file system, and one in the background.
 const SCRIPT: &str = "
 turns:
   - when: go
@@ -61,7 +60,7 @@ fn a_killed_run_is_never_more_than_its_last_committed_turn() {
     );
 }
 
-/// Observations, for the reader of the output.
+/// Observations, for the test's output.
 #[derive(Debug, Default)]
 struct Tally {
     killed: u32,
@@ -72,16 +71,16 @@ struct Tally {
     committed_turns: usize,
 }
 
-/// One session that is killed again and again. Its processes carry the mark of a place of its own; the store is shared.
+/// One session that is killed repeatedly. Its processes carry the mark of a separate place; the store is shared.
 struct Victim<'a> {
     store: &'a Place,
     place: Place,
     random: Random,
     model: String,
     session: String,
-    /// Duration of a run that nobody kills.
+    /// Duration of a run without a kill.
     whole: Duration,
-    /// The prompts of the committed turns.
+    /// Prompts of the committed turns.
     committed: Vec<String>,
     tally: Tally,
 }
@@ -148,12 +147,12 @@ impl<'a> Victim<'a> {
             self.tally.killed += 1;
             running.signal(Signal::KILL);
         }
-        // A detached process may hold the pipes of nobody: the output ends with the process.
+        // A detached process must not hold these pipes, so the output ends with the process.
         let killed = running.end(FACT_MAX);
         let events: Vec<Value> = killed
             .stdout
             .lines()
-            // The last line may be half a line.
+            // The last line may be incomplete.
             .filter_map(|line| serde_json::from_str(line).ok())
             .collect();
 
@@ -165,7 +164,7 @@ impl<'a> Victim<'a> {
         self.end_what_was_kept(&left);
     }
 
-    /// Processes that still run when nothing may any more.
+    /// Processes that still run after the time limit.
     fn what_outlives(&self) -> Vec<Process> {
         let gone = within(OUTLIVES_MAX, || {
             self.place.leftovers().is_empty().then_some(())
@@ -173,7 +172,7 @@ impl<'a> Victim<'a> {
         gone.map_or_else(|| self.place.leftovers(), |()| Vec::new())
     }
 
-    /// The next run works, is sent what was committed and nothing else, and names what runs on.
+    /// The next run works, its request contains only the committed turns, and it names the running work.
     fn check_next_run(
         &mut self,
         round: u32,
@@ -214,7 +213,7 @@ impl<'a> Victim<'a> {
             "round {round}: {before:?}"
         );
         let new = &before[self.committed.len()..];
-        // A turn may be committed before anybody was told.
+        // A turn may be committed before the event is printed.
         assert!(
             new.len() == seen || new.len() == seen + 1,
             "round {round}: {new:?}, {seen} told"
@@ -239,7 +238,7 @@ impl<'a> Victim<'a> {
         }
     }
 
-    /// The turn that was interrupted has its cause, and its calls are unknown.
+    /// The interrupted turn has its cause, and its calls are unknown.
     fn check_shown(&mut self, round: u32, events: &[Value], committed: usize) {
         let shown = self
             .place
@@ -253,9 +252,9 @@ impl<'a> Victim<'a> {
             .iter()
             .filter(|turn| turn["stop_reason"] == "completed");
         assert_eq!(completed.count(), self.committed.len(), "round {round}");
-        // The last is the check's.
+        // The last turn belongs to this check.
         let before = &turns[turns.len() - 2];
-        // From its first step on a turn is in the log; before that nothing has been asked of anybody.
+        // A turn is in the log from its first step on. Before that, it has made no request and no call.
         let begins = |event: &&Value| event["event"] == "step_started" && event["step"] == 1;
         let begun = events.iter().filter(begins).count();
         let interrupted = before["stop_reason"] == "error";
@@ -298,7 +297,7 @@ impl<'a> Victim<'a> {
         }
     }
 
-    /// Ends what was let go as a person would, by what the session says.
+    /// Ends the kept work like a user, with the command from the session's output.
     fn end_what_was_kept(&mut self, left: &[Process]) {
         if left.is_empty() {
             return;
@@ -327,7 +326,7 @@ impl<'a> Victim<'a> {
     }
 }
 
-/// The ids of the calls that take their time.
+/// Ids of the slow calls.
 fn slow_calls(events: &[Value]) -> Vec<&Value> {
     let is_slow = |event: &&Value| {
         let command = event["arguments"]["json"]["command"].as_str();
@@ -337,7 +336,7 @@ fn slow_calls(events: &[Value]) -> Vec<&Value> {
     requests.map(|event| &event["call_id"]).collect()
 }
 
-/// Each turn that the script answered is there from its question to its answer.
+/// Each answered turn of the script is complete, from its question to its answer.
 #[track_caller]
 fn assert_each_turn_is_whole(messages: &[Value]) {
     let starts = messages
@@ -363,7 +362,7 @@ fn assert_each_turn_is_whole(messages: &[Value]) {
     }
 }
 
-/// A prompt without what the model was told before it: of background work that has ended.
+/// The prompt without the note about finished background work in front of it.
 fn own_words(prompt: &str) -> String {
     let words = prompt.rsplit("\n\n").next();
     words.unwrap_or_default().to_owned()

@@ -1,4 +1,4 @@
-//! `demo --cluster`, with real servers: what it says, and what it leaves.
+//! `demo --cluster` with real servers: its output, and its leftovers.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use crate::support::{Allstop, FACT_MAX, Place, Running, Signal, eventually, processes};
 
-/// Longest time of the whole demo: within the limit of a test.
+/// Time limit of the whole demo, within the limit of a test.
 const DEMO_MAX: Duration = Duration::from_secs(58);
 
-/// A place, and the folder in which the demo makes its own.
+/// A place, and the folder in which the demo creates its own folder.
 struct DemoPlace {
     place: Place,
     temporary: PathBuf,
@@ -31,7 +31,7 @@ impl DemoPlace {
         demo.env("TMPDIR", &self.temporary)
     }
 
-    /// Processes of the demo name its folder, or have the mark in their environment.
+    /// The demo's processes: they name its folder, or have the mark in their environment.
     fn running(&self) -> Vec<processes::Process> {
         let all = processes::of_text(&self.temporary.display().to_string());
         all.into_iter().chain(self.place.leftovers()).collect()
@@ -47,7 +47,7 @@ impl DemoPlace {
         assert!(left.is_empty(), "still there: {left:#?}");
     }
 
-    /// A demo whose tasks run.
+    /// A demo with running tasks.
     fn started(&self) -> Running {
         let running = self.demo("").start();
         running.wait_stdout("stubborn-2 runs at");
@@ -99,7 +99,7 @@ fn cluster_demo_without_a_server_says_where_to_get_one() {
 #[test]
 fn every_proof_of_the_cluster_demo_holds() {
     let here = DemoPlace::new();
-    // Of others, by the name that a worker uses: neither counted nor removed.
+    // A folder of another process, with a name that workers use. The demo must neither count nor remove it.
     let of_others = here.temporary.join("allstop-output");
     std::fs::create_dir(&of_others).expect("a folder");
     std::fs::write(of_others.join("theirs"), "").expect("a file");

@@ -1,4 +1,4 @@
-//! `allstop doctor`: a row for each part, and what to do about it.
+//! `allstop doctor`: a row for each part, with a remedy.
 
 use allstop_testkit::openai_server::{OpenAiServer, ServerAnswer};
 use serde_json::Value;

@@ -1,4 +1,5 @@
-//! Every way a run can end by itself: its exit code, its envelope, its events, each valid under its published schema.
+//! Every way in which a run ends without a stop: its exit code, its envelope and its events, each valid under its
+//! published schema.
 
 use serde_json::Value;
 
@@ -6,7 +7,7 @@ use crate::support::{Allstop, Ended, Place};
 
 const LISTS: &str = "{calls: [{tool: list, arguments: {}}]}";
 
-/// Runs it with `--stream-json`; the envelope.
+/// Runs the command with `--stream-json`. Returns the envelope and the result.
 #[track_caller]
 fn ends(run: Allstop<'_>, code: i32, reason: &str) -> (Value, Ended) {
     let ended = run.args("--stream-json hello").end();
@@ -75,7 +76,7 @@ fn the_limit_of_turns() {
     ends(run, 4, "max_turns_reached");
 }
 
-/// Each turn takes less than the limit, and all together take more.
+/// Each turn takes less than the limit, but all together take more.
 #[test]
 fn the_timeout_of_all_turns() {
     let place = Place::new();
@@ -133,7 +134,7 @@ fn a_denial_is_no_ending_and_is_listed() {
     assert!(!place.work().join("made").exists());
 }
 
-/// The hint about `--yes` comes where nobody could be asked, and nowhere else.
+/// The hint about `--yes` appears only if no user could be asked.
 #[test]
 fn a_way_out_of_denials_is_hinted_at_where_it_is_one() {
     let place = Place::new();
@@ -180,7 +181,7 @@ fn malformed_arguments_are_told_to_the_model_and_run_nothing() {
     assert!(!place.work().join("made").exists());
 }
 
-/// A run whose working directory holds its store, with one call.
+/// A run with its store in the working directory, and one call.
 fn beside_its_store<'a>(place: &'a Place, call: &str) -> Allstop<'a> {
     let script = format!("replies: [{{calls: [{call}]}}, {{text: Done.}}]");
     let run = place.allstop().args("run --yes --store store.db --model");
@@ -214,7 +215,7 @@ fn a_store_is_out_of_reach_of_the_file_tools() {
         assert!(refused, "{file}: {ended:#?}");
     }
     let listed = place.allstop().args("sessions list --store store.db").end();
-    // The store can still be read, and has the turn.
+    // The store can still be read, and contains the turn.
     assert!(listed.stdout.contains("1 turn"), "{listed:#?}");
 }
 

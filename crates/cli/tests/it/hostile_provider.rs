@@ -1,5 +1,5 @@
-//! A provider that sends without end: memory stays bounded, the run ends with what was wrong, and a stop is as quick as
-//! ever.
+//! A provider that sends without end. Memory stays bounded, the run ends with an error that names the problem, and a
+//! stop is as fast as usual.
 
 use allstop_testkit::openai_server::{OpenAiServer, ServerAnswer};
 use serde_json::json;
@@ -23,13 +23,13 @@ mod alone {
     use crate::support::processes::{cpu_time, memory_kb};
     use crate::support::{FACT_MAX, Signal, eventually};
 
-    /// The bound on what a provider can make the process hold.
+    /// Limit of the memory that a provider can make the process use.
     const ABOVE_IDLE_KB_MAX: u64 = 100 * 1024;
 
-    /// Between two looks at the memory.
+    /// Interval between two memory measurements.
     const LOOK: Duration = Duration::from_millis(5);
 
-    /// Work that only the flood can have caused.
+    /// Processor time that only the flood can have caused.
     const BUSY: Duration = Duration::from_millis(300);
 
     fn peak_kb_and_error(answer: ServerAnswer) -> (u64, String, Duration) {

@@ -1,11 +1,11 @@
-//! `allstop init`: a configuration by asking.
+//! `allstop init`: creates a configuration interactively.
 
 use std::fs;
 
 use crate::support::terminal::Terminal;
 use crate::support::{FACT_MAX, Place};
 
-/// Answers the questions, one after the other. The exit code, and the screen.
+/// Answers the questions in order. Returns the exit code and the screen.
 fn init(place: &Place, answers: &[&str]) -> (i32, String) {
     let terminal = Terminal::new();
     let init = place.allstop().arg("init").env("TERM", "xterm");
@@ -19,7 +19,7 @@ fn init(place: &Place, answers: &[&str]) -> (i32, String) {
     (ended.code, terminal.all_shown())
 }
 
-/// Parts of the questions, in their order.
+/// Parts of the questions, in order.
 const QUESTIONS: [&str; 4] = [
     "number [1]",
     "Name of the model [",
@@ -44,7 +44,7 @@ fn answers_make_a_file_that_is_shown_and_never_replaced_unasked() {
             "{part} in {text}"
         );
     }
-    // Enter is no.
+    // Enter means no.
     let (code, screen) = init(&place, &["\n", "other\n", "1\n", "\n"]);
     assert_eq!(code, 1, "{screen}");
     assert!(screen.contains("exists. Replace all of it?"), "{screen}");

@@ -1,10 +1,11 @@
-//! The system prompt that the model receives: the default one, that of a file, and the project's instructions.
+//! The system prompt that the model receives: the default one, one from a file, and the project's instructions.
 
 use allstop_testkit::openai_server::{OpenAiServer, ServerAnswer};
 
 use crate::support::{Ended, FACT_MAX, Place};
 
-/// Runs one prompt with these flags. The run, and the text of the system message that the server got, if any.
+/// Runs one prompt with these flags. Returns the run, and the text of the system message that the server received, if
+/// any.
 fn system_message(place: &Place, flags: &str) -> (Ended, Option<String>) {
     let server = OpenAiServer::start([ServerAnswer::text("Done.")]);
     let run = place.run().with_default_prompt().args(flags);

@@ -1,7 +1,7 @@
-//! The command, run as its users run it: the real binary, on real files, sockets, terminals and processes.
+//! Runs the command like its users do: the real binary, on real files, sockets, terminals and processes.
 //!
-//! The tests check the view from outside: exit codes, bytes on the streams, requests that a server got,
-//! files, and `/proc` after the end. Tests that measure time are in modules named `alone`.
+//! The tests check observable results: exit codes, bytes on the streams, requests at a server, files, and `/proc` after
+//! the end. Tests that measure time are in modules named `alone`.
 
 mod support;
 

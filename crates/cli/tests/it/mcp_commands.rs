@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::support::{Ended, Place, Signal};
 
-/// A server of two tools, in the shell.
+/// A server with two tools, as a shell script.
 const SERVER: &str = r#"
 while read -r line; do
   id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')

@@ -1,4 +1,4 @@
-//! Modes of permission, and the call to a person who looks at another window.
+//! Permission modes, and notifications for a user who looks at another window.
 
 use crate::support::person::{CTRL_D, Person};
 use crate::support::terminal::Terminal;
@@ -44,7 +44,7 @@ fn unknown_mode_is_named_with_the_known_ones() {
     assert!(ended.stderr.contains("accept-edits"), "{ended:#?}");
 }
 
-/// The key changes the next call, and the status says what counts.
+/// The key affects the next call, and the status shows the effective mode.
 #[test]
 fn shift_tab_and_the_command_change_the_mode_of_a_chat() {
     let place = Place::new();
@@ -54,7 +54,7 @@ fn shift_tab_and_the_command_change_the_mode_of_a_chat() {
     let person = Person::with_model(&place, chat.arg(place.script(CHANGES)), terminal);
     person.sees("ask (Shift-Tab)").presses(SHIFT_TAB);
     person.sees("mode accept-edits: ").says("go");
-    // The file is written without a question, and the command asks.
+    // The file is written without a question, and the command needs one.
     person.sees("? Allow shell: echo x > ran");
     assert!(place.work().join("notes").exists());
     assert_eq!(person.screen().matches("? Allow").count(), 1);
@@ -68,7 +68,7 @@ fn shift_tab_and_the_command_change_the_mode_of_a_chat() {
     assert!(!place.work().join("ran").exists());
 }
 
-/// The question is of the mode before: a yes that comes after the switch runs nothing.
+/// The open question belongs to the previous mode. A yes after the switch runs nothing.
 #[test]
 fn switch_to_plan_counts_for_an_open_question() {
     let place = Place::new();
@@ -81,7 +81,8 @@ fn switch_to_plan_counts_for_an_open_question() {
     assert!(!place.work().join("notes").exists());
 }
 
-/// The answer is about what was shown: a file that was saved meanwhile, and a link that leads elsewhere by now, stay.
+/// An answer covers only the shown state. A file that was saved meanwhile, or a link that was redirected, stays
+/// unchanged.
 #[test]
 fn yes_is_applied_to_the_file_that_was_shown_and_to_no_other() {
     let script = "
@@ -119,7 +120,7 @@ replies:
     assert_eq!(content("missing"), "made meanwhile\n", "{screen}");
 }
 
-/// A bell for a question and for the end of a turn, but only while the window is not looked at.
+/// A bell sounds for a question and for the end of a turn, but only while the window is not focused.
 #[test]
 fn bell_calls_only_who_looks_elsewhere() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! Processes of other PID namespaces, such as containers that share the home of their user.
+//! Processes in other PID namespaces, such as containers that share the home of their user.
 
 use serde_json::Value;
 
@@ -23,7 +23,7 @@ fn on_store(place: &Place, args: &str) -> Ended {
     command.arg(place.store()).end()
 }
 
-/// Regression: the work was called gone, a stop had nothing to do, and an end was recorded.
+/// Regression: the work was reported as gone, a stop found no work, and an end was recorded.
 #[test]
 fn left_work_of_another_namespace_is_unreachable() {
     let place = Place::new();
@@ -69,7 +69,8 @@ fn left_work_of_another_namespace_is_unreachable() {
     });
 }
 
-/// Both have pid 1. The second took the socket of the first, which could no longer be stopped.
+/// Both processes have pid 1. Regression: the second took over the socket of the first, which could no longer be
+/// stopped.
 #[test]
 fn processes_of_two_namespaces_have_a_socket_each() {
     let place = Place::new();

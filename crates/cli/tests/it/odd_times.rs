@@ -1,4 +1,4 @@
-//! Signals when nobody expects them, and outputs that nobody reads.
+//! Signals at unexpected moments, and outputs without readers.
 
 mod outputs;
 mod scarcity;

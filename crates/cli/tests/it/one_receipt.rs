@@ -1,7 +1,7 @@
-//! A stop from another terminal at any moment of a run, and after its end: every place shows an equal receipt.
+//! A stop from another terminal at any moment of a run, and after its end. Every place shows an equal receipt.
 //!
-//! Another number of tries: `ALLSTOP_TEST_TRIES=5000 cargo test -p allstop-cli --test it one_receipt`. `ALLSTOP_TEST_SEED`
-//! repeats a case.
+//! Set another number of tries with `ALLSTOP_TEST_TRIES=5000 cargo test -p allstop-cli --test it one_receipt`.
+//! `ALLSTOP_TEST_SEED` repeats a case.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,13 +13,13 @@ use crate::support::random::{self, Random, number_from_environment};
 use crate::support::wait::within;
 use crate::support::{Ended, FACT_MAX, Place, Running};
 
-/// Tries of each race, unless the environment has another number.
+/// Tries of each race, unless the environment sets another number.
 const TRIES: u64 = 500;
 
-/// Runs at the same time: most of the time is waited.
+/// Concurrent runs. Most of the time they wait.
 const AT_ONCE: u64 = 4;
 
-/// A run that was stopped from another terminal, and all answers about the stop.
+/// A run that was stopped from another terminal, and all reports about the stop.
 struct Told {
     run: Ended,
     envelope: Value,
@@ -29,7 +29,7 @@ struct Told {
     answer: Value,
 }
 
-/// Runs `try_once` many times, each time with another seed.
+/// Calls `try_once` many times, each time with another seed.
 fn check(try_once: impl Fn(&mut Random) -> Result<(), String> + Sync) {
     let tries = number_from_environment("ALLSTOP_TEST_TRIES").unwrap_or(TRIES);
     let (seed, next) = (random::seed(), AtomicU64::new(0));
@@ -126,7 +126,7 @@ impl Told {
             format!("envelope {own:#}, file {:#}", self.file)
         })?;
         let answer = &self.answer["receipt"];
-        // On a busy machine the short time of `--now` may pass before the proof: then receipt and exit code report it.
+        // On a busy machine, the short time of `--now` may pass before the proof. Receipt and exit code then report it.
         ensure(!answer.is_null(), || format!("{:?}", self.stop))?;
         let code = i32::from(answer["quiet"] != true);
         ensure(self.stop.code == code, || format!("{:?}", self.stop))?;
@@ -137,8 +137,8 @@ impl Told {
         }
         let all = self.envelope["receipts"].as_array();
         let is_told = all.is_some_and(|all| all.contains(answer));
-        // Work that `--now` has not ended in its short time is stopped again at the end of the run.
-        // With `--now`, the end of the session stops a hook that runs on.
+        // The end of the run again stops work that `--now` could not end in its short time. With `--now`, the end of
+        // the session stops a hook that keeps running.
         let is_of_hook = own["extent"] == "session" && own["items"][0]["name"] == HOOK_COMMAND;
         let is_last = answer == own || answer["quiet"] == false || is_of_hook;
         ensure(is_told && is_last, || {
@@ -175,7 +175,7 @@ fn of_a_run_that_is_stopped() {
         let place = Place::new();
         let script = one_of(random, &[MODEL, CALL, HOOK, WAITED, BACKGROUND]);
         let args = one_of(random, &EXTENTS);
-        // A stop of the turn alone is not the last one: the end of the run stops the background work.
+        // A stop of only the turn is not the last one, because the end of the run stops the background work.
         let args = match (script, args) {
             (BACKGROUND | WAITED, "--extent turn") => "",
             (_, args) => args,
@@ -194,7 +194,7 @@ fn of_a_run_that_is_stopped() {
     });
 }
 
-/// A natural end during the stop.
+/// The run ends on its own during the stop.
 #[test]
 fn of_a_run_that_ends() {
     check(|random| {
@@ -212,7 +212,7 @@ fn of_a_run_that_ends() {
     });
 }
 
-/// Stops of a session that has ended take no lock: none disturbs another, or a later run of the session.
+/// Stops of an ended session take no lock. None of them disturbs another stop or a later run of the session.
 #[test]
 fn of_a_session_that_has_ended() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! Sessions that a person chooses from a list.
+//! Choosing a session from a list.
 
 use rustix::termios::{LocalModes, tcgetattr};
 use serde_json::Value;
@@ -10,7 +10,7 @@ use crate::support::{Allstop, Ended, FACT_MAX, Place, Running, eventually};
 const DOWN: &str = "\x1b[B";
 const ESCAPE: &str = "\x1b";
 
-/// A store with two sessions, the second of which is the newer one. Returns their ids.
+/// A store with two sessions. Returns their ids, the older one first.
 fn sessions(place: &Place) -> [String; 2] {
     ["short answers about the parser, please", "short and sweet"].map(|prompt| {
         let run = place.run_unasked().args("--yes --json --model");
@@ -31,7 +31,7 @@ fn at<'a>(place: &'a Place, command: &str, size: (u16, u16)) -> Person<'a> {
     Person::at_terminal(place, place.allstop().args(command), terminal)
 }
 
-/// The end of a choice that nobody made, with the terminal as it was.
+/// Result of a cancelled choice, with the terminal restored.
 #[track_caller]
 fn given_up(person: Person<'_>) -> Ended {
     let ended = person.chat.end(FACT_MAX);
@@ -67,7 +67,7 @@ fn list_fits_the_width_and_arrows_choose() {
     }
 }
 
-/// A person who knows which session it is types on at once.
+/// A user who recognises the session continues typing immediately.
 #[test]
 fn keys_behind_the_choice_reach_the_chat() {
     let place = Place::new();
@@ -164,7 +164,7 @@ fn terminal_without_a_cursor_gets_a_list_and_a_line() {
     let (choice, _chat) = shown.split_once(&begins).expect("it was shown");
     assert!(!choice.contains('\x1b'), "{choice:?}");
     terminal.type_keys("short again\n");
-    // The first one is that of the earlier turn. This one has ended where a line is asked for again.
+    // The first occurrence belongs to the earlier turn. The current turn has ended when the prompt appears again.
     terminal.wait_times("A short answer.", 2);
     eventually("the sign", || {
         terminal.shown().ends_with("> ").then_some(())

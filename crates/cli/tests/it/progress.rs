@@ -1,4 +1,4 @@
-//! Progress that an MCP server reports, on a terminal and as events.
+//! Progress reported by an MCP server, on a terminal and as events.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use crate::support::person::{CTRL_C, CTRL_D, Person};
 use crate::support::terminal::Terminal;
 use crate::support::{Place, Signal};
 
-/// A server whose call floods with progress, and then waits until it is cancelled.
+/// A server whose call sends a flood of progress, and then waits for its cancellation.
 const SERVER: &str = r#"
 import json, sys
 TOOL = {"name": "build", "description": "Builds.", "inputSchema": {"type": "object"}}

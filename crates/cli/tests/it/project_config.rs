@@ -1,4 +1,4 @@
-//! The configuration of a project: without effect until a person trusts its content.
+//! The configuration of a project, which has no effect until the user trusts its content.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, symlink};
@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt as _, symlink};
 use crate::support::terminal::Terminal;
 use crate::support::{Allstop, Ended, FACT_MAX, Place};
 
-/// Runs something at the start of each turn, and starts an MCP server. Both leave a file.
+/// Runs a hook at the start of each turn, and starts an MCP server. Both leave a file.
 const RUNS_COMMANDS: &str = r#"
 [[hooks]]
 on = "turn_start"
@@ -32,7 +32,7 @@ fn hooked(place: &Place) -> usize {
     ran.unwrap_or_default().lines().count()
 }
 
-/// Runs at a terminal, and answers the question. The end, and the screen.
+/// Runs at a terminal, and answers the question. Returns the result and the screen.
 fn answered(place: &Place, keys: &str) -> (Ended, String) {
     let terminal = Terminal::new();
     let run = hello(place).env("TERM", "xterm");
@@ -43,7 +43,7 @@ fn answered(place: &Place, keys: &str) -> (Ended, String) {
     (ended, terminal.all_shown())
 }
 
-/// Runs at a terminal, and is not asked.
+/// Runs at a terminal, and asserts that no question is asked.
 fn unasked(place: &Place) -> Ended {
     let terminal = Terminal::new();
     let run = hello(place).env("TERM", "xterm");
@@ -126,7 +126,7 @@ fn question_shows_the_commands_and_yes_is_remembered_until_a_change() {
 fn no_is_remembered_and_no_answer_is_not() {
     let place = Place::new();
     project(&place, RUNS_COMMANDS);
-    // Ctrl-D, then a word that is no answer before one.
+    // Ctrl-D first. Then an invalid word before an answer.
     answered(&place, "\x04").0.ok();
     let (ended, screen) = answered(&place, "perhaps\nn\n");
     ended.ok();
@@ -275,7 +275,7 @@ fn file_of_another_user_is_not_used() {
     assert_eq!(hooked(&place), 0);
 }
 
-/// In a home folder the answers lie where the file tools may write: they may not write those.
+/// In a home folder, the answers are in a place that the file tools could write. They must not write there.
 #[test]
 fn answers_about_projects_are_out_of_reach_of_tools() {
     let script = "replies: [{calls: [{tool: write, arguments: {path: data/allstop/trusted/x, content: trusted}}]}, {text: Done.}]";

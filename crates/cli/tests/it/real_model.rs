@@ -47,7 +47,7 @@ fn it_goes_on_with_a_session_in_which_tools_were_used() {
     assert_ne!(envelope["output"], "", "{envelope:#}");
 }
 
-/// Measures time, so it has the machine to itself.
+/// Measures time, so it runs alone.
 mod alone {
     use std::time::Duration;
 
@@ -55,8 +55,8 @@ mod alone {
 
     #[tokio::test]
     async fn ctrl_c_in_mid_stream_leaves_the_server_idle_at_once() {
-        /// Time that the server may still compute. On a quiet machine that is also how long it takes; on a busy one it may
-        /// have to wait for its turn to find out that nobody listens.
+        /// Time that the server may still compute. On a busy machine, the server may have to wait for a processor
+        /// before it notices the closed connection.
         const BUSY_MAX: Duration = Duration::from_millis(100);
         let server = LlamaServer::start();
         let place = Place::new();

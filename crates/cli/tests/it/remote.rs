@@ -1,4 +1,4 @@
-//! Stops from another terminal: `ps`, `stop` and `receipt`, and what a socket has to stand.
+//! Stops from another terminal: `ps`, `stop` and `receipt`, and robustness of the socket.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::Shutdown;
@@ -11,7 +11,7 @@ use crate::support::person::Person;
 use crate::support::terminal::Terminal;
 use crate::support::{Allstop, Ended, FACT_MAX, Place, eventually};
 
-/// A turn that is hard to stop, beside background work.
+/// A turn that resists its stop, and background work.
 const SCRIPT: &str = r#"
 turns:
   - when: server
@@ -41,7 +41,7 @@ turns:
     replies: [{text: Hello there.}]
 "#;
 
-/// A server of tools whose calls end when they are cancelled.
+/// An MCP server whose calls end when they are cancelled.
 const SLOW_SERVER: &str = r#"
 import json, sys
 TOOL = {"name": "wait", "description": "Waits.", "inputSchema": {"type": "object"}}
@@ -67,7 +67,7 @@ for line in sys.stdin:
         print(json.dumps(answer), flush=True)
 "#;
 
-/// A command that needs permission, and runs on.
+/// A command that needs permission and keeps running.
 const ASKS: &str = r#"
 turns:
   - when: ask
@@ -128,7 +128,7 @@ pub(crate) fn busy_chat(place: &Place) -> Person<'_> {
     busy(place, chat, "everything")
 }
 
-/// A configuration with this server of tools.
+/// A configuration with this MCP server.
 fn with_server(place: &Place, source: &str) -> PathBuf {
     let server = place.file("slow.py", source);
     let server = server.display();
@@ -136,7 +136,7 @@ fn with_server(place: &Place, source: &str) -> PathBuf {
     place.file("slow.toml", config)
 }
 
-/// Like [`busy_chat`], with a call of an MCP server.
+/// Like [`busy_chat`], but with a call of an MCP server.
 fn busy_chat_with_server(place: &Place) -> Person<'_> {
     let config = with_server(place, SLOW_SERVER);
     let chat = place.allstop().args("chat --yes --grace 500ms --config");
@@ -188,7 +188,7 @@ fn stop_of_all_has_one_receipt_in_both_terminals() {
     }
     let shown = format!("stopped by {by}");
     person.sees("verified.").sees(&shown[..24]);
-    // The session goes on.
+    // The session continues.
     person.says("hello").sees("Hello there.").presses("\x04");
     let (ended, screen) = person.left();
     assert_eq!(ended.code, 0, "{screen}");
@@ -207,7 +207,7 @@ fn stop_of_all_has_one_receipt_in_both_terminals() {
     assert_eq!(none.stdout, said);
 }
 
-/// A session without a running turn can have background work, and a stop can close it.
+/// An idle session can have background work, and a stop can close it.
 #[test]
 fn stop_of_all_covers_an_idle_session() {
     let place = Place::new();
@@ -231,7 +231,7 @@ fn stop_of_all_covers_an_idle_session() {
     assert_eq!(ended.code, 0, "{screen}");
 }
 
-/// One session stops, and a server does not confirm the end of a call of another one.
+/// One session stops, and a server does not confirm the end of a call in another session.
 #[test]
 fn stop_that_leaves_something_running_is_a_failure() {
     let place = Place::new();
@@ -346,7 +346,7 @@ replies:
     place.assert_nothing_runs();
 }
 
-/// Detached work, and a socket without a process, are what a crash leaves.
+/// A crash leaves detached work, and a socket without a process.
 #[test]
 fn detached_work_of_a_killed_run_is_stopped() {
     let place = Place::new();
@@ -369,7 +369,7 @@ fn detached_work_of_a_killed_run_is_stopped() {
     let again = stop(&place, "--all").ok();
     let said = "nothing to stop: no session is open, and no work was left running\n";
     assert_eq!(again.stdout, said);
-    // A socket that nobody listens on is no obstacle, and is removed.
+    // A socket without a listener is no obstacle, and is removed.
     let stale = place.path("run/allstop/4000000.sock");
     drop(UnixListener::bind(&stale).expect("a socket"));
     assert!(stale.exists());
@@ -403,12 +403,12 @@ fn unknown_sessions_and_none_are_told_apart() {
     assert!(receipt.stderr.contains("was stopped"), "{}", receipt.stderr);
 }
 
-/// `last` took the chat that was opened last, and a stop left the running turn of another one alone.
+/// Regression: `last` named the most recently opened chat, so a stop missed the running turn of another one.
 #[test]
 fn last_is_the_session_that_is_active() {
     let place = Place::new();
     let person = busy_chat(&place);
-    // Opened later, and idle.
+    // Opened later, but idle.
     let idle = place.allstop().args("chat --model");
     let script = place.script("replies: [{text: Hello.}]");
     let terminal = Terminal::new();
@@ -445,7 +445,7 @@ fn last_is_the_session_that_is_active() {
     person.left();
 }
 
-/// A question is answered from another terminal, and the answer, the stop and the end are seen there.
+/// Another terminal answers the question, and that terminal shows the answer, the stop and the end.
 #[test]
 fn watch_shows_the_turn_and_answers_its_question() {
     let place = Place::new();
@@ -480,7 +480,7 @@ fn watch_shows_the_turn_and_answers_its_question() {
     drop(person.left());
 }
 
-/// A watcher that reads nothing costs the session nothing, and Ctrl-C of a watcher stops nothing.
+/// A watcher that does not read cannot delay the session, and Ctrl-C in a watcher stops no work.
 #[test]
 fn stalled_watcher_holds_nothing_up() {
     use crate::support::Signal;
@@ -507,7 +507,7 @@ fn stalled_watcher_holds_nothing_up() {
     assert_eq!(ended.code, 0, "{screen}");
 }
 
-/// It printed its control sequences as text.
+/// Regression: the control sequences were printed as text.
 #[test]
 fn ps_that_watches_clears_the_terminal() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! Stops beside work that was left running, and of sessions whose process cannot be asked.
+//! Stops in the presence of orphaned work, and stops of sessions whose process does not respond.
 
 use serde_json::Value;
 
@@ -29,7 +29,7 @@ fn receipt(ended: &Ended) -> Value {
     line["receipt"].clone()
 }
 
-/// A session with work that an earlier run left, and its id.
+/// A session with orphaned work of an earlier run. Returns its id.
 fn left_work(place: &Place) -> String {
     let run = place.run_script(SCRIPT);
     let ended = run.args("--keep-background --json server").end().ok();
@@ -46,7 +46,7 @@ fn hangs(place: &Place, run: crate::support::Allstop<'_>) -> Running {
     running
 }
 
-/// The receipt said that nothing is left running, while the work of an earlier process ran.
+/// Regression: the receipt reported no running work, while work of an earlier process was running.
 #[test]
 fn narrower_stop_names_work_that_was_left_running() {
     let place = Place::new();
@@ -72,7 +72,7 @@ fn narrower_stop_names_work_that_was_left_running() {
     place.assert_nothing_runs();
 }
 
-/// The run detached the work while it was being stopped: then nobody saw its end.
+/// Regression: the run detached the work during its stop, so no process observed its end.
 #[test]
 fn stop_covers_work_that_the_run_would_keep() {
     let place = Place::new();
@@ -93,7 +93,7 @@ fn stop_covers_work_that_the_run_would_keep() {
     place.assert_nothing_runs();
 }
 
-/// Work that an earlier run left has its grace, too, where a later run has the session open.
+/// Orphaned work also gets its grace if a later run has the session open.
 #[test]
 fn left_work_has_its_grace_in_a_later_run() {
     let place = Place::new();
@@ -116,7 +116,7 @@ fn left_work_has_its_grace_in_a_later_run() {
     place.assert_nothing_runs();
 }
 
-/// It said that no session is open, and that no work was left running.
+/// Regression: the command reported no open session and no orphaned work.
 #[test]
 fn session_of_a_process_without_a_socket_here_is_named() {
     let place = Place::new();
@@ -136,7 +136,7 @@ fn session_of_a_process_without_a_socket_here_is_named() {
     assert_eq!(running.end_by(Signal::INT).code, 130);
 }
 
-/// It said that no process has the session open, and offered to stop work that was left running.
+/// Regression: the command reported that no process has the session open, and suggested a stop of orphaned work.
 #[test]
 fn silent_process_is_named_and_is_no_problem_of_other_sessions() {
     let place = Place::new();
@@ -161,7 +161,7 @@ fn silent_process_is_named_and_is_no_problem_of_other_sessions() {
     place.assert_nothing_runs();
 }
 
-/// Work that was left running is stopped, and the exit code shows the problem.
+/// The orphaned work is stopped, and the exit code reports the problem.
 #[test]
 fn stop_of_all_names_a_suspended_process() {
     let place = Place::new();
@@ -173,7 +173,7 @@ fn stop_of_all_names_a_suspended_process() {
         let stop = place.allstop().args("stop --all").args(args);
         stop.arg("--store").arg(place.store()).start()
     };
-    // In parallel: each waits for the process.
+    // In parallel, because each command waits for the process.
     let (turns, all) = (stop("--extent turn"), stop("--now --json"));
     let (turns, all) = (turns.end(FACT_MAX), all.end(FACT_MAX));
     for stopped in [&turns, &all] {
@@ -198,7 +198,8 @@ fn stop_of_all_names_a_suspended_process() {
     });
 }
 
-/// The receipt of work whose keeper was killed had the words of a proof, while a process without its environment ran on.
+/// Regression: the receipt claimed a proof for work whose keeper was killed, while a process without its environment
+/// kept running.
 #[test]
 fn work_without_its_keeper_has_the_weaker_evidence() {
     let place = Place::new();

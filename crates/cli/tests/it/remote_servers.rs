@@ -1,4 +1,4 @@
-//! Sessions of servers, seen and stopped from a terminal.
+//! Sessions of servers, listed and stopped from a terminal.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::serve::Server;
 use crate::support::terminal::Terminal;
 use crate::support::{Ended, FACT_MAX, Place, Running, Signal, eventually};
 
-/// A turn that is hard to stop.
+/// A turn that resists its stop.
 const SCRIPT: &str = r#"
 turns:
   - when: dig
@@ -27,7 +27,7 @@ fn dig_has_begun(place: &Place) {
     eventually("the deaf command", || begun.exists().then_some(()));
 }
 
-/// Sends a text to the context `c1`, or to its task, and gives the task at once.
+/// Sends a text to the context `c1`, or to its task. Returns the task immediately.
 fn send(server: &Server, id: &str, text: &str, task: Option<&str>) -> Value {
     let message = json!({
         "messageId": id, "role": "ROLE_USER", "contextId": "c1", "taskId": task.unwrap_or_default(),
@@ -86,7 +86,7 @@ fn served_task_is_watched_and_stopped_from_a_terminal() {
     place.assert_nothing_runs();
 }
 
-/// The task waits for the answer in a state of its own, which only its client ends.
+/// The task waits for the answer in a dedicated state, which only its client can end.
 #[test]
 fn question_of_a_task_stays_with_its_client() {
     let place = Place::new();
@@ -122,7 +122,7 @@ fn question_of_a_task_stays_with_its_client() {
 
 /// A server of Copilot sessions, and its client.
 fn copilot(place: &Place) -> (Running, RawClient) {
-    // The SDKs know the tool by this name.
+    // The SDKs use this name for the tool.
     let model = place.script(&SCRIPT.replace("tool: shell", "tool: bash"));
     let server = place.allstop().args("copilot --yes --grace 300ms --port 0");
     let server = server.arg("--store").arg(place.store());

@@ -1,4 +1,4 @@
-//! Socket for stops from other terminals: who may use it, garbage, and peers that hang up.
+//! Socket for stops from other terminals: permissions, garbage, and peers that hang up.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::Shutdown;
@@ -14,7 +14,7 @@ use crate::support::Place;
 use crate::support::person::Person;
 use crate::support::terminal::Terminal;
 
-/// Frames by hand: a socket stands garbage, and answers a thousand requests at once.
+/// With hand-written frames, the socket tolerates garbage and answers a thousand requests at once.
 #[test]
 fn socket_stands_garbage_and_many_requests() {
     const REQUESTS: usize = 1_000;
@@ -55,7 +55,7 @@ fn socket_stands_garbage_and_many_requests() {
         let body = body.to_string();
         requests.extend(format!("Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes());
     }
-    // The requests fit into the buffer of the socket.
+    // The requests fit into the socket buffer.
     stream.write_all(&requests).expect("it is written");
     let mut answers = String::new();
     let mut chunk = vec![0; 65_536];
@@ -73,7 +73,7 @@ fn socket_stands_garbage_and_many_requests() {
         let len = stream.read(&mut chunk).expect("an answer");
         assert!(String::from_utf8_lossy(&chunk[..len]).contains("error"));
     }
-    // A stop continues after its requester has left.
+    // A stop continues after its requester has disconnected.
     let id =
         lines(&command(&place, "ps --json").ok().stdout)[0]["sessions"][0]["session_id"].clone();
     let params = json!({ "session_id": id, "extent": "turn_and_background", "now": false, "preview": false, "by": "a test" });
@@ -87,7 +87,7 @@ fn socket_stands_garbage_and_many_requests() {
     place.assert_nothing_runs();
 }
 
-/// The screen reports it, and the chat works.
+/// The screen shows the problem, and the chat works.
 #[test]
 fn chat_without_a_socket_says_that_it_cannot_be_stopped_from_elsewhere() {
     let place = Place::new();
@@ -100,7 +100,7 @@ fn chat_without_a_socket_says_that_it_cannot_be_stopped_from_elsewhere() {
     drop(person.left());
 }
 
-/// A connection that is closed without an answer does not prove that the process has ended.
+/// A connection that closes without an answer does not prove that the process has ended.
 #[test]
 fn process_that_hangs_up_is_not_called_ended() {
     let place = Place::new();
@@ -110,7 +110,7 @@ fn process_that_hangs_up_is_not_called_ended() {
     let socket = folder.join(format!("{}.sock", std::process::id()));
     let listener = UnixListener::bind(&socket).expect("a socket");
     let asked = std::thread::scope(|scope| {
-        // The list is asked for twice.
+        // The command requests the list twice.
         scope.spawn(|| {
             for _ in 0..2 {
                 let (mut stream, _) = listener.accept().expect("a connection");
@@ -153,7 +153,7 @@ fn socket_folder_that_others_can_use_is_refused() {
     }
     mode(0o700);
     command(&place, "ps").ok();
-    // Only root can give a folder away.
+    // Only root can change the owner of a folder.
     if rustix::process::geteuid().is_root() {
         std::os::unix::fs::chown(&folder, Some(65_534), None).expect("an owner");
         refused();
@@ -177,7 +177,7 @@ fn other_users_are_told_nothing() {
         !theirs.stdout.contains("deaf") && !theirs.stdout.contains("chat in process"),
         "{theirs:?}"
     );
-    // On Linux the user of a thread can differ from that of its process.
+    // On Linux, a thread can have another user than its process.
     let answer = std::thread::scope(|scope| {
         let other_user = scope.spawn(|| {
             let nobody = Uid::from_raw(65_534);

@@ -1,4 +1,4 @@
-//! Promises to scripts: output and receipt in files, exit codes of commands, output of calls.
+//! Guarantees for scripts: output and receipt in files, exit codes of commands, output of calls.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -14,11 +14,11 @@ use crate::support::{Place, Signal, eventually};
 
 const HELLO: &str = "replies: [{text: Hello.}]";
 
-/// Calls a shell, which runs until it is stopped and hears SIGTERM.
+/// Calls a shell, which runs until it is stopped and ends on SIGTERM.
 const SLEEPS: &str =
     "replies: [{calls: [{tool: shell, arguments: {command: touch ready; sleep 600}}]}]";
 
-/// The same, without hearing SIGTERM.
+/// Like [`SLEEPS`], but ignores SIGTERM.
 const STUBBORN: &str = "replies: [{calls: [{tool: shell, arguments: \
      {command: \"trap '' TERM; touch ready; sleep 600 & wait; sleep 600\"}}]}]";
 
@@ -58,7 +58,7 @@ fn receipt_in(path: &Path) -> Value {
     receipt
 }
 
-/// The files of a folder that nobody asked for.
+/// Leftover temporary files in a folder.
 fn strays(folder: &Path) -> Vec<String> {
     let names = fs::read_dir(folder).expect("a folder");
     let names = names.map(|entry| entry.expect("an entry").file_name());
@@ -93,7 +93,7 @@ fn each_end_of_a_command_has_its_exit_code_and_outcome() {
 #[test]
 fn bytes_of_a_command_survive() {
     let place = Place::new();
-    // A character that is cut by a pause, and bytes that are none.
+    // A character that is split by a pause, and bytes that are no characters.
     let script = calls(&[
         r#"command: "printf 'a\\303'; sleep 0.2; printf '\\251b'; sleep 0.2; printf '\\377\\000\\376'""#,
     ]);
@@ -193,7 +193,7 @@ fn receipt_of_each_end_is_in_its_file() {
         assert!(!file.exists(), "of an earlier run");
         for signal in 0..signals {
             if signal > 0 {
-                // Two within a tenth of a second count as one.
+                // Two signals within a tenth of a second count as one.
                 assert!(!running.ends_within(std::time::Duration::from_millis(150)));
             }
             running.signal(Signal::INT);
@@ -218,7 +218,7 @@ fn receipt_file_is_there_only_if_the_run_has_a_receipt() {
     let run = place.run_script(HELLO).arg("--receipt-file").arg(&file);
     run.arg("hello").end().ok();
     assert!(!file.exists());
-    // Background work that the end of the run stops.
+    // Background work that is stopped at the end of the run.
     let script = calls(&["command: sleep 600, background: true"]);
     let run = place.run_script(&script).args("--json --receipt-file");
     let ended = run.arg(&file).arg("hello").end().ok();
@@ -278,7 +278,7 @@ fn receipt_that_is_lost_is_told() {
     assert_eq!(ended.envelope()["receipt"]["quiet"], true);
 }
 
-/// A name that was mistyped costs no file: the run's own script, for one.
+/// A mistyped name must not delete a file, such as the run's own script.
 #[test]
 fn receipt_file_removes_nothing_but_receipts() {
     let place = Place::new();

@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use crate::support::wait::eventually;
 use crate::support::{Place, Running, Signal};
 
-/// Kills of the test under load.
+/// Kills in the test under load.
 const KILLS: u32 = 5;
 
-/// Clients that send at the same time.
+/// Clients that send concurrently.
 const CLIENTS: u32 = 4;
 
 /// Messages that are answered before a kill.
@@ -48,7 +48,7 @@ impl Server {
         serde_json::from_str(&body).expect("JSON")
     }
 
-    /// Every task of the store.
+    /// Every task in the store.
     fn tasks(&self) -> Vec<Value> {
         let (mut tasks, mut token) = (Vec::new(), String::new());
         loop {
@@ -142,7 +142,7 @@ fn second_server_of_a_store_is_refused() {
     }
 }
 
-/// No acknowledged task is lost, none has two ends, none works for ever.
+/// No acknowledged task is lost, ends twice, or works for ever.
 #[test]
 fn killed_server_loses_nothing_that_it_has_acknowledged() {
     let place = Place::new();
@@ -167,7 +167,7 @@ fn killed_server_loses_nothing_that_it_has_acknowledged() {
                     })
                 })
                 .collect();
-            // Counted by the server, so that the clients go on until the kill.
+            // The server counts, so the clients keep sending until the kill.
             eventually("enough messages are answered", || {
                 let total = server.get("/tasks?pageSize=1")["totalSize"].as_u64()?;
                 (total as usize >= acknowledged.len() + ANSWERED_MIN).then_some(())
@@ -224,7 +224,7 @@ fn token_file_decides_who_is_served() {
     };
     let with = |token: &str| get("/tasks", token);
     let without = |path: &str| request(&address, &format!("GET {path}"), "").map(|answer| answer.0);
-    // The card needs no token, and says that all other requests do.
+    // The card needs no token, and requires one for all other requests.
     let (_, card) = request(&address, "GET /.well-known/agent-card.json", "").expect("a card");
     let card: Value = serde_json::from_str(&card).expect("JSON");
     let scheme = &card["securitySchemes"]["token"]["httpAuthSecurityScheme"];
@@ -238,7 +238,7 @@ fn token_file_decides_who_is_served() {
     assert_eq!(without("/metrics"), Some(401));
     assert_eq!(without("/healthz"), Some(200));
     assert_eq!(without("/readyz"), Some(200));
-    // Another user's hash: the old token is refused as soon as the file is read again.
+    // With another user's hash in the file, the old token is refused as soon as the file is reloaded.
     place.file("tokens", format!("bob {}\n", "0".repeat(64)));
     eventually("the old token is refused", || {
         (with("secret") == Some(401)).then_some(())

@@ -1,4 +1,4 @@
-//! `allstop serve` for clients of other machines: TLS, signed tokens, limits, and wrong usage.
+//! `allstop serve` for clients on other machines: TLS, signed tokens, limits, and wrong usage.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -22,7 +22,7 @@ fn base64url(bytes: impl AsRef<[u8]>) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// Issuer of tokens with one key.
+/// Issuer of tokens, with one key.
 struct TokenIssuer(EcdsaKeyPair);
 
 impl TokenIssuer {
@@ -58,7 +58,7 @@ fn write_certificate(place: &Place) -> (PathBuf, PathBuf, CertificateDer<'static
     (certificate, key, cert.der().clone())
 }
 
-/// Status and body of a request; `None` if there is no TLS connection.
+/// Status and body of a request; `None` without a TLS connection.
 fn request(
     address: &str,
     trusted: &CertificateDer<'static>,
@@ -145,7 +145,7 @@ fn tls_and_signed_tokens() {
     let (_, extended) = request(&address, &first, "/extendedAgentCard", &token).expect("a card");
     assert!(extended.contains("jwt:alice"), "{extended}");
     assert!(extended.contains("maxTasks"), "{extended}");
-    // gRPC is at its own address alone, with the same certificate.
+    // gRPC is served only at its own address, with the same certificate.
     let health = request(&grpc, &first, "/healthz", "").expect("an answer");
     assert_ne!(health.1, "ok\n");
 
@@ -158,7 +158,8 @@ fn tls_and_signed_tokens() {
         (status == 200).then_some(())
     });
     assert_eq!(request(&address, &first, "/tasks", &token), None);
-    // A broken file changes nothing. The files are looked at in turn: a second look at the keys is behind one at it.
+    // A broken file changes nothing. The files are checked in turn, so a second check of the keys proves that the
+    // broken certificate was checked.
     place.file("cert", "broken");
     for round in ["third", "fourth"] {
         let issuer = TokenIssuer::new();

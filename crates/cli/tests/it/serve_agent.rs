@@ -30,7 +30,7 @@ fn serve(place: &Place, flags: &str) -> Server {
     Server::start_with(place, &format!("--model {} {flags}", script(place)))
 }
 
-/// Sends a text to the context `c1`, or to a task, and gives the task of the answer.
+/// Sends a text to the context `c1`, or to a task. Returns the task in the answer.
 fn send(server: &Server, id: &str, text: &str, task: Option<&str>, at_once: bool) -> Value {
     let mut body = json!({
         "configuration": {"returnImmediately": at_once},
@@ -56,7 +56,7 @@ fn id_of(task: &Value) -> &str {
     task["id"].as_str().expect("an id")
 }
 
-/// True if the command of the script runs.
+/// True if the command of the script is running.
 fn sleeps(place: &Place) -> bool {
     let found = processes::of_mark_or_command(place.mark(), place.sleeper());
     found
@@ -188,7 +188,7 @@ fn drained_server_lets_running_tasks_end() {
         let (status, _) = server.request("GET /readyz", "")?;
         (status == 503).then_some(())
     });
-    // Still served, but for messages.
+    // All requests except messages are still served.
     assert_eq!(state_of(&server, id_of(&task)), "TASK_STATE_WORKING");
     let message = json!({"messageId": "m2", "role": "ROLE_USER", "parts": [{"text": "no"}]});
     let body = json!({"message": message}).to_string();
@@ -220,7 +220,7 @@ fn second_signal_cuts_a_drain_short() {
         let (status, _) = server.request("GET /readyz", "")?;
         (status == 503).then_some(())
     });
-    // One that follows at once is the same signal to both.
+    // A second signal shortly after the first counts as the same signal.
     eventually("the second signal ends it", || {
         server.running.signal(Signal::INT);
         let max = Duration::from_millis(300);
@@ -232,7 +232,8 @@ fn second_signal_cuts_a_drain_short() {
     let reports_it = ended.stderr.contains("STILL RUNS");
     assert!(reports_it || !sleeps(&place), "{}", ended.stderr);
     eventually("the command has ended", || (!sleeps(&place)).then_some(()));
-    // The exit waits a moment for the store: what it says is true, and the rest is written at the next start.
+    // The exit waits only briefly for the store. Its report is true, and the missing records are written at the next
+    // start.
     let is_stored = ended.stderr.contains("nothing is left running");
     let server = serve(&place, "");
     eventually("the task has ended", || {
@@ -243,7 +244,7 @@ fn second_signal_cuts_a_drain_short() {
     assert_eq!(server.running.end_by(Signal::TERM).code, 143);
 }
 
-/// Converts all numbers to doubles, as the metadata of the protocol has them.
+/// Converts all numbers to doubles, as in the protocol's metadata.
 fn with_doubles(value: &Value) -> Value {
     match value {
         Value::Number(number) => number.as_f64().into(),
@@ -267,7 +268,7 @@ fn stop_turn(place: &Place) -> Value {
     report["receipt"].clone()
 }
 
-/// The task has ended, and its receipt is that of the other terminal.
+/// Asserts that the task has ended with the other terminal's receipt.
 fn assert_stopped_with(server: &Server, id: &str, receipt: &Value) {
     let task = eventually("the task ends", || {
         let task = server.get(&format!("/tasks/{id}"));

@@ -12,10 +12,11 @@ use serde_json::{Value, json};
 use crate::support::wait::eventually;
 use crate::support::{Place, Running, Signal};
 
-/// Tasks with a webhook.
+/// Number of tasks with a webhook.
 const TASKS: usize = 12;
 
-/// Events that the webhook accepts before it fails: some tasks are delivered, one is halfway, most have not begun.
+/// Events that the webhook accepts before it fails. At that point some tasks are delivered, one is halfway, and most
+/// have not begun.
 const ACCEPTED_BEFORE_KILL: usize = 10;
 
 /// Event that a webhook has accepted.
@@ -53,13 +54,13 @@ impl Webhook {
         self.accepted.lock().expect("no panic").clone()
     }
 
-    /// Answers one request after another, until it is closed.
+    /// Answers requests one by one, until it is closed.
     fn run(&self) {
         for stream in self.listener.incoming() {
             if self.is_closed.load(Ordering::Acquire) {
                 return;
             }
-            // A server that was killed leaves half a request.
+            // A killed server leaves an incomplete request.
             drop(self.answer(stream.expect("a connection")));
         }
     }
@@ -156,7 +157,8 @@ fn send(address: &str, id: usize, webhook: &str) -> (u16, Value) {
     )
 }
 
-/// A server that is killed while webhooks fail delivers the rest after its next start: nothing is missed, in order.
+/// A server that is killed while webhooks fail delivers the remaining events after its next start, completely and in
+/// order.
 #[test]
 fn killed_server_delivers_every_event_after_its_restart() {
     let place = Place::new();
@@ -189,7 +191,7 @@ fn killed_server_delivers_every_event_after_its_restart() {
             (by_task.len() == TASKS && by_task.values().all(is_over)).then_some(by_task)
         });
         for (task, events) in by_task {
-            // A receiver drops repeats by their id, and then has each event once and in order.
+            // A receiver drops repeated events by their ids, and then has each event once and in order.
             let mut distinct: Vec<&AcceptedEvent> = Vec::new();
             for event in &events {
                 if distinct.iter().all(|known| known.id != event.id) {
@@ -209,7 +211,7 @@ fn killed_server_delivers_every_event_after_its_restart() {
             );
         }
         assert_eq!(running.end_by(Signal::TERM).code, 143);
-        // What was delivered stays so, except a last event whose answer came too late to be stored.
+        // Delivered events are not sent again, except a last event whose answer came too late to be stored.
         let before = hook.accepted();
         let (running, _) = serve(&place);
         let ended = running.end_by(Signal::TERM);
@@ -226,7 +228,7 @@ fn killed_server_delivers_every_event_after_its_restart() {
     });
 }
 
-/// A webhook that takes connections and never answers.
+/// A webhook that accepts connections and never answers.
 #[test]
 fn hanging_webhook_does_not_delay_the_exit() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! Servers of tools that are not available: what people and programs are told, and how often.
+//! Unavailable MCP servers: the messages to people and programs, and their number.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -8,14 +8,14 @@ use serde_json::Value;
 use crate::support::terminal::Terminal;
 use crate::support::{Allstop, FACT_MAX, Place, Signal, eventually};
 
-/// A server that exits at its start, and says why.
+/// A server that exits at its start, and prints the reason.
 const GONE: &str =
     "[mcp.servers.gone]\ncommand = \"sh\"\nargs = [\"-c\", \"echo no database >&2; exit 3\"]\n";
 
 /// A server that never answers.
 const HANGS: &str = "[mcp.servers.hangs]\ncommand = \"sleep\"\nargs = [\"600\"]\n";
 
-/// Longer than the first new attempts take.
+/// Runs longer than the first reconnect attempts.
 const SCRIPT: &str = r#"
 replies:
   - calls:
@@ -69,7 +69,7 @@ fn a_program_reads_it_as_an_event() {
     assert!(!ended.stderr.contains("gone"), "{ended:?}");
 }
 
-/// A server that has not answered yet is ended by its keeper, once the command is gone.
+/// After the command's end, a keeper ends a server that has not answered yet.
 #[track_caller]
 fn ends_soon(place: &Place) {
     eventually("its end", || place.leftovers().is_empty().then_some(()));
@@ -110,7 +110,7 @@ fn who_waits_for_them_at_a_terminal_is_told() {
     }
 }
 
-/// Says what it finds in its environment, and never answers.
+/// A server that prints its environment and never answers.
 const PRINTS: &str =
     "[mcp.servers.prints]\ncommand = \"sh\"\nargs = [\"-c\", \"printenv > server-env; exit 3\"]\n";
 
@@ -123,7 +123,7 @@ const SECRETS: [&str; 6] = [
     "SLACK_BOT_TOKEN",
 ];
 
-/// The configuration names what commands and a server may see, and a command that misses a variable says so.
+/// The configuration lists the variables for commands and for a server. A failed command reports a missing variable.
 #[test]
 fn the_configuration_lets_variables_through() {
     let place = Place::new();
@@ -197,7 +197,7 @@ replies:
     assert_eq!(said.matches("Permission denied").count(), 2, "{said}");
 }
 
-/// Neither a command of the model nor an MCP server inherits a key, however it is named.
+/// Neither a model's command nor an MCP server inherits a key, regardless of its name.
 #[test]
 fn keys_are_hidden_from_commands_and_servers() {
     let place = Place::new();

@@ -1,11 +1,11 @@
-//! Shells that do not want to end, that print without end, and that leave something behind.
+//! Shells that resist their end, print endlessly, or leave processes.
 
 use serde_json::Value;
 
 use crate::support::processes::memory_kb;
 use crate::support::{Allstop, Place, Signal, eventually};
 
-/// Ignores SIGTERM, and holds a child and a grandchild in a session of its own.
+/// Ignores SIGTERM, and keeps a child and, in a separate session, another process.
 const STUBBORN: &str = "trap \\\"\\\" TERM; setsid sleep 600 & sleep 600 & touch ready; wait";
 
 fn calls(call: &str) -> String {
@@ -74,7 +74,7 @@ fn a_stubborn_tree_is_gone_when_its_own_time_has_passed_and_the_turn_goes_on() {
     let running = run.args("--stream-json --grace 200ms").arg("go").start();
     wait_ready(&place);
     running.wait_stdout("\"tool_finished\"");
-    // The run itself goes on, with an idle keeper.
+    // The run itself continues, with an idle keeper.
     let mut left = place.leftovers();
     left.retain(|process| !process.command.ends_with("__keeper"));
     assert_eq!(left.len(), 1, "{left:#?}");
@@ -94,7 +94,7 @@ fn a_command_that_kills_its_keeper_has_an_unknown_outcome() {
     check_killed_keeper(|run| run);
 }
 
-/// There the session and the group of the command are 0: their leader is outside.
+/// In such a namespace, the session and the group of the command are 0, because their leader is outside.
 #[test]
 fn a_keeper_can_be_killed_in_a_pid_namespace_too() {
     const ENTER: &str = "unshare --user --map-root-user --pid --fork --mount-proc";
@@ -110,7 +110,7 @@ fn a_keeper_can_be_killed_in_a_pid_namespace_too() {
 
 fn check_killed_keeper(wrap: impl FnOnce(Allstop<'_>) -> Allstop<'_>) {
     let place = Place::new();
-    // Out of its group, its session, its environment and, with the keeper, of its ancestry.
+    // Escapes from its group, its session, its environment and, because the keeper is killed, from its ancestry.
     let sleeper = place.sleeper();
     let escape = format!("setsid env -i {sleeper} & echo away; kill -9 $PPID; {sleeper}");
     let script = calls(&format!("{{command: \"{escape}\"}}")).replace(", stall: end", "");
@@ -161,7 +161,7 @@ mod alone {
 
     use super::*;
 
-    /// Memory of the process beside 200 MB that it has read: it holds 35 MB without.
+    /// Memory limit of the process while it reads 200 MB. Without this output it uses 35 MB.
     const MEMORY_KB_MAX: u64 = 80 * 1024;
 
     #[test]

@@ -1,4 +1,4 @@
-//! Receipts of stops that are not of one turn: each is in the envelope, and in the log.
+//! Receipts of stops of other targets than one turn. Each is in the envelope and in the log.
 
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ fn begin(place: &Place, script: &str, args: &str) -> Running {
     place.run_script(script).args("--json").args(args).start()
 }
 
-/// Waits until `ps` lists this.
+/// Waits until `ps` lists this text.
 fn listed(place: &Place, what: &str) {
     eventually(what, || {
         let listed = on_store(place, "ps").stdout;
@@ -46,7 +46,7 @@ fn stop_of_a_call_is_in_the_envelope() {
     assert_eq!(stored, stopped["receipt"]);
 }
 
-/// A later stop of the turn stays the last one, although the log gets the receipt of the call after its own.
+/// The later stop of the turn remains the last receipt, although the log gets the receipt of the call after it.
 #[test]
 fn stop_of_a_call_does_not_hide_a_later_one() {
     let place = Place::new();
@@ -63,7 +63,7 @@ fn stop_of_a_call_does_not_hide_a_later_one() {
     assert_eq!(stored["cause"]["detail"], "ctrl-c");
 }
 
-/// The asker had a receipt that was in no envelope.
+/// Regression: the requester's receipt was in no envelope.
 #[test]
 fn wider_stop_during_a_stop_is_in_the_envelope() {
     let place = Place::new();
@@ -81,7 +81,7 @@ fn wider_stop_during_a_stop_is_in_the_envelope() {
     place.assert_nothing_runs();
 }
 
-/// The owner of the session had written its last record.
+/// Regression: the owner of the session had already written its last record.
 #[test]
 fn stop_of_a_hook_at_the_end_of_the_session_is_in_the_log() {
     let place = Place::new();
@@ -102,7 +102,7 @@ fn stop_of_a_hook_at_the_end_of_the_session_is_in_the_log() {
     place.assert_nothing_runs();
 }
 
-/// Regression: the others failed, because one of them had the session open.
+/// Regression: only one stop succeeded, because it had the session open, and the others failed.
 #[test]
 fn stops_of_the_same_kept_work_all_answer() {
     let place = Place::new();
@@ -139,7 +139,7 @@ fn one_piece_of_background_work_is_stopped_by_its_id() {
     place.assert_nothing_runs();
 }
 
-/// Regression: only children of the first process and of the stop's ancestors were asked for the variable of the call.
+/// Regression: only children of the first process and of the stop's ancestors were searched for the call's variable.
 #[test]
 fn kept_work_of_a_daemon_is_found_by_its_variable() {
     let place = Place::new();
@@ -189,7 +189,7 @@ fn slow_hook_does_not_end_kept_work() {
     let envelope = ended.envelope();
     assert_eq!(envelope["background"][0]["id"], "bg_1", "{ended:#?}");
     listed(&place, "bg_1");
-    // The receipt of the turn, and that of the hook, which had to be stopped at the exit.
+    // The receipt of the turn, and the receipt of the hook, which had to be stopped at the exit.
     let stored = json(&on_store(&place, "receipt last --json").ok());
     let all = envelope["receipts"].as_array().expect("receipts");
     assert!(all.contains(&stored), "{envelope:#} {stored:#}");

@@ -14,7 +14,7 @@ fn json(ended: &Ended) -> Value {
     serde_json::from_str(ended.stdout.trim()).unwrap_or_default()
 }
 
-/// Runs a script on a store of this name, until `ps` shows it.
+/// Runs a script on a store of this name, and waits until `ps` shows the session.
 fn begin(place: &Place, store: &str, script: &str, args: &str) -> Running {
     let run = place.allstop().args("run --yes --json --store");
     let run = run.arg(place.path(store)).arg("--model");
@@ -44,7 +44,7 @@ fn on_store(place: &Place, args: &str, store: &str) -> Ended {
     command.arg(place.path(store)).end()
 }
 
-/// The command opened the store first, and stopped nothing.
+/// Regression: the command opened the store first, and stopped no session.
 #[test]
 fn stop_of_all_does_not_need_the_store() {
     let place = Place::new();
@@ -64,7 +64,7 @@ fn stop_of_all_does_not_need_the_store() {
     assert_eq!(envelope["stop_reason"], "cancelled");
 }
 
-/// A job stopped the run of another job.
+/// Regression: one job stopped the run of another job.
 #[test]
 fn stop_on_a_store_leaves_the_sessions_of_others_alone() {
     let place = Place::new();
@@ -82,7 +82,7 @@ fn stop_on_a_store_leaves_the_sessions_of_others_alone() {
     assert_eq!(other.end(FACT_MAX).code, 130);
 }
 
-/// Both commands reported that nothing runs.
+/// Regression: both commands reported that no session is running.
 #[tokio::test]
 async fn session_of_a_newer_version_is_named() {
     let place = Place::new();
@@ -105,7 +105,7 @@ async fn session_of_a_newer_version_is_named() {
     }
 }
 
-/// The receipt had another id, and the cause that the run has ended.
+/// Regression: the receipt had another id, and named the end of the run as its cause.
 #[test]
 fn stop_during_the_wait_for_background_work_is_that_of_the_run() {
     let place = Place::new();
@@ -114,7 +114,7 @@ fn stop_during_the_wait_for_background_work_is_that_of_the_run() {
         let listed = place.allstop().args("ps").end().ok().stdout;
         listed.contains("idle").then_some(())
     });
-    // The turn has ended, and such a stop leaves background work running.
+    // The turn has ended, so this stop leaves background work running.
     let none = json(&on_store(&place, "stop last --extent turn --json", "store.db").ok());
     assert_eq!(none["receipt"]["outcome"], "already_ended", "{none:#}");
     let stopped = json(&on_store(&place, "stop last --json", "store.db").ok());
@@ -127,7 +127,7 @@ fn stop_during_the_wait_for_background_work_is_that_of_the_run() {
     place.assert_nothing_runs();
 }
 
-/// The log had no receipt.
+/// Regression: the log had no receipt.
 #[test]
 fn stop_of_kept_work_has_its_receipt_in_the_log() {
     let place = Place::new();

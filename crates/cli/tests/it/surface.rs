@@ -1,4 +1,4 @@
-//! Surface of the command: help, version, styles.
+//! User interface of the command: help, version, styles.
 
 use std::process::{Command, Stdio};
 
@@ -96,7 +96,7 @@ fn the_only_key_chooses_the_model_and_says_so() {
     let place = Place::new();
     let run = || {
         let hello = place.allstop().args("run --timeout 5s hello");
-        // The proxy refuses: nothing leaves this machine.
+        // The proxy refuses the connection, so no request leaves this machine.
         hello.env("HTTPS_PROXY", "http://127.0.0.1:1")
     };
     let said = "model gpt-5-mini, because OPENAI_API_KEY is set; --model chooses another";
@@ -117,7 +117,7 @@ fn the_only_key_chooses_the_model_and_says_so() {
     }
 }
 
-/// The example of the documentation, as it stands there.
+/// The example configuration from the documentation.
 fn documented_config() -> String {
     let text = std::fs::read_to_string(repository().join("docs/configuration.md"));
     let text = text.expect("it is in the repository");
@@ -132,7 +132,7 @@ fn the_documented_configuration_is_valid_and_works() {
     let value: Value = toml::from_str(&example).expect("TOML");
     schema::assert_valid("config", &value);
     let place = Place::new();
-    // The hook and the servers of the example are the reader's.
+    // The hook and the servers in the example are placeholders for the reader's own.
     let example = example.replace("./check-call.sh", "true");
     let mut example: toml::Table = toml::from_str(&example).expect("TOML");
     assert!(example.remove("mcp").is_some());

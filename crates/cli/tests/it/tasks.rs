@@ -104,7 +104,7 @@ fn stop_has_a_receipt_that_a_watcher_sees_too() {
     let watched = watching.end(FACT_MAX);
     assert_eq!(watched.code, 130, "{}", watched.stderr);
     assert!(watched.stdout.contains("lunch"), "{}", watched.stdout);
-    // The same receipt again.
+    // A repeated stop returns the same receipt.
     let again = client.end(&format!("stop {id} --json"));
     assert_eq!(again.code, 0, "{}", again.stderr);
     let again: Value = serde_json::from_str(&again.stdout).expect("JSON");

@@ -1,4 +1,4 @@
-//! `allstop tasks` against a server that lies, or sends without end.
+//! `allstop tasks` against a server that sends false or endless data.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -6,10 +6,10 @@ use std::thread;
 
 use crate::support::{Ended, FACT_MAX, Place};
 
-/// Most connections of one command.
+/// Maximum connections of one command.
 const CONNECTIONS_MAX: usize = 8;
 
-/// A server that answers each request with what `answer` writes for its first line.
+/// A server whose answer to each request is written by `answer`, given the first line of the request.
 #[expect(clippy::disallowed_methods, reason = "a server of a test")]
 fn serve(answer: fn(&str, &mut TcpStream)) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -34,7 +34,7 @@ fn write_json(stream: &mut TcpStream, json: &str) {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close";
     let length = json.len();
     let text = format!("{head}\r\ncontent-length: {length}\r\n\r\n{json}");
-    // A client that is gone needs no answer.
+    // The client may be gone.
     let _gone = stream.write_all(text.as_bytes());
 }
 
@@ -110,7 +110,7 @@ fn stop_without_an_answer_of_the_worker_is_told_as_pending() {
     assert!(listed.contains("working, stop requested"), "{listed}");
 }
 
-/// Answers a stop with the state of some task, and everything else with `t1`, which works.
+/// Answers a stop with this task id and state, and all other requests with the working task `t1`.
 fn answer_stop(line: &str, stream: &mut TcpStream, id: &str, state: &str) {
     let (id, state) = if line.contains(":cancel") {
         (id, state)

@@ -1,4 +1,4 @@
-//! Metrics and traces of `allstop serve`, seen by a scraper and by a collector.
+//! Metrics and traces of `allstop serve`, received by a scraper and a collector.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -14,18 +14,18 @@ use crate::support::{FACT_MAX, Place, Signal};
 
 const SCRIPT: &str = "replies: [{text: Never, stall: mid_stream}]\n";
 
-/// A trace as a caller begins it.
+/// Trace id of the caller.
 const TRACE: u128 = 0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c;
 const CALLER: u64 = 0xb7ad_6b71_6920_3331;
 
-/// A collector of OTLP over HTTP on a free port, and the spans that it gets. Its thread ends with the process.
+/// A collector of OTLP over HTTP on a free port, and the received spans. Its thread ends with the process.
 fn collector() -> (String, Receiver<Span>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = format!("http://{}", listener.local_addr().expect("an address"));
     let (spans, received) = channel();
     #[expect(clippy::disallowed_methods, reason = "a server of a test")]
     std::thread::spawn(move || {
-        // The exporter has one connection at a time.
+        // The exporter uses one connection at a time.
         for stream in listener.incoming().flatten() {
             let mut stream = BufReader::new(stream);
             while let Some(request) = export(&mut stream) {
@@ -65,7 +65,7 @@ fn export(stream: &mut BufReader<TcpStream>) -> Option<ExportTraceServiceRequest
     Some(ExportTraceServiceRequest::decode(&*body).expect("an export"))
 }
 
-/// Sends a message that returns at once, and gives the id of its task.
+/// Sends a message that returns immediately. Returns the id of its task.
 fn send(server: &Server, id: &str) -> String {
     let head = format!(
         "POST /message:send HTTP/1.1\r\ntraceparent: 00-{TRACE:032x}-{CALLER:016x}-01\r\nx-rest: "
@@ -130,7 +130,7 @@ fn stop_is_in_the_metrics_and_in_the_trace_of_its_caller() {
 #[test]
 fn collector_that_hangs_delays_neither_tasks_nor_the_exit() {
     let place = Place::new();
-    // Accepts by its backlog, and never answers.
+    // The kernel accepts connections into the backlog, but the listener never answers.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = silent.local_addr().expect("an address");
     let server = Server::start_with(&place, &format!("--agent echo --otlp http://{address}"));

@@ -1,4 +1,4 @@
-//! Agent that does what its message says, and tells from outside whether it still works.
+//! Agent that follows the steps in its message, and reports from outside whether it still works.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,19 +14,19 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use tokio::sync::watch;
 
-/// Steps separated by `;`. `chunks N`: the next N numbers, one event each. `gate NAME`: waits until the client opens it.
-/// `ignore`: works on after a stop, until force ends it. `parts`: an artifact with the parts of the message. `reply`: a
+/// Steps separated by `;`. `chunks N`: the next N numbers, one event each. `gate NAME`: waits until the client opens
+/// it. `ignore`: ignores a stop until force ends it. `parts`: an artifact with the parts of the message. `reply`: a
 /// message instead of a task. `ask`, `complete`, `fail`: states of the task.
 pub(super) struct SteppedAgent(pub(super) ClientChannel);
 
-/// Facts that clients ask for and gates that they open, beside the protocol.
+/// Facts that clients request and gates that they open, outside the protocol.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ClientChannel {
     running: watch::Sender<BTreeSet<String>>,
     opened_gates: watch::Sender<BTreeSet<String>>,
 }
 
-/// Marks a task's executor as running until it has returned, panicked or was dropped.
+/// Marks a task's executor as running until it returns, panics or is dropped.
 struct RunningMark(ClientChannel, String);
 
 impl RunningMark {

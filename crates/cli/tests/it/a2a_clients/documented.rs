@@ -1,4 +1,4 @@
-//! The examples of `docs/serve.md`, as they stand there.
+//! The examples of `docs/serve.md`, unchanged.
 
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -25,7 +25,7 @@ fn example(language: &str, url: &str) -> String {
     code.replace(ADDRESS, url)
 }
 
-/// Runs the example against `allstop serve --agent echo`, and asserts what it prints.
+/// Runs the example against `allstop serve --agent echo`, and asserts its output.
 fn check(client: Client, language: &str, expected: &str) {
     let Some(part) = part(client.part()) else {
         return;

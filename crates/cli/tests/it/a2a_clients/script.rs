@@ -1,4 +1,4 @@
-//! The clients' scripts as processes.
+//! Runs the clients' scripts as processes.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::support::Running;
 use crate::support::parts::part;
 
-/// Longest time of all scenarios of a script: within the limit of a test.
+/// Time limit for all scenarios of a script, within the limit of a test.
 const SCRIPT_TIME_MAX: Duration = Duration::from_secs(50);
 
 /// Official client of a language.
@@ -26,7 +26,7 @@ impl Client {
         }
     }
 
-    /// Script of the client with the part on its path; `None` if the part is left out on this machine.
+    /// Script of the client, with the part on its path; `None` if the part is excluded on this machine.
     fn command(self) -> Option<Command> {
         let part = part(self.part())?;
         Some(match self {
@@ -52,8 +52,7 @@ fn script(name: &str) -> PathBuf {
 /// Name of a scenario, and the address of its server.
 pub(super) type Scenario<'a> = (&'a str, &'a str);
 
-/// Runs the scenarios in one process, in order, and asserts that each has passed. `input` is the script's standard
-/// input.
+/// Runs the scenarios in one process, in order, and asserts that each passed. `input` is the script's standard input.
 #[track_caller]
 pub(super) fn run_scenarios(
     client: Client,

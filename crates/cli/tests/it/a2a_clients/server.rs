@@ -20,7 +20,7 @@ use super::agent::{ClientChannel, SteppedAgent};
 /// Grace of a stop: short, because some steps need force.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// A server that works until it is dropped.
+/// A server that runs until it is dropped.
 pub(super) struct SteppedServer {
     pub(super) address: SocketAddr,
     pub(super) channel: ClientChannel,

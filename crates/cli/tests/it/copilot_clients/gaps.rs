@@ -1,4 +1,4 @@
-//! Gaps that were measured in the official runtime, each with the unmodified SDK for Python: here they are none.
+//! Gaps that were measured in the official runtime, each with the unmodified Python SDK. Allstop has none of them.
 
 use super::script::{Sdk, run_scenarios};
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::FACT_MAX;
 
-/// Client that writes frames by hand.
+/// Client that writes frames directly.
 pub(crate) struct RawClient {
     stream: BufReader<TcpStream>,
     requests: u64,
@@ -25,7 +25,7 @@ impl RawClient {
         }
     }
 
-    /// Sends a request; returns its answer.
+    /// Sends a request. Returns its answer.
     pub(crate) fn request(&mut self, method: &str, params: &Value) -> Value {
         self.requests += 1;
         let id = self.requests;

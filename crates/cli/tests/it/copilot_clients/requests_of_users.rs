@@ -1,8 +1,8 @@
-//! Requests of the SDKs' users that are open elsewhere, each with the unmodified SDK for Python.
+//! Open feature requests of the SDKs' users, each tested with the unmodified Python SDK.
 
 use super::script::{Sdk, run_scenarios};
 
-/// Its trace context is not cancelled, and the answer that a handler still sends is taken and has no effect.
+/// The handler's trace context is not cancelled. A late answer of the handler is accepted without effect.
 #[test]
 fn abort_reaches_the_handlers() {
     run_scenarios(
@@ -14,7 +14,7 @@ fn abort_reaches_the_handlers() {
     );
 }
 
-/// True if it was under way, and false the second time; its siblings and the turn continue.
+/// The result is true for a running call, and false the second time. Its siblings and the turn continue.
 #[test]
 fn one_call_is_cancelled_by_its_id() {
     run_scenarios(
@@ -27,7 +27,7 @@ fn one_call_is_cancelled_by_its_id() {
     );
 }
 
-/// If it never ends, the timeout of the wait does.
+/// If the background work never ends, the wait ends by its timeout.
 #[test]
 fn wait_ends_when_background_work_has_ended() {
     run_scenarios(Sdk::Python, &["background_shell", "background_agent"]);

@@ -1,4 +1,4 @@
-//! The clients' scripts as processes, which start the binary as programs of users do.
+//! Runs the clients' scripts as processes, which start the binary like a user's program does.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use crate::support::parts::part;
 use crate::support::processes::MARK;
 use crate::support::{Place, Running};
 
-/// Longest time of all scenarios of a script: within the limit of a test.
+/// Time limit for all scenarios of a script, within the limit of a test.
 const SCRIPT_TIME_MAX: Duration = Duration::from_secs(50);
 
 /// Official SDK of a language.
@@ -20,13 +20,13 @@ pub(super) enum Sdk {
 }
 
 impl Sdk {
-    /// Script of the SDK with the part on its path; `None` if the part is left out on this machine.
+    /// Script of the SDK, with the part on its path; `None` if the part is excluded on this machine.
     fn command(self) -> Option<Command> {
         Some(match self {
             Self::Python => {
                 let mut command = Command::new("python3");
                 let part = part("copilot_python")?;
-                // Without files of compiled code beside the scripts.
+                // Prevents compiled files next to the scripts.
                 command.arg("-B").arg(script("python"));
                 command.env("PYTHONPATH", part);
                 command
@@ -48,14 +48,14 @@ fn script(name: &str) -> PathBuf {
     tests.join("copilot_clients").join(name)
 }
 
-/// Name of the scripted model, with a long command that no other test has.
+/// Name of the scripted model, with a long command that is unique to this test.
 fn model(place: &Place) -> String {
     let yaml = std::fs::read_to_string(script("script.yaml")).expect("the script");
     assert!(yaml.contains("LONG_SLEEP"), "{yaml}");
     place.script(&yaml.replace("LONG_SLEEP", place.sleeper()))
 }
 
-/// Runs the scenarios on a binary that gets its subcommand, store and model from the client.
+/// Runs the scenarios. The client passes subcommand, store and model to the binary.
 #[track_caller]
 pub(super) fn run_scenarios(sdk: Sdk, scenarios: &[&str]) {
     let place = Place::new();
@@ -67,7 +67,7 @@ pub(super) fn run_scenarios(sdk: Sdk, scenarios: &[&str]) {
     run(&place, command, scenarios);
 }
 
-/// Runs the scenarios on a binary that gets the arguments of the SDK alone; the environment has store and model.
+/// Runs the scenarios on a binary that gets only the SDK's arguments. The environment contains store and model.
 #[track_caller]
 pub(super) fn run_without_arguments(sdk: Sdk, scenarios: &[&str]) {
     let place = Place::new();
@@ -81,8 +81,8 @@ pub(super) fn run_without_arguments(sdk: Sdk, scenarios: &[&str]) {
     assert!(place.store().is_file(), "another store was used");
 }
 
-/// Runs the scenarios in one process, in order. Asserts that each has passed, that the SDK could read every event, and
-/// that no process is left.
+/// Runs the scenarios in one process, in order. Asserts that each passed, that the SDK could read every event, and that
+/// no process is left.
 #[track_caller]
 fn run(place: &Place, mut command: Command, scenarios: &[&str]) {
     let begin = Instant::now();
@@ -105,7 +105,7 @@ fn run(place: &Place, mut command: Command, scenarios: &[&str]) {
         .filter_map(|line| line.strip_prefix("passed "))
         .collect();
     assert_eq!(passed, scenarios, "{}{}", ended.stdout, ended.stderr);
-    // The SDKs print exceptions about events that they cannot read, and what the binary prints.
+    // The SDKs print exceptions about unreadable events, and the output of the binary.
     assert_eq!((ended.code, ended.stderr.as_str()), (0, ""));
     place.assert_nothing_runs();
 }

@@ -1,4 +1,4 @@
-//! Clients on a port: several on one session, killed ones, and one that never reads.
+//! Clients on a port: several in one session, killed ones, and one that never reads.
 
 use super::script::{Sdk, run_scenarios};
 
@@ -12,13 +12,13 @@ fn first_answer_to_a_question_counts() {
     run_scenarios(Sdk::Python, &["first_answer_to_a_question_counts"]);
 }
 
-/// Its pending call is answered by the handler of the client that resumes the session.
+/// The client that resumes the session answers the pending call with its handler.
 #[test]
 fn killed_client_is_replaced() {
     run_scenarios(Sdk::Python, &["killed_client_is_replaced"]);
 }
 
-/// After the time without a client its work is stopped; the session can be resumed.
+/// After the time limit without a client, the session's work is stopped. The session can be resumed.
 #[test]
 fn killed_client_is_not_replaced() {
     run_scenarios(Sdk::Python, &["killed_client_is_not_replaced"]);

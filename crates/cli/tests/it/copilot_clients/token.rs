@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::raw_client::RawClient;
 use crate::support::{Place, Signal};
 
-/// Code of a request that is refused for want of the token.
+/// Error code of a request without the token.
 const UNAUTHORISED: i64 = -32001;
 
 #[track_caller]
@@ -50,7 +50,7 @@ fn port_serves_only_with_the_token() {
     let content = &answer["result"]["response"]["data"]["content"];
     assert_eq!(content, "Hello.", "{answer}");
 
-    // The token of one connection does not open another one.
+    // The token of one connection does not authorise another.
     assert_refused(&mut RawClient::connect(port), "session.resume", &session);
 
     assert_eq!(server.end_by(Signal::TERM).code, 143);

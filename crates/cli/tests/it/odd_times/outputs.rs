@@ -1,4 +1,4 @@
-//! Outputs that nobody reads: closed, full, blocked.
+//! Outputs without readers: closed, full, blocked.
 
 use std::fs::{File, OpenOptions};
 use std::io::Read as _;
@@ -10,7 +10,7 @@ use rustix::pipe::pipe;
 use crate::support::terminal::Terminal;
 use crate::support::{Ended, FACT_MAX, Place, Signal, eventually};
 
-/// More than a pipe holds.
+/// Larger than the buffer of a pipe.
 const LONG: usize = 300_000;
 
 fn long_answer() -> String {
@@ -25,7 +25,7 @@ fn endless() -> String {
     )
 }
 
-/// The writing end of a pipe that nobody has open for reading.
+/// The write end of a pipe without a reader.
 fn closed_pipe() -> OwnedFd {
     let (reader, writer) = pipe().expect("a pipe");
     drop(reader);
@@ -117,12 +117,12 @@ fn all_streams_are_closed() {
         shown.stdout.contains("\"last_stop_reason\": \"completed\""),
         "{shown:#?}"
     );
-    // What a descriptor that was closed is opened as must not be the store.
+    // A closed descriptor number must not be reused for the store.
     let store = std::fs::read(place.store()).expect("a store");
     assert!(store.starts_with(b"SQLite format 3\0"));
 }
 
-/// A pager: whoever reads may pause for longer than anybody would wait.
+/// A reader such as a pager may pause for a long time.
 #[test]
 fn a_reader_that_pauses_gets_all_of_it() {
     const PAUSE: Duration = Duration::from_secs(4);
@@ -146,7 +146,7 @@ fn a_reader_that_pauses_gets_all_of_it() {
     }
 }
 
-/// A signal ends the wait for a reader; what is lost then is said.
+/// A signal ends the wait for a reader, and the loss is reported.
 #[test]
 fn a_signal_ends_the_wait_for_a_reader() {
     for signal in [Signal::INT, Signal::TERM] {
@@ -154,7 +154,7 @@ fn a_signal_ends_the_wait_for_a_reader() {
         let (reader, writer) = pipe().expect("a pipe");
         let run = place.run_script(&long_answer()).arg("hello").stdout(writer);
         let running = run.start();
-        // The turn is over: nothing is stopped by the signal, and only the output waits.
+        // The turn is over. The signal stops no work, because only the output is pending.
         eventually("the answer is in the log", || {
             let list = place.sessions().args("list --json").end();
             list.stdout

@@ -1,4 +1,4 @@
-//! A system that has nothing more to give.
+//! A system without free resources.
 
 use std::os::unix::fs::chown;
 
@@ -9,7 +9,7 @@ use crate::support::{Ended, FACT_MAX, Place};
 
 const SCRIPT: &str = "replies: [{calls: [{tool: shell, arguments: {command: echo x}}, {tool: list, arguments: {}}]}, {text: Hello.}]";
 
-/// Without any one resource the process ends without a panic, and its one envelope says if it has done its work.
+/// Without one resource, the process ends without a panic, and its only envelope reports whether it has done its work.
 #[track_caller]
 fn check(given: impl std::fmt::Debug, place: &Place, ended: &Ended) {
     place.assert_nothing_runs();
@@ -27,7 +27,7 @@ fn check(given: impl std::fmt::Debug, place: &Place, ended: &Ended) {
 
 #[test]
 fn no_more_threads() {
-    // The check at the start takes and gives back the first ones, so what comes after it is tried too.
+    // The check at the start takes and releases the first threads, so the threads after it are tested too.
     for after in [0, 5].into_iter().chain(11..40) {
         let place = Place::new();
         let fault = Fault::new(&place, &format!("thread * EAGAIN skip={after}"));
@@ -36,7 +36,8 @@ fn no_more_threads() {
     }
 }
 
-/// A user with few processes, threads included. Root has no such limit, so it is one who has none but these.
+/// A user with few processes, threads included. Root has no such limit, so the test uses a user without other
+/// processes.
 #[test]
 fn no_more_processes() {
     let uid = 300_000 + std::process::id() % 100_000;
@@ -53,7 +54,7 @@ fn no_more_processes() {
     }
 }
 
-/// A tool that needs a thread fails with a hint, and the turn goes on.
+/// A tool that needs a thread fails with a hint, and the turn continues.
 #[test]
 fn no_more_threads_for_a_tool() {
     let place = Place::new();
@@ -83,7 +84,7 @@ fn no_more_descriptors() {
     }
 }
 
-/// The start names what is missing and the remedy. The part that happens to fail first would blame itself: the script,
+/// The start names the missing resource and the remedy. Otherwise the first failing part would be blamed: the script,
 /// the store, or a bug.
 #[track_caller]
 fn check_remedy(given: impl std::fmt::Debug, ended: &Ended, remedy: &str) {
@@ -117,7 +118,7 @@ fn too_few_threads_to_start_are_named_with_the_remedy() {
     }
 }
 
-/// Beyond the limit of a file's size a write fails as on a full disk.
+/// Beyond the file size limit, a write fails like on a full disk.
 #[test]
 fn no_larger_files() {
     for limit in [0, 10, 40] {

@@ -1,4 +1,4 @@
-//! Signals when nobody expects them.
+//! Signals at unexpected moments.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use rustix::process::Signal;
 
 use crate::support::{FACT_MAX, Place, Running, eventually};
 
-/// Waits until the process has taken the signal over: from then on it owes an envelope.
+/// Waits until the process has installed its signal handlers. From then on it must print an envelope.
 #[track_caller]
 fn wait_for_its_handlers(running: &Running) {
     eventually("its signal handlers", || {
@@ -42,7 +42,7 @@ fn at_its_very_birth() {
         let ended = running.end(FACT_MAX);
         assert_eq!(ended.code, 130, "{ended:#?}");
         assert_eq!(ended.stderr, "", "{ended:#?}");
-        // Without one the system has ended it, before it was anybody.
+        // Without an envelope, the system has killed the process before its handlers existed.
         if !ended.stdout.is_empty() {
             ended.envelope();
         }
@@ -68,7 +68,7 @@ fn while_the_prompt_is_read() {
     }
 }
 
-/// A stop of everything that comes when one turn is committed and the next one is not sent yet is no failure to send it.
+/// A stop of everything between the commit of one turn and the next message is not reported as a failure to send.
 #[test]
 fn between_two_turns_beside_background_work() {
     for _ in 0..8 {
@@ -101,14 +101,14 @@ fn while_background_work_is_waited_for() {
     assert_eq!(ended.code, 130, "{ended:#?}");
     let lines = ended.lines();
     let envelope = &lines[lines.len() - 1];
-    // The turn is committed, and the run was cancelled while it waited: reason and exit code agree.
+    // The turn is committed, and the run was cancelled during its wait. Reason and exit code agree.
     assert_eq!(envelope["stop_reason"], "cancelled");
     assert_eq!(envelope["output"], "done");
     assert_eq!(envelope["receipt"]["cause"]["kind"], "user", "{envelope:#}");
     assert_eq!(envelope["receipt"]["quiet"], true, "{envelope:#}");
 }
 
-/// `nohup`: who ignores SIGHUP for a command means that it goes on.
+/// Like `nohup`: a command whose parent ignores SIGHUP keeps running.
 #[test]
 fn an_ignored_hang_up_stays_ignored() {
     let place = Place::new();
@@ -167,7 +167,7 @@ fn a_stopped_demo_leaves_no_folder() {
 mod alone {
     use super::*;
 
-    /// A turn that ends at once, and leaves a shell that ignores SIGTERM and says so.
+    /// A turn that ends immediately, and leaves a shell that ignores SIGTERM and prints a line about it.
     fn stubborn_background(place: &Place) -> String {
         let work = place.work();
         let work = work.to_str().expect("text");
@@ -197,7 +197,7 @@ replies:
         let after = ended.since_signal();
         println!("after {after:?}");
         place.assert_nothing_runs();
-        // The turn stands: what was hurried is what the end of the run does about the rest.
+        // The turn stays committed. The signal only hurried the end of the remaining work.
         let envelope = ended.ok().envelope();
         assert_eq!(envelope["stop_reason"], "completed");
         let item = &envelope["receipt"]["items"][0];
@@ -206,7 +206,7 @@ replies:
         assert!(after < Duration::from_millis(500), "{after:?}");
     }
 
-    /// One grace bounds both: the background does not get its own when the turn has had its.
+    /// One grace bounds both. The background work gets no second grace after the turn's.
     #[test]
     fn a_deadline_while_the_turn_and_its_background_work_resist() {
         const TIMEOUT: Duration = Duration::from_secs(1);

@@ -1,20 +1,20 @@
-//! A random run, and how it is stopped.
+//! A random run and its stops.
 
 use std::time::Duration;
 
 use crate::support::Signal;
 use crate::support::random::Random;
 
-/// The grace of all runs.
+/// Grace of all runs.
 pub(super) const GRACE: Duration = Duration::from_millis(200);
 
-/// Longest life of a run before it is stopped: most have ended by then.
+/// Latest moment of the first stop. Most runs have ended by then.
 const MOMENT_MAX: Duration = Duration::from_millis(700);
 
 /// Latest time of a second stop after the first.
 const SECOND_MAX: Duration = Duration::from_millis(400);
 
-/// A turn for each prompt that begins with one of the words.
+/// Script with a turn for each prompt that begins with one of the words.
 pub(super) const SCRIPT: &str = r#"
 turns:
   - when: quick
@@ -70,7 +70,7 @@ turns:
       - {text: This sentence has no end at all., stall: mid_stream}
 "#;
 
-/// The words that prompts begin with.
+/// First words of the prompts.
 const WORDS: [&str; 11] = [
     "quick", "slow", "deaf", "behind", "stubborn", "brief", "long", "edit", "other", "flaky",
     "endless",
@@ -81,15 +81,15 @@ const WORDS: [&str; 11] = [
 pub(super) struct Case {
     pub(super) prompts: Vec<String>,
     pub(super) flags: Vec<&'static str>,
-    /// Its deadline, in milliseconds.
+    /// Deadline of the run, in milliseconds.
     pub(super) timeout_ms: Option<u64>,
-    /// The signals, each with how long to wait before it.
+    /// The signals, each with the wait before it.
     pub(super) stops: Vec<(Duration, Signal)>,
-    /// Rules of the library of faults.
+    /// Rules of the fault library.
     pub(super) faults: String,
-    /// Nobody reads standard error.
+    /// True if standard error has no reader.
     pub(super) is_unread: bool,
-    /// The model is a provider whose answers stall.
+    /// True if the model is a provider whose answers stall.
     pub(super) is_remote: bool,
 }
 

@@ -13,13 +13,13 @@ use crate::support::{Signal, history};
 /// Time that a process may outlive the command that started it.
 const OUTLIVES_MAX: Duration = Duration::from_secs(4);
 
-/// Statements of a run, and the facts.
+/// Compares the reports of a run with the facts.
 pub(super) fn after_round(life: &mut Life, round: &Round) -> Result<(), String> {
     ensure(!round.ended.stderr.contains("panicked"), || {
         "a panic".into()
     })?;
     let keeps = round.case.flags.contains(&"--keep-background");
-    // A run that was killed may have told all it had to before.
+    // A killed run may have printed its envelope before.
     if round.owes_nothing && agreement::envelope(&round.ended).is_err() {
         life.count("killed");
         let gone = within(OUTLIVES_MAX, || {
@@ -45,13 +45,13 @@ pub(super) fn after_round(life: &mut Life, round: &Round) -> Result<(), String> 
             life.count("not quiet");
         }
     }
-    // What was kept is not of the next round.
+    // Kept work does not belong to the next round.
     life.place.kill_leftovers();
     find_session(life);
     Ok(())
 }
 
-/// The first cause decides, whatever follows.
+/// The first cause determines the exit code, regardless of later events.
 fn check_cause(round: &Round, envelope: &Value) -> Result<(), String> {
     let mut allowed = vec![0];
     allowed.extend(round.first.iter().map(|signal| match *signal {
@@ -63,7 +63,7 @@ fn check_cause(round: &Round, envelope: &Value) -> Result<(), String> {
         allowed.push(124);
     }
     let error = envelope["error"]["kind"].as_str();
-    // A retry that would come after the deadline is not waited for.
+    // A retry after the deadline is not awaited.
     let no_time = error == Some("unavailable") && round.case.timeout_ms.is_some();
     if no_time || error.is_some() && (round.case.is_remote || !round.case.faults.is_empty()) {
         allowed.push(1);
@@ -83,7 +83,7 @@ fn check_cause(round: &Round, envelope: &Value) -> Result<(), String> {
     })
 }
 
-/// The turns of the run as the log has them: how many, what they cost, and what became of background work.
+/// Compares the turns of the run with the log: their number, their usage, and their background work.
 fn check_run(life: &Life, round: &Round, envelope: &Value, log: &Value) -> Result<(), String> {
     let (first, last) = (
         life.turns + 1,
@@ -106,7 +106,7 @@ fn check_run(life: &Life, round: &Round, envelope: &Value, log: &Value) -> Resul
         return untrue("a turn came after one that was not completed");
     }
     if ended["stop_reason"].is_null() {
-        // The write of a stopped turn's ending did not come through: the next open ends it.
+        // The record of a stopped turn's end was not written. The next open of the session ends the turn.
         return if round.case.faults.is_empty() {
             untrue("no ending")
         } else {
@@ -140,7 +140,7 @@ fn turns_of(log: &Value) -> u64 {
         .map_or(0, |turns| turns.len() as u64)
 }
 
-/// The receipt and the log agree about background work.
+/// Checks that the receipt and the log agree about background work.
 fn check_background(envelope: &Value, log: &Value) -> Result<(), String> {
     let items = envelope["receipt"]["items"]
         .as_array()
@@ -158,15 +158,15 @@ fn check_background(envelope: &Value, log: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// The session of a run that was killed before it could name it.
+/// Finds the session of a run that was killed before it named the session.
 fn find_session(life: &mut Life) {
     if life.session.is_none() && life.place.store().exists() {
         let listed = life.place.sessions().args("list --json").end();
-        // A store may have been killed while it was made.
+        // A run may have been killed while it created the store.
         let listed: Value = serde_json::from_str(&listed.stdout).unwrap_or_default();
         life.session = listed["sessions"][0]["session_id"].as_str().map(Into::into);
     }
-    // A run that was killed may have begun turns.
+    // A killed run may have begun turns.
     if let Some(session) = &life.session
         && let Ok(log) = agreement::log_of(&life.place, session)
     {
@@ -174,7 +174,7 @@ fn find_session(life: &mut Life) {
     }
 }
 
-/// The next run works, and is told exactly the turns that the log calls committed or kept.
+/// The next run works, and its request contains exactly the turns that the log lists as committed or kept.
 pub(super) fn next_run(life: &mut Life) -> Result<(), String> {
     let Some(session) = &life.session else {
         return Ok(());
@@ -206,7 +206,7 @@ pub(super) fn next_run(life: &mut Life) -> Result<(), String> {
         .first()
         .map_or(&[][..], |request| request.messages());
     history::assert_valid(messages);
-    // Messages of a user that nothing stands between are one, with what the model is told beside them.
+    // Consecutive user messages are merged, together with the notes to the model around them.
     let sent = history::prompts(messages).join("\n\n");
     let sent: Vec<&str> = sent.split("\n\n").filter(|part| is_prompt(part)).collect();
     ensure(sent == expected, || {
@@ -216,7 +216,7 @@ pub(super) fn next_run(life: &mut Life) -> Result<(), String> {
     Ok(())
 }
 
-/// True if this is a prompt of ours, such as `quick 1.0`.
+/// True if the text is a prompt of this test, such as `quick 1.0`.
 fn is_prompt(part: &str) -> bool {
     let number = part
         .split_once(' ')

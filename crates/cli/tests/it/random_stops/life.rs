@@ -1,4 +1,4 @@
-//! One session that is stopped again and again.
+//! One session that is stopped repeatedly.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -18,13 +18,13 @@ use crate::support::{Ended, FACT_MAX, Place, Running, Signal};
 /// Runs of a session.
 pub(super) const ROUNDS: u64 = 4;
 
-/// Time that a run may take from the first cause on.
+/// Time limit of a run after its first cause.
 const STOP_MAX: Duration = Duration::from_millis(200 + 1_000 + 300);
 
-/// Interval at which the test looks at a run's progress.
+/// Interval at which the test checks a run's progress.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// One session that is stopped again and again.
+/// One session that is stopped repeatedly.
 pub(super) struct Life {
     random: Random,
     with_stalls: bool,
@@ -33,19 +33,19 @@ pub(super) struct Life {
     /// A provider whose answers stall.
     server: Option<OpenAiServer>,
     pub(super) session: Option<String>,
-    /// Turns of its log before the next run.
+    /// Turns in the session's log before the next run.
     pub(super) turns: u64,
     pub(super) tally: Tally,
 }
 
-/// A run that has ended.
+/// A finished run.
 #[derive(Debug)]
 pub(super) struct Round {
     pub(super) case: Case,
     pub(super) ended: Ended,
-    /// The signals of which it may have seen each as the first.
+    /// The signals that the run may have received first.
     pub(super) first: Vec<Signal>,
-    /// It got a signal before it had a handler, or SIGKILL: it owes nothing.
+    /// True if the run got SIGKILL, or a signal before it had a handler. Such a run need not print an envelope.
     pub(super) owes_nothing: bool,
 }
 
@@ -65,7 +65,7 @@ impl Life {
         }
     }
 
-    /// Lives to its end.
+    /// Runs all rounds of the session.
     ///
     /// # Errors
     /// The first difference from the expected state.
@@ -151,12 +151,13 @@ impl Life {
     }
 }
 
-/// Signals closer together than this, and than what the run waited for a processor, are one, in whichever order.
+/// Signals count as one, in any order, if they are closer together than this, plus the time that the run waited for a
+/// processor.
 const ONE_SIGNAL: Duration = Duration::from_millis(100);
 
 type Stopped = (Ended, Vec<Signal>, Option<Instant>, bool, Duration);
 
-/// Stops a run as the case says, and waits for its end.
+/// Stops a run as the case describes, and waits for its end.
 fn stop(mut running: Running, case: &Case) -> Result<Stopped, String> {
     let (mut sent, mut first_at, mut owes_nothing) = (Vec::new(), None, false);
     let mut wait = ProcessorWait::of(running.pid());

@@ -1,9 +1,9 @@
-//! Stops at random moments, by every signal, once or twice, with and without faults below: a run ends in time, and what it
-//! says of itself agrees with what is left, with its log, and with what the next run is told.
+//! Stops at random moments, by every signal, once or twice, with and without faults. A run ends in time, and its
+//! reports agree with the remaining processes, with its log, and with the next run's request.
 //!
-//! The long form: `ALLSTOP_TEST_STOPS=10000 cargo test -p allstop-cli --test it random_stops::stops -- --nocapture`, and
-//! with stalls: `ALLSTOP_TEST_STALLS=2000 … random_stops::stalls`. A case is had again by `ALLSTOP_TEST_SEED` and, alone,
-//! `ALLSTOP_TEST_LIFE`.
+//! Long run: `ALLSTOP_TEST_STOPS=10000 cargo test -p allstop-cli --test it random_stops::stops -- --nocapture`. With
+//! stalls: `ALLSTOP_TEST_STALLS=2000 … random_stops::stalls`. `ALLSTOP_TEST_SEED` repeats a case, and
+//! `ALLSTOP_TEST_LIFE` in addition runs it alone.
 
 mod case;
 mod checks;
@@ -17,13 +17,13 @@ use std::sync::{Mutex, PoisonError};
 use crate::support::random::{self, number_from_environment};
 use life::{Life, ROUNDS};
 
-/// Runs that are stopped, unless the environment says otherwise.
+/// Number of stopped runs, unless the environment sets another number.
 const STOPS: u64 = 40;
 
-/// Sessions that live at the same time: more than processors, since most of the time is waited.
+/// Sessions that run concurrently. There are more than processors, because the sessions wait most of the time.
 const AT_ONCE: u64 = 4;
 
-/// Lives between two progress lines of a long run.
+/// Sessions between two progress lines of a long run.
 const TELL_EVERY: u64 = 100;
 
 #[test]
@@ -36,7 +36,7 @@ fn stalls() {
     check("ALLSTOP_TEST_STALLS", true);
 }
 
-/// Counts by name, for who reads the output.
+/// Counts by name, for the test's output.
 pub(super) type Tally = BTreeMap<String, u64>;
 
 #[expect(clippy::print_stdout, reason = "figures for who reads the output")]

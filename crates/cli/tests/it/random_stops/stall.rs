@@ -1,4 +1,4 @@
-//! Random faults: disks and `/proc` that are slow or hang.
+//! Random faults: slow or hanging disks and `/proc`.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use allstop_testkit::openai_server::{OpenAiServer, ServerAnswer};
 use super::case::pick;
 use crate::support::random::Random;
 
-/// Calls on the store, beside it, and on `/proc` that can stall.
+/// System calls that can stall: on the store, on the files next to it, and on `/proc`.
 const CALLS: [&str; 14] = [
     "sync store.db",
     "sync store.db",
@@ -25,7 +25,7 @@ const CALLS: [&str; 14] = [
     "open script-",
 ];
 
-/// The rules of a few faults.
+/// Rules of a few faults.
 pub(super) fn faults(random: &mut Random) -> String {
     let rules: Vec<String> = (0..=random.below(3)).map(|_| rule(random)).collect();
     rules.join("\n")
@@ -44,15 +44,15 @@ fn rule(random: &mut Random) -> String {
     }
 }
 
-/// Enough for a piece of an answer that has to be received in many reads.
+/// Size of a part of an answer that needs many reads.
 const LARGE_BYTES: usize = 500_000;
 
-/// A provider whose answers come slowly, stall, or are cut.
+/// A provider with slow, stalled or truncated answers.
 pub(super) fn provider(seed: u64) -> OpenAiServer {
     OpenAiServer::deciding(move |number, _| {
         let mut random = Random::new(seed ^ number as u64);
         let call = |command: &str, background: bool| {
-            // Several of the same would be taken for a loop.
+            // Several equal calls would be detected as a loop.
             let arguments =
                 format!(r#"{{"command": "{command}; echo {number}", "background": {background}}}"#);
             ServerAnswer::stream().tool_call(&format!("call_{number}"), "shell", &arguments)

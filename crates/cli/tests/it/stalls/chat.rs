@@ -1,4 +1,4 @@
-//! Stalls of a chat, where there is neither an envelope nor a deadline.
+//! Stalls of a chat, which has neither an envelope nor a deadline.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -12,10 +12,10 @@ use crate::support::fault::Fault;
 use crate::support::terminal::Terminal;
 use crate::support::{Allstop, Place};
 
-/// The ways to end a chat that reads from a pipe.
+/// Ways to end a chat that reads from a pipe.
 const WAYS: [Way; 4] = [Way::CtrlC, Way::CtrlCTwice, Way::Sigterm, Way::Sighup];
 
-/// Work in the background, five at once.
+/// Number of concurrent pieces of background work.
 const WORKS: usize = 5;
 
 fn chat<'a>(place: &'a Place, model: &str, args: &str) -> Allstop<'a> {
@@ -26,11 +26,11 @@ fn chat<'a>(place: &'a Place, model: &str, args: &str) -> Allstop<'a> {
     chat.arg("--model").arg(model).args(args)
 }
 
-/// A chat that is sent one line, and whose input stays open.
+/// A chat that gets one line, and whose input stays open.
 fn piped(command: Allstop<'_>, line: &str) -> Hanging {
     let mut running = command.stdin(Stdio::piped()).start();
     let mut stdin = running.take_stdin().expect("a pipe");
-    // It may have ended already.
+    // The chat may have ended already.
     let _taken = stdin.write_all(line.as_bytes());
     Hanging::from(running).holding(stdin)
 }
@@ -140,7 +140,7 @@ fn its_commands_are_not_told_by_proc() {
     Stall::new(begin).unseen("").check(&WAYS);
 }
 
-/// A chat that is to keep five pieces of work, with a disk that takes nothing any more.
+/// A chat that should keep five pieces of work, on a disk that accepts no more writes.
 #[test]
 fn it_keeps_background_work_on_a_disk_that_hangs() {
     let begin = |place: &Place, args: &str| {
@@ -149,7 +149,7 @@ fn it_keeps_background_work_on_a_disk_that_hangs() {
             place,
             &format!("sync store.db hang when={}", ready.display()),
         );
-        // Five of the same would be taken for a loop.
+        // Five equal calls would be detected as a loop.
         let work = |number| {
             format!("{{tool: shell, arguments: {{background: true, command: sleep 60{number}}}}}")
         };
@@ -171,7 +171,7 @@ fn it_keeps_background_work_on_a_disk_that_hangs() {
         .check(&WAYS);
 }
 
-/// A person's terminal that hangs: Ctrl-C is a key there, and no signal.
+/// A user's terminal hangs. There, Ctrl-C is a key and not a signal.
 #[test]
 fn its_terminal_shows_nothing() {
     let begin = |place: &Place, args: &str| {

@@ -16,7 +16,7 @@ use crate::support::{Allstop, FACT_MAX, Place};
 const CONNECTION: [&str; 3] = ["model_call", "connection_closed", "socket_closed"];
 const NO_CONNECTION: [&str; 3] = ["model_call", "dropped", "future_dropped"];
 
-/// Text below the bound of an answer, 2 MiB, in about the largest event that is taken, 16 MiB.
+/// Text below the limit of an answer (2 MiB), in an event near the largest accepted size (16 MiB).
 const LARGE_TEXT_BYTES: usize = 19 * 1024 * 1024 / 10;
 const LARGE_EVENT_BYTES: usize = 15 * 1024 * 1024;
 
@@ -55,7 +55,7 @@ fn the_provider_in_mid_stream() {
         .check(&Way::ALL);
 }
 
-/// One event that is long enough to keep the engine busy for as long as it is being received and parsed.
+/// One event that keeps the engine busy while it is received and parsed.
 #[test]
 fn the_largest_event_that_is_taken() {
     let begin = |place: &Place, args: &str| {
@@ -68,7 +68,7 @@ fn the_largest_event_that_is_taken() {
     Stall::new(begin).check(&Way::ALL);
 }
 
-/// A listener whose queue is full: the kernel answers nobody.
+/// A listener with a full queue: the kernel answers no connection request.
 #[test]
 fn the_connect() {
     let begin = |place: &Place, args: &str| {
@@ -87,8 +87,8 @@ fn the_connect() {
     Stall::new(begin).item(NO_CONNECTION).check(&Way::ALL);
 }
 
-/// True if the process has a socket to the address that has sent its SYN and got no answer. The table is the whole
-/// machine's.
+/// True if the process has a socket to the address that has sent its SYN and got no answer. The table covers the whole
+/// machine.
 fn is_connecting(pid: i32, address: SocketAddr) -> bool {
     let table = fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap_or_default();
     let to = format!("0100007F:{:04X} 02 ", address.port());
@@ -104,8 +104,8 @@ fn is_connecting(pid: i32, address: SocketAddr) -> bool {
     })
 }
 
-/// A server that takes the connection, hears the greeting, and says nothing. Its connection is not known yet where it is
-/// accounted for.
+/// A server that accepts the connection, reads the greeting, and never answers. The receipt cannot contain the
+/// connection yet.
 #[test]
 fn the_handshake_of_tls() {
     let begin = |place: &Place, args: &str| {
@@ -113,7 +113,7 @@ fn the_handshake_of_tls() {
         let address = listener.local_addr().expect("it is bound");
         let running = against(place, &format!("https://{address}/v1"), args).start();
         let (mut socket, _) = listener.accept().expect("a connection");
-        // Nothing comes of one that was cut by its deadline.
+        // A run that was cut by its deadline sends no greeting.
         let _greeting = socket.read(&mut [0; 64]);
         Hanging::from(running).holding((socket, listener))
     };
@@ -130,7 +130,8 @@ fn the_resolver() {
     Stall::new(begin).item(NO_CONNECTION).check(&Way::ALL);
 }
 
-/// The wait before a call is repeated, longer than any deadline: nothing runs meanwhile. Under a deadline it is not begun.
+/// The back-off before a retry is longer than any deadline, and no call runs meanwhile. Under a deadline, the back-off
+/// does not begin.
 #[test]
 fn the_back_off_after_a_503() {
     let begin = |place: &Place, args: &str| {

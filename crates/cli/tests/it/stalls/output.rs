@@ -1,4 +1,4 @@
-//! Stalls of whoever reads: a pipe that is full, a terminal that shows nothing.
+//! Stalls of readers: a full pipe, and a terminal that shows nothing.
 
 use std::os::fd::OwnedFd;
 
@@ -9,7 +9,7 @@ use super::way::Way;
 use crate::support::Place;
 use crate::support::terminal::Terminal;
 
-/// More than a pipe holds.
+/// Larger than the buffer of a pipe.
 const LONG_BYTES: usize = 300_000;
 
 /// A long answer, and then a call that runs until it is stopped.
@@ -21,7 +21,7 @@ fn endless(place: &Place) -> String {
     )
 }
 
-/// A pipe that takes nothing more.
+/// A full pipe.
 fn full_pipe() -> (OwnedFd, OwnedFd) {
     let (reader, writer) = pipe().expect("a pipe");
     rustix::io::ioctl_fionbio(&writer, true).expect("a pipe can be non-blocking");
@@ -30,7 +30,7 @@ fn full_pipe() -> (OwnedFd, OwnedFd) {
     (reader, writer)
 }
 
-/// Nobody reads standard output, so there is no envelope to be seen.
+/// Standard output has no reader, so the test gets no envelope.
 fn unread(place: &Place, args: &str, stderr_too: bool) -> Hanging {
     let (reader, writer) = pipe().expect("a pipe");
     let mut run = place.run_script(&endless(place)).args(args).arg("hello");
@@ -61,7 +61,7 @@ fn nobody_reads_anything() {
     Stall::new(begin).unseen("").check(&Way::ALL);
 }
 
-/// The envelope is read, what is said beside it is not.
+/// The envelope is read, but standard error is not.
 #[test]
 fn nobody_reads_standard_error() {
     let begin = |place: &Place, args: &str| {

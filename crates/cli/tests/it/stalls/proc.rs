@@ -1,4 +1,4 @@
-//! Stalls of `/proc`: a process whose memory is locked hangs whoever asks for its command line or environment.
+//! Stalls of `/proc`: reading the command line or environment of a process whose memory map is locked hangs.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use super::way::Way;
 use crate::support::Place;
 use crate::support::fault::Fault;
 
-/// Ignores SIGTERM, and has a grandchild in a session of its own. Makes the file `ready`, with its pid.
+/// Ignores SIGTERM, and has another process in a separate session. Creates the file `ready`, with its pid.
 fn stubborn(place: &Place) -> String {
     format!(
         "trap \"\" TERM; setsid sleep 600 & sleep 600 & echo $$ > {}; wait",
@@ -15,7 +15,7 @@ fn stubborn(place: &Place) -> String {
     )
 }
 
-/// A run whose call, or the background work beside it, is a process of which `/proc` says nothing more.
+/// A run whose call, or background work, is a process for which reads in `/proc` hang.
 fn hung(place: &Place, args: &str, file: &str, in_background: bool) -> Hanging {
     let fault = Fault::new(place, "");
     let call = format!(
@@ -53,7 +53,8 @@ fn the_environment_of_a_call() {
     Stall::new(|place, args| hung(place, args, "environ", false)).check(&Way::ALL);
 }
 
-/// The state of a process is never locked; a `/proc` that hangs altogether is somebody else's bug. Still it must end.
+/// The kernel never locks the state of a process, so a stall here means that `/proc` itself is broken. The run must
+/// still end.
 #[test]
 fn the_state_of_a_call() {
     Stall::new(|place, args| hung(place, args, "stat", false))
@@ -71,7 +72,7 @@ fn the_environment_of_background_work() {
     Stall::new(|place, args| hung(place, args, "environ", true)).check(&Way::ALL);
 }
 
-/// Background work that is to be kept stands beside the turn that is stopped.
+/// Background work that is to be kept runs during the stop of the turn.
 #[test]
 fn the_command_line_of_a_bystander() {
     let begin = |place: &Place, args: &str| {

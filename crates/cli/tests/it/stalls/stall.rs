@@ -1,4 +1,4 @@
-//! A place where a run can hang, and what must come of it however it is stopped.
+//! A place where a run can hang, and the expected result for each way to stop it.
 
 use std::any::Any;
 use std::path::Path;
@@ -13,13 +13,13 @@ use crate::support::fault::Fault;
 use crate::support::wait::within;
 use crate::support::{Ended, FACT_MAX, Place, Running, agreement};
 
-/// A run that hangs, with what keeps it so.
+/// A hanging run, with the resources that make it hang.
 pub(super) struct Hanging {
     pub(super) running: Running,
-    /// The stalled part, if the test looks at it afterwards.
+    /// The stalled server, if the test checks it afterwards.
     server: Option<OpenAiServer>,
     fault: Option<Fault>,
-    /// Dropped with it.
+    /// Resources that are dropped together with the run.
     held: Vec<Box<dyn Any>>,
 }
 
@@ -35,7 +35,7 @@ impl From<Running> for Hanging {
 }
 
 impl Hanging {
-    /// Waits until it hangs: until the fact is there. It may end before, by its deadline.
+    /// Waits until the run hangs, which `fact` detects. The run may end earlier, by its deadline.
     #[track_caller]
     pub(super) fn once(self, what: &str, mut fact: impl FnMut() -> bool) -> Self {
         let there = within(FACT_MAX, || {
@@ -45,54 +45,54 @@ impl Hanging {
         self
     }
 
-    /// Waits until the file is there.
+    /// Waits until the file exists.
     #[track_caller]
     pub(super) fn once_there(self, file: &Path) -> Self {
         self.once("what hangs", || file.exists())
     }
 
-    /// Waits until a call was hit by a fault, and keeps that.
+    /// Waits until a system call was hit by a fault, and keeps the fault.
     #[track_caller]
     pub(super) fn once_hit(self, fault: Fault) -> Self {
         self.once("a call that hangs", || !fault.seen().is_empty())
             .with(fault)
     }
 
-    /// With a fault, which is there until the end of the run.
+    /// Keeps a fault until the end of the run.
     pub(super) fn with(mut self, fault: Fault) -> Self {
         self.fault = Some(fault);
         self
     }
 
-    /// Replaces the rules of its fault.
+    /// Replaces the rules of the run's fault.
     pub(super) fn set(self, rules: &str) -> Self {
         self.fault.iter().for_each(|fault| fault.set(rules));
         self
     }
 
-    /// Against this server.
+    /// Keeps this server, to check it afterwards.
     pub(super) fn against(mut self, server: OpenAiServer) -> Self {
         self.server = Some(server);
         self
     }
 
-    /// Keeps something open until its end.
+    /// Keeps a resource open until the end of the run.
     pub(super) fn holding(mut self, thing: impl Any) -> Self {
         self.held.push(Box::new(thing));
         self
     }
 }
 
-/// Ending of a run.
+/// Expected end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ends {
-    /// As the way of its stop says.
+    /// The run ends as its way to stop describes.
     Stopped,
-    /// The turn was committed before it was stopped: that stands.
+    /// The turn was committed before the stop, and stays committed.
     Committed,
-    /// It was to be committed, and nobody knows whether it is.
+    /// The commit was in progress, and its result is unknown.
     Unconfirmed,
-    /// It was to be committed: it is, or nobody knows.
+    /// The commit was in progress: it has succeeded, or its result is unknown.
     NotStopped,
     /// Stopped or committed.
     Either,
@@ -111,7 +111,7 @@ pub(super) struct Stall {
 }
 
 impl Stall {
-    /// A run with these arguments that hangs, once `begin` has returned.
+    /// `begin` starts a run with the given arguments, and returns when the run hangs.
     pub(super) const fn new(begin: fn(&Place, &str) -> Hanging) -> Self {
         Self {
             begin,
@@ -124,12 +124,12 @@ impl Stall {
         }
     }
 
-    /// It ends so.
+    /// Sets the expected end.
     pub(super) const fn ends(self, ends: Ends) -> Self {
         Self { ends, ..self }
     }
 
-    /// The receipt says this of what hung: kind, how, verified.
+    /// Sets the expected receipt item of the hanging work: kind, method, verification.
     pub(super) const fn item(self, item: [&'static str; 3]) -> Self {
         Self {
             item: Some(item),
@@ -137,7 +137,7 @@ impl Stall {
         }
     }
 
-    /// Something may be left that the receipt names.
+    /// Allows running work that the receipt names.
     pub(super) const fn not_quiet(self) -> Self {
         Self {
             is_quiet: false,
@@ -145,7 +145,7 @@ impl Stall {
         }
     }
 
-    /// Events tell that it hangs.
+    /// Runs with an event stream, in which the test detects the hang.
     pub(super) const fn streaming(self) -> Self {
         Self {
             format: "--stream-json",
@@ -153,7 +153,7 @@ impl Stall {
         }
     }
 
-    /// There is no envelope to be seen: nobody reads it, or people do.
+    /// Runs without an envelope for the test: its output has no reader, or is for people.
     pub(super) const fn unseen(self, format: &'static str) -> Self {
         Self {
             format,
@@ -162,7 +162,7 @@ impl Stall {
         }
     }
 
-    /// This would not be true.
+    /// Sets a text that the output must not contain, because it would be false.
     pub(super) const fn no_word_of(self, unsaid: &'static str) -> Self {
         Self {
             unsaid: Some(unsaid),
@@ -170,7 +170,7 @@ impl Stall {
         }
     }
 
-    /// Stops such a run in every way, each in a run of its own, at the same time.
+    /// Stops such a run in every way, each way in a separate run, all concurrently.
     #[track_caller]
     pub(super) fn check(self, ways: &[Way]) {
         let broken: Vec<String> = std::thread::scope(|threads| {
@@ -242,7 +242,7 @@ impl Stall {
             };
         }
         if receipt.is_null() {
-            // A machine that is busy may not have come so far before the deadline.
+            // A busy machine may not have reached this point before the deadline.
             let may_be = self.item.is_none() || way == Way::Timeout;
             return ensure(may_be, || "no receipt of what hung".into());
         }
@@ -250,7 +250,7 @@ impl Stall {
             return Ok(());
         }
         let [kind, detail] = way.cause();
-        // A run that has completed may end by itself before the deadline, and what it stops then has that cause.
+        // A completed run may end without a stop before the deadline. Work that it stops then has that cause.
         let by_itself = reason == "completed" && way == Way::Timeout;
         if !by_itself && (receipt["cause"]["kind"] != kind || receipt["cause"]["detail"] != detail)
         {
@@ -261,13 +261,13 @@ impl Stall {
                 .item
                 .map_or(Ok(()), |item| check_item(way, receipt, item));
         }
-        // In a hurry, or without a processor, there may be no time for a proof.
+        // Under a second Ctrl-C, or without processor time, there may be no time for a proof.
         let has_no_time = way == Way::CtrlCTwice || starved > STARVED;
         let may_be_left = !self.is_quiet || has_no_time;
         ensure(may_be_left, || "not quiet".into())
     }
 
-    /// Checks without an envelope: the exit code, leftovers, and the log's ending.
+    /// Checks the exit code, the remaining processes and the end in the log, without an envelope.
     fn check_unseen(self, way: Way, place: &Place, ended: &Ended) -> Result<(), String> {
         let (code, reason) = way.ending();
         if ended.code != code {
@@ -284,12 +284,12 @@ impl Stall {
     }
 }
 
-/// The receipt has an item of this kind that was stopped so.
+/// Checks that the receipt has an item of this kind that was stopped in this way.
 fn check_item(way: Way, receipt: &Value, [kind, how, verified]: [&str; 3]) -> Result<(), String> {
     let items = receipt["items"].as_array().map_or(&[][..], Vec::as_slice);
     let item = items.iter().find(|item| item["kind"] == kind);
     let Some(item) = item else {
-        // A machine that is busy may not have come so far before the deadline.
+        // A busy machine may not have reached this point before the deadline.
         return ensure(way == Way::Timeout, || format!("no {kind} in the receipt"));
     };
     let is_so = item["state"] == "stopped" && item["how"] == how && item["verified"] == verified;
@@ -298,7 +298,7 @@ fn check_item(way: Way, receipt: &Value, [kind, how, verified]: [&str; 3]) -> Re
     })
 }
 
-/// The fake provider saw its connection close.
+/// Checks that the fake provider saw its connection close.
 fn check_server(server: Option<&OpenAiServer>) -> Result<(), String> {
     let Some(server) = server else {
         return Ok(());

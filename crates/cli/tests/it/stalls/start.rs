@@ -1,4 +1,4 @@
-//! Stalls before a session is open: files that are read, the store, MCP servers, standard input.
+//! Stalls before a session is open: files, the store, MCP servers, standard input.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -11,17 +11,17 @@ use super::way::Way;
 use crate::support::Place;
 use crate::support::fault::Fault;
 
-/// A model that says a word.
+/// A model that answers with one word.
 const HELLO: &str = "replies: [{text: Hello.}]";
 
-/// A file that hangs whoever opens it: nobody writes to it.
+/// A named pipe without a writer, which blocks a reader at its open.
 fn fifo(place: &Place, name: &str) -> PathBuf {
     let path = place.path(name);
     mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a fifo");
     path
 }
 
-/// A run below a fault, until that is met.
+/// A run under a fault. Waits until the fault is hit.
 fn below(place: &Place, rule: &str, args: &str, more: &[&str]) -> Hanging {
     let fault = Fault::new(place, rule);
     let mut run = place.run_script(HELLO).args(args);
@@ -37,7 +37,7 @@ fn config(place: &Place, args: &str, config: &str) -> Hanging {
     Hanging::from(run.args(args).arg("hello").start())
 }
 
-/// The reading thread cannot be forced: the receipt may name it.
+/// The reading thread cannot be forced, so the receipt may name it.
 #[test]
 fn the_configuration_is_a_fifo() {
     let begin = |place: &Place, args: &str| {
@@ -131,7 +131,7 @@ fn an_mcp_server_never_answers() {
     Stall::new(begin).check(&Way::ALL);
 }
 
-/// The deadline counts from the start of the process, and not anew from each thing that is waited for.
+/// The deadline counts once from the start of the process, not anew for each wait.
 #[test]
 fn one_deadline_covers_reading_and_servers() {
     let begin = |place: &Place, args: &str| {

@@ -1,4 +1,4 @@
-//! Stalls of the store and of the files beside it, in a turn and at its end.
+//! Stalls of the store and of the files next to it, in a turn and at its end.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use super::way::Way;
 use crate::support::Place;
 use crate::support::fault::Fault;
 
-/// A run of this script below this fault, which is there once the file `ready` is.
+/// A run of this script under a fault, which takes effect when the file `ready` exists.
 fn below(place: &Place, rule: &str, args: &str, yaml: &str) -> Hanging {
     let fault = Fault::new(place, &when_ready(place, rule));
     let run = place.run_script(yaml).args(args).arg("hello");
@@ -18,7 +18,7 @@ fn when_ready(place: &Place, rule: &str) -> String {
     format!("{rule} when={}", place.path("ready").display())
 }
 
-/// A turn with one call, which makes the file `ready` first.
+/// A turn with one call, which first creates the file `ready`.
 fn calling(place: &Place, command: &str) -> String {
     format!(
         "replies: [{{calls: [{{tool: shell, arguments: {{command: 'touch {}; {command}'}}}}]}}, {{text: done}}]",
@@ -42,7 +42,7 @@ fn the_store_takes_no_byte() {
     Stall::new(begin).check(&Way::ALL);
 }
 
-/// The call runs when the disk begins to hang, so that nothing of the way out can be written.
+/// The disk begins to hang while the call runs, so the shutdown can write nothing.
 #[test]
 fn the_disk_hangs_below_a_call() {
     let begin = |place: &Place, args: &str| {
@@ -62,7 +62,7 @@ fn the_disk_hangs_below_a_call() {
     Stall::new(begin).check(&Way::ALL);
 }
 
-/// The writing thread cannot be forced: it may be left, if the receipt names it.
+/// The writing thread cannot be forced. The thread may remain if the receipt names it.
 #[test]
 fn the_file_of_a_long_output_does_not_open() {
     let begin = |place: &Place, args: &str| {
@@ -84,7 +84,7 @@ fn the_file_of_a_long_output_takes_no_byte() {
     Stall::new(begin).not_quiet().check(&Way::ALL);
 }
 
-/// A call that goes on beside background work whose output cannot be written.
+/// A call that runs next to background work whose output cannot be written.
 fn printing_behind(place: &Place, args: &str) -> Hanging {
     let ready = place.path("ready");
     let yaml = format!(
@@ -100,7 +100,7 @@ fn the_output_of_background_work_takes_no_byte() {
     Stall::new(begin).not_quiet().check(&Way::ALL);
 }
 
-/// It is let go before its output is complete: then it runs on, and is named.
+/// The work is detached before its output is complete. The work then continues, and is named.
 #[test]
 fn the_output_of_background_work_to_be_kept_takes_no_byte() {
     let begin =
@@ -108,7 +108,7 @@ fn the_output_of_background_work_to_be_kept_takes_no_byte() {
     Stall::new(begin).not_quiet().check(&Way::ALL);
 }
 
-/// Work that is to be kept, and cannot be: nothing of the way out can be written.
+/// Work that should be kept but cannot be, because the shutdown can write nothing.
 #[test]
 fn the_disk_hangs_below_a_call_and_work_to_be_kept() {
     let begin = |place: &Place, args: &str| {
@@ -125,7 +125,7 @@ fn the_disk_hangs_below_a_call_and_work_to_be_kept() {
     Stall::new(begin).not_quiet().check(&Way::ALL);
 }
 
-/// An output guardrail is the last thing before the commit.
+/// An output guardrail is the last step before the commit.
 fn committing(place: &Place, args: &str, rule: &str) -> Hanging {
     committing_script(place, args, rule, "replies: [{text: Hello.}]")
 }
@@ -156,7 +156,7 @@ fn the_commit_is_not_synced() {
         .check(&Way::ALL);
 }
 
-/// The stop of all covers the background work, and says as little of the turn's ending.
+/// The stop of everything covers the background work, and makes no claim about the turn's end either.
 #[test]
 fn the_commit_beside_background_work_is_not_synced() {
     let begin = |place: &Place, args: &str| {
@@ -178,7 +178,7 @@ fn the_commit_is_not_written() {
         .check(&Way::ALL);
 }
 
-/// Confirmed in time or not, the turn is never called stopped.
+/// The turn is never reported as stopped, whether or not the commit is confirmed in time.
 #[test]
 fn the_commit_is_synced_slowly() {
     let begin = |place: &Place, args: &str| committing(place, args, "sync store.db 400ms");
@@ -233,7 +233,7 @@ fn the_recording_cannot_be_written() {
     Stall::new(begin).check(&Way::ALL);
 }
 
-/// A stop after the commit finds that the turn is committed.
+/// A stop after the commit finds the turn committed.
 #[test]
 fn the_recording_of_a_completed_run_cannot_be_written() {
     let begin = |place: &Place, args: &str| {

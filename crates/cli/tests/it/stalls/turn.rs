@@ -1,4 +1,4 @@
-//! Stalls of what a turn runs: calls, questions, hooks, guardrails, background work.
+//! Stalls of the work in a turn: calls, questions, hooks, guardrails, background work.
 
 use std::fs;
 
@@ -12,11 +12,11 @@ use crate::support::{Place, Signal};
 const PROCESS: [&str; 3] = ["process", "sigkill", "process_tree_empty"];
 const TOOL: [&str; 3] = ["tool_call", "sigkill", "process_tree_empty"];
 
-/// A model that asks for something harmless.
+/// A model that makes a harmless call.
 const ASKS: &str =
     "replies: [{calls: [{tool: shell, arguments: {command: 'true'}}]}, {text: done}]";
 
-/// A command that ignores SIGTERM, with a grandchild in another session.
+/// A command that ignores SIGTERM, with another process in a separate session.
 fn stubborn(place: &Place) -> String {
     format!(
         "trap '' TERM; setsid sleep 600 & sleep 600 & touch {}; wait",
@@ -37,7 +37,7 @@ fn a_call() {
     Stall::new(begin).item(TOOL).check(&Way::ALL);
 }
 
-/// Nobody can say whether anything of the call is left: its keeper does not answer.
+/// The keeper does not answer, so it is unknown whether processes of the call are left.
 #[test]
 fn the_keeper_of_a_call() {
     let begin = |place: &Place, args: &str| {
@@ -50,7 +50,7 @@ fn the_keeper_of_a_call() {
         let read = || fs::read_to_string(&ready).unwrap_or_default();
         let hanging = Hanging::from(run.start()).once("its keeper", || read().ends_with('\n'));
         if let Some(keeper) = read().trim().parse().ok().and_then(Pid::from_raw) {
-            // It may have ended with a run that was cut by its deadline.
+            // The keeper may have ended with a run that was cut by its deadline.
             let _stopped = kill_process(keeper, Signal::STOP);
         }
         hanging
@@ -77,7 +77,7 @@ fn a_question() {
         .check(&Way::ALL);
 }
 
-/// A run with a configuration that has this section, whose command hangs.
+/// A run with this section in its configuration. The section's command hangs.
 fn command_of_config(place: &Place, args: &str, section: &str) -> Hanging {
     let config = format!("{section}\ncommand = \"\"\"{}\"\"\"\n", stubborn(place));
     let config = place.file("allstop.toml", config);
@@ -101,7 +101,7 @@ fn a_hook_of_a_call() {
     Stall::new(begin).item(PROCESS).check(&Way::ALL);
 }
 
-/// The first turn waits for it: a stop of the turn is one of the hook.
+/// The first turn waits for the hook, so a stop of the turn also covers the hook.
 #[test]
 fn a_hook_before_the_first_turn() {
     let begin = |place: &Place, args: &str| {
@@ -110,7 +110,8 @@ fn a_hook_before_the_first_turn() {
     Stall::new(begin).item(PROCESS).check(&Way::ALL);
 }
 
-/// The first turn is committed, the second one ends at its entry: the receipt has what was stopped between them.
+/// The first turn is committed, and the second one ends at its start. The receipt contains the work that was stopped
+/// between them.
 #[test]
 fn a_hook_between_two_turns() {
     let begin = |place: &Place, args: &str| {
@@ -120,7 +121,7 @@ fn a_hook_between_two_turns() {
     Stall::new(begin).item(PROCESS).check(&Way::ALL);
 }
 
-/// The session is closed already.
+/// The session is already closed.
 #[test]
 fn a_hook_after_the_session() {
     let begin = |place: &Place, args: &str| {
@@ -130,7 +131,7 @@ fn a_hook_after_the_session() {
     stall.check(&Way::ALL);
 }
 
-/// The turn has its ending, and keeps it.
+/// The turn has already ended, and its end is kept.
 #[test]
 fn a_hook_after_the_turn() {
     let begin =

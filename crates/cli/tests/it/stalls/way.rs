@@ -1,4 +1,4 @@
-//! The ways to stop a run, and how soon each must have ended it.
+//! Ways to stop a run, with their time limits.
 
 use std::time::{Duration, Instant};
 
@@ -6,32 +6,32 @@ use crate::support::agreement::ensure;
 use crate::support::load::ProcessorWait;
 use crate::support::{Ended, FACT_MAX, Running, Signal};
 
-/// The grace of most ways: shorter than the default, so that the tests are too.
+/// Grace of most ways: shorter than the default, to keep the tests short.
 const GRACE: Duration = Duration::from_millis(300);
 
-/// Time for force, beyond the grace.
+/// Time for force, in addition to the grace.
 const FORCE_MAX: Duration = Duration::from_secs(1);
 
-/// A run that waited longer for a processor may have had no time for a proof.
+/// A run that waited longer than this for a processor may lack the time for a proof.
 pub(super) const STARVED: Duration = Duration::from_millis(100);
 
-/// Time for the exit itself, beyond all that.
+/// Time for the exit itself, in addition to grace and force.
 const EXIT_MAX: Duration = Duration::from_millis(300);
 
-/// The deadline of the runs that nobody else stops.
+/// Deadline of the runs without another stop.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Between two signals. Closer together than 100 ms they are taken for one.
+/// Pause between two signals. Signals less than 100 ms apart count as one.
 const BETWEEN: Duration = Duration::from_millis(150);
 
-/// Interval at which the test looks at the run's progress.
+/// Interval at which the test checks the run's progress.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// A way to stop a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     CtrlC,
-    /// With a grace that would outlast the test.
+    /// Ctrl-C twice, with a grace longer than the test.
     CtrlCTwice,
     Sigterm,
     Sighup,
@@ -47,7 +47,7 @@ impl Way {
         Self::Timeout,
     ];
 
-    /// The flags of a run that is stopped so.
+    /// Flags of the run.
     pub(super) fn args(self) -> &'static str {
         match self {
             Self::CtrlC | Self::Sigterm | Self::Sighup => "--grace 300ms",
@@ -56,7 +56,7 @@ impl Way {
         }
     }
 
-    /// The exit code and the stop reason of a run that is stopped so.
+    /// Expected exit code and stop reason.
     pub(super) fn ending(self) -> (i32, &'static str) {
         match self {
             Self::CtrlC | Self::CtrlCTwice => (130, "cancelled"),
@@ -66,7 +66,7 @@ impl Way {
         }
     }
 
-    /// The kind and the detail of the cause.
+    /// Expected kind and detail of the cause.
     pub(super) fn cause(self) -> [&'static str; 2] {
         match self {
             Self::CtrlC | Self::CtrlCTwice => ["user", "ctrl-c"],
@@ -76,11 +76,11 @@ impl Way {
         }
     }
 
-    /// Stops a run that hangs, and waits for its end. The duration is the time that the run waited for a processor.
+    /// Stops a hanging run, and waits for its end. Returns the time that the run waited for a processor.
     ///
     /// # Errors
-    /// It does not end, or too late. The bound counts from the first cause, and from the second Ctrl-C where that cuts the
-    /// grace short; what the run waited for a processor is left out.
+    /// If the run does not end, or ends too late. The limit counts from the first cause, or from the second Ctrl-C if
+    /// that cuts the grace short. The time that the run waited for a processor is not counted.
     #[expect(clippy::print_stdout, reason = "figures for who reads the output")]
     pub(super) fn stop(self, mut running: Running) -> Result<(Ended, Duration), String> {
         let mut wait = ProcessorWait::of(running.pid());
@@ -98,7 +98,7 @@ impl Way {
                     bound = FORCE_MAX + EXIT_MAX;
                     running.signal(Signal::INT);
                 }
-                // A machine that was busy may have seen them as one.
+                // A busy machine may have counted the two signals as one.
                 if !running.ends_within(bound) {
                     running.signal(Signal::INT);
                 }

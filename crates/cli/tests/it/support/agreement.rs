@@ -1,4 +1,4 @@
-//! A run's own statements compared with the facts: its envelope, its receipt, its exit code, the log and `/proc`.
+//! Compares a run's reports with the facts: its envelope, its receipt, its exit code, the log and `/proc`.
 
 use serde_json::Value;
 
@@ -6,13 +6,13 @@ use super::wait::within;
 use super::{Ended, Place};
 use std::time::Duration;
 
-/// Time after the end of the command in which its keepers end its leftovers, without an owner.
+/// Time after the end of the command in which its keepers end the remaining processes.
 const OUTLIVES_MAX: Duration = Duration::from_secs(4);
 
-/// The envelope of a run that has ended, behind whatever `--stream-json` printed.
+/// The envelope of a finished run, after any lines of `--stream-json`.
 ///
 /// # Errors
-/// Reason that it is invalid, or disagrees with the exit code.
+/// If the envelope is invalid, or disagrees with the exit code.
 pub(crate) fn envelope(ended: &Ended) -> Result<Value, String> {
     let lines: Vec<&str> = ended.stdout.lines().collect();
     let parse = |line: &str| -> Result<Value, String> {
@@ -51,10 +51,10 @@ pub(crate) fn envelope(ended: &Ended) -> Result<Value, String> {
     Ok(envelope)
 }
 
-/// Compares an envelope with `/proc`, right after the end, and with the log, which is the answer.
+/// Compares an envelope with `/proc`, immediately after the end, and with the log. Returns the log.
 ///
 /// # Errors
-/// The first lie.
+/// The first disagreement.
 pub(crate) fn check(place: &Place, envelope: &Value) -> Result<Value, String> {
     check_processes(place, envelope)?;
     let Some(session) = envelope["session_id"].as_str() else {
@@ -69,15 +69,15 @@ pub(crate) fn check(place: &Place, envelope: &Value) -> Result<Value, String> {
     Ok(log)
 }
 
-/// A turn of a log; null where it has none of this number.
+/// A turn of a log; null if the log has no turn with this number.
 pub(crate) fn turn_of(log: &Value, number: u64) -> &Value {
     let turns = log["turns"].as_array().map_or(&[][..], Vec::as_slice);
     let turn = turns.iter().find(|turn| turn["turn"] == number);
     turn.unwrap_or(&Value::Null)
 }
 
-/// A quiet receipt leaves nothing, and what is left has an account. Nothing outlives the command for long, unless it was
-/// kept.
+/// A quiet receipt means that no process is left, and the receipt names every remaining process. No process outlives
+/// the command for long, unless it was kept.
 fn check_processes(place: &Place, envelope: &Value) -> Result<(), String> {
     let left = place.leftovers();
     let receipt = &envelope["receipt"];
@@ -111,24 +111,24 @@ fn check_processes(place: &Place, envelope: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// The log says the same of the run's last turn.
+/// Checks that the log agrees about the run's last turn.
 fn check_turn(envelope: &Value, turn: &Value) -> Result<(), String> {
     let (said, logged) = (&envelope["stop_reason"], &turn["stop_reason"]);
     let agree = |is_so: bool, what: &str| ensure(is_so, || format!("{what}: the log has {turn:#}"));
     let conversation = envelope["receipt"]["conversation"].as_str();
-    // What comes after the turn may be cut, such as the wait for background work: then there is an answer.
+    // A stop after the turn, such as during the wait for background work, leaves the answer intact.
     if logged == "completed" && envelope["output"] != "" {
         return Ok(());
     }
     if conversation == Some("unknown") {
-        // That the turn has ended, and why, may be known, and only what is kept of it is not.
+        // The end of the turn and its reason may be known while the kept part is unknown.
         let is_of_store = said == "error" && envelope["error"]["kind"] == "store";
-        // One that failed by itself says what failed.
+        // A turn that failed without a stop has an error.
         let is_said = said != "error" || !envelope["error"].is_null();
         let has_ended = is_said && said != "completed" && (logged.is_null() || logged == said);
         return agree(is_of_store || has_ended, "an unknown conversation");
     }
-    // The wait for background work was stopped after the commit: the answer is there.
+    // The wait for background work was stopped after the commit, so the answer exists.
     if logged == "completed" && said != "completed" {
         let is_answered = envelope["output"]
             .as_str()
@@ -146,7 +146,7 @@ fn check_turn(envelope: &Value, turn: &Value) -> Result<(), String> {
     check_receipts(envelope, turn)
 }
 
-/// The receipts of the turn's stop in the log and in the envelope are the same.
+/// Checks that the receipts of the turn's stop in the log and in the envelope are equal.
 fn check_receipts(envelope: &Value, turn: &Value) -> Result<(), String> {
     let (said, logged) = (&envelope["receipt"], &turn["receipt"]);
     if said.is_null() || logged.is_null() || said["extent"] != logged["extent"] {
@@ -159,12 +159,12 @@ fn check_receipts(envelope: &Value, turn: &Value) -> Result<(), String> {
     })
 }
 
-/// Reason of a disagreement.
+/// Error with this text unless the condition holds.
 pub(crate) fn ensure(is_so: bool, lie: impl FnOnce() -> String) -> Result<(), String> {
     if is_so { Ok(()) } else { Err(lie()) }
 }
 
-/// A session as `sessions show` has it.
+/// A session as `sessions show` prints it.
 pub(crate) fn log_of(place: &Place, session: &str) -> Result<Value, String> {
     let shown = place
         .sessions()
@@ -177,7 +177,7 @@ pub(crate) fn log_of(place: &Place, session: &str) -> Result<Value, String> {
     serde_json::from_str(&shown.stdout).map_err(|error| error.to_string())
 }
 
-/// The stop reason of the only session's last turn; `None` where there is none.
+/// The stop reason of the only session's last turn; `None` if it has none.
 pub(crate) fn last_stop_reason(place: &Place) -> Result<Option<String>, String> {
     if !place.store().exists() {
         return Ok(None);

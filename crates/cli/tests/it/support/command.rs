@@ -1,4 +1,4 @@
-//! The command before it runs.
+//! Builder of the command.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, Permissions};
@@ -11,13 +11,13 @@ use super::processes::MARK;
 use super::running::{Ended, Running};
 use super::{FACT_MAX, Place};
 
-/// The command, as it was built.
+/// Path of the built command.
 pub(crate) const COMMAND: &str = env!("CARGO_BIN_EXE_allstop");
 
-/// Variable of the file with the system prompt.
+/// Environment variable with the path of the system prompt.
 const SYSTEM_PROMPT: &str = "ALLSTOP_SYSTEM";
 
-/// The command before it runs, with an environment that is the test's own.
+/// The command before its start, with an environment that the test defines.
 #[derive(Debug)]
 #[must_use = "it does not run yet"]
 pub(crate) struct Allstop<'a> {
@@ -37,7 +37,7 @@ impl<'a> Allstop<'a> {
             place,
             program: vec![COMMAND.into()],
             args: Vec::new(),
-            // The default prompt names the folder, so no count of tokens would be the same in two runs.
+            // The default prompt contains the folder, so token counts would differ between runs.
             environment: vec![(SYSTEM_PROMPT.into(), "/dev/null".into())],
             stdin: Stdio::null(),
             stdout: None,
@@ -51,13 +51,13 @@ impl<'a> Allstop<'a> {
         self
     }
 
-    /// Several, separated by blanks.
+    /// Adds several arguments, separated by blanks.
     pub(crate) fn args(mut self, args: &str) -> Self {
         self.args.extend(args.split_whitespace().map(Into::into));
         self
     }
 
-    /// A turn for each prompt.
+    /// Adds a turn for each prompt.
     pub(crate) fn prompts(self, prompts: &[impl AsRef<OsStr>]) -> Self {
         prompts
             .iter()
@@ -74,30 +74,30 @@ impl<'a> Allstop<'a> {
         self
     }
 
-    /// With the default system prompt, which tests otherwise do without.
+    /// Uses the default system prompt, which tests omit by default.
     pub(crate) fn with_default_prompt(mut self) -> Self {
         self.environment.retain(|(name, _)| name != SYSTEM_PROMPT);
         self
     }
 
-    /// Runs it by another program, which must become it (`exec`), so that the pid is the command's.
+    /// Runs the command through another program, which must replace itself by the command (`exec`) to keep the pid.
     pub(crate) fn by(mut self, program: &str) -> Self {
         let words = program.split_whitespace().map(OsString::from);
         self.program.splice(0..0, words);
         self
     }
 
-    /// Redirects its streams as a shell does, `2>&-`.
+    /// Redirects the streams like a shell, for example `2>&-`.
     pub(crate) fn redirected(self, redirection: &str) -> Self {
         self.by_script(&format!("exec \"$0\" \"$@\" {redirection}"))
     }
 
-    /// Runs it by a shell that does this before.
+    /// Runs the command in a shell, after another shell command.
     pub(crate) fn by_shell(self, before: &str) -> Self {
         self.by_script(&format!("{before} && exec \"$0\" \"$@\""))
     }
 
-    /// Runs a script of a shell in which it is `$0`, and its arguments `$@`.
+    /// Runs a shell script with the command as `$0` and its arguments as `$@`.
     pub(crate) fn by_script(mut self, script: &str) -> Self {
         self.program
             .splice(0..0, ["sh".into(), "-c".into(), script.into()]);
@@ -109,37 +109,37 @@ impl<'a> Allstop<'a> {
         self
     }
 
-    /// Redirects standard output; the test does not see it.
+    /// Redirects standard output, so the test cannot read it.
     pub(crate) fn stdout(mut self, stdout: impl Into<Stdio>) -> Self {
         self.stdout = Some(stdout.into());
         self
     }
 
-    /// Redirects standard error; the test does not see it.
+    /// Redirects standard error, so the test cannot read it.
     pub(crate) fn stderr(mut self, stderr: impl Into<Stdio>) -> Self {
         self.stderr = Some(stderr.into());
         self
     }
 
-    /// Gives it a controlling terminal: its standard input and standard error.
+    /// Sets a controlling terminal, as standard input and standard error.
     pub(crate) fn on_terminal(self, terminal: &OwnedFd) -> Self {
         let copy = || terminal.try_clone().expect("a terminal can be duplicated");
         self.by("setsid --ctty").stdin(copy()).stderr(copy())
     }
 
-    /// The same, with its answers there, too.
+    /// Like [`Self::on_terminal`], but with standard output too.
     pub(crate) fn on_screen(self, terminal: &OwnedFd) -> Self {
         let copy = terminal.try_clone().expect("a terminal can be duplicated");
         self.on_terminal(terminal).stdout(copy)
     }
 
-    /// As a user who may do nothing, where the test runs as one who may do everything.
+    /// Runs as a user without privileges, if the test runs as root.
     pub(crate) fn unprivileged(self) -> Self {
         self.by_user(65_534)
     }
 
-    /// As this user, where the test runs as one who may become it. A copy of the command runs, in a place that is open
-    /// to all: the build folder may be closed to other users, as in the home of root.
+    /// Runs as this user, if the test runs as root. Runs a copy of the command in a folder that is open to all, because
+    /// the build folder may be closed to other users, as in root's home.
     pub(crate) fn by_user(mut self, uid: u32) -> Self {
         if rustix::process::geteuid().is_root() {
             self.uid = Some(uid);
@@ -157,7 +157,7 @@ impl<'a> Allstop<'a> {
         self
     }
 
-    /// Starts it.
+    /// Starts the command.
     pub(crate) fn start(self) -> Running {
         let (program, first_args) = self.program.split_first().expect("there is a program");
         #[expect(clippy::disallowed_methods, reason = "the binary finds shells by it")]
@@ -184,7 +184,7 @@ impl<'a> Allstop<'a> {
         Running::new(child, begin)
     }
 
-    /// Runs it to its end.
+    /// Runs the command to its end.
     #[track_caller]
     pub(crate) fn end(self) -> Ended {
         self.start().end(FACT_MAX)

@@ -1,4 +1,4 @@
-//! Faults below the command, by a library that is loaded before the system's.
+//! Injects faults below the command, with a preloaded library.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fs;
@@ -8,10 +8,10 @@ use std::process::Command;
 
 use super::{Allstop, Place};
 
-/// The library's source; its first comment describes the rules.
+/// Source of the library. Its first comment describes the rules.
 const SOURCE: &str = include_str!("fault.c");
 
-/// Faults below the command. They can be changed while it runs.
+/// Faults below the command. The rules can change while the command runs.
 #[derive(Debug)]
 pub(crate) struct Fault {
     library: PathBuf,
@@ -20,7 +20,7 @@ pub(crate) struct Fault {
 }
 
 impl Fault {
-    /// Faults by these rules, one a line.
+    /// Faults by these rules, one per line.
     pub(crate) fn new(place: &Place, rules: &str) -> Self {
         let fault = Self {
             library: library(),
@@ -31,12 +31,12 @@ impl Fault {
         fault
     }
 
-    /// Replaces the rules: takes effect at once, and lets go what hangs by a rule that is gone.
+    /// Replaces the rules immediately. Calls that hang because of a removed rule continue.
     pub(crate) fn set(&self, rules: &str) {
         fs::write(&self.rules, rules).expect("a file for the rules");
     }
 
-    /// The command, with the faults.
+    /// Adds the faults to the command.
     pub(crate) fn below<'a>(&self, command: Allstop<'a>) -> Allstop<'a> {
         command
             .env("LD_PRELOAD", &self.library)
@@ -44,13 +44,13 @@ impl Fault {
             .env("FAULT_SEEN", &self.seen)
     }
 
-    /// The calls that were hit so far: call, action, path and time, one a line.
+    /// Calls that were hit so far: call, action, path and time, one per line.
     pub(crate) fn seen(&self) -> String {
         fs::read_to_string(&self.seen).unwrap_or_default()
     }
 }
 
-/// Builds the library, once for all tests of this source.
+/// Builds the library, once for all tests with this source.
 fn library() -> PathBuf {
     let mut hasher = DefaultHasher::new();
     SOURCE.hash(&mut hasher);
@@ -68,7 +68,7 @@ fn library() -> PathBuf {
         .status()
         .expect("the C compiler that the store is built with");
     assert!(built.success());
-    // Others may build it at the same time: the last one wins, and all are the same.
+    // Other tests may build the library concurrently. The last one wins, and all are equal.
     mine.persist(&library).expect("within one folder");
     library
 }

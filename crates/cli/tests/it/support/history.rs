@@ -1,8 +1,9 @@
-//! Requests that a model got.
+//! Requests that a model received.
 
 use serde_json::Value;
 
-/// Every call has exactly one result, behind it and before the next message of another role; every result a call.
+/// Checks that every call has exactly one result, before the next message of another role, and that every result has a
+/// call.
 #[track_caller]
 pub(crate) fn assert_valid(messages: &[Value]) {
     let mut open: Vec<&str> = Vec::new();
@@ -38,7 +39,7 @@ pub(crate) fn assert_valid(messages: &[Value]) {
     );
 }
 
-/// The texts of the user's messages.
+/// Texts of the user's messages.
 pub(crate) fn prompts(messages: &[Value]) -> Vec<String> {
     messages
         .iter()
@@ -47,7 +48,7 @@ pub(crate) fn prompts(messages: &[Value]) -> Vec<String> {
         .collect()
 }
 
-/// A message's text, in whichever form.
+/// Text of a message, in either format.
 pub(crate) fn text_of(message: &Value) -> String {
     match &message["content"] {
         Value::String(text) => text.clone(),

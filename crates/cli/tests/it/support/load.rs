@@ -1,22 +1,23 @@
-//! Share of the machine in a measured time.
+//! Time that a measured process waited for a processor.
 
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// For how long a process, and the thread that looks at it, wanted to run and got no processor. A limit of time that leaves
-/// this out holds on a busy machine too, and is as tight for whoever sleeps. Nothing where the kernel does not count it.
+/// Time for which a process, and the observing thread, were runnable but got no processor. A time limit that excludes
+/// this time also holds on a busy machine, and stays tight for a process that sleeps. Zero if the kernel does not count
+/// it.
 #[derive(Debug)]
 pub(crate) struct ProcessorWait {
     pid: i32,
-    /// By thread, when the count began: none yet for a thread that came later.
+    /// Wait of each thread when the count began. Missing for threads that started later.
     first_ns: HashMap<String, u64>,
-    /// By thread, when it was last seen.
+    /// Wait of each thread at the last look.
     last_ns: HashMap<String, u64>,
 }
 
-/// The name that the thread which looks is counted by.
+/// Key of the observing thread.
 const OBSERVER: &str = "observer";
 
 impl ProcessorWait {
@@ -32,7 +33,7 @@ impl ProcessorWait {
         wait
     }
 
-    /// Looks at the threads: what has waited since the last look and has ended before this one is missed.
+    /// Reads the waits of the threads. A thread's last wait is missed if the thread ended since the previous look.
     pub(crate) fn look(&mut self) {
         let threads = fs::read_dir(format!("/proc/{}/task", self.pid));
         for thread in threads.into_iter().flatten().flatten() {
@@ -44,14 +45,14 @@ impl ProcessorWait {
 
     fn note(&mut self, thread: String, folder: &Path) {
         let text = fs::read_to_string(folder.join("schedstat")).unwrap_or_default();
-        // Time on a processor, time waited for one, how often.
+        // Time on a processor, time waited for one, number of time slices.
         let waited = text.split_whitespace().nth(1);
         if let Some(waited) = waited.and_then(|waited| waited.parse().ok()) {
             self.last_ns.insert(thread, waited);
         }
     }
 
-    /// All threads together.
+    /// Total wait of all threads.
     pub(crate) fn total(&self) -> Duration {
         let since = |(thread, last): (&String, &u64)| {
             let first = self.first_ns.get(thread).copied().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Parts of all tests: a folder of their own, the command in it, and looks at its leftovers.
+//! Shared parts of the tests: an isolated folder, the command in it, and checks for leftover processes.
 
 pub(crate) mod agreement;
 pub(crate) mod command;
@@ -20,5 +20,5 @@ pub(crate) use place::Place;
 pub(crate) use running::{Ended, Running};
 pub(crate) use wait::{FACT_MAX, eventually};
 
-/// The signals that the tests send.
+/// Signals that the tests send.
 pub(crate) use rustix::process::Signal;

@@ -1,4 +1,4 @@
-//! Somebody at a terminal, in a chat.
+//! A user at a terminal, in a chat.
 
 use std::time::{Duration, Instant};
 
@@ -11,13 +11,13 @@ use super::{Allstop, Ended, FACT_MAX, Place, Running};
 pub(crate) const CTRL_C: &str = "\x03";
 pub(crate) const CTRL_D: &str = "\x04";
 
-/// Time after a press behind which another one counts.
+/// Time after which a second press counts as another one.
 const ANOTHER_PRESS: Duration = Duration::from_millis(200);
 
-/// Sent once the terminal has its mode: what is typed before is somebody else's.
+/// Sent when the terminal has its mode. Earlier input would reach another reader.
 const READY: &str = "\x1b[?2004h";
 
-/// The model's answer in a chat.
+/// Script of the model in a chat.
 pub(crate) const SCRIPT: &str = r#"
 turns:
   - when: hang
@@ -71,7 +71,7 @@ turns:
 replies: []
 "#;
 
-/// Somebody at a terminal, in a chat.
+/// A user at a terminal, in a chat.
 pub(crate) struct Person<'a> {
     pub(crate) terminal: Terminal,
     pub(crate) chat: Running,
@@ -92,7 +92,7 @@ impl<'a> Person<'a> {
         Self::with_model(place, command, terminal)
     }
 
-    /// With a model that the command names.
+    /// Starts a chat with a model that the command names.
     pub(crate) fn with_model(place: &'a Place, command: Allstop<'_>, terminal: Terminal) -> Self {
         let copy = terminal
             .line()
@@ -118,7 +118,7 @@ impl<'a> Person<'a> {
         self
     }
 
-    /// The screen, with all that has scrolled off it.
+    /// The screen, including the rows that have scrolled off.
     pub(crate) fn screen(&self) -> String {
         let mut parser = vt100::Parser::new(200, self.terminal.columns(), 0);
         parser.process(self.terminal.shown().as_bytes());
@@ -136,7 +136,7 @@ impl<'a> Person<'a> {
         self
     }
 
-    /// The same, in rows that may be broken between any two words.
+    /// Like [`Self::sees`], but rows may break between any two words.
     #[track_caller]
     pub(crate) fn sees_words(&self, text: &str) -> &Self {
         let words = |screen: &str| screen.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -163,7 +163,7 @@ impl<'a> Person<'a> {
         );
     }
 
-    /// Presses a key until it has been heard: two presses within a tenth of a second are one.
+    /// Presses a key until its effect is visible. Two presses within a tenth of a second count as one.
     #[track_caller]
     pub(crate) fn presses_until(&self, key: &str, text: &str) {
         let mut pressed = Instant::now();
@@ -185,7 +185,8 @@ impl<'a> Person<'a> {
         );
     }
 
-    /// The end of the chat, with nothing left behind and the terminal as it was; and what its screen shows in the end.
+    /// Waits for the end of the chat. Asserts that no process is left and the terminal is restored. Returns the result
+    /// and the final screen.
     #[track_caller]
     pub(crate) fn left(self) -> (Ended, String) {
         const END: &str = "allstop sessions resume";
@@ -197,7 +198,7 @@ impl<'a> Person<'a> {
         if asks == Some(true) {
             self.presses(CTRL_D);
         }
-        // The last that it says: what was written is read a little later.
+        // The last line of the chat: the test reads the output a little later.
         self.sees(END);
         let screen = self.screen();
         let ended = self.chat.end(FACT_MAX);
@@ -209,7 +210,7 @@ impl<'a> Person<'a> {
     }
 }
 
-/// True if the texts stand there in this order.
+/// Asserts that the texts appear in this order.
 #[track_caller]
 pub(crate) fn assert_in_order(screen: &str, texts: &[&str]) {
     let mut rest = screen;

@@ -1,4 +1,4 @@
-//! A place of a test's own.
+//! Isolated environment of a test.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,13 +11,13 @@ use super::processes::{self, Process};
 use super::wait::within;
 use super::{Allstop, FACT_MAX};
 
-/// A place of a test's own: a home, a working directory, a store, and a mark by which every process that comes of it is
-/// known. Dropping it kills what is left of those.
+/// Isolated environment of a test: a home, a working directory, a store, and a mark that identifies all its processes.
+/// Dropping it kills the remaining processes.
 #[derive(Debug)]
 pub(crate) struct Place {
     folder: TempDir,
     mark: String,
-    /// A command of its own, so that a process is known that has cleared its environment.
+    /// Unique command that identifies a process with a cleared environment.
     sleeper: String,
 }
 
@@ -48,7 +48,7 @@ impl Place {
         }
     }
 
-    /// A path in it.
+    /// A path in the place.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -62,12 +62,12 @@ impl Place {
         self.path("store.db")
     }
 
-    /// The value of [`processes::MARK`] of all its processes.
+    /// Value of [`processes::MARK`] in all processes of the place.
     pub(crate) fn mark(&self) -> &str {
         &self.mark
     }
 
-    /// A command that sleeps for long, and is the place's own.
+    /// A unique command that sleeps for a long time.
     pub(crate) fn sleeper(&self) -> &str {
         &self.sleeper
     }
@@ -79,7 +79,7 @@ impl Place {
         path
     }
 
-    /// Writes a script; answers the name of its model.
+    /// Writes a script. Returns the name of its model.
     pub(crate) fn script(&self, yaml: &str) -> String {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -87,7 +87,7 @@ impl Place {
         format!("script:{}", path.display())
     }
 
-    /// The command, without an argument yet.
+    /// The command without arguments.
     pub(crate) fn allstop(&self) -> Allstop<'_> {
         Allstop::new(self)
     }
@@ -97,7 +97,7 @@ impl Place {
         self.allstop().args("run --store").arg(self.store())
     }
 
-    /// The same, with everything allowed.
+    /// Like [`Self::run_unasked`], but with all permissions.
     pub(crate) fn run(&self) -> Allstop<'_> {
         self.run_unasked().arg("--yes")
     }
@@ -107,12 +107,12 @@ impl Place {
         self.run().arg("--model").arg(self.script(yaml))
     }
 
-    /// `allstop sessions`, on the place's store.
+    /// `allstop sessions` on the place's store.
     pub(crate) fn sessions(&self) -> Allstop<'_> {
         self.allstop().args("sessions --store").arg(self.store())
     }
 
-    /// The id of the first session of the store.
+    /// Id of the first session in the store.
     pub(crate) fn only_session(&self) -> String {
         let listed = self.sessions().args("list --json").end().ok();
         let listed: serde_json::Value = serde_json::from_str(&listed.stdout).expect("JSON");
@@ -120,8 +120,8 @@ impl Place {
         id.expect("a session").to_owned()
     }
 
-    /// Every process that came of it and lives. Keepers that have nothing left to keep get the time to see that their
-    /// owner has ended: on a busy machine that takes a while.
+    /// Every live process of the place. First waits for keepers without work to notice the end of their owner, which
+    /// takes some time on a busy machine.
     pub(crate) fn leftovers(&self) -> Vec<Process> {
         let look = || processes::of_mark_or_command(&self.mark, &self.sleeper);
         let settled = within(KEEPER_ENDS_MAX, || {
@@ -132,7 +132,7 @@ impl Place {
         settled.unwrap_or_else(look)
     }
 
-    /// Kills what is left, until nothing is: what forks all the time may have forked since it was seen.
+    /// Kills the remaining processes until none is left. A process that forks continuously may fork after each check.
     pub(crate) fn kill_leftovers(&self) {
         let _gone = within(FACT_MAX, || {
             let left = self.leftovers();
@@ -141,7 +141,7 @@ impl Place {
         });
     }
 
-    /// Nothing of it runs: looked for at once, without patience.
+    /// Asserts that no process of the place runs. Waits only for idle keepers.
     #[track_caller]
     pub(crate) fn assert_nothing_runs(&self) {
         let left = self.leftovers();
@@ -155,7 +155,7 @@ impl Drop for Place {
     }
 }
 
-/// Folder of all places: in memory, if possible. The time of a disk that others use too is not measured.
+/// Folder of all places, in memory if possible. A shared disk would distort time measurements.
 fn base() -> PathBuf {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() {

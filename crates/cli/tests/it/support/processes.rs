@@ -1,14 +1,14 @@
-//! Running processes, from `/proc`.
+//! Running processes, read from `/proc`.
 
 use std::fs;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The variable that marks every process that a test starts, and whatever that starts.
+/// Environment variable that marks all processes of a test, including their children.
 pub(crate) const MARK: &str = "ALLSTOP_TEST_MARK";
 
-/// A process as it was seen.
+/// A process at the time of the check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Process {
     pub(crate) pid: i32,
@@ -21,12 +21,12 @@ impl Process {
     }
 
     pub(crate) fn kill(&self) {
-        // It may have ended since it was seen.
+        // The process may have ended in the meantime.
         let _gone = Pid::from_raw(self.pid).map(|pid| kill_process(pid, Signal::KILL));
     }
 }
 
-/// Every living process with this mark in its environment, or with this command. A zombie has none any more.
+/// Every live process with this mark in its environment, or with this command. A zombie has neither.
 pub(crate) fn of_mark_or_command(mark: &str, command: &str) -> Vec<Process> {
     let wanted = format!("{MARK}={mark}");
     let has_mark = |pid: i32| {
@@ -44,7 +44,7 @@ pub(crate) fn of_mark_or_command(mark: &str, command: &str) -> Vec<Process> {
         .collect()
 }
 
-/// Every living process with this text in its command.
+/// Every live process with this text in its command.
 pub(crate) fn of_text(text: &str) -> Vec<Process> {
     let all = pids().map(|pid| Process {
         pid,
@@ -67,7 +67,7 @@ fn command_of(pid: i32) -> String {
         .replace('\0', " ")
 }
 
-/// True if a process of this pid exists and is no zombie.
+/// True if a process with this pid exists and is not a zombie.
 pub(crate) fn is_alive(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat
@@ -83,7 +83,7 @@ pub(crate) fn memory_kb(pid: i32, field: &str) -> Option<u64> {
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// The processor time of a process so far, in steps of the kernel's clock tick (usually 10 ms).
+/// Processor time of a process so far, in steps of the kernel's clock tick (usually 10 ms).
 pub(crate) fn cpu_time(pid: i32) -> Option<Duration> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, rest) = stat.rsplit_once(") ")?;

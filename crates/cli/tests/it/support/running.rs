@@ -1,4 +1,4 @@
-//! The command while it runs, and what it came to.
+//! The running command, and its result.
 
 use std::io::Read;
 use std::os::fd::OwnedFd;
@@ -14,10 +14,10 @@ use serde_json::Value;
 
 use super::FACT_MAX;
 
-/// Time that an output may stay open behind the process: its holder is then a leftover.
+/// Time that an output may stay open after the process ends. A longer holder is a leftover process.
 const OUTPUT_OPEN_MAX: Duration = Duration::from_secs(2);
 
-/// The command while it runs. Dropping it kills it.
+/// The running command. Dropping it kills the process.
 #[derive(Debug)]
 #[must_use = "dropping it kills it"]
 pub(crate) struct Running {
@@ -32,15 +32,15 @@ pub(crate) struct Running {
 /// Result of a finished command.
 #[derive(Debug, Clone)]
 pub(crate) struct Ended {
-    /// Its exit code; 128 and the number of the signal if one killed it.
+    /// Exit code; 128 plus the signal number if a signal killed the command.
     pub(crate) code: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
-    /// When it ended.
+    /// Time of the end.
     pub(crate) at: Instant,
-    /// From its start.
+    /// Duration since the start.
     pub(crate) after: Duration,
-    /// From the last signal that it was sent.
+    /// Duration since the last signal that was sent.
     pub(crate) after_signal: Option<Duration>,
 }
 
@@ -63,36 +63,36 @@ impl Running {
         Pid::from_child(&self.child).as_raw_nonzero().get()
     }
 
-    /// When it was started.
+    /// Time of the start.
     pub(crate) fn begin(&self) -> Instant {
         self.begin
     }
 
-    /// Its standard input, where that is a pipe.
+    /// Standard input, if it is a pipe.
     pub(crate) fn take_stdin(&mut self) -> Option<std::process::ChildStdin> {
         self.child.stdin.take()
     }
 
-    /// Sends a signal; one that has ended gets none.
+    /// Sends a signal. A process that has ended gets none.
     pub(crate) fn signal(&mut self, signal: Signal) -> &mut Self {
         kill_process(Pid::from_child(&self.child), signal).expect("it has not been waited for");
         self.signalled = Some(Instant::now());
         self
     }
 
-    /// Waits until this is on standard output.
+    /// Waits until this text is on standard output.
     #[track_caller]
     pub(crate) fn wait_stdout(&self, text: &str) -> &Self {
         self.wait_output(self.stdout.as_ref(), "standard output", text)
     }
 
-    /// Waits until this is on standard error.
+    /// Waits until this text is on standard error.
     #[track_caller]
     pub(crate) fn wait_stderr(&self, text: &str) -> &Self {
         self.wait_output(self.stderr.as_ref(), "standard error", text)
     }
 
-    /// The rest of the first line of standard output that begins so.
+    /// Waits for a line of standard output that begins like this. Returns the rest of the line.
     #[track_caller]
     pub(crate) fn line_of_stdout(&self, begin: &str) -> String {
         let output = self.stdout.as_ref().expect("it is read by the test");
@@ -117,20 +117,20 @@ impl Running {
         self
     }
 
-    /// True if it has a handler for this signal: from then on it owes an answer to it.
+    /// True if the process has a handler for this signal, so that it must react to it.
     pub(crate) fn catches(&self, signal: Signal) -> bool {
         super::processes::catches(self.pid(), signal)
     }
 
-    /// True if it ends by itself within this time.
+    /// True if the process ends without a signal within this time.
     pub(crate) fn ends_within(&self, time: Duration) -> bool {
         has_ended(&self.pidfd, time)
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the process.
     ///
     /// # Panics
-    /// If it does not come within the limit, or something holds its output open behind it.
+    /// If the process does not end within the limit, or another process holds its output open after the end.
     #[track_caller]
     pub(crate) fn end(mut self, limit: Duration) -> Ended {
         let ended = has_ended(&self.pidfd, limit);
@@ -152,7 +152,7 @@ impl Running {
         }
     }
 
-    /// Sends it a signal, and waits for its end.
+    /// Sends a signal, and waits for the end of the process.
     #[track_caller]
     pub(crate) fn end_by(mut self, signal: Signal) -> Ended {
         self.signal(signal);
@@ -162,14 +162,14 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Both fail only where it has ended and been waited for.
+        // Both calls fail only if the process has ended and was waited for.
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
 impl Ended {
-    /// The one line of JSON on standard output, which `--json` promises.
+    /// The single line of JSON on standard output, as `--json` promises.
     #[track_caller]
     pub(crate) fn envelope(&self) -> Value {
         let lines: Vec<&str> = self.stdout.lines().collect();
@@ -212,7 +212,7 @@ impl Ended {
         self
     }
 
-    /// Since the signal.
+    /// Duration since the signal.
     #[track_caller]
     pub(crate) fn since_signal(&self) -> Duration {
         self.after_signal.expect("it was sent a signal")
@@ -224,14 +224,14 @@ fn code_of(status: ExitStatus) -> i32 {
     status.code().or_else(by_signal).expect("one of the two")
 }
 
-/// Waits until the process has ended; whether it did within the limit.
+/// Waits until the process has ended. True if it ended within the limit.
 fn has_ended(pidfd: &OwnedFd, limit: Duration) -> bool {
     let limit = Timespec::try_from(limit).expect("a limit of seconds");
     let mut waited = [PollFd::new(pidfd, PollFlags::IN)];
     poll(&mut waited, Some(&limit)).expect("a pidfd can be polled") > 0
 }
 
-/// Bytes from a pipe, read all along.
+/// Bytes from a pipe, read continuously.
 #[derive(Debug)]
 struct Output {
     shared: Arc<Shared>,
@@ -265,7 +265,7 @@ impl Output {
         Self { shared, ended }
     }
 
-    /// Waits until what was read fulfils the condition; whether it did.
+    /// Waits until the bytes meet the condition. True if they did.
     fn wait(&self, mut condition: impl FnMut(&[u8]) -> bool) -> bool {
         let bytes = self
             .shared

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 static SCHEMAS: LazyLock<Mutex<HashMap<String, PublishedSchema>>> = LazyLock::new(Mutex::default);
 
-/// The value is valid under the published schema of this name.
+/// Asserts that the value is valid under the published schema of this name.
 #[track_caller]
 pub(crate) fn assert_valid(name: &str, value: &Value) {
     let checked = check(name, value);
@@ -18,7 +18,7 @@ pub(crate) fn assert_valid(name: &str, value: &Value) {
 /// Checks the value against the published schema of this name.
 ///
 /// # Errors
-/// All that is invalid.
+/// All validation errors.
 pub(crate) fn check(name: &str, value: &Value) -> Result<(), String> {
     let mut schemas = SCHEMAS.lock().unwrap_or_else(PoisonError::into_inner);
     let schema = schemas.entry(name.to_owned());

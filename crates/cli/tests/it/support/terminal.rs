@@ -1,4 +1,4 @@
-//! A terminal, with the test as the person at it.
+//! A terminal, with the test as its user.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -12,7 +12,7 @@ use rustix::termios::{Winsize, tcgetwinsize, tcsetwinsize};
 use super::FACT_MAX;
 use super::wait::within;
 
-/// A terminal, with the test as the person at it.
+/// A terminal, with the test as its user.
 #[derive(Debug)]
 pub(crate) struct Terminal {
     keyboard: File,
@@ -20,11 +20,11 @@ pub(crate) struct Terminal {
     screen: Arc<Mutex<Vec<u8>>>,
 }
 
-/// Columns of a terminal that does not say.
+/// Columns of a terminal that reports none.
 const COLUMNS: u16 = 80;
 
 impl Terminal {
-    /// One whose screen is read.
+    /// A terminal whose screen is read.
     #[expect(
         clippy::disallowed_methods,
         reason = "a test reads a terminal without a runtime"
@@ -35,7 +35,7 @@ impl Terminal {
         let to = Arc::clone(&terminal.screen);
         std::thread::spawn(move || {
             let mut buffer = [0; 4096];
-            // It ends with an error when all have closed the other end.
+            // The read fails when all other ends are closed.
             while let Ok(len @ 1..) = shown.read(&mut buffer) {
                 let mut screen = to.lock().unwrap_or_else(PoisonError::into_inner);
                 screen.extend_from_slice(&buffer[..len]);
@@ -44,7 +44,7 @@ impl Terminal {
         terminal
     }
 
-    /// One that shows nothing, so that what is written to it blocks: a connection that hangs, or Ctrl-S.
+    /// A terminal that shows nothing, so that writes to it block, as with a hanging connection or Ctrl-S.
     pub(crate) fn unread() -> Self {
         let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&person).expect("it can be used");
@@ -58,7 +58,7 @@ impl Terminal {
         }
     }
 
-    /// Gives it so many columns and rows.
+    /// Sets the columns and rows.
     pub(crate) fn resize(&self, (columns, rows): (u16, u16)) {
         let size = Winsize {
             ws_col: columns,
@@ -78,25 +78,25 @@ impl Terminal {
         }
     }
 
-    /// The end for the command.
+    /// The command's end of the terminal.
     pub(crate) fn line(&self) -> &OwnedFd {
         &self.line
     }
 
-    /// Types.
+    /// Types keys.
     pub(crate) fn type_keys(&self, keys: &str) {
         (&self.keyboard)
             .write_all(keys.as_bytes())
             .expect("the terminal is open");
     }
 
-    /// All that was shown so far, with its control characters.
+    /// Everything that was shown so far, including control characters.
     pub(crate) fn shown(&self) -> String {
         let screen = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&screen).into_owned()
     }
 
-    /// All that was shown by those who have ended.
+    /// Everything that the finished processes have shown.
     #[track_caller]
     pub(crate) fn all_shown(&self) -> String {
         const END: &str = "-- end of the show --";
@@ -108,13 +108,13 @@ impl Terminal {
         self.shown().replace(END, "")
     }
 
-    /// Waits until this was shown.
+    /// Waits until this text was shown.
     #[track_caller]
     pub(crate) fn wait(&self, text: &str) {
         self.wait_times(text, 1);
     }
 
-    /// Waits until this was shown so often.
+    /// Waits until this text was shown this many times.
     #[track_caller]
     pub(crate) fn wait_times(&self, text: &str, times: usize) {
         let shown = within(FACT_MAX, || {

@@ -1,14 +1,14 @@
-//! Waiting for facts.
+//! Waits for conditions.
 
 use std::time::{Duration, Instant};
 
-/// Time for a fact that is not measured: far more than it takes on a busy machine, less than a test has.
+/// Time limit for an unmeasured condition: far longer than needed on a busy machine, shorter than the limit of a test.
 pub(crate) const FACT_MAX: Duration = Duration::from_secs(20);
 
-/// Interval at which a fact is looked for where nothing announces it.
+/// Polling interval for a condition without a notification.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
-/// Waits until the fact is there; `None` if it is not within the limit.
+/// Waits until `look` returns a value; `None` after the limit.
 #[expect(
     clippy::disallowed_methods,
     reason = "the one place that looks again and again"
@@ -26,10 +26,10 @@ pub(crate) fn within<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) ->
     }
 }
 
-/// Waits until the fact is there.
+/// Waits until `look` returns a value.
 ///
 /// # Panics
-/// If it does not come.
+/// After the time limit.
 #[track_caller]
 pub(crate) fn eventually<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
     match within(FACT_MAX, look) {

@@ -1,24 +1,25 @@
-//! Text that must not reach a terminal as it is, and a look for it in what one got.
+//! Text that must not reach a terminal unescaped, and checks of the received text.
 
 use std::fmt::Write as _;
 
 use allstop_core::terminal_text::is_unsafe;
 
-/// All of them but NUL, which no argument and no name of a file can have, and sequences that are none of ours.
+/// All unsafe characters except NUL, which arguments and file names cannot contain, and sequences that Allstop never
+/// writes.
 pub(super) fn hostile() -> String {
     let sequences = "\u{1b}[3J\u{1b}[5m\u{1b}]52;c;eA==\u{7}\u{1b}c\u{9b}5m\u{9d}0;x\u{9c}";
     let all = ('\u{1}'..='\u{e01ef}').filter(|c| is_unsafe(*c) && !matches!(c, '\n' | '\t'));
     let text = sequences.chars().chain(all);
-    // At both ends: of a long text some show the beginning, and some the end.
+    // The sequences are at both ends, because some views show the beginning of a long text and some the end.
     text.chain(sequences.chars()).collect()
 }
 
-/// The characters without those that would make a line of a file, or a name of one, too long.
+/// A short selection, for a line or a file name of limited length.
 pub(super) fn short_hostile() -> String {
     "a\u{1b}[3J\u{1b}]52;c;eA==\u{7}\r\u{9b}5m\u{ad}\u{61c}\u{200b}\u{202e}\u{2066}\u{feff}\u{e0041}\u{e0101}z".to_owned()
 }
 
-/// A string of YAML, TOML and JSON for a shell: each character outside ASCII by its number.
+/// A string for YAML, TOML, JSON and the shell, in which each character outside ASCII is a numeric escape.
 pub(super) fn quoted(text: &str) -> String {
     let mut quoted = String::from('"');
     for c in text.chars() {
@@ -33,7 +34,7 @@ pub(super) fn quoted(text: &str) -> String {
     quoted + "\""
 }
 
-/// The shown text without our own sequences, and with the ends of line as a terminal gets them.
+/// The shown text without Allstop's own sequences, and with line endings as a terminal gets them.
 pub(super) fn without_ours(shown: &str) -> String {
     let mut rest = shown.replace("\r\n", "\n");
     for count in 1..300 {
@@ -61,11 +62,11 @@ pub(super) fn without_ours(shown: &str) -> String {
     rest
 }
 
-/// Nothing unsafe is there as it is, and the text itself has come.
+/// Checks that no unsafe character arrived unescaped, and that the text itself arrived.
 #[track_caller]
 pub(super) fn check(way: &str, shown: &str) {
     check_harmless(way, shown);
-    // A long line breaks anywhere.
+    // A long line can break at any character.
     let joined = without_ours(shown).replace('\n', "");
     assert!(joined.contains("[3J"), "{way}: it has not come: {shown:?}");
 }

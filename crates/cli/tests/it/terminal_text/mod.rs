@@ -1,4 +1,4 @@
-//! Every way in which text reaches a terminal, with characters that must not: none of them is there as it is.
+//! Every path by which text reaches a terminal, with unsafe characters. None of them arrives unescaped.
 
 mod hostile;
 
@@ -10,7 +10,7 @@ use crate::support::terminal::Terminal;
 use crate::support::{Allstop, FACT_MAX, Place, Signal};
 use hostile::{check, check_harmless, hostile, quoted, short_hostile, without_ours};
 
-/// All that a terminal gets of a command, whose three streams it is.
+/// Everything that a terminal receives from a command that uses it for all three streams.
 fn shown(command: Allstop<'_>) -> String {
     let terminal = Terminal::new();
     drop(at(&terminal, command).end());
@@ -48,7 +48,7 @@ fn nothing_of_a_provider_is_raw() {
     }
 }
 
-/// The command of the call, with what its question must not have raw.
+/// The command of the call contains characters that must be escaped in its question.
 #[test]
 fn nothing_of_a_question_is_raw() {
     let asked = format!("{}\u{200d}\u{fe0f}\u{a0}", hostile());
@@ -233,7 +233,7 @@ fn nothing_of_a_file_or_another_program_is_raw() {
     ] {
         check(way, &shown(place.run_script(&yaml).arg("hello")));
     }
-    // Of these nothing is quoted.
+    // These errors quote none of the file.
     let prints = format!("[mcp.servers.x]\ncommand = \"cat\"\nargs = [\"{bytes}\"]\n");
     let url = format!("[mcp.servers.x]\nurl = {text}\n");
     for toml in [hostile.clone(), prints, url] {
@@ -277,7 +277,7 @@ replies: [{{reasoning: {0}, text: {0}}}, {{error: {{status: 400, message: {0}}}}
         terminal.type_keys(&format!("{line}\r"));
         terminal.wait(answer);
     };
-    // The escape of the answer: one that is pasted ends the paste.
+    // Escape of the answer. A pasted escape sequence could end the paste.
     says(&format!("m {paste}"), "\\u{1b}[3J");
     says(&format!("once more {paste}"), "error:");
     says("server", "It is up.");
