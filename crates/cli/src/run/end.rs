@@ -132,7 +132,7 @@ impl RunTurns<'_, '_> {
         }
     }
 
-    /// Closes the session, saves the recording and closes the store. A failed store is not closed.
+    /// Closes the session, saves the recording and closes the store. A failed store is neither closed nor awaited.
     async fn close(&mut self, system: &System, envelope: &mut Envelope) {
         let error = envelope.error.as_ref();
         let mut receipts = envelope.receipts.iter();

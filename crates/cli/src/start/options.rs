@@ -14,7 +14,7 @@ use crate::host::{ProcessHost, variable};
 use crate::start::StartVoice;
 use crate::start::default_model::{DefaultModel, OTHER_SERVER};
 
-/// Lists the ways to get a model, one per line. `command` is the command that was typed without one.
+/// Lists the ways to get a model, one per line. `command` is the typed command, which has none.
 fn how_to_get_a_model(command: &str) -> String {
     let prompt = prompt_of(command);
     format!(

@@ -276,7 +276,7 @@ fn a_session_in_use_is_not_taken_over_nor_removed() {
         .end()
         .ok();
     let session = first.session();
-    // The main replies continue after the answers in the conversation.
+    // The scripted model counts the answers in the conversation, so the first reply is skipped.
     let script = waiting(&place, "go").replace("replies: [", "replies: [{text: Hello.}, ");
     let owner = place
         .run_script(&script)

@@ -1,5 +1,5 @@
-//! `kill -9` at random moments, repeatedly, on one store. Every session ends with its last committed turn, an
-//! interruption is reported to the model, and no interrupted work keeps running.
+//! `kill -9` at random moments, repeatedly, on one store. Every session contains exactly its committed turns,
+//! the log shows each interruption, and no interrupted work keeps running.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 
 use allstop_core::receipt::{ItemState, NotStoppedReason, ReceiptItem};
 
-/// True if an item keeps its receipt from being quiet.
+/// True if the stop covered the item, and the item prevents a quiet receipt.
 pub(super) fn is_left(item: &ReceiptItem) -> bool {
     item.state.breaks_quiet() && !is_outside(item)
 }
