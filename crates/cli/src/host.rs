@@ -53,8 +53,7 @@ pub(crate) struct ProcessHost {
     control: Runtime,
     /// Runtime of tools and hooks, which may block their threads.
     work: Runtime,
-    /// Keepers of shells, which run this same program. If a keeper is killed, this process takes over the remaining
-    /// processes.
+    /// Keepers of shells, which run this same program. If a keeper is killed, this process adopts its processes.
     pub(crate) keepers: Arc<Keepers>,
 }
 

@@ -24,9 +24,9 @@ pub(crate) fn print_start_error(problem: &CliError, wants_envelope: bool) -> u8 
     problem.code
 }
 
-/// Exits the process if the calling main thread panics. Calls `instead` if it is set, else prints a panic report. Panics
-/// of other threads only print a report. Unwinding would wait for threads that may never end, such as those of a partly
-/// started runtime.
+/// Exits the process if the calling main thread panics. Calls `instead` if it is set, else prints a panic report.
+/// Panics of other threads only print a report. Unwinding would wait for threads that may never end, such as those of
+/// a partly started runtime.
 pub(crate) fn exit_when_this_thread_panics(instead: Option<Box<dyn Fn() -> u8 + Send + Sync>>) {
     let main = std::thread::current().id();
     std::panic::set_hook(Box::new(move |panic| {

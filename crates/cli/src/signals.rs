@@ -37,7 +37,7 @@ fn is_ignored(status: &str, signal: Signal) -> bool {
     mask.is_some_and(|mask| mask & (1 << (signal as i32 - 1)) != 0)
 }
 
-/// Stream of the signals that end runs. From its creation on, none of them kills the process by default.
+/// Stream of the signals that end runs. After its creation, these signals no longer kill the process by default.
 #[derive(Debug)]
 pub(crate) struct EndSignals {
     interrupt: tokio::signal::unix::Signal,

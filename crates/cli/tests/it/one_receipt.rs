@@ -212,7 +212,8 @@ fn of_a_run_that_ends() {
     });
 }
 
-/// Stops of an ended session take no lock. None of them disturbs another stop or a later run of the session.
+/// Stops of an ended session take no lock. They disturb neither another stop nor a later run of the
+/// session.
 #[test]
 fn of_a_session_that_has_ended() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! Gaps that were measured in the official runtime, each with the unmodified Python SDK. Allstop has none of them.
+//! Gaps that were measured in the official runtime, each with the unmodified Python SDK. Allstop has no such gap.
 
 use super::script::{Sdk, run_scenarios};
 

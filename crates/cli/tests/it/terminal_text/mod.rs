@@ -1,4 +1,4 @@
-//! Every path by which text reaches a terminal, with unsafe characters. None of them arrives unescaped.
+//! Every path by which text reaches a terminal, with unsafe characters. All of them arrive escaped or not at all.
 
 mod hostile;
 
