@@ -1,4 +1,4 @@
-//! Messages between a terminal and those who watch or stop its session.
+//! Messages between a terminal and the processes that watch or stop its session.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,16 +11,16 @@ use crate::protocol::whole_ms;
 use crate::watch_event::WatchEvent;
 use crate::watched::Announcement;
 
-/// A stop from elsewhere, which was accepted. Its receipt goes to who asked for it, and can be shown here too.
+/// An accepted stop from another process. Its receipt goes to the requester, and the terminal can show it too.
 #[derive(Debug)]
 pub struct RemoteStop {
     /// The stop.
     pub stop: SessionStop,
-    /// True if it is of the running turn.
+    /// True if the stop covers the running turn.
     pub covers_turn: bool,
 }
 
-/// Tells watchers what the terminal of the session shows beside its events. It waits for nobody.
+/// Sends watchers the messages of the session's terminal, in addition to the session's events. Sending never waits.
 #[derive(Debug, Clone)]
 pub struct Announcer(mpsc::Sender<Announcement>);
 
@@ -29,24 +29,24 @@ impl Announcer {
         Self(announcements)
     }
 
-    /// Says that nothing follows.
+    /// Reports that no announcements follow.
     pub(crate) fn finish(&self) {
         let _told_or_full = self.0.try_send(Announcement::Finish);
     }
 
-    /// Shows it to all who watch.
+    /// Sends an event to all watchers.
     pub fn tell(&self, event: WatchEvent) {
-        // Full: the follower does not run, so nobody watches.
+        // A full channel means that the follower is not running and has no watchers.
         let _told_or_full = self.0.try_send(Announcement::Tell(event));
     }
 
-    /// Shows a receipt to all who watch.
+    /// Sends a receipt to all watchers.
     pub fn receipt(&self, receipt: &Arc<Receipt>) {
         let receipt = Arc::clone(receipt);
         self.tell(WatchEvent::Receipt { receipt });
     }
 
-    /// Says that a stop has begun, which uses force at this time.
+    /// Reports that a stop has begun, which uses force at this time. Sends nothing if the stop never uses force.
     pub fn stopping(&self, force_at: Option<Instant>) {
         let left = force_at.map(|at| at.saturating_duration_since(Instant::now()));
         if let Some(left) = left {
@@ -55,7 +55,7 @@ impl Announcer {
         }
     }
 
-    /// Shows a line to all who watch.
+    /// Sends a line to all watchers.
     pub fn note(&self, text: String) {
         self.tell(WatchEvent::Note { text });
     }

@@ -1,4 +1,4 @@
-//! The side that asks: finds the processes of this user, and talks to them.
+//! The requesting side: finds the processes of this user, and sends requests to them.
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,49 +20,49 @@ use crate::protocol::{
 };
 use crate::watch_event::WatchEvent;
 
-/// Time for a process to say what it does. One that was suspended says nothing.
+/// Time for a process to answer a request for its report. A suspended process does not answer.
 const LIST_MAX: Duration = Duration::from_secs(2);
 
-/// Failure to talk to a process.
+/// Failure of a request to another process.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
-    /// It did not answer in time.
+    /// The process did not answer in time.
     #[error("process {0} does not answer: it may be suspended")]
     Silent(
-        /// Its pid, as in all of these.
+        /// Pid of the process, here and in all other variants.
         u32,
     ),
-    /// Its socket failed.
+    /// The connection to the process failed.
     #[error("process {pid} cannot be reached: {error}")]
     Io {
-        /// Its pid.
+        /// Pid of the process.
         pid: u32,
         /// Error of the socket.
         error: io::Error,
     },
-    /// It answered with an error, or with what cannot be read.
+    /// The process answered with an error, or sent an unreadable message.
     #[error("process {pid} refused: {message}")]
     Refused {
-        /// Its pid.
+        /// Pid of the process.
         pid: u32,
-        /// Its message.
+        /// Message of the error.
         message: String,
     },
-    /// The session is closed, or was never open there.
+    /// The session is closed, or was never open in the process.
     #[error("process {pid} does not have the session {session} open any more")]
     NotOpen {
-        /// Its pid.
+        /// Pid of the process.
         pid: u32,
         /// The session.
         session: SessionId,
     },
-    /// Nobody listens on its socket.
+    /// No process listens on the socket.
     #[error("process {0} has ended")]
     Gone(u32),
-    /// It closed the connection before the answer.
+    /// The process closed the connection before the answer.
     #[error("process {0} closed the connection before it answered: it may be ending, look again")]
     Closed(u32),
-    /// Somebody else made the socket: it is not talked to.
+    /// Another user created the socket, so no request is sent.
     #[error("the socket of process {0} belongs to another user")]
     OtherUser(u32),
 }
@@ -84,21 +84,21 @@ impl RemoteError {
 /// A stop without an answer.
 #[derive(Debug)]
 pub struct UnansweredStop {
-    /// What is known of the process.
+    /// The error that prevented the answer.
     pub error: RemoteError,
-    /// Id of the stop, if it was accepted.
+    /// Id of the stop, if the process accepted it.
     pub accepted: Option<StopId>,
 }
 
 /// A process that owns sessions.
 #[derive(Debug, Clone)]
 pub struct RemoteProcess {
-    /// Its number.
+    /// Number of the process.
     pub number: ProcessNumber,
     socket: PathBuf,
 }
 
-/// All processes with a socket in this folder, with what they do. Sockets of processes that have ended are removed.
+/// All processes with a socket in this folder, with their reports. Removes sockets of ended processes.
 ///
 /// # Errors
 /// If the folder of the sockets cannot be read.
@@ -111,14 +111,14 @@ pub async fn processes(
     each_process(folder, async |process, report| (process, report)).await
 }
 
-/// Asks all processes with a socket in this folder for their report, and calls `then` for each as soon as it has answered.
-/// Removes sockets of processes that have ended.
+/// Requests a report from all processes with a socket in this folder, and calls `then` for each as soon as it has
+/// answered. Removes sockets of ended processes.
 ///
 /// # Errors
 /// If the folder of the sockets cannot be read.
 ///
 /// # Cancel safety
-/// As `then`.
+/// Cancel safe if the futures of `then` are.
 pub async fn each_process<T>(
     folder: &SocketFolder,
     then: impl AsyncFn(RemoteProcess, Result<ProcessReport, RemoteError>) -> T,
@@ -132,7 +132,7 @@ pub async fn each_process<T>(
             Err(_elapsed) => Err(RemoteError::Silent(number.pid)),
         };
         if let Err(RemoteError::Gone(_)) = report {
-            // Left by a crash.
+            // A crashed process left this socket.
             drop(std::fs::remove_file(&process.socket));
             return None;
         }
@@ -143,7 +143,7 @@ pub async fn each_process<T>(
 }
 
 impl RemoteProcess {
-    /// Its pid, which counts in the PID namespace of its number.
+    /// Pid of the process, in the PID namespace of its number.
     pub fn pid(&self) -> u32 {
         self.number.pid
     }
@@ -151,7 +151,7 @@ impl RemoteProcess {
     async fn list(&self) -> Result<ProcessReport, RemoteError> {
         let params = serde_json::json!({});
         match self.request(LIST, &params).await {
-            // The process may be ending: then its socket is gone, or has no listener.
+            // The process may be ending. Then its socket is gone by now, or has no listener.
             Err(error) if error.is_of_ended_session() => self.request(LIST, &params).await,
             answered => answered,
         }
@@ -163,7 +163,7 @@ impl RemoteProcess {
     /// If the process is gone, or does not have this session open.
     ///
     /// # Cancel safety
-    /// Dropping the future does not take back the stop.
+    /// Dropping the future does not withdraw the stop.
     pub async fn stop(&self, params: &RemoteStopParams) -> Result<Receipt, UnansweredStop> {
         let mut accepted = None;
         let asking = async {
@@ -178,10 +178,10 @@ impl RemoteProcess {
         }
     }
 
-    /// Attaches to a session: first what its turn is doing, then its events.
+    /// Attaches to a session: first returns the state of its turn, then its events.
     ///
     /// # Errors
-    /// If the process is gone, does not answer, or has not this session.
+    /// If the process is gone, does not answer, or does not have this session open.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -208,7 +208,7 @@ impl RemoteProcess {
     /// If the process is gone, or does not answer.
     ///
     /// # Cancel safety
-    /// Dropping the future does not take back the answer.
+    /// Dropping the future does not withdraw the answer.
     pub async fn answer(&self, params: &AnswerParams) -> Result<bool, RemoteError> {
         let answering = self.request::<AnswerReport>(ANSWER, params);
         let answered = timeout(LIST_MAX, answering).await;
@@ -230,7 +230,7 @@ impl RemoteProcess {
     }
 }
 
-/// A session that is watched.
+/// The watch of a session in another process.
 #[derive(Debug)]
 pub struct RemoteWatch {
     peer: RemotePeer,
@@ -243,7 +243,7 @@ impl RemoteWatch {
     /// The next event; `None` after the end of the session.
     ///
     /// # Errors
-    /// If the process ended without a word.
+    /// If the process ended or closed the connection before the end of the session.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -257,7 +257,7 @@ impl RemoteWatch {
                 continue;
             };
             let params = params.filter(|_| method == EVENT);
-            // An event of a later version is none of this one's.
+            // Ignores the unknown events of a later version.
             let event = params.and_then(|params| serde_json::from_str(params.get()).ok());
             match event {
                 Some(WatchEvent::Ended) => self.is_over = true,

@@ -1,4 +1,4 @@
-//! One connection of a process that asks: its requests are read, begun in their order, and answered.
+//! One connection of a requesting process: reads its requests, starts them in order, and answers them.
 
 use std::sync::Arc;
 
@@ -28,18 +28,19 @@ use crate::protocol::{
 };
 use crate::watch_event::WatchEvent;
 
-/// A request is a session id and a few words.
+/// Limits of a request. A request is a session id and a few words.
 const LIMITS: FrameLimits = FrameLimits {
     header_bytes_max: 1_024,
     body_bytes_max: 64 * 1_024,
 };
 
-/// Requests of one connection that are being answered.
+/// Maximum number of unanswered requests per connection.
 const REQUESTS_MAX: usize = 1_024;
 
 const READ_BYTES: usize = 8 * 1_024;
 
-/// Output of a connection. Its length is limited by the requests under way: each has one answer and one notification.
+/// Output queue of a connection. The requests in progress bound its length: each has one answer and at most one
+/// notification.
 type Output = mpsc::UnboundedSender<RemoteOutput>;
 
 enum RemoteOutput {
@@ -47,13 +48,13 @@ enum RemoteOutput {
     Frame(Vec<u8>),
 }
 
-/// An answer that comes later.
+/// An answer that is not ready yet.
 type LaterAnswer = BoxFuture<'static, (Responder, Value, TaskTrackerToken)>;
 
 pub(crate) struct RemoteConnection {
     owned: OwnedSessions,
     requests: IncomingRequests,
-    /// Requests without a whole answer.
+    /// Requests without a completely written answer.
     in_flight: TaskTracker,
     output: Output,
     queued: mpsc::UnboundedReceiver<RemoteOutput>,
@@ -61,7 +62,7 @@ pub(crate) struct RemoteConnection {
     watch: Option<Watch>,
 }
 
-/// Events that go to the peer, with its place among the watchers.
+/// Events for the peer, with its permit for watching.
 struct Watch {
     events: broadcast::Receiver<Arc<WatchEvent>>,
     _place: OwnedSemaphorePermit,
@@ -72,7 +73,7 @@ impl RemoteConnection {
         let (output, queued) = mpsc::unbounded_channel();
         let (answers, tracker) = (output.clone(), in_flight.clone());
         let sink = Arc::new(move |answer| {
-            // The token is dropped once the answer is written, or the peer is gone.
+            // The token is dropped after the answer is written, or after the peer has disconnected.
             drop(answers.send(RemoteOutput::Answer(answer, tracker.token())));
         });
         Self {
@@ -86,7 +87,7 @@ impl RemoteConnection {
         }
     }
 
-    /// Serves the peer until it leaves, or sends what cannot be read. Stops that it has asked for go on.
+    /// Serves the peer until it disconnects or sends an unreadable message. Stops that the peer requested continue.
     ///
     /// # Cancel safety
     /// Dropping the future drops the answers.
@@ -116,7 +117,8 @@ impl RemoteConnection {
                     decoder.push(chunk.get(..len).unwrap_or_default());
                     is_read = len > 0 && self.frames(&mut decoder);
                 }
-                // Writing waits for the peer alone: what it misses meanwhile it is told.
+                // A write waits for this peer alone. The peer receives the number of events that it misses during the
+                // wait.
                 event = next_event(&mut self.watch), if self.watch.is_some() => {
                     let is_last = matches!(*event, WatchEvent::Ended);
                     let Ok(frame) = encode_notification(EVENT, &*event) else { continue };
@@ -126,7 +128,7 @@ impl RemoteConnection {
                 }
                 else => return,
             }
-            // A watcher that says nothing more still reads, but not one that is gone.
+            // A watcher keeps its side of the connection open, so the end of its input means that it is gone.
             if !is_read && self.watch.is_some() {
                 return;
             }
@@ -136,7 +138,7 @@ impl RemoteConnection {
         }
     }
 
-    /// Takes all whole frames. False if nothing more can be read.
+    /// Processes all complete frames. False if no more input can be read.
     fn frames(&mut self, decoder: &mut FrameDecoder) -> bool {
         loop {
             match decoder.next_frame() {
@@ -156,7 +158,7 @@ impl RemoteConnection {
     fn message(&mut self, body: &[u8]) {
         let request = match IncomingMessage::parse(body) {
             Ok(IncomingMessage::Request(request)) => request,
-            // This side asks nothing, and notifications have no answer.
+            // This side sends no requests, and notifications have no answer.
             Ok(_) => return,
             Err(malformed) => {
                 let answer = encode_error_response(malformed.id.as_ref(), &malformed.error);
@@ -171,7 +173,7 @@ impl RemoteConnection {
     }
 
     fn refuse(&self, body: &[u8]) {
-        // The receiver is this connection's own.
+        // Cannot fail: the receiver belongs to this connection.
         drop(self.output.send(RemoteOutput::Frame(encode_frame(body))));
     }
 
@@ -203,7 +205,7 @@ impl RemoteConnection {
             Ok(owned) => owned,
             Err(error) => return responder.respond(Err::<(), _>(error)),
         };
-        // One watch for a connection: a second one begins afresh.
+        // A connection has one watch. A second request replaces the first.
         self.watch = None;
         let Some(place) = self.owned.place_of_watcher() else {
             let message = format!("{WATCHERS_MAX} terminals watch it already");
@@ -213,7 +215,7 @@ impl RemoteConnection {
             let message = format!("session {} is closed", params.session_id);
             return responder.respond(Err::<(), _>(RpcError::invalid_params(message)));
         };
-        // Its answer is queued here, and so written before any event.
+        // The answer is queued here, so it is written before any event.
         responder.respond(Ok(WatchResult { events }));
         self.watch = Some(Watch {
             events: rx,
@@ -232,7 +234,7 @@ impl RemoteConnection {
         }
         let watched = &owned.watched;
         let (id, by) = (params.question_id, params.by);
-        // Before the answer: the session's terminal may show it at once.
+        // Stored before the answer, because the session's terminal may show the answer at once.
         watched.answering(id.clone(), by.clone());
         let is_taken = owned.session.answer(&id, params.answer.into()) == AnswerResult::Taken;
         if !is_taken {
@@ -292,7 +294,7 @@ impl RemoteConnection {
     }
 }
 
-/// The next event of a watch. A gap is an event, and so is the end.
+/// The next event of a watch. A gap and the end of the session are events too.
 ///
 /// Cancel safe.
 async fn next_event(watch: &mut Option<Watch>) -> Arc<WatchEvent> {

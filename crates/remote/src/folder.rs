@@ -1,4 +1,4 @@
-//! Folder of the sockets: only its user can look into it.
+//! The folder of a user's sockets. Only that user can access the folder.
 
 use std::fs::{DirBuilder, Metadata};
 use std::io;
@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use allstop_core::process::ProcessIdentity;
 use allstop_process::this_process;
 
-/// End of the name of a socket; before it stands the number of the process.
+/// Suffix of a socket's file name. The number of the process precedes the suffix.
 const SUFFIX: &str = ".sock";
 
-/// Number of a process: its pid, and the PID namespace in which it counts. Containers may share the folder.
+/// A pid, and the PID namespace in which the pid is valid. Containers may share the socket folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessNumber {
-    /// Its pid, in its namespace.
+    /// Pid of the process, in its PID namespace.
     pub pid: u32,
     namespace: Option<u64>,
 }
@@ -28,7 +28,7 @@ impl ProcessNumber {
         }
     }
 
-    /// Name of its socket.
+    /// File name of the process's socket.
     fn socket(self) -> String {
         let namespace = self.namespace.map_or(String::new(), |id| format!("-{id}"));
         format!("{}{namespace}{SUFFIX}", self.pid)
@@ -45,13 +45,13 @@ impl ProcessNumber {
     }
 }
 
-/// Folder of the sockets of a user. It may not exist yet.
+/// Folder of a user's sockets. The folder may not exist yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SocketFolder(PathBuf);
 
 impl SocketFolder {
-    /// The folder of this user: `allstop` in `runtime_folder`, the value of `XDG_RUNTIME_DIR`, if that is an absolute path.
-    /// Else one in `/run/user` or `/tmp`.
+    /// The folder of this user: `allstop` in `runtime_folder`, the value of `XDG_RUNTIME_DIR`, if that is an absolute
+    /// path. Otherwise a folder in `/run/user` or `/tmp`.
     pub fn of_user(runtime_folder: Option<PathBuf>) -> Self {
         if let Some(named) = runtime_folder.filter(|path| path.is_absolute()) {
             return Self(named.join("allstop"));
@@ -65,10 +65,10 @@ impl SocketFolder {
         })
     }
 
-    /// Its path. The folder is made if it is not there.
+    /// Returns the path of the folder, and creates the folder if it does not exist.
     ///
     /// # Errors
-    /// If the folder cannot be made, or others than this user can look into it.
+    /// If the folder cannot be created, or other users can access it.
     pub fn make(&self) -> io::Result<&Path> {
         let folder = &*self.0;
         if let Err(error) = DirBuilder::new().mode(0o700).create(folder)
@@ -81,20 +81,20 @@ impl SocketFolder {
         Ok(folder)
     }
 
-    /// Path for the socket of this process, in a folder that only this user can look into.
+    /// Path for the socket of this process, in a folder that only this user can access.
     ///
     /// # Errors
-    /// If the folder cannot be made, or belongs to somebody else.
+    /// If the folder cannot be created, belongs to another user, or is accessible to other users.
     pub(crate) fn own_socket(&self) -> io::Result<PathBuf> {
         Ok(self
             .make()?
             .join(ProcessNumber::of(this_process()).socket()))
     }
 
-    /// Sockets of the processes of this user, with their numbers.
+    /// Sockets of this user's processes, with the process numbers. Empty if the folder does not exist.
     ///
     /// # Errors
-    /// If the folder cannot be read. Without a folder there are none.
+    /// If the folder exists but cannot be read, or other users can access it.
     pub(crate) fn sockets(&self) -> io::Result<Vec<(ProcessNumber, PathBuf)>> {
         match check(&self.0) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -110,9 +110,10 @@ impl SocketFolder {
     }
 }
 
-/// A folder in `/tmp` could be one of somebody else, who would be told of all stops.
+/// Checks that the folder belongs to this user alone. Otherwise another user could own a folder in `/tmp` and receive
+/// all stops.
 fn check(folder: &Path) -> io::Result<()> {
-    // Of a link itself, not of what it leads to.
+    // Checks a symbolic link itself, not its target.
     let found: Metadata = std::fs::symlink_metadata(folder)
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", folder.display())))?;
     let is_own = found.uid() == rustix::process::geteuid().as_raw();

@@ -1,13 +1,13 @@
-//! Stops from other terminals: each process that owns sessions listens on a Unix socket of its own, and any process of the
-//! same user can list its work, watch it and stop it.
+//! Stops from other terminals: each process that owns sessions listens on its own Unix socket. Any process of the same
+//! user can list its work, watch it and stop it.
 //!
-//! - **Owner.** [`OwnedSessions`] are the sessions of a process, and [`RemoteListener`] is its socket in a [`SocketFolder`].
-//!   A process whose only session belongs to its terminal uses [`TerminalSession`]; its [`Announcer`] tells watchers what
-//!   the terminal shows beside the events of the session.
-//! - **Asker.** [`processes`] and [`each_process`] find the processes of the user. A [`RemoteProcess`] reports
-//!   ([`ProcessReport`]), stops ([`RemoteStopParams`]) and shows a session ([`RemoteWatch`], [`WatchEvent`]).
+//! - **Owner.** [`OwnedSessions`] are the sessions of a process, and [`RemoteListener`] is its socket in a
+//!   [`SocketFolder`]. A process whose only session belongs to its terminal uses [`TerminalSession`]. Its [`Announcer`]
+//!   sends the terminal's messages to watchers, in addition to the events of the session.
+//! - **Requester.** [`processes`] and [`each_process`] find the processes of the user. A [`RemoteProcess`] reports its
+//!   work ([`ProcessReport`]), stops work ([`RemoteStopParams`]) and shows a session ([`RemoteWatch`], [`WatchEvent`]).
 //!
-//! They speak JSON-RPC with Content-Length frames. Events are facts: words for people belong to the side that shows them.
+//! Both sides use JSON-RPC with Content-Length frames. Events contain facts; the displaying side words them for people.
 //!
 //! # Example
 //!
@@ -33,10 +33,11 @@
 //!
 //! # Invariants
 //!
-//! 1. A peer of another user is told nothing, and a socket of another user is not talked to.
-//! 2. A stop is accepted before anything of its receipt is waited for, and goes on if its peer leaves.
+//! 1. A process sends nothing to a peer of another user, and no request to a socket of another user.
+//! 2. A stop is accepted before the process waits for its receipt, and continues if its peer disconnects.
 //! 3. The owner waits for no watcher.
-//! 4. The socket is gone with the process. After a crash the next one that looks removes it.
+//! 4. The process removes its socket when it ends. After a crash, the next process that lists the folder removes the
+//!    socket.
 
 mod announcer;
 mod client;

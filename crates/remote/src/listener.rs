@@ -14,17 +14,18 @@ use crate::connection::RemoteConnection;
 use crate::folder::SocketFolder;
 use crate::owned::OwnedSessions;
 
-/// Connections at a time: more wait to be accepted. A stop keeps its connection until it has the receipt, so there is room for
-/// many, and for the descriptors of the tools below the usual limit of 1,024.
+/// Maximum number of open connections; further connections wait to be accepted. A stop keeps its connection until it
+/// has the receipt, so the limit is high. It still leaves room for the tools' descriptors below the usual limit of
+/// 1,024.
 const CONNECTIONS_MAX: usize = 256;
 
-/// A socket on which stops come in. Dropping it removes the socket.
+/// A socket that receives stops. Dropping the listener removes the socket.
 #[derive(Debug)]
 pub struct RemoteListener {
-    /// Requests without a whole answer.
+    /// Requests without a completely written answer.
     in_flight: TaskTracker,
     owned: OwnedSessions,
-    /// The socket, or the reason for which there is none.
+    /// The socket, or the error that prevented it.
     socket: io::Result<SocketFile>,
 }
 
@@ -39,8 +40,8 @@ impl Drop for SocketFile {
 }
 
 impl RemoteListener {
-    /// Listens for these sessions, on a socket in this folder. A process without a socket works, and cannot be stopped from elsewhere: the screen says
-    /// why ([`RemoteListener::problem`]).
+    /// Listens for these sessions, on a socket in `folder`. A process without a socket works, but other terminals
+    /// cannot stop it; [`RemoteListener::problem`] gives the reason.
     pub fn listen(owned: OwnedSessions, folder: &SocketFolder) -> Self {
         let in_flight = TaskTracker::new();
         let socket = bind(folder).and_then(|(listener, file)| {
@@ -62,7 +63,7 @@ impl RemoteListener {
         }
     }
 
-    /// The reason for which this process cannot be stopped from another terminal, in a line for people.
+    /// Describes why other terminals cannot stop this process; `None` if they can.
     pub fn problem(&self) -> Option<String> {
         let error = self.socket.as_ref().err()?;
         Some(format!(
@@ -70,7 +71,8 @@ impl RemoteListener {
         ))
     }
 
-    /// Waits until every request has its answer, and every watcher that reads knows of the end.
+    /// Ends the announcements and waits until every request has its answer. Then waits a short time for watchers to
+    /// read the end of their sessions.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -84,7 +86,7 @@ impl RemoteListener {
 
 fn bind(folder: &SocketFolder) -> io::Result<(UnixListener, SocketFile)> {
     let path = folder.own_socket()?;
-    // Of an earlier process with this id.
+    // Removes the socket of an earlier process with this pid.
     match std::fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

@@ -1,4 +1,4 @@
-//! The sessions that this process owns, as other processes see them.
+//! The sessions that this process owns, as other processes access them.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -15,16 +15,17 @@ use crate::announcer::{Announcer, RemoteStop};
 use crate::protocol::{OwnedSessionReport, ProcessReport, RunningTurnReport, WorkReport, whole_ms};
 use crate::watched::{ANNOUNCEMENTS_MAX, WatchedSession};
 
-/// Stops that wait to be shown by a terminal: they are accepted in any case.
+/// Maximum number of stops that wait for display on a terminal. Further stops are accepted too, but not shown.
 const STOPS_MAX: usize = 64;
 
-/// Watchers at a time: connections are left for stops.
+/// Maximum number of watchers. Other connections stay free for stops.
 pub(crate) const WATCHERS_MAX: usize = 16;
 
-/// Time for watchers to read the end of the sessions. One that does not read has to do without.
+/// Time for watchers to read the end of the sessions. The process does not wait longer for a watcher that does not
+/// read.
 const WATCHERS_WAIT_MAX: Duration = Duration::from_millis(100);
 
-/// The open sessions of this process. Clones are the same sessions.
+/// The open sessions of this process. Clones share them.
 #[derive(Debug, Clone)]
 pub struct OwnedSessions(Arc<OwnedInner>);
 
@@ -37,7 +38,7 @@ struct OwnedInner {
     started_at: Timestamp,
     /// Set before the process listens.
     sessions: OnceLock<SessionsOfProcess>,
-    /// Places of watchers.
+    /// Permits for watchers.
     watchers: Arc<Semaphore>,
     /// Holds the followers.
     scope: Scope,
@@ -47,42 +48,42 @@ struct OwnedInner {
 enum SessionsOfProcess {
     /// The only session, also after its end.
     Terminal(Arc<OwnedSession>),
-    /// Open sessions that have an [`OwnedSession`] as their part.
+    /// Open sessions, each with an [`OwnedSession`] as its part.
     Clients(SessionRegistry),
 }
 
-/// A session, as other processes see it.
+/// A session and its access for other processes.
 #[derive(Debug)]
 pub(crate) struct OwnedSession {
     pub(crate) session: Session,
     pub(crate) watched: WatchedSession,
     holder: SessionHolder,
     pub(crate) announcer: Announcer,
-    /// Lock during the acceptance of a stop from elsewhere, until it is told: behind it each stop is told that has
-    /// ended anything.
+    /// Held from the acceptance of a remote stop until the terminal is notified. After acquiring this lock, the
+    /// terminal finds a notification for every stop that can have ended work.
     pub(crate) accepting: Mutex<()>,
 }
 
-/// Side that opened a session, and closes it.
+/// The side that opened a session, and closes it.
 #[derive(Debug)]
 enum SessionHolder {
-    /// The terminal of this process, which shows stops from elsewhere like its own.
+    /// The terminal of this process, which shows remote stops like its own.
     Terminal(mpsc::Sender<RemoteStop>),
     /// A client of this process.
     Client(ClientQuestions),
 }
 
-/// Right to answer the permission questions of a client's session.
+/// Permission to answer the permission questions of a client's session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientQuestions {
-    /// Anybody who watches the session has it, too.
+    /// The client and all watchers may answer.
     AnybodyAnswers,
-    /// Only the client has it: it waits for the answer in a state of its own.
+    /// Only the client may answer. Its task waits for the answer in a dedicated state.
     ClientAnswers,
 }
 
 impl OwnedSessions {
-    /// No sessions yet. `folder`: the working directory of the process.
+    /// Creates an empty set of sessions. `folder` is the working directory of the process.
     pub fn new(command: &'static str, folder: PathBuf, scopes: RootOptions) -> Self {
         Self(Arc::new(OwnedInner {
             command,
@@ -95,15 +96,15 @@ impl OwnedSessions {
         }))
     }
 
-    /// Names the store of the sessions, once it is open.
+    /// Sets the file of the sessions' store, once the store is open.
     pub fn set_store(&self, file: Option<PathBuf>) {
         if let Some(file) = file {
-            // A process opens one store.
+            // Cannot fail: a process opens one store.
             drop(self.0.store.set(file));
         }
     }
 
-    /// Takes the session of the terminal, which gets the stops that come from elsewhere.
+    /// Registers the session of the terminal. Returns the receiver of its remote stops.
     pub(crate) fn take_terminal(
         &self,
         session: &Session,
@@ -111,15 +112,15 @@ impl OwnedSessions {
         let (tx, stops) = mpsc::channel(STOPS_MAX);
         let (owned, _following) = self.follow(session, SessionHolder::Terminal(tx));
         let of_terminal = SessionsOfProcess::Terminal(Arc::clone(&owned));
-        // A terminal has one session.
+        // Cannot fail: a terminal has one session.
         drop(self.0.sessions.set(of_terminal));
         (owned, stops)
     }
 
-    /// Takes the sessions that clients open. Call it before the first of them is opened.
+    /// Registers the sessions that clients open. Call this before the first of them is opened.
     pub fn take_clients(&self, registry: &SessionRegistry, questions: ClientQuestions) {
         let of_clients = SessionsOfProcess::Clients(registry.clone());
-        // A process opens one system.
+        // Cannot fail: a process opens one system.
         drop(self.0.sessions.set(of_clients));
         let owned = self.clone();
         registry.subscribe(move |session| {
@@ -178,17 +179,17 @@ impl OwnedSessions {
         }
     }
 
-    /// A place for a watcher, if one is free.
+    /// A permit for a watcher; `None` if no permit is free.
     pub(crate) fn place_of_watcher(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.0.watchers).try_acquire_owned().ok()
     }
 
-    /// Work that other processes ask for.
+    /// Scope of the work that other processes request.
     pub(crate) fn scope(&self) -> &Scope {
         &self.0.scope
     }
 
-    /// Report of what this process does. A session that sleeps has no work, and anybody can open it.
+    /// Report of this process and its awake sessions. A sleeping session has no work, and any process can open it.
     pub(crate) fn report(&self) -> ProcessReport {
         let inner = &self.0;
         let open = self.all().into_iter();
@@ -203,14 +204,14 @@ impl OwnedSessions {
         }
     }
 
-    /// Tells watchers that nothing follows.
+    /// Ends the announcements of all sessions.
     pub(crate) fn finish(&self) {
         for owned in self.all() {
             owned.announcer.finish();
         }
     }
 
-    /// Waits until every watcher that reads knows of the end.
+    /// Waits until all watchers have disconnected, but at most [`WATCHERS_WAIT_MAX`].
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -222,15 +223,15 @@ impl OwnedSessions {
 }
 
 impl OwnedSession {
-    /// Shows a stop where the session is shown.
+    /// Sends a stop to the session's terminal, if a terminal holds the session.
     pub(crate) fn tell_stop(&self, stop: &SessionStop, covers_turn: bool) {
         match &self.holder {
             SessionHolder::Terminal(stops) => {
                 let stop = stop.clone();
-                // A terminal that does not look misses the line, not the stop.
+                // If the channel is full, the terminal misses the message. The stop takes effect anyway.
                 let _told_or_full = stops.try_send(RemoteStop { stop, covers_turn });
             }
-            // The log tells of the stop of a turn.
+            // The log records the stop of a turn.
             SessionHolder::Client(_) => {}
         }
     }
@@ -239,7 +240,7 @@ impl OwnedSession {
         matches!(self.holder, SessionHolder::Client(_))
     }
 
-    /// True if whoever watches it may answer its permission questions.
+    /// True if watchers may answer the session's permission questions.
     pub(crate) fn takes_answers(&self) -> bool {
         match self.holder {
             SessionHolder::Terminal(_) => true,

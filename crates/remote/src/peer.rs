@@ -1,4 +1,4 @@
-//! Connection to a process that owns sessions: one request at a time, and its notifications.
+//! Connection to a process that owns sessions: sends one request at a time, and receives notifications.
 
 use std::io;
 use std::path::Path;
@@ -19,7 +19,7 @@ use crate::client::RemoteError;
 use crate::listener::is_own_user;
 use crate::protocol::{ACCEPTED, AcceptedParams, not_open};
 
-/// A receipt can have ten thousand items.
+/// Limits of a received frame. A receipt can have ten thousand items.
 const LIMITS: FrameLimits = FrameLimits {
     header_bytes_max: 1_024,
     body_bytes_max: 64 * 1_024 * 1_024,
@@ -33,7 +33,7 @@ pub(crate) struct RemotePeer {
     stream: UnixStream,
     decoder: FrameDecoder,
     chunk: Vec<u8>,
-    /// The last stop that was accepted.
+    /// The last accepted stop.
     pub(crate) accepted: Option<StopId>,
 }
 
@@ -45,7 +45,7 @@ impl std::fmt::Debug for RemotePeer {
 }
 
 impl RemotePeer {
-    /// Connects to a process, unless it is of another user.
+    /// Connects to a process, unless it belongs to another user.
     pub(crate) async fn connect(pid: u32, socket: &Path) -> Result<Self, RemoteError> {
         let connected = UnixStream::connect(socket).await;
         let stream = connected.map_err(|error| match error.kind() {
@@ -64,7 +64,7 @@ impl RemotePeer {
         })
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request, and waits for the answer.
     pub(crate) async fn request<T: DeserializeOwned>(
         &mut self,
         method: &str,
@@ -112,7 +112,7 @@ impl RemotePeer {
         }
     }
 
-    /// The next message of the process.
+    /// The next message from the process.
     ///
     /// # Cancel safety
     /// Cancel safe.

@@ -1,4 +1,4 @@
-//! Requests to a process that owns sessions, and their answers.
+//! Requests to a process that owns sessions, and the answers.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,19 +15,19 @@ use crate::watch_event::{WatchEvent, WatcherAnswer};
 pub(crate) const LIST: &str = "allstop.list";
 /// Stops work of a session.
 pub(crate) const STOP: &str = "allstop.stop";
-/// Notification: the stop is accepted, and nothing more of its extent starts.
+/// Notification: the stop is accepted, and no further work of its extent starts.
 pub(crate) const ACCEPTED: &str = "allstop.accepted";
-/// Watches a session: the answer says what its turn is doing, and notifications follow.
+/// Watches a session. The answer contains the state of its turn, and notifications follow.
 pub(crate) const WATCH: &str = "allstop.watch";
 /// Notification: a [`WatchEvent`].
 pub(crate) const EVENT: &str = "allstop.event";
 /// Answers a permission question.
 pub(crate) const ANSWER: &str = "allstop.answer";
 
-/// Code of the error for a session that is not open.
+/// Error code for a session that is not open.
 const NOT_OPEN: i64 = -32_001;
 
-/// Error for a session that is not open here.
+/// Error for a session that is not open in this process.
 pub(crate) fn not_open_error(session: &SessionId) -> RpcError {
     RpcError {
         data: Some(session.as_str().into()),
@@ -35,7 +35,7 @@ pub(crate) fn not_open_error(session: &SessionId) -> RpcError {
     }
 }
 
-/// The session of an error with this code.
+/// The session in an error with the code [`NOT_OPEN`].
 pub(crate) fn not_open(error: &RpcError) -> Option<SessionId> {
     let session = error.data.as_ref().filter(|_| error.code == NOT_OPEN);
     session?.as_str().map(SessionId::new)
@@ -44,42 +44,42 @@ pub(crate) fn not_open(error: &RpcError) -> Option<SessionId> {
 /// A process that owns sessions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProcessReport {
-    /// Its pid, in its own PID namespace.
+    /// Pid of the process, in its own PID namespace.
     pub pid: u32,
-    /// The command, such as `chat`.
+    /// The command of the process, such as `chat`.
     pub command: String,
-    /// Its working directory.
+    /// Working directory of the process.
     pub folder: PathBuf,
-    /// File of its store, if it is one.
+    /// File of the process's store, if the store is a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<PathBuf>,
-    /// Its start.
+    /// Start of the process.
     pub started_at: Timestamp,
-    /// Its open sessions. One that sleeps is left out.
+    /// Open sessions of the process, without sleeping ones.
     pub sessions: Vec<OwnedSessionReport>,
 }
 
 /// An open session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OwnedSessionReport {
-    /// Its id.
+    /// Id of the session.
     pub session_id: SessionId,
-    /// Name of its model.
+    /// Name of the session's model.
     pub model: String,
     /// True if a turn runs or waits.
     pub is_busy: bool,
-    /// Milliseconds since its last record, or since it was opened, by the monotonic clock of its process.
+    /// Milliseconds since the session's last record, or since it was opened, by the monotonic clock of its process.
     #[serde(default)]
     pub quiet_ms: u64,
-    /// Permission questions that wait for an answer, in one line each.
+    /// Permission questions that wait for an answer, one line each.
     pub questions: Vec<String>,
-    /// True if whoever watches the session may answer them: those of a served task are its client's.
+    /// True if watchers may answer the questions. Only its client may answer the questions of a served task.
     #[serde(default = "yes")]
     pub takes_answers: bool,
-    /// The turn that runs.
+    /// The running turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<RunningTurnReport>,
-    /// All that runs, as a dry run of a stop finds it.
+    /// All running work, as found by a dry run of a stop.
     pub work: Vec<WorkReport>,
 }
 
@@ -87,24 +87,25 @@ fn yes() -> bool {
     true
 }
 
-/// The turn that runs.
+/// The running turn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunningTurnReport {
-    /// Its number.
+    /// Number of the turn.
     pub turn: TurnNumber,
-    /// Milliseconds since its start, by the monotonic clock of its process.
+    /// Milliseconds since the start of the turn, by the monotonic clock of its process.
     pub age_ms: u64,
-    /// Tokens of its calls that have ended.
+    /// Token usage of the turn's ended calls.
     pub usage: Usage,
 }
 
-/// A piece of work that runs.
+/// A running piece of work.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WorkReport {
-    /// The work, as the preview of a stop has it.
+    /// The work, as the preview of a stop contains it.
     #[serde(flatten)]
     pub item: ReceiptItem,
-    /// Milliseconds since its start, by the monotonic clock of its process; absent where nobody saw it start.
+    /// Milliseconds since the start of the work, by the monotonic clock of its process; `None` if the process did not
+    /// observe the start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub age_ms: Option<u64>,
 }
@@ -113,30 +114,30 @@ pub struct WorkReport {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RemoteExtent {
-    /// The running turn; background work goes on.
+    /// The running turn. Background work continues.
     Turn,
-    /// The turn and all background work, detached work too; the session goes on.
+    /// The turn and all background work, including detached work. The session continues.
     #[default]
     TurnAndBackground,
-    /// All of the session, which is closed.
+    /// All work of the session, which is then closed.
     Session,
 }
 
-/// Request of a stop.
+/// Parameters of the stop request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RemoteStopParams {
     /// The session.
     pub session_id: SessionId,
-    /// Part of it to stop.
+    /// Part of the session to stop.
     pub extent: RemoteExtent,
-    /// One call of the running turn, in place of the extent.
+    /// One call of the running turn, or one piece of background work, instead of the extent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallId>,
-    /// True: uses force at once.
+    /// True if the stop uses force at once.
     pub now: bool,
-    /// True: a dry run.
+    /// True for a dry run.
     pub preview: bool,
-    /// Name of the asking program, for the receipt.
+    /// Name of the requesting program, for the receipt.
     pub by: String,
 }
 
@@ -152,7 +153,7 @@ pub(crate) struct StopResult {
     pub(crate) receipt: Receipt,
 }
 
-/// Request of a watch.
+/// Parameters of [`WATCH`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct WatchParams {
     pub(crate) session_id: SessionId,
@@ -174,7 +175,7 @@ pub struct AnswerParams {
     pub question_id: QuestionId,
     /// The answer.
     pub answer: WatcherAnswer,
-    /// Name of the asking program, for the terminal of the session.
+    /// Name of the answering program, for the terminal of the session.
     pub by: String,
 }
 

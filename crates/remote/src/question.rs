@@ -1,4 +1,4 @@
-//! A question as a terminal shows it: the one of the session, and those that watch the session.
+//! A question as a terminal shows it: the session's own terminal, or the terminal of a watcher.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use serde::{Deserialize, Serialize};
 /// A question to show.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShownQuestion {
-    /// Its id.
+    /// Id of the question.
     pub id: QuestionId,
-    /// The call that it is about.
+    /// The call that needs permission.
     pub call_id: CallId,
     /// The call in one line.
     pub text: String,
-    /// The beginning of `text`, for a display of several lines.
+    /// The beginning of `text`, as the title of a display of several lines.
     pub subject: String,
-    /// The lines of that display: the whole command, or the other arguments. Escaped.
+    /// The lines of that display: the whole command, or the other arguments. They are escaped.
     pub argument_lines: Vec<String>,
-    /// The path that the call names.
+    /// The value of the call's argument `path`, if it has one.
     pub path: Option<String>,
     /// The change that the call would make.
     pub preview: Option<Arc<EffectPreview>>,
@@ -56,8 +56,8 @@ impl ShownQuestion {
     }
 }
 
-/// The sub-agent that asks, by the calls that lead to it: the first is a call of this conversation, and may have moved
-/// to the background by now.
+/// Describes the sub-agent that asks, by the calls that lead to it. The first is a call of this conversation, and may
+/// have moved to the background by now.
 fn asker_in_words(
     agents: &[CallId],
     session: &Session,

@@ -1,4 +1,4 @@
-//! The session of a terminal, as other processes see it.
+//! The session of a terminal, as other processes access it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::folder::SocketFolder;
 use crate::listener::RemoteListener;
 use crate::owned::{OwnedSession, OwnedSessions};
 
-/// The session of a terminal: the stops that come from elsewhere, and announcements to those who watch.
+/// The session of a terminal: receives stops from other processes, and sends announcements to watchers.
 #[derive(Debug)]
 pub struct TerminalSession {
     /// Socket of the process.
@@ -22,7 +22,8 @@ pub struct TerminalSession {
 }
 
 impl TerminalSession {
-    /// Listens for the session of this terminal, on a socket in this folder. `store`: the file of its store.
+    /// Listens for the session of this terminal, on a socket in the folder `sockets`. `store` is the file of the
+    /// session's store.
     pub fn listen(
         sessions: OwnedSessions,
         session: &Session,
@@ -38,7 +39,7 @@ impl TerminalSession {
         }
     }
 
-    /// The next stop from elsewhere. It was accepted before.
+    /// The next stop from another process. The stop is already accepted.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -49,13 +50,14 @@ impl TerminalSession {
         }
     }
 
-    /// A stop from elsewhere that has come already: each that can have ended anything by now is told.
+    /// A stop from another process that has already arrived. Waits for a stop that is just being accepted, so the
+    /// caller receives every stop that can have ended work by now.
     pub fn try_next_stop(&mut self) -> Option<RemoteStop> {
         drop(self.owned.accepting.lock());
         self.stops.try_recv().ok()
     }
 
-    /// Tells watchers what the terminal shows.
+    /// Sends the terminal's own messages to watchers.
     pub fn announcer(&self) -> &Announcer {
         &self.owned.announcer
     }

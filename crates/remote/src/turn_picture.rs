@@ -1,5 +1,5 @@
-//! Picture of the running turn, from its events: what a watcher that comes later is shown first, and what `ps` says of the
-//! turn. No I/O.
+//! State of the running turn, collected from its events: the first events for a new watcher, and the facts for `ps`. No
+//! I/O.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,23 +14,23 @@ use allstop_tools::CallProgress;
 
 use crate::watch_event::WatchEvent;
 
-/// Bytes of the answer that is under way: a longer one is shown when it is complete.
+/// Maximum bytes of the unfinished answer. A longer answer is shown when it is complete.
 const ANSWER_BYTES_MAX: usize = 256 * 1_024;
 
-/// Bytes of a call's last output: more lines than a call shows.
+/// Bytes of a call's last output that are kept; more lines than the display of a call shows.
 const OUTPUT_BYTES_MAX: usize = 4 * 1_024;
 
-/// Calls of a turn: more than a turn may run at a time.
+/// Maximum number of a turn's calls that are kept; more than a turn may run at a time.
 const CALLS_MAX: usize = 256;
 
-/// Pieces of background work whose start is remembered: more than run at a time.
+/// Maximum number of remembered starts of background work; more than run at a time.
 const BACKGROUND_MAX: usize = 256;
 
-/// Picture of the turn that runs, if one does.
+/// State of the running turn, if a turn runs.
 #[derive(Debug, Default)]
 pub(crate) struct TurnPicture {
     turn: Option<PicturedTurn>,
-    /// Background work that was seen to start, the newest last.
+    /// Background work whose start was observed, the newest last.
     background: VecDeque<(BackgroundId, Instant)>,
 }
 
@@ -50,7 +50,7 @@ struct PicturedTurn {
     since: Instant,
     started: Option<AgentEvent>,
     step: Option<(AgentEvent, Instant)>,
-    /// The answer of the step so far; `None`: it is complete, or too long.
+    /// The answer of the step so far; `None` if it is complete, too long or has a gap.
     answer: Option<String>,
     calls: Vec<PicturedCall>,
     usage: Usage,
@@ -62,13 +62,13 @@ struct PicturedCall {
     name: Arc<str>,
     arguments: Arguments,
     started: Option<(Effect, Instant)>,
-    /// The end of its output.
+    /// The end of the call's output.
     output: String,
     progress: Option<CallProgress>,
 }
 
 impl TurnPicture {
-    /// A record of the session.
+    /// Applies a record of the session.
     pub(crate) fn record(&mut self, record: &SessionRecord, now: Instant) {
         match record {
             SessionRecord::TurnStarted { turn, input, .. } => {
@@ -86,7 +86,7 @@ impl TurnPicture {
         }
     }
 
-    /// A live event of the session.
+    /// Applies a live event of the session.
     pub(crate) fn live(&mut self, event: &AgentEvent, now: Instant) {
         if let AgentEvent::TurnStarted { turn, .. } = event {
             self.begin(*turn, now).started = Some(event.clone());
@@ -151,7 +151,7 @@ impl TurnPicture {
         }
     }
 
-    /// Events were missed: the answer so far has a hole.
+    /// Drops the answer so far, because missed events left a gap in it.
     pub(crate) fn missed(&mut self) {
         if let Some(turn) = &mut self.turn {
             turn.answer = None;
@@ -174,7 +174,8 @@ impl TurnPicture {
         })
     }
 
-    /// Time since the start of a call, a step or background work, by its id in receipts; `None` if it was not seen.
+    /// Time since the start of a call, a step or background work, by its id in receipts; `None` if the start was not
+    /// observed.
     pub(crate) fn age(&self, id: &str, now: Instant) -> Option<Duration> {
         let turn = self.turn.as_ref();
         let mut calls = turn.into_iter().flat_map(|turn| &turn.calls);
@@ -193,7 +194,7 @@ impl TurnPicture {
         Some(now.saturating_duration_since(since))
     }
 
-    /// Events that show a new watcher what the turn is doing.
+    /// Events that give a new watcher the state of the turn.
     pub(crate) fn events(&self, now: Instant) -> Vec<WatchEvent> {
         let Some(turn) = &self.turn else {
             return Vec::new();
@@ -293,7 +294,8 @@ impl PicturedTurn {
 }
 
 impl PicturedCall {
-    /// Keeps the end of the output: cut where it is twice as long as what is kept, so that a byte is moved once.
+    /// Appends output and keeps its end. Cuts it only when it is twice as long as the limit, so the cost per byte is
+    /// constant.
     fn push(&mut self, text: &str) {
         self.output.push_str(text);
         if self.output.len() > 2 * OUTPUT_BYTES_MAX {
@@ -423,7 +425,7 @@ mod tests {
         let [.., WatchEvent::Live { event, .. }] = events.as_slice() else {
             panic!("{events:?}");
         };
-        // As it goes over the socket.
+        // Encoded as on the socket.
         let json = serde_json::to_string(event).expect("JSON");
         let event: AgentEvent = serde_json::from_str(&json).expect("an event");
         assert!(

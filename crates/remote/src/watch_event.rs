@@ -1,4 +1,4 @@
-//! Messages of a process to those who watch one of its sessions.
+//! Messages of a process to the watchers of its sessions.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub enum WatchEvent {
     Live {
         /// The event.
         event: AgentEvent,
-        /// Milliseconds since it happened, for one that is older than the watch.
+        /// Age of the event in milliseconds, if it is older than the watch.
         #[serde(default, skip_serializing_if = "is_zero")]
         age_ms: u64,
     },
@@ -35,7 +35,7 @@ pub enum WatchEvent {
     QuestionClosed {
         /// Id of the question.
         id: QuestionId,
-        /// The answer; none if it was withdrawn.
+        /// The answer; `None` if the question was withdrawn.
         answer: Option<WatcherAnswer>,
         /// Name of the answerer, if it was not the terminal of the session.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -46,45 +46,45 @@ pub enum WatchEvent {
         /// The line.
         text: String,
     },
-    /// A record that no other event tells of: the end of background work, a summary of older turns, or the stop of a turn
-    /// that began by itself.
+    /// A record that no other event reports: the end of background work, a summary of older turns, or the stop of a
+    /// turn that began by itself.
     Recorded {
         /// The record.
         record: Arc<SessionRecord>,
     },
-    /// A call answered after its end: nothing of the answer is used.
+    /// A call answered after its end. The answer is discarded.
     LateAnswer {
         /// The call.
         call_id: CallId,
-        /// Its tool.
+        /// Name of the call's tool.
         name: Arc<str>,
     },
-    /// A turn has ended, and this background work runs on.
+    /// A turn has ended, and this background work continues.
     InBackground {
         /// The work.
         running: Vec<BackgroundItem>,
     },
-    /// The engine of the turn has heard of a stop.
+    /// The engine of the turn has received a stop.
     StopHeard {
         /// Cause of the stop.
         cause: Cause,
     },
     /// A stop has begun.
     Stopping {
-        /// Milliseconds until it uses force.
+        /// Milliseconds until the stop uses force.
         force_in_ms: u64,
     },
-    /// A stop has its receipt.
+    /// The receipt of a stop is ready.
     Receipt {
         /// The receipt.
         receipt: Arc<Receipt>,
     },
-    /// The watcher was too slow, and has missed events before this one.
+    /// The watcher was too slow, and missed events before this one.
     Missed {
         /// Number of missed events.
         count: u64,
     },
-    /// The session is closed: nothing follows.
+    /// The session is closed, and no events follow.
     Ended,
 }
 

@@ -1,9 +1,9 @@
-//! Follows a session for those who watch it: one task reads its events and the owner's announcements, and hands them to
-//! any number of watchers.
+//! Follows a session for its watchers: one task reads its events and the owner's announcements, and sends them to any
+//! number of watchers.
 //!
 //! Invariants:
-//! 1. Nothing waits for a watcher: one that is too slow misses events, and learns how many.
-//! 2. A watcher gets the picture of the turn, and then each later event: no event is in both, and none is between.
+//! 1. No component waits for a watcher. A slow watcher misses events and receives their number.
+//! 2. A watcher first receives the state of the turn, then each later event, without gaps or duplicates.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,21 +20,21 @@ use crate::question::ShownQuestion;
 use crate::turn_picture::{TurnFacts, TurnPicture};
 use crate::watch_event::WatchEvent;
 
-/// Events that a watcher may lag behind before it misses the oldest: some seconds of an answer. Output of a call may be long: more
-/// would take hundreds of megabytes where a watcher is suspended.
+/// Number of events by which a watcher may lag before it misses the oldest; a few seconds of an answer. Output of a
+/// call may be long, so more events could take hundreds of megabytes for a suspended watcher.
 const EVENTS_KEPT_MAX: usize = 256;
 
-/// Announcements of the owner that wait for the follower, which never waits itself.
+/// Maximum number of the owner's announcements that wait for the follower. The follower never waits for a watcher.
 pub(crate) const ANNOUNCEMENTS_MAX: usize = 256;
 
-/// Answers from other terminals whose question is not shown as closed yet.
+/// Maximum number of remembered answers from other terminals. A new answer displaces the oldest.
 const ANSWERS_MAX: usize = 64;
 
-/// A session, as its watchers see it.
+/// A session and its watchers.
 #[derive(Debug)]
 pub(crate) struct WatchedSession {
     session: Session,
-    /// True if no terminal announces stops and receipts: then the session's own events tell of them.
+    /// True if no terminal announces stops and receipts. Then watchers receive them from the session's own events.
     is_of_client: bool,
     state: Mutex<WatchState>,
     answered: Mutex<VecDeque<(QuestionId, String)>>,
@@ -43,9 +43,10 @@ pub(crate) struct WatchedSession {
 #[derive(Debug)]
 struct WatchState {
     picture: TurnPicture,
-    /// Time of the last record, at first of the opening.
+    /// Time of the last record. Before the first record, the time when the session was opened.
     active_at: Instant,
-    /// `None` without watchers: most sessions of a server have none, and the channel takes its memory at once.
+    /// `None` if there are no watchers. Most sessions of a server have none, and a channel allocates all its memory at
+    /// once.
     tx: Option<broadcast::Sender<Arc<WatchEvent>>>,
     is_closed: bool,
 }
@@ -54,7 +55,7 @@ struct WatchState {
 #[derive(Debug)]
 pub(crate) enum Announcement {
     Tell(WatchEvent),
-    /// Nothing follows.
+    /// The terminal sends no further announcements.
     Finish,
 }
 
@@ -73,7 +74,7 @@ impl WatchedSession {
         }
     }
 
-    /// The state of the running turn, and what follows; `None`: the session is closed.
+    /// Returns the state of the running turn, and a receiver of the later events; `None` if the session is closed.
     pub(crate) fn attach(&self) -> Option<(Vec<WatchEvent>, broadcast::Receiver<Arc<WatchEvent>>)> {
         let mut state = self.state.lock();
         if state.is_closed {
@@ -84,7 +85,7 @@ impl WatchedSession {
             .get_or_insert_with(|| broadcast::channel(EVENTS_KEPT_MAX).0);
         let rx = tx.subscribe();
         let mut events = state.picture.events(Instant::now());
-        // A question that opens now may come twice: its id is the same.
+        // A question that opens now may arrive twice, with the same id.
         let questions = self.session.questions().into_iter();
         events.extend(questions.map(|open| self.asked(&state.picture, open)));
         Some((events, rx))
@@ -106,7 +107,7 @@ impl WatchedSession {
         ids.map(|id| state.picture.age(id, now)).collect()
     }
 
-    /// Remembers who answers a question, until it is shown as closed.
+    /// Remembers the answerer of a question, until [`ANSWERS_MAX`] later answers displace it.
     pub(crate) fn answering(&self, id: QuestionId, by: String) {
         let mut answered = self.answered.lock();
         if answered.len() == ANSWERS_MAX {
@@ -115,7 +116,7 @@ impl WatchedSession {
         answered.push_back((id, by));
     }
 
-    /// Forgets it: another answer was first.
+    /// Forgets this answerer because another answer was first.
     pub(crate) fn not_answered(&self, id: &QuestionId, by: &str) {
         let mut answered = self.answered.lock();
         answered.retain(|(known, who)| known != id || who != by);
@@ -128,10 +129,10 @@ impl WatchedSession {
         Some(answered.find(|(known, _)| known == id)?.1.clone())
     }
 
-    /// Follows the session until its terminal has said its last word, or the session of a client is closed.
+    /// Follows the session until its terminal finishes its announcements, or until a client's session is closed.
     ///
     /// # Cancel safety
-    /// Dropping the future ends the watch of everybody.
+    /// After the future is dropped, watchers receive no further events.
     pub(crate) async fn follow(
         &self,
         mut events: LiveEvents,
@@ -147,7 +148,7 @@ impl WatchedSession {
                     None => is_open = false,
                 },
                 announcement = announcements.recv() => {
-                    // What the owner had seen before is shown before.
+                    // Sends the events that precede the announcement first.
                     while let Some(event) = events.try_next() {
                         self.event(&event);
                     }
@@ -241,7 +242,7 @@ fn receipt_of(record: &SessionRecord) -> Option<WatchEvent> {
     Some(WatchEvent::Receipt { receipt })
 }
 
-/// A record that no other event tells of.
+/// The event for a record that no other event reports.
 fn told_by_record_alone(record: &Arc<SessionRecord>, of_message: bool) -> Option<WatchEvent> {
     use SessionRecord::{BackgroundEnded, Compacted, TurnStopped};
     let is_told = match **record {
