@@ -46,7 +46,7 @@ impl Announcer {
         self.tell(WatchEvent::Receipt { receipt });
     }
 
-    /// Reports that a stop has begun, which uses force at this time. Sends nothing if the stop never uses force.
+    /// Reports that a stop has begun, which uses force at this time. Sends nothing if `force_at` is `None`.
     pub fn stopping(&self, force_at: Option<Instant>) {
         let left = force_at.map(|at| at.saturating_duration_since(Instant::now()));
         if let Some(left) = left {

@@ -1,28 +1,28 @@
-//! A call to a person who looks elsewhere: something has ended, or waits for an answer.
+//! Notifies a person who looks at another window: work has ended, or waits for an answer.
 
 use super::text::escape;
 
-/// Text for a person, as a terminal can give it.
+/// A notification for a person, as a terminal can show it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttentionCall {
     /// The text. It is escaped before it is shown.
     pub text: String,
-    /// Way in which the terminal calls.
+    /// Method of the notification.
     pub way: AttentionWay,
 }
 
-/// Way in which a terminal calls a person.
+/// Method by which a terminal notifies a person.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum AttentionWay {
     /// The bell, which every terminal has.
     #[default]
     Bell,
-    /// A notification of the desktop: the sequence OSC 9, first of iTerm2.
+    /// A desktop notification: the sequence OSC 9, introduced by iTerm2.
     Notification,
 }
 
 impl AttentionWay {
-    /// The way of a terminal with these variables: only those that are known to take OSC 9 get it.
+    /// The method of a terminal with these variables. Only terminals that are known to support OSC 9 get it.
     pub(super) fn of(program: &str, term: &str, in_tmux: bool) -> Self {
         let takes_osc = matches!(program, "iTerm.app" | "WezTerm" | "ghostty")
             || matches!(term, "xterm-kitty" | "xterm-ghostty" | "foot");

@@ -1,4 +1,4 @@
-//! The terminal that a person sits at.
+//! The terminal that a person uses.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Read as _, Write as _};
@@ -18,15 +18,16 @@ const BACKGROUND_POLL: Timespec = Timespec {
     tv_nsec: 200_000_000,
 };
 
-/// A terminal, opened for this alone: that it does not block is seen by nobody else who has it open.
+/// A terminal with its own open file description, so that its non-blocking mode does not affect other users of the
+/// terminal.
 #[derive(Debug)]
 pub struct TerminalDevice {
     file: File,
 }
 
 impl TerminalDevice {
-    /// The terminal of this process, if a person is probably there: standard input or standard error is a terminal.
-    /// A process whose streams are all redirected is run by a program, even where it still has a terminal.
+    /// The terminal of this process, if a person probably uses it: standard input or standard error is a terminal. A
+    /// process whose streams are all redirected is run by a program, even if it still has a terminal.
     pub fn of_process() -> Option<Self> {
         let (stdin, stderr) = (io::stdin().is_terminal(), io::stderr().is_terminal());
         if !stdin && !stderr {
@@ -34,7 +35,7 @@ impl TerminalDevice {
         }
         let controlling = Self::open(Path::new("/dev/tty")).ok();
         controlling.or_else(|| {
-            // No controlling terminal, as in some containers: then the one that both streams are.
+            // Without a controlling terminal, as in some containers, uses the terminal of both streams.
             let name = (stdin && stderr).then(|| ttyname(io::stdin(), Vec::new()).ok())??;
             Self::open(Path::new(std::ffi::OsStr::from_bytes(name.to_bytes()))).ok()
         })
@@ -58,23 +59,23 @@ impl TerminalDevice {
         }
     }
 
-    /// The same terminal, to write to.
+    /// Another file of the same terminal, for output.
     pub(super) fn to_file(&self) -> Option<File> {
         self.file.try_clone().ok()
     }
 
-    /// True if the person would answer a read; in the background a signal would stop the process instead.
+    /// True if a person would answer a read. In the background, a signal would stop the process instead.
     pub(super) fn is_foreground(&self) -> bool {
         match tcgetpgrp(&self.file) {
-            // nix: rustix cannot express the group 0 of a process whose group is outside of its pid namespace.
+            // nix: rustix cannot represent the group 0 of a process whose group is outside its PID namespace.
             Ok(foreground) => foreground.as_raw_pid() == nix::unistd::getpgrp().as_raw(),
-            // Not the controlling terminal: there is no background.
+            // The terminal is not the controlling terminal, so there is no background.
             Err(_) => true,
         }
     }
 
-    /// Waits until something is typed, or `wake` can be read. Returns true if something is typed; in the background it
-    /// does not look, because the text may be for another process.
+    /// Waits until text is typed, or `wake` can be read. Returns true if text is typed. Does not check for text in the
+    /// background, because the text may be for another process.
     pub(super) fn wait_typed(&self, wake: &UnixStream) -> bool {
         let is_foreground = self.is_foreground();
         let mut fds = [
@@ -89,18 +90,18 @@ impl TerminalDevice {
         is_foreground && ready.is_ok() && !fds[1].revents().is_empty()
     }
 
-    /// Discards typed text that nobody has read.
+    /// Discards typed text that no process has read.
     pub(super) fn forget_typed(&self) {
-        // A terminal that is gone answers the question itself.
+        // Fails only if the terminal is gone, which the next read reports.
         let _gone = tcflush(&self.file, QueueSelector::IFlush);
     }
 
-    /// Writes what there is room for; never waits.
+    /// Writes as many bytes as have room. Never waits.
     pub(super) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         (&self.file).write(bytes)
     }
 
-    /// Reads what is there; never waits.
+    /// Reads the available bytes. Never waits.
     pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         (&self.file).read(buffer)
     }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use allstop_core::counted::counted;
 
-/// A duration in its two largest units, such as `1 min 05 s`. Seconds have one decimal.
+/// Formats a duration in its two largest units, such as `1 min 05 s`. Seconds below a minute have one decimal, and a
+/// duration of a day or more has only days.
 pub fn duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {

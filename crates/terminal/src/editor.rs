@@ -1,7 +1,7 @@
-//! The line that is being typed, and the way back to earlier ones.
+//! The line that a person edits.
 //!
-//! Editing is rustyline's `LineBuffer`. Its own loop is not used: it writes to the terminal itself, and prints only
-//! whole lines above the prompt, where here an answer streams in letters and one thread alone writes.
+//! Editing uses rustyline's `LineBuffer`, but not rustyline's own loop. That loop writes to the terminal itself, and
+//! prints only whole lines above the prompt. Here an answer streams in letters, and only one thread writes.
 
 use rustyline::At;
 use rustyline::Word;
@@ -9,8 +9,8 @@ use rustyline::line_buffer::{ChangeListener, DeleteListener, Direction, LineBuff
 
 use super::keys::Key;
 
-/// The longest text that can be typed or pasted at once: a long source file. More belongs into a file that the model
-/// is told to read.
+/// Maximum bytes of text that can be typed or pasted at once; a long source file. A longer text belongs in a file that
+/// the model reads.
 const TEXT_BYTES_MAX: usize = 1024 * 1024;
 
 /// Result of a key.
@@ -20,7 +20,7 @@ pub enum EditResult {
     Edited,
     /// Enter: the text was submitted.
     Submitted(String),
-    /// Ctrl-D with nothing typed.
+    /// Ctrl-D on an empty line.
     EndOfInput,
     /// Up, past the first line of the text.
     Back,
@@ -28,18 +28,18 @@ pub enum EditResult {
     Forward,
     /// A search for an earlier line begins.
     Search,
-    /// There is no room for so much.
+    /// The text has no room.
     TooLong,
 }
 
-/// The line that is being typed.
+/// The line that a person edits.
 #[derive(Debug)]
 pub struct LineEditor {
     buffer: LineBuffer,
     killed: String,
 }
 
-/// Nobody listens: there is no undo of keys.
+/// Ignores all changes, because there is no undo of keys.
 struct NoListener;
 
 impl DeleteListener for NoListener {
@@ -52,7 +52,7 @@ impl ChangeListener for NoListener {
     fn replace(&mut self, _idx: usize, _old: &str, _new: &str) {}
 }
 
-/// Keeps what is deleted, to be put in again.
+/// Keeps deleted text, to be inserted again.
 struct KillBuffer<'a>(&'a mut String);
 
 impl DeleteListener for KillBuffer<'_> {
@@ -81,14 +81,14 @@ impl LineEditor {
         self.buffer.pos()
     }
 
-    /// Puts another text in its place, and gives the old one.
+    /// Replaces the text, and returns the old one.
     pub fn replace(&mut self, text: &str) -> String {
         let old = self.text().to_owned();
         self.buffer.update(text, text.len(), &mut NoListener);
         old
     }
 
-    /// A key was pressed.
+    /// Handles a key.
     pub fn press(&mut self, key: Key) -> EditResult {
         let buffer = &mut self.buffer;
         let mut kill = KillBuffer(&mut self.killed);
@@ -145,7 +145,7 @@ impl LineEditor {
         EditResult::Edited
     }
 
-    /// The same letter in the line above, in bytes.
+    /// Position of the same letter in the line above, in bytes.
     fn line_above(&self) -> Option<usize> {
         let (before, _) = self.text().split_at(self.cursor());
         let (above, line) = before.rsplit_once('\n')?;
@@ -153,7 +153,7 @@ impl LineEditor {
         Some(above.len() - shown.len() + bytes_of(shown, line.chars().count()))
     }
 
-    /// The same letter in the line below, in bytes.
+    /// Position of the same letter in the line below, in bytes.
     fn line_below(&self) -> Option<usize> {
         let (before, after) = self.text().split_at(self.cursor());
         let (_, line) = before.rsplit_once('\n').unwrap_or(("", before));
@@ -163,14 +163,14 @@ impl LineEditor {
     }
 }
 
-/// The bytes of so many letters, or of all.
+/// Byte length of the first `letters` letters, or of the whole text.
 fn bytes_of(text: &str, letters: usize) -> usize {
     text.char_indices()
         .nth(letters)
         .map_or(text.len(), |(at, _)| at)
 }
 
-/// Drops the result: a cursor that has not moved changes nothing.
+/// Ignores the result, because a cursor that has not moved changes nothing.
 fn drop_moved(_moved: bool) {}
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! History of typed lines, in a file beside the store.
+//! History of typed lines, in a file next to the store.
 //!
-//! The file is read before the chat begins and written by a separate thread, so a disk that hangs does not block typing.
+//! The file is read before the chat begins and written by a separate thread, so a blocked disk does not block typing.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -10,22 +10,23 @@ use rustyline::history::{FileHistory, History as _, SearchDirection};
 
 use super::history_search::HistoryMatch;
 
-/// Lines that are kept: some weeks of work, in a file that loads at once.
+/// Maximum number of kept lines: some weeks of work, in a file that loads at once.
 const LINES_MAX: usize = 1_000;
-/// A line that is longer is not kept: nobody goes back to a pasted file.
+/// Maximum bytes of a kept line. People do not go back to a pasted file.
 const LINE_BYTES_MAX: usize = 16 * 1024;
 
-/// Lines that may wait to be written: more than anybody types while a disk is busy. What comes then is not kept.
+/// Maximum number of lines that wait to be written; more than a person types while a disk is busy. Further lines are
+/// not kept in the file.
 const WAITING_MAX: usize = 64;
 
 /// History of typed lines.
 pub struct InputHistory {
     lines: FileHistory,
-    /// To the thread that writes them.
+    /// Sends lines to the thread that writes them; `None` if the history is only in memory.
     writer: Option<SyncSender<String>>,
-    /// Number of the line that is shown; `None`: the draft.
+    /// Number of the shown line; `None` if the draft is shown.
     at: Option<usize>,
-    /// The text that was being typed when the way back began.
+    /// The text on the line before the person went back in the history.
     draft: String,
 }
 
@@ -37,7 +38,7 @@ impl std::fmt::Debug for InputHistory {
     }
 }
 
-/// File of the history, as it was read, and the lines that are to be appended.
+/// File of the history as it was read, and the lines to be appended.
 pub struct HistoryFile {
     path: PathBuf,
     lines: FileHistory,
@@ -53,10 +54,10 @@ impl std::fmt::Debug for HistoryFile {
 }
 
 impl HistoryFile {
-    /// Appends lines until nobody types any more. Blocks as the disk does.
+    /// Appends lines until the [`InputHistory`] is dropped. Blocks while the disk blocks.
     pub fn write(mut self) {
         while let Ok(line) = self.waiting.recv() {
-            // With private permissions: what people say to a model is nobody else's.
+            // The file has private permissions, because lines to a model are private.
             if self.lines.add(&line).unwrap_or(false)
                 && let Err(error) = self.lines.append(&self.path)
             {
@@ -80,7 +81,8 @@ fn read(file: Option<&Path>) -> FileHistory {
 }
 
 impl InputHistory {
-    /// The history that this file holds, if it can be read, and what appends to it. Blocks as the disk does.
+    /// Loads the history from this file, if the file can be read. Also returns the value that appends to the file.
+    /// Blocks while the disk blocks.
     pub fn load(file: PathBuf) -> (Self, HistoryFile) {
         let (writer, waiting) = sync_channel(WAITING_MAX);
         let past = Self {
@@ -96,7 +98,7 @@ impl InputHistory {
         (past, written)
     }
 
-    /// The history from now on, kept nowhere else.
+    /// Creates an empty history in memory only.
     pub fn in_memory() -> Self {
         Self {
             lines: read(None),
@@ -106,19 +108,19 @@ impl InputHistory {
         }
     }
 
-    /// A line was sent: it is the last of the past.
+    /// Adds a sent line as the newest of the history.
     pub fn add(&mut self, line: &str) {
         self.at = None;
         if line.len() > LINE_BYTES_MAX || !self.lines.add(line).unwrap_or(false) {
             return;
         }
         if let Some(writer) = &self.writer {
-            // Full: the disk hangs, and the line is not kept.
+            // A full channel means that the disk is blocked. Then the file does not keep the line.
             drop(writer.try_send(line.to_owned()));
         }
     }
 
-    /// The line before; the one that is being typed now comes back at the end of the way.
+    /// Goes back to the previous line; `None` if there is none. Keeps `typed` as the draft when it leaves the draft.
     pub fn back(&mut self, typed: &str) -> Option<String> {
         let next = match self.at {
             None => {
@@ -131,7 +133,7 @@ impl InputHistory {
         self.line(next)
     }
 
-    /// The line after.
+    /// Goes forward to the next line or to the draft; `None` if the draft is shown.
     pub fn forward(&mut self) -> Option<String> {
         let next = self.at? + 1;
         if next < self.lines.len() {
@@ -142,7 +144,7 @@ impl InputHistory {
         Some(std::mem::take(&mut self.draft))
     }
 
-    /// The newest line up to this one that contains the query.
+    /// Finds the newest line up to `from` that contains the query.
     pub fn find(&self, query: &str, from: Option<usize>) -> Option<HistoryMatch> {
         let last = self.lines.len().checked_sub(1)?;
         let from = from.unwrap_or(last);

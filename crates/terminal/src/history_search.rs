@@ -1,9 +1,9 @@
-//! Ctrl-R: a search for an earlier line by its text.
+//! Ctrl-R: searches for an earlier line by its text.
 
 use super::history::InputHistory;
 use super::keys::Key;
 
-/// A search through what was typed before, newest first.
+/// A search through earlier lines, newest first.
 #[derive(Debug, Default)]
 pub struct HistorySearch {
     query: String,
@@ -13,11 +13,11 @@ pub struct HistorySearch {
 /// A line that contains the search text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HistoryMatch {
-    /// Its number in the history.
+    /// Number of the line in the history.
     pub index: usize,
     /// The line.
     pub line: String,
-    /// Place of the match in the line, in bytes.
+    /// Position of the match in the line, in bytes.
     pub at: usize,
 }
 
@@ -26,30 +26,30 @@ pub struct HistoryMatch {
 pub enum SearchStep {
     /// The search continues.
     GoesOn,
-    /// Cancelled: the draft is on the line again.
+    /// The search is cancelled, and the draft is on the line again.
     GivenUp,
-    /// The key edits this line; without a line, the draft.
+    /// The search has ended, and the key edits the found line. `None` if the key edits the draft.
     Over(Option<String>),
 }
 
 impl HistorySearch {
-    /// The text that is looked for.
+    /// The search text.
     pub fn query(&self) -> &str {
         &self.query
     }
 
-    /// The line that was found, and where the cursor is in it.
+    /// The found line, and the position of the cursor in it. An empty line if none was found.
     pub fn shown(&self) -> (&str, usize) {
         let found = self.found.as_ref();
         found.map_or(("", 0), |found| (&found.line, found.at))
     }
 
-    /// A key was pressed.
+    /// Handles a key.
     pub fn press(&mut self, key: &Key, history: &InputHistory) -> SearchStep {
         match key {
             Key::Letter(c) => {
                 self.query.push(*c);
-                // What is shown may contain more of it, too.
+                // The shown line may also contain the longer query.
                 self.look(history, self.index());
             }
             Key::Paste(text) => {
@@ -60,7 +60,7 @@ impl HistorySearch {
                 self.query.pop();
                 self.look(history, None);
             }
-            // Where there is no older one, the last that was found stays.
+            // If there is no older line, the last match stays.
             Key::Search if self.index() == Some(0) => {}
             Key::Search => {
                 let older = self.index().map(|index| index - 1);

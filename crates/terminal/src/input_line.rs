@@ -1,33 +1,33 @@
-//! The line that a person types into: how it looks in so many columns.
+//! The line that a person types into, and its layout in the columns of a terminal.
 
 use allstop_core::terminal_text::is_unsafe;
 use unicode_width::UnicodeWidthStr as _;
 
 use super::text::{Style, Styled, TextRole, widest};
 
-/// Rows of typed text that are shown at once; of more, those around the cursor.
+/// Maximum rows of typed text that are shown at once: the rows around the cursor.
 const ROWS_MAX: usize = 10;
-/// Columns that typed text gets at least beside its sign.
+/// Minimum columns of typed text next to its sign.
 const TEXT_COLUMNS_MIN: usize = 10;
 
-/// The line that a person types into, and what stands right above it.
+/// The line that a person types into, and the lines directly above it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InputLine {
-    /// Lines above it that belong to it, each cut to the width, and as many as have room.
+    /// Lines above the input that belong to it. Each is cut to the width, and only as many are shown as have room.
     pub above: Vec<Styled>,
-    /// The sign in front of it.
+    /// The sign in front of the text.
     pub prefix: Styled,
-    /// Typed text; may have several lines.
+    /// Typed text. It may have several lines.
     pub text: String,
-    /// Place of the cursor in the text, in bytes.
+    /// Position of the cursor in the text, in bytes.
     pub cursor: usize,
     /// Colours and symbols.
     pub style: Style,
-    /// The terminal shows typed text by itself: only the prefix is written, and nothing is drawn again.
+    /// True if the terminal itself shows typed text. Then only the prefix is written, and nothing is redrawn.
     pub is_echoed: bool,
 }
 
-/// It, drawn.
+/// The drawn input line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct DrawnInput {
     pub(super) rows: Vec<String>,
@@ -37,7 +37,7 @@ pub(super) struct DrawnInput {
 
 impl InputLine {
     pub(super) fn draw(&self, columns: usize, screen_rows: usize) -> DrawnInput {
-        // The last column stays free: some terminals wrap as soon as it is written.
+        // The last column stays free, because some terminals wrap as soon as it is written.
         let room = columns.saturating_sub(1).max(2);
         let (head, prefix) = self.head(room);
         let indent = prefix.widest();
@@ -46,7 +46,7 @@ impl InputLine {
         let mut cursor = None;
         for (at, c) in self.text.char_indices() {
             let shown = shown(c);
-            // A row fits on every terminal; where they differ, the cursor stands where most have it.
+            // A row fits on every terminal. If terminals disagree, the cursor has its position on most of them.
             let width = widest(shown);
             let breaks = c != '\n' && column > indent && column + width > room;
             if breaks {
@@ -97,12 +97,12 @@ impl InputLine {
         }
     }
 
-    /// The sign in front of the text; a long one stands in separate rows.
+    /// Splits off the words of a long prefix, which are shown in separate rows above the text.
     fn head(&self, room: usize) -> (Vec<Styled>, Styled) {
         if self.prefix.widest() + TEXT_COLUMNS_MIN.min(room / 2) <= room {
             return (Vec::new(), self.prefix.clone());
         }
-        // The sign at its end stays with the text.
+        // The sign at the end of the prefix stays with the text.
         let (words, sign) = match self.prefix.as_str().trim_end().rsplit_once(' ') {
             Some((words, sign)) if sign.chars().count() == 1 && room > TEXT_COLUMNS_MIN => {
                 (Styled::text(words), Styled::text(&format!("{sign} ")))
@@ -115,13 +115,13 @@ impl InputLine {
     }
 }
 
-/// The end of the last row.
+/// Row and column of the end of the last row.
 fn end_of(rows: &[String]) -> (usize, usize) {
     let last = rows.last().map_or(0, |row| row.width());
     (rows.len().saturating_sub(1), last)
 }
 
-/// A letter as it may stand on a terminal: what was pasted can hold anything.
+/// A letter that is safe for a terminal, because pasted text can contain any letter.
 fn shown(c: char) -> char {
     match c {
         '\t' => ' ',
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!((long.cursor_row, long.cursor_column), (2, 3));
     }
 
-    /// A row that the terminal breaks once more is one too many to take away.
+    /// If the terminal broke a row again, erasing the rows would leave one of them.
     #[test]
     fn no_row_is_wider_than_the_terminal() {
         let mut entry = InputLine {

@@ -1,4 +1,4 @@
-//! Ctrl-Z and `fg`: this process is suspended like any other, after it has shown a last line.
+//! Ctrl-Z and `fg`: suspends this process after it has shown a last line.
 
 use std::io;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::queue::OutputQueue;
 use super::queue_state::OutputPriority;
 use super::text::{Style, TextRole, styled};
 
-/// Time that the terminal may take to show the line: what takes longer is shown after `fg`.
+/// Maximum wait for the terminal to show the line. After that time, the line appears after `fg`.
 const SAID_MAX: Duration = Duration::from_millis(100);
 
 /// A change of the terminal that concerns this process.
@@ -20,11 +20,12 @@ pub enum JobChange {
     Suspend,
     /// The process was resumed, in the foreground or in the background.
     Resumed,
-    /// The window has another size.
+    /// The size of the window has changed.
     Resized,
 }
 
-/// Signals of job control and of the window. From its making on, Ctrl-Z suspends nothing by itself.
+/// Signals of job control and of the window. After the creation of this value, Ctrl-Z does not suspend the process by
+/// itself.
 #[derive(Debug)]
 pub struct JobControl {
     suspend: tokio::signal::unix::Signal,
@@ -33,10 +34,10 @@ pub struct JobControl {
 }
 
 impl JobControl {
-    /// Takes the signals over.
+    /// Installs handlers for the signals.
     ///
     /// # Errors
-    /// If they cannot be listened for.
+    /// If a handler cannot be installed.
     pub fn install() -> io::Result<Self> {
         let of = |kind: Signal| signal(SignalKind::from_raw(kind.as_raw()));
         Ok(Self {
@@ -61,7 +62,7 @@ impl JobControl {
     }
 }
 
-/// Suspends this process, once `queue` has shown `text` and `before` is done. After [`JobChange::Resumed`],
+/// Suspends this process after `queue` has shown the text and `before` has returned. After [`JobChange::Resumed`],
 /// [`OutputQueue::show_region`] draws the live region again.
 ///
 /// The first process of a terminal is not suspended, because no shell could resume it.
@@ -70,7 +71,7 @@ pub fn suspend(
     text: impl FnOnce() -> String,
     before: impl FnOnce(),
 ) {
-    // The first process of a terminal has no shell that could bring it back. nix: see `TerminalDevice::is_foreground`.
+    // nix instead of rustix: see `TerminalDevice::is_foreground`.
     if nix::unistd::getsid(None) == Ok(nix::unistd::getpgrp()) {
         return;
     }

@@ -1,19 +1,19 @@
-//! From the bytes of a terminal to keys.
+//! Parses the bytes of a terminal into keys.
 
 use std::time::Duration;
 
 use vte::{Params, Parser, Perform};
 
-/// A key, or what is as good as one.
+/// A key, or an equivalent input such as a paste or a change of focus.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Key {
     /// A letter.
     Letter(char),
-    /// Several lines or one, as they were pasted.
+    /// Pasted text of one or more lines.
     Paste(String),
-    /// Enter: it is sent.
+    /// Enter, which sends the text.
     Enter,
-    /// Alt-Enter or Ctrl-J: a line more.
+    /// Alt-Enter or Ctrl-J, which adds a line.
     NewLine,
     /// Backspace.
     Backspace,
@@ -59,23 +59,24 @@ pub enum Key {
     Complete,
     /// Shift-Tab.
     NextMode,
-    /// The window is looked at.
+    /// The window has gained the focus.
     FocusGained,
-    /// Another window is looked at.
+    /// The window has lost the focus.
     FocusLost,
 }
 
 impl Key {
-    /// True if it ends a line, in a terminal that gives whole lines too.
+    /// True if the key ends a line, including on a terminal that returns whole lines.
     pub fn ends_line(&self) -> bool {
         matches!(self, Self::Enter | Self::NewLine)
     }
 }
 
-/// Time within which the parts of one sequence arrive, also over a slow connection. After it an Escape was a separate key.
+/// Time within which the parts of one sequence arrive, even over a slow connection. After that time, an Escape counts
+/// as a separate key.
 pub(super) const SEQUENCE_MAX: Duration = Duration::from_millis(100);
 
-/// Reads keys. A sequence may come in pieces, but not with a pause between them.
+/// Parses keys. A sequence may arrive in pieces, but without a pause between them.
 #[derive(Default)]
 pub(super) struct KeyParser {
     parser: Parser,
@@ -85,11 +86,11 @@ pub(super) struct KeyParser {
 #[derive(Default)]
 struct ParserState {
     keys: Vec<Key>,
-    /// The text that is being pasted.
+    /// The text of the current paste.
     paste: Option<String>,
-    /// Escape came right before: the next key is one with Alt.
+    /// True if the last byte was an Escape, so the next key has Alt.
     escaped: bool,
-    /// A sequence has begun, and not ended.
+    /// True if a sequence has begun and not ended.
     in_sequence: bool,
 }
 
@@ -100,10 +101,10 @@ impl std::fmt::Debug for KeyParser {
 }
 
 impl KeyParser {
-    /// The keys that these bytes complete.
+    /// Returns the keys that these bytes complete.
     pub(super) fn read(&mut self, bytes: &[u8]) -> Vec<Key> {
         for byte in bytes {
-            // Not known to the parser: within a sequence it would carry the byte out and go on waiting.
+            // The parser does not know these keys. Within a sequence, it would execute the byte and continue to wait.
             let is_alt = self.state.escaped && matches!(byte, b'\r' | b'\n' | 0x7f | 0x08);
             self.state.escaped = *byte == 0x1b;
             self.state.in_sequence |= self.state.escaped;
@@ -120,12 +121,13 @@ impl KeyParser {
         std::mem::take(&mut self.state.keys)
     }
 
-    /// True if more may belong to what was read last, if it comes within [`SEQUENCE_MAX`].
+    /// True if the next bytes within [`SEQUENCE_MAX`] may belong to the last sequence.
     pub(super) fn is_in_sequence(&self) -> bool {
         self.state.in_sequence && self.state.paste.is_none()
     }
 
-    /// Nothing more has come within that time. What is pasted ends only with its mark.
+    /// Ends a sequence after [`SEQUENCE_MAX`] without further bytes. Returns the Escape key if the sequence is a single
+    /// Escape. A paste ends only with its mark.
     pub(super) fn end_sequence(&mut self) -> Option<Key> {
         if !self.is_in_sequence() {
             return None;

@@ -1,26 +1,29 @@
-//! A terminal for programs that run for long, print while they work, and have to stay responsive.
+//! A terminal for programs that run for a long time, print while they work, and must stay responsive.
 //!
-//! The crate is usable alone. It knows neither agents nor sessions; from `allstop-core` it takes the definition of the
-//! characters that must not reach a terminal.
+//! The crate is usable alone and does not depend on agents or sessions. It takes the definition of unsafe terminal
+//! characters from `allstop-core`.
 //!
 //! # The parts
 //!
-//! - **Output.** [`OutputStreams`] are standard output and standard error, each an [`OutputQueue`]: a bounded queue with a
-//!   writer thread. A push never waits. A reader that does not read costs at most the text that has no room
-//!   ([`OutputPriority`]), and [`OutputStreams::flush`] ends at a limit.
-//! - **Text.** A queue takes [`Styled`] text, JSON or an answer, and each of them is escaped on the way, so text from
-//!   outside cannot drive the terminal. The macro [`styled!`] joins pieces. [`Style`] has the colours and symbols that
+//! - **Output.** [`OutputStreams`] are standard output and standard error, each an [`OutputQueue`]: a bounded queue
+//!   with a writer thread. A push never waits. A reader that does not read loses at most the text that has no room
+//!   ([`OutputPriority`]), and [`OutputStreams::flush`] returns at a limit.
+//! - **Text.** A queue takes [`Styled`] text, JSON or an answer, and escapes each of them, so text from outside cannot
+//!   control the terminal. The macro [`styled!`] joins pieces. [`Style`] has the colours and symbols that
 //!   [`Environment`] found for a stream; [`TextRole`] and [`Symbol`] name their meaning. [`TextTable`] aligns columns.
-//! - **The live region** below the scrolling text. The writer thread draws it from the latest values: one [`RunningLine`]
-//!   for each piece of work, the [`InputLine`], the [`StatusLine`]. No frame can be lost, and none blocks its sender.
-//! - **Text that grows.** [`AnswerStream`] takes the pieces of a Markdown text. Complete blocks leave it as [`FlowPart`]s,
-//!   which the writer thread breaks into rows for the width of that moment ([`OutputQueue::flow`]); the open block is part
-//!   of the live region. [`OutputTail`] keeps the last lines of a program's output.
-//! - **Input.** [`InputReader`] holds a [`TerminalDevice`] and reads [`Key`]s; text typed while the terminal is not held
-//!   belongs to the shell. [`LineEditor`] edits a line, [`InputHistory`] and [`HistorySearch`] bring earlier ones back.
-//! - **Questions.** [`QuestionText`] shows a question page by page, [`QuestionQueue`] decides about each key, without I/O.
-//!   [`QuestionPrompt`] joins both where nothing else is typed, [`LinePrompt`] asks for a line.
-//! - **Ctrl-Z and `fg`.** [`JobControl`] and [`suspend`]. [`AttentionCall`] calls a person who looks elsewhere.
+//! - **The live region** below the scrolling text. The writer thread draws it from the latest values: one
+//!   [`RunningLine`] for each piece of work, the [`InputLine`] and the [`StatusLine`]. No frame can be lost, and no
+//!   frame blocks its sender.
+//! - **Growing text.** [`AnswerStream`] takes the pieces of a Markdown text, and returns complete blocks as
+//!   [`FlowPart`]s. The writer thread breaks them into rows for the current width ([`OutputQueue::flow`]). The
+//!   incomplete block is part of the live region. [`OutputTail`] keeps the last lines of a program's output.
+//! - **Input.** [`InputReader`] holds a [`TerminalDevice`] and reads [`Key`]s. Text typed while the terminal is not
+//!   held belongs to the shell. [`LineEditor`] edits a line; [`InputHistory`] and [`HistorySearch`] return earlier
+//!   lines.
+//! - **Questions.** [`QuestionText`] shows a question page by page, and [`QuestionQueue`] handles each key, without
+//!   I/O. [`QuestionPrompt`] combines both if a person types only answers. [`LinePrompt`] asks for a line.
+//! - **Ctrl-Z and `fg`.** [`JobControl`] and [`suspend`]. [`AttentionCall`] notifies a person who looks at another
+//!   window.
 //!
 //! # Example
 //!
@@ -36,7 +39,7 @@
 //! # fn main() -> std::io::Result<()> {
 //! let environment = Environment::read(|name| std::env::var_os(name));
 //! let output = OutputStreams::of_process()?;
-//! // The terminal that a person looks at, if there is one, shows what runs.
+//! // The terminal, if there is one, shows the running work.
 //! if let Some(terminal) = output.terminal() {
 //!     terminal.show_running(vec![RunningLine {
 //!         label: "cargo test".into(),

@@ -1,4 +1,4 @@
-//! Questions that are answered by a typed line, where nothing else is typed: before a session is open.
+//! Questions with a typed line as answer, for the time before a session is open, when a person types nothing else.
 
 use std::collections::VecDeque;
 
@@ -12,24 +12,24 @@ use super::queue_state::OutputPriority;
 use super::reader::{InputMode, InputReader};
 use super::text::{Environment, Style, Styled, styled};
 
-/// Columns by which the rest of a long line is further to the right.
+/// Indentation of the further rows of a long line, in columns.
 const HANGING_COLUMNS: usize = 2;
-/// Columns of text below which nothing is broken between words.
+/// Minimum columns of text for breaks between words.
 const TEXT_COLUMNS_MIN: usize = 10;
 
-/// Asks for lines. It holds the terminal while a question is open.
+/// Asks for lines. The prompt holds the terminal while a question is open.
 #[derive(Debug)]
 pub struct LinePrompt {
     queue: OutputQueue,
     style: Style,
     mode: InputMode,
     reader: InputReader,
-    /// Keys behind an answer.
+    /// Keys that were typed after an answer.
     keys: VecDeque<Key>,
 }
 
 impl LinePrompt {
-    /// The prompt at the terminal of this process; `None` if nobody can answer there.
+    /// The prompt at the terminal of this process; `None` if no person can answer there.
     pub fn of_process(output: &OutputStreams, environment: &Environment) -> Option<Self> {
         let device = TerminalDevice::of_process().filter(TerminalDevice::is_foreground)?;
         let queue = match output.terminal() {
@@ -51,7 +51,7 @@ impl LinePrompt {
         self.style
     }
 
-    /// Shows lines. Those that are too long are broken between words.
+    /// Shows lines. Long lines are broken between words.
     pub fn show(&self, lines: impl Into<Styled>) {
         let columns = self.queue.columns().unwrap_or(usize::MAX);
         let mut shown = Styled::default();
@@ -61,17 +61,18 @@ impl LinePrompt {
         self.queue.lines(shown, OutputPriority::Must);
     }
 
-    /// Takes the terminal for a question. Call it before the question is shown: text typed before is no answer.
+    /// Takes the terminal for a question. Call this before the question is shown, because text typed before is not an
+    /// answer.
     pub fn begin(&mut self) {
         self.keys.clear();
         self.reader.take_afresh();
     }
 
-    /// Asks for a line; `None` if the terminal is gone, or at Ctrl-D. After a line that is no answer, ask once more: what was
-    /// typed behind that line counts.
+    /// Asks for a line; `None` if the terminal is gone, or at Ctrl-D. After an invalid line, call this method again:
+    /// text typed after that line counts.
     ///
     /// # Cancel safety
-    /// Dropping the future loses what was typed. Dropping the prompt gives the terminal back.
+    /// Dropping the future loses the typed text. Dropping the prompt gives the terminal back.
     pub async fn ask(&mut self, prefix: Styled) -> Option<String> {
         self.reader.take();
         let mut line = LineEditor::default();
@@ -99,7 +100,7 @@ impl LinePrompt {
         self.queue.show_input_line(None);
         self.reader.release();
         if let (Some(answer), InputMode::Keys { .. }) = (&answer, self.mode) {
-            // The line that was typed into is gone from the screen.
+            // The input line is gone from the screen, so the answer is shown again.
             let mut said = prefix;
             said.push(answer.as_str());
             self.show(said);
@@ -115,12 +116,12 @@ impl LinePrompt {
     }
 }
 
-/// Adds a line in rows of so many columns; those behind the first are further to the right.
+/// Adds a line in rows of at most `columns` columns. Rows after the first are indented further.
 fn push_wrapped(shown: &mut Styled, line: &Styled, columns: usize) {
     let text = line.as_str();
     let indent = text.len() - text.trim_start_matches(' ').len();
     let room = columns.saturating_sub(indent + HANGING_COLUMNS);
-    // Breaking joins blanks, and a command is shown as it is.
+    // A line with several blanks in sequence is not broken: breaks join blanks, but a command must stay unchanged.
     let has_gaps = text.trim_start_matches(' ').contains("  ");
     if line.width() <= columns || room < TEXT_COLUMNS_MIN || has_gaps {
         shown.push_line(line);

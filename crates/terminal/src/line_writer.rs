@@ -1,11 +1,11 @@
-//! Queue access for code that writes to an `io::Write`.
+//! Gives code that writes to an `io::Write` access to a queue.
 
 use std::io;
 
 use super::queue::OutputQueue;
 use super::queue_state::OutputPriority;
 
-/// Pushes whole lines into a queue; a rest without an end of line is pushed at the end.
+/// Pushes whole lines into a queue. A last line without a line end is pushed on flush and on drop.
 #[derive(Debug)]
 pub struct LineWriter {
     queue: OutputQueue,
@@ -44,7 +44,7 @@ impl io::Write for LineWriter {
 
 impl Drop for LineWriter {
     fn drop(&mut self) {
-        // It cannot fail: pushing never does.
+        // Cannot fail, because a push never fails.
         drop(io::Write::flush(self));
     }
 }

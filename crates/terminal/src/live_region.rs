@@ -1,7 +1,8 @@
-//! The lines at the bottom of a terminal that change: one for each piece of running work.
+//! The changing lines at the bottom of a terminal: one for each piece of running work.
 //!
-//! They are drawn by the queue's own thread from the latest value, so that a terminal that does not take them blocks
-//! nobody, and no frame can be lost between two others. (A progress library draws from whichever thread moves it.)
+//! The queue's own thread draws them from the latest value. So a terminal that accepts no output blocks no other
+//! thread, and no frame between two others can be lost. (A progress library draws from the thread that reports the
+//! progress.)
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -14,12 +15,12 @@ use super::progress_bar::{RunningProgress, progress_bar};
 use super::status_line::StatusLine;
 use super::text::{Style, Styled, TextRole, styled};
 
-/// Interval between drawings of the lines that change: as often as a spinner needs to look alive.
+/// Interval between drawings of the changing lines; short enough for a smooth spinner.
 pub(super) const TICK: Duration = Duration::from_millis(100);
-/// Running lines drawn at most, with their output: more would push the text off a small terminal.
+/// Maximum number of running lines with their output. More lines would push the text off a small terminal.
 const LINES_MAX: usize = 8;
 
-/// Columns from which on a stop has room for its name, its time and the key that forces.
+/// Minimum columns for a stop with its name, its time and the key that forces it.
 const STOPPING_COLUMNS_MIN: usize = 56;
 
 /// A line for running work.
@@ -27,17 +28,17 @@ const STOPPING_COLUMNS_MIN: usize = 56;
 pub struct RunningLine {
     /// Name of the work, in one line.
     pub label: Styled,
-    /// Time that is shown behind it.
+    /// Time that is shown after the label.
     pub clock: RunningClock,
-    /// Its progress, shown below it.
+    /// Progress of the work, shown below the line.
     pub progress: Option<RunningProgress>,
-    /// The last lines of its output, shown below it.
+    /// The last lines of the work's output, shown below the line.
     pub tail: Vec<Styled>,
     /// Colours and symbols.
     pub style: Style,
 }
 
-/// Time of a running line.
+/// The time that a running line shows.
 #[derive(Debug, Clone, Copy)]
 pub enum RunningClock {
     /// Time since the work began.
@@ -46,20 +47,20 @@ pub enum RunningClock {
     ForceAt(Instant),
 }
 
-/// The region that is drawn at present.
+/// The region that is currently drawn.
 #[derive(Debug, Default)]
 pub(super) struct LiveRegion {
     frame: RegionFrame,
-    /// It stands below a line that is not ended.
+    /// True if the region is below an unended line.
     below_open_line: bool,
 }
 
 /// Rows that the region shows.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct RegionFrame {
-    /// Rows from the first to the last, each narrower than the terminal.
+    /// Rows from top to bottom, each narrower than the terminal.
     rows: Vec<RegionRow>,
-    /// Row and column of the cursor; none: it is below the last row.
+    /// Row and column of the cursor; `None` if the cursor is below the last row.
     cursor: Option<(usize, usize)>,
 }
 
@@ -72,14 +73,14 @@ struct RegionRow {
 /// Parts of a frame.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RegionParts<'a> {
-    /// Text that is not complete.
+    /// The incomplete text.
     pub(super) open: Option<&'a dyn OpenText>,
     pub(super) running: &'a [RunningLine],
     pub(super) input_line: Option<&'a InputLine>,
     pub(super) status: Option<&'a StatusLine>,
 }
 
-/// A terminal, as far as drawing depends on it.
+/// The properties of a terminal that drawing depends on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RegionTerminal {
     pub(super) columns: usize,
@@ -87,22 +88,22 @@ pub(super) struct RegionTerminal {
     pub(super) narrowing: Narrowing,
 }
 
-/// Place of the cursor after the region was taken off the terminal.
+/// Place of the cursor after the region was erased.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum CursorPlace {
-    /// The place of the region before.
+    /// At the former start of the region.
     Region,
-    /// At the beginning of a row that is not ended: what stood there has to be written again.
+    /// At the beginning of an unended row, whose text must be written again.
     OpenRow,
-    /// Below such a row, which stays as it is.
+    /// Below an unended row, which stays unchanged.
     BelowOpenRow,
 }
 
 impl LiveRegion {
-    /// Takes it off a terminal. `is_one_row`: the line that is not ended still is one row.
+    /// Erases the region. `is_one_row` is true if the unended line still is one row.
     ///
-    /// In a terminal that breaks lines anew the rows may be more by now. One that does not say how it behaves is taken
-    /// for one that does not: what stands above the region is safe.
+    /// A terminal that reflows lines may show more rows by now. A terminal with unknown behaviour counts as one that
+    /// does not reflow, so the text above the region is safe.
     pub(super) fn erase(
         &mut self,
         terminal: RegionTerminal,
@@ -127,7 +128,7 @@ impl LiveRegion {
         erased
     }
 
-    /// Draws a frame at the cursor, where no region is. `is_line_open`: the cursor stands behind text.
+    /// Draws a frame at the cursor, where no region is. `is_line_open` is true if the cursor is after text.
     pub(super) fn draw(&mut self, frame: RegionFrame, is_line_open: bool, to: &mut String) {
         if is_line_open {
             to.push('\n');
@@ -137,13 +138,14 @@ impl LiveRegion {
         self.frame = frame;
     }
 
-    /// Draws a frame over this one, on a terminal that still has its size: only from the first row that differs.
+    /// Draws a frame over the current one, on a terminal with an unchanged size. Draws only from the first row that
+    /// differs.
     pub(super) fn redraw(&mut self, frame: RegionFrame, to: &mut String) {
         let old = std::mem::take(&mut self.frame);
         if old != frame {
             let same = old.rows.iter().zip(&frame.rows);
             let same = same.take_while(|(old, new)| old == new).count();
-            // A row that is not there yet cannot be gone to, and the last one is drawn again to end there.
+            // The cursor cannot move to a row that does not exist yet. The last row is drawn again to end there.
             let last = old.rows.len().min(frame.rows.len()).saturating_sub(1);
             let first = same.min(last);
             let (row, _) = old.cursor_place();
@@ -185,7 +187,7 @@ impl RegionFrame {
                 .collect(),
             None => Vec::new(),
         };
-        // Of more, the last ones: the others appear when they are complete.
+        // Shows only the last rows if there is no room for all. The others appear when they are complete.
         let room = screen.saturating_sub(below.len() + 1);
         let rows = rows.split_off(rows.len().saturating_sub(room));
         let mut rows: Vec<_> = rows.iter().map(RegionRow::of).collect();
@@ -205,7 +207,7 @@ impl RegionFrame {
         self.cursor.unwrap_or((self.rows.len(), 0))
     }
 
-    /// Rows of the terminal between the first row and the cursor's.
+    /// Number of terminal rows between the first row of the region and the cursor's row.
     fn rows_above_cursor(&self, terminal: RegionTerminal) -> usize {
         let columns = terminal.columns.max(1);
         let (row, column) = self.cursor_place();
@@ -244,9 +246,9 @@ impl RegionFrame {
     }
 }
 
-/// Clears the cursor's row and everything below it. tmux moves the text to its history when the whole screen is cleared
-/// from its first column: then it would stand there a second time. The row below may be gone, if the window has fewer
-/// rows by now: the cursor stays in its row.
+/// Clears the cursor's row and everything below it. The sequence never clears the whole screen from its first column,
+/// because tmux would move the text to its history, where it would appear a second time. The cursor stays in its row,
+/// because the row below may be gone if the window has fewer rows by now.
 fn clear_from_here(to: &mut String) {
     to.push_str("\r\x1b[2K\x1b[C\x1b[J\r");
 }
@@ -275,7 +277,7 @@ fn add_running(
         len if len <= room => len,
         _ => room - 1,
     };
-    // Output is shown where every line of work has its place.
+    // Shows output only if every line of work has room.
     let mut room_for_output = room.saturating_sub(running.len());
     for line in running.iter().take(shown) {
         to.push(RegionRow::of(&line.draw(now, columns)));
@@ -315,7 +317,7 @@ impl RunningLine {
         let count = frames.chars().count().max(1);
         let at = (elapsed.as_millis() / TICK.as_millis()) as usize % count;
         let frame = frames.chars().nth(at).unwrap_or(' ');
-        // The last column stays free: some terminals wrap as soon as it is written.
+        // The last column stays free, because some terminals wrap as soon as it is written.
         let row = columns.saturating_sub(1);
         let time = styled![format_args!("  {time}")];
         let room = row.saturating_sub(time.widest() + 2);
@@ -324,7 +326,7 @@ impl RunningLine {
         styled![frame, " ", self.label.cut(room, mark), time].cut(row, mark)
     }
 
-    /// The time until force, with the key that forces where both have room beside a name.
+    /// Describes the time until force, and adds the key that forces if both have room next to a name.
     fn force_in_words(&self, left: Duration, columns: usize) -> String {
         if left.is_zero() {
             return "forcing".to_owned();

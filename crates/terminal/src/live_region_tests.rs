@@ -1,10 +1,10 @@
-//! The region on an emulator whose window changes.
+//! Tests the region on an emulator whose window changes.
 
 use super::*;
 
 const STYLE: Style = Style::new(false, true);
 
-/// The window loses the row of the status, so that the cursor stands in the last one: the row above it stays.
+/// The window loses the row of the status, so that the cursor is in the last row. The row above it stays.
 #[test]
 fn rows_above_stay_when_a_lower_window_cuts_the_status() {
     let terminal = |rows| RegionTerminal {
@@ -51,7 +51,8 @@ fn rows_above_stay_when_a_lower_window_cuts_the_status() {
     assert_eq!(show(&text, 4), "two\nthree\n> typed");
 }
 
-/// A row that wraps is two rows for the terminal and one for the region, which leaves one behind with each frame.
+/// A row that wraps is two rows for the terminal and one for the region, so each frame would leave one row on the
+/// screen.
 #[test]
 fn rows_of_work_are_narrower_than_every_window() {
     let now = Instant::now();

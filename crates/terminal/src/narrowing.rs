@@ -3,9 +3,9 @@
 /// Treatment of rows by a terminal that becomes narrower.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Narrowing {
-    /// It cuts them.
+    /// The terminal cuts the rows.
     #[default]
     Cuts,
-    /// It breaks them into more rows.
+    /// The terminal breaks the rows into more rows.
     Breaks,
 }

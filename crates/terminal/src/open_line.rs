@@ -1,26 +1,26 @@
-//! The row of the terminal that text was last written to and that is not ended.
+//! The last row of the terminal with text, if the row has no line end yet.
 //!
-//! While a person types below an answer that is still coming, the answer's last row is written again each time that
-//! more of it comes: no terminal says where its cursor was. So the text of that row has to be certain. Terminals
-//! differ in the width of emoji and of marks: a row with such letters is ended here, before any terminal would.
+//! If a person types below an answer that is still arriving, the answer's last row is written again with each new
+//! piece, because no terminal reports its former cursor position. So the text of that row must be certain. Terminals
+//! differ in the width of emoji and of marks. A row with such letters is ended here, before any terminal would wrap it.
 
 use super::text::{EMOJI_COLUMNS_MAX, is_doubtful, is_emoji, widest};
 
 /// Columns between tab stops.
 const TAB: usize = 8;
 
-/// The cursor's row, as far as it was written.
+/// The written part of the cursor's row.
 #[derive(Debug, Default)]
 pub(super) struct OpenLine {
     row: String,
     column: usize,
-    /// The columns of the terminal that it was written to; none: it was not followed.
+    /// The width of the terminal at the last write; 0 if the row is not tracked.
     columns: usize,
-    /// Terminals may disagree on its width.
+    /// True if terminals may disagree on the width of the row.
     is_doubtful: bool,
-    /// The terminal has broken the line before this row: another width makes other rows of it.
+    /// True if the terminal has wrapped the line before this row. Then another width changes the rows.
     is_wrapped: bool,
-    /// Within a control sequence, which takes no column.
+    /// True within a control sequence, which takes no column.
     in_sequence: bool,
 }
 
@@ -30,20 +30,20 @@ impl OpenLine {
         &self.row
     }
 
-    /// True if it still is one row where the terminal has so many columns by now. One that has changed its width may have
-    /// broken lines anew, and none says whether it does.
+    /// True if the text still is one row on a terminal that now has this width. A terminal may have reflowed its lines
+    /// after a change of width, and no terminal reports that.
     pub(super) fn is_one_row_of(&self, columns: usize) -> bool {
         self.columns == columns || (self.columns > 0 && !self.is_wrapped && self.column <= columns)
     }
 
-    /// The row was ended.
+    /// Forgets the row, because it has ended.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// Writes text for a terminal of so many columns, and follows it.
+    /// Writes text for a terminal of this width, and tracks the last row.
     pub(super) fn write(&mut self, text: &str, columns: usize, to: &mut String) {
-        // Only what comes after the last end of line can still be there.
+        // Only text after the last line end can still be on the row.
         let rest = match text.rfind('\n') {
             Some(at) => {
                 self.clear();
@@ -76,7 +76,7 @@ impl OpenLine {
             c => widest(c),
         };
         let is_doubtful = is_doubtful(c);
-        // More may be joined to an emoji, and comes later.
+        // A later piece may join further letters to an emoji.
         let begins_emoji = is_emoji(c) && !self.row.ends_with('\u{200d}');
         let room = if begins_emoji {
             EMOJI_COLUMNS_MAX.min(columns)
@@ -106,7 +106,7 @@ mod tests {
         written(pieces, columns).0
     }
 
-    /// The text of the row, and all that was written.
+    /// The text of the row, and all written output.
     fn written(pieces: &[&str], columns: usize) -> (String, String) {
         let mut line = OpenLine::default();
         let mut to = String::new();
@@ -118,7 +118,7 @@ mod tests {
 
     const FAMILY: &str = "👩\u{200d}👩\u{200d}👧\u{200d}👦";
 
-    /// Eight columns in the one terminal, and two in the other.
+    /// The family takes eight columns on one terminal, and two on another.
     #[test]
     fn a_row_with_emoji_is_ended_before_any_terminal_would() {
         let (row, to) = written(&["12345678", FAMILY, FAMILY, " more"], 20);

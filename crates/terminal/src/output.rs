@@ -1,12 +1,12 @@
-//! Standard output and standard error: nothing else in the process writes to them.
+//! Standard output and standard error. No other code in the process writes to them.
 //!
 //! Invariants:
-//! 1. Only a queue's own thread writes, so a reader that does not read blocks nobody else.
+//! 1. Only a queue's own thread writes, so a reader that does not read blocks no other thread.
 //! 2. Memory is bounded: text without room is refused, and the caller learns that.
-//! 3. Standard output and standard error do not hold each other up, unless they are the same file: then they share a
-//!    queue, so that their order is kept.
-//! 4. Text from outside never drives a terminal: a queue takes styled text, answers and JSON, and escapes them.
-//! 5. A stream that is closed or full swallows later output; it is never a panic.
+//! 3. Standard output and standard error do not delay each other, unless they are the same file. Then they share a
+//!    queue, which keeps their order.
+//! 4. Text from outside never controls a terminal: a queue takes styled text, answers and JSON, and escapes them.
+//! 5. A stream that is closed or full discards later output; this is never a panic.
 
 use std::fs::File;
 use std::io::{self, IsTerminal};
@@ -34,16 +34,16 @@ pub struct OutputFlush {
 }
 
 impl OutputStreams {
-    /// Those of this process. Call it once, before anything is written.
+    /// The streams of this process. Call this once, before any output is written.
     ///
     /// # Errors
-    /// If the descriptors cannot be duplicated, or the threads not be started.
+    /// If the descriptors cannot be duplicated, or the threads cannot be started.
     pub fn of_process() -> io::Result<Self> {
         let file = |fd: &dyn AsFd| fd.as_fd().try_clone_to_owned().map(File::from);
         Self::new(file(&io::stdout())?, file(&io::stderr())?)
     }
 
-    /// Over any two files.
+    /// Creates streams that write to any two files.
     ///
     /// # Errors
     /// If the threads cannot be started.
@@ -79,16 +79,16 @@ impl OutputStreams {
         &self.stderr
     }
 
-    /// The one that a person looks at, if it is a terminal: standard error, else standard output.
+    /// The terminal that a person looks at: standard error, otherwise standard output. `None` if neither is a terminal.
     pub fn terminal(&self) -> Option<&OutputQueue> {
         self.terminal.as_ref()
     }
 
-    /// Waits until everything that was pushed is written, but no longer than the limit for both together. It blocks
-    /// the calling thread: it is the last thing before the exit.
+    /// Waits until all pushed output is written, but not longer than the limit for both streams together. Blocks the
+    /// calling thread, so call it last before the exit.
     pub fn flush(&self, limit: Duration) -> OutputFlush {
         let deadline = deadline_of(limit);
-        // Both first, so that the second has its time too while the first is waited for.
+        // Starts both first, so the second stream also makes progress during the wait for the first.
         self.stdout.begin_flush();
         self.stderr.begin_flush();
         OutputFlush {
@@ -97,7 +97,7 @@ impl OutputStreams {
         }
     }
 
-    /// Waits until standard error has taken what was pushed, whatever standard output does.
+    /// Waits until all output pushed to standard error is written, independently of standard output.
     pub fn flush_stderr(&self, limit: Duration) -> FlushResult {
         self.stderr.begin_flush();
         self.stderr.flush(deadline_of(limit))

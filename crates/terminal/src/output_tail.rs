@@ -1,17 +1,17 @@
-//! The last lines of a call's output, as a terminal would show them: without colours, and a line that was written over
-//! as it is now.
+//! The last lines of a call's output, as a terminal would show them: without colours, and with the current text of
+//! overwritten lines.
 
 use std::collections::VecDeque;
 
 use vte::{Params, Parser, Perform};
 
-/// Lines that are kept: what a failed call shows.
+/// Number of kept lines: the lines that a failed call shows.
 const LINES_KEPT: usize = 10;
 
-/// Lines that are shown while the call runs.
+/// Number of lines that are shown during the call.
 const LINES_LIVE: usize = 4;
 
-/// Characters of a line that are kept: more than a terminal is wide.
+/// Maximum characters of a kept line; more than the width of a terminal.
 const LINE_CHARS_MAX: usize = 500;
 
 /// The last lines of a program's output. Control sequences are interpreted or left out.
@@ -32,7 +32,7 @@ struct TailScreen {
     ended: VecDeque<String>,
     line: String,
     chars: usize,
-    /// The next character writes over the line.
+    /// True after a carriage return: the next character overwrites the line.
     is_returned: bool,
 }
 
@@ -42,7 +42,7 @@ impl OutputTail {
         self.parser.advance(&mut self.screen, output.as_bytes());
     }
 
-    /// The lines to show while the call runs.
+    /// The lines to show during the call.
     pub fn live(&self) -> impl Iterator<Item = &str> {
         self.last(LINES_LIVE)
     }
@@ -98,7 +98,7 @@ impl Perform for TailScreen {
         }
     }
 
-    /// Erasing the line begins it again, as programs do that draw progress.
+    /// An erased line begins again. Programs that draw progress erase lines.
     fn csi_dispatch(
         &mut self,
         _params: &Params,

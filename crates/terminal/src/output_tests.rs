@@ -1,4 +1,4 @@
-//! Readers that do not read, have gone, or have no room.
+//! Readers that do not read, have gone, or have no room for output.
 
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
@@ -8,9 +8,9 @@ use super::*;
 use crate::test_screen::TestScreen;
 use crate::{InputLine, OutputPriority, Style};
 
-/// Long enough for a machine under load, and never reached by a test that passes.
+/// Long enough for a machine under load; a passing test never reaches this limit.
 const LONG: Duration = Duration::from_secs(20);
-/// Short enough to wait for in a test that shows that something is blocked.
+/// Short wait for tests that show that output is blocked.
 const SHORT: Duration = Duration::from_millis(50);
 
 fn pipe() -> (File, File) {
@@ -96,7 +96,7 @@ fn a_pipe_that_nobody_reads_blocks_nobody() {
         "not held up by the other"
     );
     assert!(began.elapsed() < LONG);
-    // The reader comes back: nothing that was taken is missing, and the last thing is the last.
+    // After the reader returns, no accepted text is missing, and the last text is the last.
     let reading = read_aside(out);
     assert_eq!(output.flush(LONG).stdout, FlushResult::Flushed);
     drop(output);
@@ -163,14 +163,14 @@ fn what_is_typed_stays_whole_below_an_answer_that_comes_in_pieces() {
         };
         output.stdout().show_input_line(Some(entry));
     };
-    // One letter at a time, each drawn, over several rows of the terminal, and twelve of them exactly.
+    // Draws one letter at a time, over several rows of the terminal; twelve letters fill a row exactly.
     let answer = "The answer, word by word, and more";
     for (at, letter) in answer.char_indices() {
         typed(&answer[..at / 4]);
         output
             .stdout()
             .answer(letter.encode_utf8(&mut [0; 4]), OutputPriority::Must);
-        // Rows that a terminal has wrapped are one line of its contents: blanks and ends of line say nothing.
+        // The emulator's contents join wrapped rows into one line, so the comparison ignores blanks and line ends.
         let letters = |text: &str| text.split_whitespace().collect::<String>();
         let shows = format!("{} waits:... > {}", &answer[..=at], &answer[..at / 4]);
         screen.wait_until(|screen| letters(screen) == letters(&shows));
@@ -179,7 +179,7 @@ fn what_is_typed_stays_whole_below_an_answer_that_comes_in_pieces() {
     screen.wait_until(|screen| screen.contains("and more\na note\n  waits:...\n> "));
 }
 
-/// A terminal without a cursor: the prefix of a question is written once, and again behind other output.
+/// On a terminal without a cursor, the prefix of a question is written once, and again after other output.
 #[test]
 fn echoed_input_line_is_written_without_control_sequences() {
     let mut screen = TestScreen::open(8, 40);

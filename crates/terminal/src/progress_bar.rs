@@ -1,16 +1,16 @@
-//! Progress of a running call in one row: a bar where the total is known, a counter elsewhere.
+//! Progress of a running call in one row: a bar if the total is known, otherwise a counter.
 
 use std::sync::Arc;
 
 use super::text::{Style, Styled, TextRole, styled};
 
-/// Columns of a bar: enough to see it move, and at most a quarter of the row.
+/// Maximum columns of a bar: enough to see it move, and at most a quarter of the row.
 const BAR_COLUMNS_MAX: usize = 20;
 
 /// Progress of running work.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunningProgress {
-    /// Part that is done, from 0 to 1, if the total is known.
+    /// Completed share, from 0 to 1, if the total is known.
     pub share: Option<f64>,
     /// The numbers, such as `3/10`. They are shown if the total is unknown.
     pub amounts: String,
@@ -19,7 +19,7 @@ pub struct RunningProgress {
 }
 
 impl RunningProgress {
-    /// Part of `whole` that is done, rounded down, if the total is known.
+    /// Completed part of `whole`, rounded down, if the total is known.
     fn part_of(&self, whole: usize) -> Option<usize> {
         #[expect(
             clippy::cast_sign_loss,
@@ -30,7 +30,7 @@ impl RunningProgress {
     }
 }
 
-/// Draws progress in so many columns, indented as what belongs to a running line.
+/// Draws progress in at most `columns` columns, with the indentation of the rows below a running line.
 pub(super) fn progress_bar(progress: &RunningProgress, style: Style, columns: usize) -> Styled {
     let mut row = Styled::from("  ");
     let bar = BAR_COLUMNS_MAX.min(columns.saturating_sub(2) / 4);

@@ -1,4 +1,4 @@
-//! The prompt of `run`: it holds the terminal while a question is open, and no longer.
+//! The prompt of `run`, which holds the terminal only while a question is open.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,31 +14,31 @@ use super::queue_state::OutputPriority;
 use super::reader::{InputMode, InputReader};
 use super::text::{Environment, Style, TextRole};
 
-/// Reply of a person to a question of this number.
+/// A person's reply to the question of this number.
 #[derive(Debug, PartialEq)]
 pub enum PromptReply {
     /// The answer.
     Answer(u64, QuestionAnswer),
-    /// More of it is to be shown.
+    /// The person wants to see more of the question.
     ShowMore(u64),
 }
 
-/// Asks questions where nothing else is typed.
+/// Asks questions at a terminal at which a person types only answers.
 #[derive(Debug)]
 pub struct QuestionPrompt {
     queue: OutputQueue,
     style: Style,
     mode: InputMode,
     reader: InputReader,
-    /// The terminal is gone: every question is denied.
+    /// True if the terminal is gone. Then every question is denied.
     is_gone: bool,
     questions: QuestionQueue,
-    /// Keys behind an answer.
+    /// Keys that were typed after an answer.
     keys: VecDeque<Key>,
 }
 
 impl QuestionPrompt {
-    /// The prompt at the terminal that this process belongs to; `None` if there is nobody to ask.
+    /// The prompt at the terminal of this process; `None` if there is no person to ask.
     pub fn of_process(output: &OutputStreams, environment: &Environment) -> Option<Self> {
         let device = TerminalDevice::of_process()?;
         let queue = match output.terminal() {
@@ -48,7 +48,7 @@ impl QuestionPrompt {
         Self::new(queue, device, environment).ok()
     }
 
-    /// A prompt that writes to `queue` and reads from a terminal.
+    /// Creates a prompt that writes to `queue` and reads from a terminal.
     ///
     /// # Errors
     /// If the terminal is gone, or there are no descriptors or threads left.
@@ -69,7 +69,7 @@ impl QuestionPrompt {
         })
     }
 
-    /// Output of the terminal: a question belongs there.
+    /// Output queue of the terminal, for the texts of questions.
     pub fn queue(&self) -> &OutputQueue {
         &self.queue
     }
@@ -79,23 +79,23 @@ impl QuestionPrompt {
         self.style
     }
 
-    /// Place of the number of rows that a question has left.
+    /// Place of the number of rows that are not shown yet.
     pub fn rest_hint(&self) -> RestHint {
         self.mode.rest_hint()
     }
 
-    /// True if the terminal is gone: then the answers are not those of a person.
+    /// True if the terminal is gone. Then the answers do not come from a person.
     pub fn is_gone(&self) -> bool {
         self.is_gone
     }
 
-    /// True if a person can answer: in the background, reading would stop the whole process.
+    /// True if a person can answer. In the background, a read would stop the whole process.
     pub fn can_ask(&self) -> bool {
         !self.is_gone && self.reader.device().is_foreground()
     }
 
-    /// Takes the terminal for the questions that follow, unless it is held. Call it before a question is shown: text
-    /// typed before is no answer.
+    /// Takes the terminal for the following questions, unless one is open. Call this before a question is shown,
+    /// because text typed before is not an answer.
     pub fn begin(&mut self) {
         if self.questions.is_empty() {
             self.keys.clear();
@@ -109,7 +109,7 @@ impl QuestionPrompt {
         self.show();
     }
 
-    /// More of a question was shown.
+    /// Records that more of a question was shown.
     pub fn shown_more(&mut self, number: u64, rows_left: usize) {
         self.questions.shown_more(number, rows_left);
         self.show();
@@ -121,7 +121,7 @@ impl QuestionPrompt {
         self.show();
     }
 
-    /// The next reply. It waits for ever while no question is open.
+    /// The next reply. Waits for ever while no question is open.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -170,7 +170,7 @@ impl QuestionPrompt {
         None
     }
 
-    /// Draws the reply, or gives the terminal back when no question is open.
+    /// Draws the reply, or gives the terminal back if no question is open.
     pub fn show(&self) {
         let mut input_line = self.questions.input_line(self.style);
         if let Some(input_line) = &mut input_line {

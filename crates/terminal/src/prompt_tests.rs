@@ -1,4 +1,4 @@
-//! Questions on a terminal: answered, repeated, withdrawn, and asked of nobody.
+//! Questions on a terminal: answered, repeated, withdrawn, and asked without a person at the terminal.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ fn terminal_named(name: &str) -> TestTerminal {
 }
 
 impl TestTerminal {
-    /// Asks as a run does.
+    /// Asks a question like `run` does.
     fn asks(&mut self, number: u64, command: &str) {
         self.prompt.begin();
         let call = format!("call_{number}");
@@ -104,7 +104,7 @@ async fn a_withdrawn_question_leaves_the_terminal_to_the_shell() {
         .screen
         .wait_until(|screen| !screen.contains("[n]o"));
     terminal.screen.type_keys("ls\n");
-    // The terminal shows it again, and nothing of the half word is left to it.
+    // The terminal echoes again, and the partly typed word is gone.
     terminal.screen.wait_for("ls");
     assert_eq!(terminal.screen.unread(), "ls\n");
 }

@@ -1,8 +1,8 @@
-//! Questions at the terminal: open, answered, closed, and the reply that is being typed. No I/O.
+//! Questions at the terminal: open, answered and closed questions, and the current reply. No I/O.
 //!
 //! Invariants:
-//! 1. A key is never the answer to a question that opened after it was pressed, nor to one that is closed.
-//! 2. An answer that comes too late is held back: where messages are typed too, it is not sent as one at once.
+//! 1. A key is never the answer to a question that opened after it was pressed, nor to a closed question.
+//! 2. A late answer is held back: if a person can also type messages, the answer is not sent as a message at once.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -12,8 +12,8 @@ use super::input_line::InputLine;
 use super::keys::Key;
 use super::text::{Style, Styled, TextRole, styled};
 
-/// Time after a question closes in which a reply is held back: a person who was about to answer has seen by then that the
-/// question is gone. As a message the word might stop the turn.
+/// Time after a question closes in which a reply is held back. Within this time, a person who was about to answer
+/// notices that the question is gone. Sent as a message, the word might stop the turn.
 const LATE_ANSWER: Duration = Duration::from_secs(2);
 
 /// Answer of a person to a question.
@@ -23,20 +23,20 @@ pub enum QuestionAnswer {
     Yes,
     /// Yes, this time and from now on.
     Always,
-    /// No, with the reason that was typed, without blanks around it. It is empty if none was typed.
+    /// No, with the typed reason without surrounding blanks. The reason is empty if none was typed.
     No(String),
 }
 
-/// An open question, as far as its answer is concerned.
+/// The parts of an open question that its answer needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TerminalQuestion {
     /// Number of the question in this process: 1, 2, 3 …
     pub number: u64,
-    /// The call that it is about, by the calls that it lies in.
+    /// The call that needs permission, with the calls that contain it.
     pub call: String,
     /// The calls that `always` would allow.
     pub always: String,
-    /// Rows of it that are not on the screen yet.
+    /// Number of the question's rows that are not on the screen yet.
     pub rows_left: usize,
 }
 
@@ -47,20 +47,20 @@ pub enum QuestionReply {
     Pending,
     /// The question of this number has its answer.
     Answered(u64, QuestionAnswer),
-    /// More of the question of this number is to be shown.
+    /// The person wants to see more of the question of this number.
     ShowMore(u64),
-    /// A line that is no answer.
+    /// A line that is not an answer.
     Other(String),
 }
 
-/// The open questions, answered one after the other, and the reply that is being typed.
+/// The open questions, answered one after the other, and the current reply.
 #[derive(Debug, Default)]
 pub struct QuestionQueue {
     reply: LineEditor,
     open: VecDeque<TerminalQuestion>,
-    /// Several questions were open at once: until none is, the prompt names the call.
+    /// True if several questions were open at once. The prompt then names the call until no question is open.
     names_call: bool,
-    /// When the last question closed, until an answer to it was held back.
+    /// Time when the last question closed, until a late answer has been held back.
     closed_at: Option<Instant>,
 }
 
@@ -81,12 +81,12 @@ impl QuestionQueue {
         self.open.retain(|question| question.number != number);
         self.names_call &= !self.open.is_empty();
         if shown == Some(number) {
-            // Text typed for that question is no answer to the next.
+            // Text typed for that question does not answer the next one.
             self.reply.replace("");
         }
     }
 
-    /// More of a question was shown.
+    /// Records that more of a question was shown.
     pub fn shown_more(&mut self, number: u64, rows_left: usize) {
         let mut open = self.open.iter_mut();
         if let Some(question) = open.find(|question| question.number == number) {
@@ -99,12 +99,13 @@ impl QuestionQueue {
         self.open.is_empty()
     }
 
-    /// The reply that is being typed, while a question is open.
+    /// The current reply; `None` if no question is open.
     pub fn reply_mut(&mut self) -> Option<&mut LineEditor> {
         (!self.is_empty()).then_some(&mut self.reply)
     }
 
-    /// Handles a key; `None` if no question is open. An empty line is no answer: Enter is pressed too easily.
+    /// Handles a key; `None` if no question is open. An empty line is not an answer, because Enter is easily pressed by
+    /// accident.
     pub fn press(&mut self, key: Key, now: Instant) -> Option<QuestionReply> {
         let number = self.open.front()?.number;
         // A reply has one line, so Ctrl-J ends it too.
@@ -123,14 +124,14 @@ impl QuestionQueue {
         Some(QuestionReply::Answered(number, answer))
     }
 
-    /// Denies the question in front, where nobody can answer any more. Its number.
+    /// Denies the first question, because no person can answer any more. Returns its number.
     pub(super) fn deny(&mut self, now: Instant) -> Option<u64> {
         let number = self.open.front()?.number;
         self.close(number, now);
         Some(number)
     }
 
-    /// True if this line answers a question that has closed just now. Holds back one line only.
+    /// True if this line answers a question that has just closed. Holds back one line only.
     pub fn holds_back(&mut self, line: &str, now: Instant) -> bool {
         let is_late = |closed: Instant| now < closed + LATE_ANSWER;
         let holds = self.closed_at.is_some_and(is_late) && meaning_of(line).is_some();
@@ -140,7 +141,7 @@ impl QuestionQueue {
         holds
     }
 
-    /// The line that the reply is typed into; `None` if no question is open.
+    /// The input line for the reply; `None` if no question is open.
     pub fn input_line(&self, style: Style) -> Option<InputLine> {
         let question = self.open.front()?;
         let call = if self.names_call {
@@ -170,7 +171,7 @@ impl QuestionQueue {
     }
 }
 
-/// Says how much of a question is not shown yet.
+/// A line with the number of rows that are not shown yet; `None` if all are shown.
 pub(super) fn rows_left_line(count: usize, style: Style) -> Option<Styled> {
     if count == 0 {
         return None;
@@ -184,15 +185,15 @@ pub(super) fn rows_left_line(count: usize, style: Style) -> Option<Styled> {
 /// Meaning of a line while a question is open.
 enum ReplyMeaning {
     Answer(QuestionAnswer),
-    /// More of the question is to be shown.
+    /// A request to show more of the question.
     ShowMore,
 }
 
-/// The meaning of a line; `None` if it is no reply.
+/// The meaning of a line; `None` if it is not a reply.
 fn meaning_of(line: &str) -> Option<ReplyMeaning> {
     let line = line.trim();
     let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-    // "no, because" is said so.
+    // A person may write "no, because".
     let word = word.trim_end_matches([',', '.', ':', ';', '!']);
     let rest = rest.trim();
     Some(match (word.to_ascii_lowercase().as_str(), rest) {

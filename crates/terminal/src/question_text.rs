@@ -1,4 +1,4 @@
-//! A question as it is shown: a title, and below it the whole command or change, page by page.
+//! A question on the screen: a title, and below it the whole command or change, page by page.
 
 use std::borrow::Cow;
 
@@ -7,27 +7,27 @@ use allstop_core::terminal_text::{escape, is_unsafe_in_question};
 use super::question::rows_left_line;
 use super::text::{Style, Styled, TextRole, rows_of, styled, without_tabs};
 
-/// Rows of a terminal that a question leaves free: for its title, for the sub-agent that asks, for the line that is typed
-/// into with what may be answered, and for work that runs.
+/// Rows of a terminal that a question leaves free: for its title, for the requesting sub-agent, for the input line with
+/// the possible answers, and for running work.
 const ROWS_LEFT_FREE: usize = 10;
-/// Rows of a page of a terminal that does not say how many it has.
+/// Rows of a page on a terminal that does not report its size.
 const PAGE_ROWS_DEFAULT: usize = 14;
-/// Columns of a terminal that does not say.
+/// Columns of a terminal that does not report its size.
 const COLUMNS_DEFAULT: usize = 80;
 
-/// Columns of a title beside its text: `? Allow `, and the id of the call.
+/// Columns of a title in addition to its text: `? Allow `, and the id of the call.
 const TITLE_COLUMNS: usize = 20;
 
-/// Content of a question. Texts that come from outside need [`escape_question`].
+/// Content of a question. Texts from outside need [`escape_question`].
 #[derive(Debug, Clone)]
 pub struct QuestionContent {
     /// The beginning of the title, after `? Allow`.
     pub subject: String,
-    /// Name of the question, by which its result is shown. It ends the title.
+    /// Name of the question, which also identifies its result. The name ends the title.
     pub call: String,
     /// The sub-agent that asks.
     pub asker: Option<String>,
-    /// Lines below the title. A single one without a role is part of the title if it has room there.
+    /// Lines below the title. A single line without a role is part of the title if it has room there.
     pub lines: Vec<QuestionLine>,
 }
 
@@ -39,48 +39,48 @@ pub struct QuestionLine {
 }
 
 impl QuestionLine {
-    /// A line of any text, which is escaped here.
+    /// A line of any text, which this function escapes.
     pub fn new(role: Option<TextRole>, text: &str) -> Self {
         let text = escape_question(&without_tabs(text)).into_owned();
         Self { role, text }
     }
 
-    /// A line that was escaped for a question before.
+    /// A line that is already escaped for a question.
     pub fn of_escaped(text: String) -> Self {
         Self { role: None, text }
     }
 }
 
-/// Escapes a text that a person approves: it keeps nothing invisible, and no blank except the space.
+/// Escapes a text that a person approves. The result contains no invisible characters, and no blanks except the space.
 pub fn escape_question(text: &str) -> Cow<'_, str> {
     escape(text, is_unsafe_in_question)
 }
 
-/// A question on the screen, as far as it is shown.
+/// A question on the screen, and the number of its shown rows.
 #[derive(Debug)]
 pub struct QuestionText {
     title: Styled,
     body: Vec<Styled>,
-    /// Rows of the body that are shown.
+    /// Number of shown rows of the body.
     shown: usize,
     rest: RestHint,
     style: Style,
 }
 
-/// Place at which the number of rows that are not shown yet stands.
+/// Place of the number of rows that are not shown yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RestHint {
-    /// Above the line that is typed into, and gone when more is shown.
+    /// Above the input line. The number disappears when more is shown.
     AboveInput,
-    /// Below the rows, where no line is drawn.
+    /// Below the rows, on a terminal that draws no input line.
     InText,
 }
 
-/// Columns and rows of a terminal, if it says them.
+/// Columns and rows of a terminal, if it reports them.
 pub type TerminalSize = Option<(usize, usize)>;
 
 impl QuestionText {
-    /// A question for a terminal of this size, of which nothing is shown yet.
+    /// Creates a question for a terminal of this size. No part of it is shown yet.
     pub fn new(
         content: QuestionContent,
         (style, rest): (Style, RestHint),
@@ -93,7 +93,7 @@ impl QuestionText {
             asker,
             mut lines,
         } = content;
-        // A command of one line stands in the title.
+        // A command of one line is part of the title.
         if let [line] = lines.as_slice()
             && line.role.is_none()
             && columns_of(&subject) + columns_of(&line.text) + TITLE_COLUMNS < columns
@@ -122,7 +122,7 @@ impl QuestionText {
         }
     }
 
-    /// Rows that were not shown.
+    /// Number of rows that are not shown yet.
     pub fn rows_left(&self) -> usize {
         self.body.len() - self.shown
     }
@@ -135,7 +135,7 @@ impl QuestionText {
         page
     }
 
-    /// The next rows; after the last, it begins again.
+    /// The next rows; after the last row, the first page again.
     pub fn next_page(&mut self, size: TerminalSize) -> Styled {
         if self.rows_left() > 0 {
             self.rows(size)
@@ -162,13 +162,13 @@ impl QuestionText {
     }
 }
 
-/// Columns of a text.
+/// Maximum columns of a text on any terminal.
 fn columns_of(text: &str) -> usize {
     Styled::text(text).widest()
 }
 
-/// Mark in front of a row. Only the beginning of a line has that of a line: what a command has at the edge of the terminal
-/// looks like no line of its own.
+/// Mark in front of a row. Only the first row of a line has the mark of a line, so text of a command at the edge of the
+/// terminal never looks like a separate line.
 fn bar(style: Style, is_continued: bool) -> Styled {
     let bar = if is_continued {
         style.pick("│↳", "|>")
@@ -178,7 +178,7 @@ fn bar(style: Style, is_continued: bool) -> Styled {
     style.paint(TextRole::Dim, bar)
 }
 
-/// The lines of a question above its input line. `asker`: the sub-agent that asks.
+/// The title lines of a question. `asker` is the requesting sub-agent.
 fn title(style: Style, columns: usize, subject: &str, call: &str, asker: Option<&str>) -> Styled {
     let asks = style.paint(TextRole::Warning, "? Allow");
     let call = format!("({call})");
@@ -217,7 +217,7 @@ fn title(style: Style, columns: usize, subject: &str, call: &str, asker: Option<
     lines
 }
 
-/// Adds a text behind a sign, in rows of which those behind the first are marked.
+/// Adds a text after a sign, in rows. The rows after the first have the mark of a continued row.
 fn push_rows(
     lines: &mut Styled,
     (style, columns): (Style, usize),
@@ -235,7 +235,7 @@ fn push_rows(
     }
 }
 
-/// The beginning of a text that fits so many columns, and the rest.
+/// Splits a text into the beginning that fits into `room` columns, and the rest.
 fn split_row(text: &str, room: usize) -> (&str, &str) {
     let first = rows_of(text, room).first().map_or(0, |row| row.len());
     text.split_at(first)
@@ -262,7 +262,7 @@ mod tests {
         page.shown().lines().map(str::to_owned).collect()
     }
 
-    /// The text of a command at the edge of the terminal is no command of its own.
+    /// Text of a command at the edge of the terminal never looks like a separate command.
     #[test]
     fn continued_rows_are_marked_at_every_width() {
         let line = format!(
@@ -283,7 +283,7 @@ mod tests {
                 let begun = rows.iter().filter(|row| row.starts_with(begun)).count();
                 assert_eq!(begun, 2, "{columns}: {rows:#?}");
                 let others = rows.iter().filter(|row| row.starts_with(continued)).count();
-                // Title, call and the one who asks.
+                // Title, call and requesting sub-agent.
                 assert!(rows.len() - begun - others <= 3, "{columns}: {rows:#?}");
             }
         }

@@ -1,4 +1,4 @@
-//! A bounded queue in front of a file, and the handle to push into it.
+//! A bounded queue in front of a file, and the handle for pushes.
 
 use std::fs::File;
 use std::io::{self, IsTerminal};
@@ -19,15 +19,15 @@ use super::status_line::StatusLine;
 use super::text::{Styled, escape};
 use super::{sink, writer_thread};
 
-/// Bytes that may wait for a slow reader before more of what can be done without is refused: some screens of text.
+/// Maximum waiting bytes before dispensable text is refused: some screens of text.
 const ROOM_BYTES: usize = 256 * 1024;
-/// Bytes that may wait before even what ought to be written is refused: a long run's worth of lines.
+/// Maximum waiting bytes before other text is refused too: the lines of a long run.
 const ROOM_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Stand-in for a limit that no clock can tell.
+/// Replacement for a limit that is too long for the clock.
 const FOREVER: Duration = Duration::from_hours(24 * 365);
 
-/// A stream to write to. Pushing never waits; clones are the same stream.
+/// An output stream. A push never waits. Clones share the stream.
 #[derive(Debug, Clone)]
 pub struct OutputQueue {
     handle: Arc<QueueHandle>,
@@ -46,8 +46,8 @@ impl Drop for QueueHandle {
     }
 }
 
-/// Goes to the upper left corner, and clears everything from there. tmux moves the text to its history when the whole screen
-/// is cleared from its first column.
+/// Moves the cursor to the upper left corner and clears everything from there. The sequence never clears the whole
+/// screen from its first column, because tmux would move the text to its history.
 const CLEAR: &str = "\x1b[H\x1b[2K\x1b[C\x1b[J\r";
 
 impl OutputQueue {
@@ -64,7 +64,7 @@ impl OutputQueue {
         })
     }
 
-    /// Another file of the same queue: what is pushed to either is written in the order of the pushes.
+    /// Adds another file to this queue. Text for both files is written in the order of the pushes.
     pub(super) fn beside(&self, file: File) -> Self {
         Self {
             handle: Arc::clone(&self.handle),
@@ -72,9 +72,9 @@ impl OutputQueue {
         }
     }
 
-    /// Pushes an answer, or a piece of it: harmless where it goes to a terminal, and as it is where it goes to a file.
-    /// False: there was no room, and it will not be written. What goes to a closed stream counts as written: nobody
-    /// misses it.
+    /// Pushes an answer, or a piece of it: escaped if it goes to a terminal, unchanged if it goes to a file. False if
+    /// there was no room, and the text will not be written. Text for a closed stream counts as written, because it has
+    /// no reader.
     pub fn answer(&self, text: &str, priority: OutputPriority) -> bool {
         let text = if self.is_terminal() {
             escape::text(text)
@@ -84,12 +84,12 @@ impl OutputQueue {
         self.push(text.into_owned(), LineStart::Anywhere, priority)
     }
 
-    /// Clears the terminal: what comes next stands in its upper left corner.
+    /// Clears the terminal. The next text begins in its upper left corner.
     pub fn clear_screen(&self) {
         self.push(CLEAR.to_owned(), LineStart::Anywhere, OutputPriority::Must);
     }
 
-    /// Pushes lines of JSON. False: there was no room.
+    /// Pushes lines of JSON. False if there was no room.
     pub fn json(&self, json: &str, priority: OutputPriority) -> bool {
         let mut json = escape::json(json).into_owned();
         if !json.ends_with('\n') {
@@ -98,8 +98,8 @@ impl OutputQueue {
         self.push(json, LineStart::Anywhere, priority)
     }
 
-    /// Pushes whole lines, which begin on a line of their own whatever was written before. A string is a text of
-    /// several lines. False: there was no room.
+    /// Pushes whole lines, which always begin on a new line. A string is a text of several lines. False if there was no
+    /// room.
     pub fn lines(&self, lines: impl Into<Styled>, priority: OutputPriority) -> bool {
         let mut lines = lines.into().into_string();
         if !lines.ends_with('\n') {
@@ -108,14 +108,14 @@ impl OutputQueue {
         self.push(lines, LineStart::NewLine, priority)
     }
 
-    /// True if a text of so many bytes has room.
+    /// True if a text of `bytes` bytes has room.
     pub fn has_room(&self, bytes: usize, priority: OutputPriority) -> bool {
         let state = self.handle.shared.state.lock();
         state.failed.is_some() || state.has_room(bytes, room(priority))
     }
 
-    /// Pushes parts of a text that are complete, and replaces the text that is not: both at once, so that no frame
-    /// shows a part twice or not at all. Only for terminals. The caller has asked for room.
+    /// Pushes the complete parts of a text, and replaces the incomplete part. Both happen at once, so no frame shows a
+    /// part twice or not at all. Only for terminals. The caller checks for room first, with [`OutputQueue::has_room`].
     pub fn flow(&self, parts: Vec<FlowPart>, open: Option<Arc<dyn OpenText>>) {
         let mut state = self.handle.shared.state.lock();
         if state.failed.is_some() {
@@ -136,7 +136,7 @@ impl OutputQueue {
         state.queue.push_back(QueuedText { file, text, start });
     }
 
-    /// Ends the line that was begun, unless other lines have ended it.
+    /// Ends the current line, unless other lines have ended it.
     pub fn end_line(&self) {
         self.push_line_end(LineStart::NewLine);
     }
@@ -172,7 +172,7 @@ impl OutputQueue {
         true
     }
 
-    /// Replaces the lines that change below the text. Only for terminals.
+    /// Replaces the changing lines below the text. Only for terminals.
     pub fn show_running(&self, running: Vec<RunningLine>) {
         let mut state = self.handle.shared.state.lock();
         state.running = running;
@@ -181,7 +181,7 @@ impl OutputQueue {
         self.handle.shared.work.notify_one();
     }
 
-    /// Replaces the line that a person types into, below everything else. Only for terminals.
+    /// Replaces the input line, below everything else except the status. Only for terminals.
     pub fn show_input_line(&self, input_line: Option<InputLine>) {
         let mut state = self.handle.shared.state.lock();
         state.input_line = input_line;
@@ -202,7 +202,7 @@ impl OutputQueue {
         self.handle.shared.work.notify_one();
     }
 
-    /// Calls a person to a window that is not looked at, by a bell or by the terminal's own notification. Only for
+    /// Notifies a person who looks at another window, by a bell or by the terminal's own notification. Only for
     /// terminals.
     pub fn call_attention(&self, call: AttentionCall) {
         let mut state = self.handle.shared.state.lock();
@@ -212,17 +212,17 @@ impl OutputQueue {
         self.handle.shared.work.notify_one();
     }
 
-    /// Sets what the terminal does with rows when it becomes narrower.
+    /// Sets the treatment of rows by a terminal that becomes narrower.
     pub fn set_narrowing(&self, narrowing: Narrowing) {
         self.handle.shared.state.lock().narrowing = narrowing;
     }
 
-    /// Takes the region below the text off the terminal, until [`OutputQueue::show_region`].
+    /// Hides the region below the text until [`OutputQueue::show_region`].
     pub(super) fn hide_region(&self) {
         self.set_visibility(RegionVisibility::Hidden);
     }
 
-    /// Draws the region below the text again.
+    /// Shows the region below the text again.
     pub fn show_region(&self) {
         self.set_visibility(RegionVisibility::Shown);
     }
@@ -234,22 +234,22 @@ impl OutputQueue {
         self.handle.shared.work.notify_one();
     }
 
-    /// Waits until everything that was pushed is written, but no longer than the limit. It blocks the calling thread.
+    /// Waits until all pushed output is written, but not longer than the limit. Blocks the calling thread.
     pub(super) fn settle(&self, limit: Duration) -> FlushResult {
         self.flush(deadline_of(limit))
     }
 
-    /// True if it is a terminal.
+    /// True if the file is a terminal.
     pub fn is_terminal(&self) -> bool {
         self.file.is_terminal()
     }
 
-    /// Width of the terminal; `None` if it is none.
+    /// Width of the terminal; `None` if the file is no terminal or its size is unknown.
     pub fn columns(&self) -> Option<usize> {
         sink::size(&self.file).map(|(columns, _)| columns)
     }
 
-    /// Lines for this stream: on a terminal broken between words, where they are too long.
+    /// Formats lines for this stream. On a terminal, long lines are broken between words.
     pub fn fitted(&self, lines: Styled) -> Styled {
         match self.columns() {
             Some(columns) => lines.fit_with_command(columns.saturating_sub(1)),
@@ -257,12 +257,12 @@ impl OutputQueue {
         }
     }
 
-    /// Height of the terminal; `None` if it is none.
+    /// Height of the terminal; `None` if the file is no terminal or its size is unknown.
     pub fn rows(&self) -> Option<usize> {
         sink::size(&self.file).map(|(_, rows)| rows)
     }
 
-    /// Columns and rows of the terminal; `None` if it is none.
+    /// Columns and rows of the terminal; `None` if the file is no terminal or its size is unknown.
     pub fn size(&self) -> Option<(usize, usize)> {
         sink::size(&self.file)
     }
@@ -272,7 +272,8 @@ impl OutputQueue {
         LineWriter::new(self.clone())
     }
 
-    /// Takes the region below the text away for good: the process is about to end.
+    /// Removes the region below the text permanently, because the process is about to end. An incomplete text is
+    /// written as it is.
     pub(super) fn begin_flush(&self) {
         let mut state = self.handle.shared.state.lock();
         state.region_changed = state.region_on.is_some();
@@ -288,7 +289,7 @@ impl OutputQueue {
         self.handle.shared.work.notify_one();
     }
 
-    /// Marks the output as incomplete: a piece was refused, and nothing that was taken stands for it.
+    /// Marks the output as incomplete: a piece was refused, and no accepted text replaces it.
     pub fn mark_lost(&self) {
         self.handle.shared.state.lock().has_lost = true;
     }
@@ -309,7 +310,7 @@ impl OutputQueue {
                 return FlushResult::Flushed;
             }
             if shared.done.wait_until(&mut state, deadline).timed_out() {
-                // What happened at the very last moment counts.
+                // Checks again, because the thread may have finished at the last moment.
                 let written = state.queue.is_empty() && !state.busy;
                 return match state.failed {
                     Some(kind) => FlushResult::Closed(kind),

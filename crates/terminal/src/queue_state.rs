@@ -1,4 +1,4 @@
-//! State that the handles of a queue and its writer thread share.
+//! State shared by the handles of a queue and its writer thread.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -14,14 +14,14 @@ use super::live_region::RunningLine;
 use super::narrowing::Narrowing;
 use super::status_line::StatusLine;
 
-/// Treatment of text for which there is no room.
+/// Treatment of text that has no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutputPriority {
-    /// Dispensable: a delta that comes again in the whole answer.
+    /// Dispensable, such as a delta that the whole answer repeats.
     IfRoom,
-    /// Refused only when memory is at stake.
+    /// Refused only if the queue is near its memory limit.
     Must,
-    /// Always taken: the very last output.
+    /// Always accepted. For the very last output.
     Last,
 }
 
@@ -30,9 +30,9 @@ pub enum OutputPriority {
 pub enum FlushResult {
     /// Everything is written.
     Flushed,
-    /// The reader did not read in time; something is still waiting.
+    /// The reader did not read in time, so some output is still waiting.
     Blocked,
-    /// Writing failed: nobody reads any more, or the disk is full.
+    /// A write failed, because the stream has no reader any more or the disk is full.
     Closed(io::ErrorKind),
 }
 
@@ -49,7 +49,7 @@ pub(super) struct QueuedText {
 pub(super) enum TextBody {
     Text(String),
     Flow(Vec<FlowPart>),
-    /// Text that was not complete, as it was at the end.
+    /// Text that was incomplete at the end.
     Open(Arc<dyn OpenText>),
 }
 
@@ -63,14 +63,14 @@ impl TextBody {
     }
 }
 
-/// Beginning of a queued text.
+/// Position at which a queued text begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LineStart {
-    /// Behind what was written before.
+    /// Directly after the previous output.
     Anywhere,
     /// On a new line.
     NewLine,
-    /// On a new line, which the terminal began itself by showing an Enter.
+    /// On a new line that the terminal itself began by showing an Enter.
     EchoedEnter,
 }
 
@@ -83,46 +83,45 @@ pub(super) enum LineStart {
 pub(super) struct QueueState {
     pub(super) queue: VecDeque<QueuedText>,
     pub(super) queued_bytes: usize,
-    /// The thread is writing.
+    /// True if the thread is writing.
     pub(super) busy: bool,
     pub(super) failed: Option<io::ErrorKind>,
-    /// Text was refused that nothing else replaces.
+    /// True if text was refused that no other text replaces.
     pub(super) has_lost: bool,
-    /// Lines below the text that change: the latest value, never queued.
+    /// Changing lines below the text. Only the latest value is kept, and never queued.
     pub(super) running: Vec<RunningLine>,
     pub(super) region_changed: bool,
-    /// Text that is not complete, above those: the latest value, never queued.
+    /// Incomplete text above those lines. Only the latest value is kept, and never queued.
     pub(super) open: Option<Arc<dyn OpenText>>,
-    /// It has changed, and nothing else of the region has: a frame may wait.
+    /// True if `open` has changed. The change may wait for the next frame.
     pub(super) open_changed: bool,
-    /// Line that a person types into, below those: the latest value, never queued.
+    /// Input line below the changing lines. Only the latest value is kept, and never queued.
     pub(super) input_line: Option<InputLine>,
-    /// The row at the very bottom: the latest value, never queued.
+    /// The row at the very bottom. Only the latest value is kept, and never queued.
     pub(super) status: Option<StatusLine>,
-    /// Treatment of rows by a terminal that becomes narrower.
-    /// A call that is not written yet: the latest one.
+    /// The latest notification that is not written yet.
     pub(super) attention: Option<AttentionCall>,
     pub(super) narrowing: Narrowing,
     pub(super) visibility: RegionVisibility,
-    /// Terminal of the region.
+    /// Terminal that shows the region.
     pub(super) region_on: Option<Arc<File>>,
     pub(super) handles: QueueHandles,
 }
 
 impl QueueState {
-    /// True if so many bytes more stay below the limit, or nothing waits: the caller holds a single text in memory
-    /// anyway, however long it is.
+    /// True if `bytes` more bytes stay within the limit, or if the queue is empty. A single text of any length is
+    /// accepted because the caller holds it in memory anyway.
     pub(super) fn has_room(&self, bytes: usize, limit: usize) -> bool {
         self.queue.is_empty() || self.queued_bytes.saturating_add(bytes) <= limit
     }
 }
 
-/// Drawing of the region below the text.
+/// Visibility of the region below the text.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RegionVisibility {
     #[default]
     Shown,
-    /// The terminal is the shell's.
+    /// Not drawn, because the terminal belongs to the shell.
     Hidden,
 }
 
@@ -131,16 +130,16 @@ pub(super) enum RegionVisibility {
 pub(super) enum QueueHandles {
     #[default]
     Held,
-    /// The last one was dropped: the thread ends when everything is written.
+    /// The last handle was dropped. The thread ends when all output is written.
     Dropped,
 }
 
-/// A queue as its handles and its thread see it.
+/// A queue, shared by its handles and its thread.
 #[derive(Debug, Default)]
 pub(super) struct SharedQueue {
     pub(super) state: Mutex<QueueState>,
-    /// Wakes the thread: there is work.
+    /// Wakes the thread when there is work.
     pub(super) work: Condvar,
-    /// Wakes those who flush: the thread has done something.
+    /// Wakes flushing callers after the thread has written.
     pub(super) done: Condvar,
 }

@@ -1,12 +1,13 @@
-//! The thread that reads the terminal, and the mode that the terminal has meanwhile.
+//! The thread that reads the terminal, and the terminal's mode during that time.
 //!
 //! Invariants:
-//! 1. The terminal has its mode back when [`InputReader`] is dropped, and after a panic ([`restore_held_terminal`]).
-//! 2. Nothing is read while the terminal is not held: typed text then belongs to the shell. The check and the read are
-//!    one step.
-//! 3. Ctrl-C and Ctrl-Z stay signals, so that they work while this process is busy.
-//! 4. Text typed before the terminal had this mode is taken as it was typed: an Enter stays one, although the terminal
-//!    has turned it into an end of line.
+//! 1. The terminal has its former mode again after [`InputReader`] is dropped, and after a panic
+//!    ([`restore_held_terminal`]).
+//! 2. The thread reads only while this process holds the terminal. Text typed at other times belongs to the shell. The
+//!    check and the read are one step.
+//! 3. Ctrl-C and Ctrl-Z stay signals, so they work while this process is busy.
+//! 4. Text typed before the terminal had this mode keeps its keys: an Enter stays an Enter, although the terminal has
+//!    turned it into a line end.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -27,18 +28,19 @@ use super::keys::{Key, KeyParser, SEQUENCE_MAX};
 use super::question_text::RestHint;
 use super::text::Environment;
 
-/// Bytes read at once: a screenful of a paste.
+/// Bytes read at once: one screen of a paste.
 const READ_BYTES: usize = 4 * 1024;
-/// Reads that may wait for the command: a fast paste is some of them, and text without room waits in the terminal.
+/// Maximum number of reads that wait for the command. A fast paste takes several of them, and text without room waits
+/// in the terminal.
 const READS_MAX: usize = 16;
-/// Pasted text comes between marks from then on, and is not taken for keys.
+/// After this sequence, the terminal marks pasted text, so that it does not count as keys.
 const PASTE_ON: &[u8] = b"\x1b[?2004h";
 const PASTE_OFF: &[u8] = b"\x1b[?2004l";
-/// The terminal says when its window is looked at, and when no more (xterm, "FocusIn/FocusOut").
+/// After this sequence, the terminal reports when its window gains and loses the focus (xterm, "FocusIn/FocusOut").
 const FOCUS_ON: &[u8] = b"\x1b[?1004h";
 const FOCUS_OFF: &[u8] = b"\x1b[?1004l";
-/// Tries to write such a mode where the terminal is busy: together far below what a person notices, and a
-/// terminal that is blocked for longer shows nothing anyway.
+/// Maximum number of attempts to write such a sequence to a busy terminal. Together they take far less time than a
+/// person notices. A terminal that is blocked for longer shows nothing anyway.
 const MODE_TRIES_MAX: usize = 20;
 const MODE_PAUSE: Timespec = Timespec {
     tv_sec: 0,
@@ -47,35 +49,35 @@ const MODE_PAUSE: Timespec = Timespec {
 /// Ctrl-D.
 const END_OF_INPUT: u8 = 0x04;
 
-/// The terminal that was held last: a panic that ends the process drops no reader, and the hook has nothing else to find it
-/// by.
+/// The terminal that was held last. A panic that ends the process drops no reader, so the panic hook finds the terminal
+/// here.
 static HELD: Mutex<Weak<SharedReader>> = Mutex::new(Weak::new());
 
-/// Gives a terminal that is held its mode back, because the process ends at once.
+/// Restores the mode of a held terminal, because the process ends at once.
 pub fn restore_held_terminal() {
-    // Whoever panics may be the one who has the lock.
+    // The panicking thread may hold this lock.
     let held = HELD.try_lock().and_then(|held| held.upgrade());
     if let Some(shared) = held {
         shared.restore_if_held();
     }
 }
 
-/// Mode of a terminal that is held.
+/// Mode of a held terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InputMode {
-    /// Each key is read at once, and nothing is shown by the terminal itself.
+    /// Each key is read at once, and the terminal itself shows no typed text.
     Keys {
-        /// The terminal is asked to mark pasted text.
+        /// True if the terminal is asked to mark pasted text.
         marks_pastes: bool,
-        /// The terminal is asked to say when its window is looked at.
+        /// True if the terminal is asked to report its focus.
         tells_focus: bool,
     },
-    /// The terminal keeps its mode: it shows what is typed and gives whole lines. For one without a cursor.
+    /// The terminal keeps its mode: it shows typed text and returns whole lines. For a terminal without a cursor.
     Lines,
 }
 
 impl InputMode {
-    /// Place of the number of rows that a question has left.
+    /// Place of the number of rows that are not shown yet.
     pub fn rest_hint(self) -> RestHint {
         match self {
             Self::Keys { .. } => RestHint::AboveInput,
@@ -83,7 +85,7 @@ impl InputMode {
         }
     }
 
-    /// The mode of a terminal at which only questions are answered.
+    /// The mode of a terminal that is used only to answer questions.
     pub(super) fn of_question(environment: &Environment) -> Self {
         if environment.has_cursor() {
             Self::Keys {
@@ -96,19 +98,19 @@ impl InputMode {
     }
 }
 
-/// Holder of a terminal. Nothing is read until [`InputReader::take`].
+/// Holder of a terminal. Reading begins at [`InputReader::take`].
 #[derive(Debug)]
 #[must_use = "dropping it gives the terminal its mode back"]
 pub struct InputReader {
     shared: Arc<SharedReader>,
     reads: mpsc::Receiver<TerminalRead>,
-    /// Number of the last hold: reads of earlier ones are dropped.
+    /// Number of the last hold. Reads of earlier holds are dropped.
     hold_number: u64,
     parser: KeyParser,
-    /// Time until which more may come of a sequence that has begun.
+    /// Time limit for the rest of a sequence that has begun.
     sequence_until: Option<Instant>,
     waker: UnixStream,
-    /// Keys that are to be read once more, before all others.
+    /// Keys that were given back, to be read before all others.
     unread: Vec<Key>,
 }
 
@@ -122,11 +124,11 @@ struct TerminalRead {
 #[derive(Debug)]
 struct SharedReader {
     device: TerminalDevice,
-    /// Mode of the terminal before.
+    /// Mode of the terminal before it was held.
     before: Termios,
-    /// Mode while it is held.
+    /// Mode while the terminal is held.
     mode: InputMode,
-    /// The terminal is asked to say when its window is looked at, although `mode` does not say so.
+    /// True if the terminal is asked to report its focus, even if `mode` does not request that.
     tells_focus: AtomicBool,
     wake: UnixStream,
     state: Mutex<ReaderState>,
@@ -137,7 +139,7 @@ struct SharedReader {
 struct ReaderState {
     hold: TerminalHold,
     hold_number: u64,
-    /// Bytes that are still to be read of the text typed before the terminal had its mode.
+    /// Number of unread bytes of the text that was typed before the terminal had its mode.
     typed_ahead: usize,
 }
 
@@ -151,12 +153,12 @@ enum TerminalHold {
     Suspended,
     /// This process.
     Taken,
-    /// The shell, for good: the reader is gone.
+    /// The shell, permanently: the reader was dropped.
     Abandoned,
 }
 
 impl InputReader {
-    /// Starts the thread that reads; it is never joined.
+    /// Starts the reading thread. The thread is never joined.
     ///
     /// # Errors
     /// If the terminal is gone, or there are no descriptors or threads left.
@@ -177,7 +179,7 @@ impl InputReader {
         let (tx, reads) = mpsc::channel(READS_MAX);
         let reader = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("read-terminal".to_owned());
-        // Not in a scope on purpose: a person may never press a key, and no exit waits for that.
+        // Deliberately outside a scope: a person may never press a key, and no exit waits for one.
         #[expect(clippy::disallowed_methods, reason = "no exit waits for a key")]
         thread.spawn(move || reader.run(&tx)).map(drop)?;
         Ok(Self {
@@ -196,12 +198,13 @@ impl InputReader {
         &self.shared.device
     }
 
-    /// Gives keys back that were not meant for this reader's user: the next one reads them first.
+    /// Gives back keys that were not meant for the current user of this reader. The next call of [`next`](Self::next)
+    /// returns them first.
     pub fn unread(&mut self, keys: impl IntoIterator<Item = Key>) {
         self.unread.splice(0..0, keys);
     }
 
-    /// Asks the terminal, which is held, to say when its window is looked at.
+    /// Asks the terminal to report its focus, now and whenever it is taken.
     pub fn tell_focus(&self) {
         if self.shared.mode != InputMode::Lines {
             self.shared.tells_focus.store(true, Ordering::Relaxed);
@@ -212,7 +215,7 @@ impl InputReader {
         }
     }
 
-    /// Takes the terminal, with the text that was typed before.
+    /// Takes the terminal, including text that was typed before.
     pub fn take(&mut self) {
         let mut state = self.shared.state.lock();
         if state.hold != TerminalHold::Taken {
@@ -220,7 +223,7 @@ impl InputReader {
         }
     }
 
-    /// Takes the terminal, without the text that was typed before.
+    /// Takes the terminal, and discards text that was typed before.
     pub(super) fn take_afresh(&mut self) {
         let mut state = self.shared.state.lock();
         self.hold(&mut state);
@@ -233,7 +236,7 @@ impl InputReader {
         self.unread.clear();
     }
 
-    /// Gives the terminal back, until it is taken again.
+    /// Gives the terminal back until it is taken again.
     pub(super) fn release(&self) {
         self.give_back(TerminalHold::Released);
     }
@@ -245,7 +248,7 @@ impl InputReader {
         }
     }
 
-    /// Takes the terminal again that was held when this process was suspended.
+    /// Takes the terminal again if it was held when this process was suspended.
     pub fn resume(&self) {
         let mut state = self.shared.state.lock();
         if state.hold != TerminalHold::Released {
@@ -253,7 +256,7 @@ impl InputReader {
         }
     }
 
-    /// Sets the mode. In the background the terminal stays the shell's, until [`InputReader::resume`].
+    /// Sets the mode. In the background, the terminal belongs to the shell until [`InputReader::resume`].
     fn hold(&self, state: &mut ReaderState) {
         state.hold = TerminalHold::Suspended;
         if !self.shared.device.is_foreground() {
@@ -262,7 +265,7 @@ impl InputReader {
         state.hold = TerminalHold::Taken;
         if self.shared.mode != InputMode::Lines {
             self.shared.set(&keys_mode(&self.shared.before));
-            // Without the mode only whole lines would be counted.
+            // Counted after the mode is set, because only whole lines count in the former mode.
             let ahead = ioctl_fionread(&self.shared.device).unwrap_or_default();
             state.typed_ahead = usize::try_from(ahead).unwrap_or_default();
             self.shared.report(PASTE_ON, FOCUS_ON);
@@ -274,14 +277,14 @@ impl InputReader {
     fn give_back(&self, hold: TerminalHold) {
         let before = std::mem::replace(&mut self.shared.state.lock().hold, hold);
         self.shared.changed.notify_one();
-        // Full is as good as woken.
+        // If the pipe is full, the thread wakes up anyway.
         let _full = (&self.waker).write(&[0]);
         if before == TerminalHold::Taken {
             self.shared.restore();
         }
     }
 
-    /// The next keys; `None` when the terminal is gone.
+    /// The next keys; `None` if the terminal is gone.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -320,7 +323,7 @@ impl Drop for InputReader {
     }
 }
 
-/// Waits for a moment, or for ever.
+/// Waits until a moment, or for ever if there is none.
 async fn until(moment: Option<Instant>) {
     match moment {
         Some(at) => tokio::time::sleep_until(at.into()).await,
@@ -332,9 +335,9 @@ async fn until(moment: Option<Instant>) {
 fn keys_mode(before: &Termios) -> Termios {
     let mut mode = before.clone();
     mode.local_modes -= LocalModes::ICANON | LocalModes::ECHO | LocalModes::IEXTEN;
-    // A signal would throw away what was typed before it.
+    // Without this flag, a signal would discard the text that was typed before it.
     mode.local_modes |= LocalModes::NOFLSH;
-    // Enter and Ctrl-J are two keys.
+    // Without this flag, Enter and Ctrl-J are two different keys.
     mode.input_modes -= InputModes::ICRNL;
     mode.special_codes[SpecialCodeIndex::VMIN] = 1;
     mode.special_codes[SpecialCodeIndex::VTIME] = 0;
@@ -342,7 +345,7 @@ fn keys_mode(before: &Termios) -> Termios {
 }
 
 impl ReaderState {
-    /// Restores the keys that the terminal has turned into ends of line and of input.
+    /// Restores the keys that the terminal has turned into line ends and the end of input.
     fn take_ahead(&mut self, bytes: &mut [u8]) {
         for byte in bytes.iter_mut().take(self.typed_ahead) {
             *byte = match *byte {
@@ -357,11 +360,12 @@ impl ReaderState {
 
 impl SharedReader {
     fn set(&self, mode: &Termios) {
-        // A terminal that is gone has no mode.
+        // Fails only if the terminal is gone, which has no mode.
         let _gone = tcsetattr(&self.device, OptionalActions::Now, mode);
     }
 
-    /// Gives the terminal its mode back, unless it has it. A lock that is held is taken for that of whoever panics.
+    /// Restores the terminal's mode if the terminal is held. If the state is locked, the panicking thread may hold the
+    /// lock, so the terminal counts as held.
     fn restore_if_held(&self) {
         let state = self.state.try_lock();
         if state.is_none_or(|state| state.hold == TerminalHold::Taken) {
@@ -369,7 +373,7 @@ impl SharedReader {
         }
     }
 
-    /// Gives the terminal its mode back, and asks it to report nothing more.
+    /// Restores the terminal's mode, and turns its reports off.
     fn restore(&self) {
         if self.mode != InputMode::Lines && self.device.is_foreground() {
             self.set(&self.before);
@@ -377,7 +381,8 @@ impl SharedReader {
         }
     }
 
-    /// Writes what the terminal is to report. It never blocks for long: without room it is left out.
+    /// Writes the sequences that turn the terminal's reports on or off. Never blocks for long: without room, the
+    /// sequences are left out.
     fn report(&self, paste: &[u8], focus: &[u8]) {
         let InputMode::Keys {
             marks_pastes,
@@ -395,7 +400,7 @@ impl SharedReader {
     }
 
     fn write(&self, mode: &[u8]) {
-        // While the screen is being written to, the terminal has no room for anybody else.
+        // During a write to the screen, the terminal has no room for other output.
         for _ in 0..MODE_TRIES_MAX {
             let Err(error) = self.device.write(mode) else {
                 return;
@@ -423,7 +428,7 @@ impl SharedReader {
             while matches!((&self.wake).read(&mut [0; 16]), Ok(1..)) {}
             let read = {
                 let mut state = self.state.lock();
-                // It may have been sent to the background since.
+                // The process may be in the background by now.
                 let is_taken = state.hold == TerminalHold::Taken && self.device.is_foreground();
                 if !typed || !is_taken {
                     continue;
@@ -439,18 +444,18 @@ impl SharedReader {
                         return;
                     }
                 }
-                // Gone: the channel closes with this thread.
+                // The terminal is gone. The channel closes when this thread ends.
                 None => return,
             }
         }
     }
 
-    /// Reads the bytes that are there; `None` at the end.
+    /// Reads the available bytes; `None` at the end.
     fn read(&self, state: &mut ReaderState) -> Option<Vec<u8>> {
         let mut bytes = vec![0; READ_BYTES];
         match self.device.read(&mut bytes) {
             Ok(0) if self.mode == InputMode::Lines => {
-                // Ctrl-D, or a terminal that is gone: that gives no end but one after the other.
+                // Ctrl-D, or a terminal that is gone. Such a terminal would report one end after the other.
                 state.hold = TerminalHold::Released;
                 Some(vec![END_OF_INPUT])
             }
@@ -492,7 +497,7 @@ mod tests {
             .contains(LocalModes::ICANON | LocalModes::ECHO)
     }
 
-    /// The process ends without dropping anything when its main thread panics.
+    /// A panic in the main thread ends the process without dropping any value.
     #[test]
     fn panic_gives_the_terminal_back() {
         let mut screen = TestScreen::open(24, 80);

@@ -5,14 +5,14 @@ use std::io::{self, Write as _};
 
 use rustix::event::{PollFd, PollFlags, poll};
 
-/// Writes all of it, however long that takes.
+/// Writes all bytes, and waits as long as necessary.
 pub(super) fn write_all(file: &File, mut bytes: &[u8]) -> io::Result<()> {
     let mut file = file;
     while !bytes.is_empty() {
         match file.write(bytes) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
-            // Whoever started this process may have left its end of the pipe non-blocking.
+            // The parent process may have left its end of the pipe non-blocking.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => wait_writable(file)?,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
@@ -29,7 +29,7 @@ fn wait_writable(file: &File) -> io::Result<()> {
     }
 }
 
-/// The columns and rows of a terminal that says them.
+/// The columns and rows of a terminal; `None` if the terminal does not report them.
 pub(super) fn size(file: &File) -> Option<(usize, usize)> {
     let size = rustix::termios::tcgetwinsize(file).ok()?;
     (size.ws_col > 0 && size.ws_row > 0).then_some((size.ws_col.into(), size.ws_row.into()))

@@ -1,37 +1,38 @@
-//! The status: one row at the bottom that never wraps. What matters least is left out where it has no room.
+//! The status: one row at the bottom that never wraps. Without room for all items, the least important ones are left
+//! out.
 
 use std::time::Instant;
 
 use super::duration::whole_seconds;
 use super::text::{Style, Styled, TextRole, styled};
 
-/// A status, from left to right.
+/// The items of a status, from left to right.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatusLine {
-    /// The parts.
+    /// The items.
     pub items: Vec<StatusItem>,
     /// Colours and symbols.
     pub style: Style,
 }
 
-/// A part of a status.
+/// An item of a status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatusItem {
     /// The text.
     pub text: Styled,
-    /// Order of leaving out: the highest rank goes first.
+    /// Order of removal if there is no room: the item with the highest rank is removed first.
     pub rank: u8,
-    /// Time since then is shown behind the text.
+    /// If set, the time since this moment is shown after the text.
     pub since: Option<Instant>,
 }
 
 impl StatusLine {
-    /// True if it changes with time.
+    /// True if the status changes with time.
     pub(super) fn ticks(&self) -> bool {
         self.items.iter().any(|item| item.since.is_some())
     }
 
-    /// The row, for a test to look at.
+    /// The row, for tests.
     #[cfg(any(test, feature = "test-screen"))]
     pub fn shown(&self, columns: usize) -> String {
         self.draw(Instant::now(), columns).shown().to_owned()

@@ -1,4 +1,4 @@
-//! A terminal for tests: what is written to it, as its screen shows it, and what a person types.
+//! A terminal for tests: shows written output as a screen, and simulates typing.
 
 #![allow(clippy::unwrap_used, reason = "a test ends with its terminal")]
 
@@ -13,13 +13,13 @@ use rustix::termios::{Winsize, tcsetwinsize};
 
 use super::{FlushResult, OutputStreams};
 
-/// Long enough for a machine under load, and never reached by a test that passes.
+/// Long enough for a machine under load; a passing test never reaches this limit.
 const LONG: Duration = Duration::from_secs(20);
 
 /// A pseudo-terminal, and its screen.
 pub struct TestScreen {
     master: File,
-    /// Held open, so that the terminal does not hang up between two users.
+    /// Kept open, so that the terminal does not hang up between two users.
     slave: File,
     /// Path of the terminal.
     pub path: PathBuf,
@@ -61,17 +61,17 @@ impl TestScreen {
         }
     }
 
-    /// The terminal, as a process has it.
+    /// Opens the terminal for a process.
     pub fn terminal(&self) -> File {
         open(&self.path)
     }
 
-    /// Types.
+    /// Types keys.
     pub fn type_keys(&self, keys: &str) {
         (&self.master).write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Typed text that nobody has read: a shell would get it.
+    /// Typed text that no process has read. A shell would receive it.
     pub fn unread(&self) -> String {
         let mut fds = [PollFd::new(&self.slave, PollFlags::IN)];
         if poll(&mut fds, Some(&Timespec::default())).unwrap() == 0 {
@@ -82,7 +82,7 @@ impl TestScreen {
         String::from_utf8_lossy(&bytes[..count]).into_owned()
     }
 
-    /// Takes in what was written, if something comes in time.
+    /// Reads written output. False if none arrives within the limit.
     fn take(&mut self, limit: Duration) -> bool {
         let limit = Timespec::try_from(limit).unwrap();
         let mut fds = [PollFd::new(&self.master, PollFlags::IN)];
@@ -96,13 +96,13 @@ impl TestScreen {
         true
     }
 
-    /// Text on the screen now.
+    /// Current text on the screen.
     pub fn contents(&mut self) -> String {
         while self.take(Duration::ZERO) {}
         self.parser.screen().contents()
     }
 
-    /// All that was written so far, with its control sequences.
+    /// All output so far, with its control sequences.
     pub fn written(&mut self) -> String {
         while self.take(Duration::ZERO) {}
         String::from_utf8_lossy(&self.raw).into_owned()
@@ -126,7 +126,7 @@ impl TestScreen {
         }
     }
 
-    /// Waits like `wait_until`, beside other futures.
+    /// Like [`wait_until`](Self::wait_until), but lets other futures run.
     pub async fn until(&mut self, is_there: impl Fn(&str) -> bool) {
         let deadline = Instant::now() + LONG;
         while !is_there(&self.contents()) {
@@ -139,12 +139,12 @@ impl TestScreen {
         }
     }
 
-    /// Waits like `wait_for`, while other futures run.
+    /// Like [`wait_for`](Self::wait_for), but lets other futures run.
     pub async fn shows(&mut self, text: &str) {
         self.until(|screen| screen.contains(text)).await;
     }
 
-    /// Everything that is written until nothing waits any more.
+    /// Reads until standard output is flushed. Returns all output so far.
     pub fn read_until_flushed(&mut self, output: &OutputStreams) -> String {
         let deadline = Instant::now() + LONG;
         while output.flush(Duration::from_millis(1)).stdout != FlushResult::Flushed {

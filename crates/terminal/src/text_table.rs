@@ -2,10 +2,10 @@
 
 use super::text::{Styled, styled};
 
-/// The least columns of a last column: in fewer stands one word a row.
+/// Minimum columns of the last column. With fewer, each row would hold about one word.
 const LAST_COLUMNS_MIN: usize = 16;
 
-/// Lines with aligned columns, the last of them ragged.
+/// Lines with aligned columns. The last column is ragged.
 #[derive(Debug, Default)]
 pub struct TextTable {
     rows: Vec<Vec<Styled>>,
@@ -17,13 +17,13 @@ impl TextTable {
         self.rows.push(cells.into());
     }
 
-    /// The lines, each with its end of line.
+    /// Renders the lines, each with its line end.
     pub fn render(&self) -> Styled {
         self.render_in(usize::MAX)
     }
 
-    /// The same in so many columns: the last column is broken between words. Where it has no room beside the others, it stands
-    /// below them.
+    /// Like [`render`](Self::render), but breaks the last column between words to fit into `limit` columns. If the last
+    /// column has no room next to the others, it is below them.
     pub fn render_in(&self, limit: usize) -> Styled {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or_default();
         let widths: Vec<usize> = (0..columns)

@@ -1,4 +1,4 @@
-//! The thread that writes what a queue holds.
+//! The thread that writes the contents of a queue.
 
 use std::fs::File;
 use std::io;
@@ -22,33 +22,33 @@ use super::sink;
 use super::status_line::StatusLine;
 use super::text::Styled;
 
-/// Bytes joined into one write: what a pipe takes at once.
+/// Maximum bytes joined into one write: the capacity of a pipe.
 const WRITE_BYTES: usize = 64 * 1024;
-/// Interval between two frames of a text that grows: as often as eyes can follow, and few bytes on a slow connection.
+/// Interval between two frames of a growing text; short enough for the eye, and few bytes on a slow connection.
 const FRAME: Duration = Duration::from_millis(40);
-/// Columns and rows of a terminal that does not say.
+/// Columns and rows of a terminal that does not report its size.
 const SIZE_DEFAULT: (usize, usize) = (80, 24);
 
-/// Starts the thread. It ends when the last handle is gone and everything is written, and is never joined: it may be
-/// inside a write that never returns, and the exit of the process does not wait for it.
+/// Starts the thread. The thread ends after the last handle is dropped and all output is written. It is never joined:
+/// it may be in a write that never returns, and the exit of the process does not wait for it.
 pub(super) fn start(shared: Arc<SharedQueue>, name: &str) -> io::Result<()> {
     let thread = std::thread::Builder::new().name(format!("write-{name}"));
-    // Not in a scope on purpose: it outlives every stop, to print its receipt.
+    // Deliberately outside a scope: the thread outlives every stop, to print the stop's receipt.
     #[expect(clippy::disallowed_methods, reason = "it outlives every stop")]
     thread
         .spawn(move || WriterThread::default().run(&shared))
         .map(drop)
 }
 
-/// Knowledge of the thread about the text it has written.
+/// State of the terminal after the thread's last write.
 #[derive(Default)]
 struct WriterThread {
     region: LiveRegion,
-    /// The cursor stands behind text.
+    /// True if the cursor is after text.
     in_line: bool,
-    /// Text before the cursor, as far as it is on its row: followed while a person types below it.
+    /// Text before the cursor on its row. Tracked while a person types below it.
     open_line: OpenLine,
-    /// Prefix of an echoed input line that was written last.
+    /// Prefix of the last written echoed input line.
     echoed: Option<Styled>,
     drawn_at: Option<Instant>,
     /// Columns and rows of the terminal when the region was drawn.
@@ -83,7 +83,7 @@ impl WriterThread {
         }
     }
 
-    /// Waits for something to do; `None` at the end.
+    /// Waits for work; `None` at the end.
     fn next(
         &self,
         shared: &SharedQueue,
@@ -97,7 +97,7 @@ impl WriterThread {
                 state.status = None;
                 (state.region_changed, state.open_changed) = (false, false);
             }
-            // Below an open line there is no room for lines that change, unless a person types there.
+            // Below an open line there is no room for changing lines, unless a person types there.
             let is_shown = state.visibility == RegionVisibility::Shown;
             let has_room = match &state.input_line {
                 Some(input_line) => !input_line.is_echoed,
@@ -147,7 +147,7 @@ impl WriterThread {
         if let Some(call) = &batch.attention {
             call.write(&mut text);
         }
-        // The size is read once: the rows of one write fit together.
+        // The size is read once, so that the rows of one write fit together.
         let size = sink::size(&batch.file).unwrap_or(SIZE_DEFAULT);
         let terminal = RegionTerminal {
             columns: size.0,
@@ -215,7 +215,7 @@ impl WriterThread {
                 if follows {
                     self.open_line.write(text, columns, to);
                 } else {
-                    // Nothing is drawn below it, so the terminal alone breaks it.
+                    // No region is drawn below the text, so the terminal alone breaks it.
                     self.open_line.clear();
                     to.push_str(text);
                 }
@@ -224,7 +224,7 @@ impl WriterThread {
         }
     }
 
-    /// Writes the prefix of a line whose text the terminal shows: once, and again behind other output.
+    /// Writes the prefix of a line whose text the terminal shows: once, and again after other output.
     fn write_prefix(&mut self, line: &InputLine, text: &mut String) {
         if self.echoed.as_ref() == Some(&line.prefix) {
             return;
@@ -238,7 +238,7 @@ impl WriterThread {
     }
 }
 
-/// Texts for one write: all for one file.
+/// Takes the texts for one write, all for one file.
 fn take_texts(state: &mut QueueState) -> Vec<QueuedText> {
     let mut texts: Vec<QueuedText> = Vec::new();
     let mut bytes = 0;

@@ -1,11 +1,11 @@
-//! Text that is broken into rows when it is written: the writer thread knows the width of the terminal at that moment.
+//! Text that is broken into rows when it is written. The writer thread knows the width of the terminal at that moment.
 //!
 //! Invariants:
-//! 1. No row relies on the terminal to break it: each is narrower than the terminal, for every width that any terminal
-//!    gives its letters ([`widest`](super::text::widest)). Terminals disagree on emoji and on joined letters, so such a
-//!    row may end a few columns earlier than it had to.
-//! 2. A grapheme cluster is never split, and a word only where it is longer than a row.
-//! 3. Each row ends the colours that it begins: what is cut between two rows leaves no half sequence.
+//! 1. No row relies on the terminal to break it. Each row is narrower than the terminal, for the widest display that
+//!    any terminal gives its letters ([`widest`](super::text::widest)). Terminals disagree on emoji and on joined
+//!    letters, so a row with such letters may end a few columns earlier than necessary.
+//! 2. A grapheme cluster is never split, and a word is split only if it is longer than a row.
+//! 3. Each row ends the colours that it begins, so a break between two rows leaves no partial sequence.
 
 mod row_break;
 mod table;
@@ -20,9 +20,9 @@ use row_break::break_rows;
 pub(crate) use row_break::last_boundary;
 pub use table::{CellAlign, FlowTable};
 
-/// Share of a row that a prefix may take: a deeper one is left out, so that text has room.
+/// Divisor of a row's width. A prefix wider than this part of the row is left out, so that the text has room.
 const PREFIX_SHARE: usize = 2;
-/// Columns of a rule at most: longer ones say no more.
+/// Maximum columns of a rule. A longer rule adds no information.
 const RULE_COLUMNS_MAX: usize = 60;
 
 /// A piece of text in one style, escaped.
@@ -33,7 +33,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// A piece of one line, whatever is in it: tabs are blanks, and everything else that is unsafe is escaped.
+    /// A piece of one line from any text. Tabs become spaces, and all other unsafe characters are escaped.
     pub fn new(text: &str, style: TextStyle) -> Self {
         let text = text.replace('\t', "    ");
         Self {
@@ -53,7 +53,7 @@ impl Span {
     }
 }
 
-/// A line that is broken into rows, with what stands before each.
+/// A line that is broken into rows, with the prefixes of the rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlowLine {
     /// Prefix of the first row.
@@ -62,7 +62,7 @@ pub struct FlowLine {
     pub rest: Vec<Span>,
     /// The line.
     pub text: Vec<Span>,
-    /// Places at which it may be broken.
+    /// Places at which the line may be broken.
     pub breaks: RowBreak,
 }
 
@@ -75,23 +75,23 @@ pub enum FlowPart {
     Table(FlowTable),
     /// A rule across the text.
     Rule {
-        /// Text before it.
+        /// Text before the rule.
         prefix: Vec<Span>,
-        /// One column of it.
+        /// One column of the rule.
         dash: Span,
     },
 }
 
-/// A text that is not complete yet, drawn below the text that is.
+/// An incomplete text, drawn below the complete text.
 pub trait OpenText: Send + Sync + std::fmt::Debug {
-    /// The text as it is now.
+    /// The current state of the text.
     fn parts(&self) -> Vec<FlowPart>;
 }
 
 impl FlowPart {
-    /// Its rows, each without an end of line.
+    /// The rows of the part, each without a line end.
     pub(crate) fn rows(&self, columns: usize) -> Vec<Styled> {
-        // The last column stays free: some terminals wrap as soon as it is written.
+        // The last column stays free, because some terminals wrap as soon as it is written.
         let room = columns.saturating_sub(1).max(1);
         match self {
             Self::Line(line) => line.rows(room),
@@ -107,14 +107,14 @@ impl FlowPart {
         }
     }
 
-    /// Its rows, for a test to look at.
+    /// The rows of the part, for tests.
     #[cfg(test)]
     pub(crate) fn shown(&self, columns: usize) -> Vec<String> {
         let rows = self.rows(columns).into_iter();
         rows.map(Styled::into_string).collect()
     }
 
-    /// Bytes that it takes in a queue, about.
+    /// Approximate number of bytes that the part takes in a queue.
     pub(crate) fn len(&self) -> usize {
         let of = |spans: &[Span]| spans.iter().map(|span| span.text.len()).sum::<usize>();
         match self {
@@ -141,7 +141,7 @@ impl FlowLine {
     }
 }
 
-/// Columns that spans take at most.
+/// Maximum columns of spans on any terminal.
 fn width_of(spans: &[Span]) -> usize {
     spans
         .iter()
@@ -149,7 +149,7 @@ fn width_of(spans: &[Span]) -> usize {
         .sum()
 }
 
-/// One row, with its colours. Blanks at its end are left out.
+/// One row with its colours, without blanks at its end.
 fn row(prefix: &[Span], text: &[Span]) -> Styled {
     let mut row = String::new();
     let mut spans: Vec<&Span> = prefix.iter().chain(text).collect();

@@ -1,4 +1,4 @@
-//! Breaking a line into rows: between words where it can, and never within a grapheme cluster.
+//! Breaks a line into rows: between words if possible, and never within a grapheme cluster.
 
 use unicode_segmentation::{GraphemeCursor, UnicodeSegmentation as _};
 
@@ -8,18 +8,18 @@ use super::Span;
 /// Places at which a line may be broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowBreak {
-    /// Between words, as Unicode defines it; within a word only if it is longer than a row.
+    /// Between words, as Unicode defines them; within a word only if it is longer than a row.
     Words,
-    /// Anywhere: code, where a blank counts.
+    /// Anywhere. For code, in which blanks matter.
     Anywhere,
 }
 
-/// The most columns that any terminal gives a text.
+/// Maximum columns of a text on any terminal.
 pub(super) fn widest_of(text: &str) -> usize {
     text.chars().map(widest).sum()
 }
 
-/// The rows of a line, each at most so many columns wide, unless a single cluster is wider. At least one.
+/// Breaks a line into at least one row. Each row is at most `room` columns wide, unless a single cluster is wider.
 pub(super) fn break_rows(line: &[Span], room: usize, breaks: RowBreak) -> Vec<Vec<Span>> {
     let text: String = line.iter().map(|span| span.text.as_str()).collect();
     let mut rows = Vec::new();
@@ -44,14 +44,14 @@ fn row_ranges(text: &str, room: usize, breaks: RowBreak) -> Vec<(usize, usize)> 
     for (at, cluster) in text.grapheme_indices(true) {
         if let Some(places) = &mut may_break {
             while places.next_if(|(place, _)| *place < at).is_some() {}
-            // An address stays whole.
+            // Does not break after `/`, so an address stays whole.
             let is_word = places.peek().is_some_and(|(place, _)| *place == at);
             if at > start && is_word && !text[..at].ends_with('/') {
                 last = Some((at, width));
             }
         }
         let more = widest_of(cluster);
-        // Blanks between words may hang over the end: they are left out there.
+        // Blanks between words may extend past the end of the row, because they are removed there.
         let hangs = breaks == RowBreak::Words && cluster == " ";
         if width + more > room && at > start && !hangs {
             let (end, used) = last.take().unwrap_or((at, width));
@@ -80,8 +80,8 @@ fn slice(line: &[Span], start: usize, end: usize) -> Vec<Span> {
     row
 }
 
-/// The last place in a text where it can be cut, although more follows that is not known: behind the last blank, else
-/// before the last cluster; its end if it is one cluster.
+/// The last place at which a text can be cut, although the text after it is not known yet. The place is after the last
+/// blank, otherwise before the last cluster, or the end if the text is one cluster.
 pub(crate) fn last_boundary(text: &str) -> usize {
     if let Some(blank) = text.rfind(' ').filter(|at| at + 1 < text.len()) {
         return blank + 1;

@@ -1,4 +1,4 @@
-//! Tables: columns that shrink to the terminal, and records where it is too narrow for columns.
+//! Tables: columns that shrink to the terminal's width, or records if the terminal is too narrow for columns.
 
 use unicode_width::UnicodeWidthStr as _;
 
@@ -6,10 +6,10 @@ use super::row_break::{RowBreak, break_rows};
 use super::{FlowLine, Span, row, width_of};
 use crate::text::Styled;
 
-/// Columns that a cell needs to be worth reading: with less, each row is a record.
+/// Minimum columns of a readable cell. With less, each row becomes a record.
 const CELL_COLUMNS_MIN: usize = 6;
 
-/// Place of the text in its column.
+/// Alignment of text in its column.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum CellAlign {
     /// At the left edge.
@@ -21,27 +21,27 @@ pub enum CellAlign {
     Right,
 }
 
-/// A table, or some rows of one that is too long to be drawn at once.
+/// A table, or some rows of a table that is too long to be drawn at once.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FlowTable {
     /// Prefix of each row.
     pub prefix: Vec<Span>,
     /// Cells of the header.
     pub header: Vec<Vec<Span>>,
-    /// True if the header is drawn; false for rows that follow others.
+    /// True if the header is drawn; false for rows that follow other rows.
     pub has_header: bool,
     /// Rows of cells.
     pub rows: Vec<Vec<Vec<Span>>>,
     /// Alignment of each column.
     pub aligns: Vec<CellAlign>,
-    /// Columns that the cells want.
+    /// Widths that the cells need, by column.
     pub widths: Vec<usize>,
-    /// Between two cells, and the row below the header: ` │ `, `─`, `─┼─`.
+    /// Separator between two cells, and the two parts of the row below the header: ` │ `, `─`, `─┼─`.
     pub lines: [&'static str; 3],
 }
 
 impl FlowTable {
-    /// Sets the columns that the cells want from those that are there.
+    /// Sets the widths of the columns from the current cells.
     pub(crate) fn measure(&mut self) {
         let cells = std::iter::once(&self.header).chain(&self.rows);
         let mut widths = vec![1; self.header.len()];
@@ -71,7 +71,7 @@ impl FlowTable {
         }
     }
 
-    /// The width of each column, if all have room: the widest ones give way.
+    /// Calculates the width of each column; `None` if the columns have no room. The widest columns shrink first.
     fn fit(&self, room: usize) -> Option<Vec<usize>> {
         let between = self.widths.len().saturating_sub(1) * width_of(&[Span::plain(self.lines[0])]);
         let room = room.checked_sub(between)?;
@@ -129,7 +129,7 @@ impl FlowTable {
         (0..height).map(line).collect()
     }
 
-    /// Each cell on a line of its own, behind the name of its column.
+    /// Draws each cell on a separate line, after the name of its column.
     fn records(&self, room: usize) -> Vec<Styled> {
         let mut rows = Vec::new();
         for (number, cells) in self.rows.iter().enumerate() {
@@ -165,7 +165,7 @@ impl FlowTable {
     }
 }
 
-/// Fills a cell up with blanks, as most terminals measure it. Blanks that hang over its end are left out.
+/// Pads a cell with blanks, by the width that most terminals give its text. Removes blanks at the end of the text.
 fn pad(text: &[Span], width: usize, align: CellAlign, to: &mut Vec<Span>) {
     let mut text = text.to_vec();
     if let Some(last) = text.last_mut() {

@@ -1,4 +1,4 @@
-//! Markdown blocks as parts of a text.
+//! Converts Markdown blocks into the parts of a text.
 
 use std::ops::Range;
 
@@ -11,18 +11,18 @@ use super::inline::InlineText;
 use super::theme::AnswerTheme;
 use crate::{CellAlign, FlowLine, FlowPart, FlowTable, RowBreak, Span};
 
-/// Lists and quotes within each other that are drawn; deeper ones are drawn at this depth.
+/// Maximum nesting of lists and quotes. Deeper ones are drawn at this depth.
 const DEPTH_MAX: usize = 12;
-/// Lists and quotes that one line may begin; a line with more is no Markdown that anybody reads. The parser goes through
-/// all of them at each line, and they cost as much again when they are drawn.
+/// Maximum number of lists and quotes that one line may begin. A line with more is not Markdown for human readers. The
+/// parser goes through all of them at each line, and drawing them costs as much again.
 const BEGUN_MAX: usize = 64;
 
-/// Surroundings of a text: what stands above it.
+/// Content above a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TextAbove {
     /// No part of the answer.
     Nothing,
-    /// The last row of a part.
+    /// The last row of a part, without a blank line.
     Adjacent,
     /// A part of the answer, and a blank line.
     Apart,
@@ -35,8 +35,8 @@ fn parser(source: &str) -> Parser<'_> {
     )
 }
 
-/// Beginning of the last block of a text: an item of a list counts as a block. Everything before is complete, whatever
-/// follows. Also whether it is a table.
+/// Returns the start of the last block of a text, and true if that block is a table. An item of a list counts as a
+/// block. Later text cannot change anything before the start.
 pub(super) fn last_block(source: &str) -> (usize, bool) {
     let mut depth = 0;
     let mut last = (0, false);
@@ -74,7 +74,7 @@ pub(super) fn nests_too_deep(line: &str) -> bool {
     true
 }
 
-/// The text behind the sign of a quote or of an item, if one begins it.
+/// The text after the sign of a quote or of an item; `None` if the text begins with neither.
 fn behind_sign(text: &str) -> Option<&str> {
     if let Some(quoted) = text.strip_prefix('>') {
         return Some(quoted);
@@ -88,7 +88,7 @@ fn behind_sign(text: &str) -> Option<&str> {
     item?.strip_prefix([' ', '\t'])
 }
 
-/// The parts of a text.
+/// Renders the parts of a text.
 pub(super) fn render(
     source: &str,
     theme: AnswerTheme,
@@ -118,7 +118,7 @@ pub(super) fn render(
     blocks.parts
 }
 
-/// A block that holds the text: an item of a list, or a quote.
+/// A block that contains the text: an item of a list, or a quote.
 #[derive(Debug)]
 struct Container {
     first: Span,
@@ -139,7 +139,8 @@ struct BlockWriter<'a> {
     table: Option<FlowTable>,
     above: TextAbove,
     depth: usize,
-    /// End of the last block: what stands between two is the definition of a link, and is shown as it is.
+    /// End of the last block in the source. Text between two blocks is the definition of a link, and is shown
+    /// unchanged.
     told: usize,
     is_html: bool,
 }
@@ -320,7 +321,7 @@ impl BlockWriter<'_> {
         });
     }
 
-    /// Prefixes of the next row, and of those that follow.
+    /// Prefix of the next row, and prefix of the rows after it.
     fn prefixes(&mut self) -> (Vec<Span>, Vec<Span>) {
         let mut first = Vec::new();
         let mut rest = Vec::new();
@@ -360,7 +361,7 @@ impl BlockWriter<'_> {
         self.parts.push(FlowPart::Line(line));
     }
 
-    /// Writes an empty line where one stands in the text before a block.
+    /// Writes an empty line if the source has one before the block.
     fn blank_before(&mut self, start: usize) {
         let before = self.source[..start].trim_end_matches([' ', '\t', '>', '\n', '\r']);
         let ends = self.source[before.len()..start].matches('\n').count();
@@ -382,7 +383,7 @@ impl BlockWriter<'_> {
         self.parts.push(blank_line(prefix));
     }
 
-    /// Shows a text that is no block: the definition of a link.
+    /// Shows source text outside of blocks: the definition of a link.
     fn tell_gap(&mut self, end: usize) {
         let gap = self.source.get(self.told..end).unwrap_or_default();
         let begin = self.told;
@@ -399,7 +400,7 @@ impl BlockWriter<'_> {
     }
 }
 
-/// An empty line behind a prefix.
+/// An empty line after a prefix.
 pub(super) fn blank_line(prefix: Vec<Span>) -> FlowPart {
     FlowPart::Line(FlowLine {
         first: prefix.clone(),

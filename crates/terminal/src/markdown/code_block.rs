@@ -1,4 +1,4 @@
-//! Code, line by line.
+//! Shows a block of code line by line.
 
 use anstyle::Style as TextStyle;
 
@@ -11,13 +11,13 @@ use crate::{FlowLine, FlowPart, RowBreak, Span};
 pub(super) struct CodeBlock {
     /// Letter and length of the fence.
     fence: (char, usize),
-    /// Blanks before the fence: as many are taken off each line.
+    /// Number of blanks before the fence. As many are removed from each line.
     indent: usize,
     highlighter: CodeHighlighter,
 }
 
 impl CodeBlock {
-    /// The block that a line begins, if it does.
+    /// Begins a block if the line is an opening fence; otherwise `None`.
     pub(super) fn begin(line: &str) -> Option<Self> {
         let text = line.trim_start_matches(' ');
         let indent = line.len() - text.len();
@@ -54,7 +54,7 @@ impl CodeBlock {
     }
 }
 
-/// A line of code, behind prefixes.
+/// A line of code after prefixes.
 pub(super) fn code_line(
     tokens: Vec<(&str, CodeToken)>,
     theme: AnswerTheme,

@@ -1,27 +1,28 @@
-//! Highlighting of code, line by line, by syntect with the grammars of bat.
+//! Highlights code line by line, with syntect and the grammars of bat.
 //!
-//! The time of a line grows with the square of its length, and depends on what is written there. Measured in release:
-//! 1–80 ms for the first line of a language, whose expressions are compiled then; 0.1–0.5 ms for a line of usual code;
-//! and, of 58 repeated patterns, up to 25 ms for a line of 200 bytes, or 66 ms in nine rare languages (Lisp, Typst …). So
-//! only short lines are highlighted, and only for so much time of an answer. A copy of the position in a grammar, which
-//! each frame makes, takes 0.03 ms at most: syntect limits the depth of its stack.
+//! The time of a line grows with the square of its length, and depends on its content. Measured in release: 1–80 ms for
+//! the first line of a language, whose expressions are compiled then; 0.1–0.5 ms for a line of usual code; and, of 58
+//! repeated patterns, up to 25 ms for a line of 200 bytes, or 66 ms in nine rare languages (Lisp, Typst …). Therefore
+//! only short lines are highlighted, and only for a limited time per answer. Each frame copies the position in a
+//! grammar. A copy takes 0.03 ms at most, because syntect limits the depth of its stack.
 
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use syntect::parsing::{ParseState, Scope, ScopeStack, SyntaxSet};
 
-/// Bytes of a line that are highlighted: code that people read is shorter, and a longer line takes too long.
+/// Maximum bytes of a highlighted line. Code for human readers has shorter lines, and longer lines take too long.
 const LINE_BYTES_MAX: usize = 200;
 
-/// Time that is spent on the code of one answer: by the figures above, 400 to 2,000 lines of usual code. An answer may come at once, and no stop is
-/// heard meanwhile: a bound on lines alone lets forty short blocks, each in a language of its own, take seconds.
+/// Highlighting time for one answer: by the figures above, enough for 400 to 2,000 lines of usual code. An answer may
+/// arrive at once, and no stop is received during its processing. A bound on lines alone is not enough: forty short
+/// blocks in forty languages would take seconds.
 const ANSWER_TIME_MAX: Duration = Duration::from_millis(200);
 
-/// The grammars: constant data of the library, unpacked at the first block of code and not for each.
+/// The grammars: constant data of the library, unpacked once at the first block of code.
 static GRAMMARS: LazyLock<SyntaxSet> = LazyLock::new(two_face::syntax::extra_newlines);
 
-/// Meanings of scopes, by the beginnings of their names: constant, and parsed once.
+/// Meanings of scopes, by the prefixes of their names. Constant, and parsed once.
 static MEANINGS: LazyLock<Vec<(Scope, CodeToken)>> = LazyLock::new(|| {
     let meanings = [
         ("comment", CodeToken::Comment),
@@ -37,7 +38,7 @@ static MEANINGS: LazyLock<Vec<(Scope, CodeToken)>> = LazyLock::new(|| {
         ("markup.deleted", CodeToken::Removed),
         ("meta.diff.header", CodeToken::Comment),
         ("meta.diff.range", CodeToken::Comment),
-        // Code within a text, such as `${name}`.
+        // Code within a string, such as `${name}`.
         ("meta.interpolation", CodeToken::Plain),
         ("meta.template.expression", CodeToken::Plain),
         ("meta.group.expansion", CodeToken::Plain),
@@ -61,7 +62,7 @@ pub(super) enum CodeToken {
     Removed,
 }
 
-/// Rest of the time for the code of one answer. Once it is used up, the answer is plain from the next line on.
+/// Remaining time for the code of one answer. After the time is used up, all further lines are plain.
 #[derive(Debug, Clone)]
 pub(super) struct HighlightBudget {
     left: Duration,
@@ -76,13 +77,13 @@ impl Default for HighlightBudget {
 }
 
 impl HighlightBudget {
-    /// The time that is left.
+    /// The remaining time.
     pub(super) fn left(&self) -> Duration {
         self.left
     }
 }
 
-/// Unpacks the grammars, unless they are.
+/// Unpacks the grammars, unless they are already unpacked.
 pub(super) fn load_grammars() {
     LazyLock::force(&GRAMMARS);
     LazyLock::force(&MEANINGS);
@@ -103,7 +104,7 @@ struct GrammarPosition {
 }
 
 impl CodeHighlighter {
-    /// For the language that a fence names.
+    /// Creates a highlighter for the language that a fence names.
     pub(super) fn new(info: &str) -> Self {
         let name = info.split([' ', ',', '{']).next().unwrap_or_default();
         let name = name.to_ascii_lowercase();
@@ -119,7 +120,7 @@ impl CodeHighlighter {
         }
     }
 
-    /// The pieces of the next line.
+    /// Returns the pieces of the next line.
     pub(super) fn line<'a>(
         &mut self,
         line: &'a str,
@@ -130,7 +131,7 @@ impl CodeHighlighter {
             return plain();
         }
         let began = Instant::now();
-        // Behind a line that its grammar cannot parse, the rest of the block is plain.
+        // After a line that the grammar cannot parse, the rest of the block is plain.
         let parsed = self
             .position
             .take()
@@ -146,13 +147,13 @@ impl CodeHighlighter {
 
 impl GrammarPosition {
     fn line(mut self, line: &str) -> Option<(Self, Vec<(&str, CodeToken)>)> {
-        // Blanks at the end mean nothing, and some grammars take longest for them.
+        // Trailing blanks have no meaning, and some grammars take longest for them.
         let text = format!("{}\n", line.trim_end());
         let changes = self.state.parse_line(&text, &GRAMMARS).ok()?;
         let mut ends: Vec<(usize, CodeToken)> = Vec::new();
         let mut begin = 0;
         for (at, change) in changes {
-            // The end of the line is a piece, too.
+            // The line end is also a piece.
             let end = at.min(line.len());
             add(&mut ends, end, self.token(line.get(begin..end)?));
             begin = end;
@@ -165,7 +166,7 @@ impl GrammarPosition {
         Some((self, pieces))
     }
 
-    /// Meaning of a text at this position: that of the innermost scope that has one.
+    /// Meaning of a text at this position: the meaning of the innermost scope that has one.
     fn token(&self, text: &str) -> CodeToken {
         let meaning = |scope: &Scope| {
             let mut known = MEANINGS.iter();
@@ -182,7 +183,7 @@ impl GrammarPosition {
     }
 }
 
-/// Adds the end of a piece. Neighbours with the same meaning are one piece.
+/// Adds the end of a piece, and merges neighbours with the same meaning.
 fn add(ends: &mut Vec<(usize, CodeToken)>, end: usize, token: CodeToken) {
     match ends.last_mut() {
         Some((last, _)) if *last == end => {}
@@ -192,7 +193,7 @@ fn add(ends: &mut Vec<(usize, CodeToken)>, end: usize, token: CodeToken) {
     }
 }
 
-/// Name of the grammar for a language: for one that has none, that of a similar language.
+/// Name of the grammar for a language. A language without a grammar uses the grammar of a similar language.
 fn grammar_name(language: &str) -> &str {
     match language {
         // TypeScript's own grammar takes 0.3 s for its first line.
@@ -295,7 +296,8 @@ mod tests {
         assert_eq!(marked("rust", &[&long[1..]])[0].len(), LINE_BYTES_MAX + 3);
     }
 
-    /// A short block in each language, whose expressions are compiled at the first line, took seconds in all.
+    /// Without the limit, a short block in each language took seconds in total, because the first line of a language
+    /// compiles its expressions.
     #[test]
     fn code_of_one_answer_is_highlighted_for_a_limited_time() {
         let mut budget = HighlightBudget::default();

@@ -1,19 +1,19 @@
-//! The text of a line while its styles are collected.
+//! The text of a line during the collection of its styles.
 
 use anstyle::{Effects, Style as TextStyle};
 
 use super::theme::AnswerTheme;
 use crate::Span;
 
-/// Spans of the line that is being read.
+/// Spans of the current line.
 #[derive(Debug)]
 pub(super) struct InlineText {
     theme: AnswerTheme,
     base: TextStyle,
-    /// Effects of each open style, with those around it.
+    /// Effects of each open style, including the effects of the styles around it.
     effects: Vec<Effects>,
     spans: Vec<Span>,
-    /// Beginnings of the open links, and what they point at.
+    /// Start of each open link, and its target.
     links: Vec<(usize, String)>,
 }
 
@@ -73,7 +73,7 @@ impl InlineText {
         self.begin(Effects::UNDERLINE);
     }
 
-    /// Ends a link or an image. Its target follows the text, so that the text cannot lie about it.
+    /// Ends a link or an image. Its target follows the text, so the text cannot hide the real target.
     pub(super) fn end_link(&mut self) {
         self.end();
         let Some((at, target)) = self.links.pop() else {
@@ -89,7 +89,7 @@ impl InlineText {
         }
     }
 
-    /// The spans so far; the styles stay open.
+    /// Takes the spans so far. The styles stay open.
     pub(super) fn take(&mut self) -> Vec<Span> {
         for (at, _) in &mut self.links {
             *at = 0;
@@ -98,7 +98,8 @@ impl InlineText {
     }
 }
 
-/// True if spans have this text. It ends at the first difference: a text may lie in many links.
+/// True if spans have this text. The comparison stops at the first difference, because a text may be in many nested
+/// links.
 fn is_text(text: &str, spans: &[Span]) -> bool {
     let rest = spans
         .iter()

@@ -1,4 +1,4 @@
-//! A table that is too long to be drawn at once: its columns keep the widths of its first rows.
+//! A table that is too long to be drawn at once. Its columns keep the widths of its first rows.
 
 use super::blocks::{self, TextAbove};
 use super::highlight::HighlightBudget;
@@ -8,14 +8,14 @@ use crate::{FlowPart, FlowTable};
 /// The table after its first rows.
 #[derive(Debug, Clone)]
 pub(super) struct LongTable {
-    /// Its first two lines: the header, and the line that makes it one.
+    /// The first two lines of the table: the header, and the delimiter row.
     head: String,
-    /// Without rows.
+    /// The table without rows.
     shape: FlowTable,
 }
 
 impl LongTable {
-    /// The table whose first rows these are.
+    /// Begins a long table with its first rows; `None` if `source` is not a single table.
     pub(super) fn begin(source: &str, theme: AnswerTheme) -> Option<Self> {
         let head: Vec<&str> = source.trim_start_matches('\n').lines().take(2).collect();
         let head = format!("{}\n", head.join("\n"));
@@ -25,7 +25,7 @@ impl LongTable {
         Some(Self { head, shape })
     }
 
-    /// The next row; `None` if the line is not of the table.
+    /// Draws the next row; `None` if the line is not part of the table.
     pub(super) fn row(&self, line: &str, theme: AnswerTheme) -> Option<FlowPart> {
         let source = format!("{}{line}\n", self.head);
         let read = only_table(render(&source, theme))?;
@@ -35,7 +35,7 @@ impl LongTable {
     }
 }
 
-/// The parts of a table, which has no code to highlight.
+/// Renders the parts of a table. A table has no code to highlight.
 fn render(source: &str, theme: AnswerTheme) -> Vec<FlowPart> {
     let budget = &mut HighlightBudget::default();
     blocks::render(source, theme, TextAbove::Nothing, budget)

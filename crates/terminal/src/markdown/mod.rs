@@ -1,11 +1,11 @@
-//! Answers as a terminal shows them while they stream.
+//! Renders streamed answers for a terminal.
 //!
-//! [`AnswerStream`] takes the pieces of an answer. Blocks that are complete leave it once, as parts that the writer
-//! thread breaks into rows; the block that is not complete stands in the live region and is drawn again as it grows.
-//! Completeness is decided line by line, so the pieces in which an answer arrives make no difference.
+//! [`AnswerStream`] takes the pieces of an answer, and returns each complete block once, as parts that the writer
+//! thread breaks into rows. The incomplete block is in the live region and is drawn again as it grows. Completeness is
+//! decided line by line, so the result does not depend on the sizes of the pieces.
 //!
-//! Every bound is a number of bytes, so that one line of a megabyte, a table of a thousand rows or a code block of
-//! ten thousand lines is neither kept in memory nor parsed again and again.
+//! Every bound is a number of bytes. So a line of a megabyte, a table of a thousand rows or a code block of ten
+//! thousand lines is neither kept in memory nor parsed repeatedly.
 
 mod blocks;
 mod code_block;

@@ -1,9 +1,9 @@
-//! The part of an answer that is not complete.
+//! The incomplete part of an answer.
 
 use super::stream::AnswerStream;
 use crate::{FlowPart, OpenText};
 
-/// A copy of what is not complete, which the writer thread draws as if the answer ended here.
+/// A copy of the incomplete part, which the writer thread draws as if the answer ended here.
 #[derive(Debug)]
 pub(super) struct OpenAnswer {
     stream: AnswerStream,

@@ -1,4 +1,4 @@
-//! The pieces of an answer, and the blocks that are complete.
+//! Collects the pieces of an answer into complete blocks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,18 +14,18 @@ use super::theme::AnswerTheme;
 use crate::flow::last_boundary;
 use crate::{FlowLine, FlowPart, OpenText, RowBreak, Span, Style};
 
-/// Bytes of a line after which it is shown in parts: some screens of text, and little to parse again.
+/// Maximum bytes of a line before it is shown in parts: some screens of text, and little text to parse again.
 const LINE_BYTES_MAX: usize = 4 * 1024;
-/// Bytes of a block after which it is shown in parts. It is parsed again when a line of it has come.
+/// Maximum bytes of a block before it is shown in parts. A block is parsed again after each new line.
 const BLOCK_BYTES_MAX: usize = 8 * 1024;
-/// Bytes of a block up to which it is parsed at each line. A longer one is parsed when a part more of it has come: of lines
-/// of one letter the work would grow with the square of their number.
+/// Maximum bytes of a block that is parsed at each line. A longer block is parsed only after it has grown by a share of
+/// its size. Otherwise, for lines of one letter, the work would grow with the square of their number.
 const EAGER_BYTES_MAX: usize = 256;
-/// This part of a longer block has to come before it is parsed again: few lines, so that a block that is complete is shown
-/// soon.
+/// Divisor of that share of growth. The share is only a few lines, so a complete block is shown soon.
 const PARSED_AGAIN: usize = 8;
-/// Processor time for the Markdown of one piece: no stop is heard meanwhile, and a person notices a tenth of a second. A piece
-/// that a model streams takes a thousandth of it; a whole answer of odd Markdown can take longer, and is plain from there on.
+/// Processor time for the Markdown of one piece. No stop is received during that time, and a person notices a tenth of
+/// a second. A piece that a model streams takes a thousandth of it. A whole answer of unusual Markdown can take longer,
+/// and the rest of it is plain.
 const PIECE_TIME_MAX: Duration = Duration::from_millis(30);
 /// Bytes of a table after which its columns keep their widths.
 const TABLE_BYTES_MAX: usize = 4 * 1024;
@@ -35,31 +35,31 @@ const TABLE_BYTES_MAX: usize = 4 * 1024;
 pub enum AnswerFormat {
     /// Headings, lists, tables and code are drawn.
     Markdown,
-    /// The text as the model wrote it.
+    /// The text is shown as the model wrote it.
     Plain,
 }
 
-/// An answer while it arrives.
+/// An answer in progress.
 #[derive(Debug, Clone)]
 pub struct AnswerStream {
     theme: AnswerTheme,
     format: AnswerFormat,
     block: StreamBlock,
-    /// The line that has no end yet.
+    /// The current line, which has no line end yet.
     line: String,
     above: TextAbove,
     budget: HighlightBudget,
-    /// The lines before were blank.
+    /// True if the last line was blank.
     ends_blank: bool,
-    /// The line is the rest of one that was shown in parts.
+    /// True if the current line is the rest of a line that was shown in parts.
     is_rest: bool,
-    /// Bytes of the block from which on it is parsed again.
+    /// Size of the block in bytes at which it is parsed again.
     parse_at: usize,
-    /// Time that the Markdown of this piece has had.
+    /// Processor time used so far for the Markdown of the current piece.
     piece_time: Duration,
 }
 
-/// The block that is not complete.
+/// The incomplete block.
 #[derive(Debug, Clone)]
 enum StreamBlock {
     /// Text, parsed as a whole when it is complete.
@@ -71,7 +71,7 @@ enum StreamBlock {
 }
 
 impl AnswerStream {
-    /// An answer of which nothing has arrived.
+    /// Creates an answer without text.
     pub fn new(style: Style, format: AnswerFormat) -> Self {
         Self {
             theme: AnswerTheme::new(style),
@@ -87,7 +87,7 @@ impl AnswerStream {
         }
     }
 
-    /// Takes the next piece. Returns what is complete by now.
+    /// Takes the next piece. Returns the parts that are now complete.
     pub fn push(&mut self, mut text: &str) -> Vec<FlowPart> {
         let mut parts = Vec::new();
         self.piece_time = Duration::ZERO;
@@ -108,7 +108,7 @@ impl AnswerStream {
         parts
     }
 
-    /// Ends the answer, or what came of it. Returns the rest.
+    /// Ends the answer, complete or not. Returns the rest.
     pub fn finish(&mut self) -> Vec<FlowPart> {
         let mut parts = Vec::new();
         let line = std::mem::take(&mut self.line);
@@ -123,11 +123,11 @@ impl AnswerStream {
         parts
     }
 
-    /// Shows all of the answer so far but a word that is not complete: something else is shown below it, and the answer goes
-    /// on below that, in the same block of code or table.
+    /// Returns the answer so far without an incomplete word, because other output follows below it. The answer
+    /// continues below that output, in the same block of code or table.
     pub fn interrupt(&mut self) -> Vec<FlowPart> {
         let mut parts = Vec::new();
-        // Without a word the line may be the beginning of a sign, such as that of an item or of a block of code.
+        // Without a word, the line may be the beginning of a sign, such as that of an item or of a block of code.
         let blank = self.line.rfind(' ').map(|blank| blank + 1);
         let end = blank.filter(|end| self.line[..*end].contains(char::is_alphabetic));
         if let Some(end) = end {
@@ -140,7 +140,7 @@ impl AnswerStream {
         parts
     }
 
-    /// The part that is not complete, to be drawn below what is.
+    /// The incomplete part, to be drawn below the complete parts; `None` if it is blank.
     pub fn open(&self) -> Option<Arc<dyn OpenText>> {
         let is_empty = match &self.block {
             StreamBlock::Text(text) => text.trim().is_empty(),
@@ -181,7 +181,7 @@ impl AnswerStream {
 
     fn text_line(&mut self, line: &str, parts: &mut Vec<FlowPart>) {
         if self.piece_time > PIECE_TIME_MAX {
-            // Of the rest only fences are understood: a later piece may hold the end of a block of code.
+            // In the rest, only fences are recognised, because a later piece may contain the end of a block of code.
             return match CodeBlock::begin(line) {
                 Some(code) => {
                     self.flush(parts);
@@ -191,7 +191,7 @@ impl AnswerStream {
             };
         }
         if line.contains("```") || line.contains("~~~") {
-            // What is done once is no work of this answer, nor is highlighting, which has a time of its own.
+            // Loading happens once and highlighting has a separate budget, so neither counts as time of this piece.
             highlight::load_grammars();
         }
         let (began, left) = (processor_time(), self.budget.left());
@@ -209,7 +209,7 @@ impl AnswerStream {
             return;
         };
         let is_blank = line.trim().is_empty();
-        // Elsewhere a line that begins with a letter belongs to the block above it.
+        // After a line that is not blank, a line that begins with a letter belongs to the block above it.
         let may_begin = std::mem::replace(&mut self.ends_blank, is_blank)
             || !line.trim_start().starts_with(char::is_alphabetic);
         let begin = text.len();
@@ -256,14 +256,14 @@ impl AnswerStream {
         self.block = StreamBlock::Code(code);
     }
 
-    /// Shows a line as it was written.
+    /// Shows a line unchanged.
     fn odd_line(&mut self, line: &str, parts: &mut Vec<FlowPart>) {
         self.flush(parts);
         self.blank_above(parts);
         parts.push(plain_line(line));
     }
 
-    /// Shows the blank line that stands above a part.
+    /// Shows the pending blank line above a part.
     fn blank_above(&mut self, parts: &mut Vec<FlowPart>) {
         if self.above == TextAbove::Apart {
             parts.push(blocks::blank_line(Vec::new()));
@@ -281,7 +281,7 @@ impl AnswerStream {
         self.is_rest = true;
     }
 
-    /// Shows all of the block so far. Code stays code.
+    /// Shows all of the block so far. A block of code stays open.
     fn flush(&mut self, parts: &mut Vec<FlowPart>) {
         if let StreamBlock::Text(text) = &mut self.block {
             let text = std::mem::take(text);
@@ -313,7 +313,7 @@ fn plain_line(line: &str) -> FlowPart {
     })
 }
 
-/// Time that this thread has had: what others do on a busy machine does not count.
+/// Processor time of this thread, without the time of other threads and processes.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()

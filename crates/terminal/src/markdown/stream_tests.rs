@@ -1,4 +1,4 @@
-//! Looks of an answer, and that the pieces it comes in make no difference.
+//! Checks the look of an answer, and that it does not depend on the pieces in which the answer arrives.
 
 use super::*;
 use crate::Style;
@@ -78,7 +78,7 @@ fn styles_mark_what_they_mean() {
     assert_eq!(rows("```rs\nfn a\n```\n", 40), ["  \x1b[35mfn\x1b[0m a"]);
 }
 
-/// A link shows where it leads, whatever its text says, and no character of an answer drives the terminal.
+/// A link shows its target even if its text names another one, and no character of an answer controls the terminal.
 #[test]
 fn an_answer_can_neither_lie_nor_drive_the_terminal() {
     let link = plain("[https://bank.org](https://evil.org)\n", 60);
@@ -102,7 +102,7 @@ fn a_cut_answer_shows_what_came() {
         let shown = plain(&SAMPLE[..end], 60);
         let came = SAMPLE[..end].chars().filter(|c| c.is_alphanumeric());
         let letters = shown.chars().filter(|c| c.is_alphanumeric()).count();
-        // Languages of fences, and the marks of lists and tasks, are drawn and not written.
+        // The languages of fences and the marks of lists and tasks are not shown as they are written.
         assert!(letters + 20 >= came.count(), "{end}: {shown}");
     }
     assert_eq!(plain("```rust\nlet a", 40), "  let a");
@@ -141,7 +141,7 @@ fn pieces_make_no_difference() {
     }
 }
 
-/// Bounds hold for what is kept of an answer, and for what is parsed again.
+/// Bounds limit the kept text of an answer and the text that is parsed again.
 #[test]
 fn a_block_without_an_end_is_shown_in_parts() {
     let code = format!("```rust\n{}", "let a = 1;\n".repeat(2_000));
@@ -184,7 +184,7 @@ alpha │ starts the    │ 1
     );
 }
 
-/// Quotes and lists that lie too deep in each other are drawn at the greatest depth, and leave no empty rows.
+/// Quotes and lists that are nested too deeply are drawn at the greatest depth, and leave no empty rows.
 #[test]
 fn deep_containers_take_one_row_each() {
     let quoted = plain(&format!("{}a\n", "> ".repeat(30)), 80);
@@ -205,7 +205,7 @@ fn a_line_of_thousands_of_signs_is_shown_as_it_was_written() {
     }
 }
 
-/// Rows of an answer that something else interrupts after each of so many letters.
+/// Rows of an answer before and after an interruption at byte `at`.
 fn interrupted(text: &str, at: usize) -> (Vec<String>, Vec<String>) {
     let mut stream = AnswerStream::new(COLOURED, AnswerFormat::Markdown);
     let (before, behind) = text.split_at(at);
@@ -251,7 +251,7 @@ fn interrupted_code_stays_code() {
     }
 }
 
-/// No word is lost, whatever the moment.
+/// No word is lost, at any moment of the interruption.
 #[test]
 fn interruption_loses_nothing() {
     for at in (0..SAMPLE.len()).filter(|at| SAMPLE.is_char_boundary(*at)) {
@@ -265,11 +265,11 @@ fn interruption_loses_nothing() {
     }
 }
 
-/// A test of time, which runs alone.
+/// A timing test, which runs alone.
 mod alone {
     use super::*;
 
-    /// No Ctrl-C is heard while a piece of an answer is drawn, and the whole answer may be one.
+    /// Ctrl-C is not handled while a piece of an answer is drawn, and the whole answer may be one piece.
     #[test]
     fn no_answer_takes_longer_than_a_person_notices() {
         let nested = (0..90).map(|depth| "  ".repeat(depth) + "- a\n");
@@ -320,7 +320,7 @@ mod alone {
             drop(stream.finish());
             let finished = processor_time().saturating_sub(began);
             drop((parts, open));
-            // What is over the time is a copy of the text: a few microseconds a line.
+            // The limit is exceeded only by copying the text: a few microseconds a line.
             let lines = u32::try_from(answer.lines().count()).unwrap();
             let most = Duration::from_millis(80) + Duration::from_micros(10) * lines;
             assert!(

@@ -70,7 +70,7 @@ impl AnswerTheme {
         Span::new(self.style.pick("─", "-"), self.dim())
     }
 
-    /// Between two cells, below the header, and where both meet.
+    /// Separator between two cells, line below the header, and crossing of both.
     pub(super) fn table_lines(self) -> [&'static str; 3] {
         if self.style.is_unicode() {
             [" │ ", "─", "─┼─"]

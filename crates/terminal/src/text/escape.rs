@@ -1,11 +1,11 @@
-//! Text from outside, escaped for a terminal as [`terminal_text`] defines it.
+//! Escapes text from outside for a terminal, as [`terminal_text`] defines it.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use allstop_core::terminal_text::{self, is_unsafe};
 
-/// Escapes every unsafe character of a text of several lines: newlines and tabs stay.
+/// Escapes every unsafe character of a text of several lines. Newlines and tabs stay.
 pub fn text(text: &str) -> Cow<'_, str> {
     terminal_text::escape(text, |c| is_unsafe(c) && !matches!(c, '\n' | '\t'))
 }
@@ -15,8 +15,8 @@ pub(crate) fn line(text: &str) -> Cow<'_, str> {
     terminal_text::escape(text, is_unsafe)
 }
 
-/// Writes the unsafe characters of a JSON text as JSON escapes. Its values stay what they are: outside of strings JSON
-/// has none of these characters but ends of line and tabs, which stay.
+/// Writes the unsafe characters of a JSON text as JSON escapes. The values stay the same: outside of strings, JSON
+/// contains only line ends and tabs of these characters, and both stay.
 pub fn json(text: &str) -> Cow<'_, str> {
     let is_wrong = |c: char| is_unsafe(c) && !matches!(c, '\n' | '\t');
     if !text.contains(is_wrong) {

@@ -1,8 +1,8 @@
-//! Breaking of a line into rows that fit on every terminal.
+//! Breaks a line into rows that fit on every terminal.
 
 use super::width::widest;
 
-/// A line in rows of at most so many columns, at least one character each. An empty line is one row.
+/// Breaks a line into rows of at most `columns` columns, at least one character each. An empty line is one row.
 pub(crate) fn rows_of(line: &str, columns: usize) -> Vec<&str> {
     let mut rows = Vec::new();
     let (mut start, mut width) = (0, 0);
@@ -18,9 +18,9 @@ pub(crate) fn rows_of(line: &str, columns: usize) -> Vec<&str> {
     rows
 }
 
-/// The text with its tabs as spaces.
+/// Replaces the tabs of a line by spaces.
 pub fn without_tabs(line: &str) -> std::borrow::Cow<'_, str> {
-    /// Columns between two stops: code is often wide.
+    /// Columns between two tab stops. The distance is small because code is often wide.
     const TAB_COLUMNS: usize = 4;
     if !line.contains('\t') {
         return line.into();

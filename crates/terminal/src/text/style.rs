@@ -8,7 +8,7 @@ use super::super::attention::AttentionWay;
 use super::super::narrowing::Narrowing;
 use super::styled::{Styled, StyledPart, styled};
 
-/// Settings for colours and letters from the environment. Only `main` reads it.
+/// Settings for colours and letters from the environment. Only `main` reads the environment.
 #[derive(Debug, Clone, Default)]
 pub struct Environment {
     colour: Colour,
@@ -28,14 +28,14 @@ enum Colour {
 }
 
 impl Environment {
-    /// Reads it with the given look-up, which in a program is `std::env::var_os`.
+    /// Reads the environment with the given look-up, which in a program is `std::env::var_os`.
     pub fn read(look_up: impl Fn(&str) -> Option<OsString>) -> Self {
         let set = |name| look_up(name).filter(|value| !value.is_empty());
         let text = |name| set(name).map(|value| value.to_string_lossy().into_owned());
         let (program, term) = (text("TERM_PROGRAM"), text("TERM"));
         let (program, term) = (program.unwrap_or_default(), term.unwrap_or_default());
         let attention = AttentionWay::of(&program, &term, set("TMUX").is_some());
-        // The first one that is set decides, as in POSIX.
+        // The first variable that is set decides, as in POSIX.
         let locale = set("LC_ALL")
             .or_else(|| set("LC_CTYPE"))
             .or_else(|| set("LANG"))
@@ -54,7 +54,8 @@ impl Environment {
             },
             dumb: set("TERM").is_none_or(|value| value == "dumb"),
             utf8: locale.contains("utf-8") || locale.contains("utf8"),
-            // xterm, the console and screen cut rows; all others break them, and so does tmux, wherever it runs.
+            // xterm, the Linux console and screen cut rows. All other terminals break them, and so does tmux in every
+            // terminal.
             narrowing: match set("TERM") {
                 _ if set("TMUX").is_some() => Narrowing::Breaks,
                 _ if set("XTERM_VERSION").is_some() => Narrowing::Cuts,
@@ -65,12 +66,12 @@ impl Environment {
         }
     }
 
-    /// True if a terminal takes control sequences: the live view needs them.
+    /// True if a terminal interprets control sequences. The live view needs them.
     pub fn has_cursor(&self) -> bool {
         !self.dumb
     }
 
-    /// Way in which the terminal calls a person.
+    /// Method by which the terminal notifies a person.
     pub fn attention(&self) -> AttentionWay {
         self.attention
     }
@@ -80,7 +81,7 @@ impl Environment {
         self.narrowing
     }
 
-    /// The style for a stream that is, or is not, a terminal.
+    /// The style for a stream. `is_terminal` is true if the stream is a terminal.
     pub fn style(&self, is_terminal: bool) -> Style {
         Style {
             colour: match self.colour {
@@ -96,38 +97,38 @@ impl Environment {
 /// Meaning of a piece of text, which decides its colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextRole {
-    /// It went well.
+    /// A success.
     Good,
-    /// It wants attention.
+    /// A state that needs attention.
     Warning,
-    /// It is bad.
+    /// A failure.
     Bad,
-    /// It is bad, and must not be overlooked.
+    /// A failure that must not be overlooked.
     Alarm,
-    /// The main thing of its line.
+    /// The main part of its line.
     Strong,
-    /// It can be skipped.
+    /// A detail that readers can skip.
     Dim,
 }
 
-/// A sign in front of a line.
+/// A sign at the beginning of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Symbol {
-    /// It is done and known.
+    /// Success with a known result.
     Good,
-    /// It failed.
+    /// Failure.
     Bad,
-    /// Nobody knows.
+    /// Unknown result.
     Unknown,
-    /// It runs.
+    /// Running.
     Running,
-    /// It ended by itself.
+    /// Ended by itself.
     Finished,
-    /// It was stopped.
+    /// Stopped.
     Stopped,
-    /// Somebody said no.
+    /// Permission denied.
     Denied,
-    /// It is tried again.
+    /// Retried.
     Again,
 }
 
@@ -139,7 +140,7 @@ pub struct Style {
 }
 
 impl Style {
-    /// A style made by hand. That of a stream is [`Environment::style`].
+    /// Creates a style from its settings. [`Environment::style`] gives the style of a stream.
     pub const fn new(colour: bool, unicode: bool) -> Self {
         Self { colour, unicode }
     }
@@ -154,12 +155,12 @@ impl Style {
         self.unicode
     }
 
-    /// One of two texts, by the letters that may be drawn.
+    /// Picks one of two texts: `unicode` if letters outside ASCII may be drawn, otherwise `ascii`.
     pub fn pick<'a>(self, unicode: &'a str, ascii: &'a str) -> &'a str {
         if self.unicode { unicode } else { ascii }
     }
 
-    /// The text in its colour. The last end of line of a styled text stays outside.
+    /// Paints a text in the colour of its role. The last line end of a styled text stays outside.
     pub fn paint(self, role: TextRole, part: impl StyledPart) -> Styled {
         let text = styled![part];
         if !self.colour || text.is_empty() {
@@ -179,7 +180,7 @@ impl Style {
         text.within(&style.to_string(), &format!("{style:#}"))
     }
 
-    /// The failure, and the remedy.
+    /// Formats a failure and its remedy.
     pub fn failure(self, message: &str, hint: Option<&str>) -> Styled {
         let mut lines = Styled::default();
         let error = self.paint(TextRole::Bad, "error:");
@@ -190,7 +191,7 @@ impl Style {
         lines
     }
 
-    /// The sign, without a colour: one column wide.
+    /// The sign without a colour. It is one column wide.
     pub fn symbol(self, symbol: Symbol) -> &'static str {
         match symbol {
             Symbol::Good => self.pick("✓", "+"),

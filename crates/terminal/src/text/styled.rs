@@ -1,7 +1,7 @@
-//! Text for a terminal: text from outside is escaped as it goes in, and only a style adds control sequences.
+//! Text for a terminal. Text from outside is escaped on insertion, and only a style adds control sequences.
 //!
-//! A [`OutputQueue`](super::super::OutputQueue) takes nothing else, so no caller can forget it. There is no way out but a queue: a styled text cannot
-//! be formatted into a string and escaped twice.
+//! A [`OutputQueue`](super::super::OutputQueue) takes no other text, so no caller can forget to escape it. Styled text
+//! leaves only through a queue. Therefore no caller can format it into a string and escape it twice.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,16 +12,16 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 use super::escape;
 use super::width::widest;
 
-/// Beginning of a command behind the words of a hint.
+/// Beginning of a command after the words of a hint.
 const COMMAND_BEHIND_WORDS: &str = ": allstop ";
 
-/// A text for a terminal. Whatever goes in as a string is escaped.
+/// A text for a terminal. Every inserted string is escaped.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Styled {
     text: String,
 }
 
-/// Joins parts to one line: a string is escaped, also its ends of line, and a styled text stays as it is.
+/// Joins parts into one line. A string is escaped, including its line ends, and a styled text stays unchanged.
 #[macro_export]
 macro_rules! styled {
     ($($part:expr),* $(,)?) => {{
@@ -34,18 +34,18 @@ pub(crate) use styled;
 
 /// A part of a styled text.
 pub trait StyledPart {
-    /// Appends it, escaped where it is not styled already.
+    /// Appends the part, escaped if it is not styled text.
     fn push_to(&self, styled: &mut Styled);
 }
 
 impl Styled {
-    /// A text of several lines: its ends of line and tabs stay.
+    /// A text of several lines. Its line ends and tabs stay.
     pub fn text(text: &str) -> Self {
         let text = escape::text(text).into_owned();
         Self { text }
     }
 
-    /// A text that is escaped already, with control sequences of ours.
+    /// A text that is already escaped, and may contain this crate's own control sequences.
     pub(crate) fn of_escaped(text: String) -> Self {
         Self { text }
     }
@@ -61,7 +61,7 @@ impl Styled {
         self.text.push('\n');
     }
 
-    /// The same, within a control sequence of ours. The last end of line stays outside.
+    /// Wraps the text in one of this crate's own control sequences. The last line end stays outside.
     pub(super) fn within(mut self, begin: &str, end: &str) -> Self {
         let is_ended = self.text.ends_with('\n');
         self.text.truncate(self.text.len() - usize::from(is_ended));
@@ -77,7 +77,7 @@ impl Styled {
         &self.text
     }
 
-    /// The text, for a test to look at.
+    /// The text with its control sequences, for tests.
     #[cfg(any(test, feature = "test-screen"))]
     pub fn shown(&self) -> &str {
         &self.text
@@ -92,14 +92,14 @@ impl Styled {
         self.text.is_empty()
     }
 
-    /// Its lines.
+    /// The lines of the text.
     pub fn lines(&self) -> impl Iterator<Item = Self> {
         self.text.lines().map(|line| Self {
             text: line.to_owned(),
         })
     }
 
-    /// The same with each line but the first moved to the right.
+    /// Indents each line except the first.
     #[must_use]
     pub fn hanging(&self, columns: usize) -> Self {
         let indent = format!("\n{:columns$}", "");
@@ -107,14 +107,14 @@ impl Styled {
         Self { text }
     }
 
-    /// The same without blanks at its end.
+    /// Removes blanks at the end of the text.
     #[must_use]
     pub fn trim_end(mut self) -> Self {
         self.text.truncate(self.text.trim_end().len());
         self
     }
 
-    /// Width in columns, as terminals measure it: by the width of letters, not by their number.
+    /// Width in columns, as most terminals measure it: by the width of the letters.
     pub fn width(&self) -> usize {
         if !self.text.contains('\x1b') {
             return self.text.width();
@@ -123,13 +123,13 @@ impl Styled {
         letters.map(|(c, _)| c).collect::<String>().width()
     }
 
-    /// The most columns that any terminal gives it.
+    /// Maximum columns of the text on any terminal.
     pub fn widest(&self) -> usize {
         let letters = letters(&self.text).filter(|(_, is_control)| !is_control);
         letters.map(|(c, _)| widest(c)).sum()
     }
 
-    /// The text, cut to so many columns and marked if it was. It fits on every terminal.
+    /// Cuts the text to at most `columns` columns, and appends `mark` if it was cut. The result fits on every terminal.
     #[must_use]
     pub fn cut(&self, columns: usize, mark: &str) -> Self {
         if self.widest() <= columns {
@@ -151,7 +151,7 @@ impl Styled {
         Self { text }
     }
 
-    /// The text, filled up with spaces to so many columns.
+    /// Pads the text with spaces at its end to this width.
     #[must_use]
     pub fn pad(&self, columns: usize) -> Self {
         let missing = columns.saturating_sub(self.width());
@@ -159,7 +159,7 @@ impl Styled {
         Self { text }
     }
 
-    /// The same, with the spaces before it.
+    /// Like [`pad`](Self::pad), but with the spaces before the text.
     #[must_use]
     pub fn pad_start(&self, columns: usize) -> Self {
         let missing = columns.saturating_sub(self.width());
@@ -167,7 +167,7 @@ impl Styled {
         Self { text }
     }
 
-    /// The text with its long lines broken between words. The rows of a line begin where the line begins.
+    /// Breaks long lines between words. The new rows keep the indentation of their line.
     #[must_use]
     pub fn fit(&self, columns: usize) -> Self {
         let mut fit = Self::default();
@@ -185,7 +185,8 @@ impl Styled {
         fit
     }
 
-    /// The same, but for a command at the end of a line: it stands on a line of its own, to be copied as one.
+    /// Like [`fit`](Self::fit), but places a command at the end of a long line on a separate line, so that it can be
+    /// copied.
     pub(crate) fn fit_with_command(&self, columns: usize) -> Self {
         let mut fit = Self::default();
         for line in self.lines() {
@@ -204,7 +205,8 @@ impl Styled {
         fit
     }
 
-    /// The text in lines of so many columns, broken between words. A word that is longer is broken where the line ends.
+    /// Breaks the text between words into lines of at most `columns` columns. A longer word is broken at the end of the
+    /// line.
     pub fn wrap(&self, columns: usize) -> Vec<Self> {
         let mut lines: Vec<Self> = Vec::new();
         let words = self.text.split(' ').filter(|word| !word.is_empty());
@@ -224,7 +226,7 @@ impl Styled {
     }
 }
 
-/// A word in pieces of so many columns, at least one character each.
+/// Splits a word into pieces of at most `columns` columns, at least one character each.
 fn pieces(word: &str, columns: usize) -> Vec<&str> {
     if word.width() <= columns {
         return vec![word];
@@ -247,7 +249,7 @@ fn pieces(word: &str, columns: usize) -> Vec<&str> {
     pieces
 }
 
-/// The characters of a text, and whether each belongs to a control sequence.
+/// The characters of a text, each with true if it belongs to a control sequence.
 fn letters(text: &str) -> impl Iterator<Item = (char, bool)> {
     text.chars().scan(false, |within, c| {
         let is_control = *within || c == '\x1b';
