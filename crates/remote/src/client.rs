@@ -20,7 +20,7 @@ use crate::protocol::{
 };
 use crate::watch_event::WatchEvent;
 
-/// Time for a process to answer a request for its report. A suspended process does not answer.
+/// Time for a process to answer any request except a stop. A suspended process does not answer.
 const LIST_MAX: Duration = Duration::from_secs(2);
 
 /// Failure of a request to another process.
@@ -243,7 +243,7 @@ impl RemoteWatch {
     /// The next event; `None` after the end of the session.
     ///
     /// # Errors
-    /// If the process ended or closed the connection before the end of the session.
+    /// If the connection fails or is closed before the end of the session, or a message cannot be read.
     ///
     /// # Cancel safety
     /// Cancel safe.

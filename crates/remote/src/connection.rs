@@ -90,7 +90,7 @@ impl RemoteConnection {
     /// Serves the peer until it disconnects or sends an unreadable message. Stops that the peer requested continue.
     ///
     /// # Cancel safety
-    /// Dropping the future drops the answers.
+    /// Dropping the future drops the unwritten answers.
     pub(crate) async fn serve(mut self, stream: UnixStream) {
         let (mut read, mut write) = stream.into_split();
         let mut decoder = FrameDecoder::new(LIMITS);

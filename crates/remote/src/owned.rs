@@ -46,7 +46,7 @@ struct OwnedInner {
 
 #[derive(Debug)]
 enum SessionsOfProcess {
-    /// The only session, also after its end.
+    /// The only session. It stays here after its end.
     Terminal(Arc<OwnedSession>),
     /// Open sessions, each with an [`OwnedSession`] as its part.
     Clients(SessionRegistry),

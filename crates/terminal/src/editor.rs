@@ -76,7 +76,7 @@ impl LineEditor {
         self.buffer.as_str()
     }
 
-    /// Place of the cursor, in bytes.
+    /// Position of the cursor, in bytes.
     pub fn cursor(&self) -> usize {
         self.buffer.pos()
     }

@@ -50,7 +50,7 @@
 //!     }]);
 //! }
 //! let style = environment.style(false);
-//! let name = "evil\u{1b}[2J.rs"; // It is printed as text, and clears no screen.
+//! let name = "evil\u{1b}[2J.rs"; // Printed as text; does not clear the screen.
 //! let line = styled![style.symbol(Symbol::Good), " ", style.paint(TextRole::Strong, name)];
 //! output.stdout().lines(line, OutputPriority::Must);
 //! if let Some(terminal) = output.terminal() {
