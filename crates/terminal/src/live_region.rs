@@ -102,8 +102,8 @@ pub(super) enum CursorPlace {
 impl LiveRegion {
     /// Erases the region. `is_one_row` is true if the unended line still is one row.
     ///
-    /// A terminal that reflows lines may show more rows by now. A terminal with unknown behaviour counts as one that
-    /// does not reflow, so the text above the region is safe.
+    /// A terminal that reflows lines may show more rows by now. Without other information ([`Narrowing::Cuts`] is the
+    /// default), a terminal counts as one that does not reflow, so the text above the region is safe.
     pub(super) fn erase(
         &mut self,
         terminal: RegionTerminal,
