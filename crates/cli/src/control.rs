@@ -75,6 +75,7 @@ pub(crate) struct Control {
     first: Option<Cause>,
     signalled: Option<(EndSignal, Instant)>,
     exit_at: Option<Instant>,
+    is_forced: bool,
 }
 
 /// Deadline of the whole run.
@@ -93,6 +94,7 @@ impl Control {
             first: None,
             signalled: None,
             exit_at: None,
+            is_forced: false,
         }
     }
 
@@ -129,6 +131,7 @@ impl Control {
         }
         if self.exit_at.is_some() {
             self.exit_by(now.checked_add(AT_ONCE));
+            self.is_forced = true;
             return ControlEffect::Force(signal.cause());
         }
         self.signalled = Some((signal, now));
@@ -147,6 +150,11 @@ impl Control {
         if self.exit_at.is_none() {
             self.exit_by(now.checked_add(self.grace.saturating_add(STOP_MAX)));
         }
+    }
+
+    /// True if a signal has asked for force. Stops that begin later use force at once.
+    pub(crate) fn is_forced(&self) -> bool {
+        self.is_forced
     }
 
     /// Time at which the running stop uses force.

@@ -100,8 +100,8 @@ pub use launch::launch;
 pub use launch_error::LaunchError;
 pub use output::{OutputReader, OutputSource};
 pub use platform::{
-    Keepers, all_processes, child_processes, identity_of, is_alive, keeper_main, reattach, signal,
-    survivor,
+    Keepers, all_processes, child_processes, identity_of, is_alive, keeper_main, marked_processes,
+    reattach, signal, survivor,
 };
 pub use reattach_error::ReattachError;
 pub use spec::{ContainmentChoice, MARKER_VARIABLE, ProcessSpec};

@@ -245,8 +245,16 @@ impl RunningTurn<'_> {
     /// ending. Records that were not written become pending again for the ending, because their events have happened.
     async fn flush(&mut self) -> Result<(), TurnInterrupt> {
         if let Some(background) = self.cx.background {
-            self.pending
-                .extend(background.take_records(self.draft.state().number()));
+            let records = background.take_records(self.draft.state().number());
+            for record in &records {
+                if let SessionRecord::BackgroundStarted { id, name, .. } = record {
+                    let (id, name) = (id.clone(), Arc::clone(name));
+                    self.cx
+                        .events
+                        .send(|| AgentEvent::BackgroundStarted { id, name });
+                }
+            }
+            self.pending.extend(records);
         }
         if !self.history.is_logged() {
             self.pending.clear();

@@ -65,6 +65,7 @@ pub(crate) enum CliCommand {
     #[command(after_help = CHAT_HELP)]
     Chat(Box<ChatArgs>),
     /// List what runs: the open sessions of this user with their calls and background work, and work that was left running
+    #[command(after_help = remote::PS_HELP)]
     Ps(PsArgs),
     /// Stop a session from anywhere, and show the receipt
     #[command(after_help = remote::STOP_HELP)]

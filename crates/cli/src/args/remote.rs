@@ -6,6 +6,17 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use super::StoreArgs;
 use allstop_remote::RemoteExtent;
 
+pub(super) const PS_HELP: &str = "\
+With --store FILE, or the variable ALLSTOP_STORE, only sessions of that store are listed.
+
+Exit codes:
+  0 all of it is listed · 1 a process does not answer, or a session cannot be read · 2 usage error
+
+Examples:
+  allstop ps
+  allstop ps --watch
+  allstop ps --json | jq -r '.sessions[].session_id' ";
+
 pub(super) const STOP_HELP: &str = "\
 A session is named by its id or any unique part of it, by its number in `sessions list`, or by `last`: of the sessions that are open, the one that \
 was active last. The stop is the same as Ctrl-C in its own terminal: both show the receipt. With an id or --all, \

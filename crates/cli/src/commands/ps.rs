@@ -8,6 +8,7 @@ use allstop_core::{SessionId, Usage};
 use allstop_log::Log;
 use allstop_terminal::{OutputPriority, Style, Styled, TextRole, duration, styled};
 
+use super::open_session::stops_in_store;
 use super::sessions;
 use super::untold_sessions::{LeftSession, UntoldSessions, untold_sessions};
 use crate::args::PsArgs;
@@ -47,15 +48,23 @@ pub(crate) async fn ps(args: &PsArgs, host: &ProcessHost) -> Result<u8, CliError
         store(args, host).await
     };
     let mut untold = UntoldSessions::default();
+    let mut is_silent = false;
     for look in 0_u64.. {
-        let found = processes(&host.sockets)
+        let mut found = processes(&host.sockets)
             .await
             .map_err(|error| failed(&error))?;
+        let is_meant =
+            |report: &ProcessReport| stops_in_store(&args.store, report.store.as_deref());
+        found.retain(|(_, report)| report.as_ref().map_or(true, is_meant));
+        is_silent = found.iter().any(|(_, report)| report.is_err());
         if args.json {
             for (_, report) in &found {
-                let line = report.as_ref().ok().map(serde_json::to_string);
-                if let Some(Ok(line)) = line {
-                    stdout.json(&line, OutputPriority::Last);
+                match report {
+                    Ok(report) => {
+                        let line = serde_json::to_string(report).unwrap_or_default();
+                        stdout.json(&line, OutputPriority::Last);
+                    }
+                    Err(error) => host.tell(&CliError::failure(error.to_string())),
                 }
             }
         } else {
@@ -78,7 +87,7 @@ pub(crate) async fn ps(args: &PsArgs, host: &ProcessHost) -> Result<u8, CliError
             }
             if text.is_empty() {
                 let store = if log.is_some() {
-                    ", and no work was left running"
+                    ", and the store has no work that was left running"
                 } else {
                     ""
                 };
@@ -91,7 +100,7 @@ pub(crate) async fn ps(args: &PsArgs, host: &ProcessHost) -> Result<u8, CliError
         }
         tokio::time::sleep(LOOK_AGAIN).await;
     }
-    Ok(u8::from(!untold.unreadable.is_empty()))
+    Ok(u8::from(is_silent || !untold.unreadable.is_empty()))
 }
 
 /// Opens the store to list work that no process owns. If the store cannot be opened, prints a note and returns `None`:

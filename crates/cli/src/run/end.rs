@@ -63,12 +63,15 @@ impl RunTurns<'_, '_> {
     }
 
     async fn end_background(&mut self, envelope: &mut Envelope) {
-        self.finish_stop(envelope).await;
         let keeps = self.background.keep_background && !self.stops_background();
-        if self.background.wait_background
+        let waits = self.background.wait_background
             && !keeps
-            && envelope.stop_reason == StopReason::Completed
-        {
+            && envelope.stop_reason == StopReason::Completed;
+        // The receipts of stopped calls come after the wait: the time until the exit counts from their first one.
+        if !waits || self.stop.is_some() {
+            self.finish_stop(envelope).await;
+        }
+        if waits {
             let mut reason = self.wait_background(envelope).await;
             // A stop from another terminal can end the work before this loop reads the stop.
             self.take_stops_from_elsewhere();
@@ -128,6 +131,9 @@ impl RunTurns<'_, '_> {
             };
             let cause = envelope.cause.clone().unwrap_or_else(has_ended);
             let stop = self.session.stop(&StopTarget::Process, cause);
+            if self.supervisor.control.is_forced() {
+                stop.force();
+            }
             self.finish(&stop, envelope).await;
         }
     }

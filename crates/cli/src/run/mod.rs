@@ -81,6 +81,7 @@ async fn drive(
     view: &mut RunView<'_>,
 ) -> Result<Envelope, StartFailure> {
     if let Some(path) = args.files.receipt_file.clone() {
+        view.receipt_file = Some(ReceiptFile::named(path.clone()));
         let prepare = move |_: &WorkCx| Ok(ReceiptFile::prepare(&path)?);
         let file = start::read(host.scopes(), supervisor, prepare).await?;
         view.receipt_file = Some(file);

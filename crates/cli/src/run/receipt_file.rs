@@ -19,9 +19,13 @@ use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::supervise::Supervisor;
 
-/// A file that a receipt can be written to.
+/// A file for the receipt of a run.
 #[derive(Debug)]
-pub(super) struct ReceiptFile(PathBuf);
+pub(super) struct ReceiptFile {
+    path: PathBuf,
+    /// True after [`ReceiptFile::prepare`].
+    is_prepared: bool,
+}
 
 /// Bytes at the beginning of a file within which a receipt names its schema.
 const BEGINNING_BYTES: u64 = 256;
@@ -36,6 +40,12 @@ fn may_be_removed(path: &Path) -> io::Result<bool> {
 }
 
 impl ReceiptFile {
+    /// A file that is not prepared yet. A stop can end the run before that.
+    pub(super) fn named(path: PathBuf) -> Self {
+        let is_prepared = false;
+        Self { path, is_prepared }
+    }
+
     /// Checks that the file can be written, and removes the receipt of an earlier run.
     ///
     /// # Errors
@@ -78,7 +88,10 @@ impl ReceiptFile {
         if found.is_some() {
             fs::remove_file(&file).map_err(|error| unwritable(&error))?;
         }
-        Ok(Self(file))
+        Ok(Self {
+            path: file,
+            is_prepared: true,
+        })
     }
 
     /// Writes the receipt, within the time until the exit. `is_stored` is true if the session has the receipt too.
@@ -92,7 +105,7 @@ impl ReceiptFile {
         host: &ProcessHost,
         supervisor: &mut Supervisor,
     ) -> Result<(), CliError> {
-        let Self(path) = self;
+        let path = self.path.clone();
         let failed = |why: &dyn std::fmt::Display| {
             let message = format!("the receipt is not in {}: {why}", path.display());
             let failure = CliError::failure(message);
@@ -103,9 +116,15 @@ impl ReceiptFile {
             }
         };
         let scope = Scope::root("receipt", host.scopes());
-        let to = path.clone();
         let spec = WorkSpec::new(ItemKind::Thread, "writing the receipt");
-        let writing = scope.spawn_blocking(spec, move |_| write(&to, &receipt));
+        let writing = scope.spawn_blocking(spec, move |_| {
+            let prepared = if self.is_prepared {
+                self
+            } else {
+                Self::prepare(&self.path)?
+            };
+            write(&prepared.path, &receipt).map_err(|error| CliError::failure(error.to_string()))
+        });
         let mut writing = writing.map_err(|refused| failed(&refused))?;
         let written = match supervisor.wait_to_exit(&mut writing, |_| {}).await {
             Some(written) => written,
@@ -116,7 +135,7 @@ impl ReceiptFile {
             },
         };
         let written = written.map_err(|lost| failed(&lost))?;
-        written.map_err(|error| failed(&error))
+        written.map_err(|problem| failed(&problem.message))
     }
 }
 

@@ -185,11 +185,24 @@ impl RunTurns<'_, '_> {
     fn carry_out(&mut self, effect: ControlEffect) -> bool {
         match effect {
             ControlEffect::Stop(cause) => self.begin_stop(cause),
-            ControlEffect::Force(_) => self.stop.iter().for_each(SessionStop::force),
+            ControlEffect::Force(cause) => {
+                self.widen_stop(cause);
+                let stops = self.stop.iter().chain(&self.other_stops);
+                stops.for_each(SessionStop::force);
+            }
             ControlEffect::Nothing => {}
             ControlEffect::Exit => return true,
         }
         false
+    }
+
+    /// Adds the background work to a stop of the turn from another terminal: a signal ends all of the run.
+    fn widen_stop(&mut self, cause: Cause) {
+        let is_narrow = !self.stops_all() && self.session.has_background_activity();
+        if is_narrow && !self.background.keep_background {
+            self.other_stops.extend(self.stop.take());
+            self.stop = Some(self.session.stop(&StopTarget::Process, cause));
+        }
     }
 
     /// Begins the stop that a signal or a deadline requests. The stop also covers the background work, unless it is to

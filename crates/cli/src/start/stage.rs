@@ -109,6 +109,7 @@ impl StartStage<'_> {
             .unwrap_or_else(|| stop.account_now());
         let reason = self.supervisor.control.stop_reason();
         let mut envelope = Envelope::of_no_run(None, reason, error);
+        envelope.cause = self.supervisor.control.cause().cloned();
         envelope.add_receipt(receipt);
         Err(StartFailure::Ended(Box::new(envelope)))
     }

@@ -148,7 +148,7 @@ fn the_stop_that_is_offered_for_kept_work_works_as_printed() {
     assert!(stopped.stdout.contains(ended), "{stopped:?}");
     place.assert_nothing_runs();
     let listed = ps().end().ok();
-    let said = "no session is open, and no work was left running\n";
+    let said = "no session is open, and the store has no work that was left running\n";
     assert_eq!(listed.stdout, said);
 }
 

@@ -203,7 +203,7 @@ fn stop_of_all_has_one_receipt_in_both_terminals() {
         "the socket is gone with the process"
     );
     let none = command(&place, "ps").ok();
-    let said = "no session is open, and no work was left running\n";
+    let said = "no session is open, and the store has no work that was left running\n";
     assert_eq!(none.stdout, said);
 }
 
@@ -367,7 +367,8 @@ fn detached_work_of_a_killed_run_is_stopped() {
     let shown = shown.arg(place.store()).end().ok().stdout;
     assert!(!shown.contains("not known"), "{shown}");
     let again = stop(&place, "--all").ok();
-    let said = "nothing to stop: no session is open, and no work was left running\n";
+    let said =
+        "nothing to stop: no session is open, and the store has no work that was left running\n";
     assert_eq!(again.stdout, said);
     // A socket without a listener is no obstacle, and is removed.
     let stale = place.path("run/allstop/4000000.sock");

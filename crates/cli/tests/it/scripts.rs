@@ -9,8 +9,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::Value;
 
+use crate::support::fault::Fault;
 use crate::support::schema::assert_valid;
-use crate::support::{Place, Signal, eventually};
+use crate::support::{FACT_MAX, Place, Signal, eventually};
 
 const HELLO: &str = "replies: [{text: Hello.}]";
 
@@ -222,6 +223,23 @@ fn receipt_file_is_there_only_if_the_run_has_a_receipt() {
     let script = calls(&["command: sleep 600, background: true"]);
     let run = place.run_script(&script).args("--json --receipt-file");
     let ended = run.arg(&file).arg("hello").end().ok();
+    assert_eq!(receipt_in(&file), ended.envelope()["receipt"]);
+}
+
+/// Regression: there was no file and no message.
+#[test]
+fn receipt_file_is_there_after_a_stop_during_its_check() {
+    let place = Place::new();
+    let file = place.file("receipt.json", EARLIER);
+    let fault = Fault::new(&place, "open receipt.json 0ms");
+    let run = place.run_script(HELLO).args("--json --receipt-file");
+    let mut running = fault.below(run.arg(&file).arg("hello")).start();
+    let is_hit = || (!fault.seen().is_empty()).then_some(());
+    eventually("the check of the file", is_hit);
+    running.signal(Signal::INT);
+    fault.set("");
+    let ended = running.end(FACT_MAX);
+    assert_eq!(ended.code, 130, "{ended:#?}");
     assert_eq!(receipt_in(&file), ended.envelope()["receipt"]);
 }
 

@@ -139,6 +139,90 @@ fn one_piece_of_background_work_is_stopped_by_its_id() {
     place.assert_nothing_runs();
 }
 
+/// Regression: the answer was `already_ended` with `quiet: true` while the keepers were still ending the processes.
+#[test]
+fn stop_after_the_owner_was_killed_waits_for_its_processes() {
+    let place = Place::new();
+    let command = "for i in $(seq 400); do setsid sleep 600 & done; echo x > begun; wait";
+    let script =
+        format!("replies: [{{calls: [{{tool: shell, arguments: {{command: \"{command}\"}}}}]}}]");
+    let running = begin(&place, &script, "hello");
+    let begun = place.work().join("begun");
+    eventually("the command runs", || begun.exists().then_some(()));
+    let report = json(&on_store(&place, "ps --json"));
+    let id = report["sessions"][0]["session_id"].as_str();
+    let id = id.expect("an open session");
+    let killed = running.end_by(Signal::KILL);
+    let stopped = json(&on_store(&place, &format!("stop {id} --json")).ok());
+    let left = place.leftovers();
+    assert_eq!(
+        stopped["receipt"]["outcome"], "already_ended",
+        "{stopped:#}"
+    );
+    assert!(
+        left.is_empty(),
+        "{} are left after {:?}",
+        left.len(),
+        killed.after
+    );
+}
+
+/// Regression: the first Ctrl-C counted as a second one, and the background work was left to its keeper without a proof.
+#[test]
+fn signal_during_a_stop_of_the_turn_ends_the_background_work_too() {
+    let place = Place::new();
+    let script = r#"replies: [{calls: [{tool: shell, arguments: {command: "trap '' TERM; sleep 600 & wait", background: true}}, {tool: shell, arguments: {command: "trap 'echo x > asked' TERM; echo x > begun; while :; do sleep 0.05; done"}}]}]"#;
+    let mut running = begin(&place, script, "hello");
+    let begun = place.work().join("begun");
+    eventually("the command runs", || begun.exists().then_some(()));
+    let stop = place
+        .allstop()
+        .args("stop last --extent turn --json --store");
+    let stop = stop.arg(place.store()).start();
+    let asked = place.work().join("asked");
+    eventually("the stop is under way", || asked.exists().then_some(()));
+    running.signal(Signal::INT);
+    let envelope = running.end(FACT_MAX).envelope();
+    drop(stop.end(FACT_MAX));
+    for receipt in envelope["receipts"].as_array().expect("receipts") {
+        assert_eq!(receipt["quiet"], true, "{envelope:#}");
+    }
+    let stored = json(&on_store(&place, "receipt last --json").ok());
+    assert_eq!(envelope["receipt"], stored);
+    place.assert_nothing_runs();
+}
+
+/// Regression: with the receipt of the call the time until the exit began, so the wait ended three seconds later with code
+/// 130, and a signal during the wait forced at once.
+#[test]
+fn stop_of_a_call_does_not_limit_the_wait_for_background_work() {
+    let place = Place::new();
+    let script = "replies: [{calls: [{tool: shell, arguments: {command: sleep 60, background: true}}, {tool: shell, arguments: {command: sleep 61}}]}, {text: Done.}]";
+    let running = begin(&place, script, "--wait-background hello");
+    listed(&place, "call_1_2");
+    let call = json(&on_store(&place, "stop last --call call_1_2 --json").ok());
+    assert_eq!(call["receipt"]["items"][0]["state"], "stopped", "{call:#}");
+    let is_committed = || {
+        let shown = on_store(&place, "sessions show last").stdout;
+        shown.contains("completed").then_some(())
+    };
+    eventually("the turn is committed", is_committed);
+    let ended = running.end_by(Signal::TERM);
+    let envelope = ended.envelope();
+    assert_eq!(ended.code, 143, "{envelope:#}");
+    assert_eq!(envelope["cause"]["kind"], "shutdown", "{envelope:#}");
+    let item = &envelope["receipt"]["items"][0];
+    assert_eq!(
+        [&item["id"], &item["how"]],
+        ["bg_1", "sigterm"],
+        "{envelope:#}"
+    );
+    assert_eq!(ids(&envelope).len(), 2, "{envelope:#}");
+    let stored = json(&on_store(&place, "receipt last --json").ok());
+    assert_eq!(envelope["receipt"], stored);
+    place.assert_nothing_runs();
+}
+
 /// Regression: only children of the first process and of the stop's ancestors were searched for the call's variable.
 #[test]
 fn kept_work_of_a_daemon_is_found_by_its_variable() {

@@ -25,4 +25,4 @@ pub use identity::{identity_of, is_alive, signal};
 pub use keeper::keeper_main;
 pub use keepers::Keepers;
 pub use reattach::{reattach, survivor};
-pub use tree::{all_processes, child_processes};
+pub use tree::{all_processes, child_processes, marked_processes};

@@ -9,6 +9,7 @@ use rustix::process::{Signal, kill_process_group};
 use crate::identity::{identity, raw_pid};
 use crate::status::TreeMember;
 
+use super::environment::marker_of;
 use super::identity::{is_alive, signal_exactly};
 use super::look;
 use super::procfs::{ProcessStat, command_line, short_name, visit_processes};
@@ -43,6 +44,12 @@ pub fn all_processes() -> Vec<TreeMember> {
 pub fn child_processes() -> Vec<TreeMember> {
     let me = std::process::id();
     listed(|stat| stat.parent == me)
+}
+
+/// Living processes whose marker is wanted, with their command lines: the processes of calls, and their keepers. A process
+/// that has cleared its environment is not found. Blocks as [`all_processes`] does.
+pub fn marked_processes(is_wanted: impl Fn(&str) -> bool) -> Vec<TreeMember> {
+    listed(|stat| marker_of(stat.pid).is_some_and(|marker| is_wanted(&marker)))
 }
 
 fn listed(is_wanted: impl Fn(&ProcessStat) -> bool) -> Vec<TreeMember> {

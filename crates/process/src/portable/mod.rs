@@ -8,7 +8,9 @@ mod keepers;
 mod reattach;
 
 pub(crate) use group::PortableGroups as ProcessGroups;
-pub use identity::{all_processes, child_processes, identity_of, is_alive, signal};
+pub use identity::{
+    all_processes, child_processes, identity_of, is_alive, marked_processes, signal,
+};
 pub use keepers::PortableKeepers as Keepers;
 pub use reattach::{reattach, survivor};
 

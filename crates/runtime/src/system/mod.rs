@@ -32,6 +32,7 @@ pub use builtin_script::{BUILTIN_SCRIPTS, BuiltinScript};
 pub(crate) use builtin_script::{builtin_script, names_in_words};
 pub use hidden::is_secret_variable;
 pub use mcp::mcp_servers;
+pub use open::marker_prefix;
 pub(crate) use options::script_of;
 pub use options::{ModelChoice, StoreChoice, SystemOptions};
 pub use parts::{SystemStore, open_model, open_store};

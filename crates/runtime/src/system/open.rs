@@ -119,6 +119,11 @@ fn workspace(folder: &Path, config: &Config) -> Result<Workspace, StartError> {
     Ok(workspace)
 }
 
+/// Beginning of the markers of the processes that commands of a session start.
+pub fn marker_prefix(session: &allstop_core::SessionId) -> Arc<str> {
+    format!("{session}.").into()
+}
+
 pub(super) fn agent(
     parts: &SystemParts,
     setup: &SessionSetup,
@@ -141,6 +146,7 @@ pub(super) fn agent(
     let output_folder = Arc::new(OutputFolder::new(spill.path()));
     let mut shell = ShellConfig::new(workspace.folder(), Arc::clone(&output_folder));
     shell.containment = parts.containment.clone();
+    shell.marker_prefix = marker_prefix(&request.session);
     shell.env_hidden = still_hidden(&parts.hidden_variables, &parts.config.shell.env);
     let host: Arc<dyn BackgroundHost> = Arc::clone(&request.background) as _;
     let mut tools = ToolRegistry::new();

@@ -62,6 +62,8 @@ pub struct ShellConfig {
     pub output_folder: Arc<OutputFolder>,
     /// Attachment of background work, which determines if an idle session waits for the work.
     pub attachment: Attachment,
+    /// Beginning of the markers of its processes, such as the id of the session. The processes can be found by it.
+    pub marker_prefix: Arc<str>,
 }
 
 impl ShellConfig {
@@ -76,6 +78,7 @@ impl ShellConfig {
             output: OutputLimits::default(),
             output_folder,
             attachment: Attachment::Attached,
+            marker_prefix: "".into(),
         }
     }
 }
@@ -113,7 +116,7 @@ impl ShellTool {
             cwd: self.config.folder.clone(),
             env: self.config.env.clone(),
             env_hidden: self.config.env_hidden.clone(),
-            marker: ulid::Ulid::generate().to_string().into(),
+            marker: format!("{}{}", self.config.marker_prefix, ulid::Ulid::generate()).into(),
             containment: self.config.containment.clone(),
         };
         RunningCommand::start(scope, command_name(command), spec)

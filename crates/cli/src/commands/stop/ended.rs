@@ -4,13 +4,16 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use allstop_core::receipt::{NothingToStop, StopInfo};
+use allstop_core::counted::counted;
+use allstop_core::receipt::{ItemKind, NothingToStop, StopInfo};
 use allstop_core::turn::SessionState;
 use allstop_core::{Cause, CauseKind, Extent, Receipt, SessionId, StopId};
 use allstop_log::{Log, read_session};
-use allstop_runtime::unended_work;
-use allstop_scope::{Scope, StopRequest};
+use allstop_process::marked_processes;
+use allstop_runtime::{marker_prefix, unended_work};
+use allstop_scope::{Scope, StopRequest, WorkSpec};
 use allstop_session::StopTarget;
+use anyhow::Context as _;
 
 use super::super::sessions::{open, resolve};
 use super::super::untold_sessions::OutOfReach;
@@ -81,14 +84,19 @@ pub(super) async fn answer(
         };
         let left = LeftWork::of_session(Arc::clone(&log), host.scopes(), id.clone());
         if let Some(left) = left.await? {
+            let answers = left.stop(&target, args, by).await;
+            if answers.iter().all(|answer| answer.receipt.quiet()) {
+                dying_processes_gone(&id, &state, args, host).await?;
+            }
             return Ok(StopResults {
-                answers: left.stop(&target, args, by).await,
+                answers,
                 problems: Vec::new(),
             });
         }
         // Another stop was first. The next attempt finds any work that it leaves.
         state = read_ended(&*log, &id).await?;
     }
+    dying_processes_gone(&id, &state, args, host).await?;
     let info = info(&id, &state, by, args, host);
     let mut receipt = Receipt::of_nothing(info, NothingToStop::AlreadyEnded);
     if args.preview {
@@ -119,6 +127,51 @@ fn target_of(state: &SessionState, args: &StopArgs) -> Option<StopTarget> {
     }
 }
 
+/// Waits for the processes of a session whose owner was killed: keepers end them, which takes a moment if they are many.
+/// Background work that the stop does not cover is no part of that.
+///
+/// # Errors
+/// If some do not end.
+async fn dying_processes_gone(
+    id: &SessionId,
+    state: &SessionState,
+    args: &StopArgs,
+    host: &ProcessHost,
+) -> Result<(), CliError> {
+    let until = Instant::now() + ENDING_MAX;
+    let prefix = marker_prefix(id);
+    let covers_background = args.call.is_none() && args.extent != RemoteExtent::Turn;
+    let left = unended_work(state)
+        .into_iter()
+        .filter(|_| !covers_background || args.preview);
+    let markers: Arc<[_]> = left.filter_map(|work| work.marker).collect();
+    let scope = Scope::root("stop", host.scopes());
+    loop {
+        let (prefix, markers) = (Arc::clone(&prefix), Arc::clone(&markers));
+        let spec = WorkSpec::new(ItemKind::Thread, "search for processes");
+        let searching = scope.spawn_blocking(spec, move |_| {
+            let is_dying = |marker: &str| {
+                marker.starts_with(&*prefix) && markers.iter().all(|left| **left != *marker)
+            };
+            marked_processes(is_dying)
+        });
+        let searching = searching.context("cannot search for processes")?;
+        let found = searching.await.context("cannot search for processes")?;
+        let Some(first) = found.first() else {
+            return Ok(());
+        };
+        if Instant::now() >= until {
+            let (count, pid) = (found.len() as u64, first.identity.pid);
+            let running = counted(count, "process runs", "processes run");
+            let message = format!(
+                "{running} on although the owner of the session `{id}` is gone; the first has the pid {pid}"
+            );
+            return Err(CliError::failure(message).hint("end them: kill PID"));
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
 /// Waits until no process has the session open, and reads it.
 async fn read_ended(log: &dyn Log, id: &SessionId) -> Result<SessionState, CliError> {
     let until = Instant::now() + ENDING_MAX;
@@ -136,8 +189,7 @@ async fn read_ended(log: &dyn Log, id: &SessionId) -> Result<SessionState, CliEr
     }
 }
 
-/// Request of a stop that has no work to end. If the session has a receipt of an earlier stop, the request has the id
-/// of that stop.
+/// Request of a stop that has nothing to do.
 fn info(
     id: &SessionId,
     state: &SessionState,
@@ -159,9 +211,5 @@ fn info(
     };
     let cause = Cause::new(CauseKind::User).by(by.to_owned());
     let request = StopRequest::new(extent, cause).target(target);
-    let mut info = Scope::root("stop", host.scopes()).stop_info(&request);
-    if let Some(first) = state.last_receipt() {
-        info.stop_id = first.stop_id().clone();
-    }
-    info
+    Scope::root("stop", host.scopes()).stop_info(&request)
 }

@@ -23,8 +23,9 @@ use allstop_remote::ProcessNumber;
 pub(super) struct LeftWork(Vec<Session>);
 
 impl LeftWork {
-    /// Opens all sessions of the store that have orphaned work. Also returns the problems that prevent a stop, one per
-    /// line. `known` and `asked` are as in [`untold_sessions`].
+    /// Of all sessions in the store that no process has open; with the sessions that a process without a socket has open,
+    /// perhaps another stop; and with the problems that prevent a stop, a line each. `known`, `asked`: as of
+    /// [`untold_sessions`].
     ///
     /// # Errors
     /// If the store failed.
@@ -33,20 +34,23 @@ impl LeftWork {
         scopes: RootOptions,
         known: &HashSet<SessionId>,
         asked: &HashSet<ProcessNumber>,
-    ) -> Result<(Self, Vec<String>), CliError> {
+    ) -> Result<(Self, Vec<SessionId>, Vec<String>), CliError> {
         let untold = untold_sessions(&*log, known, asked).await?;
-        let mut problems = untold.problems();
+        let mut problems = untold.unreadable;
+        let held = untold.out_of_reach.into_iter().map(|held| held.id);
+        let mut held: Vec<_> = held.collect();
         let mut left = Vec::new();
         for session in untold.left {
             let id = short(session.id.as_str()).to_owned();
-            match open(&log, scopes.clone(), session.id).await {
+            match open(&log, scopes.clone(), session.id.clone()).await {
                 Ok(session) => left.push(session),
+                Err(OpenError::Session(SessionError::InUse { .. })) => held.push(session.id),
                 Err(error) => problems.push(format!(
                     "work that was left running in the session `{id}` is not stopped: {error}"
                 )),
             }
         }
-        Ok((Self(left), problems))
+        Ok((Self(left), held, problems))
     }
 
     /// Opens this session. `None` if another process has it open.

@@ -9,6 +9,7 @@ use allstop_core::receipt::NothingToStop;
 use allstop_core::{CallId, SessionId};
 use allstop_session::StopTarget;
 use allstop_terminal::{OutputPriority, Styled, TextRole};
+use futures::future::join_all;
 
 use super::open_session::{ask_processes, given_id, meant, no_session, stops_in};
 use super::sessions;
@@ -68,10 +69,25 @@ async fn stop_all(by: &str, args: &StopArgs, host: &ProcessHost) -> Result<StopR
     };
     let left = LeftWork::of_store(log, host.scopes(), &asked.known, &asked.processes).await;
     match left {
-        Ok((left, in_the_way)) => {
+        Ok((left, held, in_the_way)) => {
             all.problems.extend(in_the_way);
             let target = StopTarget::TurnAndBackground;
             all.answers.extend(left.stop(&target, args, by).await);
+            // Another stop of the same work releases its session soon.
+            let waiting = held
+                .iter()
+                .map(|id| ended::answer(id.as_str(), None, by, args, host));
+            for answered in join_all(waiting).await {
+                match answered {
+                    Ok(found) => {
+                        let mut answers = found.answers;
+                        answers.retain(|answer| answer.receipt.outcome().is_none());
+                        all.answers.extend(answers);
+                        all.problems.extend(found.problems);
+                    }
+                    Err(problem) => all.problems.push(problem.message),
+                }
+            }
         }
         Err(problem) => all.problems.push(problem.message),
     }
@@ -159,7 +175,9 @@ fn tell(args: &StopArgs, host: &ProcessHost, found: &StopResults) -> u8 {
     if answers.is_empty() && problems.is_empty() && !args.shown.json {
         let said = match args.extent {
             RemoteExtent::Turn => "nothing to stop: no session is open",
-            _ => "nothing to stop: no session is open, and no work was left running",
+            _ => {
+                "nothing to stop: no session is open, and the store has no work that was left running"
+            }
         };
         stdout.lines(Styled::from(said), OutputPriority::Last);
     }

@@ -256,6 +256,8 @@ impl Stall {
         {
             return Err(format!("not the cause {kind} ({detail})"));
         }
+        let is_in_envelope = reason == "completed" || envelope["cause"]["kind"] == kind;
+        ensure(is_in_envelope, || "no cause in the envelope".into())?;
         if receipt["quiet"] == true {
             return self
                 .item
