@@ -7,8 +7,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::rand::SystemRandom;
 use ring::rsa::PublicKeyComponents;
 use ring::signature::{
-    ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _, RSA_PKCS1_SHA256,
-    RsaKeyPair,
+    ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair,
+    KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair,
 };
 use serde_json::{Value, json};
 
@@ -23,6 +23,7 @@ pub(crate) struct IssuerKey {
 
 enum IssuerKeyPair {
     P256(EcdsaKeyPair),
+    P384(EcdsaKeyPair),
     Ed25519(Ed25519KeyPair),
     Rsa(RsaKeyPair),
 }
@@ -38,6 +39,15 @@ impl IssuerKey {
         let key = EcdsaKeyPair::generate_pkcs8(algorithm, &random).expect("a key");
         let pair = EcdsaKeyPair::from_pkcs8(algorithm, key.as_ref(), &random).expect("a key");
         let pair = IssuerKeyPair::P256(pair);
+        Self { id, pair }
+    }
+
+    pub(crate) fn p384(id: &'static str) -> Self {
+        let random = SystemRandom::new();
+        let algorithm = &ECDSA_P384_SHA384_FIXED_SIGNING;
+        let key = EcdsaKeyPair::generate_pkcs8(algorithm, &random).expect("a key");
+        let pair = EcdsaKeyPair::from_pkcs8(algorithm, key.as_ref(), &random).expect("a key");
+        let pair = IssuerKeyPair::P384(pair);
         Self { id, pair }
     }
 
@@ -58,6 +68,7 @@ impl IssuerKey {
     pub(crate) fn algorithm(&self) -> &'static str {
         match &self.pair {
             IssuerKeyPair::P256(_) => "ES256",
+            IssuerKeyPair::P384(_) => "ES384",
             IssuerKeyPair::Ed25519(_) => "EdDSA",
             IssuerKeyPair::Rsa(_) => "RS256",
         }
@@ -70,6 +81,11 @@ impl IssuerKey {
                 let point = pair.public_key().as_ref();
                 let (x, y) = (base64url(&point[1..33]), base64url(&point[33..]));
                 json!({"kty": "EC", "crv": "P-256", "x": x, "y": y})
+            }
+            IssuerKeyPair::P384(pair) => {
+                let point = pair.public_key().as_ref();
+                let (x, y) = (base64url(&point[1..49]), base64url(&point[49..]));
+                json!({"kty": "EC", "crv": "P-384", "x": x, "y": y})
             }
             IssuerKeyPair::Ed25519(pair) => {
                 json!({"kty": "OKP", "crv": "Ed25519", "x": base64url(pair.public_key())})
@@ -87,7 +103,7 @@ impl IssuerKey {
     fn sign(&self, message: &[u8]) -> Vec<u8> {
         let random = SystemRandom::new();
         match &self.pair {
-            IssuerKeyPair::P256(pair) => {
+            IssuerKeyPair::P256(pair) | IssuerKeyPair::P384(pair) => {
                 let signature = pair.sign(&random, message).expect("a signature");
                 signature.as_ref().to_vec()
             }

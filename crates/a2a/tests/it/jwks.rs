@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use allstop_a2a::{
-    Authenticator, JwksFile, JwksRefreshTimes, JwksUrl, JwtAuthenticator, refresh_keys,
+    Authenticator, JwksFile, JwksRefreshTimes, JwksUrl, JwtAuthenticator, JwtKeySet, refresh_keys,
 };
 use allstop_core::receipt::ItemKind;
 use allstop_core::{Cause, CauseKind, Extent};
@@ -13,6 +13,7 @@ use allstop_scope::{StopRequest, WorkSpec};
 use axum::Router;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::routing::get;
+use futures::FutureExt as _;
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::watch;
@@ -106,6 +107,20 @@ async fn unknown_key_fetches_the_set_again() {
         !is_accepted(&jwt, &old.token(&claims("alice"))),
         "withdrawn"
     );
+}
+
+/// A server that reloads a file of keys waits for such a token.
+#[tokio::test]
+async fn unknown_key_is_reported_once() {
+    let key = IssuerKey::p256("k");
+    let keys = JwtKeySet::parse(jwks(&[&key]).as_bytes()).expect("a key set");
+    let jwt = JwtAuthenticator::new(keys, ISSUER, AUDIENCE);
+    assert!(is_accepted(&jwt, &key.token(&claims("alice"))));
+    assert!(jwt.unknown_key().now_or_never().is_none());
+    let token = IssuerKey::p256("new").token(&claims("alice"));
+    assert!(!is_accepted(&jwt, &token));
+    jwt.unknown_key().await;
+    assert!(jwt.unknown_key().now_or_never().is_none());
 }
 
 #[tokio::test]

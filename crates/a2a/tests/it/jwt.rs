@@ -87,6 +87,7 @@ fn without(name: &str) -> Value {
 async fn token_of_each_kind_of_key_is_accepted() {
     let keys = [
         IssuerKey::p256("p"),
+        IssuerKey::p384("q"),
         IssuerKey::ed25519("e"),
         IssuerKey::rsa("r"),
     ];
@@ -277,6 +278,18 @@ async fn huge_token_is_refused() {
     let token = key.token(&changed("name", "x".repeat(20_000)));
     assert_refused(&router, &token, "20 kB").await;
     assert_refused(&router, &"a.".repeat(10_000), "dots").await;
+    let usual = key.token(&changed("name", "x".repeat(4_000)));
+    assert_accepted(&router, &usual, "4 kB").await;
+}
+
+/// `OpenID` Connect Core allows 255 bytes.
+#[tokio::test]
+async fn subject_has_at_most_255_bytes() {
+    let key = IssuerKey::p256("k");
+    let router = router(&[&key]).await;
+    let token = |bytes: usize| key.token(&claims(&"s".repeat(bytes)));
+    assert_accepted(&router, &token(255), "255 bytes").await;
+    assert_refused(&router, &token(256), "256 bytes").await;
 }
 
 #[tokio::test]
@@ -353,11 +366,17 @@ fn key_set_without_a_usable_key_is_refused() {
     let secret = json!({"kty": "oct", "k": base64url("secret"), "kid": "k"});
     let mut encryption = IssuerKey::p256("k").jwk();
     encryption["use"] = "enc".into();
+    let mut signing = IssuerKey::p256("k").jwk();
+    signing["key_ops"] = json!(["sign"]);
+    let mut other_curve = IssuerKey::ed25519("k").jwk();
+    other_curve["crv"] = "P-256".into();
     let small = json!({"kty": "RSA", "n": base64url([255; 128]), "e": "AQAB"});
     for keys in [
         json!([]),
         json!([secret]),
         json!([encryption]),
+        json!([signing]),
+        json!([other_curve]),
         json!([small]),
         json!([7, {}]),
     ] {
@@ -368,6 +387,8 @@ fn key_set_without_a_usable_key_is_refused() {
         assert!(JwtKeySet::parse(text.as_bytes()).is_err(), "{text}");
     }
     // Unusable keys next to a usable key are harmless.
-    let set = json!({"keys": [secret, {"kty": "new"}, IssuerKey::p256("k").jwk()]}).to_string();
+    let mut verifying = IssuerKey::p256("k").jwk();
+    verifying["key_ops"] = json!(["verify"]);
+    let set = json!({"keys": [secret, {"kty": "new"}, verifying]}).to_string();
     assert!(JwtKeySet::parse(set.as_bytes()).is_ok());
 }
