@@ -148,7 +148,7 @@ impl SessionClosing<'_> {
             .flatten()
             .map(SessionStop::account_now)
             .collect();
-        receipts.retain(|receipt| receipt.names_work());
+        receipts.retain(|receipt| receipt.lists_work());
         let path = self.system.recording_path();
         let not_written = |why: &str| {
             path.map(|path| format!("the recording {} is not written{why}", path.display()))

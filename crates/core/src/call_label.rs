@@ -11,7 +11,7 @@ use crate::terminal_text::{escape, is_unsafe};
 pub const LABEL_CHARS_MAX: usize = 200;
 
 /// Arguments that describe a call, the most informative first.
-const TELLING: [&str; 5] = ["command", "path", "pattern", "url", "prompt"];
+const LABEL_KEYS: [&str; 5] = ["command", "path", "pattern", "url", "prompt"];
 
 /// The most informative argument of a call: the command line of a shell, the file of an edit, the prompt of an agent.
 /// `None` if the arguments contain none of these.
@@ -19,7 +19,7 @@ pub fn call_label(arguments: &Arguments) -> Option<Arc<str>> {
     let Arguments::Json(arguments) = arguments else {
         return None;
     };
-    let mut texts = TELLING
+    let mut texts = LABEL_KEYS
         .iter()
         .filter_map(|key| arguments.get(key)?.as_str());
     let label = one_line(texts.next()?);
@@ -27,13 +27,13 @@ pub fn call_label(arguments: &Arguments) -> Option<Arc<str>> {
 }
 
 /// A call in a few words: the tool and its most informative argument. Not escaped.
-pub fn call_in_words(name: &str, arguments: &Arguments) -> String {
+pub fn describe_call(name: &str, arguments: &Arguments) -> String {
     let value = match arguments {
         Arguments::Malformed(_) => return format!("{name} (its arguments are not JSON)"),
         Arguments::Json(value) => value,
     };
     let text_of = |key: &&str| value.get(key).and_then(Value::as_str);
-    if let Some((key, text)) = TELLING.iter().find_map(|key| Some((key, text_of(key)?))) {
+    if let Some((key, text)) = LABEL_KEYS.iter().find_map(|key| Some((key, text_of(key)?))) {
         let separator = if *key == "path" { "" } else { ":" };
         return format!("{name}{separator} {}", text.trim());
     }
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_call_is_named_by_its_telling_argument() {
-        let words = |json| call_in_words("t", &Arguments::from(json));
+        let words = |json| describe_call("t", &Arguments::from(json));
         assert_eq!(words(json!({"command": "ls"})), "t: ls");
         assert_eq!(words(json!({"path": "f", "old": "x"})), "t f");
         assert_eq!(words(json!({})), "t");
@@ -115,7 +115,7 @@ mod tests {
             shown.contains("city=Bonn") && shown.contains("a=[2]"),
             "{shown}"
         );
-        let malformed = call_in_words("t", &Arguments::Malformed("{".into()));
+        let malformed = describe_call("t", &Arguments::Malformed("{".into()));
         assert_eq!(malformed, "t (its arguments are not JSON)");
     }
 }

@@ -9,7 +9,7 @@ use allstop_agent::AgentEvent;
 use allstop_core::ids::BackgroundId;
 use allstop_core::message::Arguments;
 use allstop_core::record::SessionRecord;
-use allstop_core::{CallId, Effect, TurnNumber, Usage, call_in_words};
+use allstop_core::{CallId, Effect, TurnNumber, Usage, describe_call};
 use allstop_tools::CallProgress;
 
 use crate::watch_event::WatchEvent;
@@ -162,7 +162,7 @@ impl TurnPicture {
     pub(crate) fn label(&self, id: &CallId) -> Option<String> {
         let mut calls = self.turn.iter().flat_map(|turn| &turn.calls);
         let call = calls.find(|call| call.id == *id)?;
-        Some(call_in_words(&call.name, &call.arguments))
+        Some(describe_call(&call.name, &call.arguments))
     }
 
     pub(crate) fn facts(&self, now: Instant) -> Option<TurnFacts> {

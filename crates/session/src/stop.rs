@@ -120,7 +120,7 @@ impl SessionInner {
             StopTarget::Call(_) | StopTarget::Background(_) | StopTarget::Message(_)
         );
         if is_one && items.is_empty() {
-            return Receipt::of_nothing(info, NothingToStop::NotFound).as_preview();
+            return Receipt::empty(info, NothingToStop::NotFound).as_preview();
         }
         let beside = plan.bystanders.iter().flat_map(Scope::running);
         let outside: Vec<_> = beside.chain(plan.outside).collect();
@@ -129,7 +129,7 @@ impl SessionInner {
 
     fn nothing_to_stop(&self, request: &StopRequest, outcome: NothingToStop) -> SessionStop {
         let info = self.host.scope.stop_info(request);
-        SessionStop::answered(Receipt::of_nothing(info, outcome))
+        SessionStop::answered(Receipt::empty(info, outcome))
     }
 }
 

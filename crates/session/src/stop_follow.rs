@@ -52,9 +52,9 @@ impl SessionInner {
         let changes_nothing =
             !stop.ends_turn() && receipt.conversation() == ConversationEffect::Unchanged;
         // Otherwise the end of each session would hide the receipt of the preceding stop.
-        if !is_in_ending && changes_nothing && !receipt.names_work() {
+        if !is_in_ending && changes_nothing && !receipt.lists_work() {
             let request = receipt.request().clone();
-            receipt = Arc::new(Receipt::of_nothing(request, NothingToStop::AlreadyEnded));
+            receipt = Arc::new(Receipt::empty(request, NothingToStop::AlreadyEnded));
         }
         let has_record = !is_in_ending && receipt.outcome().is_none();
         let is_log_free = {

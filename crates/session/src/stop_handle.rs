@@ -175,10 +175,10 @@ impl RunningStop {
             };
         }
         let is_completed = outcome.is_some_and(|outcome| outcome.is_completed());
-        if is_completed && !receipt.names_work() {
+        if is_completed && !receipt.lists_work() {
             // The commit came first, and no other work ran.
             let request = receipt.request().clone();
-            return new(Receipt::of_nothing(request, NothingToStop::AlreadyEnded));
+            return new(Receipt::empty(request, NothingToStop::AlreadyEnded));
         }
         new(self.name_outside(turn.complete_now(&receipt)))
     }

@@ -8,7 +8,7 @@ use allstop_agent::AgentEvent;
 use allstop_core::counted::counted;
 use allstop_core::message::Message;
 use allstop_core::turn::Conversation;
-use allstop_core::{CallId, call_in_words};
+use allstop_core::{CallId, describe_call};
 
 /// Maximum number of kept calls. Older calls are in the conversation.
 const CALLS_MAX: usize = 64;
@@ -46,7 +46,7 @@ impl CallOutputs {
                 }
                 self.calls.push_back(CallOutput {
                     id: call_id.clone(),
-                    label: call_in_words(name, arguments),
+                    label: describe_call(name, arguments),
                     text: String::new(),
                     runs: true,
                 });
@@ -133,7 +133,7 @@ pub(super) fn recorded_output(
                     {
                         return Some(CallOutput {
                             id: call.id.clone(),
-                            label: call_in_words(&call.name, &call.arguments),
+                            label: describe_call(&call.name, &call.arguments),
                             text: result.content.to_string(),
                             runs: false,
                         });

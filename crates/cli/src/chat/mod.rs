@@ -20,7 +20,7 @@ use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use allstop_core::call_in_words;
+use allstop_core::describe_call;
 use allstop_core::receipt::ItemKind;
 use allstop_core::record::{StartedCall, StartedCallKind};
 use allstop_core::turn::StopPolicy;
@@ -287,7 +287,7 @@ fn unknown_line(call: &StartedCall) -> String {
     let StartedCallKind::Tool { arguments, effect } = &call.kind else {
         return call.name.to_string();
     };
-    let label = call_in_words(&call.name, arguments);
+    let label = describe_call(&call.name, arguments);
     if effect.may_repeat() {
         format!("  ? {label}: ended without a result")
     } else {

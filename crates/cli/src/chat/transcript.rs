@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use allstop_core::call_in_words;
+use allstop_core::describe_call;
 use allstop_core::message::Message;
 use allstop_core::turn::Conversation;
 
@@ -27,7 +27,7 @@ pub(super) fn tell(conversation: &Conversation, messages: usize, letters: usize)
                     let _ = writeln!(told, "{}", cut(text, letters));
                 }
                 for call in tool_calls {
-                    let label = call_in_words(&call.name, &call.arguments);
+                    let label = describe_call(&call.name, &call.arguments);
                     let _ = writeln!(told, "  [{}]", cut(&label, letters).replace('\n', " "));
                 }
             }

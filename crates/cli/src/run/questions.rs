@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use allstop_agent::AgentEvent;
 use allstop_core::ids::QuestionId;
-use allstop_core::{CallId, call_in_words};
+use allstop_core::{CallId, describe_call};
 use allstop_session::{OpenQuestion, Session};
 use allstop_terminal::{PromptReply, QuestionPrompt};
 use allstop_tools::PermissionAnswer;
@@ -100,7 +100,7 @@ impl RunQuestions {
                 name,
                 arguments,
             } => {
-                let label = call_in_words(name, arguments);
+                let label = describe_call(name, arguments);
                 self.labels.insert(call_id.clone(), label);
             }
             AgentEvent::ToolFinished { call_id, .. } => {

@@ -126,7 +126,7 @@ impl RunTurns<'_, '_> {
         let has_stopped = |stop: &SessionStop| {
             let mut receipts = envelope.receipts.iter();
             let id = &stop.request().stop_id;
-            receipts.any(|receipt| receipt.stop_id() == id && receipt.names_work())
+            receipts.any(|receipt| receipt.stop_id() == id && receipt.lists_work())
         };
         let stopped = self.stop.as_ref().filter(|_| self.stops_background());
         let is_stopped = self.stops_all() || stopped.is_some_and(has_stopped);

@@ -309,7 +309,7 @@ mod tests {
     /// left running.
     #[test]
     fn execution_that_waits_for_the_store_is_not_left_running() {
-        let ended = Receipt::of_ended(info(), vec![running(ItemKind::Engine)]);
+        let ended = Receipt::already_ended(info(), vec![running(ItemKind::Engine)]);
         assert_eq!(
             summary(&report(vec![ended], 1)),
             "no task was stopped; nothing is left running, the end of 1 is not stored"

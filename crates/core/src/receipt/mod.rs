@@ -146,17 +146,17 @@ impl Receipt {
     }
 
     /// Creates the receipt of a stop that found nothing to do. It is quiet, and `cancel_observed` is false.
-    pub fn of_nothing(request: StopInfo, outcome: NothingToStop) -> Self {
-        Self::of_nothing_stopped(request, outcome, Arc::default())
+    pub fn empty(request: StopInfo, outcome: NothingToStop) -> Self {
+        Self::nothing_stopped(request, outcome, Arc::default())
     }
 
     /// Creates the receipt of a stop that came too late. `still_running` is the work of its extent that still runs;
     /// without such work, the receipt is quiet.
-    pub fn of_ended(request: StopInfo, still_running: Vec<ReceiptItem>) -> Self {
-        Self::of_nothing_stopped(request, NothingToStop::AlreadyEnded, still_running.into())
+    pub fn already_ended(request: StopInfo, still_running: Vec<ReceiptItem>) -> Self {
+        Self::nothing_stopped(request, NothingToStop::AlreadyEnded, still_running.into())
     }
 
-    fn of_nothing_stopped(
+    fn nothing_stopped(
         request: StopInfo,
         outcome: NothingToStop,
         items: Arc<[ReceiptItem]>,
@@ -267,7 +267,7 @@ impl Receipt {
 
     /// True if the receipt lists work of the extent. A session reads `/proc` and its folders on threads, which count
     /// only if they hang.
-    pub fn names_work(&self) -> bool {
+    pub fn lists_work(&self) -> bool {
         let mut items = self.items.iter();
         items.any(|item| {
             !item.state.is_outside_extent()

@@ -14,7 +14,7 @@ impl Receipt {
     /// anything to do, the merged outcome reports that. A part that appears twice counts once. An item of several parts
     /// appears once, as reported by the last part with this item in its extent. `after_ms` of all items counts from
     /// this request. The request may have joined a part that began earlier; its items may have ended at time 0.
-    pub fn of_parts(request: StopInfo, parts: &[Arc<Self>]) -> Self {
+    pub fn merge_parts(request: StopInfo, parts: &[Arc<Self>]) -> Self {
         let parts = without_repeats(parts);
         let items: Arc<[ReceiptItem]> = items_of(&parts, &request).into();
         let carried_out = || parts.iter().filter(|part| part.outcome.is_none());
@@ -28,7 +28,7 @@ impl Receipt {
             } else {
                 NothingToStop::NotFound
             };
-            return Self::of_nothing_stopped(request, outcome, items);
+            return Self::nothing_stopped(request, outcome, items);
         }
         let quiet_at = carried_out().filter_map(|part| part.quiet_after(&request));
         let findings = StopFindings {
@@ -48,7 +48,7 @@ impl Receipt {
         let (first, rest) = parts.split_first()?;
         Some(match rest {
             [] => Arc::clone(first),
-            _ => Arc::new(Self::of_parts(first.request.clone(), parts)),
+            _ => Arc::new(Self::merge_parts(first.request.clone(), parts)),
         })
     }
 

@@ -194,7 +194,7 @@ impl Draft {
         let mut kept = std::mem::take(&mut self.messages);
         if let Some(step) = self.step.take() {
             step.into_messages(&mut kept, |call| {
-                let content = self.why_no_result(receipt, &call.id, cause, partial).into();
+                let content = self.missing_result_text(receipt, &call.id, cause, partial).into();
                 ToolResult {
                     call_id: call.id.clone(),
                     content,
@@ -213,7 +213,7 @@ impl Draft {
     }
 
     /// Text for the model about a call without a result.
-    fn why_no_result(
+    fn missing_result_text(
         &self,
         receipt: Option<&Receipt>,
         id: &CallId,

@@ -72,7 +72,7 @@ fn work_outside_one_part_is_reported_by_a_later_part() {
         extent: Extent::Process,
         ..turn.request().clone()
     };
-    let both = Receipt::of_parts(request, &[Arc::clone(&turn), later]);
+    let both = Receipt::merge_parts(request, &[Arc::clone(&turn), later]);
     assert_eq!(both.items(), [call, ended]);
     assert_eq!(both.request().extent, Extent::Process);
     assert_eq!(both.stop_id(), turn.stop_id());
@@ -90,7 +90,7 @@ fn item_of_several_parts_is_listed_once_as_in_the_last() {
         receipt(0, &[engine(NotStoppedReason::NotAcknowledged)]),
         receipt(0, &[engine(NotStoppedReason::BlocksItsThread)]),
     ];
-    let both = Receipt::of_parts(request(0), &parts);
+    let both = Receipt::merge_parts(request(0), &parts);
     assert_eq!(both.items(), [engine(NotStoppedReason::BlocksItsThread)]);
 }
 
@@ -102,7 +102,7 @@ fn times_of_a_later_part_count_from_the_first_request() {
         })
     };
     let later = receipt(1_100, &[ended(5)]);
-    let both = Receipt::of_parts(request(1_000), &[later]);
+    let both = Receipt::merge_parts(request(1_000), &[later]);
     assert_eq!(both.items(), [ended(105)]);
 }
 
@@ -120,7 +120,7 @@ fn times_of_a_part_that_began_before_the_request_count_from_the_request() {
         elapsed: Duration::from_millis(2_002),
     };
     let joined = Arc::new(Receipt::of_stop(request(1_000), findings));
-    let second = Receipt::of_parts(request(2_200), &[joined]);
+    let second = Receipt::merge_parts(request(2_200), &[joined]);
     assert_eq!(second.items(), [ended(0), ended(800)]);
     assert_eq!(
         second.quiet_after_ms(),
@@ -135,7 +135,7 @@ fn item_outside_all_parts_is_listed_once() {
         receipt(0, std::slice::from_ref(&outside)),
         receipt(0, std::slice::from_ref(&outside)),
     ];
-    let both = Receipt::of_parts(request(0), &parts);
+    let both = Receipt::merge_parts(request(0), &parts);
     assert_eq!(both.items(), [outside]);
     assert!(both.quiet());
 }
@@ -148,7 +148,7 @@ fn parts_that_joined_one_stop_count_once() {
         ..Usage::default()
     };
     let part = Arc::new(Receipt::clone(&part).with_usage(usage));
-    let both = Receipt::of_parts(request(0), &[Arc::clone(&part), part]);
+    let both = Receipt::merge_parts(request(0), &[Arc::clone(&part), part]);
     assert_eq!(both.items().len(), 1);
     assert_eq!(both.usage(), usage);
 }
@@ -165,7 +165,7 @@ fn unknown_effect_of_one_part_makes_the_whole_unknown() {
         (Unchanged, Unknown, Unknown),
     ] {
         let part = |effect| Arc::new(Receipt::clone(&receipt(0, &[])).with_conversation(effect));
-        let both = Receipt::of_parts(request(0), &[part(first), part(second)]);
+        let both = Receipt::merge_parts(request(0), &[part(first), part(second)]);
         assert_eq!(both.conversation(), all, "{first:?} and {second:?}");
     }
 }
@@ -177,17 +177,17 @@ fn part_that_had_ended_still_lists_running_work() {
         "thread_1",
         running(NotStoppedReason::BlockingThread),
     );
-    let ended = Arc::new(Receipt::of_ended(request(0), vec![left.clone()]));
+    let ended = Arc::new(Receipt::already_ended(request(0), vec![left.clone()]));
     assert_eq!(ended.outcome(), Some(NothingToStop::AlreadyEnded));
     assert!(!ended.quiet() && !ended.cancel_observed());
 
-    let alone = Receipt::of_parts(request(0), &[Arc::clone(&ended)]);
+    let alone = Receipt::merge_parts(request(0), &[Arc::clone(&ended)]);
     assert_eq!(alone.outcome(), Some(NothingToStop::AlreadyEnded));
     assert_eq!(alone.items(), std::slice::from_ref(&left));
     assert!(!alone.quiet());
 
     let carried_out = receipt(0, &[background(FINISHED)]);
-    let both = Receipt::of_parts(request(0), &[ended, carried_out]);
+    let both = Receipt::merge_parts(request(0), &[ended, carried_out]);
     assert_eq!(both.outcome(), None);
     assert_eq!(both.items(), [left, background(FINISHED)]);
     assert!(!both.quiet() && !both.cancel_observed());

@@ -161,7 +161,7 @@ impl Canceler for AgentExecutor {
 
     /// Stops the background work of the task.
     fn stop_left(&self, task: Arc<Task>, cause: Cause) -> BoxFuture<'static, Option<Arc<Receipt>>> {
-        let session = self.inner.tasks.of_ended(&task.id);
+        let session = self.inner.tasks.ended_session(&task.id);
         async move {
             let stop = session?.stop(&work_of(&task.id), cause);
             if stop.is_of_nothing() {

@@ -51,7 +51,7 @@ impl TaskSessions {
     }
 
     /// Returns the session of an ended task, while work of the task runs in it.
-    pub(super) fn of_ended(&self, task: &TaskId) -> Option<Session> {
+    pub(super) fn ended_session(&self, task: &TaskId) -> Option<Session> {
         let sessions = self.0.lock();
         let entry = sessions.get(task)?;
         (entry.has_ended && entry.runs(task)).then(|| entry.session.clone())

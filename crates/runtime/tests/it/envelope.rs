@@ -218,7 +218,7 @@ fn receipt_of_a_wider_stop_takes_the_place_of_the_account_of_its_turn() {
     envelope.add_receipt(part);
     envelope.add_receipt(Arc::clone(&whole));
     assert!(Arc::ptr_eq(&envelope.receipts[0], &whole) && envelope.receipts.len() == 1);
-    let nothing = Receipt::of_nothing(whole.request().clone(), NothingToStop::AlreadyEnded);
+    let nothing = Receipt::empty(whole.request().clone(), NothingToStop::AlreadyEnded);
     envelope.add_receipt(Arc::new(nothing));
     assert_eq!(envelope.receipt, Some(whole));
     assert_valid("envelope", &envelope);

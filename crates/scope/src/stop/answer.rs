@@ -52,7 +52,7 @@ fn findings(stop: &StopInProgress, nodes: &[Node]) -> Receipt {
         let left = stop
             .targets()
             .flat_map(|target| collect::items_left(&target));
-        return Receipt::of_ended(request, left.collect());
+        return Receipt::already_ended(request, left.collect());
     }
     let accepted_at = stop.rungs().accepted_at;
     let findings = StopFindings {

@@ -212,7 +212,7 @@ impl ManagerInner {
         };
         let Some(owner) = task.worker.as_ref().filter(|_| has_work) else {
             return Ok(if task.has_ended() {
-                Receipt::of_nothing(info, NothingToStop::AlreadyEnded)
+                Receipt::empty(info, NothingToStop::AlreadyEnded)
             } else {
                 Receipt::of_preview(info, Vec::new())
             });
@@ -223,7 +223,7 @@ impl ManagerInner {
         };
         let answer: Option<Previewed> = node.ask(owner, &question).await?;
         if task.has_ended() && matches!(answer, Some(None)) {
-            return Ok(Receipt::of_nothing(info, NothingToStop::AlreadyEnded));
+            return Ok(Receipt::empty(info, NothingToStop::AlreadyEnded));
         }
         Ok(answer.flatten().unwrap_or_else(|| {
             let state = ItemState::Unreachable {

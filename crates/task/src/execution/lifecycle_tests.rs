@@ -79,7 +79,7 @@ fn receipt() -> Arc<Receipt> {
         cause: Cause::new(CauseKind::User),
         requested_at: at(),
     };
-    Arc::new(Receipt::of_nothing(info, NothingToStop::AlreadyEnded))
+    Arc::new(Receipt::empty(info, NothingToStop::AlreadyEnded))
 }
 
 fn message(id: &str) -> Arc<TaskMessage> {

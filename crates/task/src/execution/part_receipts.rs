@@ -27,6 +27,6 @@ impl PartReceipts {
         }
         let request = own.request().clone();
         let parts: Vec<_> = std::iter::once(own).chain(parts).collect();
-        Arc::new(Receipt::of_parts(request, &parts))
+        Arc::new(Receipt::merge_parts(request, &parts))
     }
 }

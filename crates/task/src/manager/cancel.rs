@@ -73,7 +73,7 @@ impl ManagerInner {
             let items = first.items().iter();
             left.extend(items.filter(|item| item.state.breaks_quiet()).cloned());
         }
-        let receipt = Arc::new(Receipt::of_ended(info, left));
+        let receipt = Arc::new(Receipt::already_ended(info, left));
         Ok(CancelOutcome { task, receipt })
     }
 
@@ -88,7 +88,7 @@ impl ManagerInner {
         }
         let info = self.stop_info(id, cause);
         Ok(match target {
-            TaskToStop::Ended => Receipt::of_nothing(info, NothingToStop::AlreadyEnded),
+            TaskToStop::Ended => Receipt::empty(info, NothingToStop::AlreadyEnded),
             _ => Receipt::of_preview(info, Vec::new()),
         })
     }

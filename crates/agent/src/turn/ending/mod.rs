@@ -281,12 +281,12 @@ fn told(
     needs_work: bool,
     policy: StopPolicy,
 ) -> Option<Receipt> {
-    if needs_work && !receipt.names_work() {
-        let of_nothing = || {
+    if needs_work && !receipt.lists_work() {
+        let empty = || {
             let request = receipt.request().clone();
-            Receipt::of_nothing(request, NothingToStop::AlreadyEnded)
+            Receipt::empty(request, NothingToStop::AlreadyEnded)
         };
-        return (policy == StopPolicy::Keep).then(of_nothing);
+        return (policy == StopPolicy::Keep).then(empty);
     }
     let left = cx.background.map(|background| background.left());
     Some(Arc::unwrap_or_clone(receipt).with_outside_items(left.unwrap_or_default()))
@@ -310,5 +310,5 @@ fn joined(target: &Arc<str>, receipts: &[Arc<Receipt>]) -> Option<Arc<Receipt>> 
         extent: Extent::Turn,
         ..first.request().clone()
     };
-    Some(Arc::new(Receipt::of_parts(request, receipts)))
+    Some(Arc::new(Receipt::merge_parts(request, receipts)))
 }

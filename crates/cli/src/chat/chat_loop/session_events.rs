@@ -6,7 +6,7 @@ use std::time::Instant;
 use allstop_agent::AgentEvent;
 use allstop_core::ids::QuestionId;
 use allstop_core::record::SessionRecord;
-use allstop_core::{CallId, call_in_words};
+use allstop_core::{CallId, describe_call};
 use allstop_session::{OpenQuestion, SessionEvent, SessionEventKind};
 use allstop_tools::PermissionAnswer;
 use futures::FutureExt as _;
@@ -123,7 +123,7 @@ impl ChatLoop<'_> {
             } => self.calls.push(KnownCall {
                 id: call_id.clone(),
                 name: Arc::clone(name),
-                label: call_in_words(name, arguments),
+                label: describe_call(name, arguments),
                 runs: false,
             }),
             AgentEvent::ToolStarted { call_id, .. } => {

@@ -1,6 +1,6 @@
 //! `sessions show`.
 
-use allstop_core::call_in_words;
+use allstop_core::describe_call;
 use allstop_core::counted::counted;
 use allstop_core::record::Attachment;
 use allstop_log::{Log, read_session};
@@ -100,7 +100,7 @@ fn lines_of_call(call: &RecordedCall<'_>, view: View) -> Styled {
         (Some(_), false) => style.paint(TextRole::Good, style.symbol(Symbol::Good)),
     };
     let mut text = Styled::default();
-    let label = call_in_words(call.name, call.arguments);
+    let label = describe_call(call.name, call.arguments);
     let id = style.paint(TextRole::Dim, format_args!("({})", call.id));
     text.push_line(&styled!["  ", symbol, " ", label, " ", id]);
     let bar = style.paint(TextRole::Dim, style.pick("│", "|"));
@@ -168,7 +168,7 @@ fn turn_in_words(turn: &TurnReport<'_>, in_use: bool, view: View) -> Styled {
 fn unknown_in_words(call: &UnknownCall<'_>, view: View) -> Styled {
     let label = call
         .arguments
-        .map_or_else(|| call.name.to_owned(), |a| call_in_words(call.name, a));
+        .map_or_else(|| call.name.to_owned(), |a| describe_call(call.name, a));
     // A call that may be repeated needs no check.
     if call.arguments.is_none() || call.effect.is_some_and(allstop_core::Effect::may_repeat) {
         return styled!["  ? ", label, "  ended without a result"];

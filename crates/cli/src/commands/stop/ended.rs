@@ -98,7 +98,7 @@ pub(super) async fn answer(
     }
     dying_processes_gone(&id, &state, args, host).await?;
     let info = info(&id, &state, by, args, host);
-    let mut receipt = Receipt::of_nothing(info, NothingToStop::AlreadyEnded);
+    let mut receipt = Receipt::empty(info, NothingToStop::AlreadyEnded);
     if args.preview {
         receipt = receipt.as_preview();
     }

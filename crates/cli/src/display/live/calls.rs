@@ -6,7 +6,7 @@ use std::time::Instant;
 use allstop_core::message::Arguments;
 use allstop_core::receipt::ItemState;
 use allstop_core::record::CallOutcome;
-use allstop_core::{CallId, call_in_words};
+use allstop_core::{CallId, describe_call};
 use allstop_terminal::{
     OutputPriority, OutputQueue, OutputTail, RunningClock, RunningLine, RunningProgress, Style,
     Styled, Symbol, TextRole, styled,
@@ -218,7 +218,7 @@ impl CallLines {
 
     pub(super) fn requested(&mut self, id: &CallId, name: &str, arguments: &Arguments) {
         self.known.retain(|call| call.id != *id);
-        let label = styled![call_in_words(name, arguments)];
+        let label = styled![describe_call(name, arguments)];
         self.known.push(CallLine::new(id, label, None));
     }
 

@@ -300,8 +300,8 @@ fn in_colour() {
 
 #[test]
 fn nothing_to_stop() {
-    let ended = Receipt::of_nothing(request(), NothingToStop::AlreadyEnded);
-    let unknown = Receipt::of_nothing(request(), NothingToStop::NotFound);
+    let ended = Receipt::empty(request(), NothingToStop::AlreadyEnded);
+    let unknown = Receipt::empty(request(), NothingToStop::NotFound);
     let empty = receipt(Vec::new());
     let all = [ended, unknown, empty];
     let all = all.map(|receipt| drawn(&receipt, UNICODE, 100));
