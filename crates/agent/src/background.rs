@@ -15,7 +15,7 @@ use allstop_tools::{BackgroundChanges, BackgroundHost, BackgroundRegistry, Backg
 use parking_lot::Mutex;
 
 /// Lists work that runs without an owner, as of the last check.
-pub type LeftWork = Box<dyn Fn() -> Vec<ReceiptItem> + Send + Sync>;
+pub type OrphanItems = Box<dyn Fn() -> Vec<ReceiptItem> + Send + Sync>;
 
 /// Background work of one session.
 pub struct SessionBackground {
@@ -26,7 +26,7 @@ pub struct SessionBackground {
     unrecorded: Mutex<Vec<(Arc<BackgroundWork>, RecordedPart)>>,
     /// Records that were taken but not written.
     unwritten: Mutex<Vec<SessionRecord>>,
-    left: LeftWork,
+    left: OrphanItems,
 }
 
 impl fmt::Debug for SessionBackground {
@@ -47,7 +47,7 @@ enum RecordedPart {
 impl SessionBackground {
     /// Creates the background work of a session. Work runs below `scope`, which no stop of a turn covers. `first` is
     /// the number of the first id. `left` lists other work that receipts of turns name as outside of their extent.
-    pub fn new(scope: Scope, first: u64, left: LeftWork) -> Arc<Self> {
+    pub fn new(scope: Scope, first: u64, left: OrphanItems) -> Arc<Self> {
         Arc::new(Self {
             whole: Mutex::new(scope.clone()),
             registry: BackgroundRegistry::starting_at(scope, first),

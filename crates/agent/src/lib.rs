@@ -35,7 +35,7 @@ mod turn;
 mod user_code;
 
 pub use agent::{Agent, AgentBuilder};
-pub use background::{LeftWork, SessionBackground};
+pub use background::{OrphanItems, SessionBackground};
 pub use controls::{RunControls, SteeredMessage};
 pub use ending_turn::InterruptReason;
 pub use error::{TurnError, TurnErrorKind};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use allstop_core::{Cause, CauseKind, Receipt};
-use allstop_runtime::{System, UnendedWork};
+use allstop_runtime::{System, OrphanedWork};
 use allstop_session::{DetachResult, Session, SessionStop, StopTarget};
 
 use crate::control::ControlEffect;
@@ -50,7 +50,7 @@ fn refused_in_words(answer: &DetachResult) -> Option<String> {
     Some(format!("{id} is not kept: {name} · {why}"))
 }
 
-fn runs_on_in_words(work: &UnendedWork) -> String {
+fn runs_on_in_words(work: &OrphanedWork) -> String {
     let runs = Some(format!("{} runs on: {}", work.id, work.name));
     let output = work.output.as_ref();
     let output = output.map(|output| format!("output: {output}"));

@@ -278,7 +278,7 @@ impl RemoteConnection {
         if params.now {
             stop.force();
         }
-        if !stop.is_of_nothing() {
+        if !stop.found_nothing() {
             let is_of_part = matches!(target, StopTarget::Call(_) | StopTarget::Background(_));
             owned.tell_stop(&stop, !is_of_part);
         }

@@ -7,7 +7,7 @@ use allstop_core::ids::BackgroundId;
 use allstop_core::receipt::ConversationEffect;
 use allstop_core::{Cause, FinishReason, Receipt, SessionId, StopReason, TurnNumber, Usage};
 use allstop_session::MessageOutcome;
-use allstop_session::unended::UnendedWork;
+use allstop_session::orphan_scan::OrphanedWork;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -36,7 +36,7 @@ pub struct DetachedWork {
 
 impl DetachedWork {
     /// Describes detached work. `None` if the work has no keeper that can receive a signal.
-    pub fn of(work: &UnendedWork) -> Option<Self> {
+    pub fn of(work: &OrphanedWork) -> Option<Self> {
         Some(Self {
             id: work.id.clone(),
             name: Arc::clone(&work.name),

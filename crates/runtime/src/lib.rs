@@ -29,6 +29,6 @@ pub use stream::{
 pub use system::{
     BUILTIN_SCRIPTS, BuiltinScript, InterruptedTurn, ModelChoice, OpenSession, QuestionRecipient,
     SessionSetup, SessionTools, StoreChoice, System, SystemOptions, SystemPrompt, SystemStore,
-    UnendedWork, is_secret_variable, marker_prefix, mcp_servers, open_model, open_store,
-    unended_work,
+    OrphanedWork, is_secret_variable, marker_prefix, mcp_servers, open_model, open_store,
+    scan_orphans,
 };

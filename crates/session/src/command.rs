@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use crate::compaction::{CompactError, CompactionResult};
 use crate::queue::MessageRefused;
-use crate::unended::UnendedWork;
+use crate::orphan_scan::OrphanedWork;
 
 #[derive(Debug)]
 pub(crate) enum OwnerCommand {
@@ -61,7 +61,7 @@ pub(crate) enum DetachTarget {
 #[derive(Debug)]
 pub struct DetachResult {
     /// The work as the log names it.
-    pub work: UnendedWork,
+    pub work: OrphanedWork,
     /// Reason why the work was not detached and still belongs to the session; `None` if it was detached.
     pub refused: Option<BackgroundDetachError>,
 }

@@ -14,14 +14,14 @@ use crate::message::{MessageHandle, NewMessage, SendError};
 use crate::owner;
 use crate::queue::MessageRefused;
 use crate::queued_turn::QueuedTurn;
-use crate::unended::UnendedWork;
+use crate::orphan_scan::OrphanedWork;
 
 impl SessionInner {
     /// Starts the owner of a session with this open log.
     pub(crate) fn start_with(
         self: &Arc<Self>,
         writer: SessionWriter,
-        left: Vec<UnendedWork>,
+        left: Vec<OrphanedWork>,
     ) -> Result<(), NotStarted> {
         let mut state = self.state.lock();
         state.orphans.add(left);

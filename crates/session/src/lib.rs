@@ -53,8 +53,8 @@
 //!   subscribers.
 //! - `stop` accepts stops; `stop_plan` defines their targets and finds the scopes; `stop_handle` is the handle of an
 //!   accepted stop.
-//! - `unended` compares the background work in the log with the running processes. `orphans` lists the work that runs
-//!   without this process, and `orphan_stop` stops it.
+//! - `orphan_scan` compares the background work in the log with the running processes. `orphans` lists the work that
+//!   runs without this process, and `orphan_stop` stops it.
 
 mod command;
 mod compaction;
@@ -63,6 +63,7 @@ mod follow_up;
 mod inner;
 mod intake;
 mod message;
+pub mod orphan_scan;
 mod orphan_stop;
 mod orphans;
 mod owner;
@@ -79,7 +80,6 @@ mod stop_follow;
 mod stop_handle;
 mod stop_list;
 mod stop_plan;
-pub mod unended;
 mod wait;
 
 pub use command::{BackgroundDetachError, DetachResult, UndoError};

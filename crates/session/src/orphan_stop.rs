@@ -11,24 +11,24 @@ use allstop_process::{ReattachError, reattach};
 use allstop_scope::{Scope, ScopeOptions, WorkSpec};
 
 use crate::inner::{LockedState, SessionInner};
-use crate::unended::{self, UnendedWork};
+use crate::orphan_scan::{self, OrphanedWork};
 
 /// Orphaned work that a stop has taken into scopes, and receipt items for work that the stop could not take.
 #[derive(Default)]
-pub(crate) struct Taken {
+pub(crate) struct AttachedOrphans {
     pub(crate) scopes: Vec<Scope>,
     pub(crate) items: Vec<ReceiptItem>,
 }
 
 impl SessionInner {
     /// Background work that runs without this process, as of the last check.
-    pub(crate) fn orphaned_work(&self) -> Vec<UnendedWork> {
+    pub(crate) fn orphaned_work(&self) -> Vec<OrphanedWork> {
         self.state.lock().orphans.works()
     }
 
     /// Checks the orphaned work again. Skips ended work, since a check reads all of `/proc`.
-    pub(crate) async fn check_orphans(&self, scope: &Scope) -> Vec<UnendedWork> {
-        let works = unended::check_alive(scope, self.orphaned_work()).await;
+    pub(crate) async fn check_orphans(&self, scope: &Scope) -> Vec<OrphanedWork> {
+        let works = orphan_scan::check_alive(scope, self.orphaned_work()).await;
         let mut state = self.state.lock();
         for gone in works.iter().filter(|work| !work.alive) {
             if let Some(orphan) = state.orphans.find(&gone.id) {
@@ -39,18 +39,18 @@ impl SessionInner {
     }
 
     /// Takes running work into a scope below `parent`. From then on a stop of that scope ends the work.
-    pub(crate) fn take_orphan(
+    pub(crate) fn attach_orphan(
         self: &Arc<Self>,
         state: &mut LockedState,
         id: &BackgroundId,
         parent: &Scope,
-        taken: &mut Taken,
+        attached: &mut AttachedOrphans,
     ) {
         let Some(orphan) = state.orphans.find(id) else {
             return;
         };
         if let Some(scope) = &orphan.scope {
-            taken.scopes.push(scope.clone());
+            attached.scopes.push(scope.clone());
             return;
         }
         // Runs under the lock of the session, so the second of two concurrent stops joins the first.
@@ -58,10 +58,10 @@ impl SessionInner {
             Ok(Some((scope, ended))) => {
                 self.watch_end(id.clone(), &scope, ended);
                 orphan.scope = Some(scope.clone());
-                taken.scopes.push(scope);
+                attached.scopes.push(scope);
             }
             Ok(None) => {}
-            Err(why) => taken.items.push(not_taken(&orphan.work, &why)),
+            Err(why) => attached.items.push(unattached_item(&orphan.work, &why)),
         }
     }
 
@@ -89,7 +89,7 @@ impl SessionInner {
 }
 
 /// Receipt item for work that runs, or may run, and is left alone because it cannot be verified.
-fn not_taken(work: &UnendedWork, why: &str) -> ReceiptItem {
+fn unattached_item(work: &OrphanedWork, why: &str) -> ReceiptItem {
     let pid = work.stop_pid();
     let end = pid.map_or(String::new(), |pid| format!("; end it: kill {pid}"));
     let mut item = running_item(work);
@@ -101,7 +101,7 @@ fn not_taken(work: &UnendedWork, why: &str) -> ReceiptItem {
 }
 
 /// Receipt item for work without an owner that runs, or may run out of view.
-pub(crate) fn running_item(work: &UnendedWork) -> ReceiptItem {
+pub(crate) fn running_item(work: &OrphanedWork) -> ReceiptItem {
     let out_of_view = work.is_out_of_view();
     let state = if out_of_view {
         ItemState::Unreachable {
@@ -121,7 +121,7 @@ pub(crate) fn running_item(work: &UnendedWork) -> ReceiptItem {
 /// Attaches the work to a new scope, as one item of a receipt. Returns the scope and a future of the work's end, or
 /// `None` if the work has already ended. `Err` contains the reason why the running work is left alone.
 fn attach(
-    work: &UnendedWork,
+    work: &OrphanedWork,
     parent: &Scope,
 ) -> Result<Option<(Scope, impl Future<Output = ItemState> + Send + use<>)>, String> {
     let main = work.process.as_ref().ok_or("the log names no process")?;

@@ -6,15 +6,15 @@ use allstop_core::receipt::ItemState;
 use allstop_core::record::SessionRecord;
 use allstop_scope::Scope;
 
-use crate::unended::UnendedWork;
+use crate::orphan_scan::OrphanedWork;
 
 /// Orphaned work of one session.
 #[derive(Debug, Default)]
-pub(crate) struct OrphanList(Vec<OrphanedWork>);
+pub(crate) struct OrphanList(Vec<TrackedOrphan>);
 
 #[derive(Debug)]
-pub(crate) struct OrphanedWork {
-    pub(crate) work: UnendedWork,
+pub(crate) struct TrackedOrphan {
+    pub(crate) work: OrphanedWork,
     /// Scope of the work; `None` before a stop is requested.
     pub(crate) scope: Option<Scope>,
     /// State after the stop, until the log records it.
@@ -25,10 +25,10 @@ pub(crate) struct OrphanedWork {
 
 impl OrphanList {
     /// Adds work that this process does not watch, or no longer watches.
-    pub(crate) fn add(&mut self, works: impl IntoIterator<Item = UnendedWork>) {
+    pub(crate) fn add(&mut self, works: impl IntoIterator<Item = OrphanedWork>) {
         for work in works.into_iter().filter(|work| work.alive) {
             self.0.retain(|orphan| orphan.work.id != work.id);
-            self.0.push(OrphanedWork {
+            self.0.push(TrackedOrphan {
                 work,
                 scope: None,
                 ended: None,
@@ -39,7 +39,7 @@ impl OrphanList {
 
     /// Stores the result of a check. Returns the ids of ended work that needs a record. Work that a stop has taken is
     /// not among them, because the stop records the end.
-    pub(crate) fn checked(&mut self, works: Vec<UnendedWork>) -> Vec<BackgroundId> {
+    pub(crate) fn checked(&mut self, works: Vec<OrphanedWork>) -> Vec<BackgroundId> {
         let mut lost = Vec::new();
         for work in works {
             let known = self.find(&work.id);
@@ -65,11 +65,11 @@ impl OrphanList {
     }
 
     /// State of the work as of the last check.
-    pub(crate) fn works(&self) -> Vec<UnendedWork> {
+    pub(crate) fn works(&self) -> Vec<OrphanedWork> {
         self.0.iter().map(|orphan| orphan.work.clone()).collect()
     }
 
-    pub(crate) fn find(&mut self, id: &BackgroundId) -> Option<&mut OrphanedWork> {
+    pub(crate) fn find(&mut self, id: &BackgroundId) -> Option<&mut TrackedOrphan> {
         self.0.iter_mut().find(|orphan| orphan.work.id == *id)
     }
 

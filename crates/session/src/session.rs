@@ -21,7 +21,7 @@ use crate::questions::AnswerResult;
 use crate::queue::MessageRefused;
 use crate::stop_handle::SessionStop;
 use crate::stop_plan::StopTarget;
-use crate::unended::UnendedWork;
+use crate::orphan_scan::OrphanedWork;
 use crate::wait::WaitResult;
 
 /// Usual limit for [`Session::send_and_wait`].
@@ -178,11 +178,11 @@ impl Session {
     }
 
     /// Background work that this process has detached and that still runs, even before the detach call has returned.
-    pub fn detached_work(&self) -> Vec<UnendedWork> {
+    pub fn detached_work(&self) -> Vec<OrphanedWork> {
         let works = self.background().into_iter();
         let detached = works.filter(|work| work.is_detached());
         detached
-            .map(|work| UnendedWork::running(&work, true))
+            .map(|work| OrphanedWork::running(&work, true))
             .collect()
     }
 
@@ -195,7 +195,7 @@ impl Session {
 
     /// Background work that runs without this process, because it was detached or an earlier process left it running.
     /// The state is that of the last check. [`StopTarget::Background`] also stops such work.
-    pub fn orphaned_work(&self) -> Vec<UnendedWork> {
+    pub fn orphaned_work(&self) -> Vec<OrphanedWork> {
         self.inner.orphaned_work()
     }
 
@@ -203,7 +203,7 @@ impl Session {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn check_orphaned_work(&self) -> Vec<UnendedWork> {
+    pub async fn check_orphaned_work(&self) -> Vec<OrphanedWork> {
         self.inner.check_orphans(&self.inner.host.scope).await
     }
 

@@ -11,7 +11,7 @@ use crate::inner::{LogPosition, SessionInner};
 use crate::registry::SessionRegistry;
 use crate::session::Session;
 use crate::source::{AgentSource, SessionHost, SessionOptions};
-use crate::unended::{self, UnendedWork};
+use crate::orphan_scan::{self, OrphanedWork};
 
 /// The sessions of one system. Clones refer to the same sessions. No two sessions share a lock.
 #[derive(Clone)]
@@ -101,11 +101,11 @@ impl Sessions {
         if let Some(settings) = &options.settings {
             writer.change_settings(Arc::clone(settings), now).await?;
         }
-        let left = unended::left_work(writer.state(), &self.host.scope).await;
+        let left = orphan_scan::running_orphans(writer.state(), &self.host.scope).await;
         self.opened(writer, left)
     }
 
-    fn opened(&self, writer: SessionWriter, left: Vec<UnendedWork>) -> Result<Session, OpenError> {
+    fn opened(&self, writer: SessionWriter, left: Vec<OrphanedWork>) -> Result<Session, OpenError> {
         let position = LogPosition {
             last_turn: TurnNumber(writer.state().next_turn().0 - 1),
             version: writer.version(),

@@ -7,9 +7,9 @@ use allstop_core::{Cause, Receipt};
 use allstop_scope::{Scope, StopRequest};
 
 use crate::inner::{LockedState, SessionInner};
-use crate::orphan_stop::Taken;
+use crate::orphan_stop::AttachedOrphans;
 use crate::stop_handle::{RunningStop, SessionStop};
-use crate::stop_list::Followed;
+use crate::stop_list::FollowedStop;
 use crate::stop_plan::{StopPlan, StopTarget};
 
 impl SessionInner {
@@ -37,22 +37,22 @@ impl SessionInner {
             drop(state);
             self.hub.close();
             self.end();
-            return self.nothing_to_stop(&request, NothingToStop::AlreadyEnded);
+            return self.empty_stop(&request, NothingToStop::AlreadyEnded);
         }
         if plan.is_empty() {
             drop(state);
-            return self.nothing_to_stop(&request, plan.nothing);
+            return self.empty_stop(&request, plan.nothing);
         }
         if let Some(turn) = &plan.turn {
             plan.scopes.extend(turn.controls.forbid_hooks_after_turn());
         }
         let running = state.queue.running().cloned();
-        let taken = self.take_left_work(&mut state, &plan);
-        plan.scopes.extend(taken.scopes);
-        if plan.scopes.is_empty() && taken.items.is_empty() {
+        let attached = self.attach_orphans(&mut state, &plan);
+        plan.scopes.extend(attached.scopes);
+        if plan.scopes.is_empty() && attached.items.is_empty() {
             // All targeted work had already ended.
             drop(state);
-            return self.nothing_to_stop(&request, NothingToStop::AlreadyEnded);
+            return self.empty_stop(&request, NothingToStop::AlreadyEnded);
         }
         let accepted = self.host.scope.accept_stop_of(&plan.scopes, request);
         if *target == StopTarget::TurnAndBackground {
@@ -66,7 +66,7 @@ impl SessionInner {
         let stop = SessionStop::carried_out(RunningStop {
             stop,
             turn: plan.turn.map(|turn| Arc::clone(&turn.state)),
-            not_taken: taken.items,
+            unattached: attached.items,
             outside: plan.outside,
         });
         // Under the lock, so that an owner that ends now waits for the receipt.
@@ -75,11 +75,11 @@ impl SessionInner {
         drop(accepted.begin());
         self.changed.notify_one();
         match followed {
-            Followed::First(stop) => {
+            FollowedStop::First(stop) => {
                 self.follow(stop.clone());
                 stop
             }
-            Followed::Joined(stop) => stop,
+            FollowedStop::Joined(stop) => stop,
         }
     }
 
@@ -106,7 +106,7 @@ impl SessionInner {
     pub(crate) fn preview(&self, target: &StopTarget, cause: Cause) -> Receipt {
         let state = self.state.lock();
         let plan = self.plan(&state, target);
-        let left = state.left_items();
+        let left = state.orphan_items();
         let left: Vec<_> = left
             .filter(|item| plan.left.iter().any(|id| id.as_str() == &*item.id))
             .collect();
@@ -127,7 +127,7 @@ impl SessionInner {
         Receipt::of_preview(info, items).with_outside_items(outside)
     }
 
-    fn nothing_to_stop(&self, request: &StopRequest, outcome: NothingToStop) -> SessionStop {
+    fn empty_stop(&self, request: &StopRequest, outcome: NothingToStop) -> SessionStop {
         let info = self.host.scope.stop_info(request);
         SessionStop::answered(Receipt::empty(info, outcome))
     }
@@ -135,15 +135,15 @@ impl SessionInner {
 
 impl SessionInner {
     /// Takes the work without an owner that a stop covers into scopes.
-    fn take_left_work(self: &Arc<Self>, state: &mut LockedState, plan: &StopPlan) -> Taken {
+    fn attach_orphans(self: &Arc<Self>, state: &mut LockedState, plan: &StopPlan) -> AttachedOrphans {
         let awake = state.awake.as_ref().map(|awake| &awake.scope);
         // A session that is being closed accepts no more work.
         let parent = awake.filter(|scope| !scope.is_stopped());
         let parent = parent.unwrap_or(&self.host.scope).clone();
-        let mut taken = Taken::default();
+        let mut attached = AttachedOrphans::default();
         for id in &plan.left {
-            self.take_orphan(state, id, &parent, &mut taken);
+            self.attach_orphan(state, id, &parent, &mut attached);
         }
-        taken
+        attached
     }
 }

@@ -37,7 +37,7 @@ pub(crate) struct RunningStop {
     /// State of the message of the turn that the stop ends.
     pub(crate) turn: Option<Arc<MessageState>>,
     /// Work of the extent that no scope could take.
-    pub(crate) not_taken: Vec<ReceiptItem>,
+    pub(crate) unattached: Vec<ReceiptItem>,
     /// Work that runs outside the extent and is in no scope.
     pub(crate) outside: Vec<ReceiptItem>,
 }
@@ -77,9 +77,9 @@ impl SessionStop {
     }
 
     /// True if there was nothing to stop at the time of acceptance.
-    pub fn is_of_nothing(&self) -> bool {
+    pub fn found_nothing(&self) -> bool {
         let running = self.running();
-        running.is_none_or(|running| running.stop.is_of_nothing())
+        running.is_none_or(|running| running.stop.found_nothing())
     }
 
     /// True if the stop ends a turn.
@@ -152,7 +152,7 @@ impl RunningStop {
             receipt: Arc::new(receipt),
             is_in_ending: false,
         };
-        let receipt = Receipt::clone(receipt).with_items_of_extent(self.not_taken.clone());
+        let receipt = Receipt::clone(receipt).with_items_of_extent(self.unattached.clone());
         let Some(turn) = &self.turn else {
             return new(self.name_outside(receipt));
         };

@@ -22,14 +22,14 @@ pub(crate) struct StopList {
 
 impl StopList {
     /// Adds an accepted stop, unless it has joined a stop in the list.
-    pub(crate) fn follow(&mut self, stop: SessionStop) -> Followed {
+    pub(crate) fn follow(&mut self, stop: SessionStop) -> FollowedStop {
         let id = &stop.request().stop_id;
         let mut running = self.running.iter();
         if let Some(joined) = running.find(|other| other.request().stop_id == *id) {
-            return Followed::Joined(joined.clone());
+            return FollowedStop::Joined(joined.clone());
         }
         self.running.push(stop.clone());
-        Followed::First(stop)
+        FollowedStop::First(stop)
     }
 
     /// Removes a stop after its receipt is complete.
@@ -94,7 +94,7 @@ impl Drop for UnrecordedReceipts {
 }
 
 /// A stop in the list: new, or joined to an earlier stop.
-pub(crate) enum Followed {
+pub(crate) enum FollowedStop {
     First(SessionStop),
     Joined(SessionStop),
 }

@@ -155,7 +155,7 @@ impl SessionInner {
             StopTarget::Turn | StopTarget::Message(_) | StopTarget::Session | StopTarget::Process
         );
         if names_others {
-            plan.outside = state.left_items().collect();
+            plan.outside = state.orphan_items().collect();
         }
         plan
     }
@@ -300,7 +300,7 @@ impl LockedState {
 
     /// Receipt items for work that runs without an owner, for receipts that do not cover it. The state is that of the
     /// last check.
-    pub(crate) fn left_items(&self) -> impl Iterator<Item = ReceiptItem> {
+    pub(crate) fn orphan_items(&self) -> impl Iterator<Item = ReceiptItem> {
         let works = self.orphans.works().into_iter();
         works
             .filter(|work| work.alive)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use allstop_core::SessionId;
 use allstop_log::{Log, SessionError, list_sessions, read_session};
-use allstop_runtime::{UnendedWork, unended_work};
+use allstop_runtime::{OrphanedWork, scan_orphans};
 
 use crate::error::CliError;
 use crate::short_id::short;
@@ -18,7 +18,7 @@ pub(super) struct LeftSession {
     pub(super) id: SessionId,
     /// Working folder of the last opening.
     pub(super) folder: Option<Arc<str>>,
-    pub(super) work: Vec<UnendedWork>,
+    pub(super) work: Vec<OrphanedWork>,
 }
 
 /// Sessions of the store that no process reported.
@@ -105,7 +105,7 @@ pub(super) async fn untold_sessions(
                 continue;
             }
         };
-        let mut work = unended_work(&state);
+        let mut work = scan_orphans(&state);
         work.retain(|work| work.alive);
         if !work.is_empty() {
             untold.left.push(LeftSession {

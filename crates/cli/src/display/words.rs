@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use allstop_core::receipt::{EndMethod, EndProof, ItemKind, NotStoppedReason};
 use allstop_core::{StopReason, Timestamp};
-use allstop_runtime::UnendedWork;
+use allstop_runtime::OrphanedWork;
 use allstop_terminal::duration;
 
 /// Replaces the underscores of a term by spaces.
@@ -117,7 +117,7 @@ pub(crate) fn age(at: Timestamp, now: Timestamp) -> String {
 }
 
 /// Describes background work of an earlier process: still running, or ended since.
-pub(crate) fn found(work: &UnendedWork) -> String {
+pub(crate) fn found(work: &OrphanedWork) -> String {
     let runs = match (work.alive, work.is_out_of_view()) {
         (_, true) => "may still run, in another PID namespace",
         (true, _) => "still runs",
@@ -127,7 +127,7 @@ pub(crate) fn found(work: &UnendedWork) -> String {
 }
 
 /// Like [`found`], but with the chat command that stops the work.
-pub(crate) fn found_in_chat(work: &UnendedWork) -> String {
+pub(crate) fn found_in_chat(work: &OrphanedWork) -> String {
     let found = found(work);
     if work.alive {
         format!("{found} · to stop it: /stop {}", work.id)

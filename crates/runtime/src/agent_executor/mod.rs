@@ -164,7 +164,7 @@ impl Canceler for AgentExecutor {
         let session = self.inner.tasks.ended_session(&task.id);
         async move {
             let stop = session?.stop(&work_of(&task.id), cause);
-            if stop.is_of_nothing() {
+            if stop.found_nothing() {
                 return None;
             }
             Some(stop.receipt().await)

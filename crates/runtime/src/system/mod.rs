@@ -27,7 +27,7 @@ use allstop_tools::mcp::McpServers;
 use allstop_tools::{PermissionPolicy, Prompter};
 use tokio::sync::oneshot;
 
-pub use allstop_session::unended::{UnendedWork, unended_work};
+pub use allstop_session::orphan_scan::{OrphanedWork, scan_orphans};
 pub use builtin_script::{BUILTIN_SCRIPTS, BuiltinScript};
 pub(crate) use builtin_script::{builtin_script, names_in_words};
 pub use hidden::is_secret_variable;

@@ -10,7 +10,7 @@ use allstop_core::turn::SessionState;
 use allstop_core::{SessionId, SessionSettings};
 use allstop_log::read_session_end;
 use allstop_scope::WorkSpec;
-use allstop_session::unended::settled_work;
+use allstop_session::orphan_scan::settled_work;
 use allstop_session::{
     AgentRequest, AgentSource, OnBackgroundEnd, OpenError, Session, SessionAgent, SessionOptions,
     Sessions,
@@ -19,7 +19,7 @@ use futures::future::BoxFuture;
 
 use super::setup::SessionSetup;
 use super::spill::SpillFolder;
-use super::{System, SystemParts, UnendedWork, open};
+use super::{System, SystemParts, OrphanedWork, open};
 use crate::agent_executor::{AgentExecutor, AgentExecutorOptions};
 use crate::error::StartError;
 use crate::prompt::{ComposedPrompt, ProjectInstructions};
@@ -32,7 +32,7 @@ pub struct OpenSession {
     /// Turn that an earlier process left unfinished; the turn was rolled back.
     pub interrupted: Option<InterruptedTurn>,
     /// Background work of earlier processes without a recorded end.
-    pub found: Vec<UnendedWork>,
+    pub found: Vec<OrphanedWork>,
     /// The project's instructions in its system prompt.
     pub instructions: ProjectInstructions,
 }

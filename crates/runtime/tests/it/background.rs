@@ -7,7 +7,7 @@ use allstop_core::receipt::ItemState;
 use allstop_core::record::SessionRecord;
 use allstop_model::Reply;
 use allstop_process::ProcessSignal;
-use allstop_runtime::{OpenSession, SessionSetup, System, unended_work};
+use allstop_runtime::{OpenSession, SessionSetup, System, scan_orphans};
 use allstop_scope::StopRequest;
 use allstop_session::{BackgroundDetachError, Session};
 use serde_json::json;
@@ -199,7 +199,7 @@ async fn work_without_a_keeper_is_not_detached() {
         panic!("{kept:?}")
     };
     assert_eq!(why, "only a process with a keeper can be detached");
-    let found = unended_work(&state_of(&system, "s1").await);
+    let found = scan_orphans(&state_of(&system, "s1").await);
     assert!(found[0].alive && !found[0].detached);
     let order = stop_of_all().grace(Duration::ZERO);
     assert!(system.scope().stop(order).receipt().await.quiet());

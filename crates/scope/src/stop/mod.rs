@@ -112,7 +112,7 @@ impl Stop {
     }
 
     /// True if the targets had ended, or could no longer be stopped.
-    pub fn is_of_nothing(&self) -> bool {
+    pub fn found_nothing(&self) -> bool {
         self.shared.is_too_late()
     }
 

@@ -10,7 +10,7 @@ use allstop_log::Version;
 use allstop_tools::{BackgroundWork, PermissionAnswer, PermissionQuestion};
 use serde::{Deserialize, Serialize};
 
-use crate::unended::UnendedWork;
+use crate::orphan_scan::OrphanedWork;
 
 /// One event of a session.
 #[derive(Debug, Clone)]
@@ -110,7 +110,7 @@ impl BackgroundItem {
         }
     }
 
-    pub(crate) fn orphan(work: &UnendedWork) -> Self {
+    pub(crate) fn orphan(work: &OrphanedWork) -> Self {
         Self {
             id: work.id.clone(),
             name: Arc::clone(&work.name),

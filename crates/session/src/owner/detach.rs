@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::SessionOwner;
 use crate::command::{BackgroundDetachError, DetachResult, DetachTarget};
-use crate::unended::UnendedWork;
+use crate::orphan_scan::OrphanedWork;
 
 /// Maximum wait for a keeper to detach its processes. A keeper answers within a millisecond.
 const KEEPER_ANSWER_MAX: Duration = Duration::from_secs(1);
@@ -121,7 +121,7 @@ async fn detach(work: Arc<BackgroundWork>, output: PathBuf) -> Option<DetachResu
 
 fn answer(work: &BackgroundWork, refused: Option<BackgroundDetachError>) -> DetachResult {
     DetachResult {
-        work: UnendedWork::running(work, refused.is_none()),
+        work: OrphanedWork::running(work, refused.is_none()),
         refused,
     }
 }

@@ -3,7 +3,7 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use allstop_agent::{HookEvent, LeftWork, SessionBackground, TurnError, TurnErrorKind};
+use allstop_agent::{HookEvent, OrphanItems, SessionBackground, TurnError, TurnErrorKind};
 use allstop_core::turn::SessionState;
 use allstop_log::{RecordObserver, SessionError, SessionWriter};
 use allstop_scope::{Scope, WorkHandle};
@@ -16,7 +16,7 @@ use super::SessionOwner;
 use crate::events::SessionEventKind;
 use crate::inner::{LogPosition, SessionInner};
 use crate::source::{AgentRequest, SessionAgent};
-use crate::unended;
+use crate::orphan_scan;
 
 /// The log of a session while it is being opened.
 pub(super) type PendingOpen = WorkHandle<Result<Box<SessionWriter>, SessionError>>;
@@ -82,9 +82,9 @@ impl SessionOwner {
                 inner.resume_log().await?
             };
             if !is_ours {
-                let works = unended::settled_work(writer.state(), &scope).await;
+                let works = orphan_scan::settled_work(writer.state(), &scope).await;
                 let lost = inner.state.lock().orphans.checked(works);
-                unended::record_lost_work(&mut writer, lost).await?;
+                orphan_scan::record_lost_work(&mut writer, lost).await?;
             }
             Ok(writer)
         })
@@ -95,7 +95,7 @@ impl SessionOwner {
         writer: Box<SessionWriter>,
         scope: &Scope,
     ) -> Result<(), TurnError> {
-        let first = unended::next_number(writer.state());
+        let first = orphan_scan::next_number(writer.state());
         let background = {
             // One critical section, because a stop of all background work must find the scope in which the tools start
             // work.
@@ -105,7 +105,7 @@ impl SessionOwner {
             let background = SessionBackground::new(
                 awake.background_scope.clone(),
                 first,
-                left_work(&self.inner),
+                orphan_items(&self.inner),
             );
             awake.background = Some(Arc::clone(&background));
             background
@@ -190,12 +190,12 @@ fn late_answers(inner: &SessionInner) -> Arc<dyn Fn(LateAnswer) + Send + Sync> {
 }
 
 /// Work that runs without an owner, for the receipts of turns. The turns do not cover this work.
-fn left_work(inner: &Arc<SessionInner>) -> LeftWork {
+fn orphan_items(inner: &Arc<SessionInner>) -> OrphanItems {
     // A weak reference, because the session holds its background work, and the background work holds this closure.
     let inner = Arc::downgrade(inner);
     Box::new(move || {
         let inner = inner.upgrade();
-        inner.map_or_else(Vec::new, |inner| inner.state.lock().left_items().collect())
+        inner.map_or_else(Vec::new, |inner| inner.state.lock().orphan_items().collect())
     })
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use allstop_core::receipt::{ItemKind, ReceiptItem};
 use allstop_core::{CallId, Cause, CauseKind};
-use allstop_runtime::UnendedWork;
+use allstop_runtime::OrphanedWork;
 use allstop_session::{Session, StopTarget};
 use allstop_tools::BackgroundWork;
 use futures::FutureExt as _;
@@ -279,7 +279,7 @@ fn meant(given: Option<&str>, calls: &[CommandCall]) -> Result<CallId, String> {
 }
 
 /// Formats orphaned background work in one line.
-fn left_line(left: &UnendedWork) -> String {
+fn left_line(left: &OrphanedWork) -> String {
     let file = left.output.as_ref();
     let file = file.map_or(String::new(), |file| format!(" · output in {file}"));
     format!("{}{file}", found_in_chat(left))

@@ -8,7 +8,7 @@ use allstop_core::record::SessionRecord;
 use allstop_core::{SessionId, StopReason, Timestamp, error_chain};
 use allstop_log::session::{decode, stream_of};
 use allstop_log::{Log, LogError, SessionError, SessionSummary, Version, read_session_end};
-use allstop_runtime::unended_work;
+use allstop_runtime::scan_orphans;
 use allstop_terminal::TextRole;
 use serde::Serialize;
 
@@ -100,7 +100,7 @@ impl<'a> SessionRow<'a> {
             self.base_url.clone_from(&settings.base_url);
         }
         if self.owner.is_none() {
-            let works = unended_work(&state).into_iter();
+            let works = scan_orphans(&state).into_iter();
             let left = works.filter(|work| work.alive);
             self.left_work = left.map(|work| work.name).collect();
         }

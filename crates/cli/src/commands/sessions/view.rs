@@ -9,7 +9,7 @@ use allstop_core::turn::{Conversation, RecordedWork, SessionState, TurnSummary};
 use allstop_core::{
     CallId, Cause, Message, Receipt, SessionId, StopReason, Timestamp, TurnNumber, Usage,
 };
-use allstop_runtime::UnendedWork;
+use allstop_runtime::OrphanedWork;
 use serde::Serialize;
 
 /// A session, as `sessions show --json` prints it. Every key is always present.
@@ -209,10 +209,10 @@ impl<'a> Work<'a> {
     /// Creates the report. If the log contains no end of the work, checks the processes.
     pub(super) fn of(work: &'a RecordedWork) -> Self {
         let (process, keeper) = (work.process.as_ref(), work.keeper.as_ref());
-        let unended = work.ended.is_none().then(|| UnendedWork::of_record(work));
+        let orphan = work.ended.is_none().then(|| OrphanedWork::of_record(work));
         let may_be_told =
-            |left: &UnendedWork| (process.is_some() || keeper.is_some()) && !left.is_out_of_view();
-        let alive = match &unended {
+            |left: &OrphanedWork| (process.is_some() || keeper.is_some()) && !left.is_out_of_view();
+        let alive = match &orphan {
             Some(left) => may_be_told(left).then_some(left.alive),
             None => Some(false),
         };
@@ -223,7 +223,7 @@ impl<'a> Work<'a> {
             call_id: &work.call_id,
             attachment: work.attachment,
             alive,
-            stop_pid: unended.and_then(|left| left.stop_pid()),
+            stop_pid: orphan.and_then(|left| left.stop_pid()),
             process,
             keeper,
             output: work.output.as_deref(),

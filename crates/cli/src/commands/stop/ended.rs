@@ -10,7 +10,7 @@ use allstop_core::turn::SessionState;
 use allstop_core::{Cause, CauseKind, Extent, Receipt, SessionId, StopId};
 use allstop_log::{Log, read_session};
 use allstop_process::marked_processes;
-use allstop_runtime::{marker_prefix, unended_work};
+use allstop_runtime::{marker_prefix, scan_orphans};
 use allstop_scope::{Scope, StopRequest, WorkSpec};
 use allstop_session::StopTarget;
 use anyhow::Context as _;
@@ -115,7 +115,7 @@ pub(super) async fn answer(
 
 /// Target of a stop with these arguments among the orphaned work; `None` if the arguments cover no orphaned work.
 fn target_of(state: &SessionState, args: &StopArgs) -> Option<StopTarget> {
-    let mut left = unended_work(state);
+    let mut left = scan_orphans(state);
     left.retain(|work| work.alive);
     match &args.call {
         Some(call) => {
@@ -141,7 +141,7 @@ async fn dying_processes_gone(
     let until = Instant::now() + ENDING_MAX;
     let prefix = marker_prefix(id);
     let covers_background = args.call.is_none() && args.extent != RemoteExtent::Turn;
-    let left = unended_work(state)
+    let left = scan_orphans(state)
         .into_iter()
         .filter(|_| !covers_background || args.preview);
     let markers: Arc<[_]> = left.filter_map(|work| work.marker).collect();

@@ -20,7 +20,7 @@ const CHECK_AGAIN: Duration = Duration::from_millis(5);
 
 /// Background work without an end in the log: work of an earlier process, or work that this process detached.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UnendedWork {
+pub struct OrphanedWork {
     /// Id of the work.
     pub id: BackgroundId,
     /// Command of the work.
@@ -43,7 +43,7 @@ pub struct UnendedWork {
     being_killed: bool,
 }
 
-impl UnendedWork {
+impl OrphanedWork {
     /// Work that this process runs or has just detached.
     pub(crate) fn running(work: &allstop_tools::BackgroundWork, detached: bool) -> Self {
         let handle = work.process().map(Process::handle);
@@ -64,7 +64,7 @@ impl UnendedWork {
         }
     }
 
-    /// Work as recorded in the log. The work counts as alive until [`UnendedWork::check`] has checked it.
+    /// Work as recorded in the log. The work counts as alive until [`OrphanedWork::check`] has checked it.
     fn recorded(work: &RecordedWork) -> Self {
         Self {
             id: work.id.clone(),
@@ -125,16 +125,16 @@ impl UnendedWork {
 
 /// Returns the background work without an end in a session's log, compared with the running processes. If another
 /// process has the session open, the result is the work of that process. Reads `/proc`, which may block.
-pub fn unended_work(state: &SessionState) -> Vec<UnendedWork> {
+pub fn scan_orphans(state: &SessionState) -> Vec<OrphanedWork> {
     let works = state.background().iter();
     let works = works.filter(|work| work.ended.is_none());
-    works.map(UnendedWork::of_record).collect()
+    works.map(OrphanedWork::of_record).collect()
 }
 
-fn without_end(state: &SessionState) -> Vec<UnendedWork> {
+fn without_end(state: &SessionState) -> Vec<OrphanedWork> {
     let works = state.background().iter();
     let works = works.filter(|work| work.ended.is_none());
-    works.map(UnendedWork::recorded).collect()
+    works.map(OrphanedWork::recorded).collect()
 }
 
 /// Checks on a separate thread whether the work still runs. If the check is impossible, the state of the work does not
@@ -142,7 +142,7 @@ fn without_end(state: &SessionState) -> Vec<UnendedWork> {
 ///
 /// # Cancel safety
 /// Cancel safe: dropping the future only discards the result of the check.
-pub(crate) async fn check_alive(scope: &Scope, mut found: Vec<UnendedWork>) -> Vec<UnendedWork> {
+pub(crate) async fn check_alive(scope: &Scope, mut found: Vec<OrphanedWork>) -> Vec<OrphanedWork> {
     for work in &mut found {
         work.alive = work.may_run();
     }
@@ -153,7 +153,7 @@ pub(crate) async fn check_alive(scope: &Scope, mut found: Vec<UnendedWork>) -> V
     let mut checked = found.clone();
     let checking = scope.spawn_blocking(spec, move |_| {
         let alive = checked.iter_mut().filter(|work| work.alive);
-        alive.for_each(UnendedWork::check);
+        alive.for_each(OrphanedWork::check);
         checked
     });
     match checking {
@@ -167,7 +167,7 @@ pub(crate) async fn check_alive(scope: &Scope, mut found: Vec<UnendedWork>) -> V
 ///
 /// # Cancel safety
 /// Cancel safe: dropping the future only discards the result of the check.
-pub async fn settled_work(state: &SessionState, scope: &Scope) -> Vec<UnendedWork> {
+pub async fn settled_work(state: &SessionState, scope: &Scope) -> Vec<OrphanedWork> {
     let mut found = check_alive(scope, without_end(state)).await;
     let until = Instant::now() + KEEPER_KILL_MAX;
     // A stopped scope starts no more checks.
@@ -185,7 +185,7 @@ pub async fn settled_work(state: &SessionState, scope: &Scope) -> Vec<UnendedWor
 ///
 /// # Cancel safety
 /// Cancel safe: dropping the future only discards the result of the check.
-pub(crate) async fn left_work(state: &SessionState, scope: &Scope) -> Vec<UnendedWork> {
+pub(crate) async fn running_orphans(state: &SessionState, scope: &Scope) -> Vec<OrphanedWork> {
     let mut found = check_alive(scope, without_end(state)).await;
     found.retain(|work| work.alive && !work.being_killed);
     found
