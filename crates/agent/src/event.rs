@@ -202,7 +202,7 @@ pub struct EventSink(EventReceiver);
 #[derive(Clone, Default)]
 enum EventReceiver {
     #[default]
-    Nobody,
+    Disabled,
     Channel(broadcast::Sender<AgentEvent>),
     Observer(Arc<dyn Fn(&AgentEvent) + Send + Sync>),
 }
@@ -210,7 +210,7 @@ enum EventReceiver {
 impl EventSink {
     /// Returns a sink that drops all events.
     pub fn none() -> Self {
-        Self(EventReceiver::Nobody)
+        Self(EventReceiver::Disabled)
     }
 
     /// Creates a sink and its first receiver. A receiver that lags gets the number of events that it missed.
@@ -228,7 +228,7 @@ impl EventSink {
     /// Sends an event if there is a receiver; never waits.
     pub fn send(&self, event: impl FnOnce() -> AgentEvent) {
         match &self.0 {
-            EventReceiver::Nobody => {}
+            EventReceiver::Disabled => {}
             // A channel without a receiver is not an error: receivers attach and detach.
             EventReceiver::Channel(tx) => drop(tx.send(event())),
             EventReceiver::Observer(observe) => observe(&event()),
@@ -239,7 +239,7 @@ impl EventSink {
 impl fmt::Debug for EventSink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.0 {
-            EventReceiver::Nobody => "EventSink::none",
+            EventReceiver::Disabled => "EventSink::none",
             EventReceiver::Channel(_) => "EventSink::channel",
             EventReceiver::Observer(_) => "EventSink::observer",
         })

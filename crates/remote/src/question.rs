@@ -39,7 +39,7 @@ impl ShownQuestion {
         session: &Session,
         label: impl FnOnce(&CallId) -> Option<String>,
     ) -> Self {
-        let asker = asker_in_words(&open.agents, session, label);
+        let asker = describe_asker(&open.agents, session, label);
         let question = open.question;
         let path = question.arguments.get("path");
         Self {
@@ -58,7 +58,7 @@ impl ShownQuestion {
 
 /// Describes the sub-agent that asks, by the calls that lead to it. The first is a call of this conversation, and may
 /// have moved to the background by now.
-fn asker_in_words(
+fn describe_asker(
     agents: &[CallId],
     session: &Session,
     label: impl FnOnce(&CallId) -> Option<String>,

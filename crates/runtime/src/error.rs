@@ -8,7 +8,7 @@ use allstop_nats::ConnectError;
 use allstop_scope::NotStarted;
 
 use crate::config::ConfigError;
-use crate::system::names_in_words;
+use crate::system::builtin_script_names;
 
 /// Failure to start a system or a session. Nothing ran.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -127,7 +127,7 @@ impl From<ModelError> for StartError {
             _ => StartErrorKind::Model,
         };
         let script_hint = || {
-            let builtin = names_in_words();
+            let builtin = builtin_script_names();
             format!("name an existing script, `--model script:FILE`, or a built-in one: {builtin}")
         };
         let hint = match kind {

@@ -16,5 +16,5 @@ pub(super) struct SubAgentLevel {
     /// Depth of the sub-agents, from 1.
     pub(super) depth: u32,
     /// Calls that wait for the agent that has the tool.
-    pub(super) above: Vec<CallLink>,
+    pub(super) enclosing_calls: Vec<CallLink>,
 }

@@ -74,7 +74,7 @@ impl Agent {
             limits,
             running: SubAgentCount::default(),
             depth: 1,
-            above: Vec::new(),
+            enclosing_calls: Vec::new(),
         };
         let mut tools = parts.tools.filtered(|_| true);
         tools.register(Arc::new(AgentTool::new(level, options.background)))?;

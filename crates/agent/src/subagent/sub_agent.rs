@@ -175,7 +175,7 @@ fn agent(
             limits: level.limits,
             running: level.running.clone(),
             depth: level.depth + 1,
-            above: calls.to_vec(),
+            enclosing_calls: calls.to_vec(),
         };
         tools.register(Arc::new(AgentTool::new(below, None)))?;
     }

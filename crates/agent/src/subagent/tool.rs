@@ -90,7 +90,7 @@ impl AgentTool {
 
     async fn in_front(&self, invocation: ToolInvocation, prompt: String) -> Result<String, String> {
         let name = one_line(&prompt);
-        let mut calls = self.level.above.clone();
+        let mut calls = self.level.enclosing_calls.clone();
         calls.push(invocation.link.clone());
         let sub_agent = SubAgent::make(&self.level, &invocation, prompt, calls)?;
         if let Some(place) = &self.background {

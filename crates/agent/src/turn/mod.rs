@@ -171,12 +171,12 @@ async fn run_in_span(
         (Ok(scope), Ok(draft)) => (scope, draft),
         (opened, Err(refusal)) => {
             let scope = opened.ok();
-            let refused = ending::refused(cx, history, start, scope.as_ref(), &refusal);
+            let refused = ending::end_unstarted_turn(cx, history, start, scope.as_ref(), &refusal);
             return Box::pin(refused).await;
         }
         (Err(_), Ok(_)) => {
             let refusal = StartRefusal::Stopped(Cause::new(CauseKind::Parent));
-            return Box::pin(ending::refused(cx, history, start, None, &refusal)).await;
+            return Box::pin(ending::end_unstarted_turn(cx, history, start, None, &refusal)).await;
         }
     };
     let mut turn = RunningTurn {

@@ -27,14 +27,14 @@ impl SessionEnvironment {
         Self {
             folder: one_line(&folder.to_string_lossy()),
             date: now.get(..DATE_LEN).unwrap_or(&now).to_owned(),
-            git: repository.map_or_else(|| "no repository".to_owned(), git_in_words),
+            git: repository.map_or_else(|| "no repository".to_owned(), describe_git),
         }
     }
 }
 
 /// Describes the branch and an operation in progress. Does not report changed files: to find them, git may run programs
 /// that the repository names, and no user has permitted these programs.
-fn git_in_words(repository: &Repository) -> String {
+fn describe_git(repository: &Repository) -> String {
     let head = match repository.head() {
         Some(GitHead::Branch(name)) => format!("branch {}", one_line(&name)),
         Some(GitHead::Detached(commit)) => format!("no branch, at commit {commit}"),

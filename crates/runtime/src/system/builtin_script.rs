@@ -33,7 +33,7 @@ pub(crate) fn builtin_script(name: &str) -> Option<BuiltinScript> {
 }
 
 /// Lists the names, for a message.
-pub(crate) fn names_in_words() -> String {
+pub(crate) fn builtin_script_names() -> String {
     BUILTIN_SCRIPTS
         .map(|script| format!("script:{}", script.name))
         .join(", ")

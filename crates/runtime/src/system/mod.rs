@@ -29,7 +29,7 @@ use tokio::sync::oneshot;
 
 pub use allstop_session::orphan_scan::{OrphanedWork, scan_orphans};
 pub use builtin_script::{BUILTIN_SCRIPTS, BuiltinScript};
-pub(crate) use builtin_script::{builtin_script, names_in_words};
+pub(crate) use builtin_script::{builtin_script, builtin_script_names};
 pub use hidden::is_secret_variable;
 pub use mcp::mcp_servers;
 pub use open::marker_prefix;

@@ -1,7 +1,7 @@
 //! Ending of a turn: a commit, or a stop with a receipt. The record of the ending is written outside the stopped scope.
 
 mod hooks;
-mod refused;
+mod unstarted_turn;
 mod write;
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use allstop_core::{Cause, CauseKind, Extent, Receipt, StopReason};
 use allstop_scope::{Account, Scope, StopRequest};
 
 use hooks::call_end_hooks;
-pub(super) use refused::refused;
+pub(super) use unstarted_turn::end_unstarted_turn;
 use write::{NotWritten, write};
 
 use super::{RunningTurn, TurnCx, TurnInterrupt};
@@ -65,7 +65,7 @@ impl RunningTurn<'_> {
             finish: Some(self.finish),
             steps,
             usage,
-            receipt: joined(&scope.label(), &self.leftovers),
+            receipt: join_receipts(&scope.label(), &self.leftovers),
             denials: self.denials,
             error: None,
             conversation: Arc::default(),
@@ -131,7 +131,7 @@ impl RunningTurn<'_> {
         // If no stop of this turn was requested, an empty receipt would describe no stop.
         let needs_work = !is_stop || self.cx.controls.was_stopped_before();
         let receipt = match account {
-            Some(stop) => told(self.cx, stop.receipt().await, needs_work, policy),
+            Some(stop) => ending_receipt(self.cx, stop.receipt().await, needs_work, policy),
             None => None,
         };
         self.activity.send_rest();
@@ -275,7 +275,7 @@ fn give_back_unwritten(cx: TurnCx<'_>, history: &mut RunHistory) {
 /// Receipt for the ending of the turn, including the work that runs without an owner. If `needs_work` is true and the
 /// receipt names no work of the turn, returns `None`; or, under the policy `keep`, an empty receipt, which reports the
 /// effect on the conversation.
-fn told(
+fn ending_receipt(
     cx: TurnCx<'_>,
     receipt: Arc<Receipt>,
     needs_work: bool,
@@ -300,7 +300,7 @@ fn bystanders(cx: TurnCx<'_>) -> Vec<Scope> {
 }
 
 /// Joins several receipts into one, with the request of the first; `None` without receipts.
-fn joined(target: &Arc<str>, receipts: &[Arc<Receipt>]) -> Option<Arc<Receipt>> {
+fn join_receipts(target: &Arc<str>, receipts: &[Arc<Receipt>]) -> Option<Arc<Receipt>> {
     let (first, rest) = receipts.split_first()?;
     if rest.is_empty() {
         return Some(Arc::clone(first));

@@ -4,13 +4,13 @@ use allstop_core::Extent;
 use allstop_core::turn::{StartRefusal, TurnStart};
 use allstop_scope::Scope;
 
-use super::{bystanders, stop_policy, told, write_stopped};
+use super::{bystanders, stop_policy, ending_receipt, write_stopped};
 use crate::history::RunHistory;
 use crate::outcome::TurnOutcome;
 use crate::turn::TurnCx;
 
 /// Ends a turn that was refused at its start: none of its work ran.
-pub(in crate::turn) async fn refused(
+pub(in crate::turn) async fn end_unstarted_turn(
     cx: TurnCx<'_>,
     history: &mut RunHistory,
     start: &TurnStart,
@@ -21,7 +21,7 @@ pub(in crate::turn) async fn refused(
     let policy = stop_policy(cx, &refusal.cause());
     let is_earlier = cx.controls.was_stopped_before();
     let receipt = match above.account(Extent::Turn, bystanders(cx)) {
-        Some(stop) => told(cx, stop.receipt().await, is_earlier, policy),
+        Some(stop) => ending_receipt(cx, stop.receipt().await, is_earlier, policy),
         None => None,
     };
     let stopped = refusal.stop(start, policy, receipt, history.conversation());
