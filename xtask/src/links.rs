@@ -24,8 +24,8 @@ pub(crate) fn check() -> anyhow::Result<()> {
     })
 }
 
-/// Files in code font, such as `scope/src/gate.rs`, that do not exist below `crates`. A name without a folder belongs
-/// to the last folder named before it.
+/// Files in code font, such as `scope/src/barrier.rs`, that do not exist below `crates`. A name without a folder
+/// belongs to the last folder named before it.
 fn missing_files<'a>(map: &'a str, crates: &Path) -> Vec<&'a str> {
     let in_code_font = prose(map).flat_map(|line| line.split('`').skip(1).step_by(2));
     in_code_font
@@ -99,8 +99,8 @@ mod tests {
     #[test]
     fn missing_file_of_the_map_is_found() {
         let crates = crate::workspace::root().join("crates");
-        let map = "see `scope/src/gate.rs`, `nowhere/src/gate.rs` and `gate.rs`";
-        assert_eq!(super::missing_files(map, &crates), ["nowhere/src/gate.rs"]);
+        let map = "see `scope/src/barrier.rs`, `nowhere/src/barrier.rs` and `barrier.rs`";
+        assert_eq!(super::missing_files(map, &crates), ["nowhere/src/barrier.rs"]);
     }
 
     use super::*;

@@ -8,7 +8,7 @@ use allstop_process::{
     ProcessSpec, ProcessWaitError, TreeMember, launch,
 };
 
-use crate::gate::NotStarted;
+use crate::barrier::NotStarted;
 use crate::registration::Registration;
 use crate::scope::Scope;
 use crate::work::{Ending, Force, WorkSpec};

@@ -8,7 +8,7 @@ use allstop_core::process::ProcessIdentity;
 use allstop_core::receipt::{EndMethod, ItemKind, ItemState, NotStoppedReason, ReceiptItem};
 use tokio::time::Instant;
 
-use crate::cell::{EndedWork, Listed, Node, Unit, WorkEntry};
+use crate::group::{EndedWork, ListedWork, Node, ReceiptScope, WorkEntry};
 use crate::work::{Force, WorkSpec};
 
 /// Items of the receipt of a stop: all work in its extent that was running when the stop was accepted.
@@ -16,19 +16,19 @@ pub(crate) fn items_of_stop(nodes: &[Node], accepted_at: Instant) -> Arc<[Receip
     let mut collector = Collector::of(nodes.len());
     for node in nodes {
         node.list(|unit, listed| match listed {
-            Listed::EndedCount(count) => collector.expect(unit, count),
-            Listed::Ended(ended) => {
+            ListedWork::EndedCount(count) => collector.expect(unit, count),
+            ListedWork::Ended(ended) => {
                 // A wider, later stop does not list work that ended under an earlier, narrower stop.
                 if let Some(after) = ended.at.checked_duration_since(accepted_at) {
-                    collector.add(unit, ended.seq, &ended.spec, Part::ended(ended, after));
+                    collector.add(unit, ended.seq, &ended.spec, WorkFinding::ended(ended, after));
                 }
             }
-            Listed::Running(entry) => {
-                collector.add(unit, entry.seq, &entry.spec, Part::running(entry));
+            ListedWork::Running(entry) => {
+                collector.add(unit, entry.seq, &entry.spec, WorkFinding::running(entry));
             }
-            Listed::Engine(seq, scope) => collector.add_engine(unit, scope, seq),
+            ListedWork::Engine(seq, scope) => collector.add_engine(unit, scope, seq),
             // The stop has not reached this call yet, or has recorded it as ended.
-            Listed::Waiting(_) => {}
+            ListedWork::Waiting(_) => {}
         });
     }
     collector.finish()
@@ -46,35 +46,35 @@ pub(crate) fn items_left(scope: &Node) -> Vec<ReceiptItem> {
 
 fn list_running(
     scope: &Node,
-    mut engine: impl FnMut(&mut Collector, Option<&Arc<Unit>>, &Arc<str>, u64),
+    mut engine: impl FnMut(&mut Collector, Option<&Arc<ReceiptScope>>, &Arc<str>, u64),
 ) -> Vec<ReceiptItem> {
     let mut collector = Collector::of(0);
     let mut nodes = vec![scope.clone()];
     while let Some(node) = nodes.pop() {
         nodes.extend(node.children());
         node.list(|unit, listed| match listed {
-            Listed::Running(entry) => {
-                collector.add(unit, entry.seq, &entry.spec, Part::running(entry));
+            ListedWork::Running(entry) => {
+                collector.add(unit, entry.seq, &entry.spec, WorkFinding::running(entry));
             }
-            Listed::Waiting(waiting) => {
-                collector.add(unit, waiting.seq, &waiting.spec, Part::waiting());
+            ListedWork::Waiting(waiting) => {
+                collector.add(unit, waiting.seq, &waiting.spec, WorkFinding::waiting());
             }
-            Listed::Engine(seq, scope) => engine(&mut collector, unit, scope, seq),
-            Listed::Ended(_) | Listed::EndedCount(_) => {}
+            ListedWork::Engine(seq, scope) => engine(&mut collector, unit, scope, seq),
+            ListedWork::Ended(_) | ListedWork::EndedCount(_) => {}
         });
     }
     collector.finish()
 }
 
-/// Items in the order in which their work was registered. All parts of a unit form one item.
+/// Items in the order in which their work was registered. All findings of a unit form one item.
 struct Collector {
     flat: Vec<(u64, Option<ReceiptItem>)>,
-    /// Parts in the order in which they were listed, each with its unit.
-    parts: Vec<(Arc<Unit>, Part)>,
+    /// Findings in the order in which they were listed, each with its unit.
+    findings: Vec<(Arc<ReceiptScope>, WorkFinding)>,
 }
 
 /// The contribution of one piece of work to an item.
-struct Part {
+struct WorkFinding {
     state: ItemState,
     is_process: bool,
     containment: Option<allstop_core::receipt::Containment>,
@@ -83,7 +83,7 @@ struct Part {
     note: Option<std::borrow::Cow<'static, str>>,
 }
 
-impl Part {
+impl WorkFinding {
     fn ended(ended: &EndedWork, after: Duration) -> Self {
         let details = ended.details.as_deref();
         Self {
@@ -101,7 +101,7 @@ impl Part {
         let (containment, processes) = match &entry.force {
             Force::Process(process) => (
                 Some(process.containment()),
-                // The members as last seen. The cell is locked here, so this does not query the system.
+                // The members as last seen. The group is locked here, so this does not query the system.
                 process.known_members(),
             ),
             _ => (None, Vec::new()),
@@ -116,7 +116,7 @@ impl Part {
         }
     }
 
-    /// Part of a call that has not begun: reported like a running future, with a note.
+    /// Finding about a call that has not begun: reported like a running future, with a note.
     fn waiting() -> Self {
         Self {
             note: Some("it had not begun".into()),
@@ -150,39 +150,39 @@ fn severity(state: &ItemState) -> u8 {
 }
 
 impl Collector {
-    /// A collector with room for the units of about this many cells.
+    /// A collector with room for the units of about this many groups.
     fn of(nodes: usize) -> Self {
         Self {
             flat: Vec::new(),
-            parts: Vec::with_capacity(nodes),
+            findings: Vec::with_capacity(nodes),
         }
     }
 
-    /// Reserves room for this many pieces of work of one cell.
-    fn expect(&mut self, unit: Option<&Arc<Unit>>, work: usize) {
+    /// Reserves room for this many pieces of work of one group.
+    fn expect(&mut self, unit: Option<&Arc<ReceiptScope>>, work: usize) {
         if unit.is_none() {
             self.flat.reserve(work);
         }
     }
 
     /// Adds an engine that has not acknowledged the stop.
-    fn add_engine(&mut self, unit: Option<&Arc<Unit>>, scope: &Arc<str>, seq: u64) {
+    fn add_engine(&mut self, unit: Option<&Arc<ReceiptScope>>, scope: &Arc<str>, seq: u64) {
         let spec = WorkSpec::new(ItemKind::Engine, Arc::clone(scope));
         self.add(
             unit,
             seq,
             &spec,
-            Part::still_running(NotStoppedReason::NotAcknowledged),
+            WorkFinding::still_running(NotStoppedReason::NotAcknowledged),
         );
     }
 
-    fn add(&mut self, unit: Option<&Arc<Unit>>, seq: u64, spec: &WorkSpec, part: Part) {
+    fn add(&mut self, unit: Option<&Arc<ReceiptScope>>, seq: u64, spec: &WorkSpec, finding: WorkFinding) {
         if let Some(unit) = unit {
-            self.parts.push((Arc::clone(unit), part));
+            self.findings.push((Arc::clone(unit), finding));
             return;
         }
-        let mut item = part.item(spec, spec.item_id(seq));
-        part.describe(&mut item);
+        let mut item = finding.item(spec, spec.item_id(seq));
+        finding.describe(&mut item);
         hide_uncertain_outcome(&mut item, false);
         self.flat.push((seq, Some(item)));
     }
@@ -190,13 +190,13 @@ impl Collector {
     fn finish<C: FromIterator<ReceiptItem>>(self) -> C {
         let Self {
             mut flat,
-            mut parts,
+            mut findings,
         } = self;
-        // A stable sort, so that the parts of one unit keep their order.
-        parts.sort_by_key(|(unit, _)| unit.seq);
-        for parts in parts.chunk_by_mut(|(one, _), (other, _)| one.seq == other.seq) {
-            if let Some(((unit, first), others)) = parts.split_first_mut() {
-                let item = item_of_unit(unit, first, others.iter().map(|(_, part)| part));
+        // A stable sort, so that the findings of one unit keep their order.
+        findings.sort_by_key(|(unit, _)| unit.seq);
+        for findings in findings.chunk_by_mut(|(one, _), (other, _)| one.seq == other.seq) {
+            if let Some(((unit, first), others)) = findings.split_first_mut() {
+                let item = item_of_unit(unit, first, others.iter().map(|(_, finding)| finding));
                 flat.push((unit.seq, Some(item)));
             }
         }
@@ -212,30 +212,30 @@ impl Collector {
     }
 }
 
-/// The single item of a unit, in the worst state of its parts.
+/// The single item of a unit, in the worst state of its findings.
 fn item_of_unit<'a>(
-    unit: &Unit,
-    first: &'a Part,
-    others: impl Iterator<Item = &'a Part>,
+    unit: &ReceiptScope,
+    first: &'a WorkFinding,
+    others: impl Iterator<Item = &'a WorkFinding>,
 ) -> ReceiptItem {
     let mut item = first.item(&unit.spec, Arc::clone(&unit.path));
     first.describe(&mut item);
     let (mut worst, mut has_process) = (first, first.is_process);
-    for part in others {
-        part.describe(&mut item);
-        // Of two equal states, the state of a process wins, unless an earlier part was a process too.
-        if (severity(&part.state), part.is_process) > (severity(&worst.state), has_process) {
-            item.state = part.state.clone();
-            worst = part;
+    for finding in others {
+        finding.describe(&mut item);
+        // Of two equal states, the state of a process wins, unless an earlier finding was a process too.
+        if (severity(&finding.state), finding.is_process) > (severity(&worst.state), has_process) {
+            item.state = finding.state.clone();
+            worst = finding;
         }
-        has_process |= part.is_process;
+        has_process |= finding.is_process;
     }
     hide_uncertain_outcome(&mut item, has_process);
     item
 }
 
-impl Part {
-    /// The item of this part alone.
+impl WorkFinding {
+    /// The item of this finding alone.
     fn item(&self, spec: &WorkSpec, id: Arc<str>) -> ReceiptItem {
         ReceiptItem {
             label: spec.label.clone(),

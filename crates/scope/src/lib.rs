@@ -30,14 +30,14 @@
 //! ([`Scope::spawn_process`]) are killed with all their descendants. Threads ([`Scope::spawn_blocking`]) cannot be
 //! forced; they are counted and listed. Calls to other machines ([`Scope::register_remote`]) can only be asked.
 
-// Layers, lowest first: sync, signal, env, gate and work; cell; collect and registration; scope; stop; child_scope,
+// Layers, lowest first: sync, signal, env, barrier and work; group; collect and registration; scope; stop; child_scope,
 // spawn and child_process. A file imports only from its own layer and from lower layers.
-mod cell;
+mod group;
 mod child_process;
 mod child_scope;
 mod collect;
 mod env;
-mod gate;
+mod barrier;
 mod registration;
 mod scope;
 mod signal;
@@ -46,13 +46,13 @@ mod stop;
 mod sync;
 mod work;
 
-pub use cell::Placement;
+pub use group::Placement;
 pub use child_process::{Process, SpawnProcessError};
 pub use child_scope::{Deadline, ScopeOptions};
 pub use env::{FORCE_MAX, GRACE_DEFAULT, RootOptions, instant_after};
-pub use gate::NotStarted;
+pub use barrier::NotStarted;
 pub use registration::Registration;
 pub use scope::{EngineGuard, Scope};
 pub use spawn::{WorkCx, WorkHandle, WorkLost};
-pub use stop::{AcceptedStop, Account, Stop, StopRequest};
+pub use stop::{AcceptedStop, PartReceipt, Stop, StopRequest};
 pub use work::{Details, Ending, WorkSpec};

@@ -7,15 +7,15 @@ use tokio::sync::Notify;
 /// Signal that is set once. Resumes present and later waiters. Allocates nothing.
 #[derive(Debug, Default)]
 pub(crate) struct StopSignal {
-    given: AtomicBool,
+    is_set: AtomicBool,
     /// True if the signal is set for all scopes that share it. Then no waiter has to check further.
-    given_to_all: AtomicBool,
+    is_set_for_all: AtomicBool,
     waiting: Notify,
 }
 
 impl StopSignal {
     /// Sets the signal and wakes the waiters. Further calls change nothing.
-    pub(crate) fn give(&self) {
+    pub(crate) fn set_and_wake(&self) {
         if self.set() {
             self.wake();
         }
@@ -24,7 +24,7 @@ impl StopSignal {
     /// Sets the signal without waking the waiters. The caller must call [`StopSignal::wake`] afterwards. Returns true
     /// if the signal was not set before.
     pub(crate) fn set(&self) -> bool {
-        !self.given.swap(true, Ordering::AcqRel)
+        !self.is_set.swap(true, Ordering::AcqRel)
     }
 
     /// Wakes the waiters of a signal that has been set.
@@ -33,27 +33,27 @@ impl StopSignal {
     }
 
     /// Sets the signal for all scopes that share it, and wakes them.
-    pub(crate) fn give_to_all(&self) {
+    pub(crate) fn set_for_all(&self) {
         self.set();
-        self.given_to_all.store(true, Ordering::Release);
+        self.is_set_for_all.store(true, Ordering::Release);
         self.wake();
     }
 
-    pub(crate) fn is_given_to_all(&self) -> bool {
-        self.given_to_all.load(Ordering::Acquire)
+    pub(crate) fn is_set_for_all(&self) -> bool {
+        self.is_set_for_all.load(Ordering::Acquire)
     }
 
-    pub(crate) fn is_given(&self) -> bool {
-        self.given.load(Ordering::Acquire)
+    pub(crate) fn is_set(&self) -> bool {
+        self.is_set.load(Ordering::Acquire)
     }
 
     /// Resolves when the signal is set.
-    pub(crate) async fn given(&self) {
-        self.given_to(|| self.is_given()).await;
+    pub(crate) async fn wait(&self) {
+        self.wait_for(|| self.is_set()).await;
     }
 
     /// Resolves when the signal is set for one of the scopes that share it. Checks `is_mine` at each wake-up.
-    pub(crate) async fn given_to(&self, is_mine: impl Fn() -> bool) {
+    pub(crate) async fn wait_for(&self, is_mine: impl Fn() -> bool) {
         loop {
             // Created before the check, so that a signal in between wakes this waiter.
             let woken = self.waiting.notified();
@@ -72,17 +72,17 @@ mod tests {
     #[tokio::test]
     async fn signal_resumes_present_and_later_waiters() {
         let signal = StopSignal::default();
-        let mut waits = std::pin::pin!(signal.given());
+        let mut waits = std::pin::pin!(signal.wait());
         tokio::select! {
             biased;
             () = waits.as_mut() => panic!("nobody has given it"),
             () = std::future::ready(()) => {}
         }
-        signal.give();
-        signal.give();
-        assert!(signal.is_given());
+        signal.set_and_wake();
+        signal.set_and_wake();
+        assert!(signal.is_set());
         waits.await;
-        signal.given().await;
+        signal.wait().await;
     }
 
     #[test]
@@ -94,9 +94,9 @@ mod tests {
         for _ in 0..2_000 {
             let signal = StopSignal::default();
             std::thread::scope(|threads| {
-                threads.spawn(|| signal.give());
+                threads.spawn(|| signal.set_and_wake());
                 let limit = std::time::Duration::from_secs(20);
-                let waited = async { tokio::time::timeout(limit, signal.given()).await };
+                let waited = async { tokio::time::timeout(limit, signal.wait()).await };
                 runtime.block_on(waited).expect("the signal was given");
             });
         }

@@ -18,5 +18,5 @@ pub(crate) use tokio_util::sync::CancellationToken;
 pub(crate) use crate::signal::StopSignal;
 
 /// The largest extent whose waiters are woken before the stop returns; a turn is smaller. Waking the waiters of
-/// thousands of cells takes milliseconds. For such an extent, the ladder wakes them instead of the caller.
-pub(crate) const WOKEN_AT_ONCE_CELLS_MAX: usize = 64;
+/// thousands of groups takes milliseconds. For such an extent, the ladder wakes them instead of the caller.
+pub(crate) const WOKEN_AT_ONCE_GROUPS_MAX: usize = 64;

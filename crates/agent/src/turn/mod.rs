@@ -20,7 +20,7 @@ use allstop_core::{
 };
 use allstop_log::SessionError;
 use allstop_scope::{
-    Account, Deadline, EngineGuard, Placement, Scope, ScopeOptions, instant_after,
+    PartReceipt, Deadline, EngineGuard, Placement, Scope, ScopeOptions, instant_after,
 };
 use tokio::time::Instant;
 use tracing::Instrument as _;
@@ -90,8 +90,8 @@ pub(crate) struct RunningTurn<'a> {
     finish: FinishReason,
     /// Receipts of calls that ended but left running work. The outcome lists that work, for every ending of the turn.
     leftovers: Vec<Arc<Receipt>>,
-    /// Account of the stop that ends the turn, once the stop has begun.
-    account: Option<Arc<Account>>,
+    /// Receipt of the stop that ends the turn, once the stop has begun.
+    account: Option<Arc<PartReceipt>>,
     /// Time of the last sign of activity, shared with the calls.
     activity: Arc<ActivityTimer>,
     trace: Option<Arc<str>>,

@@ -7,9 +7,9 @@ use allstop_core::Cause;
 use allstop_core::receipt::StopInfo;
 use tokio::time::Instant;
 
-use super::ladder::{self, Asks, Signals};
+use super::ladder::{self, AskRequests, Signals};
 use super::{Stop, StopRequest};
-use crate::cell::{Accepted, Node, Reached, Role, Rungs, StopInProgress};
+use crate::group::{Accepted, Node, StopWorklist, Role, LadderTimes, StopInProgress};
 use crate::env::ScopeEnv;
 use crate::scope::Scope;
 
@@ -27,7 +27,7 @@ impl Scope {
 
     /// Accepts one stop of several scopes of this tree: one id, one cause, one ladder and one receipt. When this
     /// function returns, their barriers are closed; [`AcceptedStop::begin`] then asks the work. This function only
-    /// takes the locks of cells, so the caller may hold a lock.
+    /// takes the locks of groups, so the caller may hold a lock.
     ///
     /// The stop skips ended scopes and scopes of committed turns. If one scope remains, this is a stop of that scope
     /// alone. If a running stop covers all remaining scopes, this stop joins it. Otherwise this stop covers them all,
@@ -39,12 +39,12 @@ impl Scope {
             open.retain(|node| !node.has_ended());
         }
         let info = self.stop_info(&request);
-        let rungs = Rungs {
+        let times = LadderTimes {
             accepted_at: Instant::now(),
             grace: request.grace.unwrap_or(self.env().options.grace),
             forced: Arc::default(),
         };
-        let shared = StopInProgress::new(&open, info.clone(), rungs.clone());
+        let shared = StopInProgress::new(&open, info.clone(), times.clone());
         let covered = shared.covering(|nodes| {
             let asks = match *open.as_slice() {
                 [] => return Err(NotCovered::Ended),
@@ -71,7 +71,7 @@ impl Scope {
             Err(NotCovered::Ended) => {
                 let targets: Vec<&Node> = targets.iter().map(Self::node).collect();
                 Acceptance::Ended {
-                    shared: too_late(&targets, info, rungs),
+                    shared: too_late(&targets, info, times),
                     env: Arc::clone(self.env()),
                 }
             }
@@ -99,7 +99,7 @@ pub struct AcceptedStop(Option<Acceptance>);
 enum Acceptance {
     Covered {
         shared: Arc<StopInProgress>,
-        asks: Asks,
+        asks: AskRequests,
         bystanders: Vec<Node>,
         env: Arc<ScopeEnv>,
     },
@@ -193,22 +193,22 @@ fn cover(
     shared: &Arc<StopInProgress>,
     cause: &Cause,
     nodes: &mut Vec<Node>,
-) -> Result<Asks, NotCovered> {
-    let mut reached = Reached::default();
-    let mut accepted = target.accept(shared, cause, Role::Target, &mut reached);
-    if matches!(accepted, Accepted::Shut) {
+) -> Result<AskRequests, NotCovered> {
+    let mut worklist = StopWorklist::default();
+    let mut accepted = target.accept(shared, cause, Role::Target, &mut worklist);
+    if matches!(accepted, Accepted::Closed) {
         if target.has_ended() {
             return Err(NotCovered::Ended);
         }
-        accepted = target.accept(shared, cause, Role::ShutTarget, &mut reached);
+        accepted = target.accept(shared, cause, Role::ClosedTarget, &mut worklist);
     }
     match accepted {
         Accepted::Join(running) => return Err(NotCovered::Join(running)),
-        Accepted::Committed | Accepted::Shut => return Err(NotCovered::Ended),
+        Accepted::Committed | Accepted::Closed => return Err(NotCovered::Ended),
         Accepted::Covered | Accepted::CoveredBefore => {}
     }
-    walk(target, shared, cause, nodes, &mut reached);
-    Ok(Asks::of(reached))
+    walk(target, shared, cause, nodes, &mut worklist);
+    Ok(AskRequests::of(worklist))
 }
 
 /// Covers several scopes as a wider stop would, unless one running stop covers them all.
@@ -217,7 +217,7 @@ fn cover_all(
     shared: &Arc<StopInProgress>,
     cause: &Cause,
     nodes: &mut Vec<Node>,
-) -> Result<Asks, NotCovered> {
+) -> Result<AskRequests, NotCovered> {
     let mut common = targets.iter().map(|target| target.running_stops());
     let mut running = common.next().unwrap_or_default();
     for others in common {
@@ -226,21 +226,21 @@ fn cover_all(
     if let Some(running) = running.into_iter().next() {
         return Err(NotCovered::Join(running));
     }
-    let mut reached = Reached::default();
+    let mut worklist = StopWorklist::default();
     let mut is_covered = false;
     for target in targets {
-        match target.accept(shared, cause, Role::Together, &mut reached) {
+        match target.accept(shared, cause, Role::JointTarget, &mut worklist) {
             // The engine is writing its commit. The stop does not disturb the write, and waits for its end.
             Accepted::Committed => target.watch_engines(shared),
             Accepted::CoveredBefore => {}
-            Accepted::Covered | Accepted::Join(_) | Accepted::Shut => {
+            Accepted::Covered | Accepted::Join(_) | Accepted::Closed => {
                 is_covered = true;
-                walk(target, shared, cause, nodes, &mut reached);
+                walk(target, shared, cause, nodes, &mut worklist);
             }
         }
     }
     if is_covered {
-        Ok(Asks::of(reached))
+        Ok(AskRequests::of(worklist))
     } else {
         Err(NotCovered::Ended)
     }
@@ -252,13 +252,13 @@ pub(super) fn walk(
     shared: &Arc<StopInProgress>,
     cause: &Cause,
     nodes: &mut Vec<Node>,
-    reached: &mut Reached,
+    worklist: &mut StopWorklist,
 ) {
     nodes.push(target.clone());
     // The latest first, so that neighbours in the tree are listed together, and then woken together.
-    while let Some(node) = reached.below.pop() {
+    while let Some(node) = worklist.below.pop() {
         // A child keeps the cause of an earlier stop. A wider stop only counts the child too.
-        let accepted = node.accept(shared, cause, Role::Below, reached);
+        let accepted = node.accept(shared, cause, Role::Below, worklist);
         if !matches!(accepted, Accepted::CoveredBefore) {
             nodes.push(node);
         }
@@ -267,11 +267,11 @@ pub(super) fn walk(
 
 /// A stop of targets that have ended, or can no longer be stopped. The stop waits for an engine that is writing its
 /// commit, at most as long as the ask. It lists the work that the turn has left running, and does not end that work.
-fn too_late(targets: &[&Node], mut info: StopInfo, rungs: Rungs) -> Arc<StopInProgress> {
+fn too_late(targets: &[&Node], mut info: StopInfo, times: LadderTimes) -> Arc<StopInProgress> {
     if let Some(first) = targets.iter().find_map(|target| target.covering_stop()) {
         info.stop_id = first.request().stop_id.clone();
     }
-    let shared = StopInProgress::too_late(targets, info, rungs);
+    let shared = StopInProgress::too_late(targets, info, times);
     for target in targets {
         target.watch_engines(&shared);
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use allstop_core::Receipt;
 use allstop_core::receipt::StopFindings;
 
-use crate::cell::{Node, StopInProgress};
+use crate::group::{Node, StopInProgress};
 use crate::collect;
 
 /// Answers a stop with its receipt of this moment, then answers the unanswered accounts of its parts.
@@ -54,7 +54,7 @@ fn findings(stop: &StopInProgress, nodes: &[Node]) -> Receipt {
             .flat_map(|target| collect::items_left(&target));
         return Receipt::already_ended(request, left.collect());
     }
-    let accepted_at = stop.rungs().accepted_at;
+    let accepted_at = stop.times().accepted_at;
     let findings = StopFindings {
         items: collect::items_of_stop(nodes, accepted_at),
         elapsed: accepted_at.elapsed(),

@@ -4,18 +4,18 @@ use std::future::Future;
 use std::sync::Arc;
 
 use super::answer::account;
-use crate::cell::{FuturesOf, Node, Reached, StopInProgress};
+use crate::group::{FuturesOf, Node, StopWorklist, StopInProgress};
 use crate::env::{FORCE_ROUND, FORCE_ROUND_AT_ONCE, ScopeEnv, instant_after};
 use crate::sync::{
-    AbortHandle, CancellationToken, ProcessHandle, WOKEN_AT_ONCE_CELLS_MAX, sleep, sleep_until,
+    AbortHandle, CancellationToken, ProcessHandle, WOKEN_AT_ONCE_GROUPS_MAX, sleep, sleep_until,
 };
 
-/// The recipients of an ask in addition to the signals of the cells: tokens of foreign code, processes, and remotes.
-pub(super) struct Asks(Reached);
+/// The recipients of an ask in addition to the signals of the groups: tokens of foreign code, processes, and remotes.
+pub(super) struct AskRequests(StopWorklist);
 
-impl Asks {
-    pub(super) fn of(reached: Reached) -> Self {
-        Self(reached)
+impl AskRequests {
+    pub(super) fn of(worklist: StopWorklist) -> Self {
+        Self(worklist)
     }
 
     /// Sends the asks. Call this function outside of every lock, because it does I/O.
@@ -38,7 +38,7 @@ impl Signals {
     /// The signals of a stop that has been announced.
     pub(super) fn of(nodes: Arc<Vec<Node>>) -> Self {
         let mut signals = Self { unwoken: nodes };
-        if signals.unwoken.len() <= WOKEN_AT_ONCE_CELLS_MAX {
+        if signals.unwoken.len() <= WOKEN_AT_ONCE_GROUPS_MAX {
             signals.wake();
         }
         signals
@@ -65,14 +65,14 @@ pub(super) fn begin(
     signals: Signals,
 ) {
     // The walk is over, so the remaining count is that of running work.
-    shared.count().one_less();
+    shared.count().decrement();
     if shared.count().is_quiet() {
         // No work was running, so the answer needs no task.
         drop(signals);
         account(shared, &bystanders);
     } else {
         let shared = Arc::clone(shared);
-        let stop = Unanswered {
+        let stop = LadderGuard {
             signals,
             shared,
             bystanders,
@@ -82,15 +82,15 @@ pub(super) fn begin(
 }
 
 /// A stop on its ladder. If the runtime shuts down before the top of the ladder, the drop answers the stop with the
-/// facts known by then. Waiters on other runtimes then get an answer, and stop and cells, which hold each other, are
+/// facts known by then. Waiters on other runtimes then get an answer, and stop and groups, which hold each other, are
 /// freed.
-struct Unanswered {
+struct LadderGuard {
     signals: Signals,
     shared: Arc<StopInProgress>,
     bystanders: Vec<Node>,
 }
 
-impl Drop for Unanswered {
+impl Drop for LadderGuard {
     fn drop(&mut self) {
         if !self.shared.is_done() {
             account(&self.shared, &self.bystanders);
@@ -99,15 +99,15 @@ impl Drop for Unanswered {
 }
 
 /// Climbs the ladder of one stop. Bounded by grace and [`FORCE_MAX`](crate::FORCE_MAX).
-async fn climb(mut stop: Unanswered) {
+async fn climb(mut stop: LadderGuard) {
     stop.signals.wake();
     let shared = &stop.shared;
-    let rungs = shared.rungs();
+    let times = shared.times();
     let asked_in_time = tokio::select! {
         biased;
         () = shared.count().quiet() => true,
-        () = rungs.forced.given() => false,
-        () = sleep_until(instant_after(rungs.accepted_at, rungs.grace)) => false,
+        () = times.forced.wait() => false,
+        () = sleep_until(instant_after(times.accepted_at, times.grace)) => false,
     };
     // First the processes and the futures that wait for no process. The future of a shell returns by itself, with its
     // result, as soon as its tree is gone. The second round forces the remaining futures.
@@ -124,7 +124,7 @@ async fn climb(mut stop: Unanswered) {
 async fn force_and_wait(shared: &StopInProgress, futures_of: FuturesOf) -> bool {
     force(&shared.nodes(), futures_of);
     let at_once = async {
-        shared.rungs().forced.given().await;
+        shared.times().forced.wait().await;
         sleep(FORCE_ROUND_AT_ONCE).await;
     };
     tokio::select! {
@@ -137,10 +137,10 @@ async fn force_and_wait(shared: &StopInProgress, futures_of: FuturesOf) -> bool 
 
 fn force(nodes: &[Node], futures_of: FuturesOf) {
     for node in nodes {
-        let forcible = node.forcible(futures_of);
-        // Outside the cell's lock, because an abort can run the future's destructor here, which ends its registration.
-        forcible.futures.iter().for_each(AbortHandle::abort);
-        forcible.processes.iter().for_each(ProcessHandle::force);
+        let targets = node.force_targets(futures_of);
+        // Outside the group's lock, because an abort can run the future's destructor here, which ends its registration.
+        targets.futures.iter().for_each(AbortHandle::abort);
+        targets.processes.iter().for_each(ProcessHandle::force);
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The submodules, in the order in which they act: [`accept`] closes the barrier of the extent, [`ladder`] asks, waits
 //! and forces, [`answer`] creates the receipt, [`part`] accounts for a part of a wider stop. The shared state of a stop
-//! is a [`StopInProgress`], which is next to the cells that it covers.
+//! is a [`StopInProgress`], which is next to the groups that it covers.
 
 mod accept;
 mod answer;
@@ -17,11 +17,11 @@ use std::time::Duration;
 use allstop_core::receipt::StopInfo;
 use allstop_core::{Cause, Extent, Receipt};
 
-use crate::cell::StopInProgress;
+use crate::group::StopInProgress;
 use crate::scope::Scope;
 
 pub use accept::AcceptedStop;
-pub use part::Account;
+pub use part::PartReceipt;
 
 /// Request of a stop.
 #[derive(Debug, Clone)]

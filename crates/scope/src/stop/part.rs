@@ -6,16 +6,16 @@ use allstop_core::receipt::StopInfo;
 use allstop_core::{Extent, Receipt};
 
 use super::{Stop, accept, answer};
-use crate::cell::{Node, Reached, Role, StopInProgress};
+use crate::group::{Node, StopWorklist, Role, StopInProgress};
 use crate::scope::Scope;
 
 /// Account of one part of a wider stop: that stop, restricted to one scope. An account climbs no ladder.
 #[derive(Debug)]
 #[must_use = "the receipt says what still runs"]
-pub struct Account(AccountKind);
+pub struct PartReceipt(PartReceiptKind);
 
 #[derive(Debug)]
-enum AccountKind {
+enum PartReceiptKind {
     /// The scope was itself the target of the stop.
     Own(Stop),
     Part {
@@ -25,15 +25,15 @@ enum AccountKind {
     },
 }
 
-impl Account {
+impl PartReceipt {
     /// Waits for the receipt: until no work of the part runs any more, or the ladder of the stop is complete.
     ///
     /// # Cancel safety
     /// Cancel safe: a second call continues to wait, and returns the same receipt.
     pub async fn receipt(&self) -> Arc<Receipt> {
         match &self.0 {
-            AccountKind::Own(stop) => stop.receipt().await,
-            AccountKind::Part {
+            PartReceiptKind::Own(stop) => stop.receipt().await,
+            PartReceiptKind::Part {
                 part,
                 wider,
                 bystanders,
@@ -54,13 +54,13 @@ impl Scope {
     /// The account of the stop that covers this scope, with the work of this scope alone. For an engine that was
     /// stopped by a wider stop and writes a receipt into its own log. `None` if no stop covers the scope. A stop of the
     /// scope itself is its own account.
-    pub fn account(&self, extent: Extent, bystanders: Vec<Scope>) -> Option<Account> {
+    pub fn account(&self, extent: Extent, bystanders: Vec<Scope>) -> Option<PartReceipt> {
         let part = self.node();
         let cause = part.cause()?;
         let covering = part.covering_stop()?;
         let bystanders: Vec<Node> = bystanders.into_iter().map(Self::into_node).collect();
         let account = |part, bystanders, wider| {
-            Account(AccountKind::Part {
+            PartReceipt(PartReceiptKind::Part {
                 part: Stop { shared: part },
                 wider: Stop { shared: wider },
                 bystanders,
@@ -72,7 +72,7 @@ impl Scope {
             return Some(if covering.is_part() {
                 account(covering, bystanders, stop)
             } else {
-                Account(AccountKind::Own(Stop { shared: covering }))
+                PartReceipt(PartReceiptKind::Own(Stop { shared: covering }))
             });
         }
         let request = StopInfo {
@@ -81,14 +81,14 @@ impl Scope {
             cause: cause.clone(),
             ..stop.request().clone()
         };
-        let shared = StopInProgress::of_part(part, request, Arc::clone(&stop));
+        let shared = StopInProgress::for_part(part, request, Arc::clone(&stop));
         shared.covering(|nodes| {
-            let mut reached = Reached::default();
-            part.accept(&shared, &cause, Role::Below, &mut reached);
-            accept::walk(part, &shared, &cause, nodes, &mut reached);
+            let mut worklist = StopWorklist::default();
+            part.accept(&shared, &cause, Role::Below, &mut worklist);
+            accept::walk(part, &shared, &cause, nodes, &mut worklist);
         });
         // The walk is over, so the remaining count is that of running work.
-        shared.count().one_less();
+        shared.count().decrement();
         answer::add_part(&stop, &shared, bystanders.clone());
         Some(account(shared, bystanders, stop))
     }

@@ -1,4 +1,4 @@
-//! Scopes that share the cell of their parent scope. Users cannot distinguish them from other scopes.
+//! Scopes that share the group of their parent scope. Users cannot distinguish them from other scopes.
 
 #![expect(
     clippy::disallowed_methods,

@@ -10,7 +10,7 @@ use allstop_core::receipt::{ConversationEffect, NothingToStop, StopInfo};
 use allstop_core::record::SessionRecord;
 use allstop_core::turn::{NotCommittedReason, StopPolicy, StoppedTurn, TurnStop};
 use allstop_core::{Cause, CauseKind, Extent, Receipt, StopReason};
-use allstop_scope::{Account, Scope, StopRequest};
+use allstop_scope::{PartReceipt, Scope, StopRequest};
 
 use hooks::call_end_hooks;
 pub(super) use unstarted_turn::end_unstarted_turn;
@@ -167,7 +167,7 @@ impl RunningTurn<'_> {
 
     /// Stops the turn's scope, or joins the stop that already covers it. Begins the turn's account of the stop only
     /// once, while the work to account for is still registered. Sends the live event at once, not after the stop.
-    pub(super) fn begin_account(&mut self, cause: Cause) -> Option<Arc<Account>> {
+    pub(super) fn begin_account(&mut self, cause: Cause) -> Option<Arc<PartReceipt>> {
         if self.account.is_none() {
             self.cx.events.send(|| AgentEvent::StopHeard {
                 cause: cause.clone(),

@@ -18,7 +18,7 @@ use allstop_core::receipt::{ItemKind, ReceiptItem};
 use allstop_core::{Cause, CauseKind, Extent, Receipt, StopId, Timestamp};
 use loom::thread::JoinHandle;
 
-use crate::cell::Placement;
+use crate::group::Placement;
 use crate::child_scope::ScopeOptions;
 use crate::env::RootOptions;
 use crate::registration::Registration;
@@ -41,7 +41,7 @@ fn interruptions(most: usize, model: impl Fn() + Send + Sync + 'static) {
     explore(Some(most), model);
 }
 
-/// True if the scopes of the model share the cell of their parents. The next static records whether the model has
+/// True if the scopes of the model share the group of their parents. The next static records whether the model has
 /// created such scopes.
 static SHARED: AtomicBool = AtomicBool::new(false);
 static HAS_CHILDREN: AtomicBool = AtomicBool::new(false);
@@ -51,7 +51,7 @@ fn explore(preemption_bound: Option<usize>, model: impl Fn() + Send + Sync + 'st
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = preemption_bound;
     let model = Arc::new(model);
-    // The rules apply both with one cell for each scope and with one cell for all.
+    // The rules apply both with one group for each scope and with one group for all.
     for shared in [false, true] {
         SHARED.store(shared, Ordering::Relaxed);
         let tried = Arc::new(AtomicUsize::new(0));

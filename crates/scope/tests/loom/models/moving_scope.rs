@@ -1,7 +1,7 @@
 //! A scope that moves below another scope with its work, against stops of either parent.
 
 use super::{by_user, child, interruptions, joined, receipt_of, register, root, spawn};
-use crate::cell::Placement;
+use crate::group::Placement;
 use crate::child_scope::ScopeOptions;
 use crate::scope::Scope;
 use crate::work::Ending;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::sync::block_on;
 
 use super::{every_interleaving, joined, spawn};
-use crate::cell::countdown::Countdown;
+use crate::group::countdown::Countdown;
 use crate::sync::{AtomicBool, Ordering};
 
 #[test]
@@ -23,11 +23,11 @@ fn quiet_is_heard_exactly_when_the_last_has_ended() {
             let (count, ended) = (Arc::clone(&count), Arc::clone(&ended));
             spawn(move || {
                 ended[worker].store(true, Ordering::Relaxed);
-                count.one_less();
+                count.decrement();
             })
         });
         assert!(!count.is_quiet(), "the walk goes on");
-        count.one_less();
+        count.decrement();
         block_on(count.quiet());
         for ended in &*ended {
             assert!(ended.load(Ordering::Relaxed), "quiet before the end");

@@ -1,4 +1,4 @@
-//! Two sibling scopes, with a cell for each or one for both: stops of one, of the other and of their parent.
+//! Two sibling scopes, with a group for each or one for both: stops of one, of the other and of their parent.
 
 use super::{by_user, child, interruptions, joined, receipt_of, register, root, spawn, states};
 use crate::scope::Scope;

@@ -18,7 +18,7 @@ pub(crate) use signal::Notify;
 pub(crate) use stop_signal::{CancellationToken, StopSignal};
 
 /// Small, so that models of one scope wake at once, and models of several scopes wake by the ladder.
-pub(crate) const WOKEN_AT_ONCE_CELLS_MAX: usize = 1;
+pub(crate) const WOKEN_AT_ONCE_GROUPS_MAX: usize = 1;
 
 /// A lock with the interface of `parking_lot`.
 #[derive(Default)]

@@ -16,8 +16,8 @@ pub(crate) struct StopSignal {
 
 #[derive(Default)]
 struct SignalState {
-    given: bool,
-    given_to_all: bool,
+    is_set: bool,
+    is_set_for_all: bool,
     waiting: Vec<Waker>,
 }
 
@@ -26,13 +26,13 @@ impl StopSignal {
         self.state.lock().expect("a panic ends the model")
     }
 
-    pub(crate) fn give(&self) {
+    pub(crate) fn set_and_wake(&self) {
         self.set();
         self.wake();
     }
 
     pub(crate) fn set(&self) -> bool {
-        !std::mem::replace(&mut self.state().given, true)
+        !std::mem::replace(&mut self.state().is_set, true)
     }
 
     pub(crate) fn wake(&self) {
@@ -44,25 +44,25 @@ impl StopSignal {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    pub(crate) fn give_to_all(&self) {
+    pub(crate) fn set_for_all(&self) {
         self.set();
-        self.state().given_to_all = true;
+        self.state().is_set_for_all = true;
         self.wake();
     }
 
-    pub(crate) fn is_given_to_all(&self) -> bool {
-        self.state().given_to_all
+    pub(crate) fn is_set_for_all(&self) -> bool {
+        self.state().is_set_for_all
     }
 
-    pub(crate) fn is_given(&self) -> bool {
-        self.state().given
+    pub(crate) fn is_set(&self) -> bool {
+        self.state().is_set
     }
 
-    pub(crate) async fn given(&self) {
-        self.given_to(|| self.is_given()).await;
+    pub(crate) async fn wait(&self) {
+        self.wait_for(|| self.is_set()).await;
     }
 
-    pub(crate) async fn given_to(&self, is_mine: impl Fn() -> bool) {
+    pub(crate) async fn wait_for(&self, is_mine: impl Fn() -> bool) {
         std::future::poll_fn(|cx| {
             // Registers the waker before the check, which is a step that loom observes. The signal must not be locked
             // during that step.
@@ -84,7 +84,7 @@ pub(crate) struct CancellationToken(Arc<StopSignal>);
 
 impl CancellationToken {
     pub(crate) fn cancel(&self) {
-        self.0.give();
+        self.0.set_and_wake();
     }
 
     pub(crate) fn child_token(&self) -> Self {

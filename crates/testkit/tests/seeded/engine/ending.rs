@@ -8,7 +8,7 @@ use allstop_core::receipt::{ConversationEffect, Receipt};
 use allstop_core::record::{CallOutcome, SessionRecord};
 use allstop_core::turn::StopPolicy;
 use allstop_core::{Cause, CauseKind, Extent, Message, StopReason, ToolResult, TurnNumber, Usage};
-use allstop_scope::{Account, StopRequest};
+use allstop_scope::{PartReceipt, StopRequest};
 use allstop_tools::BackgroundHost as _;
 
 use super::Cx;
@@ -18,7 +18,7 @@ use crate::bug::Bug;
 
 impl Turn<'_> {
     /// The account of the stop that covers the turn. It is created once, while the work that it must list still exists.
-    pub(super) fn account(&mut self, own: Option<Cause>) -> Option<Arc<Account>> {
+    pub(super) fn account(&mut self, own: Option<Cause>) -> Option<Arc<PartReceipt>> {
         if self.account.is_none() {
             let cause = self.scope.cause().or(own)?;
             let heard = cause.clone();

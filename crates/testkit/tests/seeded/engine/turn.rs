@@ -11,7 +11,7 @@ use allstop_core::{
     CallId, Cause, CauseKind, Message, StopReason, Timestamp, ToolCall, ToolResult, TurnNumber,
     Usage,
 };
-use allstop_scope::{Account, EngineGuard, Scope, ScopeOptions};
+use allstop_scope::{PartReceipt, EngineGuard, Scope, ScopeOptions};
 
 use super::journal::{Journal, Unwritten};
 use super::{Cx, ending};
@@ -76,7 +76,7 @@ pub(super) struct Turn<'a> {
     pub(super) open: Vec<CallId>,
     pub(super) answered: Usage,
     pub(super) metered: Usage,
-    pub(super) account: Option<Arc<Account>>,
+    pub(super) account: Option<Arc<PartReceipt>>,
 }
 
 /// Runs one turn to its single ending.

@@ -1,6 +1,6 @@
-//! The shared state of one stop: the covered nodes, the count of cells with running work, and the single receipt.
+//! The shared state of one stop: the covered nodes, the count of groups with running work, and the single receipt.
 //!
-//! The state belongs to this module because cells and stops hold each other. A cell keeps the stops that cover it, so
+//! The state belongs to this module because groups and stops hold each other. A group keeps the stops that cover it, so
 //! that a second stop can join. A stop keeps the nodes that it covers until it is answered.
 
 use std::sync::{Arc, Weak};
@@ -17,7 +17,7 @@ use crate::sync::{AtomicBool, Mutex, Ordering, SetOnce, StopSignal};
 
 /// Times of the steps of the ladder. A stop and the accounts of its parts share them.
 #[derive(Clone)]
-pub(crate) struct Rungs {
+pub(crate) struct LadderTimes {
     pub(crate) accepted_at: Instant,
     pub(crate) grace: Duration,
     /// Set to end the grace early.
@@ -30,7 +30,7 @@ pub(crate) struct Rungs {
 /// 2. `done` is set before the receipt becomes readable, and `nodes` are dropped afterwards.
 pub(crate) struct StopInProgress {
     request: StopInfo,
-    /// Targets of the stop: one scope, or several scopes that it stops together. Weak, because the cells hold their
+    /// Targets of the stop: one scope, or several scopes that it stops together. Weak, because the groups hold their
     /// stops.
     targets: SmallVec<[WeakNode; 1]>,
     /// The wider stop, if this is the account of a part of that stop. The wider stop climbs the ladder; this one only
@@ -39,8 +39,8 @@ pub(crate) struct StopInProgress {
     /// True if the targets had ended or could no longer be stopped. The stop then covers nothing, and waits only for
     /// engines.
     too_late: bool,
-    rungs: Rungs,
-    /// All covered nodes, until the stop is answered. Keeping them longer would create a cycle, because cells hold
+    times: LadderTimes,
+    /// All covered nodes, until the stop is answered. Keeping them longer would create a cycle, because groups hold
     /// their stops.
     nodes: Mutex<Arc<Vec<Node>>>,
     /// The accounts of the parts, each with the bystanders that it lists.
@@ -53,34 +53,34 @@ pub(crate) struct StopInProgress {
 }
 
 impl StopInProgress {
-    pub(crate) fn new(targets: &[&Node], request: StopInfo, rungs: Rungs) -> Arc<Self> {
-        Arc::new(Self::with(targets, request, rungs))
+    pub(crate) fn new(targets: &[&Node], request: StopInfo, times: LadderTimes) -> Arc<Self> {
+        Arc::new(Self::with(targets, request, times))
     }
 
     /// A stop of targets that have ended, or can no longer be stopped.
-    pub(crate) fn too_late(targets: &[&Node], request: StopInfo, rungs: Rungs) -> Arc<Self> {
+    pub(crate) fn too_late(targets: &[&Node], request: StopInfo, times: LadderTimes) -> Arc<Self> {
         Arc::new(Self {
             too_late: true,
-            ..Self::with(targets, request, rungs)
+            ..Self::with(targets, request, times)
         })
     }
 
     /// The account of one part of a wider stop.
-    pub(crate) fn of_part(part: &Node, request: StopInfo, wider: Arc<Self>) -> Arc<Self> {
-        let rungs = wider.rungs.clone();
+    pub(crate) fn for_part(part: &Node, request: StopInfo, wider: Arc<Self>) -> Arc<Self> {
+        let times = wider.times.clone();
         Arc::new(Self {
             wider: Some(wider),
-            ..Self::with(&[part], request, rungs)
+            ..Self::with(&[part], request, times)
         })
     }
 
-    fn with(targets: &[&Node], request: StopInfo, rungs: Rungs) -> Self {
+    fn with(targets: &[&Node], request: StopInfo, times: LadderTimes) -> Self {
         Self {
             request,
             targets: targets.iter().map(|target| target.downgrade()).collect(),
             wider: None,
             too_late: false,
-            rungs,
+            times,
             nodes: Mutex::default(),
             parts: Mutex::default(),
             count: Countdown::of_walk(),
@@ -99,8 +99,8 @@ impl StopInProgress {
         self.targets.iter().filter_map(WeakNode::upgrade)
     }
 
-    pub(crate) fn rungs(&self) -> &Rungs {
-        &self.rungs
+    pub(crate) fn times(&self) -> &LadderTimes {
+        &self.times
     }
 
     pub(crate) fn count(&self) -> &Countdown {
@@ -146,7 +146,7 @@ impl StopInProgress {
     }
 
     pub(crate) fn force(&self) {
-        self.rungs.forced.give();
+        self.times.forced.set_and_wake();
     }
 
     /// Covers the scopes that `walk` lists. The covered scopes are visible to other threads only after the walk.

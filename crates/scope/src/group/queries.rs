@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::{Node, Seat};
+use super::{Node, ScopeIndex};
 
 impl Node {
     /// True if nothing runs here or below, and nothing can start, because every barrier is closed. Once true, the
@@ -13,13 +13,13 @@ impl Node {
     pub(crate) fn has_ended(&self) -> bool {
         let mut below = vec![self.clone()];
         while let Some(node) = below.pop() {
-            let state = node.cell.state.lock();
+            let state = node.group.state.lock();
             let entries = &state.entries;
-            let is_open = |seat: Seat| entries.check(seat).is_ok();
-            if entries.live(node.seat) > 0 || entries.below(node.seat).any(is_open) {
+            let is_open = |index: ScopeIndex| entries.check(index).is_ok();
+            if entries.live(node.index) > 0 || entries.below(node.index).any(is_open) {
                 return false;
             }
-            let children: Vec<_> = state.children(node.seat).collect();
+            let children: Vec<_> = state.children(node.index).collect();
             drop(state);
             below.extend(children);
         }
@@ -42,12 +42,12 @@ impl Node {
         let mut nearest = None;
         let mut next = Some(self.clone());
         while let Some(node) = next {
-            let state = node.cell.state.lock();
-            let deadlines = state.entries.upwards(node.seat);
+            let state = node.group.state.lock();
+            let deadlines = state.entries.upwards(node.index);
             let here = deadlines.filter_map(|entry| entry.deadline);
             nearest = here.chain(nearest).min();
             drop(state);
-            next = node.cell.place.parent();
+            next = node.group.position.parent();
         }
         nearest
     }
@@ -56,17 +56,17 @@ impl Node {
     pub(crate) fn find_unit(&self, path: &str) -> Option<Self> {
         let mut nodes = vec![self.clone()];
         while let Some(node) = nodes.pop() {
-            let state = node.cell.state.lock();
-            let is_it = |seat: &Seat| {
-                let unit = state.entries.get(*seat).unit.as_ref();
+            let state = node.group.state.lock();
+            let is_it = |index: &ScopeIndex| {
+                let unit = state.entries.get(*index).unit.as_ref();
                 unit.is_some_and(|unit| *unit.path == *path)
             };
             // Takes the last match, because an entry stays after its scope has ended, and models reuse ids.
-            if let Some(seat) = state.entries.below(node.seat).filter(is_it).last() {
-                let cell = Arc::clone(&node.cell);
-                return Some(Self { cell, seat });
+            if let Some(index) = state.entries.below(node.index).filter(is_it).last() {
+                let group = Arc::clone(&node.group);
+                return Some(Self { group, index });
             }
-            let children: Vec<_> = state.children(node.seat).collect();
+            let children: Vec<_> = state.children(node.index).collect();
             drop(state);
             nodes.extend(children);
         }

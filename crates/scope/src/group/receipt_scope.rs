@@ -11,14 +11,14 @@ use allstop_core::receipt::ItemKind;
 use crate::work::WorkSpec;
 
 /// A scope that is one item of a receipt.
-pub(crate) struct Unit {
+pub(crate) struct ReceiptScope {
     pub(crate) spec: WorkSpec,
     pub(crate) seq: u64,
     /// Path of the unit in receipts.
     pub(crate) path: Arc<str>,
 }
 
-impl Unit {
+impl ReceiptScope {
     /// A unit with the number `seq` among all work, inside of `outer`.
     pub(super) fn new(spec: WorkSpec, seq: u64, outer: Option<&Self>) -> Self {
         let id = spec.item_id(seq);

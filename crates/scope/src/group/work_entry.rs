@@ -1,16 +1,16 @@
-//! Entries of a cell's registry: running work, and work that ended under a stop, each with its state for a receipt.
+//! Entries of a group's registry: running work, and work that ended under a stop, each with its state for a receipt.
 
 use std::borrow::Cow;
 
 use allstop_core::receipt::{EndMethod, EndProof, Evidence, ItemState, NotStoppedReason};
 use tokio::time::Instant;
 
-use super::{Seat, Unit};
+use super::{ScopeIndex, ReceiptScope};
 use crate::work::{Details, Ending, Force, WorkSpec};
 
 /// Entry of running work.
 pub(crate) struct WorkEntry {
-    pub(crate) seat: Seat,
+    pub(crate) index: ScopeIndex,
     pub(crate) seq: u64,
     pub(crate) spec: WorkSpec,
     pub(crate) force: Force,
@@ -42,7 +42,7 @@ impl WorkEntry {
 
 /// Record of work that ended under a stop.
 pub(crate) struct EndedWork {
-    pub(crate) seat: Seat,
+    pub(crate) index: ScopeIndex,
     pub(crate) seq: u64,
     pub(crate) spec: WorkSpec,
     pub(crate) ending: Ending,
@@ -57,9 +57,9 @@ const BEFORE_ITS_START: &str = "before_its_start";
 impl EndedWork {
     /// Record of a call that was requested and had not begun when it was stopped. Other units are created when they
     /// begin.
-    pub(super) fn not_begun(call: &Unit, seat: Seat) -> Self {
+    pub(super) fn not_begun(call: &ReceiptScope, index: ScopeIndex) -> Self {
         Self {
-            seat,
+            index,
             seq: call.seq,
             spec: call.spec.clone(),
             ending: Ending::Stopped {

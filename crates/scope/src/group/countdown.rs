@@ -1,17 +1,17 @@
-//! The countdown of one stop: the number of cells with running work, and the signal that none is left.
+//! The countdown of one stop: the number of groups with running work, and the signal that none is left.
 
 use crate::sync::{AtomicUsize, Notify, Ordering};
 
-/// Counts the cells that the walk has reached and that have running work, plus one during the walk. The count is zero
+/// Counts the groups that the walk has reached and that have running work, plus one during the walk. The count is zero
 /// only when all work that the stop covers has ended. A count of zero stays zero, because nothing starts after a
-/// barrier is closed. Each cell counts its own work under its lock.
+/// barrier is closed. Each group counts its own work under its lock.
 pub(crate) struct Countdown {
     remaining: AtomicUsize,
     quiet: Notify,
 }
 
 impl Countdown {
-    /// A countdown at the beginning of a walk. One [`Countdown::one_less`] ends the walk.
+    /// A countdown at the beginning of a walk. One [`Countdown::decrement`] ends the walk.
     pub(crate) fn of_walk() -> Self {
         Self {
             remaining: AtomicUsize::new(1),
@@ -19,13 +19,13 @@ impl Countdown {
         }
     }
 
-    /// Adds cells, or engines, to wait for.
-    pub(crate) fn more(&self, cells: usize) {
-        self.remaining.fetch_add(cells, Ordering::Relaxed);
+    /// Adds groups, or engines, to wait for.
+    pub(crate) fn more(&self, groups: usize) {
+        self.remaining.fetch_add(groups, Ordering::Relaxed);
     }
 
-    /// Subtracts a cell in which all work has ended, an engine, or the walk.
-    pub(crate) fn one_less(&self) {
+    /// Subtracts a group in which all work has ended, an engine, or the walk.
+    pub(crate) fn decrement(&self) {
         // Release: the effects of the work happen before a receipt that is created after an acquiring read of zero.
         if self.remaining.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.quiet.notify_one();

@@ -1,4 +1,4 @@
-//! The registry of a cell: running work of its scopes, the means to force it, and ended work. Work passes the barrier
+//! The registry of a group: running work of its scopes, the means to force it, and ended work. Work passes the barrier
 //! before it is added. The step that removes work also decrements the counts of the stops.
 
 use std::borrow::Cow;
@@ -10,12 +10,12 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::entry::Engine;
-use super::{CellState, EndedWork, Node, Seat, Unit, WorkEntry};
-use crate::gate::NotStarted;
+use super::{GroupState, EndedWork, Node, ScopeIndex, ReceiptScope, WorkEntry};
+use crate::barrier::NotStarted;
 use crate::sync::{AbortHandle, ProcessHandle};
 use crate::work::{Details, Ending, Force, WorkSpec};
 
-/// Key of one piece of work of a cell. The slot is reused after the work has ended; the number is unique.
+/// Key of one piece of work of a group. The slot is reused after the work has ended; the number is unique.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WorkKey {
     slot: usize,
@@ -24,13 +24,13 @@ pub(crate) struct WorkKey {
 
 /// Events that reached a piece of work while its task was being created.
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Meanwhile {
+pub(crate) struct StopDuringSpawn {
     pub(crate) stopped: bool,
     pub(crate) forced: bool,
 }
 
 /// Entry in a scope's list of work.
-pub(crate) enum Listed<'a> {
+pub(crate) enum ListedWork<'a> {
     /// Number of the following pieces of work, which have ended under a stop.
     EndedCount(usize),
     /// Work that ended under a stop.
@@ -38,7 +38,7 @@ pub(crate) enum Listed<'a> {
     /// Running work.
     Running(&'a WorkEntry),
     /// A call that was requested and has not begun.
-    Waiting(&'a Unit),
+    Waiting(&'a ReceiptScope),
     /// An engine that has not acknowledged a stop: its number, and the label of the scope that it drives.
     Engine(u64, &'a Arc<str>),
 }
@@ -51,19 +51,19 @@ pub(crate) enum FuturesOf {
     AllScopes,
 }
 
-/// The work that a round of force must end in one cell.
+/// The work that a round of force must end in one group.
 #[derive(Default)]
-pub(crate) struct Forcible {
+pub(crate) struct ForceTargets {
     pub(crate) processes: Vec<ProcessHandle>,
     pub(crate) futures: Vec<AbortHandle>,
 }
 
-impl CellState {
+impl GroupState {
     /// Removes a piece of work that ends here.
     fn take(&mut self, key: WorkKey) -> WorkEntry {
         let entry = self.work.remove(key.slot);
         self.asked -= usize::from(entry.force.is_asked());
-        self.entries.finish(entry.seat);
+        self.entries.finish(entry.index);
         entry
     }
 
@@ -79,11 +79,11 @@ impl Node {
     /// Adds a piece of work, unless the barrier is closed. The check and the addition are one step.
     pub(crate) fn add_work(&self, spec: WorkSpec, force: Force) -> Result<WorkKey, NotStarted> {
         let seq = self.env().next_seq();
-        let mut state = self.cell.state.lock();
-        state.entries.register(self.seat)?;
+        let mut state = self.group.state.lock();
+        state.entries.register(self.index)?;
         state.asked += usize::from(force.is_asked());
         let entry = WorkEntry {
-            seat: self.seat,
+            index: self.index,
             seq,
             spec,
             force,
@@ -96,11 +96,11 @@ impl Node {
 
     /// Sets the means to force a registered piece of work, once its task exists. Drops a future that was forced in the
     /// meantime. The caller handles the other events that are returned.
-    pub(crate) fn set_force(&self, key: WorkKey, force: Force) -> Meanwhile {
-        let mut state = self.cell.state.lock();
-        let stopped = state.entries.cause(self.seat).is_some();
+    pub(crate) fn set_force(&self, key: WorkKey, force: Force) -> StopDuringSpawn {
+        let mut state = self.group.state.lock();
+        let stopped = state.entries.cause(self.index).is_some();
         let Some(entry) = state.entry_mut(key) else {
-            return Meanwhile::default();
+            return StopDuringSpawn::default();
         };
         let forced = entry.forced;
         let is_asked = force.is_asked();
@@ -116,14 +116,14 @@ impl Node {
         if let Some(future) = abort {
             future.abort();
         }
-        Meanwhile { stopped, forced }
+        StopDuringSpawn { stopped, forced }
     }
 
     /// Records that the work observed the stop, and returns its cause. Without a stop, records nothing, because the
     /// record would later be read as an observation.
     pub(crate) fn acknowledge(&self, key: WorkKey, checkpoint: Cow<'static, str>) -> Option<Cause> {
-        let mut state = self.cell.state.lock();
-        let cause = state.entries.cause(self.seat)?.clone();
+        let mut state = self.group.state.lock();
+        let cause = state.entries.cause(self.index)?.clone();
         if let Some(entry) = state.entry_mut(key) {
             entry.acknowledged.get_or_insert(checkpoint);
         }
@@ -132,15 +132,15 @@ impl Node {
 
     /// The checkpoint at which a piece of work observed the stop.
     pub(crate) fn acknowledged(&self, key: WorkKey) -> Option<Cow<'static, str>> {
-        self.cell.state.lock().entry_mut(key)?.acknowledged.clone()
+        self.group.state.lock().entry_mut(key)?.acknowledged.clone()
     }
 
     /// Like [`Node::acknowledge`], but for all futures of this scope.
     pub(crate) fn acknowledge_futures(&self, checkpoint: &'static str) -> Option<Cause> {
-        let mut state = self.cell.state.lock();
-        let cause = state.entries.cause(self.seat)?.clone();
+        let mut state = self.group.state.lock();
+        let cause = state.entries.cause(self.index)?.clone();
         for (_, entry) in &mut state.work {
-            if entry.seat == self.seat && matches!(entry.force, Force::Abort(_) | Force::AbortSoon)
+            if entry.index == self.index && matches!(entry.force, Force::Abort(_) | Force::AbortSoon)
             {
                 entry.acknowledged.get_or_insert(checkpoint.into());
             }
@@ -151,10 +151,10 @@ impl Node {
     pub(crate) fn end_work(&self, key: WorkKey, ending: Ending, details: Option<Box<Details>>) {
         // Dropped after the lock, because a remote's closure may hold the last handle of a scope below.
         let force;
-        let mut state = self.cell.state.lock();
+        let mut state = self.group.state.lock();
         let entry = state.take(key);
         force = entry.force;
-        if !state.entries.is_covered(entry.seat) {
+        if !state.entries.is_covered(entry.index) {
             return;
         }
         let ending = match (ending, entry.acknowledged) {
@@ -163,7 +163,7 @@ impl Node {
             (ending, _) => ending,
         };
         state.ended.push(EndedWork {
-            seat: entry.seat,
+            index: entry.index,
             seq: entry.seq,
             spec: entry.spec,
             ending,
@@ -171,14 +171,14 @@ impl Node {
             details,
             was_thread: matches!(force, Force::Thread),
         });
-        state.entries.ended_one(entry.seat);
+        state.entries.ended_one(entry.index);
     }
 
     /// Removes a piece of work that has moved to another scope. Stops of this scope no longer cover it.
     pub(crate) fn release_work(&self, key: WorkKey) {
-        let mut state = self.cell.state.lock();
+        let mut state = self.group.state.lock();
         let released = state.take(key);
-        state.entries.ended_one(released.seat);
+        state.entries.ended_one(released.index);
         drop(state);
         drop(released);
     }
@@ -186,8 +186,8 @@ impl Node {
     /// Like [`Node::release_work`], but fails if a stop covers this scope. The check and the removal are one step. A
     /// closed scope releases its work.
     pub(crate) fn release_unless_stopped(&self, key: WorkKey) -> Result<(), NotStarted> {
-        let mut state = self.cell.state.lock();
-        if let Some(cause) = state.entries.cause(self.seat) {
+        let mut state = self.group.state.lock();
+        if let Some(cause) = state.entries.cause(self.index) {
             return Err(NotStarted::Stopped(cause.clone()));
         }
         let released = state.take(key);
@@ -196,69 +196,69 @@ impl Node {
         Ok(())
     }
 
-    /// Lists the work that ended under a stop and the running work, here and in the scopes below that share the cell,
+    /// Lists the work that ended under a stop and the running work, here and in the scopes below that share the group,
     /// each with its unit. All in one step, so that work that ends concurrently is in one of the two lists.
-    pub(crate) fn list(&self, mut visit: impl FnMut(Option<&Arc<Unit>>, Listed<'_>)) {
-        let state = self.cell.state.lock();
+    pub(crate) fn list(&self, mut visit: impl FnMut(Option<&Arc<ReceiptScope>>, ListedWork<'_>)) {
+        let state = self.group.state.lock();
         let entries = &state.entries;
-        let is_here = |seat: Seat| entries.is_below(seat, self.seat);
+        let is_here = |index: ScopeIndex| entries.is_below(index, self.index);
         // Looked up only if there is an item to list, because the unit may be far above.
         let outside = OnceCell::new();
-        let outside = || outside.get_or_init(|| self.cell.place.unit()).as_ref();
-        let unit_of = |seat: Seat| entries.unit(seat).or_else(outside);
+        let outside = || outside.get_or_init(|| self.group.position.unit()).as_ref();
+        let unit_of = |index: ScopeIndex| entries.unit(index).or_else(outside);
         if !state.ended.is_empty() {
-            visit(unit_of(self.seat), Listed::EndedCount(state.ended.len()));
+            visit(unit_of(self.index), ListedWork::EndedCount(state.ended.len()));
         }
-        for ended in state.ended.iter().filter(|ended| is_here(ended.seat)) {
-            visit(unit_of(ended.seat), Listed::Ended(ended));
+        for ended in state.ended.iter().filter(|ended| is_here(ended.index)) {
+            visit(unit_of(ended.index), ListedWork::Ended(ended));
         }
         let work = state.work.iter().map(|(_, entry)| entry);
-        for entry in work.filter(|entry| is_here(entry.seat)) {
-            visit(unit_of(entry.seat), Listed::Running(entry));
+        for entry in work.filter(|entry| is_here(entry.index)) {
+            visit(unit_of(entry.index), ListedWork::Running(entry));
         }
-        for seat in entries.below(self.seat) {
-            let entry = entries.get(seat);
+        for index in entries.below(self.index) {
+            let entry = entries.get(index);
             if let Engine::Attached(seq) = entry.engine {
-                visit(unit_of(seat), Listed::Engine(seq, &entry.label));
+                visit(unit_of(index), ListedWork::Engine(seq, &entry.label));
             }
-            if entry.gate.waits()
-                && entries.cause(seat).is_none()
+            if entry.barrier.waits()
+                && entries.cause(index).is_none()
                 && let Some(unit) = &entry.unit
                 && unit.is_call()
             {
-                visit(Some(unit), Listed::Waiting(unit));
+                visit(Some(unit), ListedWork::Waiting(unit));
             }
         }
     }
 
-    /// The work that a round of force must end, here and in the scopes below that share the cell. All in one step: a
+    /// The work that a round of force must end, here and in the scopes below that share the group. All in one step: a
     /// task that is being created is either found here or forced by [`Node::set_force`].
-    pub(crate) fn forcible(&self, futures_of: FuturesOf) -> Forcible {
-        let mut forcible = Forcible::default();
-        let mut with_process: SmallVec<[Seat; 4]> = SmallVec::new();
-        let mut state = self.cell.state.lock();
-        let CellState { entries, work, .. } = &mut *state;
+    pub(crate) fn force_targets(&self, futures_of: FuturesOf) -> ForceTargets {
+        let mut targets = ForceTargets::default();
+        let mut with_process: SmallVec<[ScopeIndex; 4]> = SmallVec::new();
+        let mut state = self.group.state.lock();
+        let GroupState { entries, work, .. } = &mut *state;
         for (_, entry) in work.iter() {
             if let Force::Process(process) = &entry.force
-                && entries.is_below(entry.seat, self.seat)
+                && entries.is_below(entry.index, self.index)
             {
-                forcible.processes.push(process.clone());
-                with_process.push(entry.seat);
+                targets.processes.push(process.clone());
+                with_process.push(entry.index);
             }
         }
         for (_, entry) in work.iter_mut() {
-            if !entries.is_below(entry.seat, self.seat)
+            if !entries.is_below(entry.index, self.index)
                 || futures_of == FuturesOf::ScopesWithoutProcess
-                    && with_process.contains(&entry.seat)
+                    && with_process.contains(&entry.index)
             {
                 continue;
             }
             match &entry.force {
-                Force::Abort(future) => forcible.futures.push(future.clone()),
+                Force::Abort(future) => targets.futures.push(future.clone()),
                 Force::AbortSoon => entry.forced = true,
                 _ => {}
             }
         }
-        forcible
+        targets
     }
 }

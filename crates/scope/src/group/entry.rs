@@ -1,8 +1,9 @@
-//! The entries of a cell: description, barrier and stops of each of its scopes.
+//! The entries of a group: description, barrier and stops of each of its scopes.
 //!
-//! An entry stays until its cell is dropped, even after the scope has ended. It is smaller than a call in a turn's
+//! An entry stays until its group is dropped, even after the scope has ended. It is smaller than a call in a turn's
 //! draft. Invariants:
-//! 1. Work counts in its entry and in all entries above it in the cell: an entry counts all work below it in the cell.
+//! 1. Work counts in its entry and in all entries above it in the group: an entry counts all work below it in the
+//!    group.
 //! 2. A stop, like a cause, is kept only in the topmost entry that it covers. Entries below look it up there.
 
 use std::sync::Arc;
@@ -11,8 +12,8 @@ use allstop_core::Cause;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::{Placement, Seat, StopInProgress, Unit};
-use crate::gate::{Gate, NotStarted};
+use super::{Placement, ScopeIndex, StopInProgress, ReceiptScope};
+use crate::barrier::{StopBarrier, NotStarted};
 use crate::sync::{AbortHandle, CancellationToken, CommitDecision};
 use crate::work::WorkSpec;
 
@@ -37,11 +38,11 @@ pub(super) enum Engine {
 }
 
 pub(super) struct Entry {
-    above: Option<Seat>,
+    above: Option<ScopeIndex>,
     pub(super) label: Arc<str>,
-    pub(super) gate: Gate,
+    pub(super) barrier: StopBarrier,
     /// Set if the whole scope is one item of a receipt: a tool call with all its work.
-    pub(super) unit: Option<Arc<Unit>>,
+    pub(super) unit: Option<Arc<ReceiptScope>>,
     /// Commit versus stop, for the scope of a turn.
     pub(super) decision: Option<Arc<CommitDecision>>,
     /// Deadline of this scope alone.
@@ -49,7 +50,8 @@ pub(super) struct Entry {
     pub(super) deadline_timer: Option<AbortHandle>,
     /// An engine that must acknowledge a stop, at a named checkpoint.
     pub(super) engine: Engine,
-    /// The stops that cover the cell from here and still count. Rarely more than a wide stop and the account of a part.
+    /// The stops that cover the group from here and still count. Rarely more than a wide stop and the account of a
+    /// part.
     pub(super) stops: SmallVec<[Arc<StopInProgress>; 2]>,
     /// True once a stop that is no longer kept has been announced.
     pub(super) was_stopped: bool,
@@ -60,11 +62,11 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    pub(super) fn new(label: Arc<str>, unit: Option<Arc<Unit>>, spec: NodeSpec) -> Self {
+    pub(super) fn new(label: Arc<str>, unit: Option<Arc<ReceiptScope>>, spec: NodeSpec) -> Self {
         Self {
             above: None,
             label,
-            gate: Gate::default(),
+            barrier: StopBarrier::default(),
             unit,
             decision: spec.decision,
             deadline: spec.deadline,
@@ -77,7 +79,7 @@ impl Entry {
         }
     }
 
-    /// True once a stop that covers the cell from here has been announced.
+    /// True once a stop that covers the group from here has been announced.
     fn is_stopped(&self) -> bool {
         self.was_stopped || self.stops.iter().any(|stop| stop.is_announced())
     }
@@ -95,12 +97,12 @@ impl Entry {
 
     /// Closes the barrier for good. Returns the timer, which is no longer needed.
     pub(super) fn close(&mut self) -> Option<AbortHandle> {
-        self.gate.close();
+        self.barrier.close();
         self.deadline_timer.take()
     }
 }
 
-/// All entries of a cell: the entry of the scope that the cell was created for, and the entries that share the cell.
+/// All entries of a group: the entry of the scope that the group was created for, and the entries that share the group.
 pub(super) struct Entries {
     first: Entry,
     others: Vec<Entry>,
@@ -115,111 +117,111 @@ impl Entries {
     }
 
     /// Adds an entry below another one.
-    pub(super) fn add(&mut self, above: Seat, entry: Entry) -> Seat {
+    pub(super) fn add(&mut self, above: ScopeIndex, entry: Entry) -> ScopeIndex {
         self.others.push(Entry {
             above: Some(above),
             ..entry
         });
-        let seat = u32::try_from(self.others.len());
-        Seat(seat.expect("memory is full long before"))
+        let index = u32::try_from(self.others.len());
+        ScopeIndex(index.expect("memory is full long before"))
     }
 
-    pub(super) fn get(&self, Seat(seat): Seat) -> &Entry {
-        let other = seat.checked_sub(1).map(|at| self.others.get(at as usize));
+    pub(super) fn get(&self, ScopeIndex(index): ScopeIndex) -> &Entry {
+        let other = index.checked_sub(1).map(|at| self.others.get(at as usize));
         other.map_or(&self.first, |entry| entry.expect(STAYS))
     }
 
-    pub(super) fn get_mut(&mut self, Seat(seat): Seat) -> &mut Entry {
-        match seat.checked_sub(1) {
+    pub(super) fn get_mut(&mut self, ScopeIndex(index): ScopeIndex) -> &mut Entry {
+        match index.checked_sub(1) {
             None => &mut self.first,
             Some(at) => self.others.get_mut(at as usize).expect(STAYS),
         }
     }
 
-    /// This entry, and the entries above it in the cell.
-    pub(super) fn upwards(&self, from: Seat) -> impl Iterator<Item = &Entry> {
+    /// This entry, and the entries above it in the group.
+    pub(super) fn upwards(&self, from: ScopeIndex) -> impl Iterator<Item = &Entry> {
         std::iter::successors(Some(self.get(from)), |entry| {
-            entry.above.map(|seat| self.get(seat))
+            entry.above.map(|index| self.get(index))
         })
     }
 
-    pub(super) fn is_below(&self, seat: Seat, top: Seat) -> bool {
-        let mut next = Some(seat);
+    pub(super) fn is_below(&self, index: ScopeIndex, top: ScopeIndex) -> bool {
+        let mut next = Some(index);
         // An entry is created after the entry above it.
-        while let Some(seat) = next.filter(|seat| seat.0 > top.0) {
-            next = self.get(seat).above;
+        while let Some(index) = next.filter(|index| index.0 > top.0) {
+            next = self.get(index).above;
         }
         next == Some(top)
     }
 
-    /// The seats of an entry and of the entries below it in the cell.
-    pub(super) fn below(&self, top: Seat) -> impl Iterator<Item = Seat> + use<'_> {
+    /// The indices of an entry and of the entries below it in the group.
+    pub(super) fn below(&self, top: ScopeIndex) -> impl Iterator<Item = ScopeIndex> + use<'_> {
         let all = top.0..=self.others.len() as u32;
-        all.map(Seat).filter(move |seat| self.is_below(*seat, top))
+        all.map(ScopeIndex).filter(move |index| self.is_below(*index, top))
     }
 
     /// Cause of the first stop of a scope. Later stops do not change it.
-    pub(super) fn cause(&self, seat: Seat) -> Option<&Cause> {
-        self.upwards(seat).find_map(|entry| entry.gate.cause())
+    pub(super) fn cause(&self, index: ScopeIndex) -> Option<&Cause> {
+        self.upwards(index).find_map(|entry| entry.barrier.cause())
     }
 
     /// Checks whether work could be registered here now.
-    pub(super) fn check(&self, seat: Seat) -> Result<(), NotStarted> {
-        match self.cause(seat) {
+    pub(super) fn check(&self, index: ScopeIndex) -> Result<(), NotStarted> {
+        match self.cause(index) {
             Some(cause) => Err(NotStarted::Stopped(cause.clone())),
-            None => self.get(seat).gate.check(),
+            None => self.get(index).barrier.check(),
         }
     }
 
     /// True once a stop that covers this scope has been announced.
-    pub(super) fn is_stopped(&self, seat: Seat) -> bool {
-        self.upwards(seat).any(Entry::is_stopped)
+    pub(super) fn is_stopped(&self, index: ScopeIndex) -> bool {
+        self.upwards(index).any(Entry::is_stopped)
     }
 
     /// True if a stop covers this scope, announced or not, finished or not.
-    pub(super) fn is_covered(&self, seat: Seat) -> bool {
-        self.upwards(seat).any(|entry| !entry.stops.is_empty())
+    pub(super) fn is_covered(&self, index: ScopeIndex) -> bool {
+        self.upwards(index).any(|entry| !entry.stops.is_empty())
     }
 
     /// True while an account may still list ended work of this scope: its own stop is running, or a stop covers more
     /// than this scope.
-    pub(super) fn is_asked_for(&self, seat: Seat) -> bool {
-        let mut above = self.upwards(seat).skip(1);
-        let own = &self.get(seat).stops;
+    pub(super) fn is_asked_for(&self, index: ScopeIndex) -> bool {
+        let mut above = self.upwards(index).skip(1);
+        let own = &self.get(index).stops;
         own.is_empty()
             || own.iter().any(|stop| !stop.is_done())
             || above.any(|entry| !entry.stops.is_empty())
     }
 
-    pub(super) fn live(&self, seat: Seat) -> usize {
-        self.get(seat).gate.live()
+    pub(super) fn live(&self, index: ScopeIndex) -> usize {
+        self.get(index).barrier.live()
     }
 
-    /// The item of a receipt that contains work of this scope. `None` if no entry from here upwards in the cell is an
+    /// The item of a receipt that contains work of this scope. `None` if no entry from here upwards in the group is an
     /// item.
-    pub(super) fn unit(&self, seat: Seat) -> Option<&Arc<Unit>> {
-        self.upwards(seat).find_map(|entry| entry.unit.as_ref())
+    pub(super) fn unit(&self, index: ScopeIndex) -> Option<&Arc<ReceiptScope>> {
+        self.upwards(index).find_map(|entry| entry.unit.as_ref())
     }
 
     /// Checks the barrier and counts one piece of work, in one step.
-    pub(super) fn register(&mut self, seat: Seat) -> Result<(), NotStarted> {
-        self.check(seat)?;
-        self.get_mut(seat).gate.begin();
-        self.for_each_upwards(seat, |entry| entry.gate.count());
+    pub(super) fn register(&mut self, index: ScopeIndex) -> Result<(), NotStarted> {
+        self.check(index)?;
+        self.get_mut(index).barrier.begin();
+        self.for_each_upwards(index, |entry| entry.barrier.count());
         Ok(())
     }
 
     /// Ends the count of one piece of work, or of an engine.
-    pub(super) fn finish(&mut self, seat: Seat) {
-        self.for_each_upwards(seat, |entry| entry.gate.finish());
+    pub(super) fn finish(&mut self, index: ScopeIndex) {
+        self.for_each_upwards(index, |entry| entry.barrier.finish());
     }
 
     /// Counts down the running stops of each entry in which the last work has now ended.
-    pub(super) fn ended_one(&self, seat: Seat) {
-        let emptied = self.upwards(seat).filter(|entry| entry.gate.live() == 0);
+    pub(super) fn ended_one(&self, index: ScopeIndex) {
+        let emptied = self.upwards(index).filter(|entry| entry.barrier.live() == 0);
         let stops = emptied.flat_map(|entry| &entry.stops);
         for stop in stops.filter(|stop| !stop.is_done()) {
-            stop.count().one_less();
+            stop.count().decrement();
         }
     }
 
@@ -231,14 +233,14 @@ impl Entries {
         }
     }
 
-    fn for_each_upwards(&mut self, from: Seat, mut act: impl FnMut(&mut Entry)) {
+    fn for_each_upwards(&mut self, from: ScopeIndex, mut act: impl FnMut(&mut Entry)) {
         let mut next = Some(from);
-        while let Some(seat) = next {
-            let entry = self.get_mut(seat);
+        while let Some(index) = next {
+            let entry = self.get_mut(index);
             act(entry);
             next = entry.above;
         }
     }
 }
 
-const STAYS: &str = "an entry stays as long as its cell";
+const STAYS: &str = "an entry stays as long as its group";

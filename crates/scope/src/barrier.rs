@@ -1,8 +1,8 @@
 //! The stop barrier of one scope: registering work and checking for a stop are one step.
 //!
-//! The gate is pure and synchronous: the caller holds the mutex of the scope's cell. Invariants:
-//! 1. After [`Gate::accept_stop`] or [`Gate::close`], nothing begins here: a gate never opens again.
-//! 2. Exactly one [`Gate::finish`] follows each [`Gate::count`].
+//! The barrier is pure and synchronous: the caller holds the mutex of the scope's group. Invariants:
+//! 1. After [`StopBarrier::accept_stop`] or [`StopBarrier::close`], nothing begins here: a barrier never opens again.
+//! 2. Exactly one [`StopBarrier::finish`] follows each [`StopBarrier::count`].
 //! 3. The first cause wins: a later stop does not change it.
 
 use allstop_core::Cause;
@@ -30,7 +30,7 @@ impl NotStarted {
 
 /// The barrier's state.
 #[derive(Debug, Default)]
-pub(crate) struct Gate {
+pub(crate) struct StopBarrier {
     cause: Option<Cause>,
     closed: bool,
     live: usize,
@@ -38,8 +38,8 @@ pub(crate) struct Gate {
     begun: bool,
 }
 
-impl Gate {
-    /// Records that work begins here. Call [`Gate::check`] first.
+impl StopBarrier {
+    /// Records that work begins here. Call [`StopBarrier::check`] first.
     pub(crate) fn begin(&mut self) {
         self.begun = true;
     }
@@ -58,7 +58,7 @@ impl Gate {
         }
     }
 
-    /// True if the gate is open and no work has passed it yet.
+    /// True if the barrier is open and no work has passed it yet.
     pub(crate) fn waits(&self) -> bool {
         self.check().is_ok() && !self.begun
     }
@@ -97,25 +97,25 @@ mod tests {
 
     #[test]
     fn nothing_begins_behind_a_stop_and_the_first_cause_wins() {
-        let mut gate = Gate::default();
-        assert!(gate.waits());
-        gate.begin();
-        gate.count();
-        gate.accept_stop(&Cause::new(CauseKind::User));
-        gate.accept_stop(&Cause::new(CauseKind::Deadline));
+        let mut barrier = StopBarrier::default();
+        assert!(barrier.waits());
+        barrier.begin();
+        barrier.count();
+        barrier.accept_stop(&Cause::new(CauseKind::User));
+        barrier.accept_stop(&Cause::new(CauseKind::Deadline));
         assert_eq!(
-            gate.check(),
+            barrier.check(),
             Err(NotStarted::Stopped(Cause::new(CauseKind::User)))
         );
-        assert_eq!(gate.live(), 1);
-        gate.finish();
-        assert_eq!(gate.live(), 0);
+        assert_eq!(barrier.live(), 1);
+        barrier.finish();
+        assert_eq!(barrier.live(), 0);
     }
 
     #[test]
     fn a_closed_gate_refuses_without_a_cause() {
-        let mut gate = Gate::default();
-        gate.close();
-        assert_eq!(gate.check(), Err(NotStarted::Closed));
+        let mut barrier = StopBarrier::default();
+        barrier.close();
+        assert_eq!(barrier.check(), Err(NotStarted::Closed));
     }
 }

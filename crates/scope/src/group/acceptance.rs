@@ -7,7 +7,7 @@ use allstop_core::Cause;
 use smallvec::SmallVec;
 
 use super::entry::Engine;
-use super::{CellState, EndedWork, Node, Seat, StopInProgress};
+use super::{GroupState, EndedWork, Node, ScopeIndex, StopInProgress};
 use crate::sync::{CancellationToken, ProcessHandle};
 use crate::work::Force;
 
@@ -17,9 +17,9 @@ pub(crate) enum Role {
     /// The stop was requested for this scope. Joining and ending early are decided here.
     Target,
     /// Like [`Role::Target`], but the barrier was already closed and work still runs there.
-    ShutTarget,
+    ClosedTarget,
     /// One of several targets. The caller decides about joining and ending early, but an earlier commit counts.
-    Together,
+    JointTarget,
     /// A scope below the target, or the scope of a part that a wider stop already covers.
     Below,
 }
@@ -35,12 +35,12 @@ pub(crate) enum Accepted {
     /// A stop that covers the scope is running. Join it.
     Join(Arc<StopInProgress>),
     /// The barrier was closed before, and no stop is running. The scope may have ended.
-    Shut,
+    Closed,
 }
 
 /// Nodes, tokens and work that a stop's walk has found and not handled yet. Drop this outside of every lock.
 #[derive(Default)]
-pub(crate) struct Reached {
+pub(crate) struct StopWorklist {
     /// Scopes whose barrier is still open.
     pub(crate) below: Vec<Node>,
     pub(crate) tokens: Vec<CancellationToken>,
@@ -50,36 +50,36 @@ pub(crate) struct Reached {
 }
 
 impl Node {
-    /// Closes the barrier of this scope and of the scopes below it in its cell for a stop. In the same step, counts the
-    /// work to wait for, and lists the work to ask and the cells below.
+    /// Closes the barrier of this scope and of the scopes below it in its group for a stop. In the same step, counts
+    /// the work to wait for, and lists the work to ask and the groups below.
     pub(crate) fn accept(
         &self,
         stop: &Arc<StopInProgress>,
         cause: &Cause,
         role: Role,
-        reached: &mut Reached,
+        worklist: &mut StopWorklist,
     ) -> Accepted {
-        let mut state = self.cell.state.lock();
-        let CellState {
+        let mut state = self.group.state.lock();
+        let GroupState {
             entries,
             work,
             ended,
             asked,
             ..
         } = &mut *state;
-        let own = entries.get(self.seat);
+        let own = entries.get(self.index);
         if own.stops.iter().any(|own| Arc::ptr_eq(own, stop)) {
             return Accepted::CoveredBefore;
         }
-        if matches!(role, Role::Target | Role::ShutTarget) {
+        if matches!(role, Role::Target | Role::ClosedTarget) {
             // Ignores the account of a part, which climbs no ladder.
-            let mut covering = entries.upwards(self.seat).flat_map(|entry| &entry.stops);
+            let mut covering = entries.upwards(self.index).flat_map(|entry| &entry.stops);
             if let Some(running) = covering.find(|stop| !stop.is_done() && !stop.is_part()) {
                 return Accepted::Join(Arc::clone(running));
             }
         }
-        if role == Role::Target && entries.check(self.seat).is_err() {
-            return Accepted::Shut;
+        if role == Role::Target && entries.check(self.index).is_err() {
+            return Accepted::Closed;
         }
         if let Some(decision) = &own.decision
             && !decision.stop(cause.clone())
@@ -88,57 +88,57 @@ impl Node {
         {
             return Accepted::Committed;
         }
-        for seat in entries.below(self.seat) {
-            let entry = entries.get(seat);
-            if seat != self.seat
+        for index in entries.below(self.index) {
+            let entry = entries.get(index);
+            if index != self.index
                 && let Some(decision) = &entry.decision
             {
                 decision.stop(cause.clone());
             }
-            if entry.gate.waits()
-                && entries.cause(seat).is_none()
+            if entry.barrier.waits()
+                && entries.cause(index).is_none()
                 && let Some(unit) = &entry.unit
                 && unit.is_call()
             {
-                ended.push(EndedWork::not_begun(unit, seat));
+                ended.push(EndedWork::not_begun(unit, index));
             }
-            reached.tokens.extend(entry.token.clone());
+            worklist.tokens.extend(entry.token.clone());
         }
-        if entries.cause(self.seat).is_none() {
-            entries.get_mut(self.seat).gate.accept_stop(cause);
+        if entries.cause(self.index).is_none() {
+            entries.get_mut(self.index).barrier.accept_stop(cause);
         }
-        let live = entries.live(self.seat);
+        let live = entries.live(self.index);
         stop.count().more(usize::from(live > 0));
         // Drops work that ended under a stop of only its scope, after that stop is answered.
-        ended.retain(|ended| entries.is_asked_for(ended.seat));
+        ended.retain(|ended| entries.is_asked_for(ended.index));
         if ended.is_empty() {
             // Most scopes have one piece of work, or many. A growing vector would allocate room for four.
             ended.reserve_exact(live);
         }
         if *asked > 0 {
             for (_, entry) in work.iter() {
-                if !entries.is_below(entry.seat, self.seat) {
+                if !entries.is_below(entry.index, self.index) {
                     continue;
                 }
                 match &entry.force {
-                    Force::Process(process) => reached.processes.push(process.clone()),
-                    Force::Remote(ask) => reached.remotes.push(Arc::clone(ask)),
+                    Force::Process(process) => worklist.processes.push(process.clone()),
+                    Force::Remote(ask) => worklist.remotes.push(Arc::clone(ask)),
                     _ => {}
                 }
             }
         }
-        let own = entries.get_mut(self.seat);
+        let own = entries.get_mut(self.index);
         own.keep_stop(Arc::clone(stop), |stop| stop.is_of(self));
-        reached.below.extend(state.children(self.seat));
+        worklist.below.extend(state.children(self.index));
         // Only a hint: the entry of a scope records whether a stop covers the scope and has been announced.
-        self.cell.signal.set();
+        self.group.signal.set();
         Accepted::Covered
     }
 
     /// The running stops that cover this scope, without accounts of parts, which climb no ladder.
     pub(crate) fn running_stops(&self) -> Vec<Arc<StopInProgress>> {
-        let state = self.cell.state.lock();
-        let covering = state.entries.upwards(self.seat);
+        let state = self.group.state.lock();
+        let covering = state.entries.upwards(self.index);
         let covering = covering.flat_map(|entry| &entry.stops);
         let running = covering.filter(|stop| !stop.is_done() && !stop.is_part());
         running.cloned().collect()
@@ -147,11 +147,11 @@ impl Node {
     /// The stop that covers this scope: its own stop if there is one, otherwise the nearest running stop, otherwise the
     /// nearest ended stop.
     pub(crate) fn covering_stop(&self) -> Option<Arc<StopInProgress>> {
-        let state = self.cell.state.lock();
+        let state = self.group.state.lock();
         let covering = || {
             state
                 .entries
-                .upwards(self.seat)
+                .upwards(self.index)
                 .flat_map(|entry| &entry.stops)
         };
         let own = covering().find(|stop| stop.is_of(self));
@@ -162,23 +162,23 @@ impl Node {
     /// True once a stop that covers this scope has been announced. By then, every scope that the stop covers has its
     /// cause.
     pub(crate) fn is_stopped(&self) -> bool {
-        let signal = &self.cell.signal;
-        signal.is_given_to_all()
-            || signal.is_given() && self.cell.state.lock().entries.is_stopped(self.seat)
+        let signal = &self.group.signal;
+        signal.is_set_for_all()
+            || signal.is_set() && self.group.state.lock().entries.is_stopped(self.index)
     }
 
     /// Resolves when a stop covers this scope.
     pub(crate) async fn stopped(&self) {
-        self.cell.signal.given_to(|| self.is_stopped()).await;
+        self.group.signal.wait_for(|| self.is_stopped()).await;
     }
 
-    /// Wakes all waiters of this cell after a stop of this scope has been announced. Waiters that the stop does not
+    /// Wakes all waiters of this group after a stop of this scope has been announced. Waiters that the stop does not
     /// cover keep waiting.
     pub(crate) fn wake(&self) {
-        if self.seat == Seat::FIRST {
-            self.cell.signal.give_to_all();
+        if self.index == ScopeIndex::FIRST {
+            self.group.signal.set_for_all();
         } else {
-            self.cell.signal.wake();
+            self.group.signal.wake();
         }
     }
 
@@ -186,27 +186,27 @@ impl Node {
     /// until then.
     pub(crate) fn attach_engine(&self) {
         let seq = self.env().next_seq();
-        let entries = &mut self.cell.state.lock().entries;
-        if entries.get(self.seat).engine == Engine::None && entries.register(self.seat).is_ok() {
-            entries.get_mut(self.seat).engine = Engine::Attached(seq);
+        let entries = &mut self.group.state.lock().entries;
+        if entries.get(self.index).engine == Engine::None && entries.register(self.index).is_ok() {
+            entries.get_mut(self.index).engine = Engine::Attached(seq);
         }
     }
 
     /// Records that the engine observed the stop, or has ended.
     pub(crate) fn engine_done(&self) {
-        let mut state = self.cell.state.lock();
+        let mut state = self.group.state.lock();
         let entries = &mut state.entries;
-        let entry = entries.get_mut(self.seat);
+        let entry = entries.get_mut(self.index);
         if !matches!(entry.engine, Engine::Attached(_)) {
             return;
         }
         entry.engine = Engine::Done;
         let waiting = std::mem::take(&mut entry.late_stops);
-        entries.finish(self.seat);
-        entries.ended_one(self.seat);
+        entries.finish(self.index);
+        entries.ended_one(self.index);
         drop(state);
         for stop in waiting {
-            stop.count().one_less();
+            stop.count().decrement();
         }
     }
 
@@ -214,16 +214,16 @@ impl Node {
     pub(crate) fn watch_engines(&self, stop: &Arc<StopInProgress>) {
         let mut nodes = vec![self.clone()];
         while let Some(node) = nodes.pop() {
-            let mut state = node.cell.state.lock();
-            let seats: SmallVec<[Seat; 4]> = state.entries.below(node.seat).collect();
-            for seat in seats {
-                let entry = state.entries.get_mut(seat);
+            let mut state = node.group.state.lock();
+            let indices: SmallVec<[ScopeIndex; 4]> = state.entries.below(node.index).collect();
+            for index in indices {
+                let entry = state.entries.get_mut(index);
                 if matches!(entry.engine, Engine::Attached(_)) {
                     stop.count().more(1);
                     entry.late_stops.push(Arc::clone(stop));
                 }
             }
-            let children: Vec<_> = state.children(node.seat).collect();
+            let children: Vec<_> = state.children(node.index).collect();
             drop(state);
             nodes.extend(children);
         }

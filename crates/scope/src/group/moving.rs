@@ -1,0 +1,54 @@
+//! The move of a group from one parent to another.
+//!
+//! A moving group is always below one of the two parents, and briefly below both, so a stop of either parent finds it.
+//! The group does not escape a stop that covers its old parent. The group stays registered, so its work is still
+//! counted.
+
+use std::sync::Arc;
+
+use super::{ParentLink, Node, TreePosition};
+use crate::barrier::NotStarted;
+
+impl Node {
+    /// Moves this scope, with all scopes below it, below another scope. From now on, stops of the new parent cover this
+    /// scope, and stops of the former parent do not.
+    ///
+    /// # Errors
+    /// If a stop covers either parent, or the new parent is closed. The scope then stays below its former parent. A
+    /// stop of the new parent during the attempt may still cover it.
+    pub(crate) fn move_below(&self, to: &Node) -> Result<(), NotStarted> {
+        let TreePosition::Movable(position) = &self.group.position else {
+            debug_assert!(false, "this scope was not made to move");
+            return Err(NotStarted::Closed);
+        };
+        let mut position = position.lock();
+        // The group is added to the new parent before it is removed from the former parent. The next stop that closes
+        // the barrier of the new parent finds it.
+        let moved = {
+            let mut there = to.group.state.lock();
+            there.entries.check(to.index)?;
+            let child = (to.index, Arc::downgrade(&self.group));
+            let key = there.children.insert(child);
+            ParentLink::of(to.clone(), key, &there)
+        };
+        let gone = {
+            let mut here = position.parent.group.state.lock();
+            match here.entries.cause(position.parent.index) {
+                Some(cause) => Err(NotStarted::Stopped(cause.clone())),
+                None => Ok(here.children.remove(position.key)),
+            }
+        };
+        match gone {
+            Ok(former) => {
+                let former = (former, std::mem::replace(&mut *position, moved));
+                drop(position);
+                drop(former);
+                Ok(())
+            }
+            Err(refused) => {
+                moved.leave();
+                Err(refused)
+            }
+        }
+    }
+}
