@@ -145,7 +145,7 @@ pub(super) async fn node(
         .to_string_lossy()
         .into_owned();
     let on_renewal = move |left| {
-        if let Err(error) = keepers.put_off_deadline(left) {
+        if let Err(error) = keepers.postpone_deadline(left) {
             tracing::warn!(%error, "the processes of tasks may outlive the lease of a paused worker");
         }
     };

@@ -22,7 +22,7 @@ use crate::status::TreeMember;
 use crate::status_channel::StatusSender;
 
 use super::group_driver::GroupDriver;
-use super::look::{begin, look};
+use super::procfs_reader::{read_on_thread, start_on_thread};
 use super::procfs::stat;
 use super::readiness::{WatchedDescriptor, watch};
 use super::sweep::TreeSweep;
@@ -48,7 +48,7 @@ impl TreeContainment for GroupContainment {
     fn ask(&self) {
         let sweep = Arc::clone(&self.sweep);
         let ask = move || signal_each(&sweep.members(), Signal::TERM);
-        if begin(ask.clone()).is_none() {
+        if start_on_thread(ask.clone()).is_none() {
             // The system provides no thread. A blocking ask is better than none.
             ask();
         }
@@ -62,7 +62,7 @@ impl TreeContainment for GroupContainment {
 
     fn members(&self) -> BoxFuture<'static, Vec<TreeMember>> {
         let sweep = Arc::clone(&self.sweep);
-        look(move || as_members(&sweep.members()))
+        read_on_thread(move || as_members(&sweep.members()))
             .map(Option::unwrap_or_default)
             .boxed()
     }

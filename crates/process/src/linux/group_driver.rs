@@ -23,7 +23,7 @@ use crate::status::ExitInfo;
 use crate::status_channel::StatusSender;
 
 use super::group::GroupContainment;
-use super::look::look;
+use super::procfs_reader::read_on_thread;
 use super::procfs::ProcessStat;
 use super::readiness::{WatchedDescriptor, watch};
 use super::sweep::{EmptinessProof, SweepResult};
@@ -121,7 +121,7 @@ impl GroupDriver {
                 };
                 self.containment.known.set_stats(&found.members);
                 if self.exited {
-                    self.look(&found);
+                    self.apply_sweep(&found);
                 } else {
                     self.look_at = self.force_pause.map(|pause| Instant::now() + pause);
                 }
@@ -135,7 +135,7 @@ impl GroupDriver {
             Arc::clone(&self.containment.sweep),
             self.force_pause.is_some(),
         );
-        let sweeping = look(move || {
+        let sweeping = read_on_thread(move || {
             let found = sweep.find();
             if is_forced {
                 sweep.kill(&found.members);
@@ -145,7 +145,7 @@ impl GroupDriver {
         self.looking = Some(sweeping.boxed());
     }
 
-    fn look(&mut self, found: &SweepResult) {
+    fn apply_sweep(&mut self, found: &SweepResult) {
         let members = &found.members;
         if members.is_empty() || self.force_pause.is_none() {
             self.reap();

@@ -27,7 +27,7 @@ use crate::status::{ExitInfo, SearchReason};
 use crate::status_channel::StatusSender;
 
 use super::keeper::protocol::{KeeperAction, KeeperReport, PATH_BYTES_MAX};
-use super::keeper_socket::{KeptCall, hear};
+use super::keeper_socket::{KeptCall, receive_report};
 use super::keepers::{KeeperProcess, Keepers};
 use super::readiness::WatchedDescriptor;
 use super::tree::KnownMembers;
@@ -75,7 +75,7 @@ impl KeeperClient {
     pub(super) async fn drive(mut self) {
         loop {
             let event = tokio::select! {
-                report = hear(self.socket.as_ref()) => report.map_or(KeeperEvent::KeeperEnded, KeeperEvent::Reported),
+                report = receive_report(self.socket.as_ref()) => report.map_or(KeeperEvent::KeeperEnded, KeeperEvent::Reported),
                 Some(request) = self.detach_rx.recv(), if self.detaching.is_none() => KeeperEvent::Detach(request),
             };
             match self.handle(event) {
@@ -99,7 +99,7 @@ impl KeeperClient {
             KeeperEvent::KeeperEnded => return NextStep::KeeperLost,
             KeeperEvent::Detach(request) => match absolute(&request.output_file) {
                 Ok(path) => {
-                    self.call.say(KeeperAction::Detach(path));
+                    self.call.send_command(KeeperAction::Detach(path));
                     self.detaching = Some(request);
                 }
                 Err(source) => refuse_detach(request, source),

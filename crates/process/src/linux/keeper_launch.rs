@@ -22,12 +22,12 @@ use crate::spec::{MARKER_VARIABLE, ProcessSpec};
 use crate::status::TreeMember;
 use crate::status_channel::StatusSender;
 
-use super::keeper::order::LaunchOrder;
+use super::keeper::start_command::StartCommand;
 use super::keeper::protocol::KeeperAction;
 use super::keeper_client::{DetachRequest, KeeperClient};
 use super::keeper_socket::KeptCall;
 use super::keepers::Keepers;
-use super::look::look;
+use super::procfs_reader::read_on_thread;
 use super::readiness::watch;
 use super::tree::{KnownMembers, as_members, descendants};
 
@@ -40,10 +40,10 @@ struct KeeperContainment {
 }
 
 impl KeeperContainment {
-    fn say(&self, action: KeeperAction) {
+    fn send_command(&self, action: KeeperAction) {
         // The keeper may have been stopped (SIGSTOP). If it has ended, the driver notices.
         let _running = pidfd_send_signal(&self.pidfd, Signal::CONT);
-        self.call.say(action);
+        self.call.send_command(action);
     }
 }
 
@@ -57,16 +57,16 @@ impl TreeContainment for KeeperContainment {
     }
 
     fn ask(&self) {
-        self.say(KeeperAction::Ask);
+        self.send_command(KeeperAction::Ask);
     }
 
     fn force(&self) {
-        self.say(KeeperAction::Force);
+        self.send_command(KeeperAction::Force);
     }
 
     fn members(&self) -> BoxFuture<'static, Vec<TreeMember>> {
         let keeper = self.keeper.pid;
-        look(move || as_members(&descendants(keeper)))
+        read_on_thread(move || as_members(&descendants(keeper)))
             .map(Option::unwrap_or_default)
             .boxed()
     }
@@ -98,7 +98,7 @@ impl TreeLauncher for Keepers {
         status: StatusSender,
     ) -> Result<ContainedTree, LaunchError> {
         let (output, writer) = output_pipe()?;
-        let order = order_of(spec)
+        let order = start_command_of(spec)
             .to_file()
             .map_err(|source| match source.kind() {
                 io::ErrorKind::InvalidInput => LaunchError::Program {
@@ -139,7 +139,7 @@ impl TreeLauncher for Keepers {
         };
         client.socket = Some(socket.map_err(LaunchError::setup("socket to the keeper"))?);
         let deadline = client.keepers.deadline();
-        match client.call.send_order(&order, &writer, deadline) {
+        match client.call.send_start(&order, &writer, deadline) {
             // If the keeper has ended, the driver notices.
             Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => {}
             Err(errno) => return Err(LaunchError::setup("order to the keeper")(errno.into())),
@@ -154,7 +154,7 @@ impl TreeLauncher for Keepers {
 
 /// The command with its whole environment: the current environment of this process, with the changes of the
 /// specification.
-fn order_of(spec: &ProcessSpec) -> LaunchOrder {
+fn start_command_of(spec: &ProcessSpec) -> StartCommand {
     let is_set_or_hidden = |name: &OsString| {
         spec.env_hidden.contains(name)
             || name == MARKER_VARIABLE
@@ -166,7 +166,7 @@ fn order_of(spec: &ProcessSpec) -> LaunchOrder {
     )]
     let inherited = std::env::vars_os().filter(|(name, _)| !is_set_or_hidden(name));
     let marker = (MARKER_VARIABLE.into(), (&*spec.marker).into());
-    LaunchOrder {
+    StartCommand {
         cwd: spec.cwd.clone().into_os_string(),
         program: spec.program.clone(),
         args: spec.args.clone(),

@@ -13,7 +13,7 @@ use crate::launch_error::LaunchError;
 
 use super::adopted::{InheritedChildren, kill_adopted};
 use super::keeper_client::KeeperClient;
-use super::look::look;
+use super::procfs_reader::read_on_thread;
 use super::readiness::watch;
 use super::sweep::{EMPTY_SWEEPS, EmptinessProof, TreeSweep};
 use super::tree::signal_each;
@@ -54,7 +54,7 @@ impl KeeperClient {
         let mut empty_looks = 0;
         while empty_looks < EMPTY_SWEEPS {
             let inherited = inherited.clone();
-            let killed = look(move || kill_adopted(keeper, &inherited)).await;
+            let killed = read_on_thread(move || kill_adopted(keeper, &inherited)).await;
             let Some(adopted) = killed.flatten() else {
                 sleep(LOOK_REPEAT).await;
                 continue;
@@ -79,7 +79,7 @@ impl KeeperClient {
         let mut emptiness = EmptinessProof::default();
         loop {
             let sweeping = Arc::clone(&sweep);
-            let found = look(move || {
+            let found = read_on_thread(move || {
                 let found = sweeping.find();
                 signal_each(&found.members, Signal::KILL);
                 found

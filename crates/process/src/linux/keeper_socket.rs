@@ -14,12 +14,12 @@ use rustix::net::{
 };
 use tokio::io::Interest;
 
-use super::keeper::call::FILES_OF_ORDER_MAX;
+use super::keeper::call::START_FILES_MAX;
 use super::keeper::protocol::{KeeperAction, KeeperCommand, KeeperReport, PACKET_BYTES_MAX};
 use super::owner_deadline::OwnerDeadline;
 use super::readiness::WatchedDescriptor;
 
-/// Longest wait of an order for room in the keeper's socket, which an idle keeper empties at once.
+/// Longest wait of a start command for room in the keeper's socket, which an idle keeper empties at once.
 const ORDER_WAIT: Duration = Duration::from_millis(100);
 
 /// A call on the socket of its keeper.
@@ -46,7 +46,7 @@ impl KeptCall {
     }
 
     /// Sends a command for the call.
-    pub(super) fn say(&self, action: KeeperAction) {
+    pub(super) fn send_command(&self, action: KeeperAction) {
         if matches!(action, KeeperAction::Ask | KeeperAction::Force) {
             self.stopped.store(true, Ordering::Release);
         }
@@ -63,13 +63,13 @@ impl KeptCall {
     }
 
     /// Sends the command to start, the pipe of its output, and the deadline of its tree if it has one.
-    pub(super) fn send_order(
+    pub(super) fn send_start(
         &self,
-        order: &OwnedFd,
+        command: &OwnedFd,
         output: &PipeWriter,
         deadline: Option<&OwnerDeadline>,
     ) -> rustix::io::Result<()> {
-        let mut files = vec![output.as_fd(), order.as_fd()];
+        let mut files = vec![output.as_fd(), command.as_fd()];
         files.extend(deadline.map(|deadline| deadline.file().as_fd()));
         let packet = KeeperCommand {
             call: self.number,
@@ -78,7 +78,7 @@ impl KeptCall {
         let packet = packet.encode();
         let send = || {
             let mut space =
-                [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_OF_ORDER_MAX))];
+                [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(START_FILES_MAX))];
             let mut control = SendAncillaryBuffer::new(&mut space);
             control.push(SendAncillaryMessage::ScmRights(&files));
             let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
@@ -102,7 +102,7 @@ impl KeptCall {
 /// Receives the next report. `None` if the keeper's end of the socket is closed.
 ///
 /// Cancel safe: only the poll that returns a packet takes it from the socket.
-pub(super) async fn hear(socket: Option<&WatchedDescriptor>) -> Option<KeeperReport> {
+pub(super) async fn receive_report(socket: Option<&WatchedDescriptor>) -> Option<KeeperReport> {
     let mut packet = [0; PACKET_BYTES_MAX];
     loop {
         let received = socket?

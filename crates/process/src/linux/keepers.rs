@@ -94,7 +94,7 @@ impl Keepers {
     ///
     /// # Errors
     /// If the system has no memory for the deadline. Then the deadline does not change.
-    pub fn put_off_deadline(&self, left: Duration) -> io::Result<()> {
+    pub fn postpone_deadline(&self, left: Duration) -> io::Result<()> {
         if let Some(deadline) = self.deadline.get() {
             return deadline.put_off(left);
         }

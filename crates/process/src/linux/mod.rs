@@ -11,7 +11,7 @@ mod keeper_launch;
 mod keeper_loss;
 mod keeper_socket;
 mod keepers;
-mod look;
+mod procfs_reader;
 mod owner_deadline;
 mod procfs;
 mod readiness;

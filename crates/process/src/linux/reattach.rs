@@ -25,7 +25,7 @@ use crate::status_channel::{StatusSender, status_channel};
 
 use super::environment::marker_of;
 use super::identity::is_alive;
-use super::look::{ask, begin, look};
+use super::procfs_reader::{read_in_time, read_on_thread, start_on_thread};
 use super::procfs::ProcessStat;
 use super::sweep::{EmptinessProof, SweepResult, TreeSweep};
 use super::tree::{KnownMembers, as_members, descendants, signal_each};
@@ -57,7 +57,7 @@ pub fn reattach(
     } else {
         // The log is older than the recording of markers.
         let pid = keeper.unwrap_or(main).pid;
-        let marker = ask(move || marker_of(pid)).flatten();
+        let marker = read_in_time(move || marker_of(pid)).flatten();
         marker.ok_or(ReattachError::NoMarker)?.into()
     };
     let sweep = TreeSweep::of_earlier(
@@ -138,7 +138,7 @@ impl ReattachedContainment {
     fn signal(&self, signal: Signal) {
         let tree = Arc::clone(&self.0);
         let send = move || signal_each(&tree.members(), signal);
-        if begin(send.clone()).is_none() {
+        if start_on_thread(send.clone()).is_none() {
             // The system provides no thread. A blocking signal is better than none.
             send();
         }
@@ -162,7 +162,7 @@ impl TreeContainment for ReattachedContainment {
 
     fn members(&self) -> BoxFuture<'static, Vec<TreeMember>> {
         let tree = Arc::clone(&self.0);
-        look(move || as_members(&tree.members()))
+        read_on_thread(move || as_members(&tree.members()))
             .map(Option::unwrap_or_default)
             .boxed()
     }
@@ -177,7 +177,7 @@ async fn watch(tree: Arc<ReattachedTree>, status: StatusSender) {
     let mut is_forced = false;
     loop {
         let looking = Arc::clone(&tree);
-        let looked = look(move || {
+        let looked = read_on_thread(move || {
             // Checks the keeper first. While the keeper is alive, a process of the tree is alive too.
             let is_kept = looking.living_keeper().is_some();
             let found = looking.find();

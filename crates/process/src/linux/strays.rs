@@ -11,14 +11,14 @@ use crate::status::SearchReason;
 use super::environment::has_variable;
 use super::keeper_client::KeeperClient;
 use super::keeper_loss::LOOK_REPEAT;
-use super::look::{ANSWER_MAX, look};
+use super::procfs_reader::{ANSWER_MAX, read_on_thread};
 use super::procfs::{ProcessStat, visit_processes};
 use super::sweep::EMPTY_SWEEPS;
 use super::tree::{rooted, signal_each};
 
 /// Kills the processes with the marker, and their descendants, unless they are older than `since_ticks`. Returns the
 /// signalled processes.
-fn kill_marked(marker: &str, since_ticks: u64) -> Vec<ProcessStat> {
+fn kill_strays(marker: &str, since_ticks: u64) -> Vec<ProcessStat> {
     let mut all = Vec::new();
     // An empty result only means that a search found nothing.
     let _is_complete = visit_processes(|stat| all.push(stat));
@@ -49,7 +49,7 @@ impl KeeperClient {
         };
         while looks_left > 0 {
             let (marker, since) = (self.marker.clone(), main.start_ticks);
-            let looking = look(move || kill_marked(&marker, since));
+            let looking = read_on_thread(move || kill_strays(&marker, since));
             // A read of locked memory never returns.
             let found = timeout(ANSWER_MAX, looking).await.ok().flatten();
             let found = found.unwrap_or_default();

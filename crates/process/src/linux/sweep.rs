@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use crate::spec::MARKER_VARIABLE;
 
 use super::environment::has_variable;
-use super::look;
+use super::procfs_reader;
 use super::procfs::{ProcessStat, stat, visit_processes};
 use super::tree::{kill_pinned_group, rooted, signal_each};
 
@@ -207,7 +207,7 @@ impl TreeSweep {
         }
         let marker = Arc::clone(&self.marker);
         let answers = PendingAnswer(Arc::clone(&self.asked), as_seen);
-        let answer = look::ask(move || {
+        let answer = procfs_reader::read_in_time(move || {
             let _until_answered = answers;
             has_variable(pid, MARKER_VARIABLE, &marker)
         });

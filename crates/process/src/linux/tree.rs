@@ -11,7 +11,7 @@ use crate::status::TreeMember;
 
 use super::environment::marker_of;
 use super::identity::{is_alive, signal_exactly};
-use super::look;
+use super::procfs_reader;
 use super::procfs::{ProcessStat, command_line, short_name, visit_processes};
 
 /// The members as last seen by the code that watches or signals them. Available without a query of the system.
@@ -46,8 +46,8 @@ pub fn child_processes() -> Vec<TreeMember> {
     listed(|stat| stat.parent == me)
 }
 
-/// Living processes whose marker is wanted, with their command lines: the processes of calls, and their keepers. A process
-/// that has cleared its environment is not found. Blocks as [`all_processes`] does.
+/// Living processes whose marker is wanted, with their command lines: the processes of calls, and their keepers. A
+/// process that has cleared its environment is not found. Blocks as [`all_processes`] does.
 pub fn marked_processes(is_wanted: impl Fn(&str) -> bool) -> Vec<TreeMember> {
     listed(|stat| marker_of(stat.pid).is_some_and(|marker| is_wanted(&marker)))
 }
@@ -125,7 +125,7 @@ pub(super) fn as_members(stats: &[ProcessStat]) -> Vec<TreeMember> {
     for stat in stats.iter().filter(|stat| !stat.is_dead()) {
         let pid = stat.pid;
         let line = answers
-            .then(|| look::ask(move || command_line(pid)))
+            .then(|| procfs_reader::read_in_time(move || command_line(pid)))
             .flatten();
         answers = line.is_some();
         named.push(TreeMember {

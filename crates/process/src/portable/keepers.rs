@@ -35,7 +35,7 @@ impl PortableKeepers {
     ///
     /// # Errors
     /// Never.
-    pub fn put_off_deadline(&self, _left: std::time::Duration) -> io::Result<()> {
+    pub fn postpone_deadline(&self, _left: std::time::Duration) -> io::Result<()> {
         Ok(())
     }
 

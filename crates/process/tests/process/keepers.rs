@@ -128,7 +128,7 @@ async fn one_serves_call_after_call() {
 /// The owner only waits, like an owner that is paused.
 async fn a_tree_ends_at_a_deadline_that_nobody_puts_off() {
     let (keepers, token) = (Keepers::new(keeper_program()), token());
-    let put_off = |left| keepers.put_off_deadline(left).expect("there is memory");
+    let put_off = |left| keepers.postpone_deadline(left).expect("there is memory");
     put_off(Duration::from_millis(200));
     let script = r#"trap "" TERM; echo ready; setsid sleep TOKEN & sleep TOKEN"#;
     let mut deaf = run(with(&keepers, script, &token));

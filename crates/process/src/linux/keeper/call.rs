@@ -10,14 +10,14 @@ use rustix::net::{SendFlags, send};
 use super::children::{ReapedChildren, reap, start};
 use super::drain::OutputDrain;
 use super::killing::TreeKill;
-use super::order::LaunchOrder;
+use super::start_command::StartCommand;
 use super::protocol::KeeperReport;
 use crate::linux::owner_deadline::OwnerDeadline;
 use crate::linux::procfs::{ProcessStat, has_entered_namespace, stat};
 use crate::linux::tree::descendants;
 
-/// An order, the pipe of its output, and optionally a deadline.
-pub(in crate::linux) const FILES_OF_ORDER_MAX: usize = 3;
+/// A start command, the pipe of its output, and optionally a deadline.
+pub(in crate::linux) const START_FILES_MAX: usize = 3;
 
 /// Longest pause between two checks of a deadline.
 const DEADLINE_LOOK: Duration = Duration::from_secs(1);
@@ -61,7 +61,7 @@ impl KeeperCall {
             .zip(order)
             .ok_or_else(|| (io::ErrorKind::InvalidData.into(), false))
             .and_then(|(output, order)| {
-                let order = LaunchOrder::from_file(order).map_err(|error| (error, false))?;
+                let order = StartCommand::from_file(order).map_err(|error| (error, false))?;
                 let cwd = order.cwd.clone();
                 // The system reports the same error for a missing directory and for a missing program.
                 let main =
@@ -82,7 +82,7 @@ impl KeeperCall {
                     drain: None,
                 };
                 match ticks {
-                    Some(start_ticks) => say(
+                    Some(start_ticks) => send_report(
                         owner,
                         &KeeperReport::Started {
                             pid: main,
@@ -95,7 +95,7 @@ impl KeeperCall {
             }
             Err::<_, (io::Error, bool)>((error, in_directory)) => {
                 let errno = error.raw_os_error().unwrap_or_default();
-                say(
+                send_report(
                     owner,
                     &KeeperReport::Failed {
                         errno,
@@ -119,7 +119,7 @@ impl KeeperCall {
             if child == main {
                 main_exited = true;
                 if !is_unidentified {
-                    say(owner, &KeeperReport::Exited(exit));
+                    send_report(owner, &KeeperReport::Exited(exit));
                 }
             }
         });
@@ -130,7 +130,7 @@ impl KeeperCall {
             return CallStep::Empty;
         }
         if main_exited {
-            tell_members(owner, &descendants(std::process::id()));
+            send_members(owner, &descendants(std::process::id()));
         }
         if self.kill_at.is_some_and(|at| at <= Instant::now()) {
             self.kill_at = None;
@@ -144,7 +144,7 @@ impl KeeperCall {
             self.begin_killing();
         }
         if let Some(killing) = &mut self.killing {
-            return CallStep::Wait(Some(killing.step(|left| tell_members(owner, left))));
+            return CallStep::Wait(Some(killing.step(|left| send_members(owner, left))));
         }
         let kill_at = self.kill_at;
         let kill_in = kill_at.map(|at| at.saturating_duration_since(Instant::now()));
@@ -179,7 +179,7 @@ impl KeeperCall {
                 errno: error.raw_os_error().unwrap_or_default(),
             },
         };
-        say(owner, &report);
+        send_report(owner, &report);
     }
 }
 
@@ -189,17 +189,17 @@ pub(super) fn start_ticks(child: u32) -> Option<u64> {
 }
 
 /// Sends the living members to the owner. Also reports whether a member has entered another PID namespace.
-pub(super) fn tell_members(owner: BorrowedFd<'_>, members: &[ProcessStat]) {
+pub(super) fn send_members(owner: BorrowedFd<'_>, members: &[ProcessStat]) {
     let living = members.iter().filter(|member| !member.is_dead());
     let living = living.map(|member| (member.pid, member.start_ticks));
-    say(owner, &KeeperReport::Members(living.collect()));
+    send_report(owner, &KeeperReport::Members(living.collect()));
     if members.iter().any(has_entered_namespace) {
-        say(owner, &KeeperReport::Entered);
+        send_report(owner, &KeeperReport::Entered);
     }
 }
 
 /// Sends a report. An owner that is gone, or does not read, must not block the keeper.
-pub(super) fn say(owner: BorrowedFd<'_>, report: &KeeperReport) {
+pub(super) fn send_report(owner: BorrowedFd<'_>, report: &KeeperReport) {
     let _unheard = send(
         owner,
         report.encode().as_bytes(),
@@ -227,7 +227,7 @@ mod tests {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (ours, owner) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
-        let order = LaunchOrder {
+        let order = StartCommand {
             cwd: "/".into(),
             program: "/bin/sh".into(),
             args: vec!["-c".into(), "sleep 1000 & sleep 1000".into()],

@@ -9,7 +9,7 @@ use rustix::process::{
     Pid, Signal, WaitOptions, getpid, getppid, set_parent_process_death_signal, setsid, wait,
 };
 
-use super::order::LaunchOrder;
+use super::start_command::StartCommand;
 use crate::linux::procfs::ProcessStat;
 use crate::linux::tree::{descendants, signal_each};
 use crate::status::ExitInfo;
@@ -22,7 +22,7 @@ use crate::status::ExitInfo;
 ///
 /// An error means that no process was started. The function returns only the pid. The caller looks up further data once
 /// it already keeps the process.
-pub(super) fn start(order: LaunchOrder, output: &OwnedFd) -> io::Result<u32> {
+pub(super) fn start(order: StartCommand, output: &OwnedFd) -> io::Result<u32> {
     let mut command = Command::new(order.program);
     command
         .args(order.args)
@@ -81,10 +81,10 @@ pub(super) fn reap(mut ended: impl FnMut(u32, ExitInfo)) -> ReapedChildren {
     }
 }
 
-/// Sends SIGTERM to every descendant, once. `tell` receives the descendants before the signal, while none has ended.
-pub(super) fn ask(tell: impl FnOnce(&[ProcessStat])) {
+/// Sends SIGTERM to every descendant, once. `report` receives the descendants before the signal, while none has ended.
+pub(super) fn ask(report: impl FnOnce(&[ProcessStat])) {
     let members = descendants(std::process::id());
-    tell(&members);
+    report(&members);
     signal_each(&members, Signal::TERM);
 }
 

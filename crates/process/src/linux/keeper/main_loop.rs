@@ -26,7 +26,7 @@ use rustix::process::{DumpableBehavior, getpid, set_child_subreaper, set_dumpabl
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::{flag, low_level::pipe};
 
-use super::call::{CallStep, FILES_OF_ORDER_MAX, KeeperCall, say, start_ticks, tell_members};
+use super::call::{CallStep, START_FILES_MAX, KeeperCall, send_report, start_ticks, send_members};
 use super::children::ask;
 use super::protocol::{KeeperAction, KeeperCommand, PACKET_BYTES_MAX};
 
@@ -41,7 +41,7 @@ const NAME: &std::ffi::CStr = c"call-keeper";
 pub(super) fn run() -> ExitCode {
     match KeeperLoop::begin() {
         Ok(mut keeper) => {
-            while keeper.turn() {}
+            while keeper.run_once() {}
             ExitCode::SUCCESS
         }
         Err(_) => ExitCode::FAILURE,
@@ -53,7 +53,7 @@ struct KeeperLoop {
     owner_gone: bool,
     /// Receives a byte with every signal.
     wake: UnixStream,
-    told_to_end: Arc<AtomicBool>,
+    sigterm_received: Arc<AtomicBool>,
     /// The current call. `None` while the keeper is idle.
     call: Option<KeeperCall>,
 }
@@ -70,9 +70,9 @@ impl KeeperLoop {
         set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
         let (wake, waker) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
-        let told_to_end = Arc::new(AtomicBool::new(false));
+        let sigterm_received = Arc::new(AtomicBool::new(false));
         // Handled, not ignored: the command does not inherit a handler, but it would inherit an ignored signal.
-        flag::register(SIGTERM, Arc::clone(&told_to_end))?;
+        flag::register(SIGTERM, Arc::clone(&sigterm_received))?;
         for signal in [SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT] {
             pipe::register(signal, waker.try_clone()?)?;
         }
@@ -81,13 +81,13 @@ impl KeeperLoop {
             owner,
             owner_gone: false,
             wake,
-            told_to_end,
+            sigterm_received,
             call: None,
         })
     }
 
     /// Runs one iteration of the loop. Returns false if no tree is left to keep.
-    fn turn(&mut self) -> bool {
+    fn run_once(&mut self) -> bool {
         let owner = self.owner.as_fd();
         let pause = match &mut self.call {
             None if self.owner_gone => return false,
@@ -99,16 +99,16 @@ impl KeeperLoop {
                     let report = call.last_report();
                     // Also drops the pipe of its output.
                     self.call = None;
-                    say(owner, &report);
+                    send_report(owner, &report);
                     return !was_detached;
                 }
             },
         };
-        self.sleep_until_something(pause);
+        self.wait_for_event(pause);
         true
     }
 
-    fn sleep_until_something(&mut self, pause: Option<Duration>) {
+    fn wait_for_event(&mut self, pause: Option<Duration>) {
         let pause = pause.and_then(|pause| Timespec::try_from(pause).ok());
         let mut sources = vec![PollFd::new(&self.wake, PollFlags::IN)];
         if !self.owner_gone {
@@ -123,9 +123,9 @@ impl KeeperLoop {
         drop(sources);
         // A detach that was sent before a SIGTERM is already in the socket when the signal is seen, so the order of the
         // two is kept.
-        let is_told_to_end = self.take_signals();
-        self.hear_owner();
-        if is_told_to_end {
+        let was_asked_to_end = self.take_signals();
+        self.read_owner();
+        if was_asked_to_end {
             self.end_detached();
         }
         if let Some(drain) = self.call.as_mut().and_then(|call| call.drain.as_mut()) {
@@ -137,7 +137,7 @@ impl KeeperLoop {
     fn take_signals(&mut self) -> bool {
         let mut bytes = [0; 64];
         while matches!(self.wake.read(&mut bytes), Ok(1..)) {}
-        self.told_to_end.swap(false, Ordering::AcqRel)
+        self.sigterm_received.swap(false, Ordering::AcqRel)
     }
 
     /// Asks a detached tree to end, and sets the time of its kill. The owner of an attached tree ends the tree itself.
@@ -150,7 +150,7 @@ impl KeeperLoop {
         }
     }
 
-    fn hear_owner(&mut self) {
+    fn read_owner(&mut self) {
         let mut packet = [0; PACKET_BYTES_MAX];
         while !self.owner_gone {
             match receive(self.owner.as_fd(), &mut packet) {
@@ -181,7 +181,7 @@ impl KeeperLoop {
             }
             (action, Some(call)) if call.number == command.call => match action {
                 KeeperAction::Start => {}
-                KeeperAction::Ask => ask(|members| tell_members(owner, members)),
+                KeeperAction::Ask => ask(|members| send_members(owner, members)),
                 KeeperAction::Force => call.begin_killing(),
                 KeeperAction::Detach(path) => call.detach(&path, owner),
             },
@@ -193,7 +193,7 @@ impl KeeperLoop {
 
 /// The next packet, with the files that were sent with it.
 fn receive(owner: BorrowedFd<'_>, packet: &mut [u8]) -> rustix::io::Result<(usize, Vec<OwnedFd>)> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_OF_ORDER_MAX))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(START_FILES_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut packet = [IoSliceMut::new(packet)];
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;

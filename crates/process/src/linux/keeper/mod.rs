@@ -5,7 +5,7 @@ mod children;
 mod drain;
 mod killing;
 mod main_loop;
-pub(super) mod order;
+pub(super) mod start_command;
 pub(super) mod protocol;
 
 use std::process::ExitCode;

@@ -46,7 +46,7 @@ pub(in crate::linux) struct KeeperCommand {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::linux) enum KeeperAction {
     /// Start the command that is sent with the packet: a pipe for its output, and a file with the
-    /// [`LaunchOrder`](super::order::LaunchOrder).
+    /// [`StartCommand`](super::start_command::StartCommand).
     Start,
     /// Send SIGTERM to all members.
     Ask,

@@ -16,24 +16,24 @@ pub(super) const ANSWER_MAX: Duration = Duration::from_millis(100);
 ///
 /// # Cancel safety
 /// Cancel safe: the read ends by itself, and its result is dropped.
-pub(super) async fn look<T: Send + 'static>(
-    look: impl FnOnce() -> T + Send + 'static,
+pub(super) async fn read_on_thread<T: Send + 'static>(
+    read: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
     let (answer, answered) = oneshot::channel();
-    begin(move || drop(answer.send(look())))?;
+    start_on_thread(move || drop(answer.send(read())))?;
     answered.await.ok()
 }
 
 /// Begins a read without waiting for its end. `None` if the system provides no thread.
-pub(super) fn begin(look: impl FnOnce() + Send + 'static) -> Option<()> {
+pub(super) fn start_on_thread(read: impl FnOnce() + Send + 'static) -> Option<()> {
     let thread = std::thread::Builder::new().name("allstop-look".to_owned());
     #[expect(clippy::disallowed_methods, reason = "a look into /proc may hang")]
-    thread.spawn(look).ok().map(drop)
+    thread.spawn(read).ok().map(drop)
 }
 
 /// Runs a read that may never end. `None` if no result arrived in time.
-pub(super) fn ask<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+pub(super) fn read_in_time<T: Send + 'static>(read: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (answer, answered) = mpsc::sync_channel(1);
-    begin(move || drop(answer.send(ask())))?;
+    start_on_thread(move || drop(answer.send(read())))?;
     answered.recv_timeout(ANSWER_MAX).ok()
 }

@@ -10,7 +10,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 
 /// A command for a keeper to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::linux) struct LaunchOrder {
+pub(in crate::linux) struct StartCommand {
     pub(in crate::linux) cwd: OsString,
     pub(in crate::linux) program: OsString,
     pub(in crate::linux) args: Vec<OsString>,
@@ -18,15 +18,15 @@ pub(in crate::linux) struct LaunchOrder {
     pub(in crate::linux) env: Vec<(OsString, OsString)>,
 }
 
-impl LaunchOrder {
-    /// Writes the order into a memory file, which is then sent.
+impl StartCommand {
+    /// Writes the command into a memory file, which is then sent.
     pub(in crate::linux) fn to_file(&self) -> io::Result<OwnedFd> {
         let mut file = File::from(memfd_create("order", MemfdFlags::CLOEXEC)?);
         file.write_all(&self.encode()?)?;
         Ok(file.into())
     }
 
-    /// Reads the order from the file that was sent.
+    /// Reads the command from the file that was sent.
     pub(in crate::linux) fn from_file(file: OwnedFd) -> io::Result<Self> {
         let mut file = File::from(file);
         file.rewind()?;
@@ -76,8 +76,8 @@ impl LaunchOrder {
 mod tests {
     use super::*;
 
-    fn order() -> LaunchOrder {
-        LaunchOrder {
+    fn order() -> StartCommand {
+        StartCommand {
             cwd: "/".into(),
             program: "sh".into(),
             args: vec![
@@ -91,20 +91,20 @@ mod tests {
 
     #[test]
     fn an_order_survives_its_file() {
-        let bare = LaunchOrder {
+        let bare = StartCommand {
             args: Vec::new(),
             env: Vec::new(),
             ..order()
         };
         for order in [order(), bare] {
             let file = order.to_file().expect("a file of memory");
-            assert_eq!(LaunchOrder::from_file(file).expect("it can be read"), order);
+            assert_eq!(StartCommand::from_file(file).expect("it can be read"), order);
         }
     }
 
     #[test]
     fn a_zero_byte_is_refused() {
-        let order = LaunchOrder {
+        let order = StartCommand {
             program: "a\0b".into(),
             ..order()
         };
@@ -121,7 +121,7 @@ mod tests {
             b"/\0sh\0x\0",
             b"/\0sh\x002\0a\0",
         ] {
-            assert_eq!(LaunchOrder::decode(garbage), None);
+            assert_eq!(StartCommand::decode(garbage), None);
         }
     }
 }
