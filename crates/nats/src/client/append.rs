@@ -156,7 +156,7 @@ impl NatsStore {
         let body_bytes_max = self.payload_max().saturating_sub(HEADERS_BYTES);
         let is_in_pieces = body.len() > body_bytes_max;
         let body = if is_in_pieces {
-            self.publish_pieces(stream, position.birth, &body, pieces)
+            self.publish_pieces(stream, position.deletion_sequence, &body, pieces)
                 .await?;
             body_of_pieces(&pieces.sequences)
         } else {
@@ -166,7 +166,7 @@ impl NatsStore {
             id,
             first: position.version.next(),
             count: records.len() as u64,
-            birth: position.birth,
+            deletion_sequence: position.deletion_sequence,
             is_in_pieces,
         };
         let message = PublishMessage::build()
@@ -177,7 +177,7 @@ impl NatsStore {
         Ok(Position {
             version: head.last(),
             sequence,
-            birth: position.birth,
+            deletion_sequence: position.deletion_sequence,
         })
     }
 
@@ -185,19 +185,19 @@ impl NatsStore {
     async fn publish_pieces(
         &self,
         stream: &StreamName,
-        birth: u64,
+        deletion_sequence: u64,
         body: &Bytes,
         pieces: &mut Pieces,
     ) -> Result<(), NotPublished> {
         let piece_len = PIECE_BYTES_MAX.min(self.payload_max().saturating_sub(HEADERS_BYTES));
-        if (pieces.birth, pieces.piece_len) != (birth, piece_len) {
+        if (pieces.deletion_sequence, pieces.piece_len) != (deletion_sequence, piece_len) {
             // The stream was deleted and created again, or another server accepts only shorter messages.
             self.remove(std::mem::take(pieces)).await;
-            (pieces.birth, pieces.piece_len) = (birth, piece_len);
+            (pieces.deletion_sequence, pieces.piece_len) = (deletion_sequence, piece_len);
         }
         for piece in body.chunks(piece_len.max(1)).skip(pieces.sequences.len()) {
             let message = PublishMessage::build().payload(body.slice_ref(piece));
-            let subject = self.piece_subject(stream, birth);
+            let subject = self.piece_subject(stream, deletion_sequence);
             let sequence = self.publish_message(subject, message).await;
             // A duplicate piece is harmless, because no message refers to the first copy.
             pieces.sequences.push(sequence.map_err(|error| match error {
@@ -230,7 +230,7 @@ const REMOVAL_MAX: Duration = Duration::from_secs(1);
 /// Published pieces of a long body.
 #[derive(Debug, Default)]
 struct Pieces {
-    birth: u64,
+    deletion_sequence: u64,
     piece_len: usize,
     sequences: Vec<u64>,
 }
@@ -244,13 +244,13 @@ mod tests {
         let at = |version, sequence| Position {
             version: Version(version),
             sequence,
-            birth: 0,
+            deletion_sequence: 0,
         };
         let head = |id, first, count| AppendHead {
             id: AppendId(id),
             first: Version(first),
             count,
-            birth: 0,
+            deletion_sequence: 0,
             is_in_pieces: false,
         };
         let decided = |expected, last, holder| decide(Version(expected), AppendId(7), last, holder);

@@ -16,7 +16,7 @@ const FORMAT_HEADER: &str = "Allstop-Format";
 const APPEND_HEADER: &str = "Allstop-Append";
 const FIRST_HEADER: &str = "Allstop-First";
 const COUNT_HEADER: &str = "Allstop-Count";
-const BIRTH_HEADER: &str = "Allstop-Birth";
+const DELETION_HEADER: &str = "Allstop-Birth";
 /// Set if the body contains the numbers of the pieces.
 const PIECES_HEADER: &str = "Allstop-Pieces";
 /// Set in the mark of a deletion.
@@ -61,7 +61,7 @@ pub(crate) struct AppendHead {
     pub count: u64,
     /// Sequence number of the deletion after which the stream began; 0 without a deletion. The subject of the pieces
     /// contains this number.
-    pub birth: u64,
+    pub deletion_sequence: u64,
     pub is_in_pieces: bool,
 }
 
@@ -93,7 +93,7 @@ impl AppendHead {
         headers.insert(APPEND_HEADER, format!("{:032x}", self.id.0));
         headers.insert(FIRST_HEADER, self.first.to_string());
         headers.insert(COUNT_HEADER, self.count.to_string());
-        headers.insert(BIRTH_HEADER, self.birth.to_string());
+        headers.insert(DELETION_HEADER, self.deletion_sequence.to_string());
         if self.is_in_pieces {
             headers.insert(PIECES_HEADER, "1");
         }
@@ -112,7 +112,7 @@ impl AppendHead {
                 id: AppendId(u128::from_str_radix(id, 16).ok()?),
                 first: Version(number(FIRST_HEADER)?),
                 count: number(COUNT_HEADER)?,
-                birth: number(BIRTH_HEADER)?,
+                deletion_sequence: number(DELETION_HEADER)?,
                 is_in_pieces: headers.get(PIECES_HEADER).is_some(),
             };
             let is_valid = head.first.0 > 0 && head.count > 0;
@@ -186,7 +186,7 @@ mod tests {
             id: AppendId(7),
             first: Version(1),
             count: 1,
-            birth: 9,
+            deletion_sequence: 9,
             is_in_pieces: true,
         };
         let read = |headers: &HeaderMap| MessageHead::of(headers);

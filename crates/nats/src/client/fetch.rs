@@ -60,7 +60,7 @@ impl StoredAppend {
         Position {
             version: self.head.last(),
             sequence: self.sequence,
-            birth: self.head.birth,
+            deletion_sequence: self.head.deletion_sequence,
         }
     }
 }
@@ -82,7 +82,7 @@ impl NatsStore {
                 position: Position {
                     version: Version(0),
                     sequence,
-                    birth: sequence,
+                    deletion_sequence: sequence,
                 },
                 append: None,
             },

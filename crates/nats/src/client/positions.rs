@@ -17,7 +17,7 @@ pub(crate) struct Position {
     /// it, or 0.
     pub sequence: u64,
     /// Sequence number of the deletion after which the stream began; 0 without a deletion.
-    pub birth: u64,
+    pub deletion_sequence: u64,
 }
 
 impl Position {
@@ -25,7 +25,7 @@ impl Position {
     pub(crate) const START: Self = Self {
         version: Version(0),
         sequence: 0,
-        birth: 0,
+        deletion_sequence: 0,
     };
 }
 

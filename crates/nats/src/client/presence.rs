@@ -28,7 +28,7 @@ const RENEWALS: u32 = 3;
 const RETRY_EVERY: Duration = Duration::from_millis(200);
 
 /// Timeout for the release of all locks at the end of the process.
-const FAREWELL_MAX: Duration = Duration::from_secs(1);
+const RELEASE_MAX: Duration = Duration::from_secs(1);
 
 /// Request to the presence.
 #[derive(Debug)]
@@ -129,13 +129,13 @@ impl Presence {
                 PresenceEvent::Stopped => true,
                 PresenceEvent::RenewalIsDue => is_cut_short(&cx, self.renew_or_warn()).await,
                 PresenceEvent::Asked(PresenceRequest::Close(closed)) => {
-                    self.farewell().await;
+                    self.release_all().await;
                     return closed.send(()).unwrap_or_default();
                 }
                 PresenceEvent::Asked(request) => is_cut_short(&cx, self.serve(request)).await,
             };
             if is_stopped {
-                return self.farewell().await;
+                return self.release_all().await;
             }
         }
     }
@@ -251,11 +251,11 @@ impl Presence {
     }
 
     /// Releases all locks and the presence, if the servers answer.
-    async fn farewell(&mut self) {
+    async fn release_all(&mut self) {
         self.leftover
             .extend(self.held.drain().map(|(stream, _)| stream));
         let has_presence = self.renew_at.take().is_some();
-        let farewell = async {
+        let releases = async {
             if has_presence {
                 // Removed first, because without a presence no lock is valid.
                 self.store.remove_presence(&self.id).await?;
@@ -263,7 +263,7 @@ impl Presence {
             self.remove_leftover().await;
             Ok::<_, LogError>(())
         };
-        if !matches!(timeout(FAREWELL_MAX, farewell).await, Ok(Ok(()))) {
+        if !matches!(timeout(RELEASE_MAX, releases).await, Ok(Ok(()))) {
             tracing::warn!("the servers do not answer; locks pass on when they expire");
         }
     }

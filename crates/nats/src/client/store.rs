@@ -81,9 +81,9 @@ impl NatsStore {
 
     /// Subject of the pieces of long appends. A stream that is created again has another such subject, so that the
     /// deletion of its predecessor never removes its pieces.
-    pub(crate) fn piece_subject(&self, stream: &StreamName, birth: u64) -> String {
+    pub(crate) fn piece_subject(&self, stream: &StreamName, deletion_sequence: u64) -> String {
         format!(
-            "{}.piece.{birth}.{}",
+            "{}.piece.{deletion_sequence}.{}",
             self.options.prefix,
             tokens_of(stream)
         )

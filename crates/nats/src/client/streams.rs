@@ -93,14 +93,14 @@ impl NatsStore {
         }
         self.positions.forget(stream);
         if found.append.is_some() {
-            self.delete_pieces(stream, found.position.birth).await;
+            self.delete_pieces(stream, found.position.deletion_sequence).await;
         }
         Ok(())
     }
 
     /// Deletes the pieces of a deleted stream. No message refers to pieces that remain.
-    async fn delete_pieces(&self, stream: &StreamName, birth: u64) {
-        let pieces = self.piece_subject(stream, birth);
+    async fn delete_pieces(&self, stream: &StreamName, deletion_sequence: u64) {
+        let pieces = self.piece_subject(stream, deletion_sequence);
         let purged = self.answer(self.records.purge().filter(pieces)).await;
         if !matches!(purged, Some(Ok(_))) {
             tracing::debug!(%stream, "pieces of a deleted stream stay");
