@@ -4,8 +4,8 @@
 //! of the task. The last status update of the task contains the same entry:
 //!
 //! ```json
-//! {"https://allstop.dev/a2a/receipt/v1": {"cause": {"kind": "user"}, "error": null, "receipt": {"schema": "allstop.receipt/1"}}}
-//! ```
+//! {"https://allstop.dev/a2a/receipt/v1": {"cause": {"kind": "user"}, "error": null, "receipt": {"schema":
+//! "allstop.receipt/1"}}} ```
 //!
 //! A `CancelTask` can be durable without a confirmation of the task's worker in time. Its response contains the current
 //! task, and the entry `{"requestedStop": "observed" | "queued" | "no_owner"}`. Until the end of the task, other
@@ -71,7 +71,7 @@ pub(crate) fn add_requested_stop(metadata: &mut HashMap<String, Value>, progress
 }
 
 /// Adds the receipt of a stop of work that the ended task had left running.
-pub(crate) fn add_left_work(metadata: &mut HashMap<String, Value>, receipt: &Receipt) {
+pub(crate) fn add_orphan_receipt(metadata: &mut HashMap<String, Value>, receipt: &Receipt) {
     let entry = metadata.entry(RECEIPT_EXTENSION.to_owned());
     let entry = entry.or_insert_with(|| json!({}));
     entry["leftWork"] = json!(receipt);

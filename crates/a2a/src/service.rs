@@ -357,13 +357,13 @@ impl RequestHandler for A2aService {
                 .status_timestamp_after
                 .map(|at| Timestamp::from_unix_ms(at.timestamp_millis() - 1)),
         };
-        let behind = request
+        let after = request
             .page_token
             .as_deref()
             .filter(|token| !token.is_empty());
-        let behind = behind.map(page_token::decode).transpose()?;
+        let after = after.map(page_token::decode).transpose()?;
         let len = usize::try_from(page_size).unwrap_or_default();
-        let page = self.manager.list(&filter, behind.as_ref(), len).await;
+        let page = self.manager.list(&filter, after.as_ref(), len).await;
         let page = page.map_err(|error| errors::of_store(&error))?;
         let detail = TaskDetail {
             has_artifacts: request.include_artifacts == Some(true),
@@ -395,9 +395,9 @@ impl RequestHandler for A2aService {
         Ok(match self.manager.cancel(&task.id, cause).await {
             Ok(outcome) => {
                 let mut wire = to_wire(&outcome.task);
-                if outcome.is_of_left_work() {
+                if outcome.covers_orphans() {
                     let metadata = wire.metadata.get_or_insert_default();
-                    receipt_extension::add_left_work(metadata, &outcome.receipt);
+                    receipt_extension::add_orphan_receipt(metadata, &outcome.receipt);
                 }
                 wire
             }

@@ -65,19 +65,19 @@ pub async fn accept_connections<L, F>(
     L: Listener,
     F: Future<Output = ()> + Send + 'static,
 {
-    let places = Arc::new(Semaphore::new(connections_max));
+    let permits = Arc::new(Semaphore::new(connections_max));
     loop {
-        let (stream, name, place) = tokio::select! {
+        let (stream, name, permit) = tokio::select! {
             biased;
             () = scope.stopped() => return,
-            accepted = accept(&listener, &places) => accepted,
+            accepted = accept(&listener, &permits) => accepted,
         };
         let spec = WorkSpec::new(ItemKind::Future, name);
         let served = scope.spawn(spec, |cx| {
             let serving = serve(stream, cx);
             async move {
                 serving.await;
-                drop(place);
+                drop(permit);
             }
         });
         if served.is_err() {
@@ -88,13 +88,13 @@ pub async fn accept_connections<L, F>(
 
 async fn accept<L: Listener>(
     listener: &L,
-    places: &Arc<Semaphore>,
+    permits: &Arc<Semaphore>,
 ) -> (L::Stream, String, OwnedSemaphorePermit) {
     loop {
-        let place = Arc::clone(places).acquire_owned().await;
-        let place = place.expect("the semaphore is never closed");
+        let permit = Arc::clone(permits).acquire_owned().await;
+        let permit = permit.expect("the semaphore is never closed");
         match listener.accept().await {
-            Ok((stream, name)) => return (stream, name, place),
+            Ok((stream, name)) => return (stream, name, permit),
             Err(error) => {
                 tracing::warn!(%error, "a connection is not accepted");
                 sleep(ACCEPT_PAUSE).await;

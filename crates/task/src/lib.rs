@@ -30,7 +30,7 @@ mod waker;
 
 pub use cluster::{
     AskedQuestion, ClusterLink, ClusterOptions, DeadLetter, HeldWakeUp, LeaseChange, LeaseHandler,
-    LinkEntry, LinkFuture, MemoryLink, PutError, RedriveError, RenewalHandler, StopDelivery,
+    LinkEntry, LinkFuture, MemoryLink, PutError, DeadLetterRetryError, RenewalHandler, StopDelivery,
     WorkerInfo,
 };
 pub use error::{CancelError, ExecuteError, ReadTaskError, TaskStoreError};

@@ -34,13 +34,13 @@ pub struct TaskOptions {
     pub event_queue_len_max: usize,
     /// Wall-clock time, for records.
     pub now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
-    /// Called with the place and the message of each panic in code of the embedding program.
+    /// Called with the callback and the message of each panic in code of the embedding program.
     pub on_panic: Option<PanicHandler>,
     /// Observer of the executions.
     pub observer: Option<Arc<dyn TaskObserver>>,
 }
 
-/// Called with the place (`executor`, `processor` …) and the message of a panic.
+/// Called with the callback (`executor`, `processor` …) and the message of a panic.
 pub type PanicHandler = Arc<dyn Fn(&'static str, &str) + Send + Sync>;
 
 /// Treatment of a request beyond a limit of executions.

@@ -161,10 +161,10 @@ impl TaskStream {
     }
 
     /// Creates a writer of a task that was read at this version.
-    pub(crate) fn behind(log: Arc<dyn Log>, version: Version, task: &Arc<Task>) -> Self {
+    pub(crate) fn after(log: Arc<dyn Log>, version: Version, task: &Arc<Task>) -> Self {
         let mut stream = Self::new(log, task.id.clone(), Arc::default());
         stream.feed.set_read(version, task);
-        stream.continue_behind(Some((version, Arc::clone(task))));
+        stream.continue_after(Some((version, Arc::clone(task))));
         stream
     }
 
@@ -172,7 +172,7 @@ impl TaskStream {
     pub(crate) async fn load(&mut self) -> Result<(), TaskStoreError> {
         let log = Arc::clone(self.writer.log());
         let current = current_task(&*log, &self.id, &self.feed).await?;
-        self.continue_behind(current);
+        self.continue_after(current);
         Ok(())
     }
 
@@ -185,11 +185,11 @@ impl TaskStream {
         if let Some((version, task)) = &read {
             self.feed.set_read(*version, task);
         }
-        self.continue_behind(read);
+        self.continue_after(read);
         Ok(())
     }
 
-    fn continue_behind(&mut self, current: Option<(Version, Arc<Task>)>) {
+    fn continue_after(&mut self, current: Option<(Version, Arc<Task>)>) {
         if let Some((version, task)) = current {
             let log = Arc::clone(self.writer.log());
             self.writer = StreamWriter::new(log, stream_of(&self.id), version);

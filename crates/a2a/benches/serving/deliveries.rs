@@ -12,9 +12,9 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 
 /// Passes the writer of each execution to the benchmark, which writes the events.
-pub(crate) struct LentWriter(pub(crate) mpsc::Sender<EventWriter>);
+pub(crate) struct WriterSender(pub(crate) mpsc::Sender<EventWriter>);
 
-impl Executor for LentWriter {
+impl Executor for WriterSender {
     fn execute(
         &self,
         cx: ExecutionCx,

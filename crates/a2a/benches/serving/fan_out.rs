@@ -11,7 +11,7 @@ use allstop_task::{EventWriter, SubscriptionItem, TaskManager, TaskRecord, TaskS
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
-use crate::deliveries::{Deliveries, LentWriter, marked_event};
+use crate::deliveries::{Deliveries, WriterSender, marked_event};
 use crate::product;
 
 pub(crate) const SUBSCRIBERS: usize = 1_000;
@@ -52,7 +52,7 @@ impl FanOut {
         let (writers_tx, mut writers) = mpsc::channel(1);
         let scope = product::root(GRACE_DEFAULT);
         let log = Arc::new(MemoryLog::new());
-        let manager = product::manager(&scope, log, LentWriter(writers_tx)).await;
+        let manager = product::manager(&scope, log, WriterSender(writers_tx)).await;
         let task = product::begin(&manager, 0, "").await;
         let deliveries = Deliveries::new();
         for _ in 0..reading {

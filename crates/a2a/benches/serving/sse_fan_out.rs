@@ -12,7 +12,7 @@ use allstop_task::{EventWriter, TaskManager};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
-use crate::deliveries::{Deliveries, LentWriter, marked_event};
+use crate::deliveries::{Deliveries, WriterSender, marked_event};
 use crate::fan_out::SUBSCRIBERS;
 use crate::sse_reader::SseReader;
 use crate::{memory, product};
@@ -86,7 +86,7 @@ impl SseFanOut {
         let (writers_tx, mut writers) = mpsc::channel(1);
         let scope = product::root(GRACE_DEFAULT);
         let log = Arc::new(MemoryLog::new());
-        let manager = product::manager(&scope, log, LentWriter(writers_tx)).await;
+        let manager = product::manager(&scope, log, WriterSender(writers_tx)).await;
         let task = product::begin(&manager, 0, "").await;
         Self {
             server: product::serve(&scope, manager.clone()).await,

@@ -44,19 +44,19 @@ impl SseReader {
             received: Vec::with_capacity(4_096),
             next_event,
         };
-        reader.read_behind("\"task\"").await;
+        reader.read_after("\"task\"").await;
         reader
     }
 
     /// Reads the next event. All earlier events were already read, so no event can be missing.
     pub(crate) async fn read_event(&mut self) {
         let marker = marker(self.next_event);
-        self.read_behind(&marker).await;
+        self.read_after(&marker).await;
         self.next_event += 1;
     }
 
     /// Reads until the text has arrived.
-    async fn read_behind(&mut self, text: &str) {
+    async fn read_after(&mut self, text: &str) {
         let (text, mut searched) = (text.as_bytes(), 0);
         loop {
             let found = self.received[searched..]

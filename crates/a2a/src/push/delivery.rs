@@ -90,7 +90,7 @@ impl ConfigDelivery {
         while let Some(progress) = self.progress()
             && progress.phase == DeliveryPhase::Active
         {
-            match self.deliver_behind(progress.delivered).await {
+            match self.deliver_after(progress.delivered).await {
                 Ok(DeliveryFlow::Continue) => {}
                 Ok(DeliveryFlow::End) | Err(ReadTaskError::NotFound(_)) => return,
                 Err(error) => {
@@ -108,7 +108,7 @@ impl ConfigDelivery {
     }
 
     /// Delivers the events after a cursor, up to the end of an execution.
-    async fn deliver_behind(&mut self, cursor: Version) -> Result<DeliveryFlow, ReadTaskError> {
+    async fn deliver_after(&mut self, cursor: Version) -> Result<DeliveryFlow, ReadTaskError> {
         let manager = &self.shared.manager;
         let task = manager.get_with_replies(&self.task_id).await?;
         let mut events = manager.subscribe(&self.task_id, Some(cursor)).await?;

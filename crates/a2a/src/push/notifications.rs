@@ -130,13 +130,13 @@ impl PushNotifications {
             let accepted = accepted.map_err(|error| errors::of_execute(&error))?;
             // A message can be repeated because its server was killed before it stored the configuration. In this case
             // the configuration is set now, from the first event on.
-            let behind = if accepted.is_repeated {
+            let after = if accepted.is_repeated {
                 Version(0)
             } else {
                 accepted.subscription.cursor()
             };
             let task = &accepted.task_id;
-            set(&shared, task, &config, behind, accepted.is_repeated).await?;
+            set(&shared, task, &config, after, accepted.is_repeated).await?;
             Ok(accepted)
         })
         .await
@@ -175,14 +175,14 @@ impl PushNotifications {
             .page_token
             .as_ref()
             .filter(|token| !token.is_empty());
-        let behind = token.map(|token| last_id(token)).transpose()?;
+        let after = token.map(|token| last_id(token)).transpose()?;
         let configs = self.shared.store.of_task(&task.id);
-        let is_behind = |progress: &&ConfigProgress| {
-            behind
+        let is_after = |progress: &&ConfigProgress| {
+            after
                 .as_deref()
                 .is_none_or(|last| &*progress.config.id > last)
         };
-        let mut rest = configs.iter().filter(is_behind).peekable();
+        let mut rest = configs.iter().filter(is_after).peekable();
         let page: Vec<_> = rest.by_ref().take(len).collect();
         let next = rest.peek().and(page.last());
         Ok(ListTaskPushNotificationConfigsResponse {
@@ -241,7 +241,7 @@ async fn set(
     shared: &Arc<PushShared>,
     task: &TaskId,
     config: &Arc<PushConfig>,
-    behind: Version,
+    after: Version,
     is_repeated: bool,
 ) -> Result<(), A2AError> {
     let max = shared.options.configs_per_task_max;
@@ -254,7 +254,7 @@ async fn set(
         check_room(configs.configs.len(), replaced.is_none(), max)?;
         Ok(vec![PushRecord::ConfigSet {
             config: Arc::clone(config),
-            behind: replaced.map_or(behind, |replaced| replaced.delivered),
+            behind: replaced.map_or(after, |replaced| replaced.delivered),
         }])
     };
     shared.store.change(task, decide).await.map_err(of_change)?;

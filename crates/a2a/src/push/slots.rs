@@ -24,7 +24,7 @@ pub(crate) struct DeliverySlots {
 
 /// Permits of a running request. Dropping this value returns them.
 #[derive(Debug)]
-#[must_use = "dropping it gives the places back"]
+#[must_use = "dropping it returns the permits"]
 pub(crate) struct DeliverySlot {
     _all: OwnedSemaphorePermit,
     _owner: OwnedSemaphorePermit,

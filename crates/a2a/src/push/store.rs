@@ -89,7 +89,7 @@ impl PushStore {
                 let log = Arc::clone(&log);
                 async move {
                     let mut configs = TaskPushConfigs::default();
-                    for (_, record) in read_behind(&*log, &id, Version(0)).await? {
+                    for (_, record) in read_after(&*log, &id, Version(0)).await? {
                         configs.apply(&record);
                     }
                     Ok::<_, PushStoreError>((id, configs))
@@ -199,10 +199,10 @@ impl PushStore {
     }
 
     /// Applies records that follow this version, unless they were already read from the log.
-    fn apply(&self, task: &TaskId, behind: Version, records: &[PushRecord]) {
+    fn apply(&self, task: &TaskId, after: Version, records: &[PushRecord]) {
         let mut tasks = self.tasks.lock();
         let configs = tasks.entry(task.clone()).or_default();
-        if configs.version == behind {
+        if configs.version == after {
             for record in records {
                 configs.apply(record);
             }
@@ -212,7 +212,7 @@ impl PushStore {
     /// Applies the records of the log that are missing in the fold.
     async fn catch_up(&self, task: &TaskId) -> Result<(), PushStoreError> {
         let known = self.tasks.lock().get(task).map(|configs| configs.version);
-        let read = read_behind(&*self.log, task, known.unwrap_or_default()).await?;
+        let read = read_after(&*self.log, task, known.unwrap_or_default()).await?;
         let mut tasks = self.tasks.lock();
         let configs = tasks.entry(task.clone()).or_default();
         for (version, record) in read {
@@ -228,15 +228,15 @@ fn stream_of(task: &TaskId) -> StreamName {
     StreamName::new(format!("{STREAM_PREFIX}{task}"))
 }
 
-async fn read_behind(
+async fn read_after(
     log: &dyn Log,
     task: &TaskId,
-    mut behind: Version,
+    mut after: Version,
 ) -> Result<Vec<(Version, PushRecord)>, PushStoreError> {
     let stream = stream_of(task);
     let mut records = Vec::new();
     loop {
-        let read = log.read(&stream, behind.next(), READ_LEN_MAX).await?;
+        let read = log.read(&stream, after.next(), READ_LEN_MAX).await?;
         if read.is_empty() {
             return Ok(records);
         }
@@ -247,7 +247,7 @@ async fn read_behind(
                 version,
                 reason: reason.to_string(),
             })?;
-            behind = version;
+            after = version;
             records.push((version, record));
         }
     }

@@ -12,7 +12,7 @@ use crate::support::{StreamedEvent, error_code, events, message, post, result, r
 
 const ALL: usize = 100;
 
-fn behind(mut request: Request<Body>, id: u64) -> Request<Body> {
+fn after(mut request: Request<Body>, id: u64) -> Request<Body> {
     request
         .headers_mut()
         .insert("last-event-id", HeaderValue::from(id));
@@ -71,7 +71,7 @@ async fn client_continues_behind_any_event() {
             if cut == all.len() {
                 continue; // nothing follows
             }
-            let rest = events(&router, behind(request, last), ALL).await;
+            let rest = events(&router, after(request, last), ALL).await;
             assert_eq!(rest, all[cut..], "behind {last}");
         }
     }
@@ -96,7 +96,7 @@ async fn running_task_can_be_followed_and_stopped() {
     let following = {
         let (router, id) = (router.clone(), id.clone());
         async move {
-            let request = behind(rpc("SubscribeToTask", &json!({"id": id})), begun[2].0);
+            let request = after(rpc("SubscribeToTask", &json!({"id": id})), begun[2].0);
             events(&router, request, ALL).await
         }
     };
@@ -126,10 +126,10 @@ async fn event_id_beyond_the_last_event_is_refused() {
             rpc("SubscribeToTask", &json!({"id": id})),
             rpc("SendStreamingMessage", &params),
         ] {
-            let (_, body) = crate::support::answer(&router, behind(request, beyond)).await;
+            let (_, body) = crate::support::answer(&router, after(request, beyond)).await;
             assert_eq!(body["error"]["code"], -32602, "{beyond}: {body}");
         }
-        let request = behind(post(&format!("/tasks/{id}:subscribe"), ""), beyond);
+        let request = after(post(&format!("/tasks/{id}:subscribe"), ""), beyond);
         let (status, body) = crate::support::answer(&router, request).await;
         assert_eq!(status, 400, "{beyond}: {body}");
     }

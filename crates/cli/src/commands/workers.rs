@@ -92,7 +92,7 @@ async fn redrive(cluster: &TaskManager, id: &str, flags: &SameFlags) -> Result<S
     let letter = meant(&letters, id, "dead letter", "dead", flags, |letter| {
         letter.task.as_str()
     })?;
-    let again = cluster.redrive(&letter.task).await;
+    let again = cluster.retry_dead_letter(&letter.task).await;
     let again = again.map_err(|error| CliError::failure(error_chain(&error)))?;
     Ok(Styled::from(format!("started again as task {again}")))
 }

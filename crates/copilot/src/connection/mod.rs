@@ -268,10 +268,10 @@ impl ConnectionReader {
                 let (large, output) = (Arc::clone(&self.large), self.client.output.clone());
                 let in_turn = async move {
                     // The semaphore is never closed.
-                    let place = large.acquire_owned().await;
+                    let permit = large.acquire_owned().await;
                     output.room_for_answers().await;
                     let result = answer.await;
-                    drop(place);
+                    drop(permit);
                     result
                 };
                 self.run(method, responder, id, Box::pin(in_turn));

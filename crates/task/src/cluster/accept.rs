@@ -70,10 +70,10 @@ impl TaskManager {
         node: &Arc<ClusterNode>,
         request: TaskRequest,
     ) -> Result<AcceptedTask, ExecuteError> {
-        let place = node.requests.place()?;
+        let permit = node.requests.acquire_permit()?;
         let (manager, own) = (self.clone(), Arc::clone(node));
-        let accepted = node.requests.to_its_end("message", async move {
-            let _place = place;
+        let accepted = node.requests.run_detached("message", async move {
+            let _permit = permit;
             manager.accept(&own, request).await
         });
         accepted.await.unwrap_or(Err(ExecuteError::ShuttingDown))
@@ -181,7 +181,7 @@ impl TaskManager {
     ) -> Result<(Version, Arc<Task>), TaskStoreError> {
         let log = Arc::clone(&self.inner.log);
         let mut stream = match before {
-            Some((version, task)) => TaskStream::behind(log, version, &task),
+            Some((version, task)) => TaskStream::after(log, version, &task),
             None => TaskStream::new(log, id.clone(), Arc::default()),
         };
         let awaited = stream.version().next();

@@ -8,10 +8,10 @@ use allstop_log::Version;
 use futures::StreamExt as _;
 use tokio::time::timeout;
 
-use super::attend::{Attention, ClaimCapacity};
+use super::attend::{StepResult, ClaimCapacity};
 use super::link::AskedQuestion;
 use super::node::ClusterNode;
-use super::owner_question::{Attended, OwnerQuestion};
+use super::owner_question::{AttendReply, OwnerQuestion};
 use crate::manager::ManagerInner;
 
 /// Longest time that an answer waits until an execution has read the records of other processes.
@@ -57,11 +57,11 @@ impl ManagerInner {
             Ok(OwnerQuestion::Drain) => {
                 self.stop_taking();
                 node.is_drained.send_replace(true);
-                serde_json::to_vec(&Attended::Observed)
+                serde_json::to_vec(&AttendReply::Observed)
             }
             Ok(OwnerQuestion::StopLeft { task, cause }) => {
                 let stopped = match self.stored(&task).await {
-                    Ok((_, task)) if task.has_ended() => self.stop_left_here(&task, cause).await,
+                    Ok((_, task)) if task.has_ended() => self.stop_orphans_here(&task, cause).await,
                     _ => None,
                 };
                 serde_json::to_vec(&stopped)
@@ -74,7 +74,7 @@ impl ManagerInner {
         (asked.answer)(answer.unwrap_or_default()).await;
     }
 
-    async fn attend_to_question(self: &Arc<Self>, node: &ClusterNode, task: &TaskId) -> Attended {
+    async fn attend_to_question(self: &Arc<Self>, node: &ClusterNode, task: &TaskId) -> AttendReply {
         let execution = match self.execution_here(task) {
             Some(execution) => execution,
             // A question brings no permit for an execution. The worker that asks has one.
@@ -82,19 +82,19 @@ impl ManagerInner {
                 .attend(node, task, Version(0), ClaimCapacity::None)
                 .await
             {
-                Ok(Attention::Here(execution)) => execution,
-                Ok(Attention::Done(Some((_, task)))) if task.has_ended() => {
-                    return Attended::Observed;
+                Ok(StepResult::Here(execution)) => execution,
+                Ok(StepResult::Done(Some((_, task)))) if task.has_ended() => {
+                    return AttendReply::Observed;
                 }
-                _ => return Attended::Nothing,
+                _ => return AttendReply::Nothing,
             },
         };
         // If the execution finds a stop request, the request stops it.
         let _looked = timeout(OBSERVED_MAX, execution.look()).await;
         if execution.is_stopping() || execution.is_ending() {
-            Attended::Observed
+            AttendReply::Observed
         } else {
-            Attended::Runs
+            AttendReply::Runs
         }
     }
 }

@@ -8,7 +8,7 @@ use allstop_log::Version;
 
 use super::lease::LeaseState;
 use super::node::ClusterNode;
-use super::owner_question::{Attended, OwnerQuestion};
+use super::owner_question::{AttendReply, OwnerQuestion};
 use crate::error::TaskStoreError;
 use crate::execution::Execution;
 use crate::manager::ManagerInner;
@@ -16,14 +16,14 @@ use crate::model::Task;
 use crate::task_stream::read_task;
 
 /// Pause before the next attempt if nothing indicates the duration of the obstacle.
-pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(1);
+pub(super) const ATTEND_PAUSE: Duration = Duration::from_secs(1);
 
 /// Maximum number of consecutive reads: leases can end, and answers can change while they are read.
 const LOOKS_MAX: u32 = 4;
 
 /// Next step of a worker for a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum AttendStep {
+pub(super) enum WorkerStep {
     /// The task needs no worker.
     Done,
     /// The record of the wake-up is not stored yet, or will never be.
@@ -43,7 +43,7 @@ pub(super) fn next_step(
     awaited: Version,
     me: &WorkerId,
     lease_of: impl Fn(&WorkerId) -> LeaseState,
-) -> AttendStep {
+) -> WorkerStep {
     let needs_somebody = |task: &Task| {
         let is_open = task.is_executing || task.awaits_execution || task.stop_requested.is_some();
         is_open && !task.has_ended()
@@ -51,20 +51,20 @@ pub(super) fn next_step(
     let Some(task) = task.filter(|task| needs_somebody(task)) else {
         let is_there = version >= awaited || task.is_some_and(Task::has_ended);
         return if is_there {
-            AttendStep::Done
+            WorkerStep::Done
         } else {
-            AttendStep::AwaitRecord
+            WorkerStep::AwaitRecord
         };
     };
     let owner = match &task.worker {
         Some(owner) if owner != me => owner.clone(),
-        _ => return AttendStep::Claim,
+        _ => return WorkerStep::Claim,
     };
     match lease_of(&owner) {
-        LeaseState::Ended => AttendStep::Claim,
-        LeaseState::Absent => AttendStep::EndLease { owner, revision: 0 },
-        LeaseState::Overdue { revision } => AttendStep::EndLease { owner, revision },
-        LeaseState::Held { left } => AttendStep::Ask { owner, left },
+        LeaseState::Ended => WorkerStep::Claim,
+        LeaseState::Absent => WorkerStep::EndLease { owner, revision: 0 },
+        LeaseState::Overdue { revision } => WorkerStep::EndLease { owner, revision },
+        LeaseState::Held { left } => WorkerStep::Ask { owner, left },
     }
 }
 
@@ -72,14 +72,14 @@ pub(super) fn next_step(
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ClaimCapacity {
     /// A permit for one execution.
-    Place,
+    Permit,
     /// No permit: the worker can only stop the task or give it up.
     None,
 }
 
 /// Result of attending to a task.
 #[derive(Debug)]
-pub(super) enum Attention {
+pub(super) enum StepResult {
     /// The task needs no worker. Contains the task, if it exists.
     Done(Option<(Version, Arc<Task>)>),
     /// The task has an execution in this process.
@@ -87,7 +87,7 @@ pub(super) enum Attention {
     /// A worker should attend to the task again after this time.
     Later(Duration),
     /// The task is to run, but this worker has no free permit.
-    AwaitPlace,
+    AwaitCapacity,
     /// The owner has reached the limit of running tasks.
     AwaitSlot,
     /// The record of the wake-up is not stored.
@@ -104,7 +104,7 @@ impl ManagerInner {
         id: &TaskId,
         awaited: Version,
         capacity: ClaimCapacity,
-    ) -> Result<Attention, TaskStoreError> {
+    ) -> Result<StepResult, TaskStoreError> {
         for _ in 0..LOOKS_MAX {
             let read = read_task(&*self.log, id).await?;
             let (version, task) = match &read {
@@ -117,38 +117,38 @@ impl ManagerInner {
             let lease_of = |worker: &WorkerId| node.lease_state(worker);
             let step = next_step(task.map(|task| &**task), version, awaited, &me, lease_of);
             match (step, task) {
-                (AttendStep::Done, _) => return Ok(Attention::Done(read)),
-                (AttendStep::AwaitRecord, _) | (_, None) => return Ok(Attention::AwaitRecord),
-                (AttendStep::Claim, Some(task)) => {
+                (WorkerStep::Done, _) => return Ok(StepResult::Done(read)),
+                (WorkerStep::AwaitRecord, _) | (_, None) => return Ok(StepResult::AwaitRecord),
+                (WorkerStep::Claim, Some(task)) => {
                     return self.claim(node, me, version, task, capacity).await;
                 }
-                (AttendStep::EndLease { owner, revision }, _) => {
+                (WorkerStep::EndLease { owner, revision }, _) => {
                     let has_ended = node.end_lease(&owner, revision).await?;
                     if has_ended {
                         tracing::info!(%owner, task = %id, "a worker no longer renews its lease: its tasks pass on");
                     }
                 }
-                (AttendStep::Ask { owner, left }, Some(task)) => {
+                (WorkerStep::Ask { owner, left }, Some(task)) => {
                     let question = OwnerQuestion::Attend {
                         task: id.clone(),
                         stop: None,
                     };
-                    let answer: Option<Attended> = node.ask(&owner, &question).await?;
+                    let answer: Option<AttendReply> = node.ask(&owner, &question).await?;
                     return match answer {
-                        Some(Attended::Observed | Attended::Runs) if task.is_executing => {
-                            Ok(Attention::Later(left))
+                        Some(AttendReply::Observed | AttendReply::Runs) if task.is_executing => {
+                            Ok(StepResult::Later(left))
                         }
                         // The owner runs nothing of the task, so the first append decides who gets it. A missing answer
                         // would not prove that.
-                        Some(Attended::Nothing) if !task.is_executing => {
+                        Some(AttendReply::Nothing) if !task.is_executing => {
                             self.claim(node, me, version, task, capacity).await
                         }
-                        _ => Ok(Attention::Later(left.min(LOOK_AGAIN))),
+                        _ => Ok(StepResult::Later(left.min(ATTEND_PAUSE))),
                     };
                 }
             }
         }
-        Ok(Attention::Later(LOOK_AGAIN))
+        Ok(StepResult::Later(ATTEND_PAUSE))
     }
 
     async fn claim(
@@ -158,26 +158,26 @@ impl ManagerInner {
         version: Version,
         task: &Arc<Task>,
         capacity: ClaimCapacity,
-    ) -> Result<Attention, TaskStoreError> {
+    ) -> Result<StepResult, TaskStoreError> {
         if let Some(execution) = self.execution_here(&task.id) {
             execution.ask_to_look();
-            return Ok(Attention::Here(execution));
+            return Ok(StepResult::Here(execution));
         }
         if task.is_executing && task.take_overs >= node.options.take_overs_max {
-            return Ok(Attention::GiveUp(version, Arc::clone(task)));
+            return Ok(StepResult::GiveUp(version, Arc::clone(task)));
         }
         // A task that only has to be stopped needs no permit and no slot.
         if task.stop_requested.is_none() {
             if capacity == ClaimCapacity::None {
-                return Ok(Attention::AwaitPlace);
+                return Ok(StepResult::AwaitCapacity);
             }
             if !self.take_owner_slot(node, &me, task).await? {
-                return Ok(Attention::AwaitSlot);
+                return Ok(StepResult::AwaitSlot);
             }
         }
         Ok(match self.take(version, task, Some(me)) {
-            Some(execution) => Attention::Here(execution),
-            None => Attention::Later(LOOK_AGAIN),
+            Some(execution) => StepResult::Here(execution),
+            None => StepResult::Later(ATTEND_PAUSE),
         })
     }
 }
@@ -201,7 +201,7 @@ mod tests {
         }
     }
 
-    fn step(task: &Task, lease: LeaseState) -> AttendStep {
+    fn step(task: &Task, lease: LeaseState) -> WorkerStep {
         next_step(Some(task), Version(9), Version(1), &me(), |_| lease)
     }
 
@@ -211,48 +211,48 @@ mod tests {
 
     #[test]
     fn task_that_nobody_had_is_claimed() {
-        assert_eq!(step(&task_of([]), LeaseState::Absent), AttendStep::Claim);
+        assert_eq!(step(&task_of([]), LeaseState::Absent), WorkerStep::Claim);
     }
 
     #[test]
     fn resting_task_needs_nobody_until_somebody_wants_it_stopped() {
         let task = task_of([started(1, "other"), rested()]);
-        assert_eq!(step(&task, LeaseState::Ended), AttendStep::Done);
+        assert_eq!(step(&task, LeaseState::Ended), WorkerStep::Done);
         let task = task_of([started(1, "other"), rested(), stop()]);
-        assert_eq!(step(&task, LeaseState::Ended), AttendStep::Claim);
-        assert!(matches!(step(&task, HELD), AttendStep::Ask { .. }));
+        assert_eq!(step(&task, LeaseState::Ended), WorkerStep::Claim);
+        assert!(matches!(step(&task, HELD), WorkerStep::Ask { .. }));
     }
 
     #[test]
     fn wake_up_waits_for_its_record() {
         let task = task_of([started(1, "other"), rested()]);
         let early = next_step(Some(&task), Version(3), Version(4), &me(), |_| HELD);
-        assert_eq!(early, AttendStep::AwaitRecord);
+        assert_eq!(early, WorkerStep::AwaitRecord);
         let none = next_step(None, Version(0), Version(1), &me(), |_| HELD);
-        assert_eq!(none, AttendStep::AwaitRecord);
+        assert_eq!(none, WorkerStep::AwaitRecord);
     }
 
     #[test]
     fn running_task_passes_on_only_behind_the_end_of_its_owners_lease() {
         let task = task_of([started(1, "other")]);
-        assert!(matches!(step(&task, HELD), AttendStep::Ask { .. }));
-        assert_eq!(step(&task, LeaseState::Ended), AttendStep::Claim);
+        assert!(matches!(step(&task, HELD), WorkerStep::Ask { .. }));
+        assert_eq!(step(&task, LeaseState::Ended), WorkerStep::Claim);
         let owner = WorkerId::new("other");
         assert_eq!(
             step(&task, LeaseState::Overdue { revision: 4 }),
-            AttendStep::EndLease {
+            WorkerStep::EndLease {
                 owner: owner.clone(),
                 revision: 4
             }
         );
         assert_eq!(
             step(&task, LeaseState::Absent),
-            AttendStep::EndLease { owner, revision: 0 }
+            WorkerStep::EndLease { owner, revision: 0 }
         );
     }
 
     #[test]
     fn own_task_that_does_not_run_is_claimed_again() {
-        assert_eq!(step(&task_of([started(1, "me")]), HELD), AttendStep::Claim);
+        assert_eq!(step(&task_of([started(1, "me")]), HELD), WorkerStep::Claim);
     }
 }

@@ -19,7 +19,7 @@ const MESSAGES_MAX: usize = 1_024;
 #[derive(Debug)]
 pub(crate) struct ClientRequests {
     scope: Scope,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     under_way: TaskTracker,
 }
 
@@ -28,22 +28,22 @@ impl ClientRequests {
     pub(super) fn new(scope: Scope) -> Self {
         Self {
             scope,
-            places: Arc::new(Semaphore::new(MESSAGES_MAX)),
+            permits: Arc::new(Semaphore::new(MESSAGES_MAX)),
             under_way: TaskTracker::new(),
         }
     }
 
     /// Acquires the permit of a message, for as long as the message is being stored.
-    pub(crate) fn place(&self) -> Result<OwnedSemaphorePermit, ExecuteError> {
-        let place = Arc::clone(&self.places).try_acquire_owned();
-        place.map_err(|_full| ExecuteError::Full("too many messages are being stored"))
+    pub(crate) fn acquire_permit(&self) -> Result<OwnedSemaphorePermit, ExecuteError> {
+        let permit = Arc::clone(&self.permits).try_acquire_owned();
+        permit.map_err(|_full| ExecuteError::Full("too many messages are being stored"))
     }
 
     /// Runs a request as work of the node. `None` if the node ends first; the request may then have taken effect.
     ///
     /// # Cancel safety
     /// Dropping the future does not end the request.
-    pub(crate) async fn to_its_end<T: Send + 'static>(
+    pub(crate) async fn run_detached<T: Send + 'static>(
         &self,
         name: &'static str,
         request: impl Future<Output = T> + Send + 'static,

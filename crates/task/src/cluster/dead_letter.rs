@@ -22,7 +22,7 @@ pub struct DeadLetter {
     pub reason: Arc<str>,
     /// Time at which the task or wake-up was set aside.
     pub at: Timestamp,
-    /// The new task that repeats the work ([`TaskManager::redrive`](crate::TaskManager::redrive)).
+    /// The new task that repeats the work ([`TaskManager::retry_dead_letter`](crate::TaskManager::retry_dead_letter)).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub again_as: Option<TaskId>,
 }

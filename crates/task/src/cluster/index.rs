@@ -20,7 +20,7 @@ use crate::model::Task;
 const INDEX_PREFIX: &str = "task/";
 
 /// Time in which changes of one task are combined into one entry. Lists may lag by this time.
-const COLLECTED: Duration = Duration::from_millis(200);
+const INDEX_DELAY: Duration = Duration::from_millis(200);
 
 /// Longest owner name, in bytes, that keys contain without a hash.
 const OWNER_BYTES_MAX: usize = 128;
@@ -100,7 +100,7 @@ impl ClusterNode {
     pub(super) async fn write_index(&self) -> ! {
         loop {
             self.index.has_changed.notified().await;
-            sleep(COLLECTED).await;
+            sleep(INDEX_DELAY).await;
             if !self.flush_index().await {
                 self.index.has_changed.notify_one();
             }
@@ -137,7 +137,7 @@ impl ClusterNode {
     pub(crate) async fn list(
         &self,
         filter: &ListFilter,
-        behind: Option<&TaskPosition>,
+        after: Option<&TaskPosition>,
         limit: usize,
     ) -> Result<TaskPage, LogError> {
         let prefix = match &filter.owner {
@@ -153,7 +153,7 @@ impl ClusterNode {
             .collect();
         let total = tasks.len();
         tasks.sort_unstable_by(|a, b| (b.updated_at, &b.id).cmp(&(a.updated_at, &a.id)));
-        tasks.retain(|task| task.is_behind(behind));
+        tasks.retain(|task| task.is_after(after));
         Ok(TaskPage::first(tasks, limit, total))
     }
 }

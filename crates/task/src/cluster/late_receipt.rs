@@ -89,7 +89,7 @@ async fn write(
     let Some((version, task)) = read_task(&**log, id).await? else {
         return Ok(None);
     };
-    let mut stream = TaskStream::behind(Arc::clone(log), version, &task);
+    let mut stream = TaskStream::after(Arc::clone(log), version, &task);
     stream.append(vec![late.clone()]).await?;
     Ok(Some(stream))
 }

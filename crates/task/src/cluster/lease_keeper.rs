@@ -10,7 +10,7 @@ use allstop_log::LogError;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use ulid::Ulid;
 
-use super::attend::LOOK_AGAIN;
+use super::attend::ATTEND_PAUSE;
 use super::lease::{LeaseEntry, OwnLease, WorkerInfo, key_of};
 use super::link::PutError;
 use super::node::{ClusterNode, ENDED_TTL, RETRY_EVERY};
@@ -30,7 +30,7 @@ const GIVEN_BACK_MAX: Duration = Duration::from_secs(2);
 const FORCED_MAX: Duration = Duration::from_millis(200);
 
 /// Interval of the checks for remaining work after the loss of a lease.
-const GONE_LOOK: Duration = Duration::from_millis(20);
+const STOP_CHECK_EVERY: Duration = Duration::from_millis(20);
 
 impl ManagerInner {
     /// Renews the lease of this worker, and gets a new lease after a loss. Returns when the node closes.
@@ -181,7 +181,7 @@ impl ManagerInner {
                 .any(|execution| !execution.scope().is_quiet())
         };
         while runs() && Instant::now() < until {
-            sleep(GONE_LOOK).await;
+            sleep(STOP_CHECK_EVERY).await;
         }
         if let Some(on_overdue) = node.options.on_overdue.as_ref().filter(|_| runs()) {
             on_overdue();
@@ -204,7 +204,7 @@ impl ClusterNode {
             if let Err(error) = self.end_overdue().await {
                 tracing::debug!(%error, "the leases are not read");
             }
-            sleep(self.times.renew_every().min(LOOK_AGAIN)).await;
+            sleep(self.times.renew_every().min(ATTEND_PAUSE)).await;
         }
     }
 }

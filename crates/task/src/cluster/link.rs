@@ -59,7 +59,7 @@ pub trait ClusterLink: Send + Sync + fmt::Debug {
 }
 
 /// A delivered wake-up. It is delivered again some seconds after the last [`hold`](Self::hold), or after the pause of
-/// [`later`](Self::later).
+/// [`release_after`](Self::release_after).
 pub trait HeldWakeUp: Send + Sync {
     /// The stored bytes of the wake-up.
     fn payload(&self) -> &[u8];
@@ -74,10 +74,10 @@ pub trait HeldWakeUp: Send + Sync {
     fn hold(&self) -> LinkFuture<Result<(), LogError>>;
 
     /// Makes the wake-up available to all workers after this time.
-    fn later(&self, pause: Duration) -> LinkFuture<Result<(), LogError>>;
+    fn release_after(&self, pause: Duration) -> LinkFuture<Result<(), LogError>>;
 
     /// Removes the wake-up for good.
-    fn take_away(&self) -> LinkFuture<Result<(), LogError>>;
+    fn remove(&self) -> LinkFuture<Result<(), LogError>>;
 }
 
 /// Value of a key.

@@ -275,11 +275,11 @@ impl HeldWakeUp for MemoryWakeUp {
         ready(self.again_at(Instant::now() + REDELIVERED_AFTER)).boxed()
     }
 
-    fn later(&self, pause: Duration) -> LinkFuture<Result<(), LogError>> {
+    fn release_after(&self, pause: Duration) -> LinkFuture<Result<(), LogError>> {
         ready(self.again_at(Instant::now() + pause)).boxed()
     }
 
-    fn take_away(&self) -> LinkFuture<Result<(), LogError>> {
+    fn remove(&self) -> LinkFuture<Result<(), LogError>> {
         let mut queue = self.shared.queue.lock();
         queue.held.remove(&self.queued.number);
         queue

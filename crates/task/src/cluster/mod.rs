@@ -24,7 +24,7 @@ mod memory_link;
 mod node;
 mod owner_question;
 mod owner_slot;
-mod redrive;
+mod dead_letter_retry;
 mod stop;
 pub(crate) mod stop_delivery;
 mod stop_step;
@@ -37,7 +37,7 @@ pub use lease::WorkerInfo;
 pub use link::{AskedQuestion, ClusterLink, HeldWakeUp, LinkEntry, LinkFuture, PutError};
 pub use memory_link::MemoryLink;
 pub use node::{ClusterOptions, LeaseChange, LeaseHandler, RenewalHandler};
-pub use redrive::RedriveError;
+pub use dead_letter_retry::DeadLetterRetryError;
 pub use stop_delivery::StopDelivery;
 
 pub(crate) use node::ClusterNode;

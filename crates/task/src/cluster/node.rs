@@ -20,7 +20,7 @@ use super::lease::{
     key_of,
 };
 use super::link::{ClusterLink, PutError};
-use super::owner_question::{Attended, OwnerQuestion};
+use super::owner_question::{AttendReply, OwnerQuestion};
 
 /// Default length of a lease. Servers that lose their leader take up to 9 seconds to elect another one, and meanwhile
 /// no worker can renew. Stopping the work needs 3 more seconds.
@@ -162,7 +162,7 @@ impl ClusterNode {
 
     /// Asks a worker to accept no more tasks. Returns false if the worker does not answer.
     pub(crate) async fn drain_worker(&self, worker: &WorkerId) -> Result<bool, LogError> {
-        let answer: Option<Attended> = self.ask(worker, &OwnerQuestion::Drain).await?;
+        let answer: Option<AttendReply> = self.ask(worker, &OwnerQuestion::Drain).await?;
         Ok(answer.is_some())
     }
 

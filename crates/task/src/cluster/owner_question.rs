@@ -34,7 +34,7 @@ pub(super) enum OwnerQuestion {
 /// Answer to [`OwnerQuestion::Attend`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Attended {
+pub(super) enum AttendReply {
     /// The task is being stopped, or has ended.
     Observed,
     /// The task runs, or will run.

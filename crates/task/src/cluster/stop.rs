@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::lease::LeaseState;
 use super::node::ClusterNode;
-use super::owner_question::{Attended, LeftStopped, OwnerQuestion, Previewed};
+use super::owner_question::{AttendReply, LeftStopped, OwnerQuestion, Previewed};
 use super::stop_delivery::StopDelivery;
 use super::stop_step::{StopLook, StopStep, TaskStopProgress, next_stop_step};
 use super::wake_up::WakeUp;
@@ -36,7 +36,7 @@ impl TaskManager {
         cause: Cause,
     ) -> Result<CancelOutcome, CancelError> {
         let (manager, own, id) = (Arc::clone(&self.inner), Arc::clone(node), id.clone());
-        let stopped = node.requests.to_its_end("stop", async move {
+        let stopped = node.requests.run_detached("stop", async move {
             manager.stop_in_cluster(&own, &id, cause).await
         });
         stopped.await.unwrap_or(Err(CancelError::ShuttingDown))
@@ -80,7 +80,7 @@ impl ManagerInner {
             progress.version = progress.version.max(version);
             match step {
                 StopStep::StopLeft => {
-                    return match self.stop_left(node, &task, &cause).await? {
+                    return match self.stop_orphans(node, &task, &cause).await? {
                         Some(receipt) => Ok(CancelOutcome { task, receipt }),
                         None => self.already_ended(task, cause),
                     };
@@ -125,13 +125,13 @@ impl ManagerInner {
     }
 
     /// Stops the orphaned work of an ended task, here or at its worker.
-    async fn stop_left(
+    async fn stop_orphans(
         &self,
         node: &ClusterNode,
         task: &Arc<Task>,
         cause: &Cause,
     ) -> Result<LeftStopped, LogError> {
-        let left = self.stop_left_here(task, cause.clone()).await;
+        let left = self.stop_orphans_here(task, cause.clone()).await;
         let owner = task.worker.as_ref();
         let is_other = |owner: &&WorkerId| node.worker().as_ref() != Some(owner);
         let other = owner.filter(is_other).filter(|_| !node.has_no_owner(task));
@@ -162,7 +162,7 @@ impl ManagerInner {
         cause: &Cause,
         progress: &mut TaskStopProgress,
     ) -> Result<(), CancelError> {
-        let mut stream = TaskStream::behind(Arc::clone(&self.log), version, task);
+        let mut stream = TaskStream::after(Arc::clone(&self.log), version, task);
         let requested = TaskRecord::StopRequested {
             cause: cause.clone(),
             at: self.now(),
@@ -281,7 +281,7 @@ impl ClusterNode {
             stop,
         };
         match self.ask(owner, &question).await {
-            Ok(Some(Attended::Observed)) => StopDelivery::Observed,
+            Ok(Some(AttendReply::Observed)) => StopDelivery::Observed,
             Ok(None) if self.has_no_owner(task) => StopDelivery::NoOwner,
             Ok(_) => StopDelivery::Queued,
             Err(error) => {

@@ -10,7 +10,7 @@ use allstop_scope::WorkSpec;
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
-use super::attend::{Attention, ClaimCapacity, LOOK_AGAIN};
+use super::attend::{StepResult, ClaimCapacity, ATTEND_PAUSE};
 use super::dead_letter::DeadLetter;
 use super::link::HeldWakeUp;
 use super::node::{ClusterNode, RETRY_EVERY};
@@ -29,10 +29,10 @@ const RECORD_DELIVERIES_MAX: u64 = 200;
 
 /// Interval in which a worker without a free permit checks for a wake-up that no other worker takes. Stopping a task or
 /// giving it up needs no permit, and all workers may be busy for hours.
-const LOOK_WITHOUT_PLACE: Duration = Duration::from_millis(500);
+const CHECK_WITHOUT_PERMIT: Duration = Duration::from_millis(500);
 
 /// Pause of a wake-up that needs a permit. Short, because another worker may have one.
-const PLACE_PAUSE: Duration = Duration::from_millis(250);
+const PERMIT_PAUSE: Duration = Duration::from_millis(250);
 
 /// Half of the first pause of a task whose owner has no free slot. The longest pause is 64 times as long.
 const SLOT_PAUSE_MIN: Duration = Duration::from_millis(125);
@@ -40,13 +40,13 @@ const SLOT_PAUSE_MIN: Duration = Duration::from_millis(125);
 impl ManagerInner {
     /// Takes as many wake-ups at a time as the worker has permits for executions, and periodically one more.
     pub(super) async fn take_wake_ups(self: &Arc<Self>, node: &Arc<ClusterNode>) {
-        let places = Arc::new(Semaphore::new(node.options.concurrency));
+        let permits = Arc::new(Semaphore::new(node.options.concurrency));
         let mut is_closing = node.is_closing.subscribe();
         loop {
-            let place = tokio::select! {
+            let permit = tokio::select! {
                 biased;
-                place = Arc::clone(&places).acquire_owned() => place.ok(),
-                () = sleep(LOOK_WITHOUT_PLACE) => None,
+                permit = Arc::clone(&permits).acquire_owned() => permit.ok(),
+                () = sleep(CHECK_WITHOUT_PERMIT) => None,
             };
             if *is_closing.borrow() || self.occupancy().1 {
                 return;
@@ -59,7 +59,7 @@ impl ManagerInner {
                 biased;
                 _closing = is_closing.wait_for(|is| *is) => return,
                 () = self.draining() => return,
-                next = next_wake_up(node, place.is_some()) => next,
+                next = next_wake_up(node, permit.is_some()) => next,
             };
             let held = match next {
                 Ok(Some(held)) => held,
@@ -72,9 +72,9 @@ impl ManagerInner {
             };
             let (manager, own) = (Arc::clone(self), Arc::clone(node));
             // A permit may have become free during the wait for a wake-up.
-            let place = place.or_else(|| Arc::clone(&places).try_acquire_owned().ok());
-            let capacity = match place {
-                Some(_) => ClaimCapacity::Place,
+            let permit = permit.or_else(|| Arc::clone(&permits).try_acquire_owned().ok());
+            let capacity = match permit {
+                Some(_) => ClaimCapacity::Permit,
                 None => ClaimCapacity::None,
             };
             let spec = WorkSpec::new(ItemKind::Future, "wake-up");
@@ -83,7 +83,7 @@ impl ManagerInner {
                     _stopped = cx.stopped_at("wake-up") => {}
                     () = manager.handle(&own, &*held, capacity) => {}
                 }
-                drop(place);
+                drop(permit);
             });
             if handled.is_err() {
                 return;
@@ -123,46 +123,46 @@ impl ManagerInner {
                 }
                 Err(error) => {
                     tracing::debug!(%error, task = %wake_up.task, "a task is looked at later");
-                    return give_back(held, LOOK_AGAIN).await;
+                    return give_back(held, ATTEND_PAUSE).await;
                 }
             };
             match attention {
-                Attention::Done(task) => {
+                StepResult::Done(task) => {
                     let indexed = match &task {
                         Some((version, task)) => node.index_now(*version, task).await,
                         None => Ok(()),
                     };
                     return settle(held, indexed).await;
                 }
-                Attention::Later(pause) => return give_back(held, pause).await,
-                Attention::AwaitPlace => return give_back(held, PLACE_PAUSE).await,
-                Attention::AwaitSlot => {
+                StepResult::Later(pause) => return give_back(held, pause).await,
+                StepResult::AwaitCapacity => return give_back(held, PERMIT_PAUSE).await,
+                StepResult::AwaitSlot => {
                     return give_back(held, slot_pause(held.deliveries())).await;
                 }
-                Attention::AwaitRecord => {
+                StepResult::AwaitRecord => {
                     let is_late = held.deliveries() >= RECORD_DELIVERIES_MAX;
                     if is_late && !wake_up.awaits_record(self.now()) {
                         return settle(held, Ok(())).await;
                     }
                     return give_back(held, record_pause(held.deliveries())).await;
                 }
-                Attention::Here(execution) => {
+                StepResult::Here(execution) => {
                     let permit = execution.await_release();
                     if permit.is_none() && !execution.is_ending() {
                         // A duplicate, which needs no permit of this worker.
-                        return give_back(held, LOOK_AGAIN).await;
+                        return give_back(held, ATTEND_PAUSE).await;
                     }
                     while_held(held, execution.released()).await;
                     let result = execution.present_result();
                     if !matches!(result, Some(ExecutionResult::Ended(_))) {
                         // The obstacle to the end of the task may last.
-                        return give_back(held, LOOK_AGAIN).await;
+                        return give_back(held, ATTEND_PAUSE).await;
                     }
                 }
-                Attention::GiveUp(version, task) => {
+                StepResult::GiveUp(version, task) => {
                     if let Err(error) = self.give_up(node, version, &task).await {
                         tracing::debug!(%error, task = %task.id, "a dead letter is written later");
-                        return give_back(held, LOOK_AGAIN).await;
+                        return give_back(held, ATTEND_PAUSE).await;
                     }
                 }
             }
@@ -191,9 +191,9 @@ impl ManagerInner {
 /// worker takes.
 async fn next_wake_up(
     node: &ClusterNode,
-    has_place: bool,
+    has_permit: bool,
 ) -> Result<Option<Box<dyn HeldWakeUp>>, LogError> {
-    if has_place {
+    if has_permit {
         node.link().next_wake_up().await.map(Some)
     } else {
         node.link().waiting_wake_up().await
@@ -233,7 +233,7 @@ async fn while_held<T>(held: &dyn HeldWakeUp, work: impl Future<Output = T>) -> 
 /// Removes a wake-up if the steps before were successful.
 async fn settle(held: &dyn HeldWakeUp, done: Result<(), LogError>) {
     let taken = match done {
-        Ok(()) => held.take_away().await,
+        Ok(()) => held.remove().await,
         Err(error) => Err(error),
     };
     if let Err(error) = taken {
@@ -242,7 +242,7 @@ async fn settle(held: &dyn HeldWakeUp, done: Result<(), LogError>) {
 }
 
 async fn give_back(held: &dyn HeldWakeUp, pause: Duration) {
-    if let Err(error) = held.later(pause).await {
+    if let Err(error) = held.release_after(pause).await {
         tracing::debug!(%error, "a wake-up comes again when it is held no longer");
     }
 }

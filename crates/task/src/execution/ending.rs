@@ -87,7 +87,7 @@ impl ExecutionEngine {
             match error {
                 TaskStoreError::Fenced(_) => {
                     self.keep_receipt(&end);
-                    self.pass_stop_on().await;
+                    self.forward_stop().await;
                     return Err(error);
                 }
                 // A worker of a newer version may be able to read these records and continue.
@@ -125,7 +125,7 @@ impl ExecutionEngine {
     }
 
     /// Passes the stop of this execution on to the worker that has taken the task over.
-    async fn pass_stop_on(&mut self) {
+    async fn forward_stop(&mut self) {
         let Some(cause) = self.execution.scope.cause() else {
             return;
         };

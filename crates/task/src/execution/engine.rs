@@ -398,7 +398,7 @@ impl ExecutionEngine {
             drop(parts);
         });
         let too_late = async {
-            self.execution.hurried().await;
+            self.execution.stop_requested().await;
             sleep(self.execution.scope.grace()).await;
         };
         let cleaned = tokio::select! {
@@ -414,21 +414,21 @@ impl ExecutionEngine {
     /// Runs code of the embedding program in parallel to the executor, within the limit for such code.
     pub(super) fn user_code<T, F>(
         &self,
-        place: &'static str,
+        callback: &'static str,
         make: impl FnOnce(Scope) -> F + Send + 'static,
     ) -> BoxFuture<'static, Result<T, user_code::UserCodeError>>
     where
         T: Send + 'static,
         F: Future<Output = T> + Send + 'static,
     {
-        self.user_code_within(self.host.options().user_code_max, place, make)
+        self.user_code_within(self.host.options().user_code_max, callback, make)
     }
 
     /// Like [`user_code`](Self::user_code), but within `max` if that is shorter.
     pub(super) fn user_code_within<T, F>(
         &self,
         max: Duration,
-        place: &'static str,
+        callback: &'static str,
         make: impl FnOnce(Scope) -> F + Send + 'static,
     ) -> BoxFuture<'static, Result<T, user_code::UserCodeError>>
     where
@@ -438,7 +438,7 @@ impl ExecutionEngine {
         let options = self.host.options();
         let (max, on_panic) = (max.min(options.user_code_max), options.on_panic.clone());
         let scope = self.side_scope.clone();
-        async move { user_code::run(&scope, place, max, on_panic.as_ref(), make).await }.boxed()
+        async move { user_code::run(&scope, callback, max, on_panic.as_ref(), make).await }.boxed()
     }
 
     /// Starts the observation of an accepted execution.

@@ -52,7 +52,7 @@ pub(crate) struct Execution {
     is_accepted: watch::Sender<bool>,
     result: watch::Sender<Option<ExecutionResult>>,
     /// True after a caller requests a stop. The engine then shortens its work after the end.
-    is_hurried: watch::Sender<bool>,
+    stop_requested: watch::Sender<bool>,
     is_released: watch::Sender<bool>,
     /// Permit of the one wake-up that waits for the release.
     awaited_by: Semaphore,
@@ -94,7 +94,7 @@ impl Execution {
             looks: watch::Sender::default(),
             is_accepted: watch::Sender::new(false),
             result: watch::Sender::new(None),
-            is_hurried: watch::Sender::new(false),
+            stop_requested: watch::Sender::new(false),
             is_released: watch::Sender::new(false),
             awaited_by: Semaphore::new(1),
         })
@@ -107,7 +107,7 @@ impl Execution {
 
     /// Stops the execution; a second stop joins the first.
     pub(crate) fn stop(&self, cause: Cause) -> Stop {
-        self.is_hurried.send_replace(true);
+        self.stop_requested.send_replace(true);
         self.scope.stop(StopRequest::new(Extent::Subtree, cause))
     }
 
@@ -182,10 +182,10 @@ impl Execution {
     }
 
     /// Resolves when a stop is requested, even if the stop comes too late.
-    pub(crate) async fn hurried(&self) {
-        let mut hurried = self.is_hurried.subscribe();
+    pub(crate) async fn stop_requested(&self) {
+        let mut requested = self.stop_requested.subscribe();
         // This handle keeps the sender, so the wait ends with the value.
-        let _set = hurried.wait_for(|is_hurried| *is_hurried).await;
+        let _set = requested.wait_for(|is_requested| *is_requested).await;
     }
 
     /// Permit to wait for the release while holding a permit of the worker. `None` if another wake-up of the task waits

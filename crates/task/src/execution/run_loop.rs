@@ -180,7 +180,7 @@ impl RunLoop<'_> {
             }
             let has_looked = self.must_look;
             let stored = self.store().await;
-            self.honour_others();
+            self.apply_external_stop();
             if has_looked {
                 self.engine.execution.looks.send_modify(|count| *count += 1);
             }
@@ -327,7 +327,7 @@ impl RunLoop<'_> {
     }
 
     /// Stops the execution if another process has requested the stop or has taken the execution over.
-    fn honour_others(&mut self) {
+    fn apply_external_stop(&mut self) {
         let stream = &self.engine.stream;
         let requested = stream.task().and_then(|task| task.stop_requested.clone());
         let cause = match requested {

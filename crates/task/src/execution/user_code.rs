@@ -32,7 +32,7 @@ pub(crate) enum UserCodeError {
 /// Dropping this future stops the call.
 pub(crate) async fn run<T, F>(
     scope: &Scope,
-    place: &'static str,
+    callback: &'static str,
     max: Duration,
     on_panic: Option<&PanicHandler>,
     make: impl FnOnce(Scope) -> F + Send + 'static,
@@ -41,20 +41,20 @@ where
     T: Send + 'static,
     F: Future<Output = T> + Send + 'static,
 {
-    let Ok(scope) = scope.child(place, ScopeOptions::default()) else {
+    let Ok(scope) = scope.child(callback, ScopeOptions::default()) else {
         return Err(UserCodeError::Stopped);
     };
     let mut call = UserCall {
         scope,
-        place,
+        callback,
         has_returned: false,
     };
     let code = {
         let scope = call.scope.clone();
         async move { make(scope).await }
     };
-    let code = reporting_panics(place, on_panic.cloned(), code);
-    let spec = WorkSpec::new(ItemKind::Future, place);
+    let code = reporting_panics(callback, on_panic.cloned(), code);
+    let spec = WorkSpec::new(ItemKind::Future, callback);
     let Ok(work) = call.scope.spawn(spec, |_cx| code) else {
         return Err(UserCodeError::Stopped);
     };
@@ -72,7 +72,7 @@ where
 /// Scope of a call. No work in this scope outlives the call, or the time limit of its caller.
 struct UserCall {
     scope: Scope,
-    place: &'static str,
+    callback: &'static str,
     has_returned: bool,
 }
 
@@ -83,10 +83,10 @@ impl Drop for UserCall {
             return;
         }
         let request = if self.has_returned {
-            let cause = Cause::new(CauseKind::Parent).detail(format!("{} returned", self.place));
+            let cause = Cause::new(CauseKind::Parent).detail(format!("{} returned", self.callback));
             StopRequest::new(Extent::Subtree, cause)
         } else {
-            let cause = Cause::new(CauseKind::Deadline).detail(format!("{} limit", self.place));
+            let cause = Cause::new(CauseKind::Deadline).detail(format!("{} limit", self.callback));
             StopRequest::new(Extent::Subtree, cause).grace(Duration::ZERO)
         };
         // The scope climbs the ladder even if no caller waits for the receipt.
@@ -96,14 +96,14 @@ impl Drop for UserCall {
 
 /// Runs the future. A panic is reported to the handler and then continues.
 pub(crate) async fn reporting_panics<T>(
-    place: &'static str,
+    callback: &'static str,
     on_panic: Option<PanicHandler>,
     code: impl Future<Output = T>,
 ) -> T {
     match AssertUnwindSafe(code).catch_unwind().await {
         Ok(value) => value,
         Err(panic) => {
-            report(place, on_panic.as_ref(), &*panic);
+            report(callback, on_panic.as_ref(), &*panic);
             resume_unwind(panic)
         }
     }
@@ -111,7 +111,7 @@ pub(crate) async fn reporting_panics<T>(
 
 /// Logs a panic, and passes it to the handler of the embedding program.
 pub(crate) fn report(
-    place: &'static str,
+    callback: &'static str,
     on_panic: Option<&PanicHandler>,
     panic: &(dyn Any + Send),
 ) {
@@ -120,10 +120,10 @@ pub(crate) fn report(
         .copied()
         .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("no message");
-    tracing::error!(place, message, "code of a task panicked");
+    tracing::error!(place = callback, message, "code of a task panicked");
     if let Some(handler) = on_panic.map(Arc::clone)
-        && catch_unwind(AssertUnwindSafe(|| handler(place, message))).is_err()
+        && catch_unwind(AssertUnwindSafe(|| handler(callback, message))).is_err()
     {
-        tracing::error!(place, "the panic handler panicked");
+        tracing::error!(place = callback, "the panic handler panicked");
     }
 }

@@ -97,7 +97,7 @@ pub(super) async fn end_leftover(
             // The executor's result no longer matters.
             _late = tokio::time::timeout(LINGER_MAX, executor) => {}
             () = work_scope.stopped() => {}
-            () = execution.hurried() => {}
+            () = execution.stop_requested() => {}
         }
     }
     if !work_scope.is_quiet() {

@@ -26,7 +26,7 @@ pub struct CancelOutcome {
 
 impl CancelOutcome {
     /// True if the task had ended before, and this stop covered orphaned work of the task.
-    pub fn is_of_left_work(&self) -> bool {
+    pub fn covers_orphans(&self) -> bool {
         let end = self.task.ending.receipt.as_ref();
         end.is_none_or(|end| end.stop_id() != self.receipt.stop_id())
     }
@@ -41,7 +41,7 @@ impl TaskManager {
         loop {
             let Some((execution, stop)) = self.inner.begin_stop(id, &cause)? else {
                 let task = self.get_with_replies(id).await?;
-                let left = self.inner.stop_left_here(&task, cause.clone()).await;
+                let left = self.inner.stop_orphans_here(&task, cause.clone()).await;
                 return match left {
                     Some(receipt) => Ok(CancelOutcome { task, receipt }),
                     None => self.inner.already_ended(task, cause),

@@ -40,7 +40,7 @@ impl TaskSummary {
     }
 
     /// True if the task follows this position in a list.
-    pub(crate) fn is_behind(&self, position: Option<&TaskPosition>) -> bool {
+    pub(crate) fn is_after(&self, position: Option<&TaskPosition>) -> bool {
         position.is_none_or(|(at, id)| (self.updated_at, &self.id) < (*at, id))
     }
 

@@ -3,9 +3,9 @@
 mod cancel;
 mod coordinator;
 mod execute;
-mod here;
+mod local_executions;
 mod host;
-mod left_work;
+mod orphan_stop;
 mod list;
 mod operations;
 mod read;

@@ -70,12 +70,12 @@ impl TaskManager {
     pub async fn list(
         &self,
         filter: &ListFilter,
-        behind: Option<&TaskPosition>,
+        after: Option<&TaskPosition>,
         limit: usize,
     ) -> Result<TaskPage, TaskStoreError> {
         match &self.inner.coordinator {
-            Coordinator::Local { .. } => Ok(self.inner.list_locally(filter, behind, limit)),
-            Coordinator::Cluster(node) => Ok(node.list(filter, behind, limit).await?),
+            Coordinator::Local { .. } => Ok(self.inner.list_locally(filter, after, limit)),
+            Coordinator::Cluster(node) => Ok(node.list(filter, after, limit).await?),
         }
     }
 

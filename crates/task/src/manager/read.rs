@@ -116,12 +116,12 @@ impl ManagerInner {
     pub(super) fn list_locally(
         &self,
         filter: &ListFilter,
-        behind: Option<&TaskPosition>,
+        after: Option<&TaskPosition>,
         limit: usize,
     ) -> TaskPage {
         let known_total = self.table.lock().known_total(filter);
         // The total is counted from the newest task on, so without a known total the scan starts there.
-        let mut position = known_total.and(behind.cloned());
+        let mut position = known_total.and(after.cloned());
         let (mut tasks, mut counted) = (Vec::new(), 0);
         loop {
             let table = self.table.lock();
@@ -132,7 +132,7 @@ impl ManagerInner {
                     continue;
                 }
                 counted += 1;
-                if tasks.len() <= limit && task.is_behind(behind) {
+                if tasks.len() <= limit && task.is_after(after) {
                     tasks.push(task.clone());
                 }
             }

@@ -76,7 +76,7 @@ async fn whole_lives() -> Vec<(TaskId, Vec<RecordBytes>)> {
 }
 
 /// The log of a process that crashed after this number of records of the task.
-async fn log_behind(id: &TaskId, records: &[RecordBytes]) -> Arc<MemoryLog> {
+async fn log_after(id: &TaskId, records: &[RecordBytes]) -> Arc<MemoryLog> {
     let log = Arc::new(MemoryLog::new());
     let stream = StreamName::new(format!("task/{id}"));
     let mut ids = AppendIds::new();
@@ -131,7 +131,7 @@ async fn every_prefix_of_a_log_is_ended_once() {
         for cut in 1..=records.len() {
             for is_resumable in [false, true] {
                 let prefix = records.get(..cut).expect("a prefix");
-                let log = log_behind(&id, prefix).await;
+                let log = log_after(&id, prefix).await;
                 let executor = two_executions();
                 let executor = if is_resumable {
                     executor.resumable()
@@ -170,7 +170,7 @@ async fn every_prefix_of_a_log_is_ended_once() {
 async fn crashes_during_recovery_end_the_task_once() {
     for (id, records) in whole_lives().await {
         for cut in 1..records.len() {
-            let log = log_behind(&id, records.get(..cut).expect("a prefix")).await;
+            let log = log_after(&id, records.get(..cut).expect("a prefix")).await;
             for pause_ms in [0, 1, 6, 11] {
                 let (log, id) = (log.clone(), id.clone());
                 // Each process run has a separate runtime. Dropping the runtime ends all of its work.

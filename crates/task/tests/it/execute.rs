@@ -232,8 +232,8 @@ async fn repeated_message_of_a_task_that_waits_for_its_client_ends() {
         ["snapshot input_required"]
     );
     let cursor = Some(again.subscription.cursor());
-    let behind = manager.subscribe_to_execution(&first.task_id, cursor).await;
-    assert_eq!(rest(&mut behind.unwrap()).await, Vec::<String>::new());
+    let after = manager.subscribe_to_execution(&first.task_id, cursor).await;
+    assert_eq!(rest(&mut after.unwrap()).await, Vec::<String>::new());
 }
 
 #[tokio::test(start_paused = true)]
@@ -344,16 +344,16 @@ async fn long_list_is_complete() {
         ..all.clone()
     };
     for filter in [all, of_owner, completed] {
-        let (mut ids, mut behind) = (HashSet::new(), None);
+        let (mut ids, mut after) = (HashSet::new(), None);
         loop {
-            let page = manager.list(&filter, behind.as_ref(), 300).await.unwrap();
+            let page = manager.list(&filter, after.as_ref(), 300).await.unwrap();
             assert_eq!(page.total, TASKS);
             ids.extend(page.tasks.into_iter().map(|task| task.id));
-            behind = page.next;
-            if behind.is_none() {
+            after = page.next;
+            if after.is_none() {
                 break;
             }
-            assert!(ids.len() < TASKS, "a page behind the last task");
+            assert!(ids.len() < TASKS, "a page after the last task");
         }
         assert_eq!(ids.len(), TASKS);
     }

@@ -59,7 +59,7 @@ struct HangingFactory {
 }
 
 impl HangingFactory {
-    fn behind(calls: usize, parts: TaskParts) -> Self {
+    fn after(calls: usize, parts: TaskParts) -> Self {
         Self {
             parts,
             calls_left: AtomicUsize::new(calls),
@@ -128,7 +128,7 @@ async fn hanging_canceler_refuses_a_stop_at_rest_in_time() {
 #[tokio::test(start_paused = true)]
 async fn hanging_factory_does_not_delay_a_stop() {
     let executor = writes(TaskEvent::state(TaskState::InputRequired));
-    let manager = manager_with(HangingFactory::behind(0, TaskParts::of(executor))).await;
+    let manager = manager_with(HangingFactory::after(0, TaskParts::of(executor))).await;
     let accepted = manager.execute(request("m1")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(10)).await;
     let began = Instant::now();
@@ -139,7 +139,7 @@ async fn hanging_factory_does_not_delay_a_stop() {
 
     // A task at rest.
     let executor = writes(TaskEvent::state(TaskState::InputRequired));
-    let manager = manager_with(HangingFactory::behind(1, TaskParts::of(executor))).await;
+    let manager = manager_with(HangingFactory::after(1, TaskParts::of(executor))).await;
     let mut accepted = manager.execute(request("m1")).await.unwrap();
     ended(&manager, &mut accepted).await;
     let began = Instant::now();

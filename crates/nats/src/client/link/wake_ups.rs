@@ -118,11 +118,11 @@ impl LinkParts {
 struct NatsWakeUp(Message);
 
 impl NatsWakeUp {
-    fn tell(&self, kind: AckKind) -> LinkFuture<Result<(), LogError>> {
+    fn send_ack(&self, kind: AckKind) -> LinkFuture<Result<(), LogError>> {
         let message = self.0.clone();
         async move {
-            let told = message.ack_with(kind).await;
-            told.map_err(|error| {
+            let sent = message.ack_with(kind).await;
+            sent.map_err(|error| {
                 let error = std::io::Error::other(error.to_string());
                 errors::unreachable("wake-up", error)
             })
@@ -148,14 +148,14 @@ impl HeldWakeUp for NatsWakeUp {
     }
 
     fn hold(&self) -> LinkFuture<Result<(), LogError>> {
-        self.tell(AckKind::Progress)
+        self.send_ack(AckKind::Progress)
     }
 
-    fn later(&self, pause: Duration) -> LinkFuture<Result<(), LogError>> {
-        self.tell(AckKind::Nak(Some(pause)))
+    fn release_after(&self, pause: Duration) -> LinkFuture<Result<(), LogError>> {
+        self.send_ack(AckKind::Nak(Some(pause)))
     }
 
-    fn take_away(&self) -> LinkFuture<Result<(), LogError>> {
-        self.tell(AckKind::Ack)
+    fn remove(&self) -> LinkFuture<Result<(), LogError>> {
+        self.send_ack(AckKind::Ack)
     }
 }

@@ -148,6 +148,6 @@ async fn stop_of_the_turn_leaves_background_work_which_the_task_names() {
     let says = status_text(&task);
     assert!(says.ends_with("Still running: make all (bg_1)"), "{says}");
     let stopped = tasks.cancel(&task.id).await;
-    assert!(stopped.is_of_left_work() && stopped.receipt.quiet());
+    assert!(stopped.covers_orphans() && stopped.receipt.quiet());
     assert!(tasks.root.is_quiet());
 }

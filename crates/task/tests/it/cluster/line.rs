@@ -408,13 +408,13 @@ impl HeldWakeUp for LineWakeUp {
         async move { line.read(async { held.hold().await }).await }.boxed()
     }
 
-    fn later(&self, pause: Duration) -> LinkFuture<Result<(), LogError>> {
+    fn release_after(&self, pause: Duration) -> LinkFuture<Result<(), LogError>> {
         let (held, line) = (Arc::clone(&self.held), self.line.clone());
-        async move { line.read(async { held.later(pause).await }).await }.boxed()
+        async move { line.read(async { held.release_after(pause).await }).await }.boxed()
     }
 
-    fn take_away(&self) -> LinkFuture<Result<(), LogError>> {
+    fn remove(&self) -> LinkFuture<Result<(), LogError>> {
         let (held, line) = (Arc::clone(&self.held), self.line.clone());
-        async move { line.read(async { held.take_away().await }).await }.boxed()
+        async move { line.read(async { held.remove().await }).await }.boxed()
     }
 }

@@ -140,7 +140,7 @@ async fn lease_outlives_answers_that_are_lost() {
 async fn lose_wake_ups(cluster: &Cluster) {
     while cluster.link.wake_ups() > 0 {
         let held = cluster.link.next_wake_up().await.expect("there is one");
-        held.take_away().await.expect("it works");
+        held.remove().await.expect("it works");
     }
 }
 
@@ -221,7 +221,7 @@ async fn wake_up_that_comes_twice_takes_one_place() {
     front.manager.execute(request("m1")).await.unwrap();
     let held = cluster.link.next_wake_up().await.unwrap();
     cluster.link.wake(held.payload().to_vec()).await.unwrap();
-    held.later(Duration::ZERO).await.unwrap();
+    held.release_after(Duration::ZERO).await.unwrap();
     let parts = TaskParts::of(executor.clone());
     let _worker = cluster.node(parts, 2);
     executor.started().await;

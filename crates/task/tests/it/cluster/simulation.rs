@@ -88,7 +88,7 @@ impl Drop for Live {
 
 async fn work(dice: Dice, ledger: Ledger, log: Arc<MemoryLog>, cx: ExecutionCx) -> ExecutorResult {
     let _live = Live::new(&ledger, &cx.task.id);
-    if starts_behind_a_stop(&log, &cx.task).await {
+    if starts_after_a_stop(&log, &cx.task).await {
         ledger.complain(format!("{} starts although it is to stop", cx.task.id));
     }
     let write = async |event| {
@@ -113,7 +113,7 @@ async fn work(dice: Dice, ledger: Ledger, log: Arc<MemoryLog>, cx: ExecutionCx) 
 }
 
 /// True if a stop was requested before this execution was written, and not refused since.
-async fn starts_behind_a_stop(log: &MemoryLog, task: &Task) -> bool {
+async fn starts_after_a_stop(log: &MemoryLog, task: &Task) -> bool {
     let stream = StreamName::new(format!("task/{}", task.id));
     let records = log.read(&stream, Version(1), 10_000).await;
     let mut is_requested = false;

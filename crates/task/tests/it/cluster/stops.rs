@@ -245,7 +245,7 @@ impl Canceler for LeavesWork {
         async { Ok(()) }.boxed()
     }
 
-    fn stop_left(&self, _: Arc<Task>, _: Cause) -> BoxFuture<'static, Option<Arc<Receipt>>> {
+    fn stop_orphans(&self, _: Arc<Task>, _: Cause) -> BoxFuture<'static, Option<Arc<Receipt>>> {
         let receipt = self.0.clone();
         async move { Some(receipt.expect("a bug of the embedding program")) }.boxed()
     }
@@ -273,7 +273,7 @@ async fn work_that_outlives_its_task_is_stopped_by_its_worker() {
             match (node.manager.cancel(&task.id, user()).await, &left) {
                 (Ok(stopped), Some(left)) => {
                     assert_eq!(stopped.receipt, *left);
-                    assert!(stopped.is_of_left_work());
+                    assert!(stopped.covers_orphans());
                 }
                 (Err(CancelError::AlreadyEnded(_)), None) => {}
                 other => panic!("{other:?}"),

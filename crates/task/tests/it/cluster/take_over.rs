@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use allstop_core::{CauseKind, TaskId};
-use allstop_task::{ExecutionCx, ExecutorReturn, RedriveError, TaskEvent, TaskState};
+use allstop_task::{ExecutionCx, ExecutorReturn, DeadLetterRetryError, TaskEvent, TaskState};
 use tokio::time::{Instant, sleep};
 
 use super::support::{Cluster, LEASE, task_when};
@@ -104,17 +104,17 @@ async fn task_that_ends_worker_after_worker_becomes_a_dead_letter() {
     let letters = front.manager.dead_letters().await.unwrap();
     assert_eq!((letters.len(), &letters[0].task), (1, &task.id));
     // The work is repeated once, as a separate task.
-    let again = front.manager.redrive(&task.id).await.unwrap();
+    let again = front.manager.retry_dead_letter(&task.id).await.unwrap();
     executor.started().await;
-    assert_eq!(front.manager.redrive(&task.id).await.unwrap(), again);
-    let redriven = front.manager.get(&again).await.unwrap();
-    assert_eq!(redriven.context_id, task.context_id);
-    assert_eq!(redriven.history[0].parts, task.history[0].parts);
+    assert_eq!(front.manager.retry_dead_letter(&task.id).await.unwrap(), again);
+    let retried = front.manager.get(&again).await.unwrap();
+    assert_eq!(retried.context_id, task.context_id);
+    assert_eq!(retried.history[0].parts, task.history[0].parts);
     assert_eq!(executor.live(), 1);
     let letters = front.manager.dead_letters().await.unwrap();
     assert_eq!(letters[0].again_as, Some(again));
-    let other = front.manager.redrive(&TaskId::new("other")).await;
-    assert!(matches!(other, Err(RedriveError::NotSetAside(_))));
+    let other = front.manager.retry_dead_letter(&TaskId::new("other")).await;
+    assert!(matches!(other, Err(DeadLetterRetryError::NotSetAside(_))));
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,7 +15,7 @@ use crate::task_stream::{TaskStream, read_task};
 
 /// Reason why the work of a dead letter is not repeated.
 #[derive(Debug, Clone, thiserror::Error)]
-pub enum RedriveError {
+pub enum DeadLetterRetryError {
     /// No dead letter has this id.
     #[error("there is no dead letter `{0}`")]
     NotSetAside(TaskId),
@@ -38,10 +38,10 @@ impl TaskManager {
     ///
     /// # Cancel safety
     /// A dropped call may have started the new task.
-    pub async fn redrive(&self, id: &TaskId) -> Result<TaskId, RedriveError> {
+    pub async fn retry_dead_letter(&self, id: &TaskId) -> Result<TaskId, DeadLetterRetryError> {
         let letters = self.dead_letters().await.map_err(ExecuteError::from)?;
         let letter = letters.into_iter().find(|letter| letter.task == *id);
-        let letter = letter.ok_or_else(|| RedriveError::NotSetAside(id.clone()))?;
+        let letter = letter.ok_or_else(|| DeadLetterRetryError::NotSetAside(id.clone()))?;
         let read = read_task(&*self.inner.log, id).await;
         let message = match (&letter.owner, read) {
             (None, _) | (_, Err(TaskStoreError::Unreadable { .. })) => None,
@@ -49,10 +49,10 @@ impl TaskManager {
             (_, Ok(read)) => read.and_then(|(_, task)| Some((last_message(&task)?, task))),
         };
         let Some((message, task)) = message else {
-            return Err(RedriveError::Unreadable(id.clone()));
+            return Err(DeadLetterRetryError::Unreadable(id.clone()));
         };
         if !task.has_ended() {
-            return Err(RedriveError::NotEnded(id.clone()));
+            return Err(DeadLetterRetryError::NotEnded(id.clone()));
         }
         let mut message = TaskMessage::clone(&message);
         message.id = MessageId::new(format!("{id}-again"));
@@ -96,7 +96,7 @@ impl ManagerInner {
         };
         // Written first, because workers do not attend to a task after its end.
         node.set_aside(&letter).await?;
-        let mut stream = TaskStream::behind(Arc::clone(&self.log), version, task);
+        let mut stream = TaskStream::after(Arc::clone(&self.log), version, task);
         let end = crashed(reason.into(), Some(task.epoch), now);
         stream.append(vec![end]).await
     }

@@ -14,14 +14,14 @@ use crate::model::Task;
 
 impl ManagerInner {
     /// Asks the canceler in this process to stop orphaned work of an ended task. `None` if no such work is here.
-    pub(crate) async fn stop_left_here(
+    pub(crate) async fn stop_orphans_here(
         &self,
         task: &Arc<Task>,
         cause: Cause,
     ) -> Option<Arc<Receipt>> {
         let canceler = self.shared_parts.as_ref()?.canceler.clone()?;
         let task = Arc::clone(task);
-        let stopped = AssertUnwindSafe(async move { canceler.stop_left(task, cause).await });
+        let stopped = AssertUnwindSafe(async move { canceler.stop_orphans(task, cause).await });
         let max = self.root.grace() + FORCE_MAX + self.options.ending_write_max;
         match timeout(max, stopped.catch_unwind()).await {
             Ok(Ok(receipt)) => receipt,
