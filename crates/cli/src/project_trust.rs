@@ -138,15 +138,15 @@ fn read_answer(path: &Path) -> io::Result<Vec<u8>> {
 mod tests {
     use std::os::unix::fs::MetadataExt as _;
 
-    use allstop_runtime::config::ProjectFileLook;
+    use allstop_runtime::config::ProjectFileSearch;
 
     use super::*;
 
     fn file(folder: &Path, text: &str) -> Box<ProjectFile> {
         fs::create_dir_all(folder).unwrap();
         fs::write(folder.join(".allstop.toml"), text).unwrap();
-        match ProjectFile::look(folder) {
-            Ok(ProjectFileLook::Found(file)) => file,
+        match ProjectFile::find(folder) {
+            Ok(ProjectFileSearch::Found(file)) => file,
             other => panic!("the file is valid: {other:?}"),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use allstop_runtime::config::{ProjectFile, ProjectFileLook};
+use allstop_runtime::config::{ProjectFile, ProjectFileSearch};
 use allstop_runtime::{ComposedPrompt, Config, PromptTools};
 use allstop_terminal::OutputPriority;
 use anyhow::Context as _;
@@ -32,13 +32,13 @@ pub(crate) fn config(args: &ConfigArgs, host: &ProcessHost) -> Result<u8, CliErr
 
 /// Trusts the project's configuration, and shows its effects.
 fn trust(host: &ProcessHost) -> Result<u8, CliError> {
-    let file = match ProjectFile::look(&host.folder)? {
-        ProjectFileLook::Found(file) => file,
-        ProjectFileLook::Absent => {
+    let file = match ProjectFile::find(&host.folder)? {
+        ProjectFileSearch::Found(file) => file,
+        ProjectFileSearch::Absent => {
             return Err(CliError::usage("there is no .allstop.toml in this folder")
                 .hint("go to the folder of the project"));
         }
-        ProjectFileLook::OfOther(path, user) => {
+        ProjectFileSearch::ForeignOwner(path, user) => {
             let message = format!("{} belongs to another user (uid {user})", path.display());
             return Err(CliError::usage(message).hint("copy it: a file of your own can be trusted"));
         }

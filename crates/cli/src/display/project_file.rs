@@ -148,14 +148,14 @@ fn model_line(file: &ProjectFile) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use allstop_runtime::config::ProjectFileLook;
+    use allstop_runtime::config::ProjectFileSearch;
 
     use super::*;
 
     fn words(text: &str) -> Vec<String> {
         let place = tempfile::tempdir().unwrap();
         std::fs::write(place.path().join(".allstop.toml"), text).unwrap();
-        let Ok(ProjectFileLook::Found(file)) = ProjectFile::look(place.path()) else {
+        let Ok(ProjectFileSearch::Found(file)) = ProjectFile::find(place.path()) else {
             panic!("the file is valid");
         };
         let folder = place.path().display().to_string();

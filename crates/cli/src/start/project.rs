@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use allstop_agent::{TurnError, TurnErrorKind};
-use allstop_runtime::config::{ProjectFile, ProjectFileLook};
+use allstop_runtime::config::{ProjectFile, ProjectFileSearch};
 use allstop_scope::Scope;
 use allstop_terminal::{LinePrompt, Styled, TextRole, styled};
 
@@ -103,8 +103,8 @@ pub(crate) fn trusted(
 
 /// Like [`trusted`], but ignores an unusable file. For commands that only read the store.
 pub(crate) fn trusted_silently(folder: &Path) -> Option<Box<ProjectFile>> {
-    match ProjectFile::look(folder) {
-        Ok(ProjectFileLook::Found(file)) => {
+    match ProjectFile::find(folder) {
+        Ok(ProjectFileSearch::Found(file)) => {
             let answer = ProcessHost::project_trust().ok()?.answer(&file);
             (answer == Some(TrustAnswer::Trusted)).then_some(file)
         }
@@ -120,16 +120,16 @@ fn look(
     if choice == ProjectConfigChoice::Ignore {
         return Ok(ProjectState::Unused);
     }
-    let file = match ProjectFile::look(folder)? {
-        ProjectFileLook::Absent => return Ok(ProjectState::Unused),
-        ProjectFileLook::OfOther(path, user) => {
+    let file = match ProjectFile::find(folder)? {
+        ProjectFileSearch::Absent => return Ok(ProjectState::Unused),
+        ProjectFileSearch::ForeignOwner(path, user) => {
             let path = path.display();
             voice.note(&format!(
                 "{path} is not used: it belongs to another user (uid {user})"
             ));
             return Ok(ProjectState::Unused);
         }
-        ProjectFileLook::Found(file) => file,
+        ProjectFileSearch::Found(file) => file,
     };
     if choice == ProjectConfigChoice::Trust {
         return Ok(ProjectState::Trusted(file));

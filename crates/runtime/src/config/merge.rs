@@ -92,7 +92,7 @@ fn overlay(base: &mut Table, mut over: Table, given: &Table) {
 mod tests {
     use std::fs;
 
-    use super::super::project::ProjectFileLook;
+    use super::super::project::ProjectFileSearch;
     use super::*;
 
     /// Merges the configurations of a user and of a project.
@@ -102,7 +102,7 @@ mod tests {
         fs::write(&user_file, user).unwrap();
         fs::write(place.path().join("prompt.md"), "Of the project.").unwrap();
         fs::write(place.path().join(".allstop.toml"), project).unwrap();
-        let Ok(ProjectFileLook::Found(file)) = ProjectFile::look(place.path()) else {
+        let Ok(ProjectFileSearch::Found(file)) = ProjectFile::find(place.path()) else {
             panic!("the project's file is valid");
         };
         Config::load_with_project(Some(&user_file), Some(&file)).unwrap()

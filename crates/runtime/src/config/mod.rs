@@ -27,7 +27,7 @@ pub use error::ConfigError;
 pub use hooks::{COMMAND_TIMEOUT_DEFAULT, GuardrailConfig, HookConfig, HookMoment};
 pub use mcp::{McpConfig, McpServerSection};
 pub use price::PriceConfig;
-pub use project::{ProjectFile, ProjectFileLook};
+pub use project::{ProjectFile, ProjectFileSearch};
 pub use sections::{
     DeadlinesConfig, LimitsConfig, LoopsConfig, MAX_STEPS_DEFAULT, ModelConfig, PermissionsConfig,
     ShellSection, StoreConfig, WorkspaceConfig,

@@ -37,11 +37,11 @@ pub struct ProjectFile {
 
 /// Result of the search for a project's file.
 #[derive(Debug, Clone, PartialEq)]
-pub enum ProjectFileLook {
+pub enum ProjectFileSearch {
     /// The file does not exist.
     Absent,
     /// The file belongs to another user, with this id, and is not read.
-    OfOther(PathBuf, u32),
+    ForeignOwner(PathBuf, u32),
     /// The file is valid.
     Found(Box<ProjectFile>),
 }
@@ -57,24 +57,24 @@ impl ProjectFile {
     ///
     /// # Errors
     /// Returns an error if the file cannot be used: not a regular file, a link out of the folder, too long, or invalid.
-    pub fn look(folder: &Path) -> Result<ProjectFileLook, ConfigError> {
+    pub fn find(folder: &Path) -> Result<ProjectFileSearch, ConfigError> {
         let path = Self::path_in(folder);
         let own = rustix::process::geteuid().as_raw();
         // Metadata of the link itself, because the owner of a link has chosen its target.
         let Ok(found) = path.symlink_metadata() else {
-            return Ok(ProjectFileLook::Absent);
+            return Ok(ProjectFileSearch::Absent);
         };
         if found.uid() != own {
-            return Ok(ProjectFileLook::OfOther(path, found.uid()));
+            return Ok(ProjectFileSearch::ForeignOwner(path, found.uid()));
         }
         let unusable = |message: String| ConfigError::of_file(&path, message, HINT);
         let workspace = Workspace::new(folder).map_err(|error| unusable(error.to_string()))?;
         let read = workspace.read_beginning(NAME, BYTES_MAX + 1);
         let Some(read) = read.map_err(|error| unusable(error.message))? else {
-            return Ok(ProjectFileLook::Absent);
+            return Ok(ProjectFileSearch::Absent);
         };
         if read.owner != own {
-            return Ok(ProjectFileLook::OfOther(path, read.owner));
+            return Ok(ProjectFileSearch::ForeignOwner(path, read.owner));
         }
         if read.bytes.len() > BYTES_MAX {
             return Err(unusable(format!(
@@ -92,7 +92,7 @@ impl ProjectFile {
         let keys = text
             .parse()
             .map_err(|error: toml::de::Error| unusable(error.to_string()))?;
-        Ok(ProjectFileLook::Found(Box::new(Self {
+        Ok(ProjectFileSearch::Found(Box::new(Self {
             path,
             text,
             config,
@@ -135,7 +135,7 @@ mod tests {
     /// Returns the error of a file that cannot be used.
     #[track_caller]
     fn error(folder: &Path) -> String {
-        let error = ProjectFile::look(folder).expect_err("the file cannot be used");
+        let error = ProjectFile::find(folder).expect_err("the file cannot be used");
         assert!(error.hint.contains("--project-config ignore"), "{error:?}");
         error.to_string()
     }
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn folder_without_a_file_has_none() {
         let place = tempfile::tempdir().unwrap();
-        assert_eq!(ProjectFile::look(place.path()), Ok(ProjectFileLook::Absent));
+        assert_eq!(ProjectFile::find(place.path()), Ok(ProjectFileSearch::Absent));
     }
 
     #[test]
@@ -151,7 +151,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let text = "system_prompt_file = 'p.md'\n[model]\nname = 'script:s.yaml'\n[workspace]\nread = ['doc']";
         fs::write(place.path().join(NAME), text).unwrap();
-        let Ok(ProjectFileLook::Found(file)) = ProjectFile::look(place.path()) else {
+        let Ok(ProjectFileSearch::Found(file)) = ProjectFile::find(place.path()) else {
             panic!("the file is valid");
         };
         let script = format!("script:{}", place.path().join("s.yaml").display());

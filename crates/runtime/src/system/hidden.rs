@@ -47,9 +47,9 @@ fn has_password(text: &str) -> bool {
 }
 
 /// Returns the hidden variables that the configuration does not exempt, by name or by a prefix that ends with `*`.
-pub(super) fn still_hidden(hidden: &[OsString], let_through: &[String]) -> Vec<OsString> {
+pub(super) fn without_exempted(hidden: &[OsString], exempted: &[String]) -> Vec<OsString> {
     let is_named = |name: &str| {
-        let_through
+        exempted
             .iter()
             .any(|pattern| match pattern.strip_suffix('*') {
                 Some(beginning) => name.starts_with(beginning),
@@ -128,8 +128,8 @@ mod tests {
     #[test]
     fn configured_variables_are_not_hidden() {
         let hidden = ["GITHUB_TOKEN", "NPM_TOKEN", "NPM_KEY", "HF_TOKEN"].map(OsString::from);
-        let left = still_hidden(&hidden, &["GITHUB_TOKEN".to_owned(), "NPM_*".to_owned()]);
+        let left = without_exempted(&hidden, &["GITHUB_TOKEN".to_owned(), "NPM_*".to_owned()]);
         assert_eq!(left, ["HF_TOKEN"]);
-        assert_eq!(still_hidden(&hidden, &[]), hidden);
+        assert_eq!(without_exempted(&hidden, &[]), hidden);
     }
 }

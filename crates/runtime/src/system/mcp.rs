@@ -7,7 +7,7 @@ use allstop_tools::mcp::{
     CALL_TIMEOUT_DEFAULT, McpOptions, McpServerConfig, McpServers, McpTransport, ToolFilter,
 };
 
-use super::hidden::still_hidden;
+use super::hidden::without_exempted;
 use super::options::SystemOptions;
 use crate::config::{Config, McpServerSection};
 use crate::error::{StartError, StartErrorKind};
@@ -71,7 +71,7 @@ fn server(
     let transport = transport(section, options).map_err(wrong)?;
     let wrong = |error: allstop_tools::mcp::McpConfigError| wrong(error.to_string());
     let mut server = McpServerConfig::new(name, transport).map_err(wrong)?;
-    server.env_hidden = still_hidden(&options.hidden_variables, &section.inherit_env);
+    server.env_hidden = without_exempted(&options.hidden_variables, &section.inherit_env);
     server.filter = ToolFilter::new(&section.allow, &section.deny).map_err(wrong)?;
     if let Some(limit) = section.handshake_timeout {
         server.handshake_timeout = limit.into();

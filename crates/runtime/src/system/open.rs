@@ -15,7 +15,7 @@ use allstop_tools::{
 };
 
 use super::SystemParts;
-use super::hidden::still_hidden;
+use super::hidden::without_exempted;
 use super::options::SystemOptions;
 use super::setup::{QuestionRecipient, SessionSetup};
 use super::spill::SpillFolder;
@@ -147,7 +147,7 @@ pub(super) fn agent(
     let mut shell = ShellConfig::new(workspace.folder(), Arc::clone(&output_folder));
     shell.containment = parts.containment.clone();
     shell.marker_prefix = marker_prefix(&request.session);
-    shell.env_hidden = still_hidden(&parts.hidden_variables, &parts.config.shell.env);
+    shell.env_hidden = without_exempted(&parts.hidden_variables, &parts.config.shell.env);
     let host: Arc<dyn BackgroundHost> = Arc::clone(&request.background) as _;
     let mut tools = ToolRegistry::new();
     let mut builtin = builtin_tools(&workspace, shell, &host);
