@@ -31,19 +31,19 @@ impl Announcer {
 
     /// Reports that no announcements follow.
     pub(crate) fn finish(&self) {
-        let _told_or_full = self.0.try_send(Announcement::Finish);
+        let _sent_or_full = self.0.try_send(Announcement::Finish);
     }
 
     /// Sends an event to all watchers.
-    pub fn tell(&self, event: WatchEvent) {
+    pub fn broadcast(&self, event: WatchEvent) {
         // A full channel means that the follower is not running and has no watchers.
-        let _told_or_full = self.0.try_send(Announcement::Tell(event));
+        let _sent_or_full = self.0.try_send(Announcement::Broadcast(event));
     }
 
     /// Sends a receipt to all watchers.
     pub fn receipt(&self, receipt: &Arc<Receipt>) {
         let receipt = Arc::clone(receipt);
-        self.tell(WatchEvent::Receipt { receipt });
+        self.broadcast(WatchEvent::Receipt { receipt });
     }
 
     /// Reports that a stop has begun, which uses force at this time. Sends nothing if `force_at` is `None`.
@@ -51,12 +51,12 @@ impl Announcer {
         let left = force_at.map(|at| at.saturating_duration_since(Instant::now()));
         if let Some(left) = left {
             let force_in_ms = whole_ms(left);
-            self.tell(WatchEvent::Stopping { force_in_ms });
+            self.broadcast(WatchEvent::Stopping { force_in_ms });
         }
     }
 
     /// Sends a line to all watchers.
     pub fn note(&self, text: String) {
-        self.tell(WatchEvent::Note { text });
+        self.broadcast(WatchEvent::Note { text });
     }
 }

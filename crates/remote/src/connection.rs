@@ -65,7 +65,7 @@ pub(crate) struct RemoteConnection {
 /// Events for the peer, with its permit for watching.
 struct Watch {
     events: broadcast::Receiver<Arc<WatchEvent>>,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl RemoteConnection {
@@ -145,7 +145,7 @@ impl RemoteConnection {
                 Ok(Some(body)) => self.message(&body),
                 Ok(None) => return true,
                 Err(error) => {
-                    self.refuse(&encode_error_response(
+                    self.send_frame(&encode_error_response(
                         None,
                         &RpcError::parse_error(error.to_string()),
                     ));
@@ -162,17 +162,17 @@ impl RemoteConnection {
             Ok(_) => return,
             Err(malformed) => {
                 let answer = encode_error_response(malformed.id.as_ref(), &malformed.error);
-                return self.refuse(&answer);
+                return self.send_frame(&answer);
             }
         };
         let IncomingRequest { id, method, params } = request;
         match self.requests.accept(id.clone()) {
             Ok(responder) => self.request(&method, params.as_deref(), responder),
-            Err(refused) => self.refuse(&encode_error_response(Some(&id), &refused)),
+            Err(refused) => self.send_frame(&encode_error_response(Some(&id), &refused)),
         }
     }
 
-    fn refuse(&self, body: &[u8]) {
+    fn send_frame(&self, body: &[u8]) {
         // Cannot fail: the receiver belongs to this connection.
         drop(self.output.send(RemoteOutput::Frame(encode_frame(body))));
     }
@@ -207,7 +207,7 @@ impl RemoteConnection {
         };
         // A connection has one watch. A second request replaces the first.
         self.watch = None;
-        let Some(place) = self.owned.place_of_watcher() else {
+        let Some(permit) = self.owned.acquire_watch_permit() else {
             let message = format!("{WATCHERS_MAX} terminals watch it already");
             return responder.respond(Err::<(), _>(RpcError::overloaded(message)));
         };
@@ -219,7 +219,7 @@ impl RemoteConnection {
         responder.respond(Ok(WatchResult { events }));
         self.watch = Some(Watch {
             events: rx,
-            _place: place,
+            _permit: permit,
         });
     }
 
@@ -235,10 +235,10 @@ impl RemoteConnection {
         let watched = &owned.watched;
         let (id, by) = (params.question_id, params.by);
         // Stored before the answer, because the session's terminal may show the answer at once.
-        watched.answering(id.clone(), by.clone());
+        watched.remember_answerer(id.clone(), by.clone());
         let is_taken = owned.session.answer(&id, params.answer.into()) == AnswerResult::Taken;
         if !is_taken {
-            watched.not_answered(&id, &by);
+            watched.forget_answerer(&id, &by);
         }
         responder.respond(Ok(AnswerReport { is_taken }));
     }
@@ -273,14 +273,14 @@ impl RemoteConnection {
         let stop = owned.session.stop(&target, cause);
         let stop_id = stop.request().stop_id.clone();
         if let Ok(accepted) = encode_notification(ACCEPTED, &AcceptedParams { stop_id }) {
-            self.refuse(&accepted);
+            self.send_frame(&accepted);
         }
         if params.now {
             stop.force();
         }
         if !stop.found_nothing() {
             let is_of_part = matches!(target, StopTarget::Call(_) | StopTarget::Background(_));
-            owned.tell_stop(&stop, !is_of_part);
+            owned.notify_stop(&stop, !is_of_part);
         }
         drop(accepting);
         let in_flight = self.in_flight.token();

@@ -49,7 +49,7 @@ mod peer;
 mod protocol;
 mod question;
 mod terminal_session;
-mod turn_picture;
+mod turn_snapshot;
 mod watch_event;
 mod watched;
 

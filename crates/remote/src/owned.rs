@@ -77,9 +77,9 @@ enum SessionHolder {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientQuestions {
     /// The client and all watchers may answer.
-    AnybodyAnswers,
+    AnyWatcher,
     /// Only the client may answer. Its task waits for the answer in a dedicated state.
-    ClientAnswers,
+    ClientOnly,
 }
 
 impl OwnedSessions {
@@ -180,7 +180,7 @@ impl OwnedSessions {
     }
 
     /// A permit for a watcher; `None` if no permit is free.
-    pub(crate) fn place_of_watcher(&self) -> Option<OwnedSemaphorePermit> {
+    pub(crate) fn acquire_watch_permit(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.0.watchers).try_acquire_owned().ok()
     }
 
@@ -224,12 +224,12 @@ impl OwnedSessions {
 
 impl OwnedSession {
     /// Sends a stop to the session's terminal, if a terminal holds the session.
-    pub(crate) fn tell_stop(&self, stop: &SessionStop, covers_turn: bool) {
+    pub(crate) fn notify_stop(&self, stop: &SessionStop, covers_turn: bool) {
         match &self.holder {
             SessionHolder::Terminal(stops) => {
                 let stop = stop.clone();
                 // If the channel is full, the terminal misses the message. The stop takes effect anyway.
-                let _told_or_full = stops.try_send(RemoteStop { stop, covers_turn });
+                let _sent_or_full = stops.try_send(RemoteStop { stop, covers_turn });
             }
             // The log records the stop of a turn.
             SessionHolder::Client(_) => {}
@@ -244,7 +244,7 @@ impl OwnedSession {
     pub(crate) fn takes_answers(&self) -> bool {
         match self.holder {
             SessionHolder::Terminal(_) => true,
-            SessionHolder::Client(questions) => questions == ClientQuestions::AnybodyAnswers,
+            SessionHolder::Client(questions) => questions == ClientQuestions::AnyWatcher,
         }
     }
 

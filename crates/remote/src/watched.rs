@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use tokio::sync::{broadcast, mpsc};
 
 use crate::question::ShownQuestion;
-use crate::turn_picture::{TurnFacts, TurnPicture};
+use crate::turn_snapshot::{TurnFacts, TurnSnapshot};
 use crate::watch_event::WatchEvent;
 
 /// Number of events by which a watcher may lag before it misses the oldest; a few seconds of an answer. Output of a
@@ -42,7 +42,7 @@ pub(crate) struct WatchedSession {
 
 #[derive(Debug)]
 struct WatchState {
-    picture: TurnPicture,
+    snapshot: TurnSnapshot,
     /// Time of the last record. Before the first record, the time when the session was opened.
     active_at: Instant,
     /// `None` if there are no watchers. Most sessions of a server have none, and a channel allocates all its memory at
@@ -54,7 +54,7 @@ struct WatchState {
 /// An announcement of a terminal.
 #[derive(Debug)]
 pub(crate) enum Announcement {
-    Tell(WatchEvent),
+    Broadcast(WatchEvent),
     /// The terminal sends no further announcements.
     Finish,
 }
@@ -65,7 +65,7 @@ impl WatchedSession {
             session,
             is_of_client,
             state: Mutex::new(WatchState {
-                picture: TurnPicture::default(),
+                snapshot: TurnSnapshot::default(),
                 active_at: Instant::now(),
                 tx: None,
                 is_closed: false,
@@ -84,16 +84,16 @@ impl WatchedSession {
             .tx
             .get_or_insert_with(|| broadcast::channel(EVENTS_KEPT_MAX).0);
         let rx = tx.subscribe();
-        let mut events = state.picture.events(Instant::now());
+        let mut events = state.snapshot.events(Instant::now());
         // A question that opens now may arrive twice, with the same id.
         let questions = self.session.questions().into_iter();
-        events.extend(questions.map(|open| self.asked(&state.picture, open)));
+        events.extend(questions.map(|open| self.asked(&state.snapshot, open)));
         Some((events, rx))
     }
 
     /// Facts of the running turn.
     pub(crate) fn facts(&self) -> Option<TurnFacts> {
-        self.state.lock().picture.facts(Instant::now())
+        self.state.lock().snapshot.facts(Instant::now())
     }
 
     /// Time since the last record of the session.
@@ -104,11 +104,11 @@ impl WatchedSession {
     /// Times since the start of pieces of work, by their ids in receipts.
     pub(crate) fn ages<'a>(&self, ids: impl Iterator<Item = &'a str>) -> Vec<Option<Duration>> {
         let (state, now) = (self.state.lock(), Instant::now());
-        ids.map(|id| state.picture.age(id, now)).collect()
+        ids.map(|id| state.snapshot.age(id, now)).collect()
     }
 
     /// Remembers the answerer of a question, until [`ANSWERS_MAX`] later answers displace it.
-    pub(crate) fn answering(&self, id: QuestionId, by: String) {
+    pub(crate) fn remember_answerer(&self, id: QuestionId, by: String) {
         let mut answered = self.answered.lock();
         if answered.len() == ANSWERS_MAX {
             answered.pop_front();
@@ -117,7 +117,7 @@ impl WatchedSession {
     }
 
     /// Forgets this answerer because another answer was first.
-    pub(crate) fn not_answered(&self, id: &QuestionId, by: &str) {
+    pub(crate) fn forget_answerer(&self, id: &QuestionId, by: &str) {
         let mut answered = self.answered.lock();
         answered.retain(|(known, who)| known != id || who != by);
     }
@@ -153,7 +153,7 @@ impl WatchedSession {
                         self.event(&event);
                     }
                     match announcement {
-                        Some(Announcement::Tell(event)) => self.state.lock().send(event),
+                        Some(Announcement::Broadcast(event)) => self.state.lock().send(event),
                         Some(Announcement::Finish) | None => break,
                     }
                 }
@@ -167,26 +167,26 @@ impl WatchedSession {
         let mut state = self.state.lock();
         let now = Instant::now();
         let of_message = event.message.is_some();
-        let told = match &event.kind {
+        let watch_event = match &event.kind {
             SessionEventKind::Recorded { record, .. } => {
-                state.picture.record(record, now);
+                state.snapshot.record(record, now);
                 state.active_at = now;
                 let receipt = receipt_of(record).filter(|_| self.is_of_client);
                 receipt
                     .or_else(|| message_of(record))
-                    .or_else(|| told_by_record_alone(record, of_message))
+                    .or_else(|| recorded_event(record, of_message))
             }
             SessionEventKind::Live(AgentEvent::StopHeard { cause }) if self.is_of_client => {
                 let cause = cause.clone();
                 Some(WatchEvent::StopHeard { cause })
             }
             SessionEventKind::Live(event) => {
-                state.picture.live(event, now);
+                state.snapshot.live(event, now);
                 let event = event.clone();
                 Some(WatchEvent::Live { event, age_ms: 0 })
             }
             SessionEventKind::PermissionAsked(open) => {
-                Some(self.asked(&state.picture, open.clone()))
+                Some(self.asked(&state.snapshot, open.clone()))
             }
             SessionEventKind::PermissionAnswered { id, answer } => {
                 Some(WatchEvent::QuestionClosed {
@@ -204,18 +204,18 @@ impl WatchedSession {
                 (!running.is_empty()).then_some(WatchEvent::InBackground { running })
             }
             SessionEventKind::Missed { count } => {
-                state.picture.missed();
+                state.snapshot.missed();
                 Some(WatchEvent::Missed { count: *count })
             }
             _ => None,
         };
-        if let Some(told) = told {
-            state.send(told);
+        if let Some(event) = watch_event {
+            state.send(event);
         }
     }
 
-    fn asked(&self, picture: &TurnPicture, open: OpenQuestion) -> WatchEvent {
-        let label = |id: &_| picture.label(id);
+    fn asked(&self, snapshot: &TurnSnapshot, open: OpenQuestion) -> WatchEvent {
+        let label = |id: &_| snapshot.label(id);
         WatchEvent::Asked(ShownQuestion::of(open, &self.session, label))
     }
 }
@@ -243,15 +243,15 @@ fn receipt_of(record: &SessionRecord) -> Option<WatchEvent> {
 }
 
 /// The event for a record that no other event reports.
-fn told_by_record_alone(record: &Arc<SessionRecord>, of_message: bool) -> Option<WatchEvent> {
+fn recorded_event(record: &Arc<SessionRecord>, of_message: bool) -> Option<WatchEvent> {
     use SessionRecord::{BackgroundEnded, Compacted, TurnStopped};
-    let is_told = match **record {
+    let is_reported = match **record {
         TurnStopped { .. } => !of_message,
         BackgroundEnded { .. } | Compacted { .. } => true,
         _ => false,
     };
     let record = Arc::clone(record);
-    is_told.then_some(WatchEvent::Recorded { record })
+    is_reported.then_some(WatchEvent::Recorded { record })
 }
 
 /// The user's message in a record.

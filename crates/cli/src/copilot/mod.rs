@@ -193,7 +193,7 @@ async fn open_server(
     let agent = child("agent").context("a scope for the agent")?;
     let connections = child("connections").context("a scope for the connections")?;
     let system = Arc::new(System::open_in(agent.clone(), system_options).await?);
-    sessions.take_clients(system.registry(), ClientQuestions::AnybodyAnswers);
+    sessions.take_clients(system.registry(), ClientQuestions::AnyWatcher);
     system.start_servers().await?;
     let server = CopilotServer::new(Arc::clone(&system), connections.clone(), options);
     let (serving, address) = match port {

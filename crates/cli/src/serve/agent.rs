@@ -173,7 +173,7 @@ impl AgentChoice {
                 background_max,
             } => {
                 let system = System::open_in(scope, *system).await?;
-                sessions.take_clients(system.registry(), ClientQuestions::ClientAnswers);
+                sessions.take_clients(system.registry(), ClientQuestions::ClientOnly);
                 system.start_servers().await?;
                 warn_of_servers(&system);
                 let default = AgentExecutorOptions::default();

@@ -28,8 +28,8 @@ const BACKGROUND_MAX: usize = 256;
 
 /// State of the running turn, if a turn runs.
 #[derive(Debug, Default)]
-pub(crate) struct TurnPicture {
-    turn: Option<PicturedTurn>,
+pub(crate) struct TurnSnapshot {
+    turn: Option<SnapshotTurn>,
     /// Background work whose start was observed, the newest last.
     background: VecDeque<(BackgroundId, Instant)>,
 }
@@ -44,7 +44,7 @@ pub(crate) struct TurnFacts {
 }
 
 #[derive(Debug)]
-struct PicturedTurn {
+struct SnapshotTurn {
     number: TurnNumber,
     message: Option<Arc<str>>,
     since: Instant,
@@ -52,12 +52,12 @@ struct PicturedTurn {
     step: Option<(AgentEvent, Instant)>,
     /// The answer of the step so far; `None` if it is complete, too long or has a gap.
     answer: Option<String>,
-    calls: Vec<PicturedCall>,
+    calls: Vec<SnapshotCall>,
     usage: Usage,
 }
 
 #[derive(Debug)]
-struct PicturedCall {
+struct SnapshotCall {
     id: CallId,
     name: Arc<str>,
     arguments: Arguments,
@@ -67,7 +67,7 @@ struct PicturedCall {
     progress: Option<CallProgress>,
 }
 
-impl TurnPicture {
+impl TurnSnapshot {
     /// Applies a record of the session.
     pub(crate) fn record(&mut self, record: &SessionRecord, now: Instant) {
         match record {
@@ -116,7 +116,7 @@ impl TurnPicture {
             } => {
                 turn.calls.retain(|call| call.id != *call_id);
                 if turn.calls.len() < CALLS_MAX {
-                    turn.calls.push(PicturedCall {
+                    turn.calls.push(SnapshotCall {
                         id: call_id.clone(),
                         name: Arc::clone(name),
                         arguments: arguments.clone(),
@@ -262,11 +262,11 @@ impl TurnPicture {
         events
     }
 
-    fn begin(&mut self, number: TurnNumber, now: Instant) -> &mut PicturedTurn {
+    fn begin(&mut self, number: TurnNumber, now: Instant) -> &mut SnapshotTurn {
         if self.turn.as_ref().is_none_or(|turn| turn.number != number) {
             self.turn = None;
         }
-        self.turn.get_or_insert_with(|| PicturedTurn {
+        self.turn.get_or_insert_with(|| SnapshotTurn {
             number,
             message: None,
             since: now,
@@ -279,8 +279,8 @@ impl TurnPicture {
     }
 }
 
-impl PicturedTurn {
-    fn call(&mut self, id: &CallId) -> Option<&mut PicturedCall> {
+impl SnapshotTurn {
+    fn call(&mut self, id: &CallId) -> Option<&mut SnapshotCall> {
         self.calls.iter_mut().find(|call| call.id == *id)
     }
 
@@ -293,7 +293,7 @@ impl PicturedTurn {
     }
 }
 
-impl PicturedCall {
+impl SnapshotCall {
     /// Appends output and keeps its end. Cuts it only when it is twice as long as the limit, so the cost per byte is
     /// constant.
     fn push(&mut self, text: &str) {
@@ -339,8 +339,8 @@ mod tests {
         }
     }
 
-    fn texts(picture: &TurnPicture, now: Instant) -> Vec<String> {
-        let events = picture.events(now).into_iter();
+    fn texts(snapshot: &TurnSnapshot, now: Instant) -> Vec<String> {
+        let events = snapshot.events(now).into_iter();
         events
             .map(|event| match event {
                 WatchEvent::Live { event, age_ms } => {
@@ -357,36 +357,36 @@ mod tests {
 
     #[test]
     fn watcher_is_shown_what_the_turn_is_doing() {
-        let mut picture = TurnPicture::default();
+        let mut snapshot = TurnSnapshot::default();
         let begun = Instant::now();
         let later = begun + Duration::from_secs(3);
-        picture.live(&delta("of no turn"), begun);
-        assert!(picture.events(begun).is_empty() && picture.facts(begun).is_none());
-        picture.live(&started(), begun);
-        picture.live(&step(), begun);
-        picture.live(&delta("one "), begun);
-        picture.live(&delta("two"), later);
+        snapshot.live(&delta("of no turn"), begun);
+        assert!(snapshot.events(begun).is_empty() && snapshot.facts(begun).is_none());
+        snapshot.live(&started(), begun);
+        snapshot.live(&step(), begun);
+        snapshot.live(&delta("one "), begun);
+        snapshot.live(&delta("two"), later);
         let seen = [
             "turn_started 3000 ",
             "step_started 3000 ",
             "text_delta 0 one two",
         ];
-        assert_eq!(texts(&picture, later), seen);
+        assert_eq!(texts(&snapshot, later), seen);
         let answered = AgentEvent::StepAnswered {
             step: 1,
             text: "one two".into(),
             finish: allstop_core::FinishReason::default(),
             calls: Arc::default(),
         };
-        picture.live(&answered, later);
-        picture.live(&requested(), later);
+        snapshot.live(&answered, later);
+        snapshot.live(&requested(), later);
         let call_id = CallId::new("call_1");
         let started = AgentEvent::ToolStarted {
             call_id: call_id.clone(),
             name: "shell".into(),
             effect: Effect::Irreversible,
         };
-        picture.live(&started, later);
+        snapshot.live(&started, later);
         let text = format!("{}\nlast", "é".repeat(OUTPUT_BYTES_MAX * 2)).into();
         let output = AgentEvent::ToolOutput {
             call_id,
@@ -394,34 +394,34 @@ mod tests {
             base64: None,
             missed_bytes: 0,
         };
-        picture.live(&output, later);
+        snapshot.live(&output, later);
         let now = later + Duration::from_secs(2);
-        let shown = texts(&picture, now);
+        let shown = texts(&snapshot, now);
         assert_eq!(shown[1..3], ["tool_requested 0 ", "tool_started 2000 "]);
         assert!(shown[3].ends_with("\nlast") && shown[3].len() <= OUTPUT_BYTES_MAX + 20);
-        let label = picture.label(&CallId::new("call_1"));
+        let label = snapshot.label(&CallId::new("call_1"));
         assert_eq!(label.as_deref(), Some("shell: ls"));
-        assert_eq!(picture.age("call_1", now), Some(Duration::from_secs(2)));
-        assert_eq!(picture.age("call_2", now), None);
+        assert_eq!(snapshot.age("call_1", now), Some(Duration::from_secs(2)));
+        assert_eq!(snapshot.age("call_2", now), None);
         assert_eq!(
-            picture.facts(now).map(|facts| facts.age),
+            snapshot.facts(now).map(|facts| facts.age),
             Some(Duration::from_secs(5))
         );
     }
 
     #[test]
     fn watcher_is_shown_the_latest_progress() {
-        let mut picture = TurnPicture::default();
+        let mut snapshot = TurnSnapshot::default();
         let now = Instant::now();
-        picture.live(&started(), now);
-        picture.live(&requested(), now);
+        snapshot.live(&started(), now);
+        snapshot.live(&requested(), now);
         for done in [1.0, 2.0] {
             let progress = CallProgress::checked(done, Some(3.0), Some("linking"));
             let progress = progress.expect("it is progress");
             let call_id = CallId::new("call_1");
-            picture.live(&AgentEvent::ToolProgress { call_id, progress }, now);
+            snapshot.live(&AgentEvent::ToolProgress { call_id, progress }, now);
         }
-        let events = picture.events(now);
+        let events = snapshot.events(now);
         let [.., WatchEvent::Live { event, .. }] = events.as_slice() else {
             panic!("{events:?}");
         };
@@ -435,20 +435,20 @@ mod tests {
     }
 
     #[test]
-    fn picture_is_bounded_and_says_what_it_lacks() {
-        let mut picture = TurnPicture::default();
+    fn snapshot_is_bounded_and_reports_missing_output() {
+        let mut snapshot = TurnSnapshot::default();
         let now = Instant::now();
-        picture.live(&started(), now);
-        picture.live(&step(), now);
+        snapshot.live(&started(), now);
+        snapshot.live(&step(), now);
         for _ in 0..10 {
-            picture.live(&delta(&"x".repeat(ANSWER_BYTES_MAX / 5)), now);
+            snapshot.live(&delta(&"x".repeat(ANSWER_BYTES_MAX / 5)), now);
         }
-        assert_eq!(texts(&picture, now)[2], "missed");
-        picture.live(&step(), now);
-        picture.live(&delta("again"), now);
-        assert_eq!(texts(&picture, now)[2], "text_delta 0 again");
-        picture.missed();
-        assert_eq!(texts(&picture, now)[2], "missed");
+        assert_eq!(texts(&snapshot, now)[2], "missed");
+        snapshot.live(&step(), now);
+        snapshot.live(&delta("again"), now);
+        assert_eq!(texts(&snapshot, now)[2], "text_delta 0 again");
+        snapshot.missed();
+        assert_eq!(texts(&snapshot, now)[2], "missed");
         let ended = AgentEvent::TurnEnded {
             turn: TurnNumber(1),
             stop_reason: allstop_core::StopReason::Completed,
@@ -456,7 +456,7 @@ mod tests {
             usage: Usage::default(),
             unfinished: Vec::new(),
         };
-        picture.live(&ended, now);
-        assert!(picture.events(now).is_empty());
+        snapshot.live(&ended, now);
+        assert!(snapshot.events(now).is_empty());
     }
 }
