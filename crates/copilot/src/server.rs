@@ -30,7 +30,7 @@ pub struct CopilotOptions {
     /// resumed.
     pub unattended_max: Duration,
     /// Answer to a permission question that no client of its session answers.
-    pub unasked: PermissionAnswer,
+    pub default_answer: PermissionAnswer,
 }
 
 /// Serves the sessions of one system to clients of the Copilot SDKs. Clones refer to the same server.

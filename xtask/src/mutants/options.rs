@@ -20,7 +20,7 @@ const ACCESS: [&str; 25] = [
     "crates/cli/src/start/project.rs",
     "crates/copilot/src/connection/mod.rs",
     "crates/copilot/src/hosted/mod.rs",
-    "crates/copilot/src/hosted/roster.rs",
+    "crates/copilot/src/hosted/attached_clients.rs",
     "crates/copilot/src/methods/answers.rs",
     "crates/runtime/src/config/project.rs",
     "crates/runtime/src/system/hidden.rs",

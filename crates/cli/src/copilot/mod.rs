@@ -131,7 +131,7 @@ async fn open(
     let options = CopilotOptions {
         version: env!("CARGO_PKG_VERSION").into(),
         unattended_max: args.unattended.0,
-        unasked: unasked(&args),
+        default_answer: unasked(&args),
     };
     let system_options = start::read(given.scopes.clone(), supervisor, move |_cx| {
         Ok(read(&args, given)?)

@@ -77,7 +77,7 @@ pub enum ServedConnectionEnd {
     /// Reading or writing failed.
     Failed(std::io::ErrorKind),
     /// The client did not send the token in time.
-    NotLetIn,
+    Unauthorised,
     /// The server is being stopped.
     Stopped,
 }
@@ -175,11 +175,11 @@ impl ConnectionReader {
             let read = if is_let_in {
                 input.read(&mut chunk).await
             } else if bytes_read > CONNECT_BYTES_MAX {
-                return ServedConnectionEnd::NotLetIn;
+                return ServedConnectionEnd::Unauthorised;
             } else {
                 match timeout_at(connect_by, input.read(&mut chunk)).await {
                     Ok(read) => read,
-                    Err(_elapsed) => return ServedConnectionEnd::NotLetIn,
+                    Err(_elapsed) => return ServedConnectionEnd::Unauthorised,
                 }
             };
             let read = match read {

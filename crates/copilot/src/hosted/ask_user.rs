@@ -11,12 +11,12 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::client_work::ClientWork;
-use super::roster::Roster;
+use super::attached_clients::AttachedClients;
 
 #[derive(Debug)]
 pub(super) struct AskUserTool {
     spec: ToolSpec,
-    roster: Arc<Roster>,
+    attached_clients: Arc<AttachedClients>,
 }
 
 #[derive(Deserialize)]
@@ -27,7 +27,7 @@ struct UserAnswer {
 impl AskUserTool {
     pub(super) const NAME: &'static str = "ask_user";
 
-    pub(super) fn new(roster: Arc<Roster>) -> Self {
+    pub(super) fn new(attached_clients: Arc<AttachedClients>) -> Self {
         let schema = json!({
             "type": "object",
             "properties": {
@@ -47,7 +47,7 @@ impl AskUserTool {
                 parallel: false,
                 name_in_rules: None,
             },
-            roster,
+            attached_clients,
         }
     }
 }
@@ -58,7 +58,7 @@ impl Tool for AskUserTool {
     }
 
     fn call(&self, invocation: ToolInvocation) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
-        let client = self.roster.latest(|wishes| wishes.user_input);
+        let client = self.attached_clients.latest(|client_options| client_options.user_input);
         Box::pin(async move {
             let client = client.ok_or_else(|| ToolError::new("no client can be asked"))?;
             let mut params = Map::new();

@@ -18,7 +18,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::ask_user::AskUserTool;
-use super::roster::Roster;
+use super::attached_clients::AttachedClients;
 use crate::builtin;
 use crate::translate::ExternalCall;
 
@@ -64,7 +64,7 @@ impl ToolSelection {
 #[derive(Debug)]
 pub(crate) struct ClientTools {
     filter: ToolSelection,
-    roster: Arc<Roster>,
+    attached_clients: Arc<AttachedClients>,
     asks_user: bool,
     state: Mutex<ClientToolsState>,
     version: AtomicU64,
@@ -107,10 +107,10 @@ pub(crate) struct ToolGeneration {
 }
 
 impl ClientTools {
-    pub(crate) fn new(filter: ToolSelection, roster: Arc<Roster>, asks_user: bool) -> Self {
+    pub(crate) fn new(filter: ToolSelection, attached_clients: Arc<AttachedClients>, asks_user: bool) -> Self {
         Self {
             filter,
-            roster,
+            attached_clients,
             asks_user,
             state: Mutex::default(),
             version: AtomicU64::new(0),
@@ -133,8 +133,8 @@ impl ClientTools {
             // The SDKs drop the answer of a cancelled handler.
             confirms_cancellation: false,
             on_late_answer: Arc::new(move |late| {
-                if let Some(tell) = slot.0.get() {
-                    tell(late);
+                if let Some(send_late) = slot.0.get() {
+                    send_late(late);
                 }
             }),
             ..ExternalOptions::default()
@@ -302,7 +302,7 @@ impl ToolSource for AllTools {
     fn tools(&self) -> Vec<Arc<dyn Tool>> {
         let mut tools = self.clients.state.lock().tools.clone();
         if self.clients.asks_user && self.clients.filter.allows("builtin", AskUserTool::NAME) {
-            tools.push(Arc::new(AskUserTool::new(Arc::clone(&self.clients.roster))));
+            tools.push(Arc::new(AskUserTool::new(Arc::clone(&self.clients.attached_clients))));
         }
         let servers = self.servers.tools().into_iter();
         tools.extend(servers.filter(|tool| self.clients.filter.allows("mcp", &tool.spec().name)));

@@ -13,7 +13,7 @@ use tokio::sync::{broadcast, watch};
 use tokio::time::{sleep, timeout};
 
 use super::HostedSession;
-use super::roster::FeedHandle;
+use super::attached_clients::FeedHandle;
 use crate::connection::{Client, QueueClosed};
 use crate::event::CopilotEvent;
 use crate::translate::{EventTranslator, HostEvent};
@@ -77,8 +77,8 @@ impl Feed {
                     }
                 },
             };
-            let (told, _) = self.translator.last_turn();
-            if self.has_missed && told >= self.session.session.last_turn() {
+            let (sent_turn, _) = self.translator.last_turn();
+            if self.has_missed && sent_turn >= self.session.session.last_turn() {
                 self.has_missed = false;
                 events.extend(self.pending_calls());
             }
@@ -99,7 +99,7 @@ impl Feed {
     }
 
     /// Like [`Feed::run`], but sends these events first.
-    pub(super) async fn run_behind(self, first: Vec<CopilotEvent>) {
+    pub(super) async fn run_after(self, first: Vec<CopilotEvent>) {
         for event in first {
             if self.send(&event).await.is_err() {
                 return;
@@ -111,7 +111,7 @@ impl Feed {
     /// Answers the question if no client can answer it.
     fn answer_unasked(&self, event: &SessionEventKind) {
         if let SessionEventKind::PermissionAsked(question) = event
-            && !self.session.roster.has_permission_handler()
+            && !self.session.attached_clients.has_permission_handler()
         {
             self.session.answer_unasked(question);
         }

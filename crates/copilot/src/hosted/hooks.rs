@@ -18,7 +18,7 @@ use tokio::sync::broadcast;
 
 use super::client_tools::ClientTools;
 use super::client_work::ClientWork;
-use super::roster::Roster;
+use super::attached_clients::AttachedClients;
 use crate::translate::HostEvent;
 
 /// Calls the hooks of the latest client that has any. Permits calls of the clients' own tools without a question,
@@ -26,7 +26,7 @@ use crate::translate::HostEvent;
 #[derive(Debug)]
 pub(crate) struct ClientHooks {
     pub(crate) name: Arc<str>,
-    pub(crate) roster: Arc<Roster>,
+    pub(crate) attached_clients: Arc<AttachedClients>,
     pub(crate) tools: Arc<ClientTools>,
     pub(crate) folder: PathBuf,
     /// Channel for warnings to the clients about requests of a hook that are not offered.
@@ -126,14 +126,14 @@ fn request_of(event: &HookEvent) -> Option<(&'static str, Value)> {
 
 impl ClientHooks {
     /// Decides about a requested call without a hook.
-    fn unasked(&self, event: &HookEvent) -> HookVerdict {
+    fn default_verdict(&self, event: &HookEvent) -> HookVerdict {
         let HookEvent::ToolRequested { call } = event else {
             return HookVerdict::Continue;
         };
         // A program that registers a tool intends it to be called; a program with a permission handler expects a
         // question.
         let is_asked =
-            self.roster.has_permission_handler() && !self.tools.skips_permission(&call.name);
+            self.attached_clients.has_permission_handler() && !self.tools.skips_permission(&call.name);
         if self.tools.has(&call.name) && !is_asked {
             HookVerdict::Allow
         } else {
@@ -152,10 +152,10 @@ impl Hook for ClientHooks {
     }
 
     fn on(&self, cx: &HookCx, event: HookEvent) -> BoxFuture<'static, HookVerdict> {
-        let unasked = self.unasked(&event);
-        let client = self.roster.latest(|wishes| wishes.hooks);
+        let default_verdict = self.default_verdict(&event);
+        let client = self.attached_clients.latest(|client_options| client_options.hooks);
         let (Some(client), Some((hook, input))) = (client, request_of(&event)) else {
-            return std::future::ready(unasked).boxed();
+            return std::future::ready(default_verdict).boxed();
         };
         let at = SystemTime::now().duration_since(UNIX_EPOCH);
         let at = at.map_or(0, |since| since.as_millis() as u64);
@@ -175,7 +175,7 @@ impl Hook for ClientHooks {
             // The handler runs in the client. A stop cannot end it, and the protocol does not report its end.
             let work = WorkSpec::new(ItemKind::Remote, format!("hook {hook} of the client"));
             let Ok(handler) = ClientWork::register(&scope, work) else {
-                return unasked;
+                return default_verdict;
             };
             let answer = client.request::<HookAnswer>("hooks.invoke", &params).await;
             handler.answered();
@@ -188,7 +188,7 @@ impl Hook for ClientHooks {
                 }
                 Err(error) => {
                     tracing::warn!(%error, hook, "a hook of a client");
-                    return unasked;
+                    return default_verdict;
                 }
             };
             for part in output.not_offered() {
@@ -196,7 +196,7 @@ impl Hook for ClientHooks {
                 // Without a client, the warning is not needed.
                 drop(host_events.send(HostEvent::NotOffered { message }));
             }
-            verdict(hook, output, decides, unasked)
+            verdict(hook, output, decides, default_verdict)
         }
         .boxed()
     }
@@ -204,7 +204,7 @@ impl Hook for ClientHooks {
 
 /// Decides by the answer of a hook. An answer to a deciding hook must be understood; otherwise its call or prompt is
 /// denied.
-fn verdict(hook: &str, output: HookOutput, decides: bool, unasked: HookVerdict) -> HookVerdict {
+fn verdict(hook: &str, output: HookOutput, decides: bool, default_verdict: HookVerdict) -> HookVerdict {
     let decision = output
         .permission_decision
         .as_ref()
@@ -228,7 +228,7 @@ fn verdict(hook: &str, output: HookOutput, decides: bool, unasked: HookVerdict) 
         Some(other) if decides => deny(format!(
             "the hook {hook} answered with the decision {other:?}, which is unknown"
         )),
-        _ => unasked,
+        _ => default_verdict,
     }
 }
 

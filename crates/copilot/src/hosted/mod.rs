@@ -5,7 +5,7 @@ mod client_tools;
 mod client_work;
 mod feed;
 mod hooks;
-mod roster;
+mod attached_clients;
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub(crate) use client_tools::{DeclaredTool, ToolSelection};
-pub(crate) use roster::{ClientWishes, FeedHandle};
+pub(crate) use attached_clients::{ClientOptions, FeedHandle};
 
 use crate::connection::{Client, ClientId};
 use crate::server::CopilotServer;
@@ -35,7 +35,7 @@ use crate::translate::{EventTranslator, HostEvent, TranslatorOptions};
 use client_tools::{ChosenTools, ClientTools, GenerationEvent, ToolGeneration};
 use feed::Feed;
 use hooks::ClientHooks;
-use roster::{AttachedClient, DetachedClient, Roster};
+use attached_clients::{AttachedClient, DetachedClient, AttachedClients};
 
 /// Number of host events that a feed may lag: far more than the number of concurrent calls. A feed looks up missed
 /// events.
@@ -54,7 +54,7 @@ pub(crate) struct SessionChoice {
     pub filter: ToolSelection,
     /// `None` if the client declares no tools, which leaves the tools of other clients unchanged.
     pub declared: Option<Vec<DeclaredTool>>,
-    pub wishes: ClientWishes,
+    pub client_options: ClientOptions,
     pub streaming: bool,
     /// Warnings about requested parts that are not offered.
     pub not_offered: Vec<Arc<str>>,
@@ -65,7 +65,7 @@ pub(crate) struct SessionChoice {
 pub(crate) struct HostedSession {
     pub(crate) session: Session,
     pub(crate) tools: Arc<ClientTools>,
-    roster: Arc<Roster>,
+    attached_clients: Arc<AttachedClients>,
     host_events: broadcast::Sender<HostEvent>,
     /// Scope of the feeds, which outlive the session's own work.
     scope: Scope,
@@ -78,7 +78,7 @@ pub(crate) struct HostedSession {
     model_name: Option<Arc<str>>,
     version: Arc<str>,
     /// Answer to a permission question that no client answers.
-    unasked: PermissionAnswer,
+    default_answer: PermissionAnswer,
 }
 
 /// Returns the working directory in which the session was created.
@@ -106,9 +106,9 @@ impl HostedSession {
         choice: &SessionChoice,
     ) -> Result<Arc<Self>, StartError> {
         let system: &System = server.system();
-        let roster = Arc::new(Roster::default());
-        let asks_user = choice.wishes.user_input;
-        let tools = ClientTools::new(choice.filter.clone(), Arc::clone(&roster), asks_user);
+        let attached_clients = Arc::new(AttachedClients::default());
+        let asks_user = choice.client_options.user_input;
+        let tools = ClientTools::new(choice.filter.clone(), Arc::clone(&attached_clients), asks_user);
         let tools = Arc::new(tools);
         let generation = tools.declare(choice.declared.clone().unwrap_or_default());
         let folder = match (&choice.folder, mode) {
@@ -118,7 +118,7 @@ impl HostedSession {
         let host_events = broadcast::channel(HOST_EVENTS_MAX).0;
         let hooks = ClientHooks {
             name: "copilot-client".into(),
-            roster: Arc::clone(&roster),
+            attached_clients: Arc::clone(&attached_clients),
             tools: Arc::clone(&tools),
             folder: folder.clone().unwrap_or_else(|| system.folder().to_owned()),
             host_events: host_events.clone(),
@@ -143,14 +143,14 @@ impl HostedSession {
             scope: scope.map_err(|refused| StartError::stopped(&refused))?,
             session: opened.session,
             tools,
-            roster,
+            attached_clients,
             host_events,
             feeds: TaskTracker::new(),
             no_more_calls: CancellationToken::new(),
             cancelled: Mutex::new((TurnNumber(0), HashSet::new())),
             model_name: choice.model_name.clone(),
             version: Arc::clone(&server.options().version),
-            unasked: server.options().unasked.clone(),
+            default_answer: server.options().default_answer.clone(),
         });
         if let Some(generation) = generation {
             hosted.forward(generation);
@@ -213,7 +213,7 @@ impl HostedSession {
         choice: &SessionChoice,
         from: Option<Version>,
     ) {
-        if self.roster.change(client.id, choice.wishes) {
+        if self.attached_clients.change(client.id, choice.client_options) {
             // A second feed would report the running calls again, with less information than the first feed.
             return;
         }
@@ -240,9 +240,9 @@ impl HostedSession {
         if from.is_none() {
             first.extend(feed.pending_calls());
         }
-        self.roster.attach(AttachedClient {
+        self.attached_clients.attach(AttachedClient {
             client: Arc::clone(client),
-            wishes: choice.wishes,
+            client_options: choice.client_options,
             feed: handle,
         });
         let under_way = self.feeds.token();
@@ -251,7 +251,7 @@ impl HostedSession {
             let _under_way = under_way;
             tokio::select! {
                 _stopped = cx.stopped_at("events of a session") => {}
-                () = feed.run_behind(first) => {}
+                () = feed.run_after(first) => {}
             }
         });
         drop(spawned);
@@ -260,9 +260,9 @@ impl HostedSession {
     /// Removes a client. Returns true if it was the last one; the open questions then wait for a client that resumes
     /// the session.
     pub(crate) fn detach(&self, client: ClientId) -> bool {
-        match self.roster.detach(client) {
+        match self.attached_clients.detach(client) {
             DetachedClient::Last => true,
-            DetachedClient::OneOfMany if !self.roster.has_permission_handler() => {
+            DetachedClient::OneOfMany if !self.attached_clients.has_permission_handler() => {
                 for question in self.session.questions() {
                     self.answer_unasked(&question);
                 }
@@ -274,26 +274,26 @@ impl HostedSession {
 
     /// Answers a question that no attached client answers.
     fn answer_unasked(&self, question: &OpenQuestion) {
-        let unasked = self.unasked.clone();
-        let answer = question.question.restrict_advance_answer(unasked);
+        let default_answer = self.default_answer.clone();
+        let answer = question.question.restrict_advance_answer(default_answer);
         let _first_or_not = self.session.answer(&question.id, answer);
     }
 
     /// True if no other client is attached to the session.
     pub(crate) fn is_last(&self, client: ClientId) -> bool {
-        self.roster.is_last(client)
+        self.attached_clients.is_last(client)
     }
 
     /// True if no client is attached to the session.
     pub(crate) fn is_alone(&self) -> bool {
-        self.roster.is_empty()
+        self.attached_clients.is_empty()
     }
 
     pub(crate) fn feed_of(&self, client: ClientId) -> Option<FeedHandle> {
-        self.roster.feed_of(client)
+        self.attached_clients.feed_of(client)
     }
 
-    pub(crate) fn tell(&self, event: HostEvent) {
+    pub(crate) fn send_host_event(&self, event: HostEvent) {
         // Without a client, the event is not needed.
         drop(self.host_events.send(event));
     }
@@ -313,7 +313,7 @@ impl HostedSession {
     /// session.
     pub(crate) fn begin_unattended(self: &Arc<Self>, server: &CopilotServer) {
         let (own, server) = (Arc::clone(self), server.clone());
-        let mut arrivals = self.roster.arrivals();
+        let mut arrivals = self.attached_clients.arrivals();
         arrivals.mark_unchanged();
         let max = server.options().unattended_max;
         let spec = WorkSpec::new(ItemKind::Future, "session without a client");

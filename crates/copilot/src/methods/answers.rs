@@ -75,7 +75,7 @@ pub(super) fn tool(cx: &MethodCx<'_>, params: Option<&RawValue>) -> Result<Metho
     let answer = answer_of(params.result, params.error);
     let delivery = session.tools.answer(&params.request_id, answer);
     if delivery == Delivery::Delivered {
-        session.tell(HostEvent::ExternalCompleted {
+        session.send_host_event(HostEvent::ExternalCompleted {
             request_id: params.request_id.into(),
             is_cancelled: false,
         });

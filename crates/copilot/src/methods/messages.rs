@@ -132,7 +132,7 @@ fn sent(session: &HostedSession, params: &SendParams) -> Result<MessageHandle, R
     }
     let sent = session.session.send(message);
     for message in missing {
-        session.tell(HostEvent::NotOffered { message });
+        session.send_host_event(HostEvent::NotOffered { message });
     }
     sent.map_err(|error| match error {
         // The message may be sent again later.

@@ -19,7 +19,7 @@ use super::ids::usable_id;
 use super::method::{MethodAnswer, MethodCx, later, read, whole};
 use crate::connection::Client;
 use crate::hosted::{
-    ClientWishes, DeclaredTool, HostedSession, OpenMode, SessionChoice, ToolSelection,
+    ClientOptions, DeclaredTool, HostedSession, OpenMode, SessionChoice, ToolSelection,
 };
 use crate::server::CopilotServer;
 
@@ -227,7 +227,7 @@ fn choice_of(server: &CopilotServer, params: OpenParams) -> Result<SessionChoice
             excluded: params.excluded_tools.unwrap_or_default(),
         },
         declared: params.tools,
-        wishes: ClientWishes {
+        client_options: ClientOptions {
             permissions: params.request_permission.unwrap_or(false),
             hooks: params.hooks.unwrap_or(false),
             user_input: params.request_user_input.unwrap_or(false),

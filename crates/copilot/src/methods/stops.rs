@@ -105,7 +105,7 @@ fn stopping(
         idles.mark_unchanged();
     }
     if stops_turn {
-        session.tell(HostEvent::AbortRequested {
+        session.send_host_event(HostEvent::AbortRequested {
             turn: session.session.last_turn(),
             reason: "user_initiated".into(),
         });

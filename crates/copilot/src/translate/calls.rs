@@ -19,7 +19,7 @@ pub(super) struct ShownCalls {
     /// channels.
     waiting: Vec<ExternalCall>,
     /// Requests that were sent and are not completed. Requests of a sub-agent may outlive the turn.
-    told: HashSet<Arc<str>>,
+    sent: HashSet<Arc<str>>,
 }
 
 #[derive(Debug)]
@@ -103,14 +103,14 @@ impl EventTranslator {
     /// sent.
     pub(super) fn external_requested(&mut self, external: &ExternalCall) {
         if external.is_of_sub_agent() {
-            return self.tell_handler(external);
+            return self.send_to_handler(external);
         }
         // A call of a later turn can have the id of a call from a rolled-back turn.
         let call = self.calls.get(&external.call_id);
         match call.filter(|call| call.runs && call.request.is_none()) {
             Some(call) => {
                 call.request = Some(Arc::clone(&external.request_id));
-                self.tell_handler(external);
+                self.send_to_handler(external);
             }
             None => self.calls.waiting.push(external.clone()),
         }
@@ -123,7 +123,7 @@ impl EventTranslator {
         self.calls
             .waiting
             .retain(|waiting| waiting.request_id != *request);
-        let is_new = !self.calls.told.contains(request);
+        let is_new = !self.calls.sent.contains(request);
         if is_new && self.calls.get(&external.call_id).is_none() && !external.is_of_sub_agent() {
             self.calls.started.push(ShownCall {
                 id: CallId::new(Arc::clone(&external.call_id)),
@@ -131,11 +131,11 @@ impl EventTranslator {
                 request: Some(Arc::clone(request)),
             });
         }
-        self.tell_handler(external);
+        self.send_to_handler(external);
     }
 
-    fn tell_handler(&mut self, external: &ExternalCall) {
-        if !self.calls.told.insert(Arc::clone(&external.request_id)) {
+    fn send_to_handler(&mut self, external: &ExternalCall) {
+        if !self.calls.sent.insert(Arc::clone(&external.request_id)) {
             return;
         }
         let data = json!({
@@ -154,7 +154,7 @@ impl EventTranslator {
         self.calls
             .waiting
             .retain(|waiting| waiting.request_id != *request);
-        if !self.calls.told.contains(request) {
+        if !self.calls.sent.contains(request) {
             return;
         }
         let mut calls = self.calls.started.iter();
@@ -166,7 +166,7 @@ impl EventTranslator {
     }
 
     fn complete_request(&mut self, request: &Arc<str>) {
-        if self.calls.told.remove(request) {
+        if self.calls.sent.remove(request) {
             self.ephemeral("external_tool.completed", json!({ "requestId": request }));
         }
     }

@@ -86,7 +86,7 @@ pub(crate) enum HostEvent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TurnView {
     /// No turn runs.
-    Over,
+    Ended,
     Whole,
     /// The rest of the turn, because the client attached in the middle of it.
     Rest,
@@ -113,7 +113,7 @@ pub(crate) struct EventTranslator {
     abort_requested: Option<(TurnNumber, Arc<str>)>,
     is_aborted: bool,
     /// True from `session.idle` to the next turn.
-    is_idle_told: bool,
+    is_idle_sent: bool,
     /// Reason for the end of the last turn.
     ended: Option<StopReason>,
 }
@@ -128,13 +128,13 @@ impl EventTranslator {
             ephemeral: 0,
             turn: TurnNumber(0),
             message: None,
-            turn_view: TurnView::Over,
+            turn_view: TurnView::Ended,
             last_step: 0,
             open_step: None,
             calls: ShownCalls::default(),
             abort_requested: None,
             is_aborted: false,
-            is_idle_told: false,
+            is_idle_sent: false,
             ended: None,
         }
     }
@@ -175,9 +175,9 @@ impl EventTranslator {
             }
             // The session repeats this event after each later change. A second event could end the next wait of a
             // client.
-            SessionEventKind::SessionIdle { .. } if self.is_idle_told => {}
+            SessionEventKind::SessionIdle { .. } if self.is_idle_sent => {}
             SessionEventKind::SessionIdle { .. } => {
-                self.is_idle_told = true;
+                self.is_idle_sent = true;
                 let data = self.idle_data();
                 self.ephemeral("session.idle", data);
             }
@@ -293,7 +293,7 @@ impl EventTranslator {
     fn turn_began(&mut self, view: TurnView) {
         self.turn_view = view;
         (self.last_step, self.is_aborted) = (0, false);
-        (self.is_idle_told, self.ended) = (false, None);
+        (self.is_idle_sent, self.ended) = (false, None);
     }
 
     fn live(&mut self, event: &AgentEvent) {
@@ -357,7 +357,7 @@ impl EventTranslator {
 
     /// Sends the abort that was requested for this turn, because the turn can no longer complete.
     fn abort_as_requested(&mut self) {
-        if self.turn_view != TurnView::Over
+        if self.turn_view != TurnView::Ended
             && let Some((turn, reason)) = self.abort_requested.clone()
             && turn == self.turn
         {
@@ -376,7 +376,7 @@ impl EventTranslator {
         let why = format!("the call was stopped with its turn{cause_text}");
         self.complete_calls(CallOutcome::Stopped, &why);
         self.end_step();
-        (self.turn_view, self.ended) = (TurnView::Over, Some(reason));
+        (self.turn_view, self.ended) = (TurnView::Ended, Some(reason));
         let message = self.message.as_ref();
         if let Some(event) = PersistedEvent::failure(self.turn, reason, cause, message) {
             self.persisted(event);

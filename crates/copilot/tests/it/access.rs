@@ -55,7 +55,7 @@ async fn connection_without_the_token_ends_in_time() {
     let server = TestServer::new(SCRIPT).await;
     let begin = Instant::now();
     let client = client_of(&server);
-    assert_eq!(client.ended().await, ServedConnectionEnd::NotLetIn);
+    assert_eq!(client.ended().await, ServedConnectionEnd::Unauthorised);
     assert_eq!(begin.elapsed().as_secs(), 10);
     // After the token, the connection has no time limit.
     let mut client = client_of(&server);
@@ -73,5 +73,5 @@ async fn connection_without_the_token_may_not_send_much() {
     let frame = format!("Content-Length: 100000\r\n\r\n{}", " ".repeat(90_000));
     // The server may close the connection before the last byte.
     let _all = client.write(frame.as_bytes()).await;
-    assert_eq!(client.ended().await, ServedConnectionEnd::NotLetIn);
+    assert_eq!(client.ended().await, ServedConnectionEnd::Unauthorised);
 }

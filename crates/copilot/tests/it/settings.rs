@@ -85,11 +85,11 @@ async fn parts_that_are_not_offered_are_told() {
 #[tokio::test]
 async fn call_that_nobody_is_asked_about_has_the_answer_of_the_server() {
     let script = "turns: [{replies: [{calls: [{tool: create, arguments: {path: a, file_text: b}}]}, {text: Done.}]}]";
-    for (unasked, is_allowed) in [
+    for (default_answer, is_allowed) in [
         (PermissionAnswer::Unanswered, false),
         (PermissionAnswer::AllowOnce, true),
     ] {
-        let server = TestServer::with(script, Duration::from_mins(1), unasked).await;
+        let server = TestServer::with(script, Duration::from_mins(1), default_answer).await;
         let mut client = server.client();
         client.create("s", &json!({})).await;
         let message = json!({ "sessionId": "s", "prompt": "write" });
@@ -104,8 +104,8 @@ async fn server_with_rule(command: &str) -> TestServer {
     let rules = "[permissions]\ndeny = ['shell:rm']";
     let calls = json!([{ "tool": "bash", "arguments": { "command": command } }]);
     let script = json!({ "turns": [{ "replies": [{ "calls": calls }, { "text": "Done." }] }] });
-    let (script, unasked) = (script.to_string(), PermissionAnswer::AllowOnce);
-    TestServer::configured(rules, &script, Duration::from_mins(1), unasked).await
+    let (script, default_answer) = (script.to_string(), PermissionAnswer::AllowOnce);
+    TestServer::configured(rules, &script, Duration::from_mins(1), default_answer).await
 }
 
 /// Commands, each with true if the command is allowed in advance.

@@ -38,16 +38,16 @@ impl TestServer {
     pub(crate) async fn with(
         script: &str,
         unattended_max: Duration,
-        unasked: PermissionAnswer,
+        default_answer: PermissionAnswer,
     ) -> Self {
-        Self::configured("", script, unattended_max, unasked).await
+        Self::configured("", script, unattended_max, default_answer).await
     }
 
     pub(crate) async fn configured(
         config: &str,
         script: &str,
         unattended_max: Duration,
-        unasked: PermissionAnswer,
+        default_answer: PermissionAnswer,
     ) -> Self {
         let place = TempDir::new().expect("a temporary folder");
         let model = ScriptedModel::parse("test.yaml", script).expect("the script is right");
@@ -77,7 +77,7 @@ impl TestServer {
         let options = CopilotOptions {
             version: "1.2.3".into(),
             unattended_max,
-            unasked,
+            default_answer,
         };
         Self {
             server: CopilotServer::new(Arc::new(system), child("connections"), options),

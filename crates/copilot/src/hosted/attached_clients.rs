@@ -12,7 +12,7 @@ use crate::connection::{Client, ClientId, ClientRequestError};
 
 /// Optional parts of a session that a client handles.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct ClientWishes {
+pub(crate) struct ClientOptions {
     /// True if the client answers permission questions.
     pub permissions: bool,
     /// True if the client has hooks.
@@ -25,7 +25,7 @@ pub(crate) struct ClientWishes {
 #[derive(Debug, Clone)]
 pub(crate) struct AttachedClient {
     pub client: Arc<Client>,
-    pub wishes: ClientWishes,
+    pub client_options: ClientOptions,
     pub feed: FeedHandle,
 }
 
@@ -66,13 +66,13 @@ pub(crate) enum DetachedClient {
 
 /// Clients of a session, in the order of their arrival.
 #[derive(Debug, Default)]
-pub(crate) struct Roster {
+pub(crate) struct AttachedClients {
     clients: Mutex<Vec<AttachedClient>>,
     /// Number of attached clients so far.
     arrivals: watch::Sender<u64>,
 }
 
-impl Roster {
+impl AttachedClients {
     /// Adds a client.
     pub(crate) fn attach(&self, attached: AttachedClient) {
         self.clients.lock().push(attached);
@@ -80,11 +80,11 @@ impl Roster {
     }
 
     /// Stores the parts that a client handles. Returns false if the client is not attached.
-    pub(crate) fn change(&self, client: ClientId, wishes: ClientWishes) -> bool {
+    pub(crate) fn change(&self, client: ClientId, client_options: ClientOptions) -> bool {
         let mut clients = self.clients.lock();
         let mut attached = clients.iter_mut();
         let attached = attached.find(|attached| attached.client.id == client);
-        attached.map(|attached| attached.wishes = wishes).is_some()
+        attached.map(|attached| attached.client_options = client_options).is_some()
     }
 
     /// Removes a client.
@@ -127,13 +127,13 @@ impl Roster {
     /// True if any client answers permission questions.
     pub(crate) fn has_permission_handler(&self) -> bool {
         let clients = self.clients.lock();
-        clients.iter().any(|attached| attached.wishes.permissions)
+        clients.iter().any(|attached| attached.client_options.permissions)
     }
 
     /// Returns the latest client with this option.
-    pub(crate) fn latest(&self, wish: impl Fn(&ClientWishes) -> bool) -> Option<AttachedClient> {
+    pub(crate) fn latest(&self, has_option: impl Fn(&ClientOptions) -> bool) -> Option<AttachedClient> {
         let clients = self.clients.lock();
-        let found = clients.iter().rev().find(|attached| wish(&attached.wishes));
+        let found = clients.iter().rev().find(|attached| has_option(&attached.client_options));
         found.cloned()
     }
 }
