@@ -107,7 +107,7 @@ mod tests {
     const MAX: Duration = Duration::from_mins(1);
 
     #[tokio::test(start_paused = true)]
-    async fn idle_time_begins_behind_the_last_request() {
+    async fn idle_time_begins_after_the_last_request() {
         let activity = ConnectionActivity::new();
         let start = tokio::time::Instant::now();
         let first = activity.begin();

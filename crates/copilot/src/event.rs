@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn id_depends_on_session_and_place() {
+    fn id_depends_on_session_and_position() {
         let id = |session: &str, place| event_id(&SessionId::new(session), place);
         assert_eq!(id("s", "1"), id("s", "1"));
         assert_ne!(id("s", "1"), id("s", "2"));

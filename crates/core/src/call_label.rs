@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_named_by_its_telling_argument() {
+    fn a_call_is_labelled_by_its_most_informative_argument() {
         let words = |json| describe_call("t", &Arguments::from(json));
         assert_eq!(words(json!({"command": "ls"})), "t: ls");
         assert_eq!(words(json!({"path": "f", "old": "x"})), "t f");

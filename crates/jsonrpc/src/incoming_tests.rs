@@ -62,7 +62,7 @@ fn dropped_responder_answers() {
 }
 
 #[test]
-fn place_is_free_only_after_the_write() {
+fn permit_is_free_only_after_the_write() {
     let (requests, queue) = table(2);
     requests.accept(id("1")).expect("a place").respond(Ok(1));
     let _held = requests.accept(id("2")).expect("a place");

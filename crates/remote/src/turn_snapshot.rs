@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn watcher_is_shown_what_the_turn_is_doing() {
+    fn watcher_receives_the_state_of_the_turn() {
         let mut snapshot = TurnSnapshot::default();
         let begun = Instant::now();
         let later = begun + Duration::from_secs(3);

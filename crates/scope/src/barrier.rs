@@ -96,7 +96,7 @@ mod tests {
     use allstop_core::CauseKind;
 
     #[test]
-    fn nothing_begins_behind_a_stop_and_the_first_cause_wins() {
+    fn nothing_begins_after_a_stop_and_the_first_cause_wins() {
         let mut barrier = StopBarrier::default();
         assert!(barrier.waits());
         barrier.begin();
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_gate_refuses_without_a_cause() {
+    fn closed_barrier_refuses_without_a_cause() {
         let mut barrier = StopBarrier::default();
         barrier.close();
         assert_eq!(barrier.check(), Err(NotStarted::Closed));

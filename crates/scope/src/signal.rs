@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn no_signal_is_lost_between_look_and_wait() {
+    fn no_signal_is_lost_between_check_and_wait() {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .build()

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn full_host_takes_no_place_of_its_user() {
+    fn full_host_takes_no_permit_of_its_user() {
         let slots = slots(10, 2, 1);
         let first = slots.acquire("alice", "slow").now_or_never();
         assert!(first.is_some());

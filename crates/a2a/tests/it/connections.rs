@@ -193,7 +193,7 @@ mod alone {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn many_idle_connections_delay_nobody() {
+    async fn many_idle_connections_delay_no_request() {
         let count = connections();
         let server = TestServer::start(ServerOptions::default()).await;
         let before = peak_memory_kb();

@@ -84,7 +84,7 @@ async fn clients_get_their_name_and_limits() {
 }
 
 #[tokio::test]
-async fn server_without_one_says_so() {
+async fn server_without_an_extended_card_reports_that() {
     let router = router().await;
     let code = error_code(&router, "GetExtendedAgentCard", &json!({})).await;
     assert_eq!(code, -32007);

@@ -179,7 +179,7 @@ async fn failed_refresh_keeps_the_keys() {
 }
 
 #[tokio::test]
-async fn fetch_says_why_it_failed() {
+async fn failed_fetch_reports_its_reason() {
     let key = IssuerKey::p256("k");
     let server = KeyServer::start(jwks(&[&key])).await;
     for (fault, expected) in [

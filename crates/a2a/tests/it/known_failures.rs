@@ -93,7 +93,7 @@ async fn begin(router: &axum::Router, text: &str) -> String {
 
 /// In the other server, a cancel is answered within 1 ms, and the executor keeps working.
 #[tokio::test(start_paused = true)]
-async fn r1_cancel_answers_when_the_executor_is_gone() {
+async fn r1_cancel_is_answered_after_the_executor_has_ended() {
     let agent = CountedAgent::default();
     let router = router_of(agent.clone()).await;
     for (text, is_rest) in [

@@ -52,7 +52,7 @@ async fn stream_has_every_event_of_its_task() {
 
 /// A client that loses its connection after any event receives all events, without duplicates.
 #[tokio::test]
-async fn client_continues_behind_any_event() {
+async fn client_resumes_after_any_event() {
     let router = router().await;
     let params = message("m", "echo");
     let all = events(&router, rpc("SendStreamingMessage", &params), ALL).await;

@@ -64,7 +64,7 @@ async fn transient_failure_is_retried_and_its_cost_is_kept() {
 
 /// A provider that has begun to answer may charge for the request.
 #[tokio::test(start_paused = true)]
-async fn usage_of_a_call_that_fails_before_its_first_event_is_estimated() {
+async fn usage_of_a_call_that_fails_at_once_is_estimated() {
     let cut = || ModelError::new(ModelErrorKind::Disconnected, "cut".to_owned());
     let begun = vec![Reply::text("").fail(cut())];
     let refused = vec![Reply::error(cut())];

@@ -57,7 +57,7 @@ fn speaks_and_hears(call: ToolInvocation) -> BoxFuture<'static, String> {
 /// The next message contains the information that the model needs to continue: the stopped call, and its output until
 /// then.
 #[tokio::test(start_paused = true)]
-async fn keep_tells_the_output_of_a_stopped_call() {
+async fn keep_records_the_output_of_a_stopped_call() {
     let (run, _, _) = in_two_tools(stopping(StopPolicy::Keep), [speaks_and_hears, hears]).await;
     let _stop = run.stop(user());
     let (turn, _) = ended(run.finish().await.unwrap());

@@ -183,7 +183,7 @@ async fn commit_without_an_answer_is_unknown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn decision_tells_running_stopped_and_committed_apart() {
+async fn decision_distinguishes_running_stopped_and_committed() {
     let (_, history) = faulty().await;
     let answers = model(vec![Reply::text("yes")]);
     let scope = root();

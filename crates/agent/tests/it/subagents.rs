@@ -86,7 +86,7 @@ fn three_levels() -> SubAgents {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sub_agent_answers_shows_progress_and_is_metered_with_the_turn() {
+async fn sub_agent_is_metered_with_its_turn() {
     let model = script(
         "
   - when: go
@@ -252,7 +252,7 @@ async fn one_sub_agent_stops_alone_and_its_siblings_continue() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn running_limit_holds_and_an_end_frees_a_place() {
+async fn running_limit_holds_and_an_ended_agent_frees_a_slot() {
     let model = script(
         "
   - when: go

@@ -307,7 +307,7 @@ fn failure_is_an_error_and_no_abort() {
 
 /// The turn may complete despite the abort, or another turn may run.
 #[test]
-fn abort_is_told_of_a_stopped_turn_alone() {
+fn abort_is_sent_only_for_a_stopped_turn() {
     let mut translator = translator();
     let mut events = begun(&mut translator, &["a"]);
     events.extend(translator.host_event(&external("a"), at()));
@@ -330,7 +330,7 @@ fn abort_is_told_of_a_stopped_turn_alone() {
 
 /// A stop at the start of a turn leaves no live event. The history contains the events that this test expects.
 #[test]
-fn turn_that_was_stopped_at_its_beginning_has_its_step_and_its_abort() {
+fn turn_stopped_at_its_beginning_has_a_step_and_an_abort() {
     let mut translator = translator();
     let cause = Some(Cause::new(CauseKind::User));
     let mut events = Vec::new();
@@ -412,7 +412,7 @@ fn live_events_of_the_past_are_left_out() {
 }
 
 #[test]
-fn session_idle_is_told_once_for_each_turn() {
+fn session_idle_is_sent_once_for_each_turn() {
     let mut translator = translator();
     let idle = SessionEvent {
         turn: None,
@@ -435,7 +435,7 @@ fn session_idle_is_told_once_for_each_turn() {
 }
 
 #[test]
-fn answers_to_permission_questions_say_who_gave_them() {
+fn permission_answers_name_the_answerer() {
     let mut translator = translator();
     for (answer, expected) in [
         (Some(PermissionAnswer::AllowOnce), "approved"),

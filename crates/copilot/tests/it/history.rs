@@ -108,7 +108,7 @@ async fn history_has_every_event_that_is_not_ephemeral() {
 
 /// A message that the turn took was acknowledged, so it is reported even if the turn was rolled back.
 #[tokio::test]
-async fn added_message_of_a_stopped_turn_is_told() {
+async fn added_message_of_a_stopped_turn_is_sent() {
     let script = "
 turns:
   - replies:

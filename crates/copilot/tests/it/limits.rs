@@ -13,7 +13,7 @@ const HELLO: &str = "turns: [{replies: [{text: Hello.}]}]";
 /// If a client does not read its answers, the server reads no further requests. Afterwards the client receives every
 /// answer.
 #[tokio::test]
-async fn answers_that_nobody_reads_are_limited_in_bytes() {
+async fn unread_answers_are_limited_in_bytes() {
     const PING_BYTES: usize = 256 * 1024;
     // 100 MiB in total, if the server accepted all of them.
     const PINGS: usize = 400;
@@ -127,7 +127,7 @@ async fn pending_requests_are_limited() {
 
 /// The server creates many concurrent long histories one after another.
 #[tokio::test]
-async fn histories_that_nobody_reads_take_no_memory() {
+async fn unread_histories_take_no_memory() {
     const ANSWER_BYTES: usize = 1024 * 1024;
     // Twice the permitted memory, if all answers were created at once.
     const REQUESTS: usize = 200;
@@ -202,7 +202,7 @@ async fn message_for_a_full_queue_may_be_sent_again() {
 
 /// Answers still arrive after the client has closed its sending side.
 #[tokio::test]
-async fn answers_come_behind_the_last_request() {
+async fn answers_arrive_after_the_last_request() {
     const PINGS: u64 = 100;
 
     let server = TestServer::new(HELLO).await;

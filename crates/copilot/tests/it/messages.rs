@@ -50,7 +50,7 @@ async fn attachments_are_shown_or_missed_aloud() {
 }
 
 #[tokio::test]
-async fn options_without_effect_are_told() {
+async fn options_without_effect_are_reported() {
     let server = TestServer::new(SCRIPT).await;
     let mut client = server.client();
     let provider = |more: Value| {

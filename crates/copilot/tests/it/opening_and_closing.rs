@@ -95,7 +95,7 @@ async fn client_without_the_session_cannot_stop_its_work() {
 }
 
 #[tokio::test]
-async fn ids_that_lead_elsewhere_are_refused_everywhere() {
+async fn session_ids_that_are_paths_are_refused() {
     let server = TestServer::new(HELLO).await;
     let mut client = server.client();
     for id in ["", ".", "../x", "a/b", "agent/1"] {

@@ -56,7 +56,7 @@ async fn settings_are_answered_as_the_sdks_parse_them() {
 
 /// A client that requests a part that no session offers receives a warning; otherwise there is no warning.
 #[tokio::test]
-async fn parts_that_are_not_offered_are_told() {
+async fn parts_that_are_not_offered_are_reported() {
     let server = TestServer::new("turns: [{replies: [{text: Hello.}]}]").await;
     let mut client = server.client();
     let asked = json!({
@@ -83,7 +83,7 @@ async fn parts_that_are_not_offered_are_told() {
 
 /// A call is denied if no client can be asked about it, unless the server's options allow it.
 #[tokio::test]
-async fn call_that_nobody_is_asked_about_has_the_answer_of_the_server() {
+async fn call_that_no_client_answers_gets_the_default_answer() {
     let script = "turns: [{replies: [{calls: [{tool: create, arguments: {path: a, file_text: b}}]}, {text: Done.}]}]";
     for (default_answer, is_allowed) in [
         (PermissionAnswer::Unanswered, false),

@@ -123,7 +123,7 @@ fn rollback_in_mid_batch_leaves_only_the_metered_usage() {
 }
 
 #[test]
-fn an_open_call_ends_as_its_receipt_says() {
+fn open_call_ends_as_listed_in_its_receipt() {
     for (state, outcome, told) in [
         (
             ended(),

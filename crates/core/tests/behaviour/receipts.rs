@@ -109,7 +109,7 @@ fn times_of_a_later_part_count_from_the_first_request() {
 /// Regression: the receipt of a second stop of the same work reported the duration of the first stop, which put the end
 /// into the future.
 #[test]
-fn times_of_a_part_that_began_before_the_request_count_from_the_request() {
+fn times_of_an_earlier_part_count_from_the_request() {
     let ended = |after_ms: u64| {
         background(ItemState::Finished {
             after_ms: Some(Duration::from_millis(after_ms).into()),

@@ -317,7 +317,7 @@ async fn sessions_are_listed_read_and_removed_without_opening() {
 }
 
 #[tokio::test]
-async fn settings_are_recorded_when_they_change_and_survive_a_compaction() {
+async fn changed_settings_are_recorded_and_survive_a_compaction() {
     let log: Arc<dyn Log> = Arc::new(MemoryLog::new());
     let settings = |model: &str| Arc::new(SessionSettings::new(Some(model), None, "/f"));
     let at = Timestamp::from_unix_ms(0);

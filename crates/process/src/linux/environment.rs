@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_environment_is_told_from_one_that_cannot_be() {
+    fn absent_variable_is_known_unless_the_read_fails() {
         let pid = std::process::id();
         #[expect(clippy::disallowed_methods, reason = "any variable will do")]
         let (name, value) = std::env::vars()

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reused_pid_another_boot_and_another_namespace_are_other_processes() {
+    fn reused_pid_other_boot_and_other_namespace_are_not_alive() {
         let this = this_process().clone();
         assert_eq!(this.pid, std::process::id());
         assert!(is_alive(&this));

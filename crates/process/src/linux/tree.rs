@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn descendants_are_found_whatever_their_order_and_strangers_are_not() {
+    fn only_descendants_are_found_in_any_order() {
         let all = [stat(9, 7), stat(7, 5), stat(5, 1), stat(6, 1), stat(8, 6)];
         let mut found: Vec<_> = rooted(&all, |stat| stat.pid == 5)
             .iter()

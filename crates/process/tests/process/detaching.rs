@@ -36,8 +36,8 @@ pub(crate) fn trials() -> Vec<Trial> {
             reattached_without_its_keeper,
         ),
         trial(
-            "detaching::sigterm_behind_a_pending_detach_ends_the_tree",
-            sigterm_behind_a_pending_detach_ends_the_tree,
+            "detaching::sigterm_after_a_pending_detach_ends_the_tree",
+            sigterm_after_a_pending_detach_ends_the_tree,
         ),
         trial("detaching::refused", refused),
     ]
@@ -155,7 +155,7 @@ async fn deaf_tree_ends_with_its_keeper() {
 }
 
 /// The keeper is stopped while it gets a detach and then a SIGTERM. It wakes up to both at once.
-async fn sigterm_behind_a_pending_detach_ends_the_tree() {
+async fn sigterm_after_a_pending_detach_ends_the_tree() {
     let token = token();
     let folder = tempfile::tempdir().expect("a folder");
     let script = "sleep TOKEN & echo ready; wait";

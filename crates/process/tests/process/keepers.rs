@@ -58,8 +58,8 @@ pub(crate) fn trials() -> Vec<Trial> {
             orphans_are_adopted_and_ended,
         ),
         trial(
-            "keepers::a_tree_ends_at_a_deadline_that_nobody_puts_off",
-            a_tree_ends_at_a_deadline_that_nobody_puts_off,
+            "keepers::tree_ends_at_a_deadline_that_is_not_postponed",
+            tree_ends_at_a_deadline_that_is_not_postponed,
         ),
         trial("keepers::orphans_of_two_calls", orphans_of_two_calls),
         trial(
@@ -126,7 +126,7 @@ async fn one_serves_call_after_call() {
 }
 
 /// The owner only waits, like an owner that is paused.
-async fn a_tree_ends_at_a_deadline_that_nobody_puts_off() {
+async fn tree_ends_at_a_deadline_that_is_not_postponed() {
     let (keepers, token) = (Keepers::new(keeper_program()), token());
     let put_off = |left| keepers.postpone_deadline(left).expect("there is memory");
     put_off(Duration::from_millis(200));

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn price_of_a_usage_has_digits_that_tell_something() {
+    fn price_of_a_usage_has_significant_digits() {
         let price = PriceConfig {
             input: 0.25,
             output: 2.0,

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn configured_prompt_replaces_the_default_and_keeps_the_instructions() {
+    fn configured_prompt_keeps_the_project_instructions() {
         let place = tempfile::tempdir().unwrap();
         fs::write(place.path().join("AGENTS.md"), "Use tabs.\n").unwrap();
         let text = |config| {

@@ -211,7 +211,7 @@ fn run_that_did_not_start() {
 }
 
 #[test]
-fn receipt_of_a_wider_stop_takes_the_place_of_the_account_of_its_turn() {
+fn receipt_of_a_wider_stop_replaces_that_of_its_turn() {
     let mut envelope = Envelope::of_no_run(None, StopReason::Cancelled, None);
     let part = Arc::new(receipt(NotStoppedReason::OutsideExtent));
     let whole = Arc::new(Receipt::clone(&part).with_usage(Usage::default()));
@@ -226,7 +226,7 @@ fn receipt_of_a_wider_stop_takes_the_place_of_the_account_of_its_turn() {
 
 /// Regression test: the envelope contained the stop that was added last, and the log another one.
 #[test]
-fn last_of_two_stops_of_one_millisecond_does_not_depend_on_their_order() {
+fn stops_of_one_millisecond_have_a_fixed_order() {
     let of = |id: &str| Arc::new(receipt_of(id, NotStoppedReason::OutsideExtent));
     for ids in [["a", "b"], ["b", "a"]] {
         let mut envelope = Envelope::of_no_run(None, StopReason::Cancelled, None);

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::{GRACE, begun, by_user, future, root};
 
 #[tokio::test(start_paused = true)]
-async fn work_that_hears_the_token_acknowledges_at_its_checkpoint() {
+async fn work_that_observes_the_token_acknowledges() {
     let scope = root();
     scope
         .spawn(
@@ -34,7 +34,7 @@ async fn work_that_hears_the_token_acknowledges_at_its_checkpoint() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_that_does_not_hear_it_is_dropped_after_the_grace() {
+async fn work_that_ignores_the_stop_is_dropped_after_the_grace() {
     let scope = root();
     scope
         .spawn(future("deaf"), |_| std::future::pending::<()>())
@@ -53,7 +53,7 @@ async fn work_that_does_not_hear_it_is_dropped_after_the_grace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_that_returns_in_the_grace_without_having_heard_is_finished() {
+async fn work_that_returns_within_the_grace_is_finished() {
     let scope = root();
     let spec = future("soon done");
     scope
@@ -84,7 +84,7 @@ async fn a_second_stop_joins_and_force_cuts_the_grace_short() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thread_that_never_looks_is_named_and_delays_nothing() {
+async fn thread_that_never_checks_is_listed_and_delays_nothing() {
     let scope = root();
     let (release, held) = std::sync::mpsc::channel::<()>();
     let spec = WorkSpec::new(ItemKind::Thread, "wedged");
@@ -132,7 +132,7 @@ async fn a_future_that_blocks_its_thread_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thread_that_looks_acknowledges() {
+async fn thread_that_checks_for_stops_acknowledges() {
     let scope = root();
     let spec = WorkSpec::new(ItemKind::Thread, "looks");
     let (started_tx, started) = tokio::sync::oneshot::channel();
@@ -154,7 +154,7 @@ async fn a_thread_that_looks_acknowledges() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_remote_that_does_not_confirm_is_unreachable_even_if_its_future_is_dropped() {
+async fn unconfirmed_remote_is_unreachable() {
     let scope = root();
     let asked = Arc::new(AtomicBool::new(false));
     let asked_too = Arc::clone(&asked);
@@ -213,7 +213,7 @@ async fn an_early_acknowledgement_proves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_account_before_the_end_names_what_has_not_ended() {
+async fn early_account_lists_running_work() {
     let scope = root();
     scope
         .spawn(future("deaf"), |_| std::future::pending::<()>())
@@ -228,7 +228,7 @@ async fn an_account_before_the_end_names_what_has_not_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_stop_overtakes_before_its_first_poll_never_begins() {
+async fn future_stopped_before_its_first_poll_never_begins() {
     let scope = root();
     let call = ScopeOptions {
         unit: Some(WorkSpec::new(ItemKind::ToolCall, "post").effect(Effect::Irreversible)),
@@ -281,7 +281,7 @@ async fn a_thread_is_called_not_begun_only_if_it_never_began() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_future_has_ended_when_what_it_holds_is_gone() {
+async fn future_has_ended_once_its_values_are_dropped() {
     /// Its drop records whether the scope already reports quiet.
     struct Held {
         scope: allstop_scope::Scope,

@@ -35,7 +35,7 @@ fn is_running(duration: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_launched_is_in_the_receipt_and_what_is_refused_never_ran() {
+async fn launch_is_either_in_the_receipt_or_never_ran() {
     let (mut ran, mut refused) = (0, 0);
     for round in 0..60 {
         let scope = root();

@@ -42,7 +42,7 @@ fn waits(scope: &Scope) {
 }
 
 #[tokio::test]
-async fn a_unit_in_another_is_called_by_the_path_of_both_and_found_by_it() {
+async fn nested_unit_is_found_by_the_path_of_both_units() {
     let turn = root();
     let outer = unit(&turn, ItemKind::ToolCall, "call_1");
     let between = outer.child("turn", ScopeOptions::default()).unwrap();
@@ -88,7 +88,7 @@ async fn scopes_nest_deeper_than_a_stack_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_moves_takes_all_below_along_and_leaves_deadlines_behind() {
+async fn moved_scope_keeps_its_children_but_no_outer_deadline() {
     let session = root();
     let deadline = Deadline {
         at: Instant::now() + Duration::from_secs(1),
@@ -127,7 +127,7 @@ async fn what_moves_takes_all_below_along_and_leaves_deadlines_behind() {
 }
 
 #[tokio::test]
-async fn what_a_stop_covers_stays_where_it_is() {
+async fn stopped_scope_does_not_move() {
     let session = root();
     let (call, background) = (
         unit(&session, ItemKind::ToolCall, "call_1"),
@@ -155,7 +155,7 @@ async fn what_a_stop_covers_stays_where_it_is() {
 }
 
 #[tokio::test]
-async fn what_has_begun_elsewhere_is_not_said_not_to_have_begun() {
+async fn work_begun_elsewhere_is_not_reported_as_not_begun() {
     let scope = root();
     let work = scope.spawn_begun(future("goes on"), |cx| async move {
         cx.stopped_at("wait").await;
@@ -167,7 +167,7 @@ async fn what_has_begun_elsewhere_is_not_said_not_to_have_begun() {
 }
 
 #[tokio::test]
-async fn a_call_that_has_not_begun_is_in_the_preview_and_in_the_receipt_of_the_stop_that_ends_it() {
+async fn preview_and_receipt_list_a_call_that_has_not_begun() {
     let turn = root();
     let running = unit(&turn, ItemKind::ToolCall, "call_1");
     let waiting = unit(&turn, ItemKind::ToolCall, "call_2");

@@ -86,7 +86,7 @@ async fn bystanders_are_named_and_do_not_break_quiet() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_preview_lists_what_runs_and_stops_nothing() {
+async fn preview_lists_running_work_and_stops_nothing() {
     let scope = root();
     scope
         .spawn(future("f"), |_| std::future::pending::<()>())

@@ -42,7 +42,7 @@ fn stop_under_way(
 }
 
 #[test]
-fn a_stop_whose_runtime_goes_away_is_answered_for_those_who_wait_elsewhere() {
+fn end_of_the_runtime_answers_its_stop_for_other_runtimes() {
     let runtime = runtime();
     let (root, stop, _) = stop_under_way(&runtime, |_| ());
     assert!(stop.try_receipt().is_none());
@@ -55,7 +55,7 @@ fn a_stop_whose_runtime_goes_away_is_answered_for_those_who_wait_elsewhere() {
 }
 
 #[test]
-fn an_account_that_nobody_waits_for_keeps_nothing_of_its_tree() {
+fn dropped_account_frees_its_tree() {
     let runtime = runtime();
     let (root, stop, clock) = stop_under_way(&runtime, |part| {
         drop(part.account(Extent::Turn, Vec::new()));
@@ -67,7 +67,7 @@ fn an_account_that_nobody_waits_for_keeps_nothing_of_its_tree() {
 }
 
 #[test]
-fn a_stop_that_comes_when_its_runtime_is_gone_is_answered_at_once() {
+fn stop_after_the_end_of_its_runtime_is_answered_at_once() {
     let runtime = runtime();
     let root = runtime.block_on(async { Scope::root("test", RootOptions::current()) });
     // The stop would wait for this engine.
@@ -82,7 +82,7 @@ fn a_stop_that_comes_when_its_runtime_is_gone_is_answered_at_once() {
 }
 
 #[test]
-fn a_wide_stop_wakes_work_elsewhere_also_without_its_ladder() {
+fn wide_stop_wakes_work_of_other_runtimes() {
     const PARTS: usize = 500;
     let (control, work) = (runtime(), runtime());
     let options = control.block_on(async { RootOptions::current() });
@@ -117,7 +117,7 @@ fn a_wide_stop_wakes_work_elsewhere_also_without_its_ladder() {
 }
 
 #[test]
-fn nothing_of_a_tree_stays_when_its_runtime_goes_away_in_the_middle_of_a_stop() {
+fn end_of_the_runtime_during_a_stop_frees_the_whole_tree() {
     let runtime = runtime();
     let (root, stop, clock) = stop_under_way(&runtime, |_| ());
     drop((root, stop));

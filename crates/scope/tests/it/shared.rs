@@ -43,7 +43,7 @@ fn ids(items: &[ReceiptItem]) -> Vec<&str> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_of_one_call_is_heard_by_no_other() {
+async fn stop_of_one_call_reaches_no_other() {
     let run = root();
     let turn = shared(&run, "turn");
     let (one, other) = (call(&turn, "call_1"), call(&turn, "call_2"));
@@ -88,7 +88,7 @@ async fn the_part_of_a_wider_stop_is_accounted_for_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_ended_is_over_and_what_is_beside_it_goes_on() {
+async fn ended_scope_does_not_affect_its_siblings() {
     let run = root();
     let (first, second) = (shared(&run, "turn/1"), shared(&run, "turn/2"));
     first.close();
@@ -123,7 +123,7 @@ async fn a_call_that_never_began_is_named_by_the_stop_of_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_from_above_and_the_commit_of_a_shared_turn_decide_once() {
+async fn wider_stop_and_commit_of_a_shared_turn_decide_once() {
     for commit_first in [true, false] {
         let run = root();
         let decision = Arc::new(CommitDecision::new());
@@ -159,7 +159,7 @@ async fn a_token_is_cancelled_by_stops_of_its_scope_alone() {
 
 /// The narrow stop is over, and its remaining work is still running.
 #[tokio::test]
-async fn an_account_below_an_answered_stop_is_of_the_stop_that_still_runs() {
+async fn account_below_an_answered_stop_uses_the_running_stop() {
     let run = root();
     let call = call(&run, "call_1");
     let inner = shared(&call, "inner");

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use crate::{begun, by_user, future, root};
 
 #[tokio::test(start_paused = true)]
-async fn nothing_starts_behind_the_barrier() {
+async fn nothing_starts_after_the_barrier_closes() {
     let scope = root();
     let child = scope.child("child", ScopeOptions::default()).unwrap();
     let stop = scope.stop(by_user());
@@ -36,7 +36,7 @@ async fn nothing_starts_behind_the_barrier() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wide_stop_is_seen_at_once_and_wakes_all_who_wait() {
+async fn wide_stop_wakes_all_waiters() {
     const PARTS: usize = 500;
     let scope = root();
     let part = |_| scope.child("part", ScopeOptions::default()).unwrap();
@@ -63,7 +63,7 @@ async fn a_wide_stop_is_seen_at_once_and_wakes_all_who_wait() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_starts_while_a_stop_is_accepted_is_in_its_receipt_or_refused() {
+async fn start_during_acceptance_is_refused_or_in_the_receipt() {
     for _ in 0..100 {
         let scope = root();
         let started = Arc::new(AtomicUsize::new(0));
@@ -97,7 +97,7 @@ async fn what_starts_while_a_stop_is_accepted_is_in_its_receipt_or_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_cause_wins_on_a_part_and_a_wider_stop_covers_the_rest() {
+async fn part_keeps_its_first_cause_under_a_wider_stop() {
     let scope = root();
     let part = scope.child("part", ScopeOptions::default()).unwrap();
     part.spawn(future("slow"), |_| {
@@ -124,7 +124,7 @@ async fn the_first_cause_wins_on_a_part_and_a_wider_stop_covers_the_rest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_of_what_has_ended_says_so_with_the_first_ones_id() {
+async fn stop_of_an_ended_scope_has_the_first_stops_id() {
     let scope = root();
     scope
         .spawn(future("f"), |cx| async move { cx.stopped_at("idle").await })
@@ -196,7 +196,7 @@ async fn a_stop_after_the_commit_waits_for_the_engine_that_writes_it() {
 }
 
 #[tokio::test]
-async fn a_stop_after_the_commit_names_what_still_runs() {
+async fn stop_after_the_commit_lists_running_work() {
     let scope = root();
     let decision = Arc::new(CommitDecision::new());
     let options = ScopeOptions {
@@ -246,7 +246,7 @@ async fn a_stop_after_the_commit_names_what_still_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_stops_with_its_own_cause_and_one_that_passed_stops_at_once() {
+async fn passed_deadline_stops_at_once_with_its_own_cause() {
     let scope = root();
     let at = Instant::now() + Duration::from_secs(5);
     let options = ScopeOptions {
@@ -342,7 +342,7 @@ async fn the_engine_of_a_sub_agent_is_a_part_of_its_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_scope_whose_handles_are_gone_leaves_nothing_in_its_parent() {
+async fn dropped_scope_leaves_nothing_in_its_parent() {
     let scope = root();
     for _ in 0..1000 {
         let child = scope.child("child", ScopeOptions::default()).unwrap();
@@ -394,7 +394,7 @@ async fn a_part_of_a_wider_stop_gives_its_own_account() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_account_that_nobody_waited_for_holds_up_neither_a_stop_nor_the_next_account() {
+async fn dropped_account_delays_no_stop_and_no_account() {
     let scope = root();
     let turn = scope.child("turn", ScopeOptions::default()).unwrap();
     let stuck = turn.register(future("stuck")).unwrap();
@@ -419,7 +419,7 @@ async fn an_account_that_nobody_waited_for_holds_up_neither_a_stop_nor_the_next_
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_ended_names_its_own_stop_and_not_a_later_wider_one() {
+async fn ended_scope_keeps_its_own_stop() {
     let scope = root();
     let turn = scope.child("turn", ScopeOptions::default()).unwrap();
     turn.spawn(

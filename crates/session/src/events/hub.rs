@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn observer_is_no_subscriber_and_learns_what_it_missed() {
+    fn observer_receives_the_number_of_missed_events() {
         let hub = EventHub::default();
         let mut observed = hub.observe();
         assert!(!hub.is_watched());

@@ -38,7 +38,7 @@ async fn answer_is_found_by_the_id_of_its_message() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn closed_session_says_so() {
+async fn closed_session_reports_that_it_is_closed() {
     let model = in_order(Vec::new());
     let fixture = fixture(agent(&model).build(), SessionOptions::default()).await;
     assert!(!fixture.session.is_closed());

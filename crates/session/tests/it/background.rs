@@ -242,7 +242,7 @@ async fn background_work_of_a_deaf_call_is_refused_after_a_stop() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn stop_of_a_message_covers_its_turn_and_its_background_work_alone() {
+async fn stop_of_a_message_covers_only_its_turn_and_work() {
     let mut replies = asks_for_a_build();
     replies.push(Reply::text("").call("build", json!({})));
     replies.push(Reply::text("half").pause(Pause::Forever));

@@ -130,7 +130,7 @@ async fn receipt_of_a_call_is_in_the_log_after_its_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn stop_behind_a_commit_that_finds_nothing_is_no_stop() {
+async fn stop_during_a_commit_finds_nothing_and_is_not_stored() {
     let log = Arc::new(FaultyLog::new(Arc::new(MemoryLog::new())));
     let model = in_order(vec![Reply::text("done")]);
     let options = SessionOptions::default();

@@ -210,12 +210,12 @@ mod tests {
     };
 
     #[test]
-    fn task_that_nobody_had_is_claimed() {
+    fn unowned_task_is_claimed() {
         assert_eq!(step(&task_of([]), LeaseState::Absent), WorkerStep::Claim);
     }
 
     #[test]
-    fn resting_task_needs_nobody_until_somebody_wants_it_stopped() {
+    fn resting_task_needs_a_worker_only_for_a_stop() {
         let task = task_of([started(1, "other"), rested()]);
         assert_eq!(step(&task, LeaseState::Ended), WorkerStep::Done);
         let task = task_of([started(1, "other"), rested(), stop()]);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn running_task_passes_on_only_behind_the_end_of_its_owners_lease() {
+    fn running_task_moves_only_after_its_owners_lease_ends() {
         let task = task_of([started(1, "other")]);
         assert!(matches!(step(&task, HELD), WorkerStep::Ask { .. }));
         assert_eq!(step(&task, LeaseState::Ended), WorkerStep::Claim);

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn slot_of_a_task_that_runs_is_kept_whoever_wrote_it() {
+    fn slot_of_a_running_task_is_kept() {
         assert!(!is_left_when("a", Some("a"), &[]));
         // Two workers raced to start the task. The loser wrote the slot last, and then ended.
         assert!(!is_left_when("b", Some("a"), &[]));

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn end_shows_the_receipt_of_the_execution_whose_loss_it_is() {
+    fn end_of_a_lost_execution_has_its_receipt() {
         let (a, b) = (started(1, "a"), started(2, "b"));
         let lost = ended(Some(1), None);
         for records in [

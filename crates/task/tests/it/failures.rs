@@ -112,7 +112,7 @@ async fn g2_executor_that_returns_early_fails_the_task() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_that_continues_elsewhere_ends_with_its_last_writer() {
+async fn execution_ends_with_its_last_event_writer() {
     let executor = ScriptedExecutor::new(|cx| async move {
         let events = cx.events.clone();
         let spec = allstop_scope::WorkSpec::new(allstop_core::receipt::ItemKind::Future, "heir");

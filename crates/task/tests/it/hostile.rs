@@ -251,7 +251,7 @@ async fn canceler_is_called_though_no_writer_is_left() {
 
 /// Events after the executor's own end are not stored, whether or not the execution is stopped.
 #[tokio::test(start_paused = true)]
-async fn events_behind_the_end_are_dropped_during_a_stop() {
+async fn events_after_the_end_are_dropped_during_a_stop() {
     let executor = ScriptedExecutor::new(|cx| async move {
         cx.scope.stopped_at("waiting").await;
         for event in [
@@ -405,7 +405,7 @@ async fn event_queue_of_no_length_still_works() {
 
 /// The control runtime ends without a shutdown. Callers that wait on another runtime get an answer.
 #[test]
-fn end_of_the_control_runtime_leaves_nobody_waiting() {
+fn end_of_the_control_runtime_wakes_all_waiters() {
     let runtime = || {
         tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)

@@ -86,7 +86,7 @@ impl Log for PanickingLog {
 }
 
 #[tokio::test(start_paused = true)]
-async fn panic_of_the_store_leaves_no_task_behind() {
+async fn panic_of_the_store_leaves_no_task() {
     for panics in [1, 5] {
         let log = Arc::new(PanickingLog {
             inner: MemoryLog::new(),

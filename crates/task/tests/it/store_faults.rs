@@ -517,7 +517,7 @@ async fn second_writer_stops_the_executor_and_frees_the_task() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn subscription_behind_the_last_record_of_an_ended_task_ends() {
+async fn subscription_after_the_last_record_ends() {
     let log = faulty();
     let executor = three_events();
     let manager = over(&log, TaskParts::of(executor)).await;

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn change_in_the_middle_has_three_lines_around_it_and_its_place() {
+    fn change_has_three_context_lines_and_its_line_number() {
         let old = numbers(1_000);
         let new = old.replace("\n500\n", "\nfive\nhundred\n");
         let change = change(Some(&old), &new);
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn created_files_and_missing_line_ends_are_told() {
+    fn created_files_and_missing_line_ends_are_shown() {
         assert_eq!(
             shown(&change(None, "a\nb")),
             [
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_has_no_lines() {
+    fn binary_content_has_no_lines() {
         let of = |old: &[u8], new: &[u8]| file_change("f", Some(old), new, DiffLimits::EVENT);
         let binary = of(b"\0\x01", b"abc");
         assert!(binary.lines.is_empty());
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn long_changes_are_not_compared_and_small_ones_of_long_files_are() {
+    fn only_long_changes_are_not_compared() {
         let old = "old\n".repeat(1_000_000);
         let new = "new\n".repeat(1_000_000);
         let whole = change(Some(&old), &new);
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn large_texts_without_a_common_line_take_no_longer_than_the_limit() {
+    fn diff_of_unrelated_large_texts_respects_the_time_limit() {
         let of = |seed: u64| -> String {
             let line = |n: u64| format!("{}\n", n.wrapping_mul(seed) ^ (n << 7));
             let lines: Vec<String> = (1..30_000).map(line).collect();

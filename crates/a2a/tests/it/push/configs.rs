@@ -18,7 +18,7 @@ async fn ended_task(rig: &Rig) -> Value {
 }
 
 #[tokio::test]
-async fn card_says_if_there_are_push_notifications() {
+async fn card_reports_support_for_push_notifications() {
     let path = "/.well-known/agent-card.json";
     let with = answer(&Rig::start(quick()).await.router, get(path)).await.1;
     assert_eq!(with["capabilities"]["pushNotifications"], true);

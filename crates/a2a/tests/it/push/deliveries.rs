@@ -57,7 +57,7 @@ async fn answer_without_a_task_is_delivered() {
 
 /// A configuration applies to all executions of its task after its creation.
 #[tokio::test]
-async fn configuration_of_a_waiting_task_gets_what_follows() {
+async fn configuration_of_a_waiting_task_gets_later_events() {
     let (rig, hook) = (Rig::start(quick()).await, Receiver::start().await);
     let task =
         result(&rig.router, "SendMessage", &message("m1", "ask")).await["task"]["id"].clone();

@@ -109,7 +109,7 @@ async fn attempt_without_an_answer_is_repeated() {
 }
 
 #[tokio::test]
-async fn webhook_that_is_gone_loses_its_configuration() {
+async fn missing_webhook_loses_its_configuration() {
     let rig = Rig::start(quick()).await;
     let hook = Receiver::answering(|_| HookAnswer::Status(410)).await;
     let task = rig

@@ -9,7 +9,7 @@ use super::receiver::{HookAnswer, ReceivedEvent, Receiver, words};
 use super::rig::{Rig, quick};
 
 #[tokio::test]
-async fn reopened_store_continues_behind_the_last_delivered_event() {
+async fn reopened_store_continues_after_the_last_delivery() {
     let hook = Receiver::answering(|count| match count {
         2 => HookAnswer::Hang,
         _ => HookAnswer::Status(200),

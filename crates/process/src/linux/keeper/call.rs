@@ -222,7 +222,7 @@ mod tests {
     /// The command has started but `/proc` does not report its start time. The tree must be gone before the failure is
     /// reported.
     #[test]
-    fn a_start_that_cannot_be_told_is_killed_before_it_has_failed() {
+    fn start_that_cannot_be_identified_is_killed() {
         set_child_subreaper(Some(getpid())).unwrap();
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (ours, owner) =

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_survives_its_file() {
+    fn start_command_survives_its_file() {
         let bare = StartCommand {
             args: Vec::new(),
             env: Vec::new(),
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_no_order() {
+    fn garbage_is_no_start_command() {
         for garbage in [
             &b""[..],
             b"/",

@@ -135,7 +135,7 @@ fn answer_to_a_question_of_an_earlier_process_fails_the_task() {
 }
 
 #[test]
-fn task_that_waited_behind_another_runs_after_a_crash() {
+fn task_that_waited_for_another_runs_after_a_crash() {
     let logs = Logs::new();
     let (first, waiting) = crash_after(async {
         let work = WorkTool::new();

@@ -111,7 +111,7 @@ async fn receipt_names_the_turn_of_an_executor_that_was_dropped() {
 
 /// The tasks of a server may belong to different users.
 #[tokio::test(start_paused = true)]
-async fn receipt_has_no_work_of_other_tasks_when_everything_is_stopped() {
+async fn receipt_of_a_task_lists_only_its_own_work() {
     let work = WorkTool::new();
     let (tool, call) = (work.clone(), || Reply::text("").call("work", json!({})));
     let agents = TestAgents::new(vec![call(), call()]).tools(move |_| vec![tool.tool()]);
@@ -145,7 +145,7 @@ async fn receipt_has_no_work_of_other_tasks_when_everything_is_stopped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn preview_names_what_the_receipt_will() {
+async fn preview_lists_the_items_of_the_receipt() {
     let work = WorkTool::new();
     let tasks = working(&work).await;
     let started = tasks.start("m1", "Work").await;

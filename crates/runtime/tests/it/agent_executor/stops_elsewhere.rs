@@ -135,7 +135,7 @@ async fn stop_of_a_question_answers_no_other_question() {
 
 /// The extent of the stop is the turn.
 #[tokio::test(start_paused = true)]
-async fn stop_of_the_turn_leaves_background_work_which_the_task_names() {
+async fn stopped_turn_reports_its_running_background_work() {
     let pause = Reply::text("half").pause(Pause::Forever);
     let replies = vec![Reply::text("").call("build", json!({})), pause];
     let (tasks, _gate) = building_with(replies, Attachment::Attached).await;

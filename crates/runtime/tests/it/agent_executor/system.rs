@@ -49,7 +49,7 @@ async fn cancel_of_a_task_kills_the_processes_of_its_shell() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn context_of_a_client_never_opens_a_session_of_somebody_else() {
+async fn client_context_never_opens_a_foreign_session() {
     let place = Place::new();
     let system = place
         .system("", vec![Reply::text("private"), Reply::text("public")])

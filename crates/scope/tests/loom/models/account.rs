@@ -12,7 +12,7 @@ use super::{
 use crate::work::Ending;
 
 #[test]
-fn what_ends_while_the_account_is_taken_is_in_it() {
+fn work_that_ends_during_the_account_is_in_it() {
     interruptions(3, || {
         let root = root();
         let work = register(&root);
@@ -26,7 +26,7 @@ fn what_ends_while_the_account_is_taken_is_in_it() {
 }
 
 #[test]
-fn an_account_of_this_moment_names_everything_while_the_answer_is_given() {
+fn immediate_account_is_complete_during_the_answer() {
     interruptions(3, || {
         let root = root();
         let work = register(&root);
@@ -39,7 +39,7 @@ fn an_account_of_this_moment_names_everything_while_the_answer_is_given() {
 }
 
 #[test]
-fn an_account_of_this_moment_names_everything_while_the_first_stop_walks() {
+fn immediate_account_is_complete_during_the_walk() {
     every_interleaving(|| {
         let root = root();
         let below = child(&root);
@@ -55,7 +55,7 @@ fn an_account_of_this_moment_names_everything_while_the_first_stop_walks() {
 }
 
 #[test]
-fn the_account_of_a_part_is_one_for_all_who_wait() {
+fn account_of_a_part_is_shared_by_all_waiters() {
     interruptions(2, || {
         let root = root();
         let part = child(&root);
@@ -76,7 +76,7 @@ fn the_account_of_a_part_is_one_for_all_who_wait() {
 }
 
 #[test]
-fn the_account_of_a_part_waits_for_what_the_part_started() {
+fn account_of_a_part_waits_for_the_work_of_the_part() {
     interruptions(2, || {
         let root = root();
         let part = child(&root);

@@ -110,7 +110,7 @@ fn work_is_refused_or_in_the_receipt() {
 }
 
 #[test]
-fn work_of_a_child_that_the_walk_reaches_later_is_refused_or_in_the_receipt() {
+fn work_of_a_later_child_is_refused_or_in_the_receipt() {
     interruptions(3, || {
         let root = root();
         let scope = child(&root);
@@ -148,7 +148,7 @@ fn a_child_that_goes_away_while_a_stop_walks_changes_nothing() {
 }
 
 #[test]
-fn what_ends_by_itself_meanwhile_has_ended_when_the_receipt_is_there() {
+fn work_that_ends_during_the_walk_has_ended_at_the_receipt() {
     interruptions(2, || {
         let root = root();
         let ended = Arc::new(AtomicBool::new(false));

@@ -23,7 +23,7 @@ fn turn(parent: &Scope, decision: &Arc<CommitDecision>) -> Scope {
 }
 
 #[test]
-fn one_of_a_commit_and_two_stops_wins_and_the_others_learn_which() {
+fn one_of_a_commit_and_two_stops_wins() {
     every_interleaving(|| {
         let decision = Arc::new(CommitDecision::new());
         let kinds = [CauseKind::User, CauseKind::Deadline];
@@ -55,7 +55,7 @@ fn one_of_a_commit_and_two_stops_wins_and_the_others_learn_which() {
 }
 
 #[test]
-fn a_stop_of_a_turn_answers_already_ended_exactly_if_the_commit_won() {
+fn stop_reports_already_ended_only_if_the_commit_won() {
     every_interleaving(|| {
         let root = root();
         let decision = Arc::new(CommitDecision::new());
@@ -95,7 +95,7 @@ fn a_stop_after_the_commit_waits_for_the_engine_that_writes_it() {
 }
 
 #[test]
-fn of_two_stops_the_first_cause_is_the_gates_and_the_decisions() {
+fn barrier_and_decision_keep_the_first_cause() {
     every_interleaving(|| {
         let root = root();
         let decision = Arc::new(CommitDecision::new());

@@ -16,7 +16,7 @@ fn task(registration: Registration) -> AbortHandle {
 }
 
 #[test]
-fn a_future_that_is_being_made_is_dropped_by_a_stop_that_forces_at_once() {
+fn immediate_force_drops_a_future_during_its_creation() {
     every_interleaving(|| {
         let root = root();
         let maker = {
@@ -54,7 +54,7 @@ fn launch(scope: &Scope) -> Option<(ProcessHandle, Registration)> {
 }
 
 #[test]
-fn a_process_that_is_being_launched_beside_another_is_asked_and_killed() {
+fn running_and_launching_processes_are_asked_and_killed() {
     every_interleaving(|| {
         let root = root();
         let (beside, registration) = launch(&root).expect("nothing is stopped yet");
@@ -92,7 +92,7 @@ fn a_remote_is_asked_or_never_called() {
 }
 
 #[test]
-fn what_a_remote_holds_is_let_go_outside_the_lock() {
+fn values_of_a_remote_are_dropped_outside_the_lock() {
     every_interleaving(|| {
         let root = root();
         let below = super::child(&root);

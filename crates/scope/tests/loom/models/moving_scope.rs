@@ -18,7 +18,7 @@ fn movable(parent: &Scope) -> Scope {
 }
 
 #[test]
-fn what_a_stop_of_the_old_scope_covers_does_not_slip_away() {
+fn moved_work_does_not_escape_a_stop_of_the_old_scope() {
     interruptions(2, || {
         let root = root();
         let (turn, background) = (child(&root), child(&root));

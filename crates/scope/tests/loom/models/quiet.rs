@@ -9,7 +9,7 @@ use crate::group::countdown::Countdown;
 use crate::sync::{AtomicBool, Ordering};
 
 #[test]
-fn quiet_is_heard_exactly_when_the_last_has_ended() {
+fn quiet_is_signalled_when_the_last_work_has_ended() {
     every_interleaving(|| {
         let count = Arc::new(Countdown::of_walk());
         let ended: Arc<[AtomicBool; 2]> = Arc::default();

@@ -38,7 +38,7 @@ fn two_stops_of_one_scope_give_one_receipt() {
 }
 
 #[test]
-fn a_stop_that_meets_the_end_of_the_first_joins_it_or_finds_nothing() {
+fn stop_at_the_end_of_the_first_joins_or_finds_nothing() {
     interruptions(3, || {
         let root = root();
         let work = register(&root);
@@ -53,7 +53,7 @@ fn a_stop_that_meets_the_end_of_the_first_joins_it_or_finds_nothing() {
 }
 
 #[test]
-fn who_has_the_receipt_and_stops_again_gets_already_ended() {
+fn stop_after_the_receipt_reports_already_ended() {
     every_interleaving(|| {
         let root = root();
         let work = register(&root);
@@ -73,7 +73,7 @@ fn who_has_the_receipt_and_stops_again_gets_already_ended() {
 }
 
 #[test]
-fn whoever_joined_finds_the_barrier_closed_too() {
+fn joined_stop_finds_the_barrier_closed() {
     every_interleaving(|| {
         let root = root();
         let below = child(&root);
@@ -93,7 +93,7 @@ fn whoever_joined_finds_the_barrier_closed_too() {
 }
 
 #[test]
-fn a_stop_and_a_wider_one_both_list_what_they_cover() {
+fn narrow_and_wide_stop_each_list_their_work() {
     interruptions(1, || {
         let root = root();
         let part = child(&root);

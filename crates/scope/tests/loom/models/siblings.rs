@@ -15,7 +15,7 @@ fn ends_when_stopped(scope: &Scope) -> impl FnOnce() + 'static {
 }
 
 #[test]
-fn each_hears_its_own_stop() {
+fn each_sibling_observes_its_own_stop() {
     interruptions(2, || {
         let root = root();
         let (one, other) = (child(&root), child(&root));
@@ -29,7 +29,7 @@ fn each_hears_its_own_stop() {
 }
 
 #[test]
-fn a_stop_of_one_and_a_stop_of_all_each_list_what_they_cover() {
+fn stop_of_one_and_stop_of_all_each_list_their_work() {
     interruptions(2, || {
         let root = root();
         let (one, other) = (child(&root), child(&root));

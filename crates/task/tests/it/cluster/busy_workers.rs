@@ -50,7 +50,7 @@ fn worker_of(cluster: &Cluster, executor: &ScriptedExecutor, places: usize) -> N
 }
 
 #[tokio::test(start_paused = true)]
-async fn follow_ups_run_at_workers_that_have_a_place() {
+async fn follow_ups_run_at_workers_with_a_free_permit() {
     let cluster = Cluster::new();
     let front = cluster.front_end();
     let (of_owner, of_others) = (Arc::default(), Arc::default());
@@ -92,7 +92,7 @@ async fn front_end_ends_a_task_at_rest_that_no_worker_has() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn worker_without_a_place_still_ends_what_is_to_stop() {
+async fn worker_without_a_permit_still_stops_tasks() {
     let cluster = Cluster::new();
     let (front, executor) = (cluster.front_end(), endless(false));
     let lost = cluster.worker(&executor);

@@ -94,7 +94,7 @@ async fn tasks_that_wait_for_a_slot_all_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn slots_of_a_killed_worker_are_free_behind_its_lease() {
+async fn slots_of_a_killed_worker_are_free_after_its_lease() {
     let cluster = Cluster::new();
     let (front, executor) = (cluster.front_end(), endless(false));
     let first = limited(&cluster, &executor, 1);

@@ -166,7 +166,7 @@ async fn message_that_is_sent_again_wakes_a_worker_again() {
 
 /// The answer to the write of a rest is lost. The retry must not write the rest again.
 #[tokio::test(start_paused = true)]
-async fn rest_whose_answer_was_lost_is_written_once() {
+async fn rest_with_a_lost_answer_is_written_once() {
     let cluster = Cluster::new();
     let (front, line) = (cluster.front_end(), Line::new(None));
     let at_write = line.clone();
@@ -215,7 +215,7 @@ async fn stop_that_cannot_be_written_is_not_promised() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wake_up_that_comes_twice_takes_one_place() {
+async fn repeated_wake_up_takes_one_permit() {
     let cluster = Cluster::new();
     let (front, executor) = (cluster.front_end(), endless(false));
     front.manager.execute(request("m1")).await.unwrap();

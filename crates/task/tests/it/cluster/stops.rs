@@ -20,7 +20,7 @@ use crate::support::{
 };
 
 #[tokio::test(start_paused = true)]
-async fn stop_at_another_node_reaches_the_owner_and_brings_its_receipt() {
+async fn stop_at_another_node_returns_the_owners_receipt() {
     let cluster = Cluster::new();
     let (front, executor) = (cluster.front_end(), endless(false));
     let _worker = cluster.worker(&executor);
@@ -40,7 +40,7 @@ async fn stop_at_another_node_reaches_the_owner_and_brings_its_receipt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deaf_work_elsewhere_is_dropped_and_the_answer_comes_in_time() {
+async fn deaf_work_at_another_node_does_not_delay_the_answer() {
     let cluster = Cluster::new();
     let (front, executor) = (cluster.front_end(), endless(true));
     let _worker = cluster.worker(&executor);
@@ -137,7 +137,7 @@ async fn stops_at_two_nodes_are_one_stop() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn stop_of_a_task_whose_executor_was_first_says_so() {
+async fn stop_of_a_completed_task_reports_already_ended() {
     let cluster = Cluster::new();
     let front = cluster.front_end();
     let _worker = cluster.worker(&three_events());

@@ -35,7 +35,7 @@ async fn version_of(cluster: &Cluster, id: &TaskId) -> Version {
 
 /// A stop request comes before the end. Then one read and one append fail.
 #[tokio::test(start_paused = true)]
-async fn end_that_was_refused_behind_a_conflict_is_written_again() {
+async fn end_refused_after_a_conflict_is_written_again() {
     let cluster = Cluster::new();
     let front = cluster.front_end();
     let executor = ScriptedExecutor::new(|cx: ExecutionCx| async move {
@@ -200,7 +200,7 @@ async fn record_of_a_newer_version_releases_the_worker() {
 
 /// No wake-up leads to the task, so nothing would correct its entry.
 #[tokio::test(start_paused = true)]
-async fn entry_of_a_task_ended_at_rest_outlives_the_node_that_ended_it() {
+async fn index_entry_outlives_the_node_that_ended_the_task() {
     for is_killed in [true, false] {
         let (cluster, executor) = (Cluster::new(), rests());
         let (front, first) = (cluster.front_end(), cluster.worker(&executor));

@@ -24,7 +24,7 @@ fn completes_when_resumed() -> ScriptedExecutor {
 }
 
 #[tokio::test(start_paused = true)]
-async fn task_of_a_killed_worker_is_resumed_within_a_lease_and_a_second() {
+async fn task_of_a_killed_worker_resumes_within_a_lease_and_1_s() {
     let cluster = Cluster::new();
     let (front, executor) = (cluster.front_end(), completes_when_resumed());
     let (first, _second) = (cluster.worker(&executor), cluster.front_end());
