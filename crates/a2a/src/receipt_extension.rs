@@ -4,8 +4,8 @@
 //! of the task. The last status update of the task contains the same entry:
 //!
 //! ```json
-//! {"https://allstop.dev/a2a/receipt/v1": {"cause": {"kind": "user"}, "error": null, "receipt": {"schema":
-//! "allstop.receipt/1"}}} ```
+//! {"https://allstop.dev/a2a/receipt/v1": {"cause": {"kind": "user"}, "error": null, "receipt": {"schema": "allstop.receipt/1"}}}
+//! ```
 //!
 //! A `CancelTask` can be durable without a confirmation of the task's worker in time. Its response contains the current
 //! task, and the entry `{"requestedStop": "observed" | "queued" | "no_owner"}`. Until the end of the task, other
