@@ -205,17 +205,17 @@ impl ClusterNode {
         let is_held = lease.is_some();
         *self.lease.lock() = lease;
         if is_held && self.has_lost_lease.swap(false, Ordering::Relaxed) {
-            self.tell(LeaseChange::Renewed);
+            self.notify_lease_change(LeaseChange::Renewed);
         }
     }
 
     /// Notes the loss of the lease, which stops this number of executions.
     pub(super) fn lost_lease(&self, executions: usize) {
         self.has_lost_lease.store(true, Ordering::Relaxed);
-        self.tell(LeaseChange::Lost { executions });
+        self.notify_lease_change(LeaseChange::Lost { executions });
     }
 
-    fn tell(&self, change: LeaseChange) {
+    fn notify_lease_change(&self, change: LeaseChange) {
         if let Some(on_change) = &self.options.on_lease_change {
             on_change(change);
         }
