@@ -235,7 +235,7 @@ impl LogAppend {
 /// An append that works, with its points.
 async fn watched(
     watch: PartWatch,
-    of: Arc<str>,
+    subject: Arc<str>,
     inner: Arc<dyn Log>,
     append: LogAppend,
 ) -> Result<Version, AppendError> {
@@ -244,9 +244,9 @@ async fn watched(
     tokio::time::sleep(INSIDE).await;
     let answer = append.on(&*inner).await;
     note_durable(&watch, &answer);
-    watch.points.reach(Moment::Inside, APPEND, Arc::clone(&of));
+    watch.points.reach(Moment::Inside, APPEND, Arc::clone(&subject));
     tokio::time::sleep(INSIDE).await;
-    watch.points.reach(Moment::After, APPEND, of);
+    watch.points.reach(Moment::After, APPEND, subject);
     answer
 }
 
@@ -258,9 +258,9 @@ impl Log for FaultyLog {
         id: AppendId,
         records: Vec<RecordBytes>,
     ) -> LogFuture<Result<Version, AppendError>> {
-        let of: Option<Arc<str>> = self.watch.as_ref().map(|_| names(&records).into());
-        if let (Some(watch), Some(of)) = (&self.watch, &of) {
-            watch.points.reach(Moment::Before, APPEND, Arc::clone(of));
+        let subject: Option<Arc<str>> = self.watch.as_ref().map(|_| names(&records).into());
+        if let (Some(watch), Some(subject)) = (&self.watch, &subject) {
+            watch.points.reach(Moment::Before, APPEND, Arc::clone(subject));
         }
         // Read the fault after the point, so that a fault that is set at the point applies to this append.
         let fault = self.fault_of(&records);
@@ -270,10 +270,10 @@ impl Log for FaultyLog {
             id,
             records,
         };
-        match (fault, &self.watch, of) {
+        match (fault, &self.watch, subject) {
             (Some(fault), ..) => self.fail(fault, append),
-            (None, Some(watch), Some(of)) => {
-                LogFuture::waiting(watched(watch.clone(), of, Arc::clone(&self.inner), append))
+            (None, Some(watch), Some(subject)) => {
+                LogFuture::waiting(watched(watch.clone(), subject, Arc::clone(&self.inner), append))
             }
             _ => self.forward(append.on(&*self.inner)),
         }

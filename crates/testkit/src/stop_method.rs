@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_way_is_read_back_as_it_is_written() {
+    fn stop_methods_parse_as_they_are_printed() {
         for method in StopMethod::all(1).chain(StopMethod::all(30)) {
             assert_eq!(method.to_string().parse::<StopMethod>().unwrap(), method);
         }

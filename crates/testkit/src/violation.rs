@@ -14,7 +14,7 @@ pub enum Invariant {
     /// 4. No acknowledgement that reads back its own flag.
     NoSelfAcknowledgement,
     /// 5. No start after the stop barrier.
-    NoStartBehindBarrier,
+    NoStartAfterBarrier,
     /// 6. No second ending.
     NoSecondEnding,
     /// 7. No invalid history.
@@ -36,9 +36,9 @@ impl fmt::Display for Invariant {
         f.write_str(match self {
             Self::NoDetachedWork => "no detached work",
             Self::NoHalfTurn => "no half turn",
-            Self::NoClaimBeyondVerified => "no claim beyond what was verified",
-            Self::NoSelfAcknowledgement => "no acknowledgement of its own flag",
-            Self::NoStartBehindBarrier => "no start behind the barrier",
+            Self::NoClaimBeyondVerified => "no claim beyond the verified facts",
+            Self::NoSelfAcknowledgement => "no self-acknowledgement",
+            Self::NoStartAfterBarrier => "no start after the barrier",
             Self::NoSecondEnding => "no second ending",
             Self::NoInvalidHistory => "no invalid history",
             Self::NoBlockedProducer => "no blocked producer",

@@ -2,7 +2,7 @@
 //! options.
 
 mod options;
-mod said;
+mod output;
 mod table;
 
 use std::process::{Command, ExitCode};
@@ -15,35 +15,35 @@ use allstop_testkit::explore::{CheckReport, Exploration, Scenario, VARIABLE, exp
 use allstop_testkit::scenarios;
 
 use options::{Asked, HELP, Options};
-use said::{Said, complain};
+use output::{StandardOutput, print_error};
 use table::Table;
 
 /// Exit code for invalid arguments, or for results that could not be printed.
 const NOT_DONE: u8 = 2;
 
 fn main() -> ExitCode {
-    let said = Said::default();
+    let output = StandardOutput::default();
     let code = match options::read(std::env::args().skip(1)) {
         Ok(Asked::Help) => {
-            said.say(HELP);
+            output.print(HELP);
             ExitCode::SUCCESS
         }
         Ok(Asked::List) => {
             for scenario in scenarios::everything() {
-                said.say(format_args!("{}\n", scenario.name()));
+                output.print(format_args!("{}\n", scenario.name()));
             }
             ExitCode::SUCCESS
         }
-        Ok(Asked::Explore(options)) => explore(&options, &said),
+        Ok(Asked::Explore(options)) => explore(&options, &output),
         Err(wrong) => {
-            complain(format_args!("{wrong}; --help shows what there is"));
+            print_error(format_args!("{wrong}; --help shows what there is"));
             return NOT_DONE.into();
         }
     };
-    let Some(lost) = said.why_lost() else {
+    let Some(lost) = output.take_error() else {
         return code;
     };
-    complain(format_args!("cannot write to standard output: {lost}"));
+    print_error(format_args!("cannot write to standard output: {lost}"));
     // A broken promise decides the exit code, even if the report could not be printed.
     if code == ExitCode::FAILURE {
         code
@@ -54,17 +54,17 @@ fn main() -> ExitCode {
 
 /// Explores the requested scenarios, one per core, and prints the results. Starts no further scenario after standard
 /// output is lost.
-fn explore(options: &Options, said: &Said) -> ExitCode {
+fn explore(options: &Options, output: &StandardOutput) -> ExitCode {
     let began = Instant::now();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let table = Mutex::new(Table::default());
     let todo = Mutex::new(options.scenarios.iter());
     let next = || todo.lock().expect("nothing panics in here").next();
     let work = || {
-        while !said.is_lost()
+        while !output.is_lost()
             && let Some(scenario) = next()
         {
-            explore_one(scenario, options, &table, said);
+            explore_one(scenario, options, &table, output);
         }
     };
     let panicked = std::thread::scope(|threads| {
@@ -76,18 +76,18 @@ fn explore(options: &Options, said: &Said) -> ExitCode {
     let mut table = table
         .into_inner()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
-    if options.real > 0 && !said.is_lost() {
+    if options.real > 0 && !output.is_lost() {
         let report = RandomStops::from_environment().run(options.real);
-        said.say(&report);
+        output.print(&report);
         table.add(&report);
     }
-    if options.soak > 0 && !said.is_lost() {
+    if options.soak > 0 && !output.is_lost() {
         let length = SoakLength::Wall(Duration::from_mins(options.soak));
         let report = Soak::from_environment().run(length);
-        said.say(&report);
+        output.print(&report);
         table.add(&report);
     }
-    said.say(format_args!(
+    output.print(format_args!(
         "{table}\n{} cases in {:.1} s, {} broken\n",
         table.cases(),
         began.elapsed().as_secs_f64(),
@@ -96,13 +96,13 @@ fn explore(options: &Options, said: &Said) -> ExitCode {
     if panicked == 0 && table.broken() == 0 {
         return ExitCode::SUCCESS;
     }
-    said.say(format_args!(
+    output.print(format_args!(
         "see one of them again, alone: {VARIABLE}='…' cargo xtask explore, as printed with it\n"
     ));
     ExitCode::FAILURE
 }
 
-fn explore_one(scenario: &Scenario, options: &Options, table: &Mutex<Table>, said: &Said) {
+fn explore_one(scenario: &Scenario, options: &Options, table: &Mutex<Table>, output: &StandardOutput) {
     let lock = || table.lock().expect("nothing panics in here");
     if options.stops {
         let exploration = Exploration::of(scenario);
@@ -111,23 +111,23 @@ fn explore_one(scenario: &Scenario, options: &Options, table: &Mutex<Table>, sai
         } else {
             exploration.dense()
         };
-        let report = timed("stops", said, || exploration.run());
+        let report = timed("stops", output, || exploration.run());
         lock().add(&report);
     }
-    if options.kill && !said.is_lost() {
+    if options.kill && !output.is_lost() {
         let again = || {
             let program = std::env::current_exe().expect("a program knows its own path");
             let mut command = Command::new(program);
             command.args(["--scenario", scenario.name()]);
             command
         };
-        let report = timed("kills", said, || explore_kills(scenario, usize::MAX, again));
+        let report = timed("kills", output, || explore_kills(scenario, usize::MAX, again));
         lock().add(&report);
     }
 }
 
 /// Explores, and prints the result in one line. If a promise was broken, also prints the whole report.
-fn timed(what: &str, said: &Said, explore: impl FnOnce() -> CheckReport) -> CheckReport {
+fn timed(what: &str, output: &StandardOutput, explore: impl FnOnce() -> CheckReport) -> CheckReport {
     let began = Instant::now();
     let report = explore();
     let CheckReport {
@@ -138,12 +138,12 @@ fn timed(what: &str, said: &Said, explore: impl FnOnce() -> CheckReport) -> Chec
         ..
     } = &report;
     let rate = *cases as f64 / began.elapsed().as_secs_f64();
-    said.say(format_args!(
+    output.print(format_args!(
         "{scenario:<28} {what}: {points:>4} points {cases:>7} cases {:>4} broken {rate:>7.0} cases/s\n",
         failures.len()
     ));
     if !failures.is_empty() {
-        said.say(format_args!("\n{report}\n"));
+        output.print(format_args!("\n{report}\n"));
     }
     report
 }

@@ -6,7 +6,7 @@ use allstop_core::receipt::ItemKind;
 use allstop_core::record::SessionRecord as R;
 use allstop_session::{BackgroundItem, SessionEventKind as K};
 
-use crate::observe::{Order, RunObservation, WitnessedLife};
+use crate::observe::{Order, RunObservation, ObservedWork};
 
 /// Checks that each piece of background work starts once and ends at most once, in this order. Returns the work without
 /// an end, except for detached work, which may outlive its session.
@@ -99,10 +99,10 @@ pub(super) fn idle_is_true(run: &RunObservation) -> Result<(), String> {
 
 /// Every background work that lives is named.
 fn all_named(run: &RunObservation, at: Order, named: &[BackgroundItem]) -> Result<(), String> {
-    let lives = |lived: &&WitnessedLife| lived.kind == ItemKind::Background && lived.was_alive(at);
-    let unnamed = run.notes.lived.iter().filter(lives).find(|lived| {
+    let lives = |work: &&ObservedWork| work.kind == ItemKind::Background && work.was_alive(at);
+    let unnamed = run.notes.work.iter().filter(lives).find(|work| {
         let mut ids = named.iter().map(|item| item.id.as_str());
-        !ids.any(|id| id == &*lived.id)
+        !ids.any(|id| id == &*work.id)
     });
     match unnamed {
         Some(work) => Err(format!("idle is told, and {} runs", work.id)),

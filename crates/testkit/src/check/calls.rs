@@ -7,15 +7,15 @@ use allstop_core::CauseKind;
 use allstop_core::receipt::{ItemKind, ItemState};
 use allstop_core::record::{CallOutcome, SessionRecord as R};
 
-use crate::observe::{CallEnding, RunObservation, WitnessedLife};
+use crate::observe::{CallEnding, RunObservation, ObservedWork};
 
 /// A tool starts only after its start is durable in the log, because a crash must not lose a possible effect (invariant
 /// 10).
 pub(super) fn start_is_durable(run: &RunObservation) -> Result<(), String> {
-    for lived in run.calls() {
-        let durable = run.notes.durable(lived.began);
-        if !is_started(run.records_after_next.iter().take(durable), &lived.id) {
-            return Err(format!("{} ran before its start was durable", lived.id));
+    for work in run.calls() {
+        let durable = run.notes.durable(work.began);
+        if !is_started(run.records_after_next.iter().take(durable), &work.id) {
+            return Err(format!("{} ran before its start was durable", work.id));
         }
     }
     for effect in &run.effects {
@@ -29,10 +29,10 @@ pub(super) fn start_is_durable(run: &RunObservation) -> Result<(), String> {
     if run.kill.is_none() {
         return Ok(());
     }
-    let began = run.points.iter().filter(|point| point.what == "tool");
+    let began = run.points.iter().filter(|point| point.event == "tool");
     for point in began {
-        if !is_started(run.records.iter(), &point.of) {
-            return Err(format!("{} began and is not in the store", point.of));
+        if !is_started(run.records.iter(), &point.subject) {
+            return Err(format!("{} began and is not in the store", point.subject));
         }
     }
     open_calls_are_unknown(run)
@@ -71,7 +71,7 @@ pub(super) fn no_call_repeats(run: &RunObservation) -> Result<(), String> {
         return Err(format!("the command of {} ran twice", twice.call));
     }
     let mut seen = BTreeSet::new();
-    for WitnessedLife { id, .. } in run.calls() {
+    for ObservedWork { id, .. } in run.calls() {
         if !seen.insert(id) {
             return Err(format!("the call {id} ran twice"));
         }

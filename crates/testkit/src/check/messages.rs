@@ -8,8 +8,8 @@ use allstop_core::record::SessionRecord as R;
 use allstop_core::{CauseKind, Extent, Message, MessageId, StopReason, TurnNumber};
 use allstop_session::{Admission, FollowUp};
 
-use super::record_facts::{ending, without_chance};
-use crate::observe::{RunObservation, SentMessage, SessionObservation, ToldOutcome};
+use super::record_facts::{ending, without_run_specific_fields};
+use crate::observe::{RunObservation, SentMessage, SessionObservation, DeliveredOutcome};
 
 /// Returns the message that a record puts into a turn, and the turn. The message either started the turn or was added
 /// to it while it ran.
@@ -85,53 +85,53 @@ fn ended_as(records: &[R], turn: TurnNumber, said: (StopReason, &str)) -> Result
 
 /// The log contains everything that was delivered before the kill: each record, and the outcome of each message
 /// (invariants 2 and 3).
-pub(super) fn told_is_logged(run: &RunObservation) -> Result<(), String> {
-    let Some(told) = &run.told else {
+pub(super) fn delivered_facts_are_logged(run: &RunObservation) -> Result<(), String> {
+    let Some(delivered) = &run.delivered_facts else {
         return Ok(());
     };
     let records = &run.records;
-    if told.newest_record > records.len() as u64 {
+    if delivered.newest_record > records.len() as u64 {
         return Err(format!(
             "record {} was given out, and {} are in the log",
-            told.newest_record,
+            delivered.newest_record,
             records.len()
         ));
     }
-    told.outcomes
+    delivered.outcomes
         .iter()
-        .try_for_each(|outcome| is_in(records, outcome))
+        .try_for_each(|outcome| outcome_is_logged(records, outcome))
 }
 
-fn is_in(records: &[R], told: &ToldOutcome) -> Result<(), String> {
-    if told.named.as_ref() != Some(&told.message) {
+fn outcome_is_logged(records: &[R], delivered: &DeliveredOutcome) -> Result<(), String> {
+    if delivered.named.as_ref() != Some(&delivered.message) {
         return Err(format!(
-            "{} was given another outcome: {told:?}",
-            told.message
+            "{} was given another outcome: {delivered:?}",
+            delivered.message
         ));
     }
     let mut placed = records.iter().filter_map(placed);
     let turn = placed
-        .find(|(message, _)| **message == told.message)
+        .find(|(message, _)| **message == delivered.message)
         .map(|(_, turn)| turn);
-    if turn != told.turn {
+    if turn != delivered.turn {
         return Err(format!(
-            "{} is in {turn:?}, and told was {told:?}",
-            told.message
+            "{} is in {turn:?}, and delivered was {delivered:?}",
+            delivered.message
         ));
     }
     let mut endings = records.iter().filter_map(ending);
-    let ending = endings.find(|(turn, _)| Some(*turn) == told.turn);
+    let ending = endings.find(|(turn, _)| Some(*turn) == delivered.turn);
     let fits = match ending {
-        Some((_, reason)) => told.is(reason),
+        Some((_, reason)) => delivered.is(reason),
         // A message without a turn has no ending in the log. An ending that waits for its store may be written later.
-        None => told.turn.is_none() || told.may_be_recovered,
+        None => delivered.turn.is_none() || delivered.may_be_recovered,
     };
     if !fits {
-        return Err(format!("told was {told:?}, and the log has {ending:?}"));
+        return Err(format!("delivered was {delivered:?}, and the log has {ending:?}"));
     }
-    if !told.output.is_empty() && told.reason != StopReason::Completed.as_str() {
+    if !delivered.output.is_empty() && delivered.reason != StopReason::Completed.as_str() {
         return Err(format!(
-            "an answer was told of a turn that has none: {told:?}"
+            "an answer was delivered of a turn that has none: {delivered:?}"
         ));
     }
     Ok(())
@@ -143,7 +143,7 @@ pub(super) fn superseder<'a>(
     older: &SentMessage,
 ) -> Option<&'a SentMessage> {
     session.taken().find(|newer| {
-        let ended_before = matches!(&older.outcome, Some((told, _)) if *told < newer.order);
+        let ended_before = matches!(&older.outcome, Some((at, _)) if *at < newer.order);
         newer.order > older.order
             && !ended_before
             && matches!(newer.admission, Ok(Some(Admission::Supersedes { .. })))
@@ -184,7 +184,7 @@ pub(super) fn superseded_is_unanswered(run: &RunObservation) -> Result<(), Strin
             return Err(format!("{}, ended with {cause:?}", names()));
         }
         if cause == Some(CauseKind::Superseded) {
-            left(run, outcome.turn, older, newer.policy)
+            check_kept_messages(run, outcome.turn, older, newer.policy)
                 .map_err(|wrong| format!("{}: {wrong}", names()))?;
         }
     }
@@ -192,7 +192,7 @@ pub(super) fn superseded_is_unanswered(run: &RunObservation) -> Result<(), Strin
 }
 
 /// Checks the kept messages of a superseded turn.
-fn left(
+fn check_kept_messages(
     run: &RunObservation,
     turn: Option<TurnNumber>,
     older: &SentMessage,
@@ -264,13 +264,13 @@ pub(super) fn nothing_begins(run: &RunObservation) -> Result<(), String> {
     let Some(stop) = run.stops.iter().find(|asked| all(asked.extent)) else {
         return Ok(());
     };
-    let late = run.notes.lived.iter().find(|lived| {
-        let tells_of_the_end = lived.kind == ItemKind::Hook;
-        lived.began > stop.accepted && lived.began < run.over && !tells_of_the_end
+    let late = run.notes.work.iter().find(|work| {
+        let is_end_hook = work.kind == ItemKind::Hook;
+        work.began > stop.accepted && work.began < run.over && !is_end_hook
     });
     match late {
-        Some(lived) => Err(format!(
-            "{lived} began after the {} was stopped",
+        Some(work) => Err(format!(
+            "{work} began after the {} was stopped",
             stop.extent
         )),
         None => Ok(()),
@@ -304,7 +304,7 @@ pub(super) fn waiter_stops_nothing(run: &RunObservation) -> Result<(), String> {
     }
     // Without the waiter the run is over earlier, so its last records may be missing. No record may differ.
     let mut both = run.records.iter().zip(&run.undisturbed().records);
-    match both.position(|(here, there)| without_chance(here) != without_chance(there)) {
+    match both.position(|(here, there)| without_run_specific_fields(here) != without_run_specific_fields(there)) {
         Some(number) => Err(format!(
             "record {} is another without the one who waited",
             number + 1

@@ -7,7 +7,7 @@ mod calls;
 mod confirmed;
 mod conversation;
 mod delivery;
-mod left;
+mod leftovers;
 mod messages;
 mod receipt;
 mod record_facts;
@@ -16,7 +16,7 @@ mod stop;
 mod usage;
 
 #[cfg(test)]
-mod seeded_lies_tests;
+mod falsified_runs_tests;
 
 pub use crate::violation::{FailureClass, Invariant, Violation};
 pub(crate) use background::background;
@@ -45,7 +45,7 @@ pub struct Checker {
 pub static CHECKERS: [Checker; 43] = [
     rule("killed", I::NoHalfTurn, F::CorruptHistory, E::Kill, records::was_killed),
     rule("repeatable", I::NoClaimBeyondVerified, F::FalseReceipt, E::Witness, records::is_repeatable),
-    rule("waiters", I::NoDetachedWork, F::Hang, E::Run, stop::everybody_is_answered),
+    rule("waiters", I::NoDetachedWork, F::Hang, E::Run, stop::every_stop_is_answered),
     rule("history", I::NoInvalidHistory, F::CorruptHistory, E::Records, conversation::requests_are_valid),
     rule("endings", I::NoSecondEnding, F::WorkAfterStop, E::Records, records::one_ending_each),
     rule("commit_after_stop", I::NoHalfTurn, F::WorkAfterStop, E::Witness, stop::no_commit_after_a_stop),
@@ -53,14 +53,14 @@ pub static CHECKERS: [Checker; 43] = [
     rule("confirmed", I::NoClaimBeyondVerified, F::FalseReceipt, E::Witness, confirmed::claims_are_confirmed),
     rule("conversation", I::NoHalfTurn, F::WorkAfterStop, E::Records, conversation::turns_are_whole),
     rule("receipt_true", I::NoClaimBeyondVerified, F::FalseReceipt, E::Run, receipt::all_true),
-    rule("processes", I::NoClaimBeyondVerified, F::FalseReceipt, E::Machine, left::quiet_is_quiet),
-    rule("connections", I::NoClaimBeyondVerified, F::SignalMissesLeaf, E::Machine, left::stopped_calls_are_closed),
+    rule("processes", I::NoClaimBeyondVerified, F::FalseReceipt, E::Machine, leftovers::quiet_is_quiet),
+    rule("connections", I::NoClaimBeyondVerified, F::SignalMissesLeaf, E::Machine, leftovers::stopped_calls_are_closed),
     rule("one_receipt", I::NoSecondEnding, F::StaleReply, E::Run, receipt::one_stop_one_receipt),
     rule("extent", I::NoClaimBeyondVerified, F::WrongExtent, E::Witness, receipt::nothing_outside_the_extent),
     rule("cancel_observed", I::NoSelfAcknowledgement, F::FalseReceipt, E::Run, stop::cancel_was_observed),
     rule("acknowledged", I::NoSelfAcknowledgement, F::SignalMissesLeaf, E::Run, stop::engine_has_acknowledged),
-    rule("patient", I::NoDetachedWork, F::WrongExtent, E::Run, stop::nobody_gives_up_early),
-    rule("barrier", I::NoStartBehindBarrier, F::WorkAfterStop, E::Witness, stop::nothing_starts_behind),
+    rule("patient", I::NoDetachedWork, F::WrongExtent, E::Run, stop::force_time_is_used),
+    rule("barrier", I::NoStartAfterBarrier, F::WorkAfterStop, E::Witness, stop::nothing_starts_after_stop),
     rule("cause", I::NoMixedCauses, F::LostCause, E::Run, stop::first_cause_wins),
     rule("outcome_word", I::NoMixedCauses, F::LostCause, E::Witness, calls::outcome_fits),
     rule("delivery", I::NoSecondEnding, F::StaleReply, E::Witness, delivery::nothing_late_is_shown),
@@ -74,14 +74,14 @@ pub static CHECKERS: [Checker; 43] = [
     rule("repeats", I::NoSilentRepeat, F::RepeatedEffect, E::Calls, calls::no_call_repeats),
     rule("recovery", I::NoHalfTurn, F::CorruptHistory, E::Records, records::recovers),
     rule("next_message", I::NoInvalidHistory, F::CorruptHistory, E::Next, conversation::next_message_is_taken),
-    rule("leftovers", I::NoDetachedWork, F::OrphanWork, E::Run, left::nothing_lives_on),
-    rule("child_processes", I::NoDetachedWork, F::OrphanWork, E::Witness, left::no_child_is_left),
-    rule("told", I::NoHalfTurn, F::LostBill, E::Told, messages::told_is_logged),
+    rule("leftovers", I::NoDetachedWork, F::OrphanWork, E::Run, leftovers::nothing_lives_on),
+    rule("child_processes", I::NoDetachedWork, F::OrphanWork, E::Witness, leftovers::no_child_is_left),
+    rule("delivered_facts", I::NoHalfTurn, F::LostBill, E::Delivered, messages::delivered_facts_are_logged),
     rule("one_outcome", I::NoSecondEnding, F::StaleReply, E::Records, messages::one_outcome_each),
     rule("superseded", I::NoHalfTurn, F::WorkAfterStop, E::Session, messages::superseded_is_unanswered),
     rule("stale_reply", I::NoSecondEnding, F::StaleReply, E::Session, delivery::nothing_stale_is_shown),
     rule("stopped_message", I::NoMixedCauses, F::LostStop, E::Session, messages::stays_stopped),
-    rule("closed_barrier", I::NoStartBehindBarrier, F::WorkAfterStop, E::Session, messages::nothing_begins),
+    rule("closed_barrier", I::NoStartAfterBarrier, F::WorkAfterStop, E::Session, messages::nothing_begins),
     rule("background_once", I::NoSecondEnding, F::OrphanWork, E::Records, background::background_ends_once),
     rule("true_idle", I::NoClaimBeyondVerified, F::WrongExtent, E::Session, background::idle_is_true),
     rule("undone", I::NoHalfTurn, F::FalseReceipt, E::Session, messages::undone_once),
@@ -110,7 +110,7 @@ const NEED_THE_STORE: [&str; 7] = [
     "true_idle",
     "stopped_message",
     "one_outcome",
-    "told",
+    "delivered_facts",
     "superseded",
     "usage",
     "lost_stop",

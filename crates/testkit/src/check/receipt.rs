@@ -5,25 +5,25 @@ use allstop_core::record::{SessionRecord as R, StartedCallKind};
 use allstop_core::{Effect, Extent, Receipt};
 use allstop_tools::names;
 
-use crate::observe::{ObservedStop, RunObservation, WitnessedLife};
+use crate::observe::{ObservedStop, RunObservation, ObservedWork};
 
 /// True if an item may describe this piece of work.
-fn is_about(item: &ReceiptItem, lived: &WitnessedLife) -> bool {
-    item.kind == lived.kind
-        && match lived.kind {
-            ItemKind::ToolCall | ItemKind::Background => item.id == lived.id,
+fn is_about(item: &ReceiptItem, work: &ObservedWork) -> bool {
+    item.kind == work.kind
+        && match work.kind {
+            ItemKind::ToolCall | ItemKind::Background => item.id == work.id,
             // A question is observed under its call's id, but receipts contain the id of the question itself.
             ItemKind::ModelCall | ItemKind::Permission => true,
-            _ => item.name == lived.id,
+            _ => item.name == work.id,
         }
 }
 
 /// True if a stop of this extent covers this work. The processes of a call are covered by their call.
-fn covers(asked: &ObservedStop, receipt: &Receipt, lived: &WitnessedLife) -> bool {
+fn covers(asked: &ObservedStop, receipt: &Receipt, work: &ObservedWork) -> bool {
     match asked.extent {
         Extent::Subtree => false,
-        Extent::Call => lived.kind == ItemKind::ToolCall && lived.id == receipt.request().target,
-        Extent::Turn => lived.is_foreground(),
+        Extent::Call => work.kind == ItemKind::ToolCall && work.id == receipt.request().target,
+        Extent::Turn => work.is_foreground(),
         _ => true,
     }
 }
@@ -34,16 +34,16 @@ pub(super) fn covered<'a>(
     run: &'a RunObservation,
     asked: &ObservedStop,
     receipt: &Receipt,
-) -> impl Iterator<Item = &'a WitnessedLife> {
+) -> impl Iterator<Item = &'a ObservedWork> {
     let goes_on = run.session.is_some();
-    run.notes.lived.iter().filter(move |lived| {
-        covers(asked, receipt, lived) && (!goes_on || lived.began < asked.accepted)
+    run.notes.work.iter().filter(move |work| {
+        covers(asked, receipt, work) && (!goes_on || work.began < asked.accepted)
     })
 }
 
 /// True if an item reports that its work runs or may run. Reads the name of the state, not the engine's own judgement
 /// of it.
-pub(super) fn says_running(item: &ReceiptItem) -> bool {
+pub(super) fn reports_running(item: &ReceiptItem) -> bool {
     matches!(
         item.state.as_str(),
         "still_running" | "unreachable" | "refused"
@@ -62,53 +62,53 @@ pub(super) fn in_extent(receipt: &Receipt) -> impl Iterator<Item = &ReceiptItem>
 pub(super) fn all_true(run: &RunObservation) -> Result<(), String> {
     for (asked, answer) in run.answers() {
         let receipt = &answer.receipt;
-        if receipt.quiet() == in_extent(receipt).any(says_running) {
+        if receipt.quiet() == in_extent(receipt).any(reports_running) {
             let not = if receipt.quiet() { "" } else { "not " };
             return Err(format!(
                 "the receipt says {not}quiet, and its items the contrary"
             ));
         }
-        for lived in covered(run, asked, receipt) {
-            let item = receipt.items().iter().find(|item| is_about(item, lived));
-            if lived.was_alive(answer.order) {
+        for work in covered(run, asked, receipt) {
+            let item = receipt.items().iter().find(|item| is_about(item, work));
+            if work.was_alive(answer.order) {
                 if receipt.quiet() {
-                    return Err(format!("the receipt says quiet while {lived} runs"));
+                    return Err(format!("the receipt says quiet while {work} runs"));
                 }
                 if let Some(item) = item
-                    && !says_running(item)
+                    && !reports_running(item)
                 {
                     let said = item.state.as_str();
-                    return Err(format!("the receipt says {said} of {lived}, which runs"));
+                    return Err(format!("the receipt says {said} of {work}, which runs"));
                 }
             }
             // The model calls of a sub-agent belong to the tool call that started it.
-            let is_sub_agents = lived.kind == ItemKind::ModelCall
+            let is_sub_agents = work.kind == ItemKind::ModelCall
                 && receipt
                     .items()
                     .iter()
                     .any(|item| &*item.name == names::AGENT);
-            if lived.was_alive(asked.accepted)
+            if work.was_alive(asked.accepted)
                 && item.is_none()
-                && lived.kind != ItemKind::Process
+                && work.kind != ItemKind::Process
                 && !is_sub_agents
             {
                 let named = receipt.items().iter();
                 let named = named.map(|item| format!("{} {}", item.kind.as_str(), item.id));
                 return Err(format!(
-                    "the receipt does not name {lived}, which ran at the stop: {}",
+                    "the receipt does not name {work}, which ran at the stop: {}",
                     named.collect::<Vec<_>>().join(", ")
                 ));
             }
         }
         for item in receipt.items() {
-            says_how(item, effect_of(run, item))?;
+            check_evidence(item, effect_of(run, item))?;
         }
     }
     for turn in run.turns.iter().flatten() {
         let quiet = turn.receipt.as_ref().is_some_and(|receipt| receipt.quiet());
-        let mut running = run.notes.lived.iter().filter(|lived| lived.is_foreground());
-        if quiet && let Some(lived) = running.find(|lived| lived.was_alive(run.over)) {
-            return Err(format!("turn {} says quiet while {lived} runs", turn.turn));
+        let mut running = run.notes.work.iter().filter(|work| work.is_foreground());
+        if quiet && let Some(work) = running.find(|work| work.was_alive(run.over)) {
+            return Err(format!("turn {} says quiet while {work} runs", turn.turn));
         }
     }
     Ok(())
@@ -126,7 +126,7 @@ fn effect_of(run: &RunObservation, item: &ReceiptItem) -> Option<Effect> {
 }
 
 /// An item that is stopped has evidence for that. An item with an unknown effect names the effect of a repeat.
-fn says_how(item: &ReceiptItem, effect: Option<Effect>) -> Result<(), String> {
+fn check_evidence(item: &ReceiptItem, effect: Option<Effect>) -> Result<(), String> {
     match &item.state {
         ItemState::Stopped { evidence, .. }
             if evidence.proof().is_none() && evidence.checkpoint().is_none() =>
@@ -184,14 +184,14 @@ pub(super) fn nothing_outside_the_extent(run: &RunObservation) -> Result<(), Str
     if run.caller_gone.is_some() || run.deadline.is_some() || !run.stops.iter().all(is_narrow) {
         return Ok(());
     }
-    let is_background = |lived: &&WitnessedLife| lived.kind == ItemKind::Background;
-    for lived in run.notes.lived.iter().filter(is_background) {
+    let is_background = |work: &&ObservedWork| work.kind == ItemKind::Background;
+    for work in run.notes.work.iter().filter(is_background) {
         let whole = run.undisturbed();
-        let mut others = whole.notes.lived.iter().filter(is_background);
-        if !lived.was_alive(run.over) && others.all(|other| other.was_alive(whole.over)) {
+        let mut others = whole.notes.work.iter().filter(is_background);
+        if !work.was_alive(run.over) && others.all(|other| other.was_alive(whole.over)) {
             return Err(format!(
                 "background work {} ended with a stop of the turn",
-                lived.id
+                work.id
             ));
         }
         let names_it = |receipt: &Receipt| {
@@ -201,23 +201,23 @@ pub(super) fn nothing_outside_the_extent(run: &RunObservation) -> Result<(), Str
         let since = run.disturbance().and_then(|stop| stop.accepted);
         for turn in run.turns.iter().flatten() {
             if let (Some(receipt), Some(since)) = (&turn.receipt, since)
-                && lived.was_alive(since)
-                && lived.was_alive(run.over)
+                && work.was_alive(since)
+                && work.was_alive(run.over)
                 && !names_it(receipt)
             {
                 return Err(format!(
                     "background work {} runs on and turn {} does not name it",
-                    lived.id, turn.turn
+                    work.id, turn.turn
                 ));
             }
         }
         for (asked, answer) in run.answers() {
             let named = names_it(&answer.receipt);
-            let alive = lived.was_alive(asked.accepted) && lived.was_alive(answer.order);
+            let alive = work.was_alive(asked.accepted) && work.was_alive(answer.order);
             if asked.extent == Extent::Turn && alive && !named {
                 return Err(format!(
                     "background work {} runs on and is not named",
-                    lived.id
+                    work.id
                 ));
             }
         }

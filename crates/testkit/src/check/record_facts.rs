@@ -13,7 +13,7 @@ pub(super) fn ending(record: &SessionRecord) -> Option<(TurnNumber, StopReason)>
 }
 
 /// The record without run-specific fields (receipt, marker).
-pub(super) fn without_chance(record: &SessionRecord) -> SessionRecord {
+pub(super) fn without_run_specific_fields(record: &SessionRecord) -> SessionRecord {
     let mut record = record.clone();
     match &mut record {
         SessionRecord::TurnStopped { receipt, .. } => *receipt = None,

@@ -7,7 +7,7 @@ use allstop_core::turn::SessionState;
 use allstop_core::{CauseKind, StopReason, Timestamp};
 
 use super::conversation::conversation_of;
-use super::record_facts::{ending, without_chance};
+use super::record_facts::{ending, without_run_specific_fields};
 use crate::observe::{APPEND, Moment, Point, RunObservation};
 
 /// Checks that turns follow one another, and that each has one ending with no later record of the turn. Each call
@@ -76,8 +76,8 @@ pub(super) fn one_ending_each(run: &RunObservation) -> Result<(), String> {
 pub(super) fn appended(points: &[Point]) -> usize {
     let appends = points
         .iter()
-        .filter(|point| point.what == APPEND && point.moment == Moment::Inside);
-    appends.map(|point| point.of.split('+').count()).sum()
+        .filter(|point| point.event == APPEND && point.moment == Moment::Inside);
+    appends.map(|point| point.subject.split('+').count()).sum()
 }
 
 /// The log holds every record that it has confirmed (invariant 2). After `kill -9` it holds exactly the records that
@@ -102,7 +102,7 @@ pub(super) fn log_is_complete(run: &RunObservation) -> Result<(), String> {
         ));
     }
     let mut pairs = records.iter().zip(&run.undisturbed().records);
-    match pairs.find(|(here, there)| without_chance(here) != without_chance(there)) {
+    match pairs.find(|(here, there)| without_run_specific_fields(here) != without_run_specific_fields(there)) {
         Some((here, there)) => Err(format!("the store holds {here:?}, appended was {there:?}")),
         None => Ok(()),
     }

@@ -8,12 +8,12 @@ use allstop_core::record::SessionRecord as R;
 use allstop_core::{Cause, CauseKind, Extent, Receipt, StopReason};
 use allstop_scope::FORCE_MAX;
 
-use super::receipt::{covered, in_extent, says_running};
+use super::receipt::{covered, in_extent, reports_running};
 use super::record_facts::ending;
 use crate::observe::{ObservedStop, RunObservation, StopAnswer};
 
 /// Every waiting caller gets an answer, within grace and force (invariant 1).
-pub(super) fn everybody_is_answered(run: &RunObservation) -> Result<(), String> {
+pub(super) fn every_stop_is_answered(run: &RunObservation) -> Result<(), String> {
     if run.hung {
         let waits = run
             .all_stops()
@@ -41,17 +41,17 @@ pub(super) fn everybody_is_answered(run: &RunObservation) -> Result<(), String> 
 }
 
 /// After a stop has been accepted, no work in its extent starts (invariant 5).
-pub(super) fn nothing_starts_behind(run: &RunObservation) -> Result<(), String> {
+pub(super) fn nothing_starts_after_stop(run: &RunObservation) -> Result<(), String> {
     let Some(accepted) = run.disturbance().and_then(|stop| stop.accepted) else {
         return Ok(());
     };
-    let late = run.notes.lived.iter().find(|lived| {
+    let late = run.notes.work.iter().find(|work| {
         // Work that begins after the end of the run belongs to the next message.
-        lived.is_foreground() && lived.began > accepted && lived.began < run.over
+        work.is_foreground() && work.began > accepted && work.began < run.over
     });
     match late {
-        Some(lived) if !run.nothing_to_do() => {
-            Err(format!("{lived} began after the stop was accepted"))
+        Some(work) if !run.nothing_to_do() => {
+            Err(format!("{work} began after the stop was accepted"))
         }
         _ => Ok(()),
     }
@@ -122,7 +122,7 @@ pub(super) fn first_cause_wins(run: &RunObservation) -> Result<(), String> {
     };
     // The scenario may end by itself with another cause, which may have been first.
     let own = stopped(&run.undisturbed().records).map(|(cause, _)| cause.kind);
-    receipts_say_why(run, own)?;
+    receipt_causes_fit(run, own)?;
     for turn in run.turns.iter().flatten() {
         if let Some(receipt) = &turn.receipt
             && let Some(cause) = &turn.cause
@@ -160,7 +160,7 @@ pub(super) fn first_cause_wins(run: &RunObservation) -> Result<(), String> {
 }
 
 /// The cause in a receipt is that of its stop, or of the stop that it joined: an earlier one, or the run's own.
-fn receipts_say_why(run: &RunObservation, own: Option<CauseKind>) -> Result<(), String> {
+fn receipt_causes_fit(run: &RunObservation, own: Option<CauseKind>) -> Result<(), String> {
     let mut asked_so_far = Vec::new();
     for asked in &run.stops {
         asked_so_far.push(asked.cause.kind);
@@ -213,7 +213,7 @@ pub(super) fn engine_has_acknowledged(run: &RunObservation) -> Result<(), String
 }
 
 /// A receipt reports work in its extent as running only after the time for force has passed.
-pub(super) fn nobody_gives_up_early(run: &RunObservation) -> Result<(), String> {
+pub(super) fn force_time_is_used(run: &RunObservation) -> Result<(), String> {
     let runs = |item: &&ReceiptItem| {
         matches!(&item.state, ItemState::StillRunning { why }
             if !matches!(why, NotStoppedReason::OutsideExtent | NotStoppedReason::WatcherGone))
@@ -234,7 +234,7 @@ pub(super) fn cancel_was_observed(run: &RunObservation) -> Result<(), String> {
     for (asked, answer) in run.answers() {
         let receipt = &answer.receipt;
         let left =
-            in_extent(receipt).find(|item| says_running(item) && item.state.as_str() != "refused");
+            in_extent(receipt).find(|item| reports_running(item) && item.state.as_str() != "refused");
         if !receipt.cancel_observed() {
             if left.is_none() {
                 return Err("the cancel was not observed, and no item says what is left".to_owned());
@@ -246,8 +246,8 @@ pub(super) fn cancel_was_observed(run: &RunObservation) -> Result<(), String> {
             return Err(format!("the cancel was observed, and {name} is {said}"));
         }
         let mut covered = covered(run, asked, receipt);
-        if let Some(lived) = covered.find(|lived| lived.was_alive(answer.order)) {
-            return Err(format!("the cancel was observed, and {lived} runs"));
+        if let Some(work) = covered.find(|work| work.was_alive(answer.order)) {
+            return Err(format!("the cancel was observed, and {work} runs"));
         }
         if asked.extent == Extent::Turn
             && run.is_witnessed

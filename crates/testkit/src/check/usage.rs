@@ -4,7 +4,7 @@ use allstop_core::receipt::ItemKind;
 use allstop_core::record::{SessionRecord as R, StartedCallKind};
 use allstop_core::{CauseKind, Usage};
 
-use crate::observe::{RunObservation, WitnessedLife};
+use crate::observe::{RunObservation, ObservedWork};
 
 /// Usage of the calls and the background work of these records: the metered ledger.
 pub fn metered(records: &[R]) -> Usage {
@@ -40,13 +40,13 @@ pub(super) fn nothing_is_lost(run: &RunObservation) -> Result<(), String> {
 
 /// The usage in the session's ledgers and in the outcomes of its turns equals the usage in the log.
 fn ledgers_agree(run: &RunObservation, metered: Usage) -> Result<(), String> {
-    let told = run.turns.iter().flatten().map(|turn| turn.usage);
-    if let Some(told) = told.reduce(|sum, usage| sum + usage)
-        && told != metered
+    let reported = run.turns.iter().flatten().map(|turn| turn.usage);
+    if let Some(reported) = reported.reduce(|sum, usage| sum + usage)
+        && reported != metered
         && !has_lost_lease(run)
     {
         return Err(format!(
-            "the outcomes say {told:?}, the log says {metered:?}"
+            "the outcomes say {reported:?}, the log says {metered:?}"
         ));
     }
     if let Some(state) = &run.state {
@@ -124,8 +124,8 @@ fn calls_are_within_the_budget(run: &RunObservation) -> Result<(), String> {
     let Some(calls_max) = budget.and_then(|budget| budget.limits().calls_max) else {
         return Ok(());
     };
-    let is_tool = |lived: &&WitnessedLife| lived.kind == ItemKind::ToolCall;
-    let tools = run.notes.lived.iter().filter(is_tool).count();
+    let is_tool = |work: &&ObservedWork| work.kind == ItemKind::ToolCall;
+    let tools = run.notes.work.iter().filter(is_tool).count();
     let is_model = |record: &&R| matches!(record, R::CallStarted { call, .. } if matches!(call.kind, StartedCallKind::Model { .. }));
     let models = run.records.iter().filter(is_model).count();
     let calls = (tools + models) as u64;

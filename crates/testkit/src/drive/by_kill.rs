@@ -15,7 +15,7 @@ use super::by_point::{Case, play, play_next, session_id, undisturbed};
 use super::read_all;
 use crate::FaultyLog;
 use crate::check;
-use crate::observe::{ObservedKill, Point, RunObservation, ToldNotebook};
+use crate::observe::{ObservedKill, Point, RunObservation, DeliveryJournal};
 use crate::report::{self, CaseName, CheckReport, Failure, VARIABLE};
 use crate::stage::Scenario;
 use crate::stop_method::StopMethod;
@@ -68,7 +68,7 @@ pub fn explore_kills(
             method: StopMethod::Kill,
         };
         let observation = kill_at(scenario, &undisturbed, &case, again());
-        report.count(point.what, &StopMethod::Kill);
+        report.count(point.event, &StopMethod::Kill);
         report.checked(&observation);
         let violations = check::check(&observation);
         report.add(Failure::of_case(
@@ -106,7 +106,7 @@ fn kill_at(
         .output()
         .expect("this program can be started again");
     let observed = if was_killed(ended.status) {
-        look(folder.path(), undisturbed, scenario, case.point)
+        examine_store(folder.path(), undisturbed, scenario, case.point)
     } else {
         let said = String::from_utf8_lossy(&ended.stderr);
         let from = said.floor_char_boundary(said.len().saturating_sub(SAID_BYTES_MAX));
@@ -131,7 +131,7 @@ fn was_killed(status: ExitStatus) -> bool {
 }
 
 /// Reads the store, resumes its session, and sends the session the next message.
-fn look(
+fn examine_store(
     folder: &Path,
     undisturbed: &Arc<RunObservation>,
     scenario: &Scenario,
@@ -159,7 +159,7 @@ fn look(
         next,
         next_must: undisturbed.next_must,
         records_after_next: block_on(read_all(&*log, &session_id())),
-        told: Some(ToldNotebook::read(folder)?),
+        delivered_facts: Some(DeliveryJournal::read(folder)?),
         kill: Some(ObservedKill {
             recovered,
             failure: None,
@@ -180,7 +180,7 @@ fn play_in_this_process(scenario: &Scenario, point: u32) -> ! {
         log: Arc::new(FaultyLog::immediate(log)),
         stop: Some((point, StopMethod::Kill)),
         undisturbed: None,
-        told: Some(Arc::new(ToldNotebook::begin(&folder))),
+        journal: Some(Arc::new(DeliveryJournal::begin(&folder))),
     }));
     panic!("the scenario was over before point {point}");
 }

@@ -52,7 +52,7 @@ pub struct Disturbance {
 
 /// Observation of the machine when a receipt was available.
 #[derive(Debug, Clone)]
-pub struct MachineLook {
+pub struct MachineSnapshot {
     /// Extent of the stop.
     pub extent: Extent,
     /// The receipt; `None` if no answer came in time.

@@ -1,19 +1,19 @@
 //! Observation of one run: all facts that a checker may need, from any driver.
 
+mod delivered;
 mod facts;
 mod point;
-mod told;
 mod witness;
 
+pub(crate) use delivered::DeliveryJournal;
+pub use delivered::{DeliveredFacts, DeliveredOutcome};
 pub use facts::{
-    CallEffect, Disturbance, MachineLook, ObservedStop, SentMessage, SessionObservation, StopAnswer,
+    CallEffect, Disturbance, MachineSnapshot, ObservedStop, SentMessage, SessionObservation, StopAnswer,
 };
 pub(crate) use point::{APPEND, EVENT, RECORD};
 pub use point::{Moment, POLL, Point, Points};
-pub(crate) use told::ToldNotebook;
-pub use told::{ToldFacts, ToldOutcome};
 pub use witness::{
-    CallEnding, LifeGuard, Order, RunWitness, WitnessNotes, WitnessedAnswer, WitnessedLife,
+    CallEnding, WorkGuard, Order, RunWitness, WitnessNotes, WitnessedAnswer, ObservedWork,
 };
 
 use std::borrow::Cow;
@@ -50,7 +50,7 @@ pub enum EvidenceKind {
     /// A session's user and subscriber, in the order of the witness.
     Session,
     /// Records and outcomes that were delivered to the user.
-    Told,
+    Delivered,
     /// Tool calls that ran: seen by the parts, or by their effects outside the process.
     Calls,
     /// A message was sent after the run.
@@ -125,9 +125,9 @@ pub struct RunObservation {
     /// Observations of a session's user and subscriber; `None` if the run had no session.
     pub session: Option<SessionObservation>,
     /// Records and outcomes that were delivered to the user.
-    pub told: Option<ToldFacts>,
+    pub delivered_facts: Option<DeliveredFacts>,
     /// Observations of the machine, one for each receipt.
-    pub looks: Vec<MachineLook>,
+    pub snapshots: Vec<MachineSnapshot>,
     /// Effects of calls outside the process, in order.
     pub effects: Vec<CallEffect>,
     /// The kill; `None` if the process was not killed.
@@ -158,12 +158,12 @@ impl RunObservation {
             EvidenceKind::Points => !self.points.is_empty() && !has_failed,
             EvidenceKind::Run => self.is_followed,
             EvidenceKind::Witness => self.is_witnessed,
-            EvidenceKind::Calls => self.is_witnessed || !self.looks.is_empty(),
+            EvidenceKind::Calls => self.is_witnessed || !self.snapshots.is_empty(),
             EvidenceKind::Session => self.session.is_some(),
-            EvidenceKind::Told => self.told.is_some() && !has_failed,
+            EvidenceKind::Delivered => self.delivered_facts.is_some() && !has_failed,
             EvidenceKind::Next => self.is_followed || self.kill.is_some() && !has_failed,
             EvidenceKind::Kill => self.kill.is_some(),
-            EvidenceKind::Machine => !self.looks.is_empty(),
+            EvidenceKind::Machine => !self.snapshots.is_empty(),
         }
     }
 
@@ -201,14 +201,14 @@ impl RunObservation {
     /// The points at which commits were sent to the log. The decision happens just before, and no point lies between
     /// the two.
     pub(crate) fn commits(&self) -> impl Iterator<Item = &Point> {
-        let is_commit = |point: &&Point| point.is_append() && point.of.contains("turn_committed");
+        let is_commit = |point: &&Point| point.is_append() && point.subject.contains("turn_committed");
         self.points.iter().filter(is_commit)
     }
 
     /// Tool calls that really ran.
-    pub(crate) fn calls(&self) -> impl Iterator<Item = &WitnessedLife> {
-        let is_call = |lived: &&WitnessedLife| lived.kind == ItemKind::ToolCall;
-        self.notes.lived.iter().filter(is_call)
+    pub(crate) fn calls(&self) -> impl Iterator<Item = &ObservedWork> {
+        let is_call = |work: &&ObservedWork| work.kind == ItemKind::ToolCall;
+        self.notes.work.iter().filter(is_call)
     }
 
     /// True if the answer to a stop of more than a call reported that everything had already ended.

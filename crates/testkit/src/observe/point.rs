@@ -36,9 +36,9 @@ pub struct Point {
     /// Number of the point in the run: 0 is before the start.
     pub number: u32,
     /// Name of the work at the point: `tool`, `log_append`, `poll`.
-    pub what: &'static str,
+    pub event: &'static str,
     /// Object of the work: a call's id, the types of the records.
-    pub of: Arc<str>,
+    pub subject: Arc<str>,
     /// Before, inside or after.
     pub moment: Moment,
     /// Elapsed time of the paused clock.
@@ -48,17 +48,17 @@ pub struct Point {
 impl Point {
     /// True if the point is an event in itself: not a poll, and not the report of an event elsewhere.
     pub(crate) fn is_apart(&self) -> bool {
-        !matches!(self.what, POLL | EVENT | RECORD)
+        !matches!(self.event, POLL | EVENT | RECORD)
     }
 
     /// True if an append is about to be sent to the store.
     pub(crate) fn is_append(&self) -> bool {
-        self.what == APPEND && self.moment == Moment::Before
+        self.event == APPEND && self.moment == Moment::Before
     }
 
     /// True if the point has a meaning, which a poll has not.
     pub fn is_semantic(&self) -> bool {
-        self.what != POLL
+        self.event != POLL
     }
 }
 
@@ -73,11 +73,11 @@ impl fmt::Display for Point {
         if !self.is_semantic() {
             return write!(f, "#{} {ms} ms: between two polls", self.number);
         }
-        write!(f, "#{} {ms} ms: {moment} {}", self.number, self.what)?;
-        if self.of.is_empty() {
+        write!(f, "#{} {ms} ms: {moment} {}", self.number, self.event)?;
+        if self.subject.is_empty() {
             Ok(())
         } else {
-            write!(f, " {}", self.of)
+            write!(f, " {}", self.subject)
         }
     }
 }
@@ -138,7 +138,7 @@ impl Points {
     }
 
     /// Reports that a point is reached. Runs all actions for this point before it returns.
-    pub fn reach(&self, moment: Moment, what: &'static str, of: impl Into<Arc<str>>) {
+    pub fn reach(&self, moment: Moment, event: &'static str, subject: impl Into<Arc<str>>) {
         let due = {
             let mut state = self.state.lock();
             if !state.counting {
@@ -146,11 +146,11 @@ impl Points {
             }
             let number = state.reached.len() as u32;
             let at = state.origin.elapsed();
-            let of = of.into();
+            let subject = subject.into();
             state.reached.push(Point {
                 number,
-                what,
-                of,
+                event,
+                subject,
                 moment,
                 at,
             });

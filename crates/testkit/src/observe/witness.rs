@@ -17,7 +17,7 @@ pub type Order = u64;
 
 /// A piece of work that ran.
 #[derive(Debug, Clone)]
-pub struct WitnessedLife {
+pub struct ObservedWork {
     /// Kind of work.
     pub kind: ItemKind,
     /// Its identity: a call's id, a hook's name, a process's marker.
@@ -28,7 +28,7 @@ pub struct WitnessedLife {
     pub ended: Option<Order>,
 }
 
-impl WitnessedLife {
+impl ObservedWork {
     /// True if the work belongs to the turn, not to the background.
     pub fn is_foreground(&self) -> bool {
         self.kind != ItemKind::Background
@@ -40,7 +40,7 @@ impl WitnessedLife {
     }
 }
 
-impl fmt::Display for WitnessedLife {
+impl fmt::Display for ObservedWork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.kind.as_str(), self.id)
     }
@@ -70,7 +70,7 @@ pub struct WitnessedAnswer {
 #[derive(Debug, Clone, Default)]
 pub struct WitnessNotes {
     /// All work that ran.
-    pub lived: Vec<WitnessedLife>,
+    pub work: Vec<ObservedWork>,
     /// All live events, in order.
     pub events: Vec<(Order, AgentEvent)>,
     /// Messages of each request to the model, including the requests for the next message.
@@ -106,7 +106,7 @@ pub struct RunWitness {
 struct WitnessState {
     now: Order,
     notes: WitnessNotes,
-    /// Scopes of the running calls, each with its index in `lived`.
+    /// Scopes of the running calls, each with its index in `work`.
     calls: Vec<(usize, Scope)>,
 }
 
@@ -119,24 +119,24 @@ impl RunWitness {
     }
 
     /// Notes that work begins. The work ends when the guard is dropped.
-    pub fn begin(&self, kind: ItemKind, id: impl Into<Arc<str>>) -> LifeGuard {
+    pub fn begin(&self, kind: ItemKind, id: impl Into<Arc<str>>) -> WorkGuard {
         let began = self.now();
         let mut state = self.state.lock();
-        let lived = &mut state.notes.lived;
-        lived.push(WitnessedLife {
+        let work = &mut state.notes.work;
+        work.push(ObservedWork {
             kind,
             id: id.into(),
             began,
             ended: None,
         });
-        LifeGuard {
+        WorkGuard {
             witness: self.clone(),
-            at: lived.len() - 1,
+            at: work.len() - 1,
         }
     }
 
     /// Notes that a tool call begins. Keeps its scope until the call ends, so that the call can be stopped alone.
-    pub(crate) fn begin_call(&self, id: &str, scope: &Scope) -> LifeGuard {
+    pub(crate) fn begin_call(&self, id: &str, scope: &Scope) -> WorkGuard {
         let guard = self.begin(ItemKind::ToolCall, id);
         self.state.lock().calls.push((guard.at, scope.clone()));
         guard
@@ -146,8 +146,8 @@ impl RunWitness {
     pub(crate) fn running_call(&self) -> Option<(CallId, Scope)> {
         let state = self.state.lock();
         let (at, scope) = state.calls.last()?;
-        let lived = state.notes.lived.get(*at)?;
-        Some((lived.id.as_ref().into(), scope.clone()))
+        let work = state.notes.work.get(*at)?;
+        Some((work.id.as_ref().into(), scope.clone()))
     }
 
     /// Notes an event at the next position.
@@ -165,17 +165,17 @@ impl RunWitness {
 /// Guard of running work. The work ends when the guard is dropped.
 #[derive(Debug)]
 #[must_use = "dropping it says that it has ended"]
-pub struct LifeGuard {
+pub struct WorkGuard {
     witness: RunWitness,
     at: usize,
 }
 
-impl Drop for LifeGuard {
+impl Drop for WorkGuard {
     fn drop(&mut self) {
         let ended = self.witness.now();
         let mut state = self.witness.state.lock();
-        if let Some(lived) = state.notes.lived.get_mut(self.at) {
-            lived.ended = Some(ended);
+        if let Some(work) = state.notes.work.get_mut(self.at) {
+            work.ended = Some(ended);
         }
         let (over, running) = std::mem::take(&mut state.calls)
             .into_iter()

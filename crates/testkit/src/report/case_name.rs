@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_case_is_read_back_as_it_is_printed() {
+    fn case_names_parse_as_they_are_printed() {
         let case = CaseName {
             scenario: "agents/parallel tools".to_owned(),
             point: 34,

@@ -20,7 +20,7 @@ use crate::explore::{RunStage, Scenario};
 pub(super) fn all() -> [Scenario; 6] {
     [
         Scenario::new("permission_question", |stage| {
-            let slow = stage.prompter(Slow(PermissionAnswer::AllowOnce));
+            let slow = stage.prompter(DelayedPrompter(PermissionAnswer::AllowOnce));
             stage.agent(posting(stage).permissions(asking(), slow), "Post it.")
         }),
         Scenario::new("permission_denied", |stage| {
@@ -28,26 +28,26 @@ pub(super) fn all() -> [Scenario; 6] {
             stage.agent(posting(stage).permissions(asking(), denies), "Post it.")
         }),
         Scenario::new("hook", |stage| {
-            let hook = stage.hook(Hears {
+            let hook = stage.hook(ScriptedHook {
                 moment: None,
-                says: HookVerdict::Continue,
+                verdict: HookVerdict::Continue,
             });
             stage.agent(posting(stage).hook(hook), "Post it.")
         }),
         Scenario::new("hook_denies", |stage| {
             let reason = "not here".to_owned();
-            let hook = stage.hook(Hears {
+            let hook = stage.hook(ScriptedHook {
                 moment: Some("tool_start"),
-                says: HookVerdict::Deny { reason },
+                verdict: HookVerdict::Deny { reason },
             });
             stage.agent(posting(stage).hook(hook), "Post it.")
         }),
         Scenario::new("guardrail", |stage| {
-            let guardrail = stage.guardrail(Refuses("nothing like this"));
+            let guardrail = stage.guardrail(WordGuardrail("nothing like this"));
             stage.agent(posting(stage).guardrail(guardrail), "Post it.")
         }),
         Scenario::new("guardrail_refusal", |stage| {
-            let guardrail = stage.guardrail(Refuses("Posted"));
+            let guardrail = stage.guardrail(WordGuardrail("Posted"));
             stage.agent(posting(stage).guardrail(guardrail), "Post it.")
         }),
     ]
@@ -72,9 +72,9 @@ fn asking() -> Arc<PermissionPolicy> {
 
 /// Prompter that answers after a delay.
 #[derive(Debug)]
-struct Slow(PermissionAnswer);
+struct DelayedPrompter(PermissionAnswer);
 
-impl Prompter for Slow {
+impl Prompter for DelayedPrompter {
     fn ask(&self, _: PermissionQuestion) -> BoxFuture<'_, PermissionAnswer> {
         Box::pin(async {
             sleep(Duration::from_secs(7)).await;
@@ -84,13 +84,13 @@ impl Prompter for Slow {
 }
 
 #[derive(Debug)]
-struct Hears {
+struct ScriptedHook {
     /// Moment at which the hook returns its verdict; `None` for all moments.
     moment: Option<&'static str>,
-    says: HookVerdict,
+    verdict: HookVerdict,
 }
 
-impl Hook for Hears {
+impl Hook for ScriptedHook {
     fn name(&self) -> &Arc<str> {
         static NAME: LazyLock<Arc<str>> = LazyLock::new(|| "audit".into());
         &NAME
@@ -101,19 +101,19 @@ impl Hook for Hears {
     }
 
     fn on(&self, _: &HookCx, _: HookEvent) -> BoxFuture<'static, HookVerdict> {
-        let says = self.says.clone();
+        let verdict = self.verdict.clone();
         Box::pin(async {
             sleep(Duration::from_millis(2)).await;
-            says
+            verdict
         })
     }
 }
 
 /// Refuses inputs and outputs that contain this text.
 #[derive(Debug)]
-struct Refuses(&'static str);
+struct WordGuardrail(&'static str);
 
-impl Guardrail for Refuses {
+impl Guardrail for WordGuardrail {
     fn name(&self) -> &Arc<str> {
         static NAME: LazyLock<Arc<str>> = LazyLock::new(|| "words".into());
         &NAME

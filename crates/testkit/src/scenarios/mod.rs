@@ -1,13 +1,13 @@
 //! Scenarios of Allstop's own agent, which are explored at every change. Read them as examples.
 
-mod behind;
-mod elsewhere;
+mod background;
+mod conversation_model;
+mod delegated;
 mod gates;
 mod limits;
 mod parts;
 mod runs;
 mod sessions;
-mod talk;
 
 use crate::explore::Scenario;
 pub(crate) use parts::{deaf, listening};
@@ -23,8 +23,8 @@ pub fn all() -> Vec<Scenario> {
 /// Scenarios of sessions.
 pub fn sessions() -> Vec<Scenario> {
     let mut all = Vec::from(sessions::all());
-    all.extend(behind::all());
-    all.extend(elsewhere::all());
+    all.extend(background::all());
+    all.extend(delegated::all());
     all
 }
 
@@ -40,9 +40,8 @@ mod tests {
     use crate::drive::by_point::undisturbed;
 
     /// Word in the name of a scenario, and the record that its log must contain.
-    const DONE: [(&str, &str); 6] = [
+    const DONE: [(&str, &str); 5] = [
         ("background", "background_started"),
-        ("behind", "background_started"),
         ("promote", "background_started"),
         ("steer", "message_steered"),
         ("compaction", "compacted"),
@@ -51,12 +50,12 @@ mod tests {
 
     /// A scenario that does not do what its name promises leaves that feature unexplored.
     #[test]
-    fn scenarios_do_what_they_are_named_after() {
+    fn scenarios_do_as_their_names_promise() {
         for scenario in super::sessions() {
             let name = scenario.name().to_string();
             let logged = undisturbed(&scenario).points;
             for (_, record) in DONE.iter().filter(|(word, _)| name.contains(word)) {
-                let is_there = logged.iter().any(|point| point.of.contains(record));
+                let is_there = logged.iter().any(|point| point.subject.contains(record));
                 assert!(is_there, "{name}: nothing of `{record}` is in the log");
             }
         }

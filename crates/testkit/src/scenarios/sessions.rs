@@ -14,46 +14,46 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use super::parts::listening;
-use super::talk::{Lines, answerer};
+use super::conversation_model::{ReplyTable, answerer};
 use crate::explore::{RunStage, Scenario, ScriptedUser, Setup};
 
 pub(super) fn all() -> [Scenario; 8] {
     [
         Scenario::new("session/queue", |stage| {
-            talking(stage, async |talk| {
-                talk.send("first");
-                talk.send("second");
-                talk.ask("third").await;
+            talking(stage, async |user| {
+                user.send("first");
+                user.send("second");
+                user.ask("third").await;
             })
         }),
         Scenario::new("session/interrupt_in_mid_stream", |stage| {
-            talking(stage, async |talk| {
-                talk.send("first");
-                talk.until(is_text).await;
-                talk.ask(now(FollowUp::Interrupt)).await;
+            talking(stage, async |user| {
+                user.send("first");
+                user.until(is_text).await;
+                user.ask(now(FollowUp::Interrupt)).await;
             })
         }),
         Scenario::new("session/replace_in_a_tool", |stage| {
-            working(stage, async |talk| {
-                talk.send("work");
-                talk.until(is_tool).await;
-                talk.ask(now(FollowUp::Replace)).await;
+            working(stage, async |user| {
+                user.send("work");
+                user.until(is_tool).await;
+                user.ask(now(FollowUp::Replace)).await;
             })
         }),
         Scenario::new("session/steer_between_steps", |stage| {
-            working(stage, async |talk| {
-                talk.send("work");
-                talk.until(is_tool).await;
-                talk.ask(now(FollowUp::Steer)).await;
+            working(stage, async |user| {
+                user.send("work");
+                user.until(is_tool).await;
+                user.ask(now(FollowUp::Steer)).await;
             })
         }),
         Scenario::new("session/compaction", |stage| {
-            let setup = talking(stage, async |talk| {
-                talk.ask("a long question, or one that is taken for long")
+            let setup = talking(stage, async |user| {
+                user.ask("a long question, or one that is taken for long")
                     .await;
-                talk.ask("another long question, to which there is an answer")
+                user.ask("another long question, to which there is an answer")
                     .await;
-                talk.ask("third").await;
+                user.ask("third").await;
             });
             setup.options(|options| {
                 options.compaction = Some(CompactionLimits {
@@ -64,11 +64,11 @@ pub(super) fn all() -> [Scenario; 8] {
         }),
         Scenario::new("session/question", |stage| {
             stage.session(
-                async |talk: ScriptedUser| {
-                    talk.send("work");
-                    talk.until(is_question).await;
+                async |user: ScriptedUser| {
+                    user.send("work");
+                    user.until(is_question).await;
                     sleep(Duration::from_millis(5)).await;
-                    let session = talk.session();
+                    let session = user.session();
                     for question in session.questions() {
                         // A stop may have removed the question.
                         let _taken = session.answer(&question.id, PermissionAnswer::AllowOnce);
@@ -82,18 +82,18 @@ pub(super) fn all() -> [Scenario; 8] {
             )
         }),
         Scenario::new("session/sleep_and_wake", |stage| {
-            let setup = talking(stage, async |talk| {
-                talk.ask("first").await;
+            let setup = talking(stage, async |user| {
+                user.ask("first").await;
                 sleep(Duration::from_secs(1)).await;
-                talk.ask("second").await;
+                user.ask("second").await;
             });
             setup.options(|options| options.sleep_after = Some(Duration::from_millis(30)))
         }),
         Scenario::new("session/resumed_after_a_crash", |stage| {
-            let setup = talking(stage, async |talk| {
-                talk.ask("second").await;
+            let setup = talking(stage, async |user| {
+                user.ask("second").await;
             });
-            setup.left_behind(crashed())
+            setup.earlier_records(crashed())
         }),
     ]
 }
@@ -131,7 +131,7 @@ where
 {
     stage.session(script, |stage, _| {
         let first = Reply::text("One").pause(Pause::For(Duration::from_millis(20)));
-        let lines: Lines = vec![("first", vec![first.and_text(" and more.").usage(5, 4)])];
+        let lines: ReplyTable = vec![("first", vec![first.and_text(" and more.").usage(5, 4)])];
         stage.build(answerer(stage, lines))
     })
 }
@@ -145,7 +145,7 @@ where
 }
 
 fn worker(stage: &RunStage) -> AgentBuilder {
-    let lines: Lines = vec![(
+    let lines: ReplyTable = vec![(
         "work",
         vec![
             Reply::text("I work.").call("work", json!({})).usage(8, 4),

@@ -3,7 +3,7 @@
 mod child_processes;
 pub(crate) mod clockwork;
 mod failing_store;
-mod own;
+mod scenario_checks;
 mod parts;
 mod planned_stops;
 mod processes;
@@ -38,7 +38,7 @@ use crate::SimulatedSystem;
 use crate::observe::{Moment, RECORD, RunWitness, WitnessNotes};
 use crate::violation::{FailureClass, Invariant};
 use failing_store::FailingStore;
-use own::OwnChecks;
+use scenario_checks::ScenarioChecks;
 use processes::Processes;
 
 /// Stage on which a scenario builds a new agent for each run. Parts from the stage have points before, inside and after
@@ -53,7 +53,7 @@ pub struct RunStage {
     background: Arc<SessionBackground>,
     processes: Arc<Processes>,
     pub(crate) store: Arc<FailingStore>,
-    pub(crate) own: OwnChecks,
+    pub(crate) own: ScenarioChecks,
 }
 
 impl RunStage {
@@ -71,7 +71,7 @@ impl RunStage {
             background: SessionBackground::new(below, 1, Box::new(Vec::new)),
             store: FailingStore::over(log, &watch),
             watch,
-            own: OwnChecks::default(),
+            own: ScenarioChecks::default(),
         }
     }
 
@@ -200,8 +200,8 @@ impl RunStage {
     }
 
     /// A point of yours. A stop at this point happens before this method returns.
-    pub fn reach(&self, moment: Moment, what: &'static str) {
-        self.watch.points.reach(moment, what, "");
+    pub fn reach(&self, moment: Moment, event: &'static str) {
+        self.watch.points.reach(moment, event, "");
     }
 
     /// Witness of the run, for the notes of your own parts.
@@ -211,9 +211,9 @@ impl RunStage {
 
     /// The notes of the run after its end: processes that are gone have ended, and background work has its id.
     pub(crate) fn notes(&self, works: &[Arc<BackgroundWork>]) -> WitnessNotes {
-        self.processes.bury();
+        self.processes.end_unwatched();
         let mut notes = self.watch.witness.notes();
-        self.processes.name_background(works, &mut notes.lived);
+        self.processes.name_background(works, &mut notes.work);
         notes
     }
 

@@ -43,15 +43,15 @@ impl PartWatch {
     /// Runs one piece of a part's work, with its three points.
     async fn around<T>(
         &self,
-        what: &'static str,
-        of: Arc<str>,
+        event: &'static str,
+        subject: Arc<str>,
         doing: impl Future<Output = T>,
     ) -> T {
-        self.points.reach(Moment::Before, what, Arc::clone(&of));
+        self.points.reach(Moment::Before, event, Arc::clone(&subject));
         tokio::time::sleep(INSIDE).await;
-        self.points.reach(Moment::Inside, what, Arc::clone(&of));
+        self.points.reach(Moment::Inside, event, Arc::clone(&subject));
         let done = doing.await;
-        self.points.reach(Moment::After, what, of);
+        self.points.reach(Moment::After, event, subject);
         done
     }
 }

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::parts::PartWatch;
 use crate::observe::Moment;
-use crate::observe::{LifeGuard, WitnessedLife};
+use crate::observe::{WorkGuard, ObservedWork};
 use crate::{SimulatedSystem, SystemEventKind};
 
 /// The simulated processes of a run.
@@ -18,29 +18,29 @@ use crate::{SimulatedSystem, SystemEventKind};
 pub(crate) struct Processes {
     system: SimulatedSystem,
     /// Guards of the living trees, by the numbers of the trees.
-    alive: Arc<Mutex<BTreeMap<usize, LifeGuard>>>,
+    alive: Arc<Mutex<BTreeMap<usize, WorkGuard>>>,
 }
 
 impl Processes {
     pub(crate) fn new(watch: &PartWatch) -> Self {
         let system = SimulatedSystem::new();
-        let alive: Arc<Mutex<BTreeMap<usize, LifeGuard>>> = Arc::default();
-        let (watch, lives) = (watch.clone(), Arc::clone(&alive));
+        let alive: Arc<Mutex<BTreeMap<usize, WorkGuard>>> = Arc::default();
+        let (watch, guards) = (watch.clone(), Arc::clone(&alive));
         system.observe(move |event| {
             match event.kind {
                 SystemEventKind::Started { .. } => {
-                    let life = watch
+                    let guard = watch
                         .witness
                         .begin(ItemKind::Process, event.tree.to_string());
-                    lives.lock().insert(event.tree, life);
+                    guards.lock().insert(event.tree, guard);
                 }
-                SystemEventKind::Emptied => drop(lives.lock().remove(&event.tree)),
+                SystemEventKind::Emptied => drop(guards.lock().remove(&event.tree)),
                 _ => {}
             }
-            let what = what(&event.kind);
+            let name = event_name(&event.kind);
             watch
                 .points
-                .reach(Moment::After, what, Arc::clone(&event.command));
+                .reach(Moment::After, name, Arc::clone(&event.command));
         });
         Self { system, alive }
     }
@@ -53,7 +53,7 @@ impl Processes {
     pub(crate) fn name_background(
         &self,
         works: &[Arc<BackgroundWork>],
-        lived: &mut [WitnessedLife],
+        observed: &mut [ObservedWork],
     ) {
         for tree in self.system.started() {
             let is_its = |work: &&Arc<BackgroundWork>| {
@@ -64,16 +64,16 @@ impl Processes {
                 continue;
             };
             let of_tree =
-                |life: &&mut WitnessedLife| life.kind == ItemKind::Process && *life.id == *number;
-            if let Some(life) = lived.iter_mut().find(of_tree) {
-                life.kind = ItemKind::Background;
-                life.id = work.id.as_str().into();
+                |item: &&mut ObservedWork| item.kind == ItemKind::Process && *item.id == *number;
+            if let Some(item) = observed.iter_mut().find(of_tree) {
+                item.kind = ItemKind::Background;
+                item.id = work.id.as_str().into();
             }
         }
     }
 
     /// Ends the notes of trees that have ended without a watcher, so that only running trees remain.
-    pub(crate) fn bury(&self) {
+    pub(crate) fn end_unwatched(&self) {
         let running = self.system.running();
         self.alive
             .lock()
@@ -81,7 +81,7 @@ impl Processes {
     }
 }
 
-fn what(kind: &SystemEventKind) -> &'static str {
+fn event_name(kind: &SystemEventKind) -> &'static str {
     match kind {
         SystemEventKind::Started { .. } => "process_started",
         SystemEventKind::Printed { .. } => "tool_output",

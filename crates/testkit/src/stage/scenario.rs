@@ -101,11 +101,11 @@ impl Setup {
     ///
     /// # Panics
     /// Panics if the subject is not a session.
-    pub fn left_behind(mut self, records: Vec<SessionRecord>) -> Self {
+    pub fn earlier_records(mut self, records: Vec<SessionRecord>) -> Self {
         let Played::Session(play) = &mut self.play else {
             panic!("only a session is resumed");
         };
-        play.left_behind = records;
+        play.earlier_records = records;
         self
     }
 

@@ -21,7 +21,7 @@ use tokio::time::timeout;
 
 use super::RunStage;
 use super::session_under_way::SessionUnderWay;
-use crate::observe::ToldNotebook;
+use crate::observe::DeliveryJournal;
 
 type Build = dyn Fn(&RunStage, &AgentRequest) -> Agent + Send + Sync;
 type Script = dyn Fn(ScriptedUser) -> BoxFuture<'static, ()> + Send + Sync;
@@ -31,7 +31,7 @@ pub(crate) struct SessionPlay {
     pub(crate) source: Arc<ScenarioAgents>,
     pub(crate) script: Box<Script>,
     pub(crate) options: SessionOptions,
-    pub(crate) left_behind: Vec<SessionRecord>,
+    pub(crate) earlier_records: Vec<SessionRecord>,
     /// Number of the last message.
     pub(crate) messages: Arc<AtomicU64>,
 }
@@ -56,14 +56,14 @@ impl SessionPlay {
                 build: Box::new(build),
                 opened: Mutex::default(),
             }),
-            script: Box::new(move |talk| script(talk).boxed()),
+            script: Box::new(move |user| script(user).boxed()),
             options: SessionOptions {
                 follow_up: FollowUp::Enqueue,
                 now: Arc::new(|| Timestamp::from_unix_ms(0)),
                 new_message_id: Arc::new(new_message_id),
                 ..SessionOptions::default()
             },
-            left_behind: Vec::new(),
+            earlier_records: Vec::new(),
             messages,
         }
     }
@@ -72,10 +72,10 @@ impl SessionPlay {
     pub(crate) fn begin(
         &self,
         stage: &RunStage,
-        told: Option<Arc<ToldNotebook>>,
+        journal: Option<Arc<DeliveryJournal>>,
     ) -> Arc<SessionUnderWay> {
         let stops = stage.planned_stops();
-        SessionUnderWay::new(&stage.watch, &stage.root, stops, &self.messages, told)
+        SessionUnderWay::new(&stage.watch, &stage.root, stops, &self.messages, journal)
     }
 }
 

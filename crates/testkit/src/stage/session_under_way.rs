@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 
 use super::parts::PartWatch;
 use super::planned_stops::{PlannedStops, StopReceipt, StoppableRun};
-use crate::observe::{SentMessage, SessionObservation, ToldFacts, ToldNotebook, ToldOutcome};
+use crate::observe::{SentMessage, SessionObservation, DeliveredFacts, DeliveryJournal, DeliveredOutcome};
 use crate::stop_method::StopMethod;
 
 type Undoing = BoxFuture<'static, Option<TurnNumber>>;
@@ -40,7 +40,7 @@ pub(crate) struct SessionUnderWay {
     root: Scope,
     stops: PlannedStops,
     messages: Arc<AtomicU64>,
-    told: Option<Arc<ToldNotebook>>,
+    journal: Option<Arc<DeliveryJournal>>,
     events: Mutex<Option<Subscription>>,
     state: Mutex<SessionRunState>,
 }
@@ -51,14 +51,14 @@ impl SessionUnderWay {
         root: &Scope,
         stops: PlannedStops,
         messages: &Arc<AtomicU64>,
-        told: Option<Arc<ToldNotebook>>,
+        journal: Option<Arc<DeliveryJournal>>,
     ) -> Arc<Self> {
         Arc::new(Self {
             watch: watch.clone(),
             root: root.clone(),
             stops,
             messages: Arc::clone(messages),
-            told,
+            journal,
             events: Mutex::default(),
             state: Mutex::default(),
         })
@@ -203,17 +203,17 @@ impl SessionUnderWay {
         };
         while let Poll::Ready(Ok(Some(event))) = Box::pin(subscription.next()).poll_unpin(cx) {
             let order = self.watch.witness.now();
-            if let (Some(told), SessionEventKind::Recorded { version, .. }) =
-                (&self.told, &event.kind)
+            if let (Some(journal), SessionEventKind::Recorded { version, .. }) =
+                (&self.journal, &event.kind)
             {
-                told.record(*version);
+                journal.record(*version);
             }
             self.state.lock().seen.push((order, event));
         }
     }
 
     /// Polls everything that the user waits for.
-    pub(crate) fn look(&self, cx: &mut Context<'_>) {
+    pub(crate) fn poll_all(&self, cx: &mut Context<'_>) {
         self.drain(cx);
         self.stops.poll_answers(cx);
         let mut state = self.state.lock();
@@ -241,8 +241,8 @@ impl SessionUnderWay {
             if message.outcome.is_none()
                 && let Some(outcome) = handle.as_ref().and_then(MessageHandle::try_outcome)
             {
-                if let (Some(told), Some(id)) = (&self.told, &message.id) {
-                    told.outcome(id, &outcome);
+                if let (Some(journal), Some(id)) = (&self.journal, &message.id) {
+                    journal.outcome(id, &outcome);
                 }
                 message.outcome = Some((self.watch.witness.now(), outcome));
             }
@@ -286,7 +286,7 @@ impl SessionUnderWay {
     }
 
     /// Facts that were delivered to the user so far.
-    pub(crate) fn told(&self) -> ToldFacts {
+    pub(crate) fn delivered_facts(&self) -> DeliveredFacts {
         let state = self.state.lock();
         let versions = state.seen.iter().filter_map(|(_, event)| match event.kind {
             SessionEventKind::Recorded { version, .. } => Some(version.0),
@@ -294,9 +294,9 @@ impl SessionUnderWay {
         });
         let outcomes = state.sent.iter().filter_map(|(message, _)| {
             let (_, outcome) = message.outcome.as_ref()?;
-            Some(ToldOutcome::of(message.id.as_ref()?, outcome))
+            Some(DeliveredOutcome::of(message.id.as_ref()?, outcome))
         });
-        ToldFacts {
+        DeliveredFacts {
             newest_record: versions.max().unwrap_or_default(),
             outcomes: outcomes.collect(),
         }

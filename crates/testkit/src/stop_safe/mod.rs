@@ -1,7 +1,7 @@
 //! [`assert_stop_safe!`](crate::assert_stop_safe): a tool, stopped at every point of one call by every method.
 
 mod observed;
-mod patience;
+mod real_time_limit;
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::check;
 use crate::drive::by_point::{explore, undisturbed};
 use crate::report::{CheckReport, is_asked_for};
 use crate::stage::{RunStage, Scenario, clockwork};
-use observed::{Observed, ObservedFate};
+use observed::{Observed, ObservedOutcome};
 
 /// Maximum characters of the input in the name of a scenario.
 const INPUT_IN_NAME_MAX: usize = 60;
@@ -133,7 +133,7 @@ impl StopSafe {
     /// its thread, or if the call differs from run to run.
     #[track_caller]
     pub fn explore(self) -> CheckReport {
-        patience::with(move |run_begins| {
+        real_time_limit::run_within_limit(move |run_begins| {
             let scenario = self.scenario(run_begins);
             if is_asked_for(scenario.name()) {
                 // A tool that is broken without a stop gets a separate report, because its failures are unrelated to
@@ -160,7 +160,7 @@ impl StopSafe {
         Scenario::new(name, move |stage| {
             run_begins();
             // This check comes first, because it explains the findings of the tool's own checks.
-            let seen = ObservedFate::checked(stage, self.may_be_dropped);
+            let seen = ObservedOutcome::checked(stage, self.may_be_dropped);
             let tool = (self.make)(stage);
             let call = Reply::text("").call(&*tool.spec().name, self.input.clone());
             let model = stage.model(vec![call, Reply::text("Done.")]);

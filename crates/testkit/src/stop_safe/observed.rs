@@ -18,19 +18,19 @@ use crate::violation::{FailureClass, Invariant};
 /// Name of the check that a call ends by itself.
 pub(super) const ENDS: &str = "tool_ends";
 
-/// Name of the check that a call ends after a stop.
-const HEARS: &str = "tool_hears";
+/// Name of the check that a call observes a stop.
+const OBSERVES_STOP: &str = "tool_observes_stop";
 
 /// Maximum delay between the acceptance of a stop and its arrival in the tool. A watched call begins a little after its
 /// start, so that it can be stopped in between.
-const HEARD_LATE_MAX: Duration = Duration::from_millis(10);
+const ARRIVES_LATE_MAX: Duration = Duration::from_millis(10);
 
 /// Outcome of the call of one run.
 #[derive(Debug, Default)]
-pub(super) struct ObservedFate(Mutex<Fate>);
+pub(super) struct ObservedOutcome(Mutex<FutureOutcome>);
 
 #[derive(Debug, Default)]
-enum Fate {
+enum FutureOutcome {
     #[default]
     NotCalled,
     Running,
@@ -42,7 +42,7 @@ enum Fate {
     Dropped(Option<Duration>),
 }
 
-impl ObservedFate {
+impl ObservedOutcome {
     /// Registers the checks of the outcome on a stage.
     pub(super) fn checked(stage: &RunStage, may_be_dropped: bool) -> Arc<Self> {
         let seen = Arc::new(Self::default());
@@ -55,9 +55,9 @@ impl ObservedFate {
         if !may_be_dropped {
             let here = Arc::clone(&seen);
             stage.own.add(
-                HEARS,
+                OBSERVES_STOP,
                 (Invariant::NoDetachedWork, FailureClass::SignalMissesLeaf),
-                move || here.hears(),
+                move || here.returns_after_stop(),
             );
         }
         seen
@@ -66,24 +66,24 @@ impl ObservedFate {
     /// A call without a stop returns a result, and no call panics.
     fn ends(&self) -> Result<(), String> {
         match &*self.0.lock() {
-            Fate::Running => Err(
+            FutureOutcome::Running => Err(
                 "the call does not end, and no time that passes changes that. Without a stop a call must end by \
                  itself. If this one does elsewhere, it waits for something real: a thread, a socket, a process. Only \
                  tokio's timers pass here"
                     .to_owned(),
             ),
-            Fate::Failed(error) => Err(format!(
+            FutureOutcome::Failed(error) => Err(format!(
                 "the call fails, although nobody stopped it: {error}. Explore a call that succeeds"
             )),
-            Fate::Panicked(said) => Err(format!("the tool panicked: {said}{}", why_no_io(said))),
+            FutureOutcome::Panicked(said) => Err(format!("the tool panicked: {said}{}", why_no_io(said))),
             _ => Ok(()),
         }
     }
 
     /// A call returns within the grace after a stop.
-    fn hears(&self) -> Result<(), String> {
+    fn returns_after_stop(&self) -> Result<(), String> {
         match &*self.0.lock() {
-            Fate::Dropped(Some(after)) if *after + HEARD_LATE_MAX >= GRACE_DEFAULT => Err(format!(
+            FutureOutcome::Dropped(Some(after)) if *after + ARRIVES_LATE_MAX >= GRACE_DEFAULT => Err(format!(
                 "the call was asked to stop, had not returned {GRACE_DEFAULT:?} later when the grace was over, and was \
                  dropped where it waited. Wait for call.scope.stopped_at(\"…\") beside whatever takes long, and then \
                  return; or say may_be_dropped"
@@ -108,26 +108,26 @@ fn why_no_io(said: &str) -> &'static str {
 #[derive(Debug)]
 pub(super) struct Observed {
     tool: Arc<dyn Tool>,
-    seen: Arc<ObservedFate>,
+    seen: Arc<ObservedOutcome>,
 }
 
 impl Observed {
-    pub(super) fn new(tool: Arc<dyn Tool>, seen: Arc<ObservedFate>) -> Self {
+    pub(super) fn new(tool: Arc<dyn Tool>, seen: Arc<ObservedOutcome>) -> Self {
         Self { tool, seen }
     }
 }
 
 /// Dropped with the call's future.
 struct RunningToolCall<'a> {
-    seen: &'a ObservedFate,
+    seen: &'a ObservedOutcome,
     asked: Option<Instant>,
 }
 
 impl Drop for RunningToolCall<'_> {
     fn drop(&mut self) {
-        let mut fate = self.seen.0.lock();
-        if matches!(*fate, Fate::Running) {
-            *fate = Fate::Dropped(self.asked.map(|asked| asked.elapsed()));
+        let mut outcome = self.seen.0.lock();
+        if matches!(*outcome, FutureOutcome::Running) {
+            *outcome = FutureOutcome::Dropped(self.asked.map(|asked| asked.elapsed()));
         }
     }
 }
@@ -144,7 +144,7 @@ impl Tool for Observed {
     fn call(&self, invocation: ToolInvocation) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let scope = invocation.scope.clone();
-            *self.seen.0.lock() = Fate::Running;
+            *self.seen.0.lock() = FutureOutcome::Running;
             let mut running = RunningToolCall {
                 seen: &self.seen,
                 asked: None,
@@ -159,19 +159,19 @@ impl Tool for Observed {
                     call.await
                 }
             };
-            let fate = match &ended {
-                Ok(Err(error)) if running.asked.is_none() => Fate::Failed(error.message.clone()),
-                Ok(_) => Fate::Returned,
-                Err(panicked) => Fate::Panicked(said(&**panicked).trim_end_matches('.').to_owned()),
+            let outcome = match &ended {
+                Ok(Err(error)) if running.asked.is_none() => FutureOutcome::Failed(error.message.clone()),
+                Ok(_) => FutureOutcome::Returned,
+                Err(panicked) => FutureOutcome::Panicked(panic_text(&**panicked).trim_end_matches('.').to_owned()),
             };
-            *self.seen.0.lock() = fate;
+            *self.seen.0.lock() = outcome;
             ended.unwrap_or_else(|panicked| resume_unwind(panicked))
         })
     }
 }
 
 /// Text of a panic.
-fn said(panicked: &(dyn Any + Send)) -> String {
+fn panic_text(panicked: &(dyn Any + Send)) -> String {
     let text = panicked.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panicked.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("without words").to_owned()

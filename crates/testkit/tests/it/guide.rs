@@ -14,9 +14,9 @@ const GUIDE: &str = include_str!("../../../../docs/testing-stops.md");
 
 /// The guide has a row for each checker, with its promise, and no other row.
 #[test]
-fn the_guide_names_every_checker() {
+fn guide_names_every_checker() {
     // Only this table has three columns.
-    let told: BTreeMap<_, _> = GUIDE
+    let documented: BTreeMap<_, _> = GUIDE
         .lines()
         .filter_map(|line| line.strip_prefix("| `")?.split_once("` | "))
         .filter_map(|(name, rest)| Some((name, rest.split_once(" | ")?.0)))
@@ -24,7 +24,7 @@ fn the_guide_names_every_checker() {
         .collect();
     let checked = CHECKERS.iter();
     let checked = checked.map(|checker| (checker.name, checker.invariant.to_string()));
-    assert_eq!(told, checked.collect());
+    assert_eq!(documented, checked.collect());
 }
 
 /// The guide's example, with its bug.
@@ -62,7 +62,7 @@ fn in_one_line(text: &str) -> String {
 }
 
 #[test]
-fn the_report_in_the_guide_is_the_one_that_is_printed() {
+fn guide_shows_the_printed_report() {
     let report = save();
     let (_, block) = GUIDE.split_once("```text\n").unwrap();
     let (block, _) = block.split_once("```").unwrap();
@@ -79,15 +79,15 @@ fn the_report_in_the_guide_is_the_one_that_is_printed() {
 }
 
 #[test]
-fn the_guide_names_every_way_to_stop() {
+fn guide_names_every_stop_method() {
     let (_, table) = GUIDE.split_once("## Ways to stop\n").unwrap();
     let (table, _) = table.split_once("\n## ").unwrap();
     let rows = table.lines().filter_map(|line| line.strip_prefix("| `"));
     let names = rows.filter_map(|row| row.split_once(" | "));
-    let told: Vec<_> = names
+    let documented: Vec<_> = names
         .flat_map(|(names, _)| names.split('`').step_by(2))
         .collect();
-    for name in &told {
+    for name in &documented {
         assert!(
             name.parse::<StopMethod>().is_ok(),
             "{name} is not a way to stop"
@@ -96,9 +96,9 @@ fn the_guide_names_every_way_to_stop() {
     for way in save().cases_by.into_keys() {
         // The guide must have an example of a stop for each extent or cause, and every other method.
         let kind = way.split(':').next().unwrap_or_default();
-        let is_told = told.iter().any(|name| name.starts_with(kind));
+        let is_documented = documented.iter().any(|name| name.starts_with(kind));
         assert!(
-            is_told || kind == "session",
+            is_documented || kind == "session",
             "the guide does not name {way}"
         );
     }

@@ -8,7 +8,7 @@ mod alone {
     const ROUNDS: u32 = 40;
 
     #[test]
-    fn what_is_stopped_at_random_moments_leaves_nothing_and_says_so() {
+    fn random_stops_leave_nothing() {
         RandomStops::from_environment().run(ROUNDS).assert_clean();
     }
 }

@@ -24,9 +24,9 @@ fn deaf() -> ToolFn {
 }
 
 #[test]
-fn a_tool_that_does_not_listen_is_caught_unless_it_may_be_dropped() {
+fn tool_that_ignores_stops_is_caught() {
     let report = explored(|_| deaf());
-    assert_eq!(report.caught_by(), ["tool_hears"], "{report}");
+    assert_eq!(report.caught_by(), ["tool_observes_stop"], "{report}");
     assert_stop_safe!(deaf(), {}, may_be_dropped);
 }
 
@@ -76,7 +76,7 @@ fn process_that_is_started_and_forgotten_is_caught() {
 }
 
 #[test]
-fn a_tool_that_leaves_half_of_its_work_is_caught_by_its_own_check_alone() {
+fn own_check_catches_half_finished_work() {
     let report = explored(|stage| {
         let lines = Arc::new(Mutex::new(0));
         let seen = Arc::clone(&lines);
@@ -110,7 +110,7 @@ fn wrong_by_itself(tool: impl Fn(&RunStage) -> ToolFn + Send + Sync + 'static) -
 }
 
 #[test]
-fn what_cannot_be_explored_is_said() {
+fn unexplorable_tools_are_explained() {
     let socket = wrong_by_itself(|_| {
         ToolFn::new("socket", |_| async {
             let connected = tokio::net::TcpStream::connect("127.0.0.1:1").await;

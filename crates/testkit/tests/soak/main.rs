@@ -6,7 +6,7 @@ use allstop_testkit::drive::soak::{Soak, SoakLength};
 const ACTIONS: u64 = 6_000;
 
 #[test]
-fn days_of_sessions_leave_nothing_and_break_nothing() {
+fn days_of_sessions_leave_nothing_running() {
     let report = Soak::from_environment().run(SoakLength::Actions(ACTIONS));
     report.assert_clean();
     let rare = [

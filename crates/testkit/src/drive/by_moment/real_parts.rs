@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::round::SLACK;
-use crate::observe::{CallEffect, MachineLook, NEXT_MESSAGE};
+use crate::observe::{CallEffect, MachineSnapshot, NEXT_MESSAGE};
 use crate::openai_server::{OpenAiServer, Received, ServerAnswer};
 
 /// Grace of these runs: long enough for a command that handles SIGTERM, shorter than a command that ignores it.
@@ -210,11 +210,11 @@ pub(super) fn now() -> Timestamp {
 pub(super) const MARK: &str = "ALLSTOP_EXPLORE_RUN";
 
 /// Observes processes and connections when the answer to a stop has arrived.
-pub(super) async fn look(
+pub(super) async fn observe_machine(
     parts: &RealParts,
     extent: Extent,
     receipt: Option<Arc<Receipt>>,
-) -> MachineLook {
+) -> MachineSnapshot {
     let (background, running) = running(&parts.mark())
         .into_iter()
         .partition(|line| line.contains(BACKGROUND));
@@ -234,7 +234,7 @@ pub(super) async fn look(
     } else {
         0
     };
-    MachineLook {
+    MachineSnapshot {
         extent,
         receipt,
         running,

@@ -15,10 +15,10 @@ use allstop_tools::BackgroundHost as _;
 use tokio::time::{sleep, timeout};
 
 use super::real_parts::{GRACE, PROMPTS, RealParts, now, scopes, session_id};
-use super::real_parts::{look, open_files, running};
+use super::real_parts::{observe_machine, open_files, running};
 use crate::drive::read_all;
 use crate::observe::{
-    Disturbance, MachineLook, NEXT_MESSAGE, ObservedStop, RunObservation, StopAnswer, WitnessNotes,
+    Disturbance, MachineSnapshot, NEXT_MESSAGE, ObservedStop, RunObservation, StopAnswer, WitnessNotes,
 };
 use crate::stop_method::StopMethod;
 
@@ -74,7 +74,7 @@ struct AnsweredStops<'a> {
     parts: &'a RealParts,
     began: Instant,
     stops: Vec<ObservedStop>,
-    looks: Vec<MachineLook>,
+    snapshots: Vec<MachineSnapshot>,
 }
 
 impl AnsweredStops<'_> {
@@ -139,8 +139,8 @@ impl AnsweredStops<'_> {
         let receipt = timeout(ANSWERED_WITHIN, stop.receipt()).await.ok();
         let at = self.began.elapsed();
         let request = stop.request();
-        self.looks
-            .push(look(self.parts, request.extent, receipt.clone()).await);
+        self.snapshots
+            .push(observe_machine(self.parts, request.extent, receipt.clone()).await);
         ObservedStop {
             extent: request.extent,
             cause: request.cause.clone(),
@@ -188,7 +188,7 @@ async fn run(parts: &RealParts, planned: PlannedRound) -> RunObservation {
         parts,
         began,
         stops: Vec::new(),
-        looks: Vec::new(),
+        snapshots: Vec::new(),
     };
     let scopes = [&root, &session_scope, &background.scope()];
     let caller_gone = answered.disturb(&mut run, scopes, &planned).await;
@@ -207,8 +207,8 @@ async fn run(parts: &RealParts, planned: PlannedRound) -> RunObservation {
     let state = session.as_ref().map(|session| session.state().clone());
     let last = turns.iter().flatten().last();
     if let Some(receipt) = last.and_then(|turn| turn.receipt.clone()) {
-        let look = look(parts, Extent::Turn, Some(receipt)).await;
-        answered.looks.push(look);
+        let snapshot = observe_machine(parts, Extent::Turn, Some(receipt)).await;
+        answered.snapshots.push(snapshot);
     }
     let next = if hung {
         None
@@ -234,7 +234,7 @@ async fn run(parts: &RealParts, planned: PlannedRound) -> RunObservation {
         answered_within: ANSWERED_WITHIN,
         stops: answered.stops,
         last_stop: Some(last_stop),
-        looks: answered.looks,
+        snapshots: answered.snapshots,
         caller_gone,
         deadline,
         turns,

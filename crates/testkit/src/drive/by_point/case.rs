@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 use super::session;
 use super::turns::run_turns;
 use crate::observe::{
-    ANSWERED_WITHIN, Moment, NEXT_MESSAGE, Order, POLL, RunObservation, ToldNotebook,
+    ANSWERED_WITHIN, Moment, NEXT_MESSAGE, Order, POLL, RunObservation, DeliveryJournal,
 };
 use crate::stage::clockwork::{self, OWN_TASKS, Tick};
 use crate::stage::{
@@ -33,7 +33,7 @@ pub(crate) struct Case<'a> {
     /// Number of the point and method of the stop, if the run is stopped.
     pub(crate) stop: Option<(u32, StopMethod)>,
     /// Journal for the process that examines the store after a kill.
-    pub(crate) told: Option<Arc<ToldNotebook>>,
+    pub(crate) journal: Option<Arc<DeliveryJournal>>,
     /// Run without a stop, if it is known.
     pub(crate) undisturbed: Option<Arc<RunObservation>>,
 }
@@ -207,7 +207,7 @@ pub(super) fn observed(
         over_at,
         hung,
         delivered: stage.witness().notes().delivered,
-        own: stage.own.look(),
+        own: stage.own.run(),
         ..RunObservation::default()
     }
 }
@@ -224,7 +224,7 @@ pub(super) async fn finish(
         observed.tasks_left = observed.tasks_left.max(tasks);
         observed.work_left.extend(work);
     }
-    stage.own.look_again(&mut observed.own);
+    stage.own.run_again(&mut observed.own);
     observed.notes = stage.notes(works);
 }
 

@@ -143,7 +143,7 @@ impl<'a> Exploration<'a> {
             scenario: self.scenario,
             log: Arc::new(MemoryLog::new()),
             stop: Some((point.number, method)),
-            told: None,
+            journal: None,
             undisturbed: Some(Arc::clone(undisturbed)),
         });
         let Some(observation) = played else {
@@ -154,7 +154,7 @@ impl<'a> Exploration<'a> {
             point: point.number,
             method,
         };
-        report.count(point.what, &method);
+        report.count(point.event, &method);
         report.checked(&observation);
         let violations = check::check(&observation);
         report.add(Failure::of_case(
@@ -300,7 +300,7 @@ pub(crate) fn undisturbed(scenario: &Scenario) -> RunObservation {
             scenario,
             log: Arc::new(MemoryLog::new()),
             stop: None,
-            told: None,
+            journal: None,
             undisturbed: None,
         })
         .expect("without a stop there is nothing that could not be done")

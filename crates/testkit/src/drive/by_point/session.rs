@@ -30,7 +30,7 @@ pub(super) async fn run_session(
     play: SessionPlay,
 ) -> Option<RunObservation> {
     prepare(&case.log, &play).await;
-    let live = play.begin(&stage, case.told.clone());
+    let live = play.begin(&stage, case.journal.clone());
     if let Some((point, method)) = case.stop {
         plan(&live, point, method);
     }
@@ -53,18 +53,18 @@ pub(super) async fn run_session(
         })
     });
     let is_over = |cx: &mut Context<'_>| {
-        live.look(cx);
+        live.poll_all(cx);
         if script
             .as_mut()
             .is_some_and(|user| user.as_mut().poll(cx).is_ready())
         {
             script = None;
         }
-        live.look(cx);
+        live.poll_all(cx);
         script.is_none() && live.all_answered()
     };
     let is_answered = |cx: &mut Context<'_>| {
-        live.look(cx);
+        live.poll_all(cx);
         live.all_answered()
     };
     let hung = watch(&*live, &stage, &tick, is_over, is_answered).await;
@@ -80,12 +80,12 @@ pub(super) async fn run_session(
         // Work that follows a turn by itself runs during this sleep.
         sleep(SETTLES).await;
     }
-    live.look(&mut Context::from_waker(std::task::Waker::noop()));
+    live.poll_all(&mut Context::from_waker(std::task::Waker::noop()));
     let mut seen = live.seen();
     let observed = observed(&stage, live.stops(), (over, over_at), hung);
     let mut observed = RunObservation {
-        told: Some(live.told()),
-        records_before: 1 + play.left_behind.len(),
+        delivered_facts: Some(live.delivered_facts()),
+        records_before: 1 + play.earlier_records.len(),
         records: read_all(&*case.log, &session_id()).await,
         ..observed
     };
@@ -125,8 +125,8 @@ pub(super) async fn next_of_store(
 async fn prepare(log: &Arc<dyn Log>, play: &SessionPlay) {
     let stream = SessionWriter::create(Arc::clone(log), session_id(), made_at(), "/explored", None);
     let mut stream = stream.await.expect("a new session");
-    if !play.left_behind.is_empty() {
-        let records = play.left_behind.clone();
+    if !play.earlier_records.is_empty() {
+        let records = play.earlier_records.clone();
         stream.append(records).await.expect("records that fit");
     }
 }

@@ -10,9 +10,9 @@ use allstop_tools::PermissionAnswer;
 use tokio::time::{advance, sleep, timeout};
 
 use super::SoakState;
-use super::life::SoakSession;
 use super::parts::KINDS;
-use super::retire::is_quiet;
+use super::process_run::SoakSession;
+use super::session_removal::is_quiet;
 
 /// Maximum wait for the owner's work between two turns.
 const PATIENCE: Duration = Duration::from_mins(20);

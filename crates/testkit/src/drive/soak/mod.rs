@@ -6,9 +6,9 @@
 //! same store. Long sessions are checked, removed and replaced by new ones, so that memory must not grow.
 
 mod act;
-mod life;
 mod parts;
-mod retire;
+mod process_run;
+mod session_removal;
 mod state;
 
 use std::sync::Arc;
@@ -85,7 +85,7 @@ impl Soak {
                 .start_paused(true)
                 .build()
                 .expect("a thread and a timer are all it needs");
-            let crashes = runtime.block_on(life::live(&mut state));
+            let crashes = runtime.block_on(process_run::play(&mut state));
             if crashes {
                 *state.figure("crashes") += 1;
                 state.did("crash".to_owned());

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use allstop_core::ids::SessionId;
 use allstop_log::MemoryLog;
 
-use super::retire::KeptSession;
+use super::session_removal::KeptSession;
 use crate::check::{self, FailureClass, Invariant, Violation};
 use crate::observe::RunObservation;
 use crate::random::{Random, SEED_VARIABLE};

@@ -81,7 +81,7 @@ async fn all(reader: &mut OutputReader) -> String {
 }
 
 #[test]
-fn a_command_nobody_told_of_ends_at_once_and_well() {
+fn unknown_command_succeeds_at_once() {
     on_paused_time(async {
         let (scope, system) = (root(), SimulatedSystem::new());
         let (process, mut output) = spawn(&scope, &system, "true");
@@ -157,7 +157,7 @@ fn force_ends_what_ignores_the_ask() {
 }
 
 #[test]
-fn one_that_not_even_force_ends_in_time_is_named_and_seen() {
+fn process_that_resists_force_is_named() {
     on_paused_time(async {
         let (scope, system) = (root(), SimulatedSystem::new());
         let behaviour = Behaviour {
@@ -300,7 +300,7 @@ fn nothing_runs_unwatched() {
 }
 
 #[test]
-fn a_reader_that_waits_is_woken_by_output_and_by_the_end() {
+fn output_and_end_wake_a_waiting_reader() {
     on_paused_time(async {
         let (scope, system) = (root(), SimulatedSystem::new());
         let behaviour = Behaviour {
@@ -319,7 +319,7 @@ fn a_reader_that_waits_is_woken_by_output_and_by_the_end() {
 }
 
 #[test]
-fn waiters_are_woken_in_the_order_in_which_they_came() {
+fn waiters_are_woken_in_order_of_arrival() {
     const WAITERS: usize = 20;
     on_paused_time(async {
         let (scope, system) = (root(), SimulatedSystem::new());

@@ -10,17 +10,17 @@ use futures::future::BoxFuture;
 use crate::explore::RunStage;
 
 /// Table of replies, one per step, for a message that contains this text.
-pub(super) type Lines = Vec<(&'static str, Vec<Reply>)>;
+pub(super) type ReplyTable = Vec<(&'static str, Vec<Reply>)>;
 
 /// Answers according to the newest user text.
 #[derive(Debug)]
-pub(super) struct TalkModel {
+pub(super) struct ConversationModel {
     lines: Vec<(&'static str, ScriptedModel)>,
     otherwise: ScriptedModel,
 }
 
-impl TalkModel {
-    pub(super) fn saying(lines: Lines) -> Arc<dyn Model> {
+impl ConversationModel {
+    pub(super) fn new(lines: ReplyTable) -> Arc<dyn Model> {
         let lines = lines.into_iter();
         let lines = lines.map(|(words, replies)| (words, ScriptedModel::new(replies)));
         let otherwise = Reply::text("As you").and_text(" say.").usage(3, 2);
@@ -33,14 +33,14 @@ impl TalkModel {
 }
 
 /// An agent that answers in a session.
-pub(super) fn answerer(stage: &RunStage, lines: Lines) -> AgentBuilder {
-    Agent::builder(stage.watch_model(TalkModel::saying(lines)))
+pub(super) fn answerer(stage: &RunStage, lines: ReplyTable) -> AgentBuilder {
+    Agent::builder(stage.watch_model(ConversationModel::new(lines)))
 }
 
 /// Number of answers: more than any run has turns.
 const OTHERWISE_MAX: usize = 64;
 
-impl Model for TalkModel {
+impl Model for ConversationModel {
     fn name(&self) -> &'static str {
         "talk"
     }

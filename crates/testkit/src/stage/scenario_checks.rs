@@ -12,23 +12,23 @@ type Check = Box<dyn Fn() -> Result<(), String> + Send>;
 
 /// The checks of one run. Clones share the checks.
 #[derive(Clone, Default)]
-pub(crate) struct OwnChecks(Arc<Mutex<Vec<OwnCheck>>>);
+pub(crate) struct ScenarioChecks(Arc<Mutex<Vec<ScenarioCheck>>>);
 
-struct OwnCheck {
+struct ScenarioCheck {
     name: &'static str,
     invariant: Invariant,
     class: FailureClass,
     check: Check,
 }
 
-impl OwnChecks {
+impl ScenarioChecks {
     pub(crate) fn add(
         &self,
         name: &'static str,
         (invariant, class): (Invariant, FailureClass),
         check: impl Fn() -> Result<(), String> + Send + 'static,
     ) {
-        self.0.lock().push(OwnCheck {
+        self.0.lock().push(ScenarioCheck {
             name,
             invariant,
             class,
@@ -37,18 +37,18 @@ impl OwnChecks {
     }
 
     /// Runs the checks after every stop has its answer.
-    pub(crate) fn look(&self) -> Vec<Violation> {
+    pub(crate) fn run(&self) -> Vec<Violation> {
         let mut found = Vec::new();
-        self.look_for("", &mut found);
+        self.run_for("", &mut found);
         found
     }
 
     /// Runs the checks at the very end, and adds the violations that are new since then.
-    pub(crate) fn look_again(&self, known: &mut Vec<Violation>) {
-        self.look_for("whole when the stop was answered, and not later: ", known);
+    pub(crate) fn run_again(&self, known: &mut Vec<Violation>) {
+        self.run_for("whole when the stop was answered, and not later: ", known);
     }
 
-    fn look_for(&self, when: &str, known: &mut Vec<Violation>) {
+    fn run_for(&self, when: &str, known: &mut Vec<Violation>) {
         for own in &*self.0.lock() {
             if known.iter().any(|known| known.checker == own.name) {
                 continue;
@@ -65,8 +65,8 @@ impl OwnChecks {
     }
 }
 
-impl fmt::Debug for OwnChecks {
+impl fmt::Debug for ScenarioChecks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OwnChecks").finish_non_exhaustive()
+        f.debug_struct("ScenarioChecks").finish_non_exhaustive()
     }
 }

@@ -13,7 +13,7 @@ use allstop_session::{MessageOutcome, Sessions};
 use super::SoakState;
 use crate::check::background;
 use crate::drive::read_all;
-use crate::observe::{RunObservation, ToldFacts, ToldOutcome};
+use crate::observe::{RunObservation, DeliveredFacts, DeliveredOutcome};
 
 /// A session across process runs.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(super) struct KeptSession {
     pub(super) is_made: bool,
     /// Number of accepted messages, including the messages that a crash lost.
     pub(super) messages: u64,
-    told: ToldFacts,
+    delivered: DeliveredFacts,
 }
 
 impl KeptSession {
@@ -31,16 +31,16 @@ impl KeptSession {
             id,
             is_made: false,
             messages: 0,
-            told: ToldFacts::default(),
+            delivered: DeliveredFacts::default(),
         }
     }
 
     /// Stores the outcome of a message. If the clock jumped by hours since the message was sent, recovery may have
     /// written the ending.
     pub(super) fn came_to(&mut self, id: &MessageId, outcome: &MessageOutcome, has_jumped: bool) {
-        self.told.outcomes.push(ToldOutcome {
+        self.delivered.outcomes.push(DeliveredOutcome {
             may_be_recovered: has_jumped,
-            ..ToldOutcome::of(id, outcome)
+            ..DeliveredOutcome::of(id, outcome)
         });
     }
 
@@ -51,14 +51,14 @@ impl KeptSession {
             state: SessionState::fold(&records).ok(),
             records_after_next: records.clone(),
             records,
-            told: Some(self.told),
+            delivered_facts: Some(self.delivered),
             ..RunObservation::default()
         }
     }
 }
 
 /// Checks a closed session, removes it, and replaces it with a new one.
-pub(super) async fn retire(state: &mut SoakState, number: usize, sessions: &Sessions) {
+pub(super) async fn check_and_replace(state: &mut SoakState, number: usize, sessions: &Sessions) {
     let new = state.new_session();
     let Some(place) = state.sessions.get_mut(number) else {
         return;

@@ -8,7 +8,7 @@ use crate::observe::RunObservation;
 /// Nothing lives on after the final stop: no task, no scope with work, no process, and none of the parts (invariant 1).
 pub(super) fn nothing_lives_on(run: &RunObservation) -> Result<(), String> {
     let mut left = run.work_left.clone();
-    let living = run.notes.lived.iter().filter(|lived| lived.ended.is_none());
+    let living = run.notes.work.iter().filter(|work| work.ended.is_none());
     left.extend(living.map(ToString::to_string));
     if run.tasks_left > 0 {
         left.push(format!(
@@ -40,27 +40,27 @@ pub(super) fn no_child_is_left(run: &RunObservation) -> Result<(), String> {
 /// No work that a quiet receipt covers still runs, and a receipt is quiet if no process runs. A stop of a turn may
 /// leave background work running if its receipt names the work.
 pub(super) fn quiet_is_quiet(run: &RunObservation) -> Result<(), String> {
-    for look in &run.looks {
+    for snapshot in &run.snapshots {
         // The receipt of a stop whose target had already ended makes no claim about running work.
-        let Some(receipt) = look.receipt.as_ref().filter(|it| it.outcome().is_none()) else {
+        let Some(receipt) = snapshot.receipt.as_ref().filter(|it| it.outcome().is_none()) else {
             continue;
         };
         let names_background = receipt
             .items()
             .iter()
             .any(|item| item.kind == ItemKind::Background && item.state.breaks_quiet());
-        let is_let_alone = look.extent == Extent::Turn && names_background;
-        let background = look.background.iter().filter(|_| !is_let_alone);
-        let running = look.running.iter().chain(background).next();
+        let is_let_alone = snapshot.extent == Extent::Turn && names_background;
+        let background = snapshot.background.iter().filter(|_| !is_let_alone);
+        let running = snapshot.running.iter().chain(background).next();
         if let Some(line) = running
             && receipt.quiet()
         {
-            let extent = look.extent;
+            let extent = snapshot.extent;
             return Err(format!(
                 "the receipt of the {extent} says quiet while this runs: {line}"
             ));
         }
-        if !receipt.quiet() && look.running.is_empty() && look.background.is_empty() {
+        if !receipt.quiet() && snapshot.running.is_empty() && snapshot.background.is_empty() {
             return Err(format!(
                 "nothing runs, and the receipt is not quiet: {:?}",
                 receipt.items()
@@ -72,10 +72,10 @@ pub(super) fn quiet_is_quiet(run: &RunObservation) -> Result<(), String> {
 
 /// A model call that is stopped according to a receipt has no open connection at the server.
 pub(super) fn stopped_calls_are_closed(run: &RunObservation) -> Result<(), String> {
-    match run.looks.iter().find(|look| look.connections > 0) {
-        Some(look) => Err(format!(
+    match run.snapshots.iter().find(|snapshot| snapshot.connections > 0) {
+        Some(snapshot) => Err(format!(
             "a model call is stopped, and {} connections are open",
-            look.connections
+            snapshot.connections
         )),
         None => Ok(()),
     }

@@ -6,14 +6,14 @@ use std::sync::Mutex;
 
 /// Standard output, with its first error.
 #[derive(Debug, Default)]
-pub(crate) struct Said {
+pub(crate) struct StandardOutput {
     /// Reason why no further output can be written.
     lost: Mutex<Option<io::Error>>,
 }
 
-impl Said {
+impl StandardOutput {
     /// Writes a text, unless an earlier write has failed.
-    pub(crate) fn say(&self, what: impl Display) {
+    pub(crate) fn print(&self, what: impl Display) {
         let mut lost = self.lost.lock().expect("nothing panics in here");
         if lost.is_none() {
             let mut out = io::stdout().lock();
@@ -27,12 +27,12 @@ impl Said {
     }
 
     /// Takes the reason of the failed write, once.
-    pub(crate) fn why_lost(&self) -> Option<io::Error> {
+    pub(crate) fn take_error(&self) -> Option<io::Error> {
         self.lost.lock().expect("nothing panics in here").take()
     }
 }
 
 /// Prints an error on standard error. Ignores a failed write.
-pub(crate) fn complain(what: impl Display) {
+pub(crate) fn print_error(what: impl Display) {
     let _said = writeln!(io::stderr().lock(), "error: {what}");
 }

@@ -13,13 +13,13 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::SoakState;
 use super::parts::sessions;
-use super::retire::{KeptSession, is_quiet, retire};
+use super::session_removal::{KeptSession, check_and_replace, is_quiet};
 
 /// Maximum number of actions in one process run.
-const ACTIONS_A_LIFE: u64 = 300;
+const ACTIONS_PER_PROCESS_RUN: u64 = 300;
 
 /// Number of messages after which a session is checked, removed, and replaced by a new one.
-const MESSAGES_A_SESSION: u64 = 24;
+const MESSAGES_PER_SESSION: u64 = 24;
 
 /// Time limit for the end of stopped work.
 const ENDS_WITHIN: Duration = Duration::from_secs(30);
@@ -37,7 +37,7 @@ pub(super) struct SoakSession {
 }
 
 /// Plays one process run. Returns true if it ended by a crash.
-pub(super) async fn live(state: &mut SoakState) -> bool {
+pub(super) async fn play(state: &mut SoakState) -> bool {
     let began = Instant::now();
     let root = Scope::root("process", with_clock(&state.clock));
     let sessions = sessions(state, &root);
@@ -51,7 +51,7 @@ pub(super) async fn live(state: &mut SoakState) -> bool {
             }
         }
     }
-    let actions = 1 + state.random.below(ACTIONS_A_LIFE);
+    let actions = 1 + state.random.below(ACTIONS_PER_PROCESS_RUN);
     for _ in 0..actions {
         let number = state.random.below(opened.len() as u64) as usize;
         let Some(session) = opened.get_mut(number) else {
@@ -59,7 +59,7 @@ pub(super) async fn live(state: &mut SoakState) -> bool {
         };
         state.actions += 1;
         state.act(number, session).await;
-        look(state, number, session);
+        collect(state, number, session);
         if !state.report.is_clean() {
             return false;
         }
@@ -110,7 +110,7 @@ pub(super) async fn open(
 }
 
 /// Stores the available outcomes, and reads the available events.
-pub(super) fn look(state: &mut SoakState, number: usize, opened: &mut SoakSession) {
+pub(super) fn collect(state: &mut SoakState, number: usize, opened: &mut SoakSession) {
     let jumps = *state.figure("jumps of the clock");
     if let Some(kept) = state.sessions.get_mut(number) {
         opened.sent.retain(|(at, sent)| match sent.try_outcome() {
@@ -139,7 +139,7 @@ pub(super) fn look(state: &mut SoakState, number: usize, opened: &mut SoakSessio
 async fn end(state: &mut SoakState, opened: Vec<SoakSession>, sessions: &Sessions, root: &Scope) {
     for (number, mut session) in opened.into_iter().enumerate() {
         let closed = timeout(ENDS_WITHIN, session.session.close()).await;
-        look(state, number, &mut session);
+        collect(state, number, &mut session);
         let Ok(receipt) = closed else {
             state.broken(format!("{} does not close", session.session.id()));
             return;
@@ -154,9 +154,9 @@ async fn end(state: &mut SoakState, opened: Vec<SoakSession>, sessions: &Session
             state.broken(format!("{} came to nothing", sent.id));
         }
         drop(session);
-        let long = |kept: &KeptSession| kept.messages >= MESSAGES_A_SESSION;
+        let long = |kept: &KeptSession| kept.messages >= MESSAGES_PER_SESSION;
         if state.sessions.get(number).is_some_and(long) {
-            retire(state, number, sessions).await;
+            check_and_replace(state, number, sessions).await;
         }
     }
     let order = StopRequest::new(Extent::Process, Cause::new(CauseKind::Shutdown));

@@ -8,20 +8,20 @@ use allstop_core::{MessageId, StopReason, TurnNumber};
 use allstop_log::Version;
 use allstop_session::MessageOutcome;
 
-const FILE: &str = "told";
+const FILE: &str = "delivered";
 
 /// All facts that were delivered to the user.
 #[derive(Debug, Clone, Default)]
-pub struct ToldFacts {
+pub struct DeliveredFacts {
     /// Number of the last record that the subscriber received.
     pub newest_record: u64,
     /// Outcomes of messages.
-    pub outcomes: Vec<ToldOutcome>,
+    pub outcomes: Vec<DeliveredOutcome>,
 }
 
 /// Outcome of a message, as it was delivered.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ToldOutcome {
+pub struct DeliveredOutcome {
     /// The message.
     pub message: MessageId,
     /// The message that the outcome itself names.
@@ -37,7 +37,7 @@ pub struct ToldOutcome {
     pub may_be_recovered: bool,
 }
 
-impl ToldOutcome {
+impl DeliveredOutcome {
     /// Converts an outcome as it was delivered to the sender of the message.
     pub fn of(message: &MessageId, outcome: &MessageOutcome) -> Self {
         Self {
@@ -59,9 +59,9 @@ impl ToldOutcome {
 
 /// File next to the store, for a process that may be killed. Each line is one write, so a kill loses no line.
 #[derive(Debug)]
-pub(crate) struct ToldNotebook(File);
+pub(crate) struct DeliveryJournal(File);
 
-impl ToldNotebook {
+impl DeliveryJournal {
     /// # Panics
     /// Panics if the file cannot be created.
     pub(crate) fn begin(folder: &Path) -> Self {
@@ -91,17 +91,17 @@ impl ToldNotebook {
     ///
     /// # Errors
     /// Returns an error that quotes an invalid line.
-    pub(crate) fn read(folder: &Path) -> Result<ToldFacts, String> {
+    pub(crate) fn read(folder: &Path) -> Result<DeliveredFacts, String> {
         let text = fs::read_to_string(folder.join(FILE)).unwrap_or_default();
-        let mut told = ToldFacts::default();
+        let mut delivered = DeliveredFacts::default();
         for line in text.lines() {
             let words: Vec<&str> = line.split(' ').collect();
             let unreadable = || format!("written down was {line:?}");
             match words.as_slice() {
                 ["record", version] => {
-                    told.newest_record = version.parse().map_err(|_| unreadable())?;
+                    delivered.newest_record = version.parse().map_err(|_| unreadable())?;
                 }
-                ["outcome", message, turn, reason] => told.outcomes.push(ToldOutcome {
+                ["outcome", message, turn, reason] => delivered.outcomes.push(DeliveredOutcome {
                     message: MessageId::new(*message),
                     named: Some(MessageId::new(*message)),
                     turn: Some(TurnNumber(turn.parse().map_err(|_| unreadable())?)),
@@ -112,6 +112,6 @@ impl ToldNotebook {
                 _ => return Err(unreadable()),
             }
         }
-        Ok(told)
+        Ok(delivered)
     }
 }

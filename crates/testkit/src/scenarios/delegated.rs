@@ -13,9 +13,9 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
-use super::behind::promote;
+use super::background::promote;
 use super::sessions::{is_session_idle, is_tool};
-use super::talk::{Lines, TalkModel, answerer};
+use super::conversation_model::{ReplyTable, ConversationModel, answerer};
 use crate::explore::{RunStage, Scenario, ScriptedUser};
 
 /// Maximum wait of a handler for a request. A stop may have prevented the request.
@@ -24,17 +24,17 @@ const REQUEST_WITHIN: Duration = Duration::from_mins(1);
 pub(super) fn all() -> [Scenario; 4] {
     [
         external_tool(),
-        sub_agent("session/sub_agent", Where::InFront),
-        sub_agent("session/sub_agent_behind", Where::Behind),
-        sub_agent("session/sub_agent_promoted", Where::Promoted),
+        sub_agent("session/sub_agent", SubAgentPlacement::Foreground),
+        sub_agent("session/sub_agent_in_background", SubAgentPlacement::Background),
+        sub_agent("session/sub_agent_promoted", SubAgentPlacement::Promoted),
     ]
 }
 
 /// Place of a sub-agent's work.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Where {
-    InFront,
-    Behind,
+enum SubAgentPlacement {
+    Foreground,
+    Background,
     /// In the foreground at first, and then in the background.
     Promoted,
 }
@@ -53,15 +53,15 @@ fn external_tool() -> Scenario {
         };
         let (tools, requests) = external_tools(vec![spec], ExternalOptions::default());
         let requests = Mutex::new(Some(requests));
-        let script = move |talk: ScriptedUser| {
+        let script = move |user: ScriptedUser| {
             let requests = requests.lock().take();
             async move {
                 let requests = requests.expect("a script is played once");
-                handle_late(talk, requests).await;
+                handle_late(user, requests).await;
             }
         };
         stage.session(script, move |stage, _| {
-            let lines: Lines = vec![(
+            let lines: ReplyTable = vec![(
                 "look",
                 vec![
                     Reply::text("I look.")
@@ -76,37 +76,37 @@ fn external_tool() -> Scenario {
     })
 }
 
-async fn handle_late(talk: ScriptedUser, mut requests: ExternalRequests) {
-    talk.send("look");
+async fn handle_late(user: ScriptedUser, mut requests: ExternalRequests) {
+    user.send("look");
     let handler = requests.handler();
     let Ok(Some(ExternalEvent::Call(request))) = timeout(REQUEST_WITHIN, requests.next()).await
     else {
         return;
     };
     sleep(Duration::from_millis(10)).await;
-    let user = Cause::new(CauseKind::User);
-    let stopping = talk.session().cancel_call(&request.call_id, user);
+    let cause = Cause::new(CauseKind::User);
+    let stopping = user.session().cancel_call(&request.call_id, cause);
     stopping.receipt().await;
     let answer = ToolOutput {
         content: "found".into(),
     };
     let _late = handler.answer(request.request_id, Ok(answer));
-    talk.until(is_session_idle).await;
+    user.until(is_session_idle).await;
 }
 
 /// An agent that delegates a part of its work to a sub-agent, and either waits for it or continues.
-fn sub_agent(name: &str, place: Where) -> Scenario {
+fn sub_agent(name: &str, place: SubAgentPlacement) -> Scenario {
     Scenario::new(name, move |stage| {
-        let script = move |talk: ScriptedUser| async move {
-            if place == Where::Promoted {
-                talk.send("delegate");
-                talk.until(is_tool).await;
-                promote(talk.session()).await;
+        let script = move |user: ScriptedUser| async move {
+            if place == SubAgentPlacement::Promoted {
+                user.send("delegate");
+                user.until(is_tool).await;
+                promote(user.session()).await;
             } else {
-                talk.ask("delegate").await;
+                user.ask("delegate").await;
             }
-            talk.until(is_session_idle).await;
-            talk.ask("and").await;
+            user.until(is_session_idle).await;
+            user.ask("and").await;
         };
         stage.session(script, move |stage, request| {
             let background = SubAgentBackground {
@@ -114,7 +114,7 @@ fn sub_agent(name: &str, place: Where) -> Scenario {
                 output_folder: Arc::new(OutputFolder::new("/dev/null/output")),
             };
             let options = SubAgents {
-                background: (place != Where::InFront).then_some(background),
+                background: (place != SubAgentPlacement::Foreground).then_some(background),
                 ..SubAgents::default()
             };
             let agent = stage.build(Agent::builder(delegating(stage, place)));
@@ -125,8 +125,8 @@ fn sub_agent(name: &str, place: Where) -> Scenario {
     })
 }
 
-fn delegating(stage: &RunStage, place: Where) -> Arc<dyn Model> {
-    let arguments = if place == Where::Behind {
+fn delegating(stage: &RunStage, place: SubAgentPlacement) -> Arc<dyn Model> {
+    let arguments = if place == SubAgentPlacement::Background {
         json!({"prompt": "the part", "background": true})
     } else {
         json!({"prompt": "the part"})
@@ -134,7 +134,7 @@ fn delegating(stage: &RunStage, place: Where) -> Arc<dyn Model> {
     let part = Reply::text("Half")
         .pause(Pause::For(Duration::from_millis(40)))
         .and_text(" and half.");
-    let lines: Lines = vec![
+    let lines: ReplyTable = vec![
         (
             "delegate",
             vec![
@@ -144,23 +144,23 @@ fn delegating(stage: &RunStage, place: Where) -> Arc<dyn Model> {
         ),
         ("the part", vec![part.usage(5, 5)]),
     ];
-    let model = TalkModel::saying(lines);
+    let model = ConversationModel::new(lines);
     let watched = stage.watch_model(Arc::clone(&model));
     match place {
-        Where::InFront => watched,
-        Where::Behind | Where::Promoted => Arc::new(Divided { watched, model }),
+        SubAgentPlacement::Foreground => watched,
+        SubAgentPlacement::Background | SubAgentPlacement::Promoted => Arc::new(ForegroundOnlyModel { watched, model }),
     }
 }
 
 /// Watches all model calls except those of the part in the background. Those belong to no turn, and would be mistaken
 /// for calls of the running turn.
 #[derive(Debug)]
-struct Divided {
+struct ForegroundOnlyModel {
     watched: Arc<dyn Model>,
     model: Arc<dyn Model>,
 }
 
-impl Model for Divided {
+impl Model for ForegroundOnlyModel {
     fn name(&self) -> &str {
         self.model.name()
     }

@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use super::sessions::{is_session_idle, is_tool};
-use super::talk::{Lines, answerer};
+use super::conversation_model::{ReplyTable, answerer};
 use crate::Behaviour;
 use crate::explore::{RunStage, Scenario, ScriptedUser, Setup};
 
@@ -18,38 +18,38 @@ const PATIENCE: Duration = Duration::from_mins(1);
 pub(super) fn all() -> [Scenario; 5] {
     [
         Scenario::new("session/background_note", |stage| {
-            shelling(stage, async |talk| {
-                talk.ask("build behind").await;
-                talk.until(is_session_idle).await;
-                talk.ask("what came of it").await;
+            shelling(stage, async |user| {
+                user.ask("build behind").await;
+                user.until(is_session_idle).await;
+                user.ask("what came of it").await;
             })
         }),
         Scenario::new("session/background_wake", |stage| {
-            let setup = shelling(stage, async |talk| {
-                talk.ask("build behind").await;
-                talk.until(is_woken).await;
+            let setup = shelling(stage, async |user| {
+                user.ask("build behind").await;
+                user.until(is_woken).await;
             });
             setup.options(|options| options.on_background_end = OnBackgroundEnd::Wake)
         }),
         Scenario::new("session/background_outlives_turns", |stage| {
-            shelling(stage, async |talk| {
-                talk.ask("serve").await;
-                talk.ask("second").await;
-                talk.send_and_wait("third", PATIENCE).await;
+            shelling(stage, async |user| {
+                user.ask("serve").await;
+                user.ask("second").await;
+                user.send_and_wait("third", PATIENCE).await;
             })
         }),
         Scenario::new("session/wait_for_background", |stage| {
-            shelling(stage, async |talk| {
-                talk.send_and_wait("build behind", PATIENCE).await;
+            shelling(stage, async |user| {
+                user.send_and_wait("build behind", PATIENCE).await;
             })
         }),
         Scenario::new("session/promote", |stage| {
-            shelling(stage, async |talk| {
-                talk.send("build in front");
-                talk.until(is_tool).await;
-                promote(talk.session()).await;
-                talk.ask("and now").await;
-                talk.until(is_session_idle).await;
+            shelling(stage, async |user| {
+                user.send("build in front");
+                user.until(is_tool).await;
+                promote(user.session()).await;
+                user.ask("and now").await;
+                user.until(is_session_idle).await;
             })
         }),
     ]
@@ -91,7 +91,7 @@ where
         let shell = |arguments| Reply::text("").call("shell", arguments).usage(4, 4);
         let behind = |command| shell(json!({"command": command, "background": true}));
         let make = shell(json!({"command": "make"}));
-        let lines: Lines = vec![
+        let lines: ReplyTable = vec![
             (
                 "build behind",
                 vec![behind("make"), Reply::text("It builds.")],

@@ -14,7 +14,7 @@ const RUN_TAKES_MAX: Duration = Duration::from_secs(20);
 /// # Panics
 /// Panics if a run does not end, if the system provides no thread, or if `explore` panics.
 #[track_caller]
-pub(super) fn with(
+pub(super) fn run_within_limit(
     explore: impl FnOnce(Box<dyn Fn() + Send + Sync>) -> CheckReport + Send + 'static,
 ) -> CheckReport {
     let (begins, began) = channel();

@@ -16,35 +16,35 @@ use super::CHECKERS;
 use super::records::appended;
 use crate::drive::by_point::{Case, play, undisturbed};
 use crate::observe::{
-    APPEND, MachineLook, Moment, ObservedKill, RunObservation, SentMessage, ToldFacts,
-    WitnessedLife,
+    APPEND, MachineSnapshot, Moment, ObservedKill, RunObservation, SentMessage, DeliveredFacts,
+    ObservedWork,
 };
 use crate::scenarios;
 use crate::stage::Scenario;
 use crate::stop_method::StopMethod;
 
 /// Run whose observation is falsified.
-enum LyingRun {
+enum FalsifiedRun {
     Whole(&'static str),
     /// Stopped at this point.
     Disturbed(&'static str, u32, StopMethod),
     /// Stopped at this point by its user, with an observation of a machine on which nothing runs.
-    Looked(&'static str, u32),
+    WithSnapshot(&'static str, u32),
     /// Killed in its middle.
     Killed(&'static str),
 }
 
-use LyingRun::{Disturbed, Killed, Looked, Whole};
+use FalsifiedRun::{Disturbed, Killed, WithSnapshot, Whole};
 
 /// The checker, the run, and the change that falsifies the observation.
-type Row = (&'static str, LyingRun, fn(&mut RunObservation));
+type Row = (&'static str, FalsifiedRun, fn(&mut RunObservation));
 
 const ROWS: [Row; 27] = [
-    ("processes", Looked("parallel_tools", 60), |left| {
-        left.looks[0].running.push("sleep 600".to_owned());
+    ("processes", WithSnapshot("parallel_tools", 60), |left| {
+        left.snapshots[0].running.push("sleep 600".to_owned());
     }),
-    ("connections", Looked("parallel_tools", 60), |left| {
-        left.looks[0].connections = 1;
+    ("connections", WithSnapshot("parallel_tools", 60), |left| {
+        left.snapshots[0].connections = 1;
     }),
     ("killed", Killed("session/queue"), |left| {
         kill(left).failure = Some("it lives".to_owned());
@@ -53,7 +53,7 @@ const ROWS: [Row; 27] = [
         "repeatable",
         Disturbed("session/queue", 30, StopMethod::USER),
         |left| {
-            left.points[3].what = "another";
+            left.points[3].event = "another";
         },
     ),
     ("appended", Killed("session/queue"), |left| {
@@ -89,11 +89,11 @@ const ROWS: [Row; 27] = [
     ("next_message", Killed("session/queue"), |left| {
         left.next = None;
     }),
-    ("told", Killed("session/queue"), |left| {
-        left.told.get_or_insert_default().newest_record = 1_000;
+    ("delivered_facts", Killed("session/queue"), |left| {
+        left.delivered_facts.get_or_insert_default().newest_record = 1_000;
     }),
-    ("told", Whole("session/queue"), |left| {
-        left.told.as_mut().expect("a session").outcomes[0].reason = "error".to_owned();
+    ("delivered_facts", Whole("session/queue"), |left| {
+        left.delivered_facts.as_mut().expect("a session").outcomes[0].reason = "error".to_owned();
     }),
     ("one_outcome", Killed("session/queue"), |left| {
         let again = left
@@ -208,7 +208,7 @@ fn kept(left: &mut RunObservation) -> &mut Vec<Arc<Message>> {
 
 /// Adds work that begins at this time and never ends.
 fn live(left: &mut RunObservation, kind: ItemKind, began: u64) {
-    left.notes.lived.push(WitnessedLife {
+    left.notes.work.push(ObservedWork {
         kind,
         id: "seeded".into(),
         began,
@@ -222,15 +222,15 @@ fn scenario(name: &str) -> Scenario {
         .expect("there is such a scenario")
 }
 
-impl LyingRun {
+impl FalsifiedRun {
     fn observe(&self) -> RunObservation {
         match *self {
             Self::Whole(name) => undisturbed(&scenario(name)),
             Self::Disturbed(name, point, method) => disturbed(&scenario(name), point, method),
-            Self::Looked(name, point) => {
+            Self::WithSnapshot(name, point) => {
                 let mut left = disturbed(&scenario(name), point, StopMethod::USER);
                 let stop = left.stops.first().expect("it was stopped");
-                left.looks.push(MachineLook {
+                left.snapshots.push(MachineSnapshot {
                     extent: stop.extent,
                     receipt: stop.answer.clone().map(|answer| answer.receipt),
                     running: Vec::new(),
@@ -250,7 +250,7 @@ fn disturbed(scenario: &Scenario, point: u32, method: StopMethod) -> RunObservat
         scenario,
         log: Arc::new(MemoryLog::new()),
         stop: Some((point, method)),
-        told: None,
+        journal: None,
         undisturbed: Some(Arc::clone(&whole)),
     });
     played.expect("it can be done there")
@@ -260,8 +260,8 @@ fn disturbed(scenario: &Scenario, point: u32, method: StopMethod) -> RunObservat
 fn killed(whole: RunObservation) -> RunObservation {
     let is_start = |record: &R| matches!(record, R::TurnStarted { .. });
     let last = whole.points.iter().rposition(|point| match point.moment {
-        Moment::Inside => point.what == "tool",
-        Moment::After => point.what == APPEND && point.of.contains("turn_started"),
+        Moment::Inside => point.event == "tool",
+        Moment::After => point.event == APPEND && point.subject.contains("turn_started"),
         Moment::Before => false,
     });
     let points = whole.points[..=last.expect("a turn began")].to_vec();
@@ -282,7 +282,7 @@ fn killed(whole: RunObservation) -> RunObservation {
         state: Some(state),
         next: whole.next,
         next_must: whole.next_must,
-        told: Some(ToldFacts::default()),
+        delivered_facts: Some(DeliveredFacts::default()),
         undisturbed: Some(Arc::new(whole)),
         kill: Some(ObservedKill {
             recovered,
@@ -293,8 +293,8 @@ fn killed(whole: RunObservation) -> RunObservation {
 }
 
 #[test]
-fn each_checker_sees_its_own_lie() {
-    for (number, (name, run, lie)) in ROWS.into_iter().enumerate() {
+fn each_checker_finds_its_falsified_fact() {
+    for (number, (name, run, falsify)) in ROWS.into_iter().enumerate() {
         let mut left = run.observe();
         let checker = CHECKERS.iter().find(|checker| checker.name == name);
         let checker = checker.expect("a checker of this name");
@@ -303,8 +303,8 @@ fn each_checker_sees_its_own_lie() {
             "row {number}: {name} does not apply"
         );
         let seen = checker.check(&left);
-        assert!(seen.is_none(), "row {number}: {seen:?} before the lie");
-        lie(&mut left);
+        assert!(seen.is_none(), "row {number}: {seen:?} before the change");
+        falsify(&mut left);
         let seen = checker.check(&left);
         assert!(seen.is_some(), "row {number}: {name} sees nothing");
     }
@@ -314,11 +314,11 @@ fn each_checker_sees_its_own_lie() {
 const BUGS: &str = include_str!("../../tests/seeded/bug.rs");
 
 #[test]
-fn each_checker_has_a_lie_or_a_seeded_bug() {
-    let with_lies: BTreeSet<_> = ROWS.iter().map(|(name, ..)| *name).collect();
+fn each_checker_has_a_test() {
+    let falsified: BTreeSet<_> = ROWS.iter().map(|(name, ..)| *name).collect();
     for checker in &CHECKERS {
         let name = checker.name;
         let has_bug = BUGS.contains(&format!("\"{name}\""));
-        assert!(has_bug || with_lies.contains(name), "{name}");
+        assert!(has_bug || falsified.contains(name), "{name}");
     }
 }
